@@ -1,0 +1,54 @@
+# Two commands matter to a newcomer: `make demo` and `make test`.  Each makes its own .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUST := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
+SCHEMA := $(wildcard src/turnbuckle/schema/*.csv)
+
+.PHONY: demo test lint types imports rust pytest bench docs clean
+
+demo: $(VENV)/installed
+	$(BIN)/turnbuckle demo
+
+test: lint types imports rust pytest
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed-dev
+	$(BIN)/mypy
+
+imports: $(VENV)/installed-dev
+	$(BIN)/lint-imports
+
+rust: $(VENV)/installed-dev
+	cargo fmt --check
+	cargo clippy --all-targets --release -- -D warnings
+	cargo test --release
+
+pytest: $(VENV)/installed-dev
+	$(BIN)/pytest
+
+bench: $(VENV)/installed-bench
+	$(BIN)/python benchmarks/run.py
+
+docs: $(VENV)/installed-docs
+	$(BIN)/mkdocs build --strict
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Turnbuckle needs Python 3.11 or newer; set PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+# The native core is built in place, so that the Python sources can be edited without a rebuild.
+$(VENV)/installed: $(BIN)/python pyproject.toml $(RUST) $(SCHEMA)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'maturin>=1.16,<2'
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet
+	touch $@
+
+$(VENV)/installed-%: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python -c 'import tomllib; print(*(f"\"{r}\"" for r in tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$*"]))' | xargs -n1 echo)
+	touch $@
+
+clean:
+	rm -rf $(VENV) target build site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,15 @@
+//! Readers of big profiles and (later) replays.  Nothing here knows Python.
+//!
+//! [`nsys::read`] turns an Nsight Systems SQLite export into a [`Recording`]: typed columns in the vocabulary of
+//! `src/turnbuckle/schema/trace.csv`, one array of names, a few facts and counted flaws.
+
+pub mod digest;
+pub mod error;
+pub mod nsys;
+pub mod progress;
+pub mod recording;
+pub mod schema;
+pub mod sqlite;
+
+pub use error::ReadError;
+pub use recording::Recording;

@@ -1,0 +1,43 @@
+//! Rows through SQLite itself: slower than the page decoder, right for every file that SQLite can read.
+
+use super::batch::{Batch, kind};
+use super::quoted;
+use crate::ReadError;
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+
+/// Step through `columns` of `table` and hand over full batches.  `give` returns false to stop.
+///
+/// # Errors
+/// P005 where SQLite finds the file damaged, [`ReadError::Cancelled`] where `give` said stop, or what `give` returned.
+pub fn scan(
+    connection: &Connection,
+    table: &str,
+    columns: &[String],
+    mut give: impl FnMut(&mut Batch) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    let list = if columns.is_empty() { "1".to_owned() } else { columns.iter().map(|c| quoted(c)).collect::<Vec<_>>().join(",") };
+    let mut statement = connection.prepare(&format!("SELECT {list} FROM {}", quoted(table)))?;
+    let mut rows = statement.query([])?;
+    let mut batch = Batch::new(columns.len());
+    while let Some(row) = rows.next()? {
+        for slot in 0..columns.len() {
+            match row.get_ref(slot)? {
+                ValueRef::Null => batch.slots[slot].push(kind::NULL, 0),
+                ValueRef::Integer(value) => batch.slots[slot].push(kind::INT, value),
+                ValueRef::Real(value) => batch.slots[slot].push(kind::REAL, value.to_bits() as i64),
+                ValueRef::Text(text) => batch.push_text(slot, text),
+                ValueRef::Blob(_) => batch.slots[slot].push(kind::BLOB, 0),
+            }
+        }
+        batch.rows += 1;
+        if batch.full() {
+            give(&mut batch)?;
+            batch.clear();
+        }
+    }
+    if batch.rows > 0 {
+        give(&mut batch)?;
+    }
+    Ok(())
+}

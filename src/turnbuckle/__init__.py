@@ -1,0 +1,1 @@
+"""Turnbuckle: what a recorded GPU run would do if CPU and GPU stood closer or farther apart."""

@@ -1,0 +1,273 @@
+"""The verbs and their options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, CycloptsError, Parameter
+
+from turnbuckle.cli.run import EXIT_CODES
+from turnbuckle.errors import UsageError, did_you_mean
+
+Format = Literal["table", "json", "csv", "parquet"]
+
+app = App(
+    name="turnbuckle",
+    help=f"""What a recorded GPU run would do if CPU and GPU stood closer or farther apart.
+
+    turnbuckle FILE alone inspects the recording and projects it on a default set of couplings.
+
+    {EXIT_CODES}
+    """,
+    version_flags=["--version"],
+    help_format="plaintext",
+)
+machines_app = App(name="machines", help="The machines Turnbuckle knows: list them, show one with all sources, check a file of your own.")
+app.command(machines_app)
+
+Profile = Annotated[Path, Parameter(help="a recording: Nsight Systems SQLite export (nsys export --type sqlite)")]
+Source = Annotated[
+    str | None, Parameter(name="--source", help="machine it ran on: a name or a TOML file; recognised from the recording if left out")
+]
+On = Annotated[
+    list[str] | None,
+    Parameter(name="--on", help="target machine, a name, a TOML file or self; give it several times or with commas", negative=()),
+]
+FormatOption = Annotated[Format, Parameter(name="--format", help="table for people, json for programs (stable), csv or parquet")]
+Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write there instead of to the terminal")]
+Alpha = Annotated[str, Parameter(name="--alpha", help="how much faster kernels run on the target: a number, flop, memory or hold")]
+Replay = Annotated[Literal["sum", "timeline"], Parameter(name="--replay", help="how activities add up")]
+Draws = Annotated[int, Parameter(name="--draws", help="parameter draws for the interval; 0 leaves it out")]
+Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
+NoCache = Annotated[bool, Parameter(name="--no-cache", help="read the recording again instead of its Parquet copy", negative=())]
+
+
+def dispatch(words: Sequence[str]) -> int:
+    """Run one command line; a first word that is no verb but a file means `turnbuckle FILE`."""
+    words = list(words)
+    verbs = [name for name in app if not name.startswith("-")]
+    if words and not words[0].startswith("-") and words[0] not in verbs:
+        if Path(words[0]).exists() or "." in words[0] or "/" in words[0]:
+            words = ["overview", *words]
+        else:
+            raise UsageError(
+                "A001",
+                f"{words[0]!r} is neither a verb nor a file",
+                found=f"verbs: {', '.join(v for v in verbs if v != 'overview')}",
+                fix=did_you_mean(words[0], verbs),
+            )
+    if not words:
+        words = ["--help"]
+    try:
+        result = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as e:
+        raise UsageError(
+            "A002", str(e).splitlines()[0] if str(e) else type(e).__name__, fix="turnbuckle --help, or turnbuckle VERB --help"
+        ) from e
+    return int(result or 0)
+
+
+def command_line() -> str:
+    """The command line with folders left out, so that no user or project name of this machine enters an output."""
+    return " ".join(["turnbuckle", *(Path(w).name if "/" in w else w for w in sys.argv[1:])])
+
+
+def flat(names: Sequence[str] | None) -> list[str] | None:
+    """`--on a,b --on c` -> [a, b, c]."""
+    return None if names is None else [part.strip() for name in names for part in name.split(",") if part.strip()]
+
+
+def _seen(profile: Path, source: str | None, no_cache: bool) -> Any:
+    from turnbuckle.cli.progress import reading
+    from turnbuckle.study.study import inspect
+
+    with reading(profile) as progress:
+        return inspect(profile, source=source, use_cache=not no_cache, progress=progress, command=command_line())
+
+
+def _model(alpha: str, model: str, lambdas: list[str] | None) -> Any:
+    from turnbuckle.model import additive, nething
+
+    if model == "additive":
+        return additive(_lambdas(lambdas))
+    if alpha in ("flop", "memory", "hold"):
+        return nething(alpha)
+    try:
+        value = float(alpha)
+    except ValueError:
+        raise UsageError(
+            "A003", f"--alpha {alpha} is no number and none of flop, memory, hold", fix=did_you_mean(alpha, ["flop", "memory", "hold"])
+        ) from None
+    if not 1e-3 <= value <= 1e3:
+        raise UsageError("A003", f"--alpha {alpha} is out of range", found=alpha, fix="give a speed-up between 0.001 and 1000")
+    return nething(value)
+
+
+def _lambdas(words: list[str] | None) -> dict[str, float]:
+    from turnbuckle.profile.classify import CALL_CLASSES
+
+    known = ["data", "kernel", "control", *(c for c in CALL_CLASSES if c != "sync")]
+    out: dict[str, float] = {}
+    for word in flat(words) or []:
+        name, _, value = word.partition("=")
+        if name == "sync":
+            raise UsageError(
+                "A004",
+                "waiting is a result and has no lambda of its own",
+                found=word,
+                fix="scale what is waited for (data, kernel, launch)",
+            )
+        if name not in known:
+            raise UsageError(
+                "A004", f"no class of time is called {name!r}", found=word, fix=did_you_mean(name, known) or f"one of {', '.join(known)}"
+            )
+        try:
+            out[name] = float(value)
+        except ValueError:
+            raise UsageError("A004", f"lambda of {name} is no number", found=word, fix=f"--lambda {name}=10") from None
+        if not out[name] > 0:
+            raise UsageError(
+                "A004", f"lambda of {name} must be positive", found=word, fix="above 1 is better hardware, 0.1 is ten times worse"
+            )
+    if not out:
+        raise UsageError(
+            "A005", "the additive model needs the lambda of at least one class", fix="--model additive --lambda data=10,control=10"
+        )
+    return out
+
+
+@app.command
+def overview(profile: Profile, /, *, source: Source = None, format: FormatOption = "table", no_cache: NoCache = False) -> int:
+    """Inspect a recording and project it on the default couplings (what `turnbuckle FILE` does)."""
+    from turnbuckle.cli import show
+    from turnbuckle.study.study import ask
+
+    answer = ask(_seen(profile, source, no_cache))
+    show.emit(answer, "overview", format, None)
+    return 0
+
+
+@app.command
+def inspect(
+    profile: Profile, /, *, minus: Annotated[Path | None, Parameter(help="a run of the same program with its ranks on one node: shows the traffic bound for the network card")] = None,
+    source: Source = None, format: FormatOption = "table", output: Output = None, no_cache: NoCache = False,
+) -> int:  # fmt: skip
+    """Say what a recording amounts to: where time goes, what the link did, what is wrong with the recording."""
+    from turnbuckle.cli import show
+
+    seen = _seen(profile, source, no_cache)
+    if minus is not None:
+        show.emit_placement(seen, _seen(minus, source, no_cache), format, output)
+    else:
+        show.emit(seen, "inspect", format, output)
+    return 0
+
+
+@app.command
+def project(
+    profile: Annotated[Path | None, Parameter(help="a recording; left out with --totals")] = None, /, *, on: On = None, source: Source = None, alpha: Alpha = "flop",
+    model: Annotated[Literal["nething", "additive"], Parameter(help="which published method")] = "nething",
+    lambda_: Annotated[list[str] | None, Parameter(name="--lambda", help="additive: improvement by class, as data=10,control=10", negative=())] = None,
+    totals: Annotated[str | None, Parameter(help="additive from five printed numbers: gpu=16.79,control=22.10,data=5.05,cpu=6.54,mpi=0.66[,total=50.5] in seconds")] = None,
+    replay: Replay = "sum", draws: Draws = 1000, seed: Seed = 20261121,
+    fail_if: Annotated[str | None, Parameter(help='gate for scripts, as "penalty > 5%"; exit 1 if true for any target')] = None,
+    format: FormatOption = "table", output: Output = None, no_cache: NoCache = False,
+) -> int:  # fmt: skip
+    """Project a recording on other machines: run time with interval, breakdown, and the change in coupling behind it."""
+    from dataclasses import replace
+
+    from turnbuckle.cli import show
+    from turnbuckle.cli.gate import gate
+    from turnbuckle.study.study import ask
+
+    if totals is not None:
+        return show.emit_totals(totals, _lambdas(lambda_), format, output)
+    if profile is None:
+        raise UsageError("A006", "no recording given", fix="turnbuckle project FILE --on MACHINE")
+    targets = flat(on)
+    condition = gate(fail_if) if fail_if else None
+    chosen = replace(_model(alpha, model, lambda_), replay=replay)
+    answer = ask(_seen(profile, source, no_cache), targets, model=chosen, draws=_positive(draws), seed=seed)
+    show.emit(answer, "project", format, output)
+    if condition:
+        condition.hold(answer.projections)
+    return 0
+
+
+def _positive(draws: int) -> int:
+    if not 0 <= draws <= 100_000:
+        raise UsageError("A007", f"--draws {draws} is out of range", fix="0 to 100000")
+    return draws
+
+
+@app.command
+def report(
+    profile: Profile, /, *, on: On = None, source: Source = None, alpha: Alpha = "flop", replay: Replay = "sum", draws: Draws = 1000, seed: Seed = 20261121,
+    question: Annotated[str, Parameter(help="the question, as the cover page should put it")] = "", output: Output = None, no_cache: NoCache = False,
+) -> int:  # fmt: skip
+    """Write one self-contained HTML report: answer, evidence, assumptions, machine files, provenance."""
+    from dataclasses import replace
+
+    from turnbuckle.report.html import write
+    from turnbuckle.study.study import ask
+
+    chosen = replace(_model(alpha, "nething", None), replay=replay)
+    answer = ask(_seen(profile, source, no_cache), flat(on), model=chosen, draws=_positive(draws), seed=seed)
+    path = write(answer, output or Path(f"turnbuckle-report-{profile.stem}.html"), question=question)
+    print(path)
+    return 0
+
+
+@app.command
+def demo(*, output: Output = None) -> int:
+    """Run the main job on the recording that ships with Turnbuckle and write its report."""
+    from turnbuckle.cli import show
+    from turnbuckle.examples import sample
+    from turnbuckle.report.html import write
+    from turnbuckle.study.study import ask
+
+    with sample() as path:
+        answer = ask(_seen(path, None, False))
+        show.emit(answer, "overview", "table", None)
+        written = write(
+            answer,
+            output or Path("turnbuckle-report-demo.html"),
+            question="What would this solver do if CPU and GPU stood closer or farther apart?",
+        )
+    print(f"\nreport: {written}")
+    return 0
+
+
+@app.command
+def doctor(profile: Annotated[Path | None, Parameter(help="a recording to look over")] = None, /, *, format: FormatOption = "table") -> int:
+    """Check the installation, and a recording if one is given: schema, clock, coverage, overhead, secrets."""
+    from turnbuckle.cli.doctor import examine
+
+    return examine(profile, format)
+
+
+@machines_app.command(name="list")
+def machines_list(*, format: FormatOption = "table") -> int:
+    """List the machines."""
+    from turnbuckle.cli import machines
+
+    return machines.list_all(format)
+
+
+@machines_app.command(name="show")
+def machines_show(name: Annotated[str, Parameter(help="name or TOML file")], /, *, format: FormatOption = "table") -> int:
+    """Show one machine: every number with its error, nature and source."""
+    from turnbuckle.cli import machines
+
+    return machines.show(name, format)
+
+
+@machines_app.command(name="check")
+def machines_check(files: Annotated[list[Path] | None, Parameter(help="TOML files; the whole catalogue if left out")] = None, /) -> int:
+    """Check machine files: units, sources, plausible values."""
+    from turnbuckle.cli import machines
+
+    return machines.check(files or [])

@@ -1,0 +1,96 @@
+"""``turnbuckle doctor``: is this installation whole, and what is this recording worth?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from turnbuckle.cli.output import write_json, write_rows
+from turnbuckle.findings import Finding
+from turnbuckle.study.study import SCHEMA_VERSION
+
+
+def examine(profile: Path | None, format: str) -> int:
+    """Print checks as (what, state, detail)."""
+    checks = installation()
+    if profile is not None:
+        checks += recording(profile)
+    if format == "json":
+        write_json({"schema_version": SCHEMA_VERSION, "checks": checks}, None)
+    elif format != "table":
+        write_rows(checks, format, None)
+    else:
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column()
+        table.add_column()
+        table.add_column(overflow="fold")
+        for c in checks:
+            colour = {"ok": "green", "look": "yellow", "bad": "red"}[c["state"]]
+            table.add_row(Text(c["state"], style=colour), c["what"], Text(c["detail"], style="dim"))
+        Console(highlight=False).print(table)
+    return 0
+
+
+def _line(state: str, what: str, detail: str) -> dict[str, Any]:
+    return {"state": state, "what": what, "detail": detail}
+
+
+def installation() -> list[dict[str, Any]]:
+    """Versions, native core, catalogue, cache."""
+    from turnbuckle import _native
+    from turnbuckle.machine import all_machines
+    from turnbuckle.trace.cache import folder
+
+    own = version("turnbuckle")
+    native = _native.__version__
+    machines = all_machines()
+    cache = folder()
+    above = next(p for p in (cache, *cache.parents) if p.exists())
+    writable = os.access(above, os.W_OK)
+    return [
+        _line("ok", "turnbuckle", f"{own}, Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"),
+        _line(
+            "ok" if native == own else "bad", "native core", native if native == own else f"{native}: built for another version; reinstall"
+        ),
+        _line("ok", "libraries", ", ".join(f"{n} {version(n)}" for n in ("numpy", "polars", "rich", "altair"))),
+        _line("ok", "machine catalogue", f"{len(machines)} machines"),
+        _line("ok" if writable else "look", "cache", "writable" if writable else "not writable: every recording is read afresh"),
+        _line("ok" if sys.stdout.encoding.lower().startswith("utf") else "look", "terminal", f"encoding {sys.stdout.encoding}"),
+    ]
+
+
+def recording(path: Path) -> list[dict[str, Any]]:
+    """What a recording can and cannot be used for."""
+    from turnbuckle.profile import summary
+    from turnbuckle.study.study import inspect
+
+    answer = inspect(path)
+    profile, trace = answer.profile, answer.profile.trace
+    findings = {f.code: f for f in answer.findings}
+    gap = next((f for f in answer.findings if f.code == "P205"), None)
+    overhead = summary.overhead_share(profile)
+    return [
+        _line("ok" if trace.facts.get("schema_version") else "look", "schema", f"{trace.facts.get('schema_version') or 'none recorded (before 2.7)'}, written by {trace.facts.get('product_version') or 'an unknown version'}"),
+        _line("ok" if trace.kernels.height else "look", "kernels", f"{trace.kernels.height:,}" if trace.kernels.height else "none: record with --trace=cuda"),
+        _state(findings.get("P115"), "CUDA graphs", "every kernel of a graph has its own row, or there are no graphs"),
+        _state(findings.get("P109"), "host calls", "every device activity has its host call"),
+        _state(findings.get("P111"), "clock", "no device activity begins before its call"),
+        _line("ok" if overhead < 0.1 else "look", "profiler overhead", f"{overhead:.1%} of run time"),
+        _line("ok" if trace.syncs.height else "look", "synchronisations", f"{trace.syncs.height:,} recorded" if trace.syncs.height else "none recorded: the timeline replay will have to infer them"),
+        _line("ok" if trace.allocations.height else "look", "allocations", f"{trace.allocations.height:,}" if trace.allocations.height else "none: record with --cuda-memory-usage=true for a memory time line"),
+        _line("ok" if gap is None else "look", "host time", "explained" if gap is None else f"{gap.detail} explained by no record"),
+        _state(findings.get("P119"), "secrets", "no environment, command line, host or user names in the file"),
+        *(_line("look", f.code, f"{f.count:,}: {f.meaning}") for f in answer.findings if f.severity != "info" and f.code not in ("P115", "P109", "P111", "P119")),
+    ]  # fmt: skip
+
+
+def _state(found: Finding | None, what: str, good: str) -> dict[str, Any]:
+    return _line("ok", what, good) if found is None else _line("look", what, f"{found.count:,}: {found.meaning}; {found.advice}")

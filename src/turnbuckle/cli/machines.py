@@ -1,0 +1,107 @@
+"""``turnbuckle machines``: list, show, check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from turnbuckle.cli.output import write_json, write_rows
+from turnbuckle.errors import MachineError
+from turnbuckle.machine import Machine, all_machines, load
+from turnbuckle.study.study import SCHEMA_VERSION
+from turnbuckle.units import show as quantity
+
+
+def rows(machine: Machine) -> list[dict[str, Any]]:
+    """Every number of one machine: parameter, change (empty where it stands alone), value, unit, error, nature, source, note."""
+    out = [{"parameter": n, "change": "", **_number(p)} for n, p in machine.parameters.items()]
+    if machine.relative:
+        out += [{"parameter": c.parameter, "change": word, **_number(p)} for c in machine.changes for word, p in c.parts().items()]
+    return out
+
+
+def _number(p: Any) -> dict[str, Any]:
+    return {"value": p.value, "unit": p.unit, "error": p.error, "nature": p.nature, "source": p.source, "note": p.note}
+
+
+def list_all(format: str) -> int:
+    """One line a machine."""
+    listed = [
+        {
+            "name": m.name,
+            "title": m.title,
+            "coupling": m.coupling,
+            "relative": m.relative,
+            "year": m.year or None,
+            "parameters": len(rows(m)),
+            "sha256": m.sha256,
+        }
+        for m in all_machines()
+    ]
+    if format == "json":
+        write_json({"schema_version": SCHEMA_VERSION, "machines": listed}, None)
+    elif format != "table":
+        write_rows(listed, format, None)
+    else:
+        console = Console(highlight=False)
+        for relative, title in ((False, "machines that stand alone"), (True, "changes to the machine a profile ran on")):
+            table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
+            for column in ("name", "coupling", "year", "what it is"):
+                table.add_column(column, overflow="fold")
+            for m in listed:
+                if m["relative"] == relative:
+                    table.add_row(Text(str(m["name"]), style="bold"), str(m["coupling"]), str(m["year"] or ""), str(m["title"]))
+            console.print(table)
+            console.print()
+    return 0
+
+
+def show(name: str, format: str) -> int:
+    """One machine in full."""
+    machine = load(name)
+    numbers = rows(machine)
+    if format == "json":
+        about = {k: getattr(machine, k) for k in ("name", "title", "summary", "year", "coupling", "base", "sha256")}
+        write_json(
+            {"schema_version": SCHEMA_VERSION, "machine": {**about, "copies_vanish": machine.copies_vanish, "parameters": numbers}}, None
+        )
+    elif format != "table":
+        write_rows(numbers, format, None)
+    else:
+        console = Console(highlight=False)
+        console.print(Text.assemble((machine.name, "bold"), f"  {machine.title}"))
+        console.print(Text(machine.summary, style="dim"))
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for column in ("parameter", "value", "error", "nature", "source"):
+            table.add_column(column, overflow="fold", no_wrap=column in ("parameter", "value", "error", "nature"))
+        for r in numbers:
+            unit = "1" if r["change"] == "scale" else r["unit"]
+            change = {"set": "", "": "", "add": "+ ", "scale": "x ", "assume": "if unknown: "}[r["change"]]
+            note = Text(str(r["source"]) + (f" ({r['note']})" if r["note"] else ""), style="dim")
+            table.add_row(r["parameter"], change + quantity(r["value"], unit), f"{r['error']:.0%}" if r["error"] else "", r["nature"], note)
+        console.print(table)
+        if machine.copies_vanish and machine.memory_shared:
+            console.print(Text(f"one memory: copies between host and device vanish ({machine.memory_shared.source})", style="dim"))
+    return 0
+
+
+def check(files: list[Path]) -> int:
+    """Check files, or the whole catalogue; raises the first error after all are named."""
+    from turnbuckle.machine.check import check as examine
+
+    console = Console(highlight=False)
+    machines = [load(str(f)) for f in files] if files else list(all_machines())
+    worst = 0
+    for machine in machines:
+        remarks = examine(machine)
+        console.print(Text.assemble((machine.name, "bold"), f"  {len(rows(machine))} numbers, {len(remarks)} remarks"))
+        for severity, parameter, message in remarks:
+            console.print(Text(f"  {severity}: {parameter}: {message}", style="red" if severity == "error" else "yellow"))
+            worst += severity == "error"
+    if worst:
+        raise MachineError("M020", f"{worst} values do not hold", fix="mend the lines named above")
+    return 0

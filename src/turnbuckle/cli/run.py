@@ -1,0 +1,67 @@
+"""Run one command and turn whatever happens into an exit code.
+
+0 done; 1 a ``--fail-if`` gate did not hold; 2 bad input or usage; 3 cannot be answered from this input; 4 internal;
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from turnbuckle.errors import InternalError, TurnbuckleError
+
+EXIT_CODES = (
+    "exit codes: 0 done, 1 gate failed, 2 bad input or usage, 3 cannot be answered from this input, 4 internal error, 130 interrupted"
+)
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run ``turnbuckle ARGV`` -> exit code.  Data goes to stdout, talk to stderr; no traceback without ``--debug``."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    words = [w for w in words if w != "--debug"]
+    try:
+        from turnbuckle.cli.app import dispatch
+
+        return dispatch(words)
+    except TurnbuckleError as e:
+        if debug:
+            raise
+        say(e)
+        return e.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # the reader of our output went away (head, less): not our error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as e:
+        if debug:
+            raise
+        say(
+            InternalError(
+                "I001",
+                "Turnbuckle failed on its own account",
+                found=f"{type(e).__name__}: {e}",
+                fix="run again with --debug and report what it prints, with the version from turnbuckle doctor",
+            )  # fmt: skip
+        )
+        return 4
+
+
+def say(error: TurnbuckleError) -> None:
+    """Print an error to stderr, coloured on a terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    first, *rest = error.lines()
+    text = Text(first)
+    text.stylize("bold red", 0, first.index(":"))
+    console.print(text)
+    for line in rest:
+        label, _, tail = line.partition(":" if ":" in line and not line.startswith("  -->") else "\0")
+        console.print(Text.assemble((label + (":" if tail else ""), "cyan" if tail else "dim"), tail))

@@ -1,0 +1,388 @@
+"""What people see: tables on stdout, drawn with rich; programs get JSON, CSV or Parquet instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from turnbuckle.cli.output import flattened, write_frame, write_json, write_rows
+from turnbuckle.errors import UsageError, did_you_mean
+from turnbuckle.findings import Finding
+from turnbuckle.profile import summary
+from turnbuckle.projection import Projection
+from turnbuckle.study.study import SCHEMA_VERSION, Answer
+from turnbuckle.units import show as quantity
+
+#: Names longer than this are cut in tables (JSON and reports keep them whole).
+NAME_WIDTH = 60
+#: Slowdown limits of the colours: inside the first green, inside the second amber, beyond red.
+LIMITS = (1.01, 1.05)
+
+
+def clean(text: object, width: int = NAME_WIDTH) -> str:
+    """Text from a trace made fit for a terminal: no control characters, no markup, not too long."""
+    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+    return escape(plain if len(plain) <= width else plain[: width - 1] + "…")
+
+
+def seconds(value: float | None) -> str:
+    """A time for people; a dash where there is none."""
+    return "-" if value is None else quantity(value, "s")
+
+
+def ns(value: int | None) -> str:
+    """Nanoseconds for people."""
+    return seconds(None if value is None else value * 1e-9)
+
+
+def emit(answer: Answer, what: str, format: str, output: Path | None) -> None:
+    """Write an answer: `what` is ``overview``, ``inspect`` or ``project``."""
+    if format == "table":
+        if output is not None:
+            raise UsageError(
+                "A010",
+                "tables are for the terminal",
+                found=f"--output {output.name}",
+                fix="add --format json, csv or parquet, or use turnbuckle report",
+            )
+        console = Console(soft_wrap=False, highlight=False)
+        if what in ("overview", "inspect"):
+            print_inspection(console, answer, brief=what == "overview")
+        if what in ("overview", "project"):
+            print_projections(console, answer)
+        print_findings(console, answer, brief=what == "overview")
+        print_next(console, answer, what)
+        return
+    document = (
+        answer.inspection() if what == "inspect" else answer.as_dict() if what == "project" else {**answer.inspection(), **answer.as_dict()}
+    )
+    if format == "json":
+        write_json(document, output)
+    elif what == "inspect":
+        write_rows([flattened(document["profile"])], format, output)
+    else:
+        write_rows(
+            [flattened(p) | {"low_seconds": p["interval"][0], "high_seconds": p["interval"][1]} for p in document["projections"]],
+            format,
+            output,
+        )
+
+
+def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
+    """The head lines, then where time goes, then (unless brief) calls, kernels and copies."""
+    profile, facts = answer.profile, answer.profile.trace.facts
+    head = Table.grid(padding=(0, 2))
+    head.add_column(style="bold cyan")
+    head.add_column(overflow="fold")
+    kernels = summary.kernels(profile)
+    made = clean(
+        f"Nsight Systems {facts.get('product_version') or '(version not recorded)'}, schema {facts.get('schema_version') or 'before 2.7'}"
+    )
+    devices = answer.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
+    counts = [f"{kernels['count']:,} kernels", f"{profile.trace.copies.height:,} copies", f"{profile.trace.api.height:,} host calls"]
+    if profile.trace.mpi.height:
+        counts.append(f"{profile.trace.mpi.height:,} MPI calls")
+    head.add_row("profile", f"{clean(profile.trace.name)}  {made}")
+    head.add_row("", f"run time {seconds(profile.seconds)}, {', '.join(counts)}")
+    head.add_row("source", f"{clean(answer.source.title)}" + (f"  (device: {clean(', '.join(devices))})" if devices else ""))
+    for direction, line in link_lines(answer).items():
+        head.add_row(f"link {direction}", line)
+    if kernels["count"]:
+        launch = summary.launch(profile)
+        head.add_row(
+            "launch",
+            f"call {ns(launch['call_median_ns'])} median; device idle to kernel start {ns(launch['latency_median_ns'])} ({launch['idle_count']:,} of {launch['count']:,} launches)",
+        )
+        window = summary.kernel_window_ns(profile)
+        head.add_row("window", f"first kernel to last {ns(window)}, kernels busy {kernels['union_ns'] / max(window or 1, 1):.1%} of it")
+    hidden = summary.overlap(profile)
+    if hidden["copy_hidden_fraction"] is not None:
+        head.add_row(
+            "overlap", f"{hidden['copy_hidden_fraction']:.1%} of copy time hidden behind kernels, {ns(hidden['copy_exposed_ns'])} exposed"
+        )
+    console.print(head)
+    console.print()
+    console.print(categories_table(answer))
+    if not brief:
+        for table in (copies_table(answer), calls_table(answer), kernels_table(answer)):
+            if table.row_count:
+                console.print(table)
+
+
+def link_lines(answer: Answer) -> dict[str, str]:
+    """One sentence a direction: rate, what it looks like, latency."""
+    from turnbuckle.profile.describe import links
+
+    out = {}
+    for direction, link in links(answer.source, answer.fits).items():
+        if link["bandwidth"] is None:
+            continue
+        looks = f", looks like {' or '.join(link['looks_like'])}" if link["looks_like"] else ""
+        of = f" of {quantity(link['nominal'], 'B/s')} ({link['efficiency']:.0%})" if link["nominal"] else ""
+        out[direction.replace("migration_", "moved ")] = (
+            f"{quantity(link['bandwidth'], 'B/s')}{of}{looks}; {link['memory']} copies, o+L {seconds(link['latency_s'])}"
+        )
+    return out
+
+
+def categories_table(answer: Answer) -> Table:
+    """The exclusive time line as bars."""
+    profile = answer.profile
+    shares = summary.categories_ns(profile)
+    total = max(profile.run_time_ns, 1)
+    names = {
+        "kernel": "kernel",
+        "copy": "copy, no kernel running",
+        "mpi": "MPI, device idle",
+        "api": "GPU calls, device idle",
+        "cpu": "host work, nothing else",
+    }
+    table = Table(
+        title="where the run time goes (each instant counted once)", title_justify="left", box=None, pad_edge=False, header_style="dim"
+    )
+    for column, justify in (("", "left"), ("time", "right"), ("share", "right"), ("", "left")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    for category, value in shares.items():
+        bar = "█" * round(40 * value / total) or ("▏" if value else "")
+        table.add_row(names[category], ns(value), f"{value / total:.1%}", f"[cyan]{bar}[/]")
+    table.add_row("closure defect", ns(summary.closure_defect_ns(profile)), "", "", style="dim")
+    return table
+
+
+def copies_table(answer: Answer) -> Table:
+    """Copies and migrations by class."""
+    table = Table(title="copies", title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for column in ("class", "count", "bytes", "busy", "mean rate"):
+        table.add_column(column, justify="left" if column == "class" else "right")
+    for name, row in summary.copies(answer.profile).items():
+        if row["count"]:
+            rate = quantity(row["bytes"] / (row["busy_ns"] * 1e-9), "B/s") if row["busy_ns"] else "-"
+            table.add_row(name, f"{row['count']:,}", quantity(row["bytes"], "B"), ns(row["busy_ns"]), rate)
+    return table
+
+
+def calls_table(answer: Answer, most: int = 10) -> Table:
+    """Host calls by time."""
+    table = Table(title=f"host calls (top {most} by time)", title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for column in ("call", "class", "count", "time", "median", "of run, exposed"):
+        table.add_column(column, justify="left" if column in ("call", "class") else "right")
+    for row in summary.calls(answer.profile).head(most).to_dicts():
+        table.add_row(
+            clean(row["call"]),
+            row["call_class"],
+            f"{row['count']:,}",
+            seconds(row["seconds"]),
+            seconds(row["median_seconds"]),
+            f"{row['exposed_share']:.1%}",
+        )
+    return table
+
+
+def kernels_table(answer: Answer, most: int = 10) -> Table:
+    """Kernels by time."""
+    table = Table(title=f"kernels (top {most} by time)", title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for column in ("kernel", "count", "time", "share", "median"):
+        table.add_column(column, justify="left" if column == "kernel" else "right")
+    for row in summary.kernel_table(answer.profile).head(most).to_dicts():
+        table.add_row(
+            clean(row["kernel"]), f"{row['count']:,}", seconds(row["seconds"]), f"{row['share']:.1%}", seconds(row["median_seconds"])
+        )
+    return table
+
+
+def verdict(p: Projection) -> tuple[str, str]:
+    """Words and colour for one projection, from its interval."""
+    if p.target == "self":
+        return "as measured", "dim"
+    low, high = (p.interval.low, p.interval.high) if p.interval else (p.seconds, p.seconds)
+    low, high = low / p.measured_seconds, high / p.measured_seconds
+    if high < 0.99:
+        return "faster", "green"
+    if high <= LIMITS[0]:
+        return "within 1 %" if low > 0.99 else "within 1 %, perhaps faster", "green"
+    if high <= LIMITS[1]:
+        return "within 5 %" if low > 0.99 else "within 5 %, perhaps faster", "green"
+    if low > LIMITS[1]:
+        return "over 5 %", "red"
+    return "undecided at 5 %", "yellow"
+
+
+def print_projections(console: Console, answer: Answer) -> None:
+    """One line a target, then what moves the answer most."""
+    if not answer.projections:
+        return
+    level = next((p.interval.level for p in answer.projections if p.interval), 0.9)
+    table = Table(
+        title=f"projected run time (measured {seconds(answer.profile.seconds)})",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        header_style="dim",
+    )
+    for column, justify in (
+        ("target", "left"),
+        ("time", "right"),
+        ("vs now", "right"),
+        (f"{level:.0%} interval", "left"),
+        ("verdict", "left"),
+    ):
+        table.add_column(column, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    changes = Table.grid(padding=(0, 2))
+    for p in answer.projections:
+        words, colour = verdict(p)
+        m = p.measured_seconds or 1.0
+        interval = f"[{p.interval.low / m:.3f}, {p.interval.high / m:.3f}]" if p.interval else "-"
+        table.add_row(Text(p.target, style="bold"), seconds(p.seconds), f"{p.penalty:.3f}x", Text(interval), Text(words, style=colour))
+        changes.add_row(Text(p.target), Text(change(p)), style="dim")
+    console.print()
+    console.print(table)
+    console.print()
+    console.print(Text("what changes (host-to-device link: bandwidth, latency)", style="dim italic"))
+    console.print(changes)
+    leading: dict[str, float] = {}
+    for p in answer.projections:
+        for name, share in p.drivers.items():
+            leading[name] = max(leading.get(name, 0.0), share)
+    if leading:
+        console.print(Text.assemble(("\nbiggest unknown  ", "bold cyan"), max(leading, key=lambda n: leading[n])))
+
+
+def change(p: Projection) -> str:
+    """The change in coupling in a few words: bandwidth and latency of the host-to-device link, added call slack."""
+    link = p.coupling["h2d"]
+    if p.coupling["copies_vanish"]:
+        return "one memory: copies vanish"
+    words = []
+    if link["source_bandwidth"] and link["target_bandwidth"]:
+        words.append(f"{quantity(link['source_bandwidth'], 'B/s')} -> {quantity(link['target_bandwidth'], 'B/s')}")
+    if link["source_latency_s"] is not None and link["target_latency_s"] is not None:
+        words.append(f"{seconds(link['source_latency_s'])} -> {seconds(link['target_latency_s'])}")
+    if p.coupling["added_call_slack_s"]:
+        words.append(f"+{seconds(p.coupling['added_call_slack_s'])} a call")
+    return ", ".join(words)
+
+
+def print_findings(console: Console, answer: Answer, brief: bool) -> None:
+    """Findings, worst first; `brief` leaves out what changes no number."""
+    found: list[Finding] = list(answer.findings)
+    seen = {f.code for f in found}
+    for p in answer.projections:
+        found += [f for f in p.findings if f.code not in seen and not seen.add(f.code)]  # type: ignore[func-returns-value]
+    shown = [f for f in found if not brief or f.severity != "info"]
+    if not shown:
+        return
+    console.print()
+    table = Table(title="findings", title_justify="left", box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right")
+    table.add_column(overflow="fold")
+    for f in shown:
+        colour = {"error": "red", "warning": "yellow", "info": "dim"}[f.severity]
+        detail = f" ({clean(f.detail, 160)})" if f.detail else ""
+        table.add_row(Text(f.code, style=colour), f"{f.count:,}", f"{escape(f.meaning)}[dim]{detail}[/]")
+    console.print(table)
+    if brief and len(shown) < len(found):
+        console.print(Text(f"and {len(found) - len(shown)} remarks that change no number: turnbuckle inspect", style="dim"))
+
+
+def print_next(console: Console, answer: Answer, what: str) -> None:
+    """Always say what to do next."""
+    file = clean(answer.profile.trace.name, 200)
+    following = {
+        "overview": f"turnbuckle report {file} -o report.html",
+        "inspect": f"turnbuckle project {file} --on nvlink-c2c,cdi-row-link",
+        "project": f"turnbuckle report {file}"
+        + (" --on " + ",".join(p.target for p in answer.projections) if answer.model and answer.model.name != "additive" else ""),
+    }[what]
+    console.print()
+    console.print(Text.assemble(("next  ", "bold cyan"), following))
+
+
+def emit_placement(spread: Answer, packed: Answer, format: str, output: Path | None) -> None:
+    """Traffic bound for the network card: the spread run minus the packed one."""
+    from turnbuckle.profile.placement import nic_bound
+
+    frame = nic_bound(spread.profile, packed.profile)
+    if format == "json":
+        write_json(
+            {"schema_version": SCHEMA_VERSION, "placement": frame.to_dicts(), "provenance": [spread.provenance(), packed.provenance()]},
+            output,
+        )
+    elif format != "table":
+        write_frame(frame, format, output)
+    else:
+        table = Table(
+            title="host-link traffic bound for the network card (spread run - packed run)",
+            title_justify="left",
+            box=None,
+            pad_edge=False,
+            header_style="dim",
+        )
+        for column in ("direction", "spread", "packed", "bound for the NIC", "share", "copies"):
+            table.add_column(column, justify="left" if column == "direction" else "right")
+        for r in frame.to_dicts():
+            share = "-" if r["nic_bound_share"] is None else f"{r['nic_bound_share']:.1%}"
+            sign = "-" if r["nic_bound_bytes"] < 0 else ""
+            table.add_row(
+                r["direction"],
+                quantity(r["spread_bytes"], "B"),
+                quantity(r["packed_bytes"], "B"),
+                sign + quantity(abs(r["nic_bound_bytes"]), "B"),
+                share,
+                f"{r['nic_bound_count']:,}",
+            )
+        Console(highlight=False).print(table)
+
+
+def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path | None) -> int:
+    """The additive model on five numbers as printed in a paper or a table."""
+    from turnbuckle.cost.ratio import AdditiveTotals
+
+    known = ("gpu", "control", "data", "cpu", "mpi", "total")
+    values: dict[str, float] = {}
+    for word in text.split(","):
+        name, _, number = word.strip().partition("=")
+        if name not in known:
+            raise UsageError(
+                "A011",
+                f"--totals knows no {name!r}",
+                found=text,
+                fix=did_you_mean(name, known) or f"give {', '.join(known[:5])} in seconds, total if printed",
+            )
+        try:
+            values[name] = float(number)
+        except ValueError:
+            raise UsageError("A011", f"{name} is no number of seconds", found=word, fix=f"{name}=12.5") from None
+    if missing := [n for n in known[:5] if n not in values]:
+        raise UsageError("A011", f"--totals lacks {', '.join(missing)}", found=text, fix="give all five in seconds; 0 where there is none")
+    if extra := set(lambdas) - {"data", "control"}:
+        raise UsageError("A011", f"printed totals have no class {sorted(extra)[0]!r}", fix="--lambda data=10,control=10")
+    totals = AdditiveTotals(**values)
+    projected = totals.projected(lambdas.get("data", 1.0), lambdas.get("control", 1.0))
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "totals": values,
+        "lambda": lambdas,
+        "summed_seconds": totals.summed,
+        "closure_defect_seconds": totals.closure_defect,
+        "projected_seconds": projected,
+        "benefit": totals.summed / projected if projected else None,
+        "penalty": projected / totals.summed if totals.summed else None,
+    }
+    if format == "json":
+        write_json(document, output)
+    elif format != "table":
+        write_rows([flattened(document)], format, output)
+    else:
+        console = Console(highlight=False)
+        console.print(
+            f"sum of the five terms {seconds(totals.summed)}, projected {seconds(projected)}: benefit {document['benefit']:.3g}, penalty {document['penalty']:.3g}"
+        )
+        if totals.closure_defect is not None:
+            console.print(f"closure defect (stated total - sum) {totals.closure_defect:+.4g} s; ratios are taken over the sum", style="dim")
+    return 0

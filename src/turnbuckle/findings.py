@@ -1,0 +1,76 @@
+"""Counted flaws: what was dropped, repaired, missing or out of range.
+
+A finding never stops the work; it travels with the answer and is printed with it.  The codes, their severity and their
+meaning are data (``schema/findings.csv``), so the manual and the checks read the same words as the program.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+Severity = Literal["info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One counted flaw.
+
+    Attributes
+    ----------
+    code : key into ``schema/findings.csv``.
+    severity : ``info`` changes no number, ``warning`` may.
+    count : how many rows, values or activities it concerns.
+    meaning : what it is, in one sentence.
+    detail : what it concerns here (a table, a column, a parameter); never text from the recorded process.
+    advice : what to do about it.
+    """
+
+    code: str
+    severity: Severity
+    count: int
+    meaning: str
+    detail: str = ""
+    advice: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: the same words as the table prints."""
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "count": self.count,
+            "meaning": self.meaning,
+            "detail": self.detail,
+            "advice": self.advice,
+        }
+
+
+@cache
+def register() -> dict[str, dict[str, str]]:
+    """All findings there are: code -> {severity, meaning, advice}."""
+    text = (files("turnbuckle") / "schema" / "findings.csv").read_text(encoding="utf-8")
+    return {row["code"]: row for row in csv.DictReader(text.splitlines())}
+
+
+def finding(code: str, count: int = 1, detail: str = "") -> Finding:
+    """Build the finding `code`.  Raises `KeyError` for a code that the register does not hold."""
+    row = register()[code]
+    return Finding(code, row["severity"], int(count), row["meaning"], detail, row["advice"])  # type: ignore[arg-type]
+
+
+def merge(findings: Iterable[Finding]) -> list[Finding]:
+    """One line a code: counts added, details joined, worst first and then by code."""
+    by_code: dict[str, list[Finding]] = {}
+    for f in findings:
+        by_code.setdefault(f.code, []).append(f)
+    rank = {"error": 0, "warning": 1, "info": 2}
+    out = []
+    for code, group in by_code.items():
+        details = list(dict.fromkeys(f.detail for f in group if f.detail))
+        shown = "; ".join(details[:6]) + (f"; and {len(details) - 6} more" if len(details) > 6 else "")
+        out.append(Finding(code, group[0].severity, sum(f.count for f in group), group[0].meaning, shown, group[0].advice))
+    return sorted(out, key=lambda f: (rank[f.severity], f.code))

@@ -1,0 +1,22 @@
+"""Where it ran and where it might run: machines, their catalogue, and the pair of a projection."""
+
+from __future__ import annotations
+
+from .catalog import all_machines, load, names, recognise
+from .machine import SOURCE, Change, Coupling, Fact, Machine, Nature, Pair, Parameter, schema
+
+__all__ = [
+    "SOURCE",
+    "Change",
+    "Coupling",
+    "Fact",
+    "Machine",
+    "Nature",
+    "Pair",
+    "Parameter",
+    "all_machines",
+    "load",
+    "names",
+    "recognise",
+    "schema",
+]

@@ -1,0 +1,130 @@
+"""The machines that ship with Turnbuckle, and files of the user's own.
+
+Errors (`turnbuckle.errors.MachineError`):
+
+    M001  no machine of that name
+    M012  machines that are each other's base
+    M013  a base that does not exist
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from turnbuckle.errors import MachineError, did_you_mean
+
+from .load import read
+from .machine import SOURCE, Machine
+
+
+@cache
+def folder() -> Path:
+    """Where the catalogue's files are."""
+    return Path(str(files("turnbuckle") / "machine" / "catalog"))
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """The names of the catalogue, in the order of the alphabet."""
+    return tuple(sorted(p.stem for p in folder().glob("*.toml")))
+
+
+def load(name_or_path: str) -> Machine:
+    """A machine of the catalogue by name, or any machine by the path of its TOML file.
+
+    A text with a path separator or the ending ``.toml`` is a path.  What the machine is based on is read as well, so the
+    result either stands alone or is relative to the source machine of the profile.
+
+    Raises
+    ------
+    MachineError : M001 (with the nearest name), M012, M013, or what `turnbuckle.machine.load.read` raises.
+    """
+    if _is_path(name_or_path):
+        return _chained(Path(name_or_path), name_or_path, ())
+    return _named(name_or_path)
+
+
+@cache
+def _named(name: str) -> Machine:
+    if name not in names():
+        near = did_you_mean(name, names())
+        fix = f"{near} " if near else ""
+        fix += "turnbuckle machines list names them all; a path to a .toml file also works"
+        raise MachineError("M001", f"no machine is called {_clip(name)}", fix=fix)
+    return _chained(folder() / f"{name}.toml", f"{name}.toml", ())
+
+
+def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
+    """Read a file and put it upon its base, and that upon its own."""
+    here = path.resolve()
+    machine = read(path, called)
+    if machine.base in ("", SOURCE):
+        return machine
+    if here in above:
+        ring = " -> ".join(p.stem for p in (*above[above.index(here) :], here))
+        raise MachineError(
+            "M012", "machines that are each other's base", where=called, found=_clip(ring), fix="let one of them stand alone"
+        )
+    if _is_path(machine.base):
+        below, title = path.parent / machine.base, str(Path(called).parent / machine.base)
+    else:
+        below, title = folder() / f"{machine.base}.toml", f"{machine.base}.toml"
+        if machine.base not in names():
+            fix = did_you_mean(machine.base, names()) or 'base = "source", a name from turnbuckle machines list, or a path'
+            raise MachineError("M013", f"no machine to be based on is called {_clip(machine.base)}", where=called, fix=fix)
+    upon = machine.on(_chained(below, title, (*above, here)))
+    return upon if upon.relative else replace(upon, changes=())
+
+
+def all_machines() -> list[Machine]:
+    """Every machine of the catalogue, in the order of `names`."""
+    return [_named(name) for name in names()]
+
+
+def recognise(gpu_names: Sequence[str], has_c2c: bool | None = None) -> Machine | None:
+    """The catalogue's machine behind the device names of a profile, or None where they do not say it.
+
+    Parameters
+    ----------
+    gpu_names : as profilers write them, one a device: ``"NVIDIA A100-SXM4-80GB"``.
+    has_c2c : whether the recording says that the GPU has a chip-to-chip link to the host; None if it does not say.
+
+    Returns
+    -------
+    None if no name or several different machines are meant, or if `has_c2c` contradicts the name.  The name tells the GPU
+    and its usual host link only; a V100 is taken for one behind PCIe, not behind a POWER9's NVLink.
+    """
+    meant = {_by_device().get(_folded(n), "") for n in gpu_names}
+    if len(meant) != 1 or "" in meant:
+        return None
+    machine = _named(meant.pop())
+    return None if has_c2c is not None and has_c2c != (machine.coupling == "c2c") else machine
+
+
+@cache
+def _by_device() -> dict[str, str]:
+    """Device name -> machine; a name two machines claim means neither."""
+    claims: dict[str, set[str]] = {}
+    for machine in all_machines():
+        for device in machine.recognise:
+            claims.setdefault(_folded(device), set()).add(machine.name)
+    return {device: claimed.pop() for device, claimed in claims.items() if len(claimed) == 1}
+
+
+def _folded(device: str) -> str:
+    """Device names differ between driver versions in the maker's name only."""
+    words: Iterable[str] = device.casefold().split()
+    return " ".join(w for w in words if w not in ("nvidia", "tesla", "amd", "instinct"))
+
+
+def _is_path(text: str) -> bool:
+    return text.endswith(".toml") or "/" in text or "\\" in text
+
+
+def _clip(text: str) -> str:
+    safe = "".join(c if c.isprintable() else "?" for c in text)
+    return safe if len(safe) <= 60 else safe[:57] + "..."

@@ -1,0 +1,92 @@
+"""Is a machine plausible?  `turnbuckle machines check` asks this of every file.
+
+Loading already refuses what is wrong in form; this finds what is well formed and still cannot be meant: a latency of a
+minute, a link wider than the memory behind it, a guess that claims to be exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from turnbuckle.findings import Severity
+from turnbuckle.units import show
+
+from .machine import Machine, Parameter, schema
+
+UNVERIFIED = "general knowledge"
+
+
+class Remark(NamedTuple):
+    """One doubt about one parameter; an ``error`` makes the machine useless, a ``warning`` asks for a second look."""
+
+    severity: Severity
+    parameter: str
+    message: str
+
+
+def check(machine: Machine) -> list[Remark]:
+    """Everything implausible about `machine`, errors first; an empty list if it is clean."""
+    found = [*_values(machine), *_consistency(machine)]
+    return sorted(found, key=lambda r: r.severity != "error")
+
+
+def _values(machine: Machine) -> Iterator[Remark]:
+    """Each number by itself: range, error, source."""
+    for name, parameter in machine.parameters.items():
+        yield from _value(name, parameter)
+    for change in machine.changes:
+        for word, part in change.parts().items():
+            if word in ("set", "assume", "limit"):
+                yield from _value(change.parameter, part)
+                continue
+            yield from _origin(change.parameter, part)
+            most = 1e4 if word == "scale" else schema()[change.parameter].maximum
+            least = 1e-4 if word == "scale" else 0.0
+            if not least < part.value <= most:
+                yield Remark("error", change.parameter, f"{word} of {show(part.value, part.unit)} is not plausible")
+
+
+def _value(name: str, parameter: Parameter) -> Iterator[Remark]:
+    meaning = schema()[name]
+    shown = show(parameter.value, parameter.unit)
+    if name.endswith(".efficiency") and not 0 < parameter.value <= 1:
+        yield Remark("error", name, f"{shown}: a measured bandwidth cannot pass the nominal one")
+    elif not meaning.minimum <= parameter.value <= meaning.maximum:
+        between = f"{show(meaning.minimum, meaning.unit)} to {show(meaning.maximum, meaning.unit)}"
+        yield Remark("error", name, f"{shown} is not plausible: expected {between}")
+    if parameter.unit != meaning.unit:
+        yield Remark("error", name, f"has the unit {parameter.unit} instead of {meaning.unit}")
+    yield from _origin(name, parameter)
+
+
+def _origin(name: str, parameter: Parameter) -> Iterator[Remark]:
+    if not parameter.source.strip():
+        yield Remark("error", name, "has no source")
+    if parameter.nature == "measured" and parameter.error == 0:
+        yield Remark("warning", name, "is measured, yet claims no error")
+    if parameter.nature != "assumption" and UNVERIFIED in f"{parameter.source} {parameter.note}".lower():
+        yield Remark("warning", name, "is general knowledge: call it an assumption until a source is found")
+
+
+def _consistency(machine: Machine) -> Iterator[Remark]:
+    """Numbers against each other."""
+    value = {n: p.value for n, p in machine.parameters.items()}
+    for smaller, larger in (("gpu.fp64", "gpu.fp64_matrix"), ("gpu.fp64", "gpu.fp32"), ("link.h2d.bandwidth", "gpu.memory_bandwidth")):
+        if smaller in value and larger in value and value[smaller] > 1.001 * value[larger]:
+            yield Remark("warning", smaller, f"is larger than {larger}")
+    for way in ("h2d", "d2h"):
+        alone, both = value.get(f"link.{way}.efficiency"), value.get("link.both.efficiency")
+        if alone is not None and both is not None and both > 1.001 * alone:
+            yield Remark(
+                "warning", "link.both.efficiency", f"is larger than link.{way}.efficiency: more with both directions busy than with one"
+            )
+    linked = [n for n in value if n.startswith(("link.h2d.", "link.d2h."))]
+    if machine.copies_vanish and linked:
+        yield Remark("warning", linked[0], "has no meaning: copies vanish on this machine")
+    if machine.coupling == "apu" and not machine.copies_vanish:
+        yield Remark("warning", "copies_vanish", "is not set, although the coupling is apu")
+    if not machine.relative and not machine.copies_vanish:
+        for way in ("h2d", "d2h"):
+            if f"link.{way}.bandwidth" not in value:
+                yield Remark("warning", f"link.{way}.bandwidth", "is missing: copies on this machine cannot be priced")

@@ -1,0 +1,312 @@
+"""A machine: named parameters, each with value, error, unit, nature and source; or a set of changes to another machine.
+
+What parameters there are, their units and what they mean stands in ``schema/machine.csv`` and nowhere else.
+A machine either stands alone (``base == ""``) or is *relative* (``base == "source"``): a list of changes to whichever
+machine the profile was recorded on.  `Machine.resolved` turns the second into the first.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, Literal, get_args
+
+from turnbuckle.errors import MachineError, did_you_mean
+from turnbuckle.units import show
+
+Nature = Literal["spec", "measured", "assumption"]
+Coupling = Literal["apu", "c2c", "nvlink", "xgmi", "pcie", "fabric", "api-remoting", "relative"]
+
+NATURES: Final[tuple[str, ...]] = get_args(Nature)
+COUPLINGS: Final[tuple[str, ...]] = get_args(Coupling)
+CHANGES: Final[tuple[str, ...]] = ("set", "scale", "add", "limit", "assume")
+SOURCE: Final = "source"
+"""The base of a relative machine: the machine the profile was recorded on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """One row of ``schema/machine.csv``: what a parameter is and what it may plausibly be [`unit`]."""
+
+    parameter: str
+    unit: str
+    scope: str
+    minimum: float
+    maximum: float
+    meaning: str
+
+
+@cache
+def schema() -> Mapping[str, Meaning]:
+    """Every parameter a machine may have, in the order of the manual."""
+    text = (files("turnbuckle") / "schema" / "machine.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return {
+        r["parameter"]: Meaning(r["parameter"], r["unit"], r["scope"], float(r["minimum"]), float(r["maximum"]), r["meaning"]) for r in rows
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One number and where it comes from.
+
+    Attributes
+    ----------
+    value : in `unit`, SI.
+    error : relative standard deviation of a log-normal around `value` (0.05 is 5 %).
+    unit : SI unit as in the schema.
+    nature : ``spec`` stated by a vendor, centre or standard; ``measured``; ``assumption`` a design point or a guess.
+    source : who says so.
+    note : under which condition, and what to beware of.
+    common : numbers with the same word here err together (one distance behind several delays), in all machines.
+    """
+
+    value: float
+    error: float
+    unit: str
+    nature: Nature
+    source: str
+    note: str = ""
+    common: str = ""
+
+    def drawn(self, normal: float) -> Parameter:
+        """This parameter, `normal` standard deviations away: value x exp(error x normal)."""
+        return self if self.error == 0 or normal == 0 else replace(self, value=self.value * math.exp(self.error * normal))
+
+    def __str__(self) -> str:
+        return show(self.value, self.unit) + (f" +- {show(self.error, '%')}" if self.error else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A statement about a machine that is not a number, with its source."""
+
+    value: bool
+    nature: Nature
+    source: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How one parameter of another machine changes: replaced by `set`, then times `scale`, plus `add`, at most `limit`.
+
+    Where the other machine lacks the parameter, the change starts from `assume`; without `set` and `assume` the parameter
+    stays unknown.  `scale` is a plain number, the others carry the parameter's unit.
+    """
+
+    parameter: str
+    set: Parameter | None = None
+    scale: Parameter | None = None
+    add: Parameter | None = None
+    limit: Parameter | None = None
+    assume: Parameter | None = None
+
+    def apply(self, below: Parameter | None) -> Parameter | None:
+        """The parameter after the change; None where there is nothing to change.  Errors are taken as independent."""
+        out = self.set or below or self.assume
+        if out is None:
+            return None
+        if self.scale is not None:
+            value = out.value * self.scale.value
+            out = _combined(out, self.scale, value, math.hypot(out.error, self.scale.error), f"times {show(self.scale.value, '1')}")
+        if self.add is not None:
+            value = out.value + self.add.value
+            spread = math.hypot(out.value * out.error, self.add.value * self.add.error)
+            out = _combined(out, self.add, value, spread / value if value else 0.0, f"plus {show(self.add.value, out.unit)}")
+        return self.limit if self.limit is not None and self.limit.value < out.value else out
+
+    def drawn(self, machine: str, normals: Mapping[str, float]) -> Change:
+        """This change with each part drawn; see `Machine.drawn`."""
+        parts: dict[str, Any] = {
+            w: p.drawn(normals.get(_unknown(machine, f"{self.parameter}/{w}", p), 0.0)) for w, p in self.parts().items()
+        }
+        return replace(self, **parts)
+
+    def parts(self) -> dict[str, Parameter]:
+        """The parts that are given, by their word."""
+        return {word: part for word in CHANGES if (part := getattr(self, word)) is not None}
+
+
+def _combined(first: Parameter, then: Parameter, value: float, error: float, how: str) -> Parameter:
+    nature = max(first.nature, then.nature, key=NATURES.index)
+    return Parameter(value, error, first.unit, nature, f"{first.source}; {how}: {then.source}", first.note)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One machine of the catalogue or of a user's file.
+
+    Attributes
+    ----------
+    name : how the command line calls it.
+    title, summary : one line, one sentence.
+    year : of first use; 0 where that means nothing.
+    coupling : how the GPU hangs on the CPU, one of `COUPLINGS`.
+    base : ``""`` (stands alone) or ``"source"`` (relative; not yet resolved).
+    parameters : what is known, by dotted name of the schema; empty while relative.
+    changes : what is changed with respect to the source machine; kept after resolving, for the report.
+    recognise : device names, as profilers write them, that mean this machine.
+    memory_shared : set where CPU and GPU share one memory, so that copies between them vanish.
+    file, sha256 : where it was read from and the hash of that file.
+    lineage : (file, sha256) of the machines it is based on, nearest first.
+    """
+
+    name: str
+    title: str
+    summary: str
+    year: int
+    coupling: Coupling
+    base: str = ""
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+    recognise: tuple[str, ...] = ()
+    memory_shared: Fact | None = None
+    file: str = ""
+    sha256: str = ""
+    lineage: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def relative(self) -> bool:
+        """Whether this machine still waits for the machine it changes."""
+        return self.base != ""
+
+    @property
+    def copies_vanish(self) -> bool:
+        """Whether copies between host and device cost nothing because there is one memory."""
+        return self.memory_shared is not None and self.memory_shared.value
+
+    @property
+    def has(self) -> frozenset[str]:
+        """The parameters that are known."""
+        return frozenset(self.parameters)
+
+    def get(self, name: str) -> Parameter | None:
+        """The parameter `name`, or None where this machine does not give it.
+
+        Raises
+        ------
+        KeyError : `name` is not in the schema (a slip in the program, not in a file).
+        """
+        if name not in schema():
+            raise KeyError(f"{name}: {did_you_mean(name, schema()) or 'not a machine parameter'}")
+        return self.parameters.get(name)
+
+    def value(self, name: str) -> float | None:
+        """The value of the parameter `name` in SI units, or None where this machine does not give it."""
+        parameter = self.get(name)
+        return None if parameter is None else parameter.value
+
+    def with_parameters(self, parameters: Mapping[str, Parameter]) -> Machine:
+        """This machine with some parameters replaced or added; for a relative machine they become changes."""
+        if unknown := [n for n in parameters if n not in schema()]:
+            raise KeyError(f"{unknown[0]}: {did_you_mean(unknown[0], schema()) or 'not a machine parameter'}")
+        if self.relative:
+            return replace(self, changes=self.changes + tuple(Change(n, set=p) for n, p in parameters.items()))
+        return replace(self, parameters={**self.parameters, **parameters})
+
+    def resolved(self, source: Machine) -> Machine:
+        """This machine as it stands alone, given the `source` machine of the profile.
+
+        Raises
+        ------
+        MachineError : M016 where `source` is itself relative.
+        """
+        if not self.relative:
+            return self
+        _stands_alone(source)
+        return self.on(source)
+
+    def on(self, below: Machine) -> Machine:
+        """This machine's changes upon `below`.  If that is relative too, so is the result, with both lists of changes."""
+        inherits = self.coupling in ("relative", "apu", below.coupling)
+        upon = replace(
+            self,
+            base=below.base,
+            coupling=below.coupling if self.coupling == "relative" else self.coupling,
+            memory_shared=self.memory_shared or (below.memory_shared if inherits else None),
+            year=self.year or below.year,
+            lineage=(*self.lineage, (below.file, below.sha256), *below.lineage),
+        )
+        if below.relative:
+            return replace(upon, changes=below.changes + self.changes)
+        parameters = dict(below.parameters)
+        for change in self.changes:
+            after = change.apply(parameters.get(change.parameter))
+            if after is not None:
+                parameters[change.parameter] = after
+        return replace(upon, parameters={n: parameters[n] for n in schema() if n in parameters})
+
+    def lacking(self, source: Machine) -> tuple[str, ...]:
+        """Parameters this relative machine changes but `source` does not give: they stay unknown."""
+        known = set(source.parameters)
+        out = []
+        for change in self.changes if self.relative else ():
+            if change.parameter in known or change.set is not None or change.assume is not None:
+                known.add(change.parameter)
+            else:
+                out.append(change.parameter)
+        return tuple(dict.fromkeys(out))
+
+    def unknowns(self) -> dict[str, float]:
+        """What is uncertain here: a name for every number with an error -> that error (relative, one sigma).
+
+        The names are what `drawn` takes: ``machine/parameter``, ``machine/parameter/change`` or ``common/word``.  Those of a
+        relative machine name its changes, so that the source's own error cancels where source and target are compared.
+        """
+        if self.relative:
+            named = [(f"{c.parameter}/{word}", part) for c in self.changes for word, part in c.parts().items()]
+        else:
+            named = list(self.parameters.items())
+        return {_unknown(self.name, name, p): p.error for name, p in named if p.error > 0}
+
+    def drawn(self, normals: Mapping[str, float]) -> Machine:
+        """One machine out of many that the errors allow: each number `normals[name]` standard deviations away.
+
+        Names as in `unknowns`; what is not named stays.  Draw a relative machine first and resolve it on the drawn source.
+        """
+        if self.relative:
+            return replace(self, changes=tuple(c.drawn(self.name, normals) for c in self.changes))
+        drawn = {n: p.drawn(normals.get(_unknown(self.name, n, p), 0.0)) for n, p in self.parameters.items()}
+        return replace(self, parameters={n: _within(n, p) for n, p in drawn.items()})
+
+
+def _stands_alone(source: Machine) -> None:
+    if source.relative:
+        raise MachineError(
+            "M016",
+            f"{source.name} describes changes to a machine and cannot be the source",
+            where=source.file,
+            fix="name a machine that stands alone with --source; see turnbuckle machines list",
+        )
+
+
+def _unknown(machine: str, name: str, parameter: Parameter) -> str:
+    """What the draws call the error of a number: its own name, or the word it has in common with others."""
+    return f"common/{parameter.common}" if parameter.common else f"{machine}/{name}"
+
+
+def _within(name: str, parameter: Parameter) -> Parameter:
+    """A share stays a share: an efficiency never passes 1."""
+    return replace(parameter, value=1.0) if name.endswith(".efficiency") and parameter.value > 1 else parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Source and target of one projection; the target always stands alone.
+
+    Raises
+    ------
+    MachineError : M016 where the source is relative.
+    """
+
+    source: Machine
+    target: Machine
+
+    def __post_init__(self) -> None:
+        _stands_alone(self.source)
+        object.__setattr__(self, "target", self.target.resolved(self.source))

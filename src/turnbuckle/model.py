@@ -1,0 +1,256 @@
+"""A model: what it charges for each kind of activity on a machine, where that meets what was measured, how it adds up.
+
+The presets are the published methods:
+
+`nething`   copies by LogGP, launches and waits by their latency, kernels by alpha (Groves et al., PMBS 2022).
+`additive`  every category divided by its lambda (Austin et al. 2021, eqs 3-4; lambda per class of call, models.md D2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.cost.loggp import loggp_seconds, on_other_link, read_limited_bandwidth
+from turnbuckle.cost.slack import slack_seconds
+from turnbuckle.profile.pieces import Pieces
+
+Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+Anchor = Literal["ratio", "difference"]
+
+
+class Priced(Protocol):
+    """A machine as a cost sees it: a value for a parameter name, or None.  Arrays of draws have shape (draws, 1)."""
+
+    def value(self, name: str) -> Float | float | None:
+        """Value in SI units."""
+
+    @property
+    def copies_vanish(self) -> bool:
+        """Whether host and device share one memory, so that a copy costs nothing."""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One line of a model's price list.
+
+    Attributes
+    ----------
+    name : what it charges for.
+    covers : which pieces.
+    seconds : price of one activity on (machine, source): shape (..., pieces covered) [s]; None where a parameter is missing.
+    anchor : ``ratio``: measured x target / source; ``difference``: measured + target - source.
+    needs : parameters it reads; a missing one leaves the measured time and is a finding.
+    """
+
+    name: str
+    covers: Callable[[Pieces], Bool]
+    seconds: Callable[[Pieces, Priced, Priced], Float | None]
+    anchor: Anchor
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Model:
+    """Price list and replay, with the paper it comes from."""
+
+    name: str
+    sentence: str
+    paper: str
+    charges: tuple[Charge, ...]
+    replay: Literal["sum"] = "sum"
+    alpha: float | str = "flop"
+    needs: frozenset[str] = field(default_factory=frozenset)
+
+
+def nething(alpha: float | str = "flop") -> Model:
+    """Copies by LogGP on the target's link, launches and waits by their latency, kernels by `alpha`.
+
+    Parameters
+    ----------
+    alpha : how much faster kernels run on the target: a number, ``"flop"`` (ratio of double precision rates), ``"memory"``
+        (ratio of memory bandwidths) or ``"hold"`` (kernels keep their time).
+    """
+    charges = [
+        *(_copy_charge(direction) for direction in ("h2d", "d2h")),
+        *(_migration_charge(direction) for direction in ("h2d", "d2h")),
+        Charge("p2p", lambda p: p.kind == "copy_p2p", _p2p_seconds, "ratio", ("link.p2p.bandwidth",)),
+        Charge("launch", lambda p: (p.kind == "launch") & p.idle_device, _parameter("launch.latency"), "difference", ("launch.latency",)),
+        Charge("launch call", lambda p: (p.kind == "launch") & ~p.idle_device, _parameter("launch.call"), "difference", ("launch.call",)),
+        Charge("sync", lambda p: p.kind == "sync", _parameter("sync.return"), "difference", ("sync.return",)),
+        Charge("alloc", lambda p: p.kind == "alloc", _parameter("alloc.call"), "difference", ("alloc.call",)),
+        Charge("slack", lambda p: p.crosses, _slack_seconds, "difference"),
+    ]
+    if alpha != "hold":
+        charges += [
+            Charge("kernel", lambda p: p.kind == "kernel", _kernel_seconds(alpha), "ratio", _rates(alpha)),
+            Charge("device memory", lambda p: (p.kind == "copy_d2d") | (p.kind == "memset"), _per_rate("gpu.memory_bandwidth"), "ratio", ("gpu.memory_bandwidth",)),
+        ]  # fmt: skip
+    return Model(
+        "nething",
+        "copies by LogGP, launches by latency, kernels by alpha, exposed time only",
+        "Groves et al., PMBS 2022",
+        tuple(charges),
+        alpha=alpha,
+    )
+
+
+def additive(lambdas: dict[str, float]) -> Model:
+    """Every class divided by its lambda; waiting is never scaled.
+
+    Parameters
+    ----------
+    lambdas : improvement by class: ``data`` (copies and migrations), ``kernel``, and any class of host call (``launch``, ``copy``,
+        ``alloc``, ``event``, ...); ``control`` stands for all classes not named, except ``sync``, which is waiting (D2).
+    """
+    moved = ("copy_h2d", "copy_d2h", "migration")
+
+    def factor(name: str, covers: Callable[[Pieces], Bool]) -> Charge:
+        improvement = lambdas[name]
+
+        def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
+            return np.full(int(covers(p).sum()), 1.0 if machine is source else 1.0 / improvement)
+
+        return Charge(name, covers, seconds, "ratio")
+
+    named = set(lambdas) - {"data", "kernel", "control"}
+    charges = [factor(name, lambda p, n=name: p.call_class == n) for name in sorted(named)]  # type: ignore[misc]
+    if "control" in lambdas:
+        charges.append(factor("control", lambda p: (p.category == "api") & ~np.isin(p.call_class, [*named, "sync"])))
+    if "data" in lambdas:
+        charges.append(factor("data", lambda p: np.isin(p.kind, moved)))
+    if "kernel" in lambdas:
+        charges.append(factor("kernel", lambda p: p.kind == "kernel"))
+    return Model("additive", "each class of time divided by its lambda", "Austin et al. 2021, eqs 3-4", tuple(charges), alpha="hold")
+
+
+# --- prices -----------------------------------------------------------------------------------------------------------
+
+
+def link_bandwidth(machine: Priced, direction: str, source: Priced) -> Float | float | None:
+    """What a pinned copy reaches on a machine's link [B/s]: eta BW, with the observed eta where the machine states none, limited by reads in flight."""
+    nominal = machine.value(f"link.{direction}.bandwidth")
+    if nominal is None:
+        return None
+    efficiency = machine.value(f"link.{direction}.efficiency")
+    if efficiency is None:
+        efficiency = source.value(f"link.{direction}.efficiency")
+    reached = np.minimum(1.0 if efficiency is None else efficiency, 1.0) * nominal
+    tags, request, trip = (machine.value(f"link.{n}") for n in ("tags", "read_request", "round_trip"))
+    if direction == "h2d" and tags is not None and request is not None and trip is not None:
+        return read_limited_bandwidth(reached, tags, request, trip)
+    return reached
+
+
+def _copy_charge(direction: str) -> Charge:
+    kind = f"copy_{direction}"
+
+    def covers(p: Pieces) -> Bool:
+        return np.asarray(p.kind == kind)
+
+    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+        mine = covers(p)
+        if machine.copies_vanish:
+            return np.zeros(int(mine.sum()))
+        return _class_seconds(p.size_bytes[mine], p.memory[mine], direction, machine, source)
+
+    return Charge(kind, covers, seconds, "ratio", (f"link.{direction}.bandwidth", f"link.{direction}.latency"))
+
+
+def _migration_charge(direction: str) -> Charge:
+    def covers(p: Pieces) -> Bool:
+        return np.asarray((p.kind == "migration") & (p.direction == f"migration_{direction}"))
+
+    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+        mine = covers(p)
+        if machine.copies_vanish:
+            return np.zeros(int(mine.sum()))
+        return _class_seconds(p.size_bytes[mine], np.full(int(mine.sum()), "migration", dtype=object), direction, machine, source)
+
+    return Charge(f"migration_{direction}", covers, seconds, "ratio", (f"link.{direction}.bandwidth", f"link.{direction}.latency"))
+
+
+def _class_seconds(size: Float, memory: NDArray[np.object_], direction: str, machine: Priced, source: Priced) -> Float | None:
+    """LogGP of every memory class: the link's own line, plus what the class cost beyond its link on the source."""
+    here, there = link_bandwidth(source, direction, source), link_bandwidth(machine, direction, source)
+    latency_here, latency_there = source.value(f"link.{direction}.latency"), machine.value(f"link.{direction}.latency")
+    if here is None or there is None or latency_here is None:
+        return None
+    if latency_there is None:  # the target's file does not say: unchanged, and a finding
+        latency_there = latency_here
+    parts: list[tuple[Bool, Float]] = []
+    for word in dict.fromkeys(memory.tolist()):
+        rows = memory == word
+        own_bandwidth, own_latency = (
+            source.value(f"observed.{direction}.{word}.bandwidth"),
+            source.value(f"observed.{direction}.{word}.latency"),
+        )
+        per_byte = on_other_link(1.0 / (here if own_bandwidth is None else own_bandwidth), 1.0 / here, 1.0 / there)
+        fixed = on_other_link(latency_here if own_latency is None else own_latency, latency_here, latency_there)
+        parts.append((rows, loggp_seconds(size[rows], fixed, 1.0 / per_byte)))
+    out = np.zeros((*np.broadcast_shapes(*(part.shape[:-1] for _, part in parts)), len(size)))
+    for rows, part in parts:
+        out[..., rows] = part
+    return out
+
+
+def _p2p_seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+    mine = p.kind == "copy_p2p"
+    bandwidth = machine.value("link.p2p.bandwidth")
+    if bandwidth is None:
+        return None
+    efficiency = machine.value("link.p2p.efficiency")
+    if efficiency is None:
+        efficiency = source.value("link.p2p.efficiency")
+    latency = machine.value("link.p2p.latency")
+    if latency is None:
+        latency = source.value("link.p2p.latency")
+    return loggp_seconds(p.size_bytes[mine], 0.0 if latency is None else latency, (1.0 if efficiency is None else efficiency) * bandwidth)
+
+
+def _parameter(name: str) -> Callable[[Pieces, Priced, Priced], Float | None]:
+    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+        value = machine.value(name)
+        return None if value is None else np.asarray(value, dtype=np.float64)
+
+    return seconds
+
+
+def _slack_seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
+    slack = machine.value("slack.call")
+    return slack_seconds(p.crosses[p.crosses], 0.0 if slack is None else slack)
+
+
+def _rates(alpha: float | str) -> tuple[str, ...]:
+    return {"flop": ("gpu.fp64",), "memory": ("gpu.memory_bandwidth",)}.get(str(alpha), ())
+
+
+def kernel_rate(machine: Priced, alpha: float | str) -> Float | float | None:
+    """The rate kernels are scaled by: double precision (matrix units where the machine has them: Table I of the paper), or memory bandwidth."""
+    if alpha == "memory":
+        return machine.value("gpu.memory_bandwidth")
+    matrix = machine.value("gpu.fp64_matrix")
+    return machine.value("gpu.fp64") if matrix is None else matrix
+
+
+def _kernel_seconds(alpha: float | str) -> Callable[[Pieces, Priced, Priced], Float | None]:
+    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+        if isinstance(alpha, str):
+            rate = kernel_rate(machine, alpha)
+            return None if rate is None else np.asarray(1.0 / rate)
+        return np.asarray(1.0 if machine is source else 1.0 / alpha)
+
+    return seconds
+
+
+def _per_rate(name: str) -> Callable[[Pieces, Priced, Priced], Float | None]:
+    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+        value = machine.value(name)
+        return None if value is None else np.asarray(1.0 / value)
+
+    return seconds

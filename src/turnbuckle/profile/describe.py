@@ -1,0 +1,97 @@
+"""A profile in figures: the JSON contract of ``turnbuckle inspect``.  What a recording cannot say is null, never 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from turnbuckle.machine import Machine
+from turnbuckle.profile import summary
+from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.transfers import LinkFit, looks_like, reference_fit
+
+
+def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str, Any]:
+    """Everything ``inspect`` says about one profile.
+
+    Returns
+    -------
+    Plain dictionaries; keys ending in ``_ns`` are integer nanoseconds, ``_s`` seconds, ``bytes`` bytes, ``bandwidth`` and
+    ``nominal`` B/s.
+    """
+    trace = profile.trace
+    recorded = trace.facts["tables"]
+    gpu = any(recorded.get(t) for t in recorded if t.startswith("CUPTI_ACTIVITY_KIND"))
+    return {
+        "run_time_ns": profile.run_time_ns,
+        "kernel_window_ns": summary.kernel_window_ns(profile),
+        "kernels": summary.kernels(profile) if gpu else None,
+        "copies": summary.copies(profile) if gpu else None,
+        "memsets": {"count": trace.memsets.height} if gpu else None,
+        "api": {"count": trace.api.height} if gpu else None,
+        "overlap": summary.overlap(profile) if gpu else None,
+        "categories_ns": summary.categories_ns(profile),
+        "closure_defect_ns": summary.closure_defect_ns(profile),
+        "launch": summary.launch(profile) if gpu else None,
+        "links": links(source, fits),
+        "cpu_activity": summary.cpu_activity(profile),
+        "memory": memory(profile),
+        "profiler_overhead_share": summary.overhead_share(profile),
+        "mpi": {"count": trace.mpi.height, "ranks": trace.mpi_ranks["rank"].n_unique()} if trace.mpi.height else None,
+        "devices": [
+            {k: row[k] for k in ("device", "name", "discrete", "memory_bytes", "multiprocessors", "copy_engines")}
+            for row in trace.devices.to_dicts()
+        ],
+        "scope": "the whole recording: all processes, devices and streams in the file",
+    }
+
+
+def links(source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str, Any]:
+    """Per direction: the link as observed (latency, bandwidth), its nominal rate and share of it, what it looks like, and every fitted class."""
+    out: dict[str, Any] = {}
+    for direction in ("h2d", "d2h", "p2p", "migration_h2d", "migration_d2h"):
+        reference = reference_fit(dict(fits), direction) or fits.get((direction, "pageable"))
+        if reference is None:
+            continue
+        # the driver stages pageable copies: their rate says little of the link
+        host_link = direction in ("h2d", "d2h") and reference.memory != "pageable"
+        nominal = source.value(f"link.{direction}.bandwidth") if host_link else None
+        bandwidth = reference.bandwidth
+        out[direction] = {
+            "latency_s": reference.latency_s,
+            "latency_error_s": reference.latency_error,
+            "bandwidth": bandwidth,
+            "bandwidth_error": reference.bandwidth_error,
+            "efficiency": bandwidth / nominal if bandwidth and nominal else None,
+            "nominal": nominal,
+            "r2": reference.r2,
+            "memory": reference.memory,
+            "looks_like": [n.name for n in looks_like(bandwidth)] if bandwidth and host_link else [],
+            "classes": [fit.as_dict() for (d, _), fit in fits.items() if d == direction],
+        }
+    return out
+
+
+def memory(profile: Profile) -> dict[str, Any] | None:
+    """Peak of the recorded device allocations [B] and their number; None where allocations were not recorded."""
+    line = summary.memory_timeline(profile)
+    if not line.height:
+        return None
+    return {"peak_bytes": int(line["size_bytes"].max()), "events": line.height, "final_bytes": int(line["size_bytes"][-1])}  # type: ignore[arg-type]
+
+
+def transfer_distribution(profile: Profile) -> dict[str, dict[str, pl.DataFrame]]:
+    """Per direction: histogram of copy sizes [B] and of copy times [s] by factor of two, weighted by bytes and by seconds (AHEAD, Fig 1)."""
+    out = {}
+    for kind in ("copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "migration"):
+        rows = profile.of(kind).filter(pl.col("size_bytes").is_not_null())
+        if rows.height:
+            size, seconds = rows["size_bytes"].cast(pl.Float64).to_numpy(), rows["seconds"].to_numpy()
+            out[kind.removeprefix("copy_")] = {
+                "by_size": summary.distribution(size, size),
+                "by_time": summary.distribution(size, seconds),
+                "times": summary.distribution(seconds, seconds),
+            }
+    return out

@@ -1,0 +1,61 @@
+"""Which instant belongs to whom: one exclusive time line of the run.
+
+Categories are taken in the order kernel > copy > MPI > API > CPU (models.md D1): an instant in which a kernel runs
+belongs to kernels whatever else happens, and so on down.  Inside a category an instant belongs to the activity that
+began first.  All arithmetic is on integer nanoseconds, so that the shares add up to the run time exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.trace.intervals import covered_ns, merge, new_cover_ns
+
+Int = NDArray[np.int64]
+
+
+def exposed(start_ns: Int, end_ns: Int, level: NDArray[np.int8]) -> tuple[Int, NDArray[np.bool_], Int]:
+    """Share of the time line that belongs to each interval.
+
+    Parameters
+    ----------
+    start_ns, end_ns : intervals, any order, ``end >= start``.
+    level : priority of each interval, 0 first.
+
+    Returns
+    -------
+    exposed_ns : per interval, the time no interval of a higher priority, and none that began earlier at its own, covers.
+    tail_exposed : per interval, whether its last nanosecond is covered by no interval of a higher priority.
+    by_level : exposed time per level; sums to the length of the union of all intervals.
+    """
+    exposed_ns = np.zeros(len(start_ns), dtype=np.int64)
+    tail = np.zeros(len(start_ns), dtype=np.bool_)
+    levels = int(level.max()) + 1 if len(level) else 0
+    by_level = np.zeros(levels, dtype=np.int64)
+    higher: tuple[Int, Int] = (np.empty(0, np.int64), np.empty(0, np.int64))
+    for this in range(levels):
+        rows = np.flatnonzero(level == this)
+        if not len(rows):
+            continue
+        rows = rows[np.argsort(start_ns[rows], kind="stable")]
+        start, end = start_ns[rows], end_ns[rows]
+        new = new_cover_ns(start, end)
+        hidden = covered_ns(end - new, end, *higher) if len(higher[0]) else np.zeros_like(new)
+        exposed_ns[rows] = new - hidden
+        last = covered_ns(end - 1, end, *higher) if len(higher[0]) else np.zeros_like(new)
+        tail[rows] = (last == 0) & (end > start)
+        by_level[this] = exposed_ns[rows].sum()
+        higher = merge(np.concatenate([higher[0], start]), np.concatenate([higher[1], end]))
+    return exposed_ns, tail, by_level
+
+
+def between(starts: Sequence[int] | Int, ends: Sequence[int] | Int, first: int, last: int) -> tuple[Int, Int]:
+    """The complement of a set of intervals inside [first, last]: starts and ends of what they leave uncovered."""
+    start, end = merge(np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64))
+    left = np.concatenate([[first], end]).astype(np.int64)
+    right = np.concatenate([start, [last]]).astype(np.int64)
+    keep = right > left
+    return left[keep], right[keep]

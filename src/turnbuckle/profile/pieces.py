@@ -1,0 +1,84 @@
+"""Activities of one price, counted together.
+
+A sum does not care which of a million equal copies came first, so `Pieces` holds one row for every distinct combination
+of what a cost can depend on (kind, class of call, direction, memory, idle device, exact size), with counts and totals.
+Nothing is binned: the sum over pieces equals the sum over activities.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.profile.classify import BOUNDARY_CLASSES
+from turnbuckle.profile.profile import Profile
+
+Float = NDArray[np.float64]
+Text = NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Equal activities, one row a combination; all arrays have the same length.
+
+    Attributes
+    ----------
+    kind, category, call_class, direction, memory : words (``schema/codes.csv``); empty where they do not apply.
+    idle_device : launches that found their device idle.
+    size_bytes : bytes of each activity [B]; 0 where it has none.
+    count : how many activities.
+    seconds : their durations added up [s].
+    exposed_seconds : their shares of the run's time line added up [s]; all rows add up to the run time.
+    tail_count : how many have their last instant exposed.
+    """
+
+    kind: Text
+    category: Text
+    call_class: Text
+    direction: Text
+    memory: Text
+    idle_device: NDArray[np.bool_]
+    size_bytes: Float
+    count: Float
+    seconds: Float
+    exposed_seconds: Float
+    tail_count: Float
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def crosses(self) -> NDArray[np.bool_]:
+        """Whether each is a host call that crosses to the device."""
+        return np.isin(self.call_class, BOUNDARY_CLASSES)
+
+
+def pieces(profile: Profile) -> Pieces:
+    """Group the activities of a profile by everything a cost depends on."""
+    keys = ["kind", "category", "call_class", "direction", "memory", "idle_device", "size_bytes"]
+    sized = pl.col("kind").is_in(["copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "copy_h2h", "migration"])
+    rows = (
+        profile.activities.with_columns(size_bytes=pl.when(sized).then("size_bytes"))
+        .group_by(keys, maintain_order=True)
+        .agg(
+            pl.len().alias("count"),
+            (pl.col("end_ns") - pl.col("start_ns")).sum().alias("total_ns"),
+            pl.col("exposed_ns").sum(),
+            pl.col("tail_exposed").sum().alias("tails"),
+        )
+    )
+
+    def text(name: str) -> Text:
+        return np.asarray(rows[name].cast(pl.String).fill_null("").to_list(), dtype=object)
+
+    def number(name: str) -> Float:
+        return rows[name].cast(pl.Float64).fill_null(0.0).to_numpy()
+
+    return Pieces(
+        kind=text("kind"), category=text("category"), call_class=text("call_class"), direction=text("direction"), memory=text("memory"),
+        idle_device=rows["idle_device"].fill_null(False).to_numpy(), size_bytes=number("size_bytes"), count=number("count"),
+        seconds=number("total_ns") * 1e-9, exposed_seconds=number("exposed_ns") * 1e-9, tail_count=number("tails"),
+    )  # fmt: skip

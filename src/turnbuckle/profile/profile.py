@@ -1,0 +1,293 @@
+"""The profile: a run as activities in an order, one row each.
+
+`Profile` is a table and a time line; questions about it live in `summary`, `transfers`, `offload` and `placement`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.findings import Finding, finding, merge
+from turnbuckle.profile.classify import CALL_CLASS, CALL_CLASSES, CATEGORIES, CATEGORY, KIND, KIND_OF_CLASS, KINDS, call_classes
+from turnbuckle.profile.exposure import between, exposed
+from turnbuckle.schema import words
+from turnbuckle.trace.check import check, launch_pairs, sound
+from turnbuckle.trace.intervals import covered_ns
+from turnbuckle.trace.intervals import merge as merge_intervals
+from turnbuckle.trace.trace import Trace
+
+Int = NDArray[np.int64]
+
+DIRECTIONS = words("directions")
+MEMORIES = words("memories")
+
+#: Kind of each copy direction code.
+KIND_OF_DIRECTION = {
+    "h2d": "copy_h2d",
+    "d2h": "copy_d2h",
+    "d2d": "copy_d2d",
+    "p2p": "copy_p2p",
+    "h2h": "copy_h2h",
+    "unknown": "copy_h2h",
+    "migration_h2d": "migration",
+    "migration_d2h": "migration",
+    "migration_d2d": "migration",
+}
+
+#: Tables whose rows run on a device.
+DEVICE_TABLES = ("kernels", "graphs", "memsets", "copies")
+
+_ENUMS = {
+    "kind": pl.Enum(KINDS),
+    "category": pl.Enum(CATEGORIES),
+    "call_class": pl.Enum(CALL_CLASSES),
+    "direction": pl.Enum(DIRECTIONS),
+    "memory": pl.Enum(MEMORIES),
+}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One run: its activities, its time line, its flaws.
+
+    Attributes
+    ----------
+    trace : what was recorded, without the rows that were set aside.
+    activities : one row an activity; columns in ``schema/profile.csv``.  ``exposed_ns`` adds up to ``run_time_ns`` exactly.
+    tracks : host threads and device streams.
+    first_ns, last_ns : first instant and last instant of any activity, on the session clock.
+    findings : counted flaws of the recording and of its reading.
+    """
+
+    trace: Trace
+    activities: pl.DataFrame
+    tracks: pl.DataFrame
+    first_ns: int
+    last_ns: int
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def run_time_ns(self) -> int:
+        """Run time [ns]: first instant of any recorded activity to the last."""
+        return self.last_ns - self.first_ns
+
+    @property
+    def seconds(self) -> float:
+        """Run time [s]."""
+        return self.run_time_ns * 1e-9
+
+    @cached_property
+    def has(self) -> frozenset[str]:
+        """What this profile can say: kinds of activity that occur, and the trace's tables with rows."""
+        return frozenset(self.activities["kind"].cast(pl.String).unique().to_list()) | frozenset(self.trace.has)
+
+    def of(self, *kinds: str) -> pl.DataFrame:
+        """The activities of some kinds."""
+        return self.activities.filter(pl.col("kind").is_in(list(kinds)))
+
+    def to_pandas(self) -> Any:
+        """The activities as a pandas frame, with names in place of indices (needs pandas and pyarrow)."""
+        return self.table().to_pandas()
+
+    def to_arrow(self) -> Any:
+        """The activities as a pyarrow table, with names in place of indices (needs pyarrow)."""
+        return self.table().to_arrow()
+
+    def table(self) -> pl.DataFrame:
+        """The activities with names in place of indices."""
+        return self.activities.with_columns(name=self.trace.text(self.activities))
+
+
+def build(trace: Trace) -> Profile:
+    """Turn a recording into a profile.
+
+    Rows that cannot be trusted (end before start, lost time stamps, times outside the recording) are set aside first and
+    counted as findings; everything else becomes exactly one activity, and host time no row explains becomes `gap`.
+    """
+    tables, set_aside = sound(trace.tables, trace.facts)
+    trace = replace(trace, tables=tables)
+    findings = merge([*trace.findings, *set_aside, *check(tables, trace.facts)])
+    parts = [_device_part(trace), _host_part(trace), _mpi_part(trace)]
+    rows = pl.concat([p for p in parts if p.height], how="diagonal") if any(p.height for p in parts) else _empty()
+    first, last = _span(rows, trace)
+    rows = pl.concat([rows, _gaps(rows, first, last)], how="diagonal")
+    rows, tracks = _tracked(rows)
+    rows = rows.sort("start_ns", "end_ns", descending=[False, True], maintain_order=True)
+    start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+    exposed_ns, tail, _ = exposed(start, end, rows["level"].to_numpy().astype(np.int8))
+    gap = rows["kind"].to_numpy() == KIND["gap"]
+    if unexplained := int(exposed_ns[gap].sum()):
+        findings = merge([*findings, finding("P205", int(gap.sum()), f"{unexplained / max(last - first, 1):.1%} of run time")])
+    activities = rows.with_columns(
+        seconds=(pl.col("end_ns") - pl.col("start_ns")) * 1e-9,
+        exposed_ns=pl.Series(exposed_ns),
+        tail_exposed=pl.Series(tail),
+    ).with_columns(
+        *(pl.col(c).cast(pl.Int64).replace_strict(dict(enumerate(e.categories)), default=None, return_dtype=e) for c, e in _ENUMS.items())
+    )
+    order = [
+        "kind",
+        "category",
+        "call_class",
+        "direction",
+        "memory",
+        "track",
+        "start_ns",
+        "end_ns",
+        "seconds",
+        "exposed_ns",
+        "tail_exposed",
+    ]
+    return Profile(trace, activities.select(*order, "size_bytes", "idle_device", "name", "row"), tracks, first, last, findings)
+
+
+def _empty() -> pl.DataFrame:
+    return pl.DataFrame(
+        schema={
+            "kind": pl.Int8, "category": pl.Int8, "call_class": pl.Int8, "direction": pl.Int8, "memory": pl.Int8, "level": pl.Int8,
+            "start_ns": pl.Int64, "end_ns": pl.Int64, "size_bytes": pl.Int64, "idle_device": pl.Boolean, "name": pl.Int32, "row": pl.Int32,
+            "process": pl.Int64, "thread": pl.Int64, "device": pl.Int32, "stream": pl.Int32,
+        }
+    )  # fmt: skip
+
+
+def _rows(frame: pl.DataFrame, **columns: Any) -> pl.DataFrame:
+    """Rows of one source table in the common columns; what the table lacks is null."""
+    template = _empty()
+    given = {k: v if isinstance(v, pl.Expr) else pl.lit(v) for k, v in columns.items()}
+    out = frame.with_row_index("row").select(
+        *(
+            (given[c] if c in given else (pl.col(c) if c in frame.columns or c == "row" else pl.lit(None))).cast(t).alias(c)
+            for c, t in template.schema.items()
+        )
+    )
+    return out
+
+
+def _device_part(trace: Trace) -> pl.DataFrame:
+    """Kernels, graphs, sets, copies.  Time-line level 0 computes, 1 moves."""
+    compute = {"category": CATEGORY["kernel"], "level": 0}
+    kind_of_direction = {i: KIND[KIND_OF_DIRECTION[w]] for i, w in enumerate(DIRECTIONS)}
+    host_end = pl.when(pl.col("direction").is_in([1])).then("source_memory").when(pl.col("direction").is_in([2])).then("target_memory")
+    parts = [
+        _rows(trace.kernels, kind=KIND["kernel"], **compute),
+        _rows(trace.graphs, kind=KIND["kernel"], name=None, **compute),
+        _rows(trace.memsets, kind=KIND["memset"], memory=None, **compute),
+        _rows(
+            trace.copies,
+            kind=pl.col("direction").cast(pl.Int64).replace_strict(kind_of_direction),
+            memory=host_end,
+            category=CATEGORY["copy"],
+            level=1,
+        ),
+    ]
+    return pl.concat(parts)
+
+
+def _host_part(trace: Trace) -> pl.DataFrame:
+    """Host calls.  A call that finds its device idle lasts until what it started begins: that wait is the price of distance."""
+    api = trace.api
+    if not api.height:
+        return _empty()
+    classes = call_classes(api["name"], trace.names)
+    kinds = np.array([KIND[KIND_OF_CLASS.get(w, "api")] for w in CALL_CLASSES], dtype=np.int8)[classes]
+    idle, reach = _deliveries(trace)
+    # launches come before other calls on the time line, so that the wait for an idle device counts as launch, not as the sync behind it
+    level = np.where(classes == CALL_CLASS["launch"], 3, 4).astype(np.int8)
+    frame = api.with_columns(end_ns=pl.Series(np.maximum(api["end_ns"].to_numpy(), reach)))
+    return _rows(
+        frame,
+        kind=pl.lit(pl.Series(kinds)),
+        call_class=pl.lit(pl.Series(classes)),
+        category=CATEGORY["api"],
+        level=pl.lit(pl.Series(level)),
+        idle_device=pl.lit(pl.Series(idle)),
+    )
+
+
+def _deliveries(trace: Trace) -> tuple[pl.Series, Int]:
+    """Per host call: did it find its device idle (null where it started nothing), and when did what it started begin [ns] (else its end)."""
+    api = trace.api
+    reach = api["end_ns"].to_numpy().copy()
+    idle = np.zeros(api.height, dtype=np.bool_)
+    known = np.zeros(api.height, dtype=np.bool_)
+    pairs = launch_pairs(trace.tables)
+    for table in DEVICE_TABLES:
+        frame = trace.table(table)
+        mine = pairs.filter(pl.col("table") == table)
+        if not mine.height:
+            continue
+        call = mine["api_row"].to_numpy()
+        began = frame["start_ns"].to_numpy()[mine["row"].to_numpy()]
+        device = frame["device"].fill_null(-1).to_numpy()[mine["row"].to_numpy()]
+        called = mine["call_start_ns"].to_numpy()
+        for number in np.unique(device):
+            busy = device_busy(trace, int(number))
+            here = device == number
+            free = covered_ns(called[here], np.maximum(began[here], called[here]), *busy) == 0
+            known[call[here]] = True
+            idle[call[here]] |= free
+            first = call[here][free]
+            # of several records of one call, the earliest counts: write in descending order of time
+            order = np.argsort(-began[here][free], kind="stable")
+            reach[first[order]] = began[here][free][order]
+    series = pl.Series(idle).to_frame("i").select(pl.when(pl.Series(known)).then("i"))["i"]
+    return series, reach
+
+
+def device_busy(trace: Trace, device: int | None = None, tables: tuple[str, ...] = DEVICE_TABLES) -> tuple[Int, Int]:
+    """Merged busy intervals [ns] of one device, or of all: starts and ends, disjoint and sorted."""
+    chosen = [trace.table(t) for t in tables]
+    if device is not None:
+        chosen = [f.filter(pl.col("device").fill_null(-1) == device) for f in chosen]
+    starts = np.concatenate([f["start_ns"].to_numpy() for f in chosen]).astype(np.int64)
+    ends = np.concatenate([f["end_ns"].to_numpy() for f in chosen]).astype(np.int64)
+    return merge_intervals(starts, ends)
+
+
+def _mpi_part(trace: Trace) -> pl.DataFrame:
+    return _rows(trace.mpi, kind=KIND["mpi"], category=CATEGORY["mpi"], level=2, process=pl.col("thread") & ~0xFFFFFF)
+
+
+def _span(rows: pl.DataFrame, trace: Trace) -> tuple[int, int]:
+    """First and last instant [ns] of any activity; of a recording without any, of its host-side records."""
+    frames = [rows] if rows.height else [f for f in (trace.os_calls, trace.ranges.filter(pl.col("end_ns").is_not_null())) if f.height]
+    if not frames:
+        return 0, 0
+    return min(int(f["start_ns"].min()) for f in frames), max(int(f["end_ns"].max()) for f in frames)  # type: ignore[arg-type]
+
+
+def _gaps(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
+    """Host time between the calls of each thread, and whatever instant of the run nothing covers."""
+    parts: list[pl.DataFrame] = []
+    gap = {"kind": KIND["gap"], "category": CATEGORY["cpu"], "row": None}
+    hosts = rows.filter(pl.col("thread").is_not_null())
+    for (process, thread), calls in hosts.group_by("process", "thread", maintain_order=True):
+        start, end = between(
+            calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy(), int(calls["start_ns"].min()), int(calls["end_ns"].max())
+        )  # type: ignore[arg-type]
+        parts.append(_rows(pl.DataFrame({"start_ns": start, "end_ns": end}), process=process, thread=thread, level=5, **gap))
+    everything = pl.concat([rows.select("start_ns", "end_ns"), *(p.select("start_ns", "end_ns") for p in parts)])
+    start, end = between(everything["start_ns"].to_numpy(), everything["end_ns"].to_numpy(), first, last)
+    parts.append(_rows(pl.DataFrame({"start_ns": start, "end_ns": end}), level=6, **gap))
+    return pl.concat(parts)
+
+
+def _tracked(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Number the tracks: host threads, device streams, and one for time that no thread holds."""
+    keys = ["process", "thread", "device", "stream"]
+    what = pl.when(pl.col("thread").is_not_null()).then(pl.lit("thread")).when(pl.col("device").is_not_null()).then(pl.lit("stream"))
+    tracks = (
+        rows.select(keys)
+        .unique(maintain_order=True)
+        .with_row_index("track")
+        .with_columns(pl.col("track").cast(pl.Int32), what=what.otherwise(pl.lit("host")))
+    )
+    numbered = rows.join(tracks.select("track", *keys), on=keys, how="left", nulls_equal=True, maintain_order="left")
+    return numbered, tracks.select("track", "what", *keys)

@@ -1,0 +1,147 @@
+"""The machine a profile ran on: what the profile itself shows of it, on top of what a catalogue machine states."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from turnbuckle.findings import Finding, finding
+from turnbuckle.machine import Machine, Parameter, recognise
+from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.summary import alloc_call_s, launch, sync_return_s
+from turnbuckle.profile.transfers import LinkFit, fit_links, link_findings, looks_like, reference_fit
+
+#: Stands for a link that only pageable copies crossed on an unknown machine: rate [B/s], share reached, latency [s], all with wide errors.
+ASSUMED_LINK = (31.5e9, 0.8, 2e-6)
+ASSUMED_ERROR = 0.5
+#: Error of a median over many calls of one run: run-to-run spread, not sampling error (models.md 4.6).
+CALL_ERROR = 0.1
+
+
+def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Machine, dict[tuple[str, str], LinkFit], list[Finding]]:
+    """The source machine as this profile shows it.
+
+    Parameters
+    ----------
+    profile : the run.
+    named : the machine the user says it ran on; None recognises it from the device names in the profile.
+
+    Returns
+    -------
+    machine : catalogue values, replaced by observed ones where the run shows them.
+    fits : the fitted links.
+    findings : what could not be recognised or fitted.
+    """
+    names = [n for n in profile.trace.devices["name"].drop_nulls().to_list()]
+    base = named or recognise(names)
+    found: list[Finding] = [] if base else [finding("M101", 1, ", ".join(dict.fromkeys(names)) or "no device description")]
+    fits = fit_links(profile)
+    parameters: dict[str, Parameter] = {}
+    nominal: dict[str, float] = {}
+    for direction in ("h2d", "d2h"):
+        stated = base.get(f"link.{direction}.bandwidth") if base else None
+        if stated:
+            nominal[direction] = stated.value
+        parameters |= _link_parameters(fits, direction, stated)
+    parameters |= _call_parameters(profile)
+    if not base:
+        parameters |= _device_parameters(profile)
+    machine = (
+        base.with_parameters(parameters)
+        if base
+        else Machine(
+            name="observed",
+            title=", ".join(dict.fromkeys(names)) or "the profiled machine",
+            summary="what the profile shows of the machine it ran on",
+            year=0,
+            coupling="pcie",
+            parameters=parameters,
+        )
+    )
+    return machine, fits, found + link_findings(fits, nominal)
+
+
+def _measured(value: float, unit: str, error: float, what: str) -> Parameter:
+    return Parameter(value=value, error=max(error, 0.01), unit=unit, nature="measured", source=f"this profile: {what}")
+
+
+def _link_parameters(fits: dict[tuple[str, str], LinkFit], direction: str, stated: Parameter | None) -> dict[str, Parameter]:
+    out: dict[str, Parameter] = {}
+    reference = reference_fit(fits, direction)
+    if reference and reference.bandwidth and reference.bandwidth_error is not None:
+        where = f"{reference.count} {reference.memory} copies {direction}"
+        spread = reference.bandwidth_error / reference.bandwidth
+        named = looks_like(reference.bandwidth)
+        rate = stated.value if stated and stated.value >= reference.bandwidth else (named[0].bandwidth if named else reference.bandwidth)
+        if not stated or stated.value < reference.bandwidth:
+            source = "; ".join(dict.fromkeys(n.source for n in named)) or f"this profile: {where}"
+            out[f"link.{direction}.bandwidth"] = Parameter(
+                value=rate, error=0.0, unit="B/s", nature="spec" if named else "measured", source=source
+            )
+        out[f"link.{direction}.efficiency"] = _measured(
+            min(reference.bandwidth / rate, 1.0), "1", min(max(spread, reference.residual_spread), 0.5), where
+        )
+        if reference.latency_s > 0:
+            relative = min(max(reference.latency_error / reference.latency_s, 0.02), 1.0)
+            out[f"link.{direction}.latency"] = _measured(reference.latency_s, "s", relative, where)
+    staged = fits.get((direction, "pageable"))
+    if not reference and not stated and staged:
+        out |= _assumed_link(direction, staged)
+    for (d, memory), fit in fits.items():
+        # the reference class is the link itself; the others carry what they cost beyond it
+        mine = d == direction or d == f"migration_{direction}"
+        if not mine or fit is reference or fit.bandwidth is None:
+            continue
+        word = "migration" if d.startswith("migration") else memory
+        where = f"{fit.count} {word} copies {direction}"
+        out[f"observed.{direction}.{word}.bandwidth"] = _measured(fit.bandwidth, "B/s", min(fit.residual_spread, 0.5), where)
+        if fit.latency_s > 0:
+            out[f"observed.{direction}.{word}.latency"] = _measured(
+                fit.latency_s, "s", min(max(fit.latency_error / fit.latency_s, 0.02), 1.0), where
+            )
+    return out
+
+
+def _assumed_link(direction: str, staged: LinkFit) -> dict[str, Parameter]:
+    rate, share, latency = ASSUMED_LINK
+    seen = staged.latency_s if 0 < staged.latency_s < latency else latency
+    source = "assumed: only pageable copies were recorded, on a machine the catalogue does not know; PCIe 4 x16 stands for its link"
+
+    def assumed(value: float, unit: str, error: float) -> Parameter:
+        return Parameter(value=value, error=error, unit=unit, nature="assumption", source=source)
+
+    return {
+        f"link.{direction}.bandwidth": assumed(rate, "B/s", ASSUMED_ERROR),
+        f"link.{direction}.efficiency": assumed(share, "1", 0.1),
+        f"link.{direction}.latency": assumed(seen, "s", ASSUMED_ERROR),
+    }
+
+
+def _call_parameters(profile: Profile) -> dict[str, Parameter]:
+    out: dict[str, Parameter] = {}
+    launches = launch(profile)
+    pairs = {
+        "launch.call": (launches["call_median_ns"], 1e-9, "median launch call"),
+        "launch.latency": (launches["latency_median_ns"], 1e-9, "median call start to kernel start, device idle"),
+        "sync.return": (sync_return_s(profile), 1.0, "median end of device work to return of the wait"),
+        "alloc.call": (alloc_call_s(profile), 1.0, "median allocation or release"),
+    }
+    for name, (value, scale, what) in pairs.items():
+        if value:
+            out[name] = _measured(value * scale, "s", CALL_ERROR, what)
+    return out
+
+
+def _device_parameters(profile: Profile) -> dict[str, Parameter]:
+    """Facts of an unrecognised device as the profiler states them."""
+    out: dict[str, Parameter] = {}
+    devices = profile.trace.devices.filter(pl.col("memory_bytes").is_not_null())
+    if devices.height:
+        first = devices.row(0, named=True)
+        stated = "this profile: device description"
+        if first["memory_bandwidth"]:
+            out["gpu.memory_bandwidth"] = Parameter(
+                value=float(first["memory_bandwidth"]), error=0.0, unit="B/s", nature="spec", source=stated
+            )
+        if first["memory_bytes"]:
+            out["gpu.memory_size"] = Parameter(value=float(first["memory_bytes"]), error=0.0, unit="B", nature="spec", source=stated)
+    return out

@@ -1,0 +1,244 @@
+"""Questions about a profile, one free function each.  Counts, bytes and times are exact; scope is the whole recording."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.profile.classify import CATEGORIES
+from turnbuckle.profile.profile import Profile, device_busy
+from turnbuckle.schema import words
+from turnbuckle.trace.intervals import covered_ns, merge, union_ns
+
+Int = NDArray[np.int64]
+
+#: Classes of copies as the outside world names them.
+COPY_CLASSES = ("h2d", "d2h", "d2d", "p2p", "migration_h2d", "migration_d2h")
+
+
+def categories_ns(profile: Profile) -> dict[str, int]:
+    """Exclusive time of each category [ns]; the values add up to the run time (models.md D1)."""
+    shares = dict(profile.activities.group_by("category").agg(pl.col("exposed_ns").sum()).iter_rows())
+    return {c: int(shares.get(c, 0)) for c in CATEGORIES}
+
+
+def closure_defect_ns(profile: Profile) -> int:
+    """Run time minus the sum of the categories [ns]: zero unless the accounting is broken."""
+    return profile.run_time_ns - sum(categories_ns(profile).values())
+
+
+def kernel_window_ns(profile: Profile) -> int | None:
+    """First kernel start to last kernel end [ns]; None without kernels."""
+    kernels = profile.trace.kernels
+    return int(kernels["end_ns"].max() - kernels["start_ns"].min()) if kernels.height else None  # type: ignore[operator]
+
+
+def kernels(profile: Profile) -> dict[str, Any]:
+    """Kernels: count, plain sum of durations, union of intervals [ns].  Graphs recorded whole are counted apart."""
+    table = profile.trace.kernels
+    start, end = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
+    return {
+        "count": table.height,
+        "busy_ns": int((end - start).sum()),
+        "union_ns": int(union_ns(start, end)),
+        "graph_launches": profile.trace.graphs.height,
+        "in_graphs": int(table["graph_node"].is_not_null().sum()),
+    }
+
+
+def copies(profile: Profile) -> dict[str, dict[str, int]]:
+    """Copies and migrations by class: count, bytes, plain sum of durations [ns]."""
+    rows = (
+        profile.of("copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "migration")
+        .group_by(pl.col("direction").cast(pl.String))
+        .agg(
+            pl.len().alias("count"),
+            pl.col("size_bytes").sum().alias("bytes"),
+            (pl.col("end_ns") - pl.col("start_ns")).sum().alias("busy_ns"),
+        )
+    )
+    found = {r["direction"]: {k: int(r[k]) for k in ("count", "bytes", "busy_ns")} for r in rows.to_dicts()}
+    return {c: found.get(c, {"count": 0, "bytes": 0, "busy_ns": 0}) for c in COPY_CLASSES}
+
+
+def overlap(profile: Profile) -> dict[str, Any]:
+    """Copies hidden behind kernels of their own device [ns], and the share of copy time that is hidden (None without copies)."""
+    hidden = total = 0
+    for device in _devices(profile):
+        computing = device_busy(profile.trace, device, ("kernels", "graphs", "memsets"))
+        start, end = device_busy(profile.trace, device, ("copies",))
+        total += int((end - start).sum())
+        hidden += int(covered_ns(start, end, *computing).sum()) if len(computing[0]) else 0
+    exposed = int(profile.activities.filter(pl.col("category") == "copy")["exposed_ns"].sum())
+    return {
+        "copy_union_ns": total,
+        "copy_hidden_ns": hidden,
+        "copy_exposed_ns": exposed,
+        "copy_hidden_fraction": hidden / total if total else None,
+    }
+
+
+def _devices(profile: Profile) -> list[int]:
+    trace = profile.trace
+    found: set[int] = set()
+    for frame in (trace.kernels, trace.graphs, trace.memsets, trace.copies):
+        found |= set(frame["device"].fill_null(-1).unique().to_list())
+    return sorted(found)
+
+
+def launch(profile: Profile) -> dict[str, Any]:
+    """Two launch costs, defined.
+
+    ``call_median_ns``: how long the launching call keeps the host.  ``latency_median_ns``: from the call's start to the
+    start of what it launched, over launches that found their device idle (None if there is none).
+    """
+    calls = profile.trace.api.with_row_index("row").join(
+        profile.of("launch")
+        .filter(pl.col("exposed_ns").is_not_null())
+        .select(pl.col("row").cast(pl.UInt32), "idle_device", reach="end_ns"),
+        on="row",
+    )
+    call = (calls["end_ns"] - calls["start_ns"]).to_numpy()
+    idle = calls.filter(pl.col("idle_device").fill_null(False) & (pl.col("reach") > pl.col("start_ns")))
+    latency = (idle["reach"] - idle["start_ns"]).to_numpy()
+    return {
+        "count": calls.height,
+        "call_median_ns": int(np.median(call)) if len(call) else None,
+        "call_p95_ns": int(np.quantile(call, 0.95)) if len(call) else None,
+        "idle_count": len(latency),
+        "latency_median_ns": int(np.median(latency)) if len(latency) else None,
+    }
+
+
+def sync_return_s(profile: Profile) -> float | None:
+    """Median time [s] from the end of the device's work to the return of a blocking wait; None if no wait saw work end."""
+    syncs = profile.of("sync")
+    ends = device_busy(profile.trace)[1]
+    if not syncs.height or not len(ends):
+        return None
+    start, end = syncs["start_ns"].to_numpy(), syncs["end_ns"].to_numpy()
+    at = np.searchsorted(ends, end, side="right") - 1
+    last = np.where(at >= 0, ends[np.maximum(at, 0)], np.iinfo(np.int64).min)
+    waited = last > start
+    return float(np.median(end[waited] - last[waited])) * 1e-9 if waited.any() else None
+
+
+def alloc_call_s(profile: Profile) -> float | None:
+    """Median duration [s] of calls that allocate or free; None without any."""
+    calls = profile.of("alloc")
+    return float(calls["seconds"].median()) if calls.height else None  # type: ignore[arg-type]
+
+
+def calls(profile: Profile) -> pl.DataFrame:
+    """Host calls by name: call, call_class, count, seconds in all, median, share of run time that is exposed; longest first."""
+    host = profile.activities.filter(pl.col("category") == "api").with_columns(
+        call=profile.trace.text(profile.activities.filter(pl.col("category") == "api"))
+    )
+    run = max(profile.run_time_ns, 1)
+    return (
+        host.group_by("call", "call_class")
+        .agg(
+            pl.len().alias("count"),
+            pl.col("seconds").sum(),
+            pl.col("seconds").median().alias("median_seconds"),
+            (pl.col("exposed_ns").sum() / run).alias("exposed_share"),
+        )
+        .sort("seconds", descending=True)
+    )
+
+
+def kernel_table(profile: Profile) -> pl.DataFrame:
+    """Kernels by name: kernel, count, seconds in all, median and mean [s], share of kernel time; longest first."""
+    rows = profile.of("kernel")
+    total = max(float(rows["seconds"].sum()), 1e-300)
+    return (
+        rows.with_columns(kernel=profile.trace.text(rows).fill_null("(CUDA graph)"))
+        .group_by("kernel")
+        .agg(
+            pl.len().alias("count"),
+            pl.col("seconds").sum(),
+            pl.col("seconds").median().alias("median_seconds"),
+            pl.col("seconds").mean().alias("mean_seconds"),
+        )
+        .with_columns(share=pl.col("seconds") / total)
+        .sort("seconds", descending=True)
+    )
+
+
+def distribution(values: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> pl.DataFrame:
+    """Histogram by factor of two: low, high (edges), count, weight; for sizes [B] and times [s]."""
+    positive = values > 0
+    if not positive.any():
+        return pl.DataFrame(schema={"low": pl.Float64, "high": pl.Float64, "count": pl.Int64, "weight": pl.Float64})
+    octave = np.floor(np.log2(values[positive])).astype(np.int64)
+    weight = np.ones(int(positive.sum())) if weights is None else weights[positive]
+    low = np.arange(octave.min(), octave.max() + 1)
+    index = octave - octave.min()
+    return pl.DataFrame(
+        {
+            "low": 2.0**low,
+            "high": 2.0 ** (low + 1),
+            "count": np.bincount(index, minlength=len(low)),
+            "weight": np.bincount(index, weights=weight, minlength=len(low)),
+        }
+    )
+
+
+def memory_timeline(profile: Profile) -> pl.DataFrame:
+    """Live device memory over time from recorded allocations: seconds since the run's start, bytes; empty without records.
+
+    A free is matched to the latest allocation at its address; frees of memory allocated before the recording count 0.
+    """
+    rows = profile.trace.allocations.filter(pl.col("size_bytes").is_not_null())
+    rows = rows.filter(pl.col("memory").is_in([i for i, w in enumerate(words("memories")) if w in ("device", "managed", "unknown")]))
+    if not rows.height:
+        return pl.DataFrame(schema={"seconds": pl.Float64, "size_bytes": pl.Int64})
+    change = np.zeros(rows.height, dtype=np.int64)
+    live: dict[tuple[int | None, int | None], int] = {}
+    for i, (process, address, operation, size) in enumerate(rows.select("process", "address", "operation", "size_bytes").iter_rows()):
+        if operation == 0:
+            live[process, address] = size
+            change[i] = size
+        else:
+            change[i] = -live.pop((process, address), 0)
+    return pl.DataFrame({"seconds": (rows["time_ns"].to_numpy() - profile.first_ns) * 1e-9, "size_bytes": np.cumsum(change)})
+
+
+def cpu_activity(profile: Profile) -> dict[str, Any] | None:
+    """Serial and parallel CPU time of the profiled threads from scheduling records; None where there are none.
+
+    serial: exactly one of the run's threads is on a core; parallel: two or more; seconds of the run's span.
+    """
+    trace = profile.trace
+    wanted = {t for f in (trace.api, trace.mpi, trace.os_calls) for t in f["thread"].unique().to_list()}
+    rows = trace.scheduling.filter(pl.col("thread").is_in(list(wanted))).sort("thread", "time_ns")
+    if not rows.height:
+        return None
+    spans = rows.with_columns(until=pl.col("time_ns").shift(-1).over("thread")).filter(
+        (pl.col("running") == 1) & pl.col("until").is_not_null()
+    )
+    start = np.clip(spans["time_ns"].to_numpy(), profile.first_ns, profile.last_ns)
+    end = np.clip(spans["until"].to_numpy(), profile.first_ns, profile.last_ns)
+    times = np.concatenate([start, end])
+    order = np.argsort(times, kind="stable")
+    running = np.cumsum(np.concatenate([np.ones(len(start)), -np.ones(len(end))])[order])[:-1]
+    width = np.diff(times[order]) * 1e-9
+    return {
+        "threads": int(spans["thread"].n_unique()),
+        "serial_s": float(width[running == 1].sum()),
+        "parallel_s": float(width[running >= 2].sum()),
+        "core_seconds": float(((end - start).sum()) * 1e-9),
+    }
+
+
+def overhead_share(profile: Profile) -> float:
+    """Share of the run in which the profiler itself was at work on a recorded thread."""
+    rows = profile.trace.overheads
+    if not rows.height or not profile.run_time_ns:
+        return 0.0
+    start, end = merge(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+    run = (np.array([profile.first_ns]), np.array([profile.last_ns]))
+    return float(covered_ns(start, end, *run).sum()) / profile.run_time_ns

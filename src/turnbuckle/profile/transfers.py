@@ -1,0 +1,255 @@
+"""What the link did: latency and bandwidth of every class of copy, fitted to the run itself.
+
+    T(n) = (o + L) + n / (eta BW)                                  [s], n in bytes
+
+fitted on T(n) with weights 1/T^2 (relative residuals), robustly (models.md D4; Groves et al., PMBS 2022, for the form).
+A class is a direction and a host memory kind: pageable copies are staged by the driver and follow another line.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.findings import Finding, finding
+from turnbuckle.profile.profile import Profile
+
+Float = NDArray[np.float64]
+
+#: Distinct sizes, and span of sizes, below which latency and bandwidth cannot be told apart.
+MIN_SIZES, MIN_SPAN = 4, 8.0
+#: More copies than this are thinned evenly over the sizes before the fit.
+MAX_POINTS = 200_000
+#: A copy this small costs latency only.
+SMALL_BYTES = 4096
+#: Copies below this share of their link's nominal rate are worth a finding.
+POOR_EFFICIENCY = 0.6
+
+
+@dataclass(frozen=True)
+class LinkFit:
+    """The fitted line of one class of copies.
+
+    Attributes
+    ----------
+    direction, memory : the class.
+    count, size_bytes : copies and bytes in all.
+    latency_s, latency_error : o + L [s] and its standard error [s].
+    bandwidth, bandwidth_error : eta BW [B/s] and its standard error [B/s]; None where the sizes do not tell.
+    r2 : share of the relative variance the line explains, None for a fallback.
+    residual_spread : robust standard deviation of log(T / line) over size bins: how far the form itself is off.
+    smallest_bytes, largest_bytes : sizes the line was fitted on.
+    fitted : False where latency is read off the smallest copies and bandwidth off the largest.
+    bins : per factor of two in size: count, size_bytes (mean), seconds (median), bandwidth [B/s].
+    """
+
+    direction: str
+    memory: str
+    count: int
+    size_bytes: int
+    latency_s: float
+    latency_error: float
+    bandwidth: float | None
+    bandwidth_error: float | None
+    r2: float | None
+    residual_spread: float
+    smallest_bytes: int
+    largest_bytes: int
+    fitted: bool
+    bins: pl.DataFrame = field(repr=False)
+
+    def seconds(self, size_bytes: Float) -> Float:
+        """The line at `size_bytes` [B] -> [s]."""
+        per_byte = 0.0 if self.bandwidth is None else 1.0 / self.bandwidth
+        return self.latency_s + size_bytes * per_byte
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; `bins` as rows."""
+        plain = {k: v for k, v in self.__dict__.items() if k != "bins"}
+        return {**plain, "bins": self.bins.to_dicts()}
+
+
+def fit_line(size_bytes: Float, seconds: Float, rounds: int = 30) -> tuple[Float, Float, float]:
+    """Robust relative fit of ``seconds = a + b size_bytes`` with a, b >= 0.
+
+    Parameters
+    ----------
+    size_bytes : sizes [B], shape (n,).
+    seconds : durations [s], shape (n,), all positive.
+    rounds : at most this many reweightings.
+
+    Returns
+    -------
+    (a, b), their covariance (2, 2), and R^2 of the relative residuals.
+
+    Iteratively reweighted least squares with Huber's weights (k = 1.345) on the relative residual.
+
+    >>> n = np.array([8.0, 1e3, 1e5, 1e7]); ab, _, _ = fit_line(n, 2e-6 + n / 25e9)
+    >>> float(round(ab[0] * 1e6, 6)), float(round(1e-9 / ab[1], 6))
+    (2.0, 25.0)
+    """
+    scale = 1.0 / seconds
+    design = np.stack([scale, size_bytes * scale], axis=1)
+    norm = np.linalg.norm(design, axis=0)
+    design_n = design / norm
+    weight = np.ones_like(seconds)
+    ab_n = np.zeros(2)
+    for _ in range(rounds):
+        root = np.sqrt(weight)[:, None]
+        new, *_ = np.linalg.lstsq(design_n * root, root[:, 0], rcond=None)
+        if new[0] < 0:  # no negative latency: the line through the origin
+            new = np.array([0.0, float((weight * design_n[:, 1]).sum() / (weight * design_n[:, 1] ** 2).sum())])
+        elif new[1] < 0:
+            new = np.array([float((weight * design_n[:, 0]).sum() / (weight * design_n[:, 0] ** 2).sum()), 0.0])
+        residual = 1.0 - design_n @ new
+        spread = max(1.4826 * float(np.median(np.abs(residual))), 1e-12)
+        weight = np.minimum(1.0, 1.345 * spread / np.maximum(np.abs(residual), 1e-300))
+        if np.allclose(new, ab_n, rtol=1e-10, atol=0):
+            break
+        ab_n = new
+    residual = 1.0 - design_n @ ab_n
+    dof = max(len(seconds) - 2, 1)
+    variance = float((weight * residual**2).sum() / dof)
+    information = (design_n * weight[:, None]).T @ design_n
+    covariance = variance * np.linalg.pinv(information) / np.outer(norm, norm)
+    line = (design_n @ ab_n) * seconds
+    total = float((weight * (np.log(seconds) - np.average(np.log(seconds), weights=weight)) ** 2).sum())
+    left = float((weight * (np.log(seconds) - np.log(np.maximum(line, 1e-300))) ** 2).sum())
+    return ab_n / norm, covariance, 1.0 - left / total if total > 0 else 0.0
+
+
+def size_bins(size_bytes: Float, seconds: Float) -> pl.DataFrame:
+    """Copies by factor of two in size: count, mean size [B], median seconds [s], bandwidth [B/s], bytes."""
+    frame = pl.DataFrame({"n": size_bytes, "t": seconds}).with_columns(octave=pl.col("n").clip(1).log(2).floor().cast(pl.Int32))
+    return (
+        frame.group_by("octave")
+        .agg(
+            count=pl.len(),
+            size_bytes=pl.col("n").mean(),
+            seconds=pl.col("t").median(),
+            total_bytes=pl.col("n").sum(),
+            total_seconds=pl.col("t").sum(),
+        )
+        .sort("octave")
+        .with_columns(bandwidth=pl.col("total_bytes") / pl.col("total_seconds"))
+    )
+
+
+def fit_class(direction: str, memory: str, size_bytes: Float, seconds: Float) -> LinkFit:
+    """Fit one class of copies; falls back to the smallest and largest copies where the sizes do not spread."""
+    keep = seconds > 0
+    bins = size_bins(size_bytes[keep], seconds[keep])
+    order = np.argsort(size_bytes[keep], kind="stable")
+    n, t = size_bytes[keep][order], seconds[keep][order]
+    if len(n) > MAX_POINTS:
+        pick = np.linspace(0, len(n) - 1, MAX_POINTS).astype(np.int64)
+        n, t = n[pick], t[pick]
+    facts: dict[str, Any] = {
+        "direction": direction, "memory": memory, "count": len(seconds), "size_bytes": int(size_bytes.sum()),
+        "smallest_bytes": int(n[0]) if len(n) else 0, "largest_bytes": int(n[-1]) if len(n) else 0, "bins": bins,
+    }  # fmt: skip
+    if len(np.unique(n)) >= MIN_SIZES and n[-1] >= MIN_SPAN * max(n[0], 1.0):
+        (a, b), covariance, r2 = fit_line(n, t)
+        if b > 0:
+            off = np.log(bins["seconds"].to_numpy() / np.maximum(a + bins["size_bytes"].to_numpy() * b, 1e-300))
+            spread = float(np.sqrt(np.average(off**2, weights=bins["total_seconds"].to_numpy())))
+            return LinkFit(
+                latency_s=float(a), latency_error=float(np.sqrt(covariance[0, 0])), bandwidth=1.0 / float(b),
+                bandwidth_error=float(np.sqrt(covariance[1, 1]) / b**2), r2=r2, residual_spread=spread, fitted=True, **facts,
+            )  # fmt: skip
+    return _read_off(n, t, facts)
+
+
+def _read_off(n: Float, t: Float, facts: dict[str, Any]) -> LinkFit:
+    """Latency from copies that are small, bandwidth from copies that are large; a spread that says how little that is."""
+    if not len(n):
+        return LinkFit(
+            latency_s=0.0, latency_error=0.0, bandwidth=None, bandwidth_error=None, r2=None, residual_spread=0.5, fitted=False, **facts
+        )
+    small = t[n <= SMALL_BYTES]
+    latency = float(np.median(small)) if len(small) else 0.0
+    large = n > max(SMALL_BYTES, 0.5 * n[-1])
+    bandwidth = float(np.median(n[large] / np.maximum(t[large] - latency, 0.05 * t[large]))) if large.any() else None
+    return LinkFit(
+        latency_s=latency, latency_error=0.35 * latency, bandwidth=bandwidth,
+        bandwidth_error=None if bandwidth is None else 0.2 * bandwidth, r2=None, residual_spread=0.2, fitted=False, **facts,
+    )  # fmt: skip
+
+
+def fit_links(profile: Profile) -> dict[tuple[str, str], LinkFit]:
+    """One `LinkFit` for every direction and host memory kind of copies between host and device, peers, and migrations."""
+    copies = profile.activities.filter(
+        pl.col("kind").is_in(["copy_h2d", "copy_d2h", "copy_p2p", "migration"]), pl.col("size_bytes").is_not_null()
+    )
+    out = {}
+    for (direction, memory), group in copies.with_columns(pl.col("memory").fill_null("unknown")).group_by(
+        "direction", "memory", maintain_order=True
+    ):
+        size, seconds = group["size_bytes"].cast(pl.Float64).to_numpy(), group["seconds"].to_numpy()
+        out[str(direction), str(memory)] = fit_class(str(direction), str(memory), size, seconds)
+    return dict(sorted(out.items()))
+
+
+def reference_fit(fits: dict[tuple[str, str], LinkFit], direction: str) -> LinkFit | None:
+    """The class that shows the link itself: pinned copies, else whichever moved most bytes without being staged by the driver."""
+    mine = [f for (d, _), f in fits.items() if d == direction and f.bandwidth is not None and f.memory != "pageable"]
+    pinned = [f for f in mine if f.memory == "pinned"]
+    return max(pinned or mine, key=lambda f: f.size_bytes, default=None)
+
+
+@dataclass(frozen=True)
+class NamedLink:
+    """A link by its nominal rate: name, bandwidth [B/s] per direction, kind and source."""
+
+    name: str
+    bandwidth: float
+    kind: str
+    source: str
+
+
+@cache
+def known_links() -> tuple[NamedLink, ...]:
+    """The links Turnbuckle can name, slowest first (``schema/links.csv``)."""
+    text = (files("turnbuckle") / "schema" / "links.csv").read_text(encoding="utf-8")
+    return tuple(NamedLink(r["name"], float(r["bandwidth"]), r["kind"], r["source"]) for r in csv.DictReader(text.splitlines()))
+
+
+def looks_like(bandwidth: float) -> tuple[NamedLink, ...]:
+    """Links a measured rate [B/s] fits: those of the lowest nominal rate that is not below it (2 % allowed for rounding).
+
+    >>> [link.name for link in looks_like(24.1e9)]
+    ['PCIe 4 x16', 'PCIe 5 x8']
+    >>> looks_like(900e9)
+    ()
+    """
+    above = [link for link in known_links() if link.bandwidth * 1.02 >= bandwidth]
+    if not above:
+        return ()
+    nominal = min(link.bandwidth for link in above)
+    return tuple(link for link in above if link.bandwidth == nominal)
+
+
+def link_findings(fits: dict[tuple[str, str], LinkFit], nominal: dict[str, float]) -> list[Finding]:
+    """Flaws of the link as observed; `nominal` maps a direction to the rate [B/s] its link should have."""
+    out: list[Finding] = []
+    if not any(d in ("h2d", "d2h") for d, _ in fits):
+        out.append(finding("P203"))
+    for direction in ("h2d", "d2h"):
+        staged = fits.get((direction, "pageable"))
+        if staged and reference_fit(fits, direction) is None:
+            out.append(finding("P206", staged.count, direction))
+    for (direction, memory), fit in fits.items():
+        where = f"{direction} {memory}"
+        if not fit.fitted:
+            out.append(finding("P202", fit.count, where))
+        rate = nominal.get(direction)
+        if rate and fit.bandwidth and memory == "pinned" and fit.bandwidth < POOR_EFFICIENCY * rate:
+            out.append(finding("P201", fit.count, f"{where}: {fit.bandwidth / 1e9:.1f} of {rate / 1e9:.1f} GB/s"))
+    return out

@@ -1,0 +1,197 @@
+"""START HERE.  A run is activities in an order: price each on the new machine, anchor the price in what was measured,
+put the activities back in order.
+
+    price -> anchor -> replay -> Projection
+
+Everything else in Turnbuckle prepares these four lines (reading, profiling, describing machines) or repeats them
+(`study`), and shows what came out (`report`, `cli`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.errors import CannotAnswer
+from turnbuckle.findings import Finding, finding, merge
+from turnbuckle.machine import Machine, Pair
+from turnbuckle.model import Model, Priced, kernel_rate, link_bandwidth
+from turnbuckle.profile.pieces import Pieces, pieces
+from turnbuckle.profile.profile import Profile
+from turnbuckle.projection import PART_OF_CATEGORY, PARTS, Projection
+from turnbuckle.replay.sum import SumResult, replay_sum
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Anchored durations: per piece the new seconds (shape (..., pieces)), which change by a delay, and which charges could not be priced."""
+
+    seconds: Float
+    adds: NDArray[np.bool_]
+    missing: tuple[str, ...]
+
+
+def project(profile: Profile, pair: Pair, model: Model) -> Projection:
+    """What `profile`, recorded on ``pair.source``, would take on ``pair.target``.
+
+    Parameters
+    ----------
+    profile : the recorded run.
+    pair : where it ran and where it might run; the target is resolved (no base left open).
+    model : price list and replay.
+
+    Returns
+    -------
+    Projection without interval; `turnbuckle.study.uncertainty` adds it by asking again with drawn machines.
+
+    Raises
+    ------
+    CannotAnswer : the profile has no host-device activity and the target is another machine (A304), or the replay does not exist (A120).
+    """
+    require(profile, pair, model)
+    run = pieces(profile)
+    durations = anchored(run, pair.source, pair.target, model)
+    result = replayed(run, profile.seconds, durations)
+    return _projection(profile, pair, model, run, durations, result)
+
+
+def require(profile: Profile, pair: Pair, model: Model) -> None:
+    """Refuse before any work what the inputs cannot answer."""
+    if model.replay != "sum":
+        raise CannotAnswer(
+            "A120", f"the replay {model.replay!r} does not exist yet", found=f"--replay {model.replay}", fix="use --replay sum"
+        )
+    if pair.target is not pair.source and not profile.has & {"kernels", "copies", "graphs", "memsets"}:
+        raise CannotAnswer(
+            "A304", "this profile holds no GPU activity, so another coupling changes nothing that can be said",
+            found="no kernels, copies or memsets", cause="recorded without CUDA tracing", fix="nsys profile --trace=cuda,nvtx,mpi ...",
+        )  # fmt: skip
+
+
+def anchored(run: Pieces, source: Priced, target: Priced, model: Model) -> Durations:
+    """Price every piece on both machines and anchor it in its measured duration.  Draws broadcast along leading axes."""
+    seconds: Float = run.seconds.copy()
+    adds = np.zeros(len(run), dtype=np.bool_)
+    missing: list[str] = []
+    for charge in model.charges:
+        covered = charge.covers(run)
+        if not covered.any():
+            continue
+        before, after = charge.seconds(run, source, source), charge.seconds(run, target, source)
+        if before is None or after is None:
+            missing.append(charge.name)
+            continue
+        old = run.seconds[covered]
+        if charge.anchor == "ratio":
+            change = old * (np.divide(after, before, out=np.ones(np.broadcast_shapes(after.shape, before.shape)), where=before > 0) - 1.0)
+        else:
+            change = run.count[covered] * (after - before)
+            adds |= covered
+        draws = np.broadcast_shapes(seconds.shape[:-1], np.shape(change)[:-1])
+        if draws != seconds.shape[:-1]:
+            seconds = np.broadcast_to(seconds, (*draws, len(run))).copy()
+        seconds[..., covered] += change
+    return Durations(np.maximum(seconds, 0.0), adds, tuple(missing))
+
+
+def replayed(run: Pieces, measured: float, durations: Durations) -> SumResult:
+    """Put the pieces back in order; the sum keeps the recorded time line."""
+    tail = np.divide(run.tail_count, run.count, out=np.zeros_like(run.count), where=run.count > 0)
+    return replay_sum(measured, run.seconds, run.exposed_seconds, tail, durations.adds, durations.seconds)
+
+
+def _projection(profile: Profile, pair: Pair, model: Model, run: Pieces, durations: Durations, result: SumResult) -> Projection:
+    return Projection(
+        target="self" if pair.target is pair.source else pair.target.name,
+        title=pair.target.title,
+        model=model.name,
+        replay=model.replay,
+        seconds=float(result.seconds),
+        measured_seconds=profile.seconds,
+        breakdown=_breakdown(run, result.exposed_seconds),
+        measured_breakdown=_breakdown(run, run.exposed_seconds),
+        envelope=(float(result.lower), float(result.upper)),
+        coupling=coupling_change(pair.source, pair.target),
+        alpha=_alpha(pair, model),
+        findings=_findings(profile, pair, model, run, durations),
+    )
+
+
+def _breakdown(run: Pieces, exposed: Float) -> dict[str, float]:
+    part = np.array([PART_OF_CATEGORY[c] for c in run.category], dtype=object)
+    part[run.kind == "launch"] = "launch"
+    return {p: float(exposed[part == p].sum()) for p in PARTS}
+
+
+def _alpha(pair: Pair, model: Model) -> float | None:
+    """How much faster kernels run on the target; None where they keep their time."""
+    if pair.target is pair.source or model.alpha == "hold":
+        return None
+    if not isinstance(model.alpha, str):
+        return float(model.alpha)
+    here, there = kernel_rate(pair.source, model.alpha), kernel_rate(pair.target, model.alpha)
+    return None if here is None or there is None else float(there / here)
+
+
+def coupling_change(source: Machine, target: Machine) -> dict[str, Any]:
+    """Link, latency and bandwidth on both sides, per direction: no ratio stands without them (models.md D17)."""
+    out: dict[str, Any] = {"source": source.coupling, "target": target.coupling, "copies_vanish": target.copies_vanish}
+    for direction in ("h2d", "d2h"):
+        here, there = link_bandwidth(source, direction, source), link_bandwidth(target, direction, source)
+        latency = source.value(f"link.{direction}.latency"), target.value(f"link.{direction}.latency")
+        out[direction] = {
+            "source_bandwidth": None if here is None else float(here),
+            "target_bandwidth": None if there is None else float(there),
+            "source_latency_s": latency[0],
+            "target_latency_s": latency[1],
+        }
+    out["added_call_slack_s"] = (target.value("slack.call") or 0.0) - (source.value("slack.call") or 0.0)
+    return out
+
+
+def _findings(profile: Profile, pair: Pair, model: Model, run: Pieces, durations: Durations) -> list[Finding]:
+    if pair.target is pair.source:
+        return []
+    out = [finding("A308")]
+    needs = dict.fromkeys(n for c in model.charges if c.covers(run).any() for n in c.needs)
+    unseen = [n for n in needs if pair.source.value(n) is None]
+    unstated = [n for n in needs if pair.target.value(n) is None and n not in unseen]
+    out += [finding(code, len(names), ", ".join(names)) for code, names in (("M102", unstated), ("M104", unseen)) if names]
+    alpha = _alpha(pair, model)
+    if model.alpha == "hold" or alpha is None or alpha == 1.0:
+        out.append(finding("A305"))
+    elif isinstance(model.alpha, str):
+        out.append(finding("A301", 1, f"alpha {alpha:.2f} by {model.alpha}"))
+        memory = [m.value("gpu.memory_bandwidth") for m in (pair.source, pair.target)]
+        if model.alpha == "flop" and all(memory) and abs(np.log(alpha * memory[0] / memory[1])) > np.log(1.5):
+            out.append(finding("A302", 1, f"{alpha:.2f} by FLOP, {memory[1] / memory[0]:.2f} by memory bandwidth"))
+    if pair.target.changes:
+        out.append(finding("M103"))
+    limited = [d for d in ("h2d",) if _read_limited(pair, d)]
+    out += [finding("A306", 1, f"{_read_limited(pair, 'h2d')}")] if limited else []
+    held = pair.target.value("gpu.memory_size")
+    peak = _peak_memory(profile)
+    if held is not None and peak > held:
+        out.append(finding("A307", 1, f"{peak / 1e9:.1f} of {held / 1e9:.1f} GB"))
+    return merge(out)
+
+
+def _read_limited(pair: Pair, direction: str) -> str:
+    """How far reads in flight cut the target's bandwidth below eta BW; empty where they do not."""
+    reached, nominal = link_bandwidth(pair.target, direction, pair.source), pair.target.value(f"link.{direction}.bandwidth")
+    efficiency = pair.target.value(f"link.{direction}.efficiency") or pair.source.value(f"link.{direction}.efficiency") or 1.0
+    if reached is None or nominal is None or float(reached) >= 0.999 * min(efficiency, 1.0) * nominal:
+        return ""
+    return f"{float(reached) / 1e9:.1f} instead of {efficiency * nominal / 1e9:.1f} GB/s"
+
+
+def _peak_memory(profile: Profile) -> int:
+    from turnbuckle.profile.summary import memory_timeline
+
+    line = memory_timeline(profile)
+    return int(line["size_bytes"].max()) if line.height else 0  # type: ignore[arg-type]

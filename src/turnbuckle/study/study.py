@@ -1,0 +1,152 @@
+"""A question and its answer: one profile, where it ran, where it might run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from turnbuckle.findings import Finding, merge
+from turnbuckle.machine import Machine, load
+from turnbuckle.model import Model, nething
+from turnbuckle.profile.describe import describe
+from turnbuckle.profile.profile import Profile, build
+from turnbuckle.profile.source import observed_machine
+from turnbuckle.profile.transfers import LinkFit
+from turnbuckle.projection import Projection, faster
+from turnbuckle.study.uncertainty import DRAWS, SEED, project_many
+from turnbuckle.trace.read import read
+
+#: Asked when the user names no target: tighter, then farther and farther.
+DEFAULT_TARGETS = ("nvlink-c2c", "pcie5-x16", "cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
+#: The target of the additive model: the lambdas say all there is.
+LAMBDA = Machine(name="lambda", title="each class of time divided by its lambda", summary="", year=0, coupling="relative", base="source")
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one question came to.
+
+    Attributes
+    ----------
+    profile, source, fits : the run, the machine it ran on as observed, and the fitted links.
+    model : price list and replay used.
+    targets : machines asked for, as declared.
+    projections : one per target, in the order asked.
+    command : the command line that repeats it; file names without folders.
+    """
+
+    profile: Profile
+    source: Machine
+    fits: Mapping[tuple[str, str], LinkFit]
+    model: Model | None = None
+    targets: tuple[Machine, ...] = ()
+    projections: list[Projection] = field(default_factory=list)
+    source_findings: list[Finding] = field(default_factory=list)
+    seed: int = SEED
+    draws: int = DRAWS
+    command: str = ""
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Flaws of the recording and of the source machine; those of a projection stand with it."""
+        return merge([*self.profile.findings, *self.source_findings])
+
+    def provenance(self) -> dict[str, Any]:
+        """Enough to repeat the answer: versions, hashes, machines, model, seed, command."""
+        facts = self.profile.trace.facts
+        return {
+            "tool": "turnbuckle",
+            "version": version("turnbuckle"),
+            "profile": {
+                "file": self.profile.trace.name,
+                "sha256": facts.get("sha256"),
+                "size_bytes": facts.get("size_bytes"),
+                "format": facts.get("format"),
+                "profiler_version": facts.get("product_version"),
+                "schema_version": facts.get("schema_version"),
+                "recorded_utc_ns": facts.get("session_start_utc_ns"),
+            },
+            "source_machine": {"name": self.source.name, "sha256": self.source.sha256},
+            "targets": [{"name": m.name, "sha256": m.sha256} for m in self.targets],
+            "model": None
+            if self.model is None
+            else {"name": self.model.name, "paper": self.model.paper, "alpha": self.model.alpha, "replay": self.model.replay},
+            "seed": self.seed,
+            "draws": self.draws,
+            "command": self.command,
+        }
+
+    def inspection(self) -> dict[str, Any]:
+        """The JSON contract of ``inspect``."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "profile": describe(self.profile, self.source, self.fits),
+            "findings": [f.as_dict() for f in self.findings],
+            "provenance": self.provenance(),
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``project``."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "projections": [p.as_dict() for p in self.projections],
+            "faster": faster(self.projections),
+            "findings": [f.as_dict() for f in self.findings],
+            "provenance": self.provenance(),
+        }
+
+
+def inspect(
+    path: str | Path,
+    *,
+    source: str | None = None,
+    use_cache: bool = True,
+    progress: Callable[[float], None] | None = None,
+    command: str = "",
+) -> Answer:
+    """Read one recording and say what it amounts to.
+
+    Parameters
+    ----------
+    path : the recording.
+    source : name or file of the machine it ran on; None recognises it.
+    use_cache : keep and use the Parquet copy of a large recording.
+    progress : called with the share read so far.
+
+    Raises
+    ------
+    ProfileError : the recording cannot be read.
+    MachineError : the source is unknown or relative.
+    """
+    profile = build(read(path, use_cache=use_cache, progress=progress))
+    return inspect_profile(profile, source=source, command=command)
+
+
+def inspect_profile(profile: Profile, *, source: str | None = None, command: str = "") -> Answer:
+    """Like `inspect`, for a profile at hand."""
+    machine, fits, found = observed_machine(profile, load(source) if source else None)
+    return Answer(profile, machine, fits, source_findings=found, command=command)
+
+
+def ask(seen: Answer, on: Sequence[str] | None = None, *, model: Model | None = None, draws: int = DRAWS, seed: int = SEED) -> Answer:
+    """Project an inspected profile on targets.
+
+    Parameters
+    ----------
+    seen : what `inspect` gave.
+    on : names or files of machines; ``"self"`` is the source; None asks `DEFAULT_TARGETS`.
+    model : None is `nething` with kernels by the machines' double precision rates.
+    draws : parameter draws for the interval; 0 leaves it out.
+    seed : of the draws.
+    """
+    model = model or nething()
+    if on is None and model.name == "additive":
+        targets: tuple[Machine, ...] = (LAMBDA,)
+    else:
+        targets = tuple(seen.source if name == "self" else load(name) for name in (on if on is not None else DEFAULT_TARGETS))
+    projections = project_many(seen.profile, seen.source, targets, model, seen.fits, draws, seed)
+    return Answer(seen.profile, seen.source, seen.fits, model, targets, projections, seen.source_findings, seed, draws, seen.command)

@@ -1,0 +1,224 @@
+"""How sure an answer is: draw every uncertain number, ask the same question again, take quantiles.
+
+Draws are common: a number has the same draw wherever it occurs, in the source, in every target built on the source, and
+in every projection of one call.  So the source's own error cancels where it should, and P(A faster than B) compares like
+with like.  Each number is log-normal around its value; its generator is seeded by (seed, name), so adding a target never
+changes another's draws (models.md 4.6).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.machine import Machine, Pair, Parameter
+from turnbuckle.model import Model, kernel_rate
+from turnbuckle.profile.pieces import Pieces, pieces
+from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.transfers import LinkFit
+from turnbuckle.project import anchored, replayed
+from turnbuckle.projection import Interval, Projection
+
+Float = NDArray[np.float64]
+
+DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
+#: Pieces are thinned to about this many (pieces x draws) before drawing.
+CELLS = 4_000_000
+#: Relative error of the kernel ratio where it rests on peak rates alone (log-sd): from kernels bound by neither.
+ALPHA_ERROR = 0.2
+
+
+def normals(name: str, draws: int, seed: int) -> Float:
+    """Standard normal draws that belong to one name, shape (draws,); the same for the same (name, seed)."""
+    key = int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:16], "little")
+    return np.random.Generator(np.random.Philox(key=key)).standard_normal(draws)
+
+
+@dataclass(frozen=True)
+class DrawnMachine:
+    """A machine whose parameters are arrays of draws, shape (draws, 1)."""
+
+    values: Mapping[str, Float]
+    copies_vanish: bool
+
+    def value(self, name: str) -> Float | None:
+        """Draws of one parameter [SI], or None."""
+        return self.values.get(name)
+
+
+def _drawn(name: str, parameter: Parameter, draws: int, seed: int, only: str | None) -> Float:
+    """Draws of one number, (draws, 1); its value alone where it is certain, or where another number is `only` drawn."""
+    if parameter.error <= 0 or (only is not None and only != name):
+        return np.full((1, 1), parameter.value)
+    return (parameter.value * np.exp(parameter.error * normals(name, draws, seed)))[:, None]
+
+
+def drawn_source(machine: Machine, draws: int = DRAWS, seed: int = SEED, only: str | None = None) -> DrawnMachine:
+    """A machine that stands alone, drawn."""
+    values = {n: _drawn(f"{machine.name}/{n}", p, draws, seed, only) for n, p in machine.parameters.items()}
+    return DrawnMachine({n: _share(n, v) for n, v in values.items()}, machine.copies_vanish)
+
+
+def drawn_target(
+    declared: Machine, resolved: Machine, source: DrawnMachine, draws: int = DRAWS, seed: int = SEED, only: str | None = None
+) -> DrawnMachine:
+    """A target, drawn: its own numbers if it stands alone, else its drawn changes on the drawn source."""
+    if not declared.relative:
+        return drawn_source(declared, draws, seed, only)
+    values = dict(source.values)
+    for change in declared.changes:
+        parts = {w: _drawn(f"{declared.name}/{change.parameter}/{w}", p, draws, seed, only) for w, p in change.parts().items()}
+        value = parts.get("set", values.get(change.parameter, parts.get("assume")))
+        if value is None:
+            continue
+        values[change.parameter] = value * parts.get("scale", 1.0) + parts.get("add", 0.0)
+    return DrawnMachine({n: _share(n, v) for n, v in values.items()}, resolved.copies_vanish)
+
+
+def _share(name: str, value: Float) -> Float:
+    return np.minimum(value, 1.0) if name.endswith(".efficiency") else value
+
+
+@dataclass(frozen=True)
+class Uncertain:
+    """What a question about one profile needs to be asked many times."""
+
+    run: Pieces
+    measured: float
+    source: Machine
+    form: Mapping[str, float]
+    draws: int = DRAWS
+    seed: int = SEED
+    level: float = LEVEL
+
+    def sample(self, declared: Machine, pair: Pair, model: Model, only: str | None = None) -> Float:
+        """Run times [s] over the draws, shape (draws,); with `only`, everything but that number stays at its value."""
+        source = drawn_source(self.source, self.draws, self.seed, only)
+        target = source if pair.target is pair.source else drawn_target(declared, pair.target, source, self.draws, self.seed, only)
+        durations = anchored(self.run, source, target, model)
+        if pair.target is not pair.source:
+            durations = replace(durations, seconds=self._form(durations.seconds, model, alpha_spread(pair, model), only))
+        seconds = replayed(self.run, self.measured, durations).seconds
+        return np.broadcast_to(seconds, (self.draws,)).copy()
+
+    def _form(self, seconds: Float, model: Model, alpha: float, only: str | None) -> Float:
+        """How far the model's own form is off: one factor a class of copy and size decade, one for kernels that were scaled.
+
+        Where source and target are priced alike, what the form misses is the same on both and cancels; the factor counts
+        in full from a twofold change on, and in proportion to its logarithm below.
+        """
+        old = self.run.seconds
+        changed = np.any(np.atleast_2d(seconds) != old, axis=0) & (old > 0)
+        out = np.broadcast_to(seconds, (self.draws, len(self.run))).copy()
+        for row in np.flatnonzero(changed):
+            name = self._form_name(row, model)
+            spread = alpha if name == "kernel alpha" else self.form.get(f"{self.run.kind[row]}/{self.run.memory[row]}", 0.0)
+            if name and spread and (only is None or only == name):
+                ratio = np.maximum(out[:, row], 1e-300) / old[row]
+                weight = np.minimum(np.abs(np.log2(ratio)), 1.0)
+                out[:, row] *= np.exp(spread * weight * normals(name, self.draws, self.seed))
+        return out
+
+    def _form_name(self, row: int, model: Model) -> str:
+        """Name of the model-form unknown that touches a piece; empty where none does."""
+        kind, memory = self.run.kind[row], self.run.memory[row]
+        if kind == "kernel":
+            return "kernel alpha" if model.alpha != "hold" and isinstance(model.alpha, str) else ""
+        if f"{kind}/{memory}" not in self.form:
+            return ""
+        return f"form/{kind}/{memory}/1e{int(np.floor(np.log10(max(self.run.size_bytes[row], 1.0))))}"
+
+    def names(self, declared: Machine, model: Model) -> list[str]:
+        """Everything uncertain in a question, by name."""
+        forms = {self._form_name(row, model) for row in range(len(self.run))} - {""}
+        return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns()]), *sorted(forms)]
+
+
+def alpha_spread(pair: Pair, model: Model) -> float:
+    """Relative error (log-sd) of a kernel ratio taken from peak rates: at least `ALPHA_ERROR`, and wide enough that the
+    90 % interval reaches the ratio of memory bandwidths where that lies elsewhere."""
+    rates = [kernel_rate(m, model.alpha) for m in (pair.source, pair.target)]
+    memory = [m.value("gpu.memory_bandwidth") for m in (pair.source, pair.target)]
+    if model.alpha != "flop" or None in rates or None in memory:
+        return ALPHA_ERROR
+    apart = abs(np.log((rates[1] / rates[0]) / (memory[1] / memory[0])))  # type: ignore[operator]
+    return max(ALPHA_ERROR, float(apart) / 1.645)
+
+
+def uncertain(
+    profile: Profile, source: Machine, fits: Mapping[tuple[str, str], LinkFit], draws: int = DRAWS, seed: int = SEED, level: float = LEVEL
+) -> Uncertain:
+    """Prepare a profile for many draws: thin its pieces, and take the model-form spread of each class of copies from its fit."""
+    form = {}
+    for (direction, memory), fit in fits.items():
+        kind = "migration" if direction.startswith("migration") else f"copy_{direction}"
+        form[f"{kind}/{memory}"] = min(fit.residual_spread, 0.7)
+    return Uncertain(thinned(pieces(profile), max(CELLS // draws, 100)), profile.seconds, source, form, draws, seed, level)
+
+
+def thinned(run: Pieces, most: int) -> Pieces:
+    """At most about `most` pieces: neighbouring sizes of one class merged, sums kept, size averaged by exposed time."""
+    if len(run) <= most:
+        return run
+    fine = np.round(np.log2(np.maximum(run.size_bytes, 1.0)) * 8).astype(int)
+    keys = [*zip(run.kind, run.category, run.call_class, run.direction, run.memory, run.idle_device, fine, strict=True)]
+    index = {k: i for i, k in enumerate(dict.fromkeys(keys))}
+    group = np.array([index[k] for k in keys])
+    first = np.full(len(index), -1)
+    first[group[::-1]] = np.arange(len(run))[::-1]
+
+    def total(values: Float) -> Float:
+        return np.bincount(group, weights=values, minlength=len(index))
+
+    weight = run.seconds + 1e-30
+    return Pieces(
+        *(getattr(run, name)[first] for name in ("kind", "category", "call_class", "direction", "memory", "idle_device")),
+        size_bytes=total(run.size_bytes * weight) / total(weight), count=total(run.count), seconds=total(run.seconds),
+        exposed_seconds=total(run.exposed_seconds), tail_count=total(run.tail_count),
+    )  # fmt: skip
+
+
+def with_interval(
+    projection: Projection, question: Uncertain, declared: Machine, pair: Pair, model: Model, drivers: bool = True
+) -> Projection:
+    """The same projection with its interval, its draws, and the share of variance by number.
+
+    Parameters
+    ----------
+    projection : the answer at the stated values.
+    question : the profile, prepared by `uncertain`.
+    declared : the target as declared (a relative machine not yet resolved).
+    drivers : also draw each number alone, for the shares of variance.
+    """
+    sample = question.sample(declared, pair, model)
+    # thinning moves the answer by a hair; centre the draws on the exact answer
+    tail = (1.0 - question.level) / 2
+    low, median, high = (float(q) for q in np.quantile(sample, [tail, 0.5, 1.0 - tail]))
+    interval = Interval(min(low, projection.seconds), median, max(high, projection.seconds), question.level, question.draws, question.seed)
+    shares: dict[str, float] = {}
+    if drivers and np.ptp(sample) > 0:
+        alone = {n: float(np.var(question.sample(declared, pair, model, only=n))) for n in question.names(declared, model)}
+        total = sum(alone.values())
+        ranked = sorted(alone.items(), key=lambda kv: -kv[1])
+        shares = {n: v / total for n, v in ranked[:12] if total > 0 and v / total > 0.005}
+    return replace(projection, interval=interval, drivers=shares, sample=sample)
+
+
+def project_many(
+    profile: Profile, source: Machine, targets: Sequence[Machine], model: Model, fits: Mapping[tuple[str, str], LinkFit],
+    draws: int = DRAWS, seed: int = SEED,
+) -> list[Projection]:  # fmt: skip
+    """Project one profile on several targets with common draws."""
+    from turnbuckle.project import project
+
+    question = uncertain(profile, source, fits, draws, seed)
+    out = []
+    for declared in targets:
+        pair = Pair(source, declared)
+        answer = project(profile, pair, model)
+        out.append(with_interval(answer, question, declared, pair, model) if draws else answer)
+    return out

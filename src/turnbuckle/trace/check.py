@@ -1,0 +1,478 @@
+"""What is wrong with a recording, counted; and which host call started which device record.
+
+`sound` takes out the rows that must never enter a sum, a fit or a path; `check` counts every other flaw and changes
+nothing; `launch_pairs` is the only join between host and device.  All three work on the tables of ``schema/trace.csv``
+and nothing else, so that every reader's output passes through the same door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.findings import Finding, finding
+from turnbuckle.schema import tables as schema_tables
+from turnbuckle.schema import words
+from turnbuckle.trace.intervals import Nanoseconds
+
+Tables = Mapping[str, pl.DataFrame]
+
+#: Tables whose rows run on a device and were started by a host call.
+DEVICE_TABLES: Final = ("kernels", "copies", "memsets", "graphs")
+#: Tables whose times the host wrote itself; a device's clock cannot spoil them.
+HOST_TABLES: Final = ("api", "mpi", "os_calls", "ranges", "scheduling")
+#: Largest time that any recording can hold [ns]: exact as a float64, and 104 days.
+LARGEST_NS: Final = 2**53
+HOUR_NS: Final = 3_600_000_000_000
+
+_MIGRATIONS: Final = [code for code, word in enumerate(words("directions")) if word.startswith("migration")]
+#: Kinds of overhead that the driver causes with or without a profiler: JIT, module and function loading, full command buffer.
+_DRIVER_OVERHEAD: Final = [2, 6, 7, 8]
+_SAMPLE_ROWS: Final = 200_000
+_PROFILER_SHARE: Final = 0.10
+
+
+# --- rows that must not be counted ------------------------------------------------------------------------------------
+
+
+def sound(tables: Tables, facts: Mapping[str, Any]) -> tuple[dict[str, pl.DataFrame], list[Finding]]:
+    """Set aside the rows whose times cannot be trusted.
+
+    A row goes for one reason, the first that holds:
+
+    - P102, no time: a start or end that must be there is missing; start and end are both 0; end is 0 but start is not; or
+      start is 0 where everything else happens more than an hour later.
+    - P103, beyond 2^53 ns either side of zero.
+    - P101, end before start.
+    - P103, far from the recording: outside the session (fact ``duration_ns``, where the file tells it) and further from the
+      bulk of starts (1st to 99th percentile over all tables) than ten times the bulk's length and than an hour, unless
+      rows of another table agree that something happened then, one of them written by the host's clock.
+
+    Parameters
+    ----------
+    tables : tables of ``schema/trace.csv`` by name [ns]; tables without times pass unchanged.
+    facts : facts about the file.
+
+    Returns
+    -------
+    The tables without those rows (the same frames where nothing is wrong), and at most one finding a code.  Every row is
+    either in the tables returned or in a finding's count.
+    """
+    low, high, zero_is_lost = _plausible(tables, facts)
+    verdicts = {name: _verdict(name, frame, low, high, zero_is_lost) for name, frame in tables.items() if _time_columns(frame)}
+    _believe_agreeing(tables, verdicts, low, high)
+    kept: dict[str, pl.DataFrame] = {}
+    lost: dict[str, dict[str, int]] = {"P101": {}, "P102": {}, "P103": {}}
+    for name, frame in tables.items():
+        verdict = verdicts.get(name)
+        if verdict is None or not verdict.any():
+            kept[name] = frame
+            continue
+        for code, marks in (("P101", (_BACKWARDS,)), ("P102", (_LOST,)), ("P103", (_WILD, _FAR))):
+            if count := int(np.isin(verdict, marks).sum()):
+                lost[code][name] = count
+        kept[name] = frame.filter(pl.Series(verdict == _GOOD))
+    return kept, [finding(code, sum(counts.values()), _by_table(counts)) for code, counts in lost.items() if counts]
+
+
+_GOOD, _BACKWARDS, _LOST, _WILD, _FAR = range(5)
+
+
+def _plausible(tables: Tables, facts: Mapping[str, Any]) -> tuple[int, int, bool]:
+    """Bounds of believable times [ns], and whether a start of 0 can only be a lost stamp."""
+    total = sum(frame.height for frame in tables.values())
+    stride = max(1, total // _SAMPLE_ROWS)
+    samples, first = [], LARGEST_NS
+    for frame in tables.values():
+        columns = _time_columns(frame)
+        if not columns or not frame.height:
+            continue
+        start = pl.col(columns[0])
+        stamped = start.is_between(-LARGEST_NS, LARGEST_NS) & (start != 0)
+        samples.append(frame.lazy().select(start).gather_every(stride).filter(stamped).collect().to_series().to_numpy())
+        earliest = frame.select(start.filter(stamped).min()).item()
+        first = first if earliest is None else min(first, earliest)
+    starts = np.sort(np.concatenate(samples)) if samples else np.zeros(0, np.int64)
+    if starts.size < 3:
+        return -LARGEST_NS, LARGEST_NS, False
+    bulk_low = int(starts[-(-(starts.size - 1) // 100)])
+    bulk_high = int(starts[(starts.size - 1) * 99 // 100])
+    margin = max(10 * (bulk_high - bulk_low), HOUR_NS)
+    low, high = bulk_low - margin, bulk_high + margin
+    duration = facts.get("duration_ns")
+    if isinstance(duration, int) and 0 < duration <= LARGEST_NS:
+        low, high = min(low, 0), max(high, duration)
+    # one stray row before the bulk must not make a lost 0 look like the session's begin
+    return low, high, max(first, low) > HOUR_NS
+
+
+def _verdict(name: str, frame: pl.DataFrame, low: int, high: int, zero_is_lost: bool) -> NDArray[np.int8]:
+    """One mark a row."""
+    columns = _time_columns(frame)
+    must = [c.name for c in schema_tables().get(name, ()) if c.name in columns and not c.nullable]
+    start, end = pl.col(columns[0]), pl.col(columns[-1])
+    lost = pl.any_horizontal(pl.lit(False), *(pl.col(c).is_null() for c in must))
+    if zero_is_lost:
+        lost = lost | (start == 0)
+    if len(columns) == 2:
+        lost = lost | ((end == 0) & (start >= 0))
+    wild = pl.any_horizontal(~pl.col(c).is_between(-LARGEST_NS, LARGEST_NS) for c in columns)
+    far = pl.any_horizontal(~pl.col(c).is_between(low, high) for c in columns)
+    mark = pl.when(lost).then(_LOST).when(wild).then(_WILD).when(end < start).then(_BACKWARDS).when(far).then(_FAR).otherwise(_GOOD)
+    return frame.select(mark.cast(pl.Int8)).to_series().to_numpy(writable=True)
+
+
+def _believe_agreeing(tables: Tables, verdicts: Mapping[str, NDArray[np.int8]], low: int, high: int) -> None:
+    """Clear the mark `_FAR` of rows that another table's rows agree with, the host's clock among them."""
+    names = [name for name, verdict in verdicts.items() if (verdict == _FAR).any()]
+    if len(names) < 2 or not set(names) & set(HOST_TABLES):
+        return
+    times, table, row = [], [], []
+    for number, name in enumerate(names):
+        rows = np.flatnonzero(verdicts[name] == _FAR)
+        frame = tables[name]
+        for column in _time_columns(frame):
+            at = frame[column].gather(rows).fill_null(low).to_numpy()
+            outside = (at < low) | (at > high)
+            times.append(at[outside])
+            row.append(rows[outside])
+            table.append(np.full(int(outside.sum()), number))
+    time, table_of, row_of = np.concatenate(times), np.concatenate(table), np.concatenate(row)
+    order = np.argsort(time, kind="stable")
+    cluster = np.empty(time.size, np.int64)
+    cluster[order] = np.concatenate(([0], np.cumsum(np.diff(time[order]) > HOUR_NS)))
+    clusters = int(cluster.max()) + 1
+    seen = np.stack([np.bincount(cluster[table_of == n], minlength=clusters) > 0 for n in range(len(names))])
+    host = np.array([name in HOST_TABLES for name in names])
+    agreed = (seen.sum(axis=0) > 1) & seen[host].any(axis=0)
+    for number, name in enumerate(names):
+        mine = table_of == number
+        verdicts[name][row_of[mine]] = _GOOD
+        verdicts[name][row_of[mine & ~agreed[cluster]]] = _FAR
+
+
+def _time_columns(frame: pl.DataFrame) -> list[str]:
+    """``[start_ns, end_ns]``, ``[time_ns]`` or nothing."""
+    return [c for c in ("start_ns", "end_ns", "time_ns") if c in frame.columns]
+
+
+# --- which call started which record ----------------------------------------------------------------------------------
+
+
+def launch_pairs(tables: Tables) -> pl.DataFrame:
+    """Join every device record to the host call that started it, by process and correlation id.
+
+    Correlation ids repeat from process to process, so the id alone is never enough; where the records carry no process
+    (old schemas) it is taken from the calls if all of them come from one.  An id of 0 means none, as in CUPTI.
+
+    Returns
+    -------
+    One row a device record that has a call, at most: ``table`` (kernels, copies, memsets, graphs), ``row`` (its index in
+    that table), ``api_row`` (index into api; of several calls with the id the outermost: the earliest start, then the
+    latest end), ``call_start_ns``, ``call_end_ns`` and ``thread`` of the call.  Records without a call are absent.
+    """
+    api = tables.get("api", pl.DataFrame())
+    parts = []
+    if api.height:
+        calls = api.select(call_start_ns="start_ns", call_end_ns="end_ns", thread="thread")
+        call_of = _call_index(api)
+        for name in DEVICE_TABLES:
+            if name not in tables or not tables[name].height:
+                continue
+            found = call_of(tables[name])
+            row = np.flatnonzero(found >= 0)
+            api_row = found[row]
+            pair = pl.DataFrame({"row": row, "api_row": api_row}, schema={"row": pl.Int64, "api_row": pl.Int64})
+            parts.append(pair.select(pl.lit(name, _TABLE).alias("table"), "row", "api_row").hstack(calls[api_row]))
+    return pl.concat(parts) if parts else pl.DataFrame(schema=_PAIR)
+
+
+_TABLE: Final = pl.Enum(DEVICE_TABLES)
+_PAIR: Final[dict[str, Any]] = {
+    "table": _TABLE, "row": pl.Int64, "api_row": pl.Int64, "call_start_ns": pl.Int64, "call_end_ns": pl.Int64, "thread": pl.Int64,
+}  # fmt: skip
+
+
+def _call_index(api: pl.DataFrame) -> Callable[[pl.DataFrame], NDArray[np.int64]]:
+    """A function that gives, for each row of a device table, its row in `api`, or -1.
+
+    Correlation ids count up inside a process, so one array over all ids is the fastest exact index; where ids are spread
+    too thinly for that, a hash join does the same.
+    """
+    spans = (
+        api.filter(pl.col("correlation").fill_null(0) != 0)
+        .group_by("process")
+        .agg(low=pl.col("correlation").min(), high=pl.col("correlation").max())
+        .sort("process")
+    )
+    only = api["process"][0] if api["process"].n_unique() == 1 else None
+    # in Python's integers: a hostile id may be 2^63 - 1
+    total = sum(high - low + 1 for low, high in spans.select("low", "high").iter_rows())
+    lookup = _by_position(api, spans, total) if total <= 8 * api.height + 2**20 else _by_hash(api)
+
+    def call_of(frame: pl.DataFrame) -> NDArray[np.int64]:
+        process = frame["process"]
+        correlation = frame["correlation"].fill_null(0)
+        if process.null_count():
+            if only is None:
+                correlation = pl.select(pl.when(process.is_null()).then(0).otherwise(correlation)).to_series()
+            process = process.fill_null(0 if only is None else only)
+        return lookup(process, correlation)
+
+    return call_of
+
+
+_Lookup = Callable[[pl.Series, pl.Series], NDArray[np.int64]]
+
+
+def _by_position(api: pl.DataFrame, spans: pl.DataFrame, total: int) -> _Lookup:
+    processes, low, high = (spans[c].to_numpy() for c in ("process", "low", "high"))
+    offset = np.concatenate(([0], np.cumsum(high - low + 1)))[:-1]
+
+    def slots(process: pl.Series, correlation: pl.Series) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Where a call of that process and id would be, and whether it can be there at all."""
+        of, ids = process.to_numpy(), correlation.to_numpy()
+        if processes.size == 0:
+            return np.zeros(ids.size, np.bool_), np.zeros(ids.size, np.int64)
+        if processes.size == 1:
+            inside = (of == processes[0]) & (ids >= low[0]) & (ids <= high[0]) & (ids != 0)
+            return inside, np.where(inside, ids - low[0], 0)
+        number = np.minimum(np.searchsorted(processes, of), processes.size - 1)
+        inside = (processes[number] == of) & (ids >= low[number]) & (ids <= high[number]) & (ids != 0)
+        return inside, np.where(inside, offset[number] + ids - low[number], 0)
+
+    # 0 is "no call", so that untouched pages of the array cost nothing; rows are stored one higher
+    index = np.zeros(total, np.int32 if api.height < 2**31 - 1 else np.int64)
+    inside, slot = slots(api["process"], api["correlation"].fill_null(0))
+    row = np.flatnonzero(inside)
+    slot = slot[row]
+    index[slot] = row + 1
+    beaten = row[index[slot] != row + 1]
+    if beaten.size:
+        rivals = np.union1d(beaten, index[slot[np.searchsorted(row, beaten)]] - 1)
+        rivals = _outer_first(api, rivals)[::-1]  # the last write stands
+        index[slot[np.searchsorted(row, rivals)]] = rivals + 1
+
+    def lookup(process: pl.Series, correlation: pl.Series) -> NDArray[np.int64]:
+        inside, slot = slots(process, correlation)
+        return np.where(inside, index[slot].astype(np.int64) - 1, -1) if total else np.full(len(process), -1, np.int64)
+
+    return lookup
+
+
+def _by_hash(api: pl.DataFrame) -> _Lookup:
+    keys = ["process", "correlation"]
+    outer_first = _outer_order(api)
+    calls = (
+        api[outer_first]
+        .select(*keys, api_row=pl.Series(outer_first))
+        .filter(pl.col("correlation").fill_null(0) != 0)
+        .unique(keys, keep="first", maintain_order=True)
+    )
+
+    def lookup(process: pl.Series, correlation: pl.Series) -> NDArray[np.int64]:
+        wanted = pl.DataFrame({"process": process, "correlation": correlation})
+        return wanted.join(calls, on=keys, how="left", maintain_order="left")["api_row"].fill_null(-1).to_numpy()
+
+    return lookup
+
+
+def _outer_first(api: pl.DataFrame, row: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Some rows of api by earliest start, then latest end, then as recorded: a call before the calls inside it."""
+    start, end = (api[c].to_numpy()[row] for c in ("start_ns", "end_ns"))
+    return row[np.lexsort((row, -end, start))]
+
+
+def _outer_order(api: pl.DataFrame) -> NDArray[np.int64]:
+    """All rows of api in that order; a table that is sorted by start already costs a sort of its ties only."""
+    start = api["start_ns"].to_numpy()
+    order = np.arange(api.height) if bool((start[1:] >= start[:-1]).all()) else np.argsort(start, kind="stable")
+    same = np.diff(start[order]) == 0
+    if same.any():
+        tied = np.flatnonzero(np.concatenate((same, [False])) | np.concatenate(([False], same)))
+        order[tied] = _outer_first(api, order[tied])
+    return order
+
+
+# --- flaws that are counted -------------------------------------------------------------------------------------------
+
+
+def check(tables: Tables, facts: Mapping[str, Any], names: pl.Series | None = None) -> list[Finding]:
+    """Count the flaws of sound tables (see `sound`); changes nothing.
+
+    Parameters
+    ----------
+    tables : tables of ``schema/trace.csv`` by name, without the rows that `sound` sets aside.
+    facts : facts about the file.
+    names : texts that the name columns index; without them graph launches that left no record cannot be told.
+
+    Returns
+    -------
+    Findings P104, P109, P111, P115 to P118, P122, P124 to P126, P132 and P133, those that occur, in that order.
+    """
+    complete = {name: tables[name] for name in schema_tables() if name in tables and tables[name].height}
+    pairs = launch_pairs(complete)
+    found = [
+        *_zero_durations(complete),
+        *_orphans(complete, pairs),
+        *_two_clocks(complete, pairs),
+        *_whole_graphs(complete, pairs, names),
+        *_profilers_word(complete),
+        *_stream_overlaps(complete),
+        *_profiler_share(complete),
+        *_shared_ids(complete),
+        *_failed_calls(complete),
+    ]
+    if "api" in complete and (count := int(nested_calls(complete["api"]).sum())):
+        found.append(finding("P126", count))
+    if "copies" in complete and (count := _count(complete["copies"], pl.col("direction").is_in(_MIGRATIONS))):
+        found.append(finding("P132", count))
+    if count := pairs.height - pairs["api_row"].n_unique():
+        found.append(finding("P133", count))
+    return found
+
+
+def _zero_durations(tables: Tables) -> Iterator[Finding]:
+    counts = {t: _count(tables[t], pl.col("end_ns") == pl.col("start_ns")) for t in (*DEVICE_TABLES, "api", "mpi") if t in tables}
+    if total := sum(counts.values()):
+        yield finding("P104", total, _by_table(counts))
+
+
+def _orphans(tables: Tables, pairs: pl.DataFrame) -> Iterator[Finding]:
+    counts = {t: tables[t].height - _count(pairs, pl.col("table") == t) for t in DEVICE_TABLES if t in tables}
+    if "copies" in counts:
+        # a migration has no call; one that carries an id anyway is in the pairs, so count by row
+        called = np.zeros(tables["copies"].height, np.bool_)
+        called[pairs.filter(pl.col("table") == "copies")["row"].to_numpy()] = True
+        counts["copies"] = int((~called & ~tables["copies"]["direction"].is_in(_MIGRATIONS).to_numpy()).sum())
+    if total := sum(counts.values()):
+        yield finding("P109", total, _by_table(counts))
+
+
+def _two_clocks(tables: Tables, pairs: pl.DataFrame) -> Iterator[Finding]:
+    early, most = 0, 0
+    for name in DEVICE_TABLES:
+        mine = pairs.filter(pl.col("table") == name)
+        if mine.height:
+            began = tables[name]["start_ns"].gather(mine["row"]).to_numpy()
+            lead: Nanoseconds = mine["call_start_ns"].to_numpy() - began
+            early, most = early + int((lead > 0).sum()), max(most, int(lead.max()))
+    if early:
+        yield finding("P111", early, f"{early / pairs.height:.2%} of the records with a call, by up to {most} ns")
+
+
+def _whole_graphs(tables: Tables, pairs: pl.DataFrame, names: pl.Series | None) -> Iterator[Finding]:
+    whole = tables["graphs"].height if "graphs" in tables else 0
+    silent = _silent_graph_launches(tables["api"], pairs, names) if "api" in tables and names is not None else 0
+    if whole or silent:
+        yield finding("P115", whole + silent, f"{whole} recorded as one row, {silent} not recorded on the device at all")
+
+
+def _silent_graph_launches(api: pl.DataFrame, pairs: pl.DataFrame, names: pl.Series) -> int:
+    """Successful graph launches without any device record; a driver call inside a runtime call is the same launch."""
+    meant = names.cast(pl.String).str.contains("GraphLaunch", literal=True).fill_null(False).arg_true()
+    launched = pl.col("name").is_in(meant.cast(pl.Int32).implode()) & (pl.col("result").fill_null(0) == 0)
+    launches = api.with_row_index("api_row").filter(launched)
+    if not launches.height:
+        return 0
+    started = launches["api_row"].is_in(pairs["api_row"].cast(launches["api_row"].dtype).implode())
+    order = ["thread", "start_ns", "end_ns"]
+    in_order = launches.with_columns(started=started).sort(order, descending=[False, False, True], maintain_order=True)
+    outer = ~_inside_earlier().over("thread")
+    return in_order.with_columns(launch=outer.cum_sum()).group_by("launch").agg(pl.col("started").any()).filter(~pl.col("started")).height
+
+
+def _profilers_word(tables: Tables) -> Iterator[Finding]:
+    if "diagnostics" in tables:
+        errors, warnings = (_count(tables["diagnostics"], pl.col("severity") == s) for s in (3, 2))
+        if errors or warnings:
+            yield finding("P116", errors + warnings, f"{errors} errors, {warnings} warnings")
+    if "page_faults" in tables and (count := _count(tables["page_faults"], pl.col("device").is_not_null())):
+        yield finding("P117", count)
+
+
+def _stream_overlaps(tables: Tables) -> Iterator[Finding]:
+    keys = ["process", "device", "stream"]
+    parts = []
+    for name in (t for t in DEVICE_TABLES if t in tables):
+        ordered = pl.col("stream").is_not_null()
+        if name == "copies":
+            ordered = ordered & ~pl.col("direction").is_in(_MIGRATIONS)
+        parts.append(tables[name].filter(ordered).select(*keys, "start_ns", "end_ns"))
+    if not parts:
+        return
+    rows = pl.concat(parts).sort("start_ns", maintain_order=True)
+    overlaps = (pl.col("start_ns") < _reach().over(keys)) & (pl.col("end_ns") > pl.col("start_ns"))
+    if count := _count(rows, overlaps):
+        yield finding("P118", count)
+
+
+def _profiler_share(tables: Tables) -> Iterator[Finding]:
+    """The thread that lost most of the run to the profiler; overhead that names no thread counts as one thread's."""
+    activities = [tables[t] for t in (*DEVICE_TABLES, "api", "mpi") if t in tables]
+    if "overheads" not in tables or not activities:
+        return
+    first = min(f.select(pl.col("start_ns").min()).item() for f in activities)
+    last = max(f.select(pl.col("end_ns").max()).item() for f in activities)
+    callers = tables["api"]["thread"].unique() if "api" in tables else pl.Series([], dtype=pl.Int64)
+    start, end = pl.col("start_ns").clip(first, last), pl.col("end_ns").clip(first, last)
+    mine = pl.col("thread").is_null() | pl.col("thread").is_in(callers.implode())
+    rows = (
+        tables["overheads"]
+        .filter(mine & ~pl.col("kind").is_in(_DRIVER_OVERHEAD).fill_null(False))
+        .select("thread", start, end)
+        .sort("start_ns", maintain_order=True)
+    )
+    fresh = pl.max_horizontal(pl.col("end_ns") - pl.max_horizontal("start_ns", _reach().over("thread")), 0)
+    worst = rows.with_columns(fresh=fresh).group_by("thread").agg(pl.col("fresh").sum()).select(pl.col("fresh").max()).item()
+    share = (worst or 0) / max(last - first, 1)
+    if share > _PROFILER_SHARE:
+        yield finding("P122", rows.height, f"{share:.0%} of the run time of one thread")
+
+
+def _shared_ids(tables: Tables) -> Iterator[Finding]:
+    keyed = [tables[t].select("process", "correlation") for t in ("api", *DEVICE_TABLES) if t in tables]
+    if not keyed or pl.concat([f.select(pl.col("process").unique()) for f in keyed])["process"].drop_nulls().n_unique() < 2:
+        return
+    ids = pl.concat(keyed).filter(pl.col("process").is_not_null() & (pl.col("correlation").fill_null(0) != 0)).unique()
+    if count := ids.group_by("correlation").len().filter(pl.col("len") > 1).height:
+        yield finding("P124", count)
+
+
+def _failed_calls(tables: Tables) -> Iterator[Finding]:
+    if "api" in tables and (count := _count(tables["api"], pl.col("result") != 0)):
+        codes = tables["api"].select(pl.col("result").filter(pl.col("result") != 0).n_unique()).item()
+        yield finding("P125", count, f"{codes} distinct {'code' if codes == 1 else 'codes'}")
+
+
+def nested_calls(api: pl.DataFrame) -> NDArray[np.bool_]:
+    """Which calls lie inside another call of their thread, shape (rows of api,).
+
+    Of two calls with the same start and end the later row is the inner one.
+    """
+    order = _outer_order(api)
+    inside = api[order].select(_inside_earlier().over("thread")).to_series().to_numpy()
+    nested = np.empty(api.height, np.bool_)
+    nested[order] = inside
+    return nested
+
+
+def _reach() -> pl.Expr:
+    """Latest end among the rows before each row."""
+    return pl.col("end_ns").cum_max().shift(1)
+
+
+def _inside_earlier() -> pl.Expr:
+    return ((pl.col("start_ns") < _reach()) & (pl.col("end_ns") <= _reach())).fill_null(False)
+
+
+def _count(frame: pl.DataFrame, condition: pl.Expr) -> int:
+    return int(frame.select(condition.sum()).item() or 0)
+
+
+def _by_table(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{table} {count}" for table, count in counts.items() if count)

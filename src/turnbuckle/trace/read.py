@@ -1,0 +1,116 @@
+"""The door: which reader takes a file, and what is said when none does."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+from turnbuckle.errors import ProfileError, did_you_mean
+from turnbuckle.trace.readers import nsys
+from turnbuckle.trace.trace import Trace
+
+READERS: tuple[ModuleType, ...] = (nsys,)
+"""Tried in this order."""
+
+_REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
+_SQLITE = (".sqlite", ".sqlite3", ".db")
+
+
+def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
+    """Read one recorded run.
+
+    Parameters
+    ----------
+    path : an Nsight Systems SQLite export (``nsys export --type sqlite``).
+    use_cache : keep and use a copy of big files' tables in the user's cache folder.
+    threads : threads that read; 0 takes as many as there are cores.
+    progress : called about ten times a second with the share of the work done, 0 to 1; what it raises stops the read.
+
+    Raises
+    ------
+    ProfileError : P001 missing, P002 directory, P003 empty, P004 not SQLite, P005 damaged, P006 and P007 not a recording,
+        P008 a needed column is absent, P009 locked, P010 no permission, P011 a report that must be exported first,
+        P013 unknown format.
+    """
+    place = Path(path)
+    head = _head(place)
+    for reader in READERS:
+        if reader.sniff(head, place):
+            trace: Trace = reader.read(place, threads=threads, progress=progress)
+            return trace
+    raise _unknown(place, head)
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes of a readable, ordinary, non-empty file."""
+    try:
+        about = path.stat()
+        if stat.S_ISDIR(about.st_mode):
+            raise ProfileError("P002", "the path is a directory", where=str(path), fix=_inside(path))
+        if not stat.S_ISREG(about.st_mode):
+            raise ProfileError("P002", "the path is not an ordinary file", where=str(path), fix="name the .sqlite file itself")
+        with path.open("rb") as file:
+            head = file.read(512)
+    except (FileNotFoundError, NotADirectoryError):
+        fix = did_you_mean(path.name, _siblings(path)) or "check the path"
+        raise ProfileError("P001", "there is no such file", where=str(path), fix=fix) from None
+    except PermissionError:
+        raise ProfileError("P010", "no permission to read the file", where=str(path), fix="ask its owner, or copy it to a place of your own") from None
+    except (OSError, ValueError) as error:
+        raise ProfileError("P005", "the file cannot be read", where=str(path), found=str(error), fix="copy it to a local disk") from None
+    if not head:
+        raise ProfileError(
+            "P003", "the file is empty", where=str(path), found="0 bytes", cause="the export failed or is still running", fix="export the report again"
+        )
+    return head
+
+
+def _siblings(path: Path) -> list[str]:
+    try:
+        return sorted(p.name for p in path.parent.iterdir())
+    except OSError:
+        return []
+
+
+def _inside(path: Path) -> str:
+    exports = [p.name for p in sorted(path.glob("*.sqlite"))]
+    return f"name the file inside it, for example {exports[0]}" if exports else "name the .sqlite file itself"
+
+
+def _unknown(path: Path, head: bytes) -> ProfileError:
+    suffix = path.suffix.lower()
+    if suffix in _REPORTS:
+        export = path.with_suffix(".sqlite")
+        command = f"nsys export --type sqlite --output {export.name} {path.with_suffix('.nsys-rep').name if suffix == '.qdstrm' else path.name}"
+        if suffix == ".qdstrm":
+            command = f"QdstrmImporter --input-file {path.name}, then {command}"
+        if export.is_file():
+            command = f"read {export.name}, which stands beside it; or {command}"
+        return ProfileError(
+            "P011",
+            "a report must be exported before it can be read",
+            where=str(path),
+            found=f"a {suffix} file",
+            cause="the report's own format is the profiler's secret",
+            fix=command,
+        )
+    if suffix in _SQLITE:
+        return ProfileError(
+            "P004",
+            "the file is not SQLite",
+            where=str(path),
+            found="its first 16 bytes are not SQLite's",
+            cause="the file has another format than its name says, or it is damaged",
+            fix="export the report again: nsys export --type sqlite REPORT.nsys-rep",
+        )
+    kind = "text" if head[:64].isascii() and b"\x00" not in head[:64] else "a binary file of unknown format"
+    return ProfileError(
+        "P013",
+        "no reader knows this format",
+        where=str(path),
+        found=kind,
+        cause="Turnbuckle reads Nsight Systems SQLite exports",
+        fix="nsys export --type sqlite REPORT.nsys-rep writes one",
+    )

@@ -1,0 +1,130 @@
+"""A recorded run: tables of integer nanoseconds, names, facts and counted flaws."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from turnbuckle import schema
+from turnbuckle.errors import ProfileError
+from turnbuckle.findings import Finding, finding
+
+LAYOUT = 1
+"""Version of the folder that `Trace.to_parquet` writes."""
+
+_DTYPES: dict[str, type[pl.DataType]] = {"int64": pl.Int64, "int32": pl.Int32, "int8": pl.Int8, "text": pl.String}
+
+
+@cache
+def dtypes(table: str) -> dict[str, type[pl.DataType]]:
+    """Column names and types of one table.  Raises `KeyError` for a table that the vocabulary does not hold."""
+    return {column.name: _DTYPES[column.type] for column in schema.tables("trace")[table]}
+
+
+@cache
+def _empty(table: str) -> pl.DataFrame:
+    return pl.DataFrame(schema=dtypes(table))
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One recorded run, as the profiler wrote it down.
+
+    Every table of ``schema/trace.csv`` is an attribute: ``trace.kernels`` is a `polars.DataFrame` with all columns of that
+    table, empty where nothing was recorded.  Times are integer ns on the recording's clock, in ascending order.
+
+    Attributes
+    ----------
+    tables : the tables that hold rows, by name.
+    names : all texts; columns such as ``kernels.name`` are indices into it.
+    facts : plain facts about the file: ``format``, ``schema_version``, ``product_version``, ``tables`` (rows of every table
+        of the file), ``session_start_utc_ns``, ``analysis_duration_ns``, ``size_bytes``, ``sha256``.
+    findings : counted flaws met while reading.
+    name : the file's name, without its folder.
+    """
+
+    tables: Mapping[str, pl.DataFrame]
+    names: pl.Series
+    facts: dict[str, Any]
+    findings: list[Finding] = field(default_factory=list)
+    name: str = ""
+
+    def __getattr__(self, name: str) -> pl.DataFrame:
+        if name not in schema.tables("trace"):
+            raise AttributeError(f"a Trace has no table or attribute {name!r}")
+        return self.table(name)
+
+    def table(self, name: str) -> pl.DataFrame:
+        """The table `name`, empty where nothing was recorded.  Raises `KeyError` for a table that the vocabulary does not hold."""
+        found = self.tables.get(name)
+        return _empty(name) if found is None else found
+
+    @cached_property
+    def has(self) -> frozenset[str]:
+        """What the recording can answer with: the names of the tables that hold rows."""
+        return frozenset(self.tables)
+
+    def text(self, frame: pl.DataFrame, column: str = "name") -> pl.Series:
+        """Texts of a name column of `frame` (length ``frame.height``); null where the column is."""
+        indices = frame[column]
+        if self.names.is_empty():
+            return pl.Series(column, [None] * frame.height, dtype=pl.String)
+        return self.names.gather(indices).alias(column)
+
+    def to_arrow(self, name: str) -> Any:
+        """The table `name` as a `pyarrow.Table` (needs pyarrow)."""
+        return self.table(name).to_arrow()
+
+    def to_pandas(self, name: str) -> Any:
+        """The table `name` as a `pandas.DataFrame` (needs pandas and pyarrow)."""
+        return self.table(name).to_pandas()
+
+    def to_parquet(self, folder: str | Path) -> None:
+        """Write the trace into `folder` (made if absent): one Parquet file a table, ``names.parquet`` and ``trace.json``."""
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        for name, frame in self.tables.items():
+            frame.write_parquet(place / f"{name}.parquet", compression="lz4", statistics=False)
+        self.names.alias("name").to_frame().write_parquet(place / "names.parquet", compression="lz4", statistics=False)
+        about = {
+            "layout": LAYOUT,
+            "name": self.name,
+            "facts": self.facts,
+            "findings": [[f.code, f.count, f.detail] for f in self.findings],
+            "tables": {name: frame.height for name, frame in self.tables.items()},
+        }
+        (place / "trace.json").write_text(json.dumps(about), encoding="utf-8")
+
+    @classmethod
+    def from_parquet(cls, folder: str | Path) -> Trace:
+        """Read a trace that `to_parquet` wrote.  Raises `ProfileError` P014 where the folder does not hold one."""
+        place = Path(folder)
+        try:
+            about = json.loads((place / "trace.json").read_text(encoding="utf-8"))
+            if about["layout"] != LAYOUT:
+                raise ValueError(f"layout {about['layout']}, not {LAYOUT}")
+            tables = {name: _checked(pl.read_parquet(place / f"{name}.parquet"), name, rows) for name, rows in about["tables"].items()}
+            names = pl.read_parquet(place / "names.parquet")["name"]
+            findings = [finding(code, count, detail) for code, count, detail in about["findings"]]
+            return cls(tables, names, about["facts"], findings, about["name"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError) as error:
+            raise ProfileError(
+                "P014",
+                "the folder does not hold a trace",
+                where=str(folder),
+                found=f"{type(error).__name__}: {error}".splitlines()[0][:200],
+                cause="it was written by another version, or not written to its end",
+                fix="write it again with Trace.to_parquet",
+            ) from error
+
+
+def _checked(frame: pl.DataFrame, name: str, rows: int) -> pl.DataFrame:
+    if dict(frame.schema) != dtypes(name) or frame.height != rows:
+        raise ValueError(f"{name} has other columns or rows than it should")
+    return frame
