@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
 import routes
 
+HERE = Path(__file__).resolve().parent
 Sample = dict[str, Any]
 LIMIT_SECONDS = 900
 

@@ -1,8 +1,8 @@
 """The routes from one Nsight Systems SQLite file to typed columns that `read_nsys` compares.
 
-A route is a function that imports what it needs and returns two functions: `read(path)` does the work that is timed; `tell(result)` says how
-many bytes the columns take, how many rows there are, and for each table a sum that must be the same for all routes. A route whose package is
-missing raises ImportError or the package's own error.
+A route is a function that imports what it needs and returns two functions: `read(path)` does the work that is timed; `tell(result)`
+says how many bytes the columns take, how many rows there are, and for each table a sum that must be the same for all routes. A route
+whose package is missing raises ImportError or the package's own error.
 """
 
 from __future__ import annotations

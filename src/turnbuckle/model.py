@@ -87,10 +87,11 @@ def nething(alpha: float | str = "flop") -> Model:
         Charge("slack", lambda p: p.crosses, _slack_seconds, "difference"),
     ]
     if alpha != "hold":
+        memory = "gpu.memory_bandwidth"
         charges += [
             Charge("kernel", lambda p: p.kind == "kernel", _kernel_seconds(alpha), "ratio", _rates(alpha)),
-            Charge("device memory", lambda p: (p.kind == "copy_d2d") | (p.kind == "memset"), _per_rate("gpu.memory_bandwidth"), "ratio", ("gpu.memory_bandwidth",)),
-        ]  # fmt: skip
+            Charge("device memory", lambda p: (p.kind == "copy_d2d") | (p.kind == "memset"), _per_rate(memory), "ratio", (memory,)),
+        ]
     return Model(
         "nething",
         "copies by LogGP, launches by latency, kernels by alpha, exposed time only",
@@ -133,7 +134,7 @@ def additive(lambdas: dict[str, float]) -> Model:
 
 
 def link_bandwidth(machine: Priced, direction: str, source: Priced) -> Float | float | None:
-    """What a pinned copy reaches on a machine's link [B/s]: eta BW, with the observed eta where the machine states none, limited by reads in flight."""
+    """What a pinned copy reaches on a machine's link [B/s]: eta BW (observed eta where none is stated), limited by reads in flight."""
     nominal = machine.value(f"link.{direction}.bandwidth")
     if nominal is None:
         return None
@@ -231,7 +232,7 @@ def _rates(alpha: float | str) -> tuple[str, ...]:
 
 
 def kernel_rate(machine: Priced, alpha: float | str) -> Float | float | None:
-    """The rate kernels are scaled by: double precision (matrix units where the machine has them: Table I of the paper), or memory bandwidth."""
+    """The rate kernels are scaled by: double precision (matrix units if there are any, as the paper's Table I) or memory bandwidth."""
     if alpha == "memory":
         return machine.value("gpu.memory_bandwidth")
     matrix = machine.value("gpu.fp64_matrix")

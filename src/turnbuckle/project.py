@@ -21,6 +21,7 @@ from turnbuckle.machine import Machine, Pair
 from turnbuckle.model import Model, Priced, kernel_rate, link_bandwidth
 from turnbuckle.profile.pieces import Pieces, pieces
 from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.summary import peak_memory_bytes
 from turnbuckle.projection import PART_OF_CATEGORY, PARTS, Projection
 from turnbuckle.replay.sum import SumResult, replay_sum
 
@@ -29,7 +30,7 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Durations:
-    """Anchored durations: per piece the new seconds (shape (..., pieces)), which change by a delay, and which charges could not be priced."""
+    """Per piece the new seconds (shape (..., pieces)) and whether they change by a delay; and the charges that could not be priced."""
 
     seconds: Float
     adds: NDArray[np.bool_]
@@ -167,31 +168,24 @@ def _findings(profile: Profile, pair: Pair, model: Model, run: Pieces, durations
         out.append(finding("A305"))
     elif isinstance(model.alpha, str):
         out.append(finding("A301", 1, f"alpha {alpha:.2f} by {model.alpha}"))
-        memory = [m.value("gpu.memory_bandwidth") for m in (pair.source, pair.target)]
-        if model.alpha == "flop" and all(memory) and abs(np.log(alpha * memory[0] / memory[1])) > np.log(1.5):
-            out.append(finding("A302", 1, f"{alpha:.2f} by FLOP, {memory[1] / memory[0]:.2f} by memory bandwidth"))
+        here, there = (m.value("gpu.memory_bandwidth") for m in (pair.source, pair.target))
+        if model.alpha == "flop" and here and there and abs(np.log(alpha * here / there)) > np.log(1.5):
+            out.append(finding("A302", 1, f"{alpha:.2f} by FLOP, {there / here:.2f} by memory bandwidth"))
     if pair.target.changes:
         out.append(finding("M103"))
-    limited = [d for d in ("h2d",) if _read_limited(pair, d)]
-    out += [finding("A306", 1, f"{_read_limited(pair, 'h2d')}")] if limited else []
+    if limited := _read_limited(pair):
+        out.append(finding("A306", 1, limited))
     held = pair.target.value("gpu.memory_size")
-    peak = _peak_memory(profile)
+    peak = peak_memory_bytes(profile)
     if held is not None and peak > held:
         out.append(finding("A307", 1, f"{peak / 1e9:.1f} of {held / 1e9:.1f} GB"))
     return merge(out)
 
 
-def _read_limited(pair: Pair, direction: str) -> str:
-    """How far reads in flight cut the target's bandwidth below eta BW; empty where they do not."""
-    reached, nominal = link_bandwidth(pair.target, direction, pair.source), pair.target.value(f"link.{direction}.bandwidth")
-    efficiency = pair.target.value(f"link.{direction}.efficiency") or pair.source.value(f"link.{direction}.efficiency") or 1.0
+def _read_limited(pair: Pair) -> str:
+    """How far reads in flight cut the target's host-to-device bandwidth below eta BW; empty where they do not."""
+    reached, nominal = link_bandwidth(pair.target, "h2d", pair.source), pair.target.value("link.h2d.bandwidth")
+    efficiency = pair.target.value("link.h2d.efficiency") or pair.source.value("link.h2d.efficiency") or 1.0
     if reached is None or nominal is None or float(reached) >= 0.999 * min(efficiency, 1.0) * nominal:
         return ""
     return f"{float(reached) / 1e9:.1f} instead of {efficiency * nominal / 1e9:.1f} GB/s"
-
-
-def _peak_memory(profile: Profile) -> int:
-    from turnbuckle.profile.summary import memory_timeline
-
-    line = memory_timeline(profile)
-    return int(line["size_bytes"].max()) if line.height else 0  # type: ignore[arg-type]

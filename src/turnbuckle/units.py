@@ -42,7 +42,7 @@ UNITS: Final[dict[str, str]] = {
 """Every SI unit `parse` and `show` know, and what it measures."""
 
 _EXAMPLE: Final[dict[str, str]] = {
-    "s": "2 us", "B": "64 KiB", "B/s": "25 GB/s", "FLOP/s": "9.7 TFLOP/s", "W": "400 W", "Hz": "1.4 GHz", "1": "0.85 or 85 %"
+    "s": "2 us", "B": "64 KiB", "B/s": "25 GB/s", "FLOP/s": "9.7 TFLOP/s", "W": "400 W", "Hz": "1.4 GHz", "1": '0.85" or "85 %'
 }  # fmt: skip
 
 _THOUSANDS: Final[tuple[str, ...]] = ("", "k", "M", "G", "T", "P", "E")
@@ -150,7 +150,8 @@ def parse(text: str, unit: str) -> float:
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None or re.match(r"[,_'][0-9]", match[2]):
         cause = "a decimal comma, or separators between thousands" if match else ""
-        raise UnitError("U004", f"not a number with a unit of {UNITS[unit]}", found=found, cause=cause, fix=example)
+        wanted = "a plain number" if unit == "1" else f"a number with a unit of {UNITS[unit]}"
+        raise UnitError("U004", f"not {wanted}", found=found, cause=cause, fix=example)
     number, word = match[1], match[2].replace("µ", "u").replace("μ", "u")
     if not word and unit != "1":
         raise UnitError("U001", f"a number without a unit: a {UNITS[unit]} was wanted", found=found, fix=example)

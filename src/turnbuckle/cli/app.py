@@ -38,6 +38,17 @@ On = Annotated[
 ]
 FormatOption = Annotated[Format, Parameter(name="--format", help="table for people, json for programs (stable), csv or parquet")]
 Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write there instead of to the terminal")]
+Minus = Annotated[
+    Path | None, Parameter(help="a run of the same program, all ranks on one node: shows the traffic bound for the network card")
+]
+Method = Annotated[Literal["nething", "additive"], Parameter(help="which published method")]
+Lambda = Annotated[list[str] | None, Parameter(name="--lambda", help="additive: improvement by class, as data=10,control=10", negative=())]
+Totals = Annotated[
+    str | None,
+    Parameter(help="additive from five printed numbers [s]: gpu=16.79,control=22.10,data=5.05,cpu=6.54,mpi=0.66[,total=50.5]"),
+]
+FailIf = Annotated[str | None, Parameter(help='gate for scripts, as "penalty > 5%"; exit 1 if true for any target')]
+Question = Annotated[str, Parameter(help="the question, as the cover page should put it")]
 Alpha = Annotated[str, Parameter(name="--alpha", help="how much faster kernels run on the target: a number, flop, memory or hold")]
 Replay = Annotated[Literal["sum", "timeline"], Parameter(name="--replay", help="how activities add up")]
 Draws = Annotated[int, Parameter(name="--draws", help="parameter draws for the interval; 0 leaves it out")]
@@ -152,9 +163,15 @@ def overview(profile: Profile, /, *, source: Source = None, format: FormatOption
 
 @app.command
 def inspect(
-    profile: Profile, /, *, minus: Annotated[Path | None, Parameter(help="a run of the same program with its ranks on one node: shows the traffic bound for the network card")] = None,
-    source: Source = None, format: FormatOption = "table", output: Output = None, no_cache: NoCache = False,
-) -> int:  # fmt: skip
+    profile: Profile,
+    /,
+    *,
+    minus: Minus = None,
+    source: Source = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
     """Say what a recording amounts to: where time goes, what the link did, what is wrong with the recording."""
     from turnbuckle.cli import show
 
@@ -168,14 +185,23 @@ def inspect(
 
 @app.command
 def project(
-    profile: Annotated[Path | None, Parameter(help="a recording; left out with --totals")] = None, /, *, on: On = None, source: Source = None, alpha: Alpha = "flop",
-    model: Annotated[Literal["nething", "additive"], Parameter(help="which published method")] = "nething",
-    lambda_: Annotated[list[str] | None, Parameter(name="--lambda", help="additive: improvement by class, as data=10,control=10", negative=())] = None,
-    totals: Annotated[str | None, Parameter(help="additive from five printed numbers: gpu=16.79,control=22.10,data=5.05,cpu=6.54,mpi=0.66[,total=50.5] in seconds")] = None,
-    replay: Replay = "sum", draws: Draws = 1000, seed: Seed = 20261121,
-    fail_if: Annotated[str | None, Parameter(help='gate for scripts, as "penalty > 5%"; exit 1 if true for any target')] = None,
-    format: FormatOption = "table", output: Output = None, no_cache: NoCache = False,
-) -> int:  # fmt: skip
+    profile: Annotated[Path | None, Parameter(help="a recording; left out with --totals")] = None,
+    /,
+    *,
+    on: On = None,
+    source: Source = None,
+    alpha: Alpha = "flop",
+    model: Method = "nething",
+    lambda_: Lambda = None,
+    totals: Totals = None,
+    replay: Replay = "sum",
+    draws: Draws = 1000,
+    seed: Seed = 20261121,
+    fail_if: FailIf = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
     """Project a recording on other machines: run time with interval, breakdown, and the change in coupling behind it."""
     from dataclasses import replace
 
@@ -205,9 +231,19 @@ def _positive(draws: int) -> int:
 
 @app.command
 def report(
-    profile: Profile, /, *, on: On = None, source: Source = None, alpha: Alpha = "flop", replay: Replay = "sum", draws: Draws = 1000, seed: Seed = 20261121,
-    question: Annotated[str, Parameter(help="the question, as the cover page should put it")] = "", output: Output = None, no_cache: NoCache = False,
-) -> int:  # fmt: skip
+    profile: Profile,
+    /,
+    *,
+    on: On = None,
+    source: Source = None,
+    alpha: Alpha = "flop",
+    replay: Replay = "sum",
+    draws: Draws = 1000,
+    seed: Seed = 20261121,
+    question: Question = "",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
     """Write one self-contained HTML report: answer, evidence, assumptions, machine files, provenance."""
     from dataclasses import replace
 

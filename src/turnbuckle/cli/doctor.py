@@ -75,21 +75,28 @@ def recording(path: Path) -> list[dict[str, Any]]:
     answer = inspect(path)
     profile, trace = answer.profile, answer.profile.trace
     findings = {f.code: f for f in answer.findings}
-    gap = next((f for f in answer.findings if f.code == "P205"), None)
+    gap = findings.get("P205")
     overhead = summary.overhead_share(profile)
+    schema, writer = trace.facts.get("schema_version"), trace.facts.get("product_version")
+    written = f"{schema or 'none recorded (before 2.7)'}, by {writer or 'an unknown version'}"
+    told = ("P115", "P109", "P111", "P119")
     return [
-        _line("ok" if trace.facts.get("schema_version") else "look", "schema", f"{trace.facts.get('schema_version') or 'none recorded (before 2.7)'}, written by {trace.facts.get('product_version') or 'an unknown version'}"),
-        _line("ok" if trace.kernels.height else "look", "kernels", f"{trace.kernels.height:,}" if trace.kernels.height else "none: record with --trace=cuda"),
+        _line("ok" if schema else "look", "schema", written),
+        _rows("kernels", trace.kernels.height, "none: record with --trace=cuda"),
         _state(findings.get("P115"), "CUDA graphs", "every kernel of a graph has its own row, or there are no graphs"),
         _state(findings.get("P109"), "host calls", "every device activity has its host call"),
         _state(findings.get("P111"), "clock", "no device activity begins before its call"),
         _line("ok" if overhead < 0.1 else "look", "profiler overhead", f"{overhead:.1%} of run time"),
-        _line("ok" if trace.syncs.height else "look", "synchronisations", f"{trace.syncs.height:,} recorded" if trace.syncs.height else "none recorded: the timeline replay will have to infer them"),
-        _line("ok" if trace.allocations.height else "look", "allocations", f"{trace.allocations.height:,}" if trace.allocations.height else "none: record with --cuda-memory-usage=true for a memory time line"),
+        _rows("synchronisations", trace.syncs.height, "none: what waits for what will have to be inferred"),
+        _rows("allocations", trace.allocations.height, "none: record with --cuda-memory-usage=true for a memory time line"),
         _line("ok" if gap is None else "look", "host time", "explained" if gap is None else f"{gap.detail} explained by no record"),
         _state(findings.get("P119"), "secrets", "no environment, command line, host or user names in the file"),
-        *(_line("look", f.code, f"{f.count:,}: {f.meaning}") for f in answer.findings if f.severity != "info" and f.code not in ("P115", "P109", "P111", "P119")),
-    ]  # fmt: skip
+        *(_line("look", f.code, f"{f.count:,}: {f.meaning}") for f in answer.findings if f.severity != "info" and f.code not in told),
+    ]
+
+
+def _rows(what: str, count: int, none: str) -> dict[str, Any]:
+    return _line("ok", what, f"{count:,} recorded") if count else _line("look", what, none)
 
 
 def _state(found: Finding | None, what: str, good: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def run(argv: Sequence[str] | None = None) -> int:
                 "Turnbuckle failed on its own account",
                 found=f"{type(e).__name__}: {e}",
                 fix="run again with --debug and report what it prints, with the version from turnbuckle doctor",
-            )  # fmt: skip
+            )
         )
         return 4
 

@@ -96,7 +96,8 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         launch = summary.launch(profile)
         head.add_row(
             "launch",
-            f"call {ns(launch['call_median_ns'])} median; device idle to kernel start {ns(launch['latency_median_ns'])} ({launch['idle_count']:,} of {launch['count']:,} launches)",
+            f"call {ns(launch['call_median_ns'])} median; device idle to kernel start {ns(launch['latency_median_ns'])} "
+            f"({launch['idle_count']:,} of {launch['count']:,} launches)",
         )
         window = summary.kernel_window_ns(profile)
         head.add_row("window", f"first kernel to last {ns(window)}, kernels busy {kernels['union_ns'] / max(window or 1, 1):.1%} of it")
@@ -381,7 +382,8 @@ def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path 
     else:
         console = Console(highlight=False)
         console.print(
-            f"sum of the five terms {seconds(totals.summed)}, projected {seconds(projected)}: benefit {document['benefit']:.3g}, penalty {document['penalty']:.3g}"
+            f"sum of the five terms {seconds(totals.summed)}, projected {seconds(projected)}: "
+            f"benefit {document['benefit']:.3g}, penalty {document['penalty']:.3g}"
         )
         if totals.closure_defect is not None:
             console.print(f"closure defect (stated total - sum) {totals.closure_defect:+.4g} s; ratios are taken over the sum", style="dim")

@@ -60,10 +60,10 @@ def _named(name: str) -> Machine:
 
 def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
     """Read a file and put it upon its base, and that upon its own."""
-    here = path.resolve()
     machine = read(path, called)
     if machine.base in ("", SOURCE):
         return machine
+    here = path.resolve()
     if here in above:
         ring = " -> ".join(p.stem for p in (*above[above.index(here) :], here))
         raise MachineError(

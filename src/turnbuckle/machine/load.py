@@ -35,6 +35,7 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -48,7 +49,9 @@ from .positions import Positions, locate
 LIMIT_BYTES = 1_000_000
 """Larger files are refused."""
 
-_LONGEST_LINE = 4096  # tomllib takes quadratic time in the number of dots of one key
+_LONGEST_LINE = 4096
+_MOST_DOTS = 64  # tomllib takes time quadratic in the parts of a dotted key: without this a small file takes minutes
+_MOST_FLAWS = 50
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 _HEAD = ("name", "title", "summary", "year", "coupling", "base", "recognise", "copies_vanish")
 _PARTS = ("value", "error", "nature", "source", "note", "common")
@@ -95,7 +98,9 @@ def examine(path: Path, called: str | None = None) -> tuple[Machine | None, list
         reader = _Reader(file, document, locate(text))
     except MachineError as error:
         return None, [error]
-    machine = reader.machine(hashlib.sha256(raw).hexdigest())
+    machine = None
+    with suppress(_Enough):
+        machine = reader.machine(hashlib.sha256(raw).hexdigest())
     problems = [problem for _, problem in sorted(reader.problems, key=lambda p: p[0])]
     return (None if problems else machine), problems
 
@@ -122,11 +127,15 @@ def _bytes(path: Path, file: str) -> bytes:
 
 def _text(raw: bytes, file: str) -> str:
     try:
-        text = raw.decode("utf-8").replace("\r\n", "\n")
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise MachineError("M003", "not text in UTF-8", where=f"{file}:{line}:1", fix="save the file as UTF-8") from None
     for number, line_text in enumerate(text.split("\n"), 1):
+        if line_text.count(".") > _MOST_DOTS:
+            raise MachineError(
+                "M003", f"a line with more than {_MOST_DOTS} dots", where=f"{file}:{number}:1", fix="break long notes into shorter ones"
+            )
         if len(line_text) > _LONGEST_LINE:
             raise MachineError("M003", f"a line longer than {_LONGEST_LINE} characters", where=f"{file}:{number}:1")
     return text
@@ -140,9 +149,8 @@ def _document(text: str, file: str) -> dict[str, Any]:
         place = re.search(r"\s*\(at line (\d+), column (\d+)\)$", message)
         where = f"{file}:{place[1]}:{place[2]}" if place else f"{file}:{text.count(chr(10)) + 1}:1"
         what = re.sub(r"\s*\(at [^()]*\)$", "", message)
-        raise MachineError(
-            "M004", "not valid TOML", where=where, found=_plain(what), fix='strings need quotes: value = "25 GB/s"'
-        ) from None
+        fix = 'texts need quotes: value = "25 GB/s"' if "value" in what.lower() else ""
+        raise MachineError("M004", "not valid TOML", where=where, found=_plain(what), fix=fix) from None
     except (RecursionError, ValueError):
         raise MachineError("M004", "not valid TOML", where=f"{file}:1:1", cause="nested too deeply, or a number too long") from None
 
@@ -152,6 +160,10 @@ def _plain(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     safe = "".join(c if c.isprintable() else "?" for c in text)
     return safe if len(safe) <= 60 else safe[:57] + "..."
+
+
+class _Enough(Exception):
+    """So many flaws that more would help nobody."""
 
 
 class _Reader:
@@ -411,3 +423,5 @@ class _Reader:
         place = self.positions.value(path) if value else self.positions.key(path)
         where = f"{self.file}:{place[0]}:{place[1]}"
         self.problems.append((place, MachineError(code, what, where=where, found=found, cause=cause, fix=fix)))
+        if len(self.problems) >= _MOST_FLAWS:
+            raise _Enough

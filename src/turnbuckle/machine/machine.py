@@ -73,6 +73,10 @@ class Parameter:
     note: str = ""
     common: str = ""
 
+    def unknown(self, own: str) -> str:
+        """What draws call this number's error: the word it has in common with others, or its `own` name."""
+        return f"common/{self.common}" if self.common else own
+
     def drawn(self, normal: float) -> Parameter:
         """This parameter, `normal` standard deviations away: value x exp(error x normal)."""
         return self if self.error == 0 or normal == 0 else replace(self, value=self.value * math.exp(self.error * normal))
@@ -123,7 +127,7 @@ class Change:
     def drawn(self, machine: str, normals: Mapping[str, float]) -> Change:
         """This change with each part drawn; see `Machine.drawn`."""
         parts: dict[str, Any] = {
-            w: p.drawn(normals.get(_unknown(machine, f"{self.parameter}/{w}", p), 0.0)) for w, p in self.parts().items()
+            w: p.drawn(normals.get(p.unknown(f"{machine}/{self.parameter}/{w}"), 0.0)) for w, p in self.parts().items()
         }
         return replace(self, **parts)
 
@@ -262,7 +266,7 @@ class Machine:
             named = [(f"{c.parameter}/{word}", part) for c in self.changes for word, part in c.parts().items()]
         else:
             named = list(self.parameters.items())
-        return {_unknown(self.name, name, p): p.error for name, p in named if p.error > 0}
+        return {p.unknown(f"{self.name}/{name}"): p.error for name, p in named if p.error > 0}
 
     def drawn(self, normals: Mapping[str, float]) -> Machine:
         """One machine out of many that the errors allow: each number `normals[name]` standard deviations away.
@@ -271,7 +275,7 @@ class Machine:
         """
         if self.relative:
             return replace(self, changes=tuple(c.drawn(self.name, normals) for c in self.changes))
-        drawn = {n: p.drawn(normals.get(_unknown(self.name, n, p), 0.0)) for n, p in self.parameters.items()}
+        drawn = {n: p.drawn(normals.get(p.unknown(f"{self.name}/{n}"), 0.0)) for n, p in self.parameters.items()}
         return replace(self, parameters={n: _within(n, p) for n, p in drawn.items()})
 
 
@@ -283,11 +287,6 @@ def _stands_alone(source: Machine) -> None:
             where=source.file,
             fix="name a machine that stands alone with --source; see turnbuckle machines list",
         )
-
-
-def _unknown(machine: str, name: str, parameter: Parameter) -> str:
-    """What the draws call the error of a number: its own name, or the word it has in common with others."""
-    return f"common/{parameter.common}" if parameter.common else f"{machine}/{name}"
 
 
 def _within(name: str, parameter: Parameter) -> Parameter:

@@ -62,4 +62,5 @@ def call_classes(name: pl.Series, names: pl.Series) -> np.ndarray:
     code_of_name = np.full(len(names) + 1, CALL_CLASS["other"], dtype=np.int8)
     for index in name.drop_nulls().unique().to_list():
         code_of_name[index] = CALL_CLASS[call_class(names[index] or "")]
-    return code_of_name[name.fill_null(len(names)).to_numpy()]
+    codes: np.ndarray = code_of_name[name.fill_null(len(names)).to_numpy()]
+    return codes

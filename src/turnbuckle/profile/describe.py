@@ -49,7 +49,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
 
 
 def links(source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str, Any]:
-    """Per direction: the link as observed (latency, bandwidth), its nominal rate and share of it, what it looks like, and every fitted class."""
+    """Per direction: the link as observed, its nominal rate and the share of it reached, what it looks like, every fitted class."""
     out: dict[str, Any] = {}
     for direction in ("h2d", "d2h", "p2p", "migration_h2d", "migration_d2h"):
         reference = reference_fit(dict(fits), direction) or fits.get((direction, "pageable"))
@@ -79,11 +79,11 @@ def memory(profile: Profile) -> dict[str, Any] | None:
     line = summary.memory_timeline(profile)
     if not line.height:
         return None
-    return {"peak_bytes": int(line["size_bytes"].max()), "events": line.height, "final_bytes": int(line["size_bytes"][-1])}  # type: ignore[arg-type]
+    return {"peak_bytes": summary.peak_memory_bytes(profile), "events": line.height, "final_bytes": int(line["size_bytes"][-1])}
 
 
 def transfer_distribution(profile: Profile) -> dict[str, dict[str, pl.DataFrame]]:
-    """Per direction: histogram of copy sizes [B] and of copy times [s] by factor of two, weighted by bytes and by seconds (AHEAD, Fig 1)."""
+    """Per direction: histograms of copy sizes [B] and times [s] by factor of two, weighted by bytes and by seconds (AHEAD, Fig 1)."""
     out = {}
     for kind in ("copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "migration"):
         rows = profile.of(kind).filter(pl.col("size_bytes").is_not_null())

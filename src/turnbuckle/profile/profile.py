@@ -212,7 +212,7 @@ def _host_part(trace: Trace) -> pl.DataFrame:
 
 
 def _deliveries(trace: Trace) -> tuple[pl.Series, Int]:
-    """Per host call: did it find its device idle (null where it started nothing), and when did what it started begin [ns] (else its end)."""
+    """Per host call: did it find its device idle (null where it started nothing), and when what it started began [ns] (else its end)."""
     api = trace.api
     reach = api["end_ns"].to_numpy().copy()
     idle = np.zeros(api.height, dtype=np.bool_)
@@ -260,7 +260,7 @@ def _span(rows: pl.DataFrame, trace: Trace) -> tuple[int, int]:
     frames = [rows] if rows.height else [f for f in (trace.os_calls, trace.ranges.filter(pl.col("end_ns").is_not_null())) if f.height]
     if not frames:
         return 0, 0
-    return min(int(f["start_ns"].min()) for f in frames), max(int(f["end_ns"].max()) for f in frames)  # type: ignore[arg-type]
+    return min(int(f["start_ns"].to_numpy().min()) for f in frames), max(int(f["end_ns"].to_numpy().max()) for f in frames)
 
 
 def _gaps(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
@@ -269,9 +269,8 @@ def _gaps(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
     gap = {"kind": KIND["gap"], "category": CATEGORY["cpu"], "row": None}
     hosts = rows.filter(pl.col("thread").is_not_null())
     for (process, thread), calls in hosts.group_by("process", "thread", maintain_order=True):
-        start, end = between(
-            calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy(), int(calls["start_ns"].min()), int(calls["end_ns"].max())
-        )  # type: ignore[arg-type]
+        called, returned = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
+        start, end = between(called, returned, int(called.min()), int(returned.max()))
         parts.append(_rows(pl.DataFrame({"start_ns": start, "end_ns": end}), process=process, thread=thread, level=5, **gap))
     everything = pl.concat([rows.select("start_ns", "end_ns"), *(p.select("start_ns", "end_ns") for p in parts)])
     start, end = between(everything["start_ns"].to_numpy(), everything["end_ns"].to_numpy(), first, last)

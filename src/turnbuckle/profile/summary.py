@@ -33,7 +33,7 @@ def closure_defect_ns(profile: Profile) -> int:
 def kernel_window_ns(profile: Profile) -> int | None:
     """First kernel start to last kernel end [ns]; None without kernels."""
     kernels = profile.trace.kernels
-    return int(kernels["end_ns"].max() - kernels["start_ns"].min()) if kernels.height else None  # type: ignore[operator]
+    return int(kernels["end_ns"].to_numpy().max() - kernels["start_ns"].to_numpy().min()) if kernels.height else None
 
 
 def kernels(profile: Profile) -> dict[str, Any]:
@@ -205,6 +205,12 @@ def memory_timeline(profile: Profile) -> pl.DataFrame:
         else:
             change[i] = -live.pop((process, address), 0)
     return pl.DataFrame({"seconds": (rows["time_ns"].to_numpy() - profile.first_ns) * 1e-9, "size_bytes": np.cumsum(change)})
+
+
+def peak_memory_bytes(profile: Profile) -> int:
+    """Most device memory the run held at once as far as allocations were recorded [B]; 0 without records."""
+    line = memory_timeline(profile)
+    return int(line["size_bytes"].to_numpy().max()) if line.height else 0
 
 
 def cpu_activity(profile: Profile) -> dict[str, Any] | None:

@@ -115,7 +115,7 @@ class Uncertain:
         changed = np.any(np.atleast_2d(seconds) != old, axis=0) & (old > 0)
         out = np.broadcast_to(seconds, (self.draws, len(self.run))).copy()
         for row in np.flatnonzero(changed):
-            name = self._form_name(row, model)
+            name = self._form_name(int(row), model)
             spread = alpha if name == "kernel alpha" else self.form.get(f"{self.run.kind[row]}/{self.run.memory[row]}", 0.0)
             if name and spread and (only is None or only == name):
                 ratio = np.maximum(out[:, row], 1e-300) / old[row]
@@ -161,7 +161,7 @@ def uncertain(
 
 
 def thinned(run: Pieces, most: int) -> Pieces:
-    """At most about `most` pieces: neighbouring sizes of one class merged, sums kept, size averaged by exposed time."""
+    """At most about `most` pieces: neighbouring sizes of one class merged, sums kept, size averaged by time."""
     if len(run) <= most:
         return run
     fine = np.round(np.log2(np.maximum(run.size_bytes, 1.0)) * 8).astype(int)
@@ -172,14 +172,22 @@ def thinned(run: Pieces, most: int) -> Pieces:
     first[group[::-1]] = np.arange(len(run))[::-1]
 
     def total(values: Float) -> Float:
-        return np.bincount(group, weights=values, minlength=len(index))
+        return np.bincount(group, weights=values, minlength=len(index)).astype(np.float64)
 
     weight = run.seconds + 1e-30
     return Pieces(
-        *(getattr(run, name)[first] for name in ("kind", "category", "call_class", "direction", "memory", "idle_device")),
-        size_bytes=total(run.size_bytes * weight) / total(weight), count=total(run.count), seconds=total(run.seconds),
-        exposed_seconds=total(run.exposed_seconds), tail_count=total(run.tail_count),
-    )  # fmt: skip
+        kind=run.kind[first],
+        category=run.category[first],
+        call_class=run.call_class[first],
+        direction=run.direction[first],
+        memory=run.memory[first],
+        idle_device=run.idle_device[first],
+        size_bytes=total(run.size_bytes * weight) / total(weight),
+        count=total(run.count),
+        seconds=total(run.seconds),
+        exposed_seconds=total(run.exposed_seconds),
+        tail_count=total(run.tail_count),
+    )
 
 
 def with_interval(

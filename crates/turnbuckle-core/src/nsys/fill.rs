@@ -1,43 +1,62 @@
-//! Rows into tables: counts them, cuts the tables into parts, fills the parts, puts names in.
+//! Rows into tables: the tables are laid out at their full length, cut into parts, and the parts filled by all threads.
 
-use super::names::{IdSet, Names, readable};
+use super::count::Counts;
+use super::names::IdSet;
 use super::part::{self, Part, Validity};
-use super::plan::{Plan, Role};
-use super::{Progress, Reader};
+use super::plan::Plan;
+use super::{Progress, Reader, TICK};
 use crate::ReadError;
-use crate::recording::{Column, Finding, Table, Values};
-use crate::sqlite::batch::kind;
-use crate::sqlite::{TableEntry, quoted, rows};
-use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
+use crate::progress::Watch;
+use crate::recording::Values;
+use crate::schema::TableSpec;
+use crate::sqlite::pages::{Decoder, Layout, Leaf, Pages};
+use crate::sqlite::rows;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
-/// Rows of every table of the file.
-pub fn count(reader: &Reader<'_>, entries: &[TableEntry], _progress: Progress<'_>) -> Result<HashMap<String, u64>, ReadError> {
-    let mut out = HashMap::new();
-    for entry in entries {
-        let rows: i64 = reader.database.connection.query_row(&format!("SELECT count(*) FROM {}", quoted(&entry.name)), [], |r| r.get(0))?;
-        out.insert(entry.name.clone(), rows.unsigned_abs());
-    }
-    Ok(out)
-}
+/// Leaf pages in one part: small enough to stop soon and to share work evenly, large enough to cost nothing.
+const PART_LEAVES: usize = 256;
 
 /// What a finished part leaves behind.
-struct Rest {
-    plan: usize,
-    rows: Range<usize>,
-    validity: Vec<Validity>,
-    texts: Vec<String>,
+#[derive(Debug)]
+pub struct Rest {
+    /// Index of its plan.
+    pub plan: usize,
+    /// Its rows inside the table.
+    pub rows: Range<usize>,
+    /// Which rows hold a value, by column.
+    pub validity: Vec<Validity>,
+    /// Its inline texts.
+    pub texts: Vec<String>,
 }
 
-#[derive(Default)]
-struct Tally {
-    ids: [IdSet; 2],
-    flaws: HashMap<(&'static str, String), u64>,
+/// A table with its values in place, names still as ids.
+#[derive(Debug)]
+pub struct Filled {
+    /// Names and types.
+    pub spec: &'static TableSpec,
+    /// Rows.
+    pub rows: usize,
+    /// Values by column.
+    pub columns: Vec<Values>,
+    /// The parts, in order of rows.
+    pub rests: Vec<Rest>,
+}
+
+/// Flaws and wanted names of all parts.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Ids of the string table: plain names and API names.
+    pub ids: [IdSet; 2],
+    /// Count by code and detail.
+    pub flaws: HashMap<(&'static str, String), u64>,
 }
 
 impl Tally {
-    fn add(&mut self, code: &'static str, detail: String, count: u64) {
+    /// Count a flaw.
+    pub fn add(&mut self, code: &'static str, detail: String, count: u64) {
         if count > 0 {
             *self.flaws.entry((code, detail)).or_default() += count;
         }
@@ -57,84 +76,157 @@ impl Tally {
     }
 }
 
-/// Fill the tables and resolve their names.
-pub fn fill(reader: &Reader<'_>, plans: &[(Plan, u64)], progress: Progress<'_>, findings: &mut Vec<Finding>) -> Result<(Vec<Table>, Vec<String>), ReadError> {
-    let mut tally = Tally::default();
-    reader.watch.expect(plans.iter().map(|(_, rows)| *rows).sum());
-    let mut filled = Vec::new();
-    let mut next = 0;
-    while next < plans.len() {
-        let into = plans[next].0.spec.name;
-        let group: Vec<usize> = (next..plans.len()).take_while(|i| plans[*i].0.spec.name == into).collect();
-        next += group.len();
-        let cuts: Vec<(&Plan, usize)> = group.iter().map(|i| (&plans[*i].0, plans[*i].1 as usize)).collect();
-        let total = cuts.iter().map(|(_, rows)| rows).sum();
-        let mut columns = part::columns(cuts[0].0, total);
-        let mut rests = Vec::new();
-        for (mut part, index) in part::cut(&mut columns, &cuts).into_iter().zip(group) {
-            let plan = &plans[index].0;
-            through_sqlite(reader, plan, &mut part, progress)?;
-            tally.part(plan, &part);
-            rests.push(rest(index, part));
+/// A part to fill, and the leaves to fill it from; none where SQLite must be asked.
+struct Job<'a> {
+    plan: usize,
+    leaves: Option<&'a [Leaf]>,
+    part: Part<'a>,
+}
+
+/// Plans that feed the same table.
+fn groups(plans: &[Plan]) -> Vec<Range<usize>> {
+    let mut out: Vec<Range<usize>> = Vec::new();
+    for (index, plan) in plans.iter().enumerate() {
+        match out.last_mut() {
+            Some(last) if plans[last.start].spec.name == plan.spec.name => last.end = index + 1,
+            _ => out.push(index..index + 1),
         }
-        filled.push((plans[rests[0].plan].0.spec, total, columns, rests));
     }
-    let (names, locals) = texts(reader, &filled, &mut tally)?;
-    let mut tables = Vec::new();
-    for ((spec, rows, columns, rests), local) in filled.into_iter().zip(locals) {
-        let mut out = Vec::new();
-        for (position, values) in columns.into_iter().enumerate() {
-            let valid = spec.columns[position].nullable.then(|| bitmap(&rests, position, rows)).flatten();
-            out.push(Column { values, valid });
-        }
-        for (position, column) in out.iter_mut().enumerate() {
-            if let (Some(api), Values::I32(values)) = (name_kind(plans, &rests, position), &mut column.values) {
-                names.resolve(values, &mut column.valid, api, &local);
+    out
+}
+
+fn layout(plan: &Plan) -> Layout {
+    Layout::new(&plan.slots.iter().map(|s| (s.position, s.rowid)).collect::<Vec<_>>())
+}
+
+/// Fill the tables.
+///
+/// # Errors
+/// P005 where the file contradicts itself, [`ReadError::Cancelled`].
+pub fn fill(reader: &Reader<'_>, plans: &[Plan], counts: &Counts, progress: Progress<'_>) -> Result<(Vec<Filled>, Tally), ReadError> {
+    let layouts: Vec<Layout> = plans.iter().map(layout).collect();
+    let groups = groups(plans);
+    let total = |range: &Range<usize>| plans[range.clone()].iter().map(|p| counts.of(p.source.table) as usize).sum::<usize>();
+    let mut tables: Vec<Vec<Values>> = groups.iter().map(|g| part::columns(&plans[g.start], total(g))).collect();
+    let mut jobs = Vec::new();
+    for (group, columns) in groups.iter().zip(&mut tables) {
+        let mut origins = Vec::new();
+        for index in group.clone() {
+            let rows = counts.of(plans[index].source.table) as usize;
+            match counts.trees.get(plans[index].source.table).filter(|_| plans[index].direct) {
+                Some(tree) => {
+                    for leaves in tree.leaves.chunks(PART_LEAVES) {
+                        origins.push((index, leaves.iter().map(|l| l.rows as usize).sum(), Some(leaves)));
+                    }
+                }
+                None => origins.push((index, rows, None)),
             }
         }
-        tables.push(Table { spec, rows, columns: out });
+        let cuts: Vec<(&Plan, usize)> = origins.iter().map(|(index, rows, _)| (&plans[*index], *rows)).collect();
+        let parts = part::cut(columns, &cuts);
+        jobs.extend(parts.into_iter().zip(origins).map(|(part, (plan, _, leaves))| Job { plan, leaves, part }));
     }
-    let mut flaws: Vec<_> = tally.flaws.into_iter().collect();
-    flaws.sort();
-    findings.extend(flaws.into_iter().map(|((code, detail), count)| Finding { code, count, detail }));
-    Ok((tables, names.finish()))
-}
-
-fn rest(plan: usize, part: Part<'_>) -> Rest {
-    let validity = part.columns.into_iter().map(|c| c.validity).collect();
-    Rest { plan, rows: part.first..part.first + part.rows, validity, texts: part.texts.finish() }
-}
-
-/// Whether a column holds ids of names: `Some(true)` for API names.
-fn name_kind(plans: &[(Plan, u64)], rests: &[Rest], position: usize) -> Option<bool> {
-    rests.iter().find_map(|rest| match plans[rest.plan].0.roles[position] {
-        Role::Name(_, api) => Some(api),
-        Role::Text(..) => Some(false),
-        _ => None,
-    })
-}
-
-fn bitmap(rests: &[Rest], position: usize, rows: usize) -> Option<NullBuffer> {
-    if rests.iter().all(|r| r.validity[position].valid == r.validity[position].rows) {
-        return None;
+    reader.watch.expect(jobs.iter().map(|j| j.part.rows as u64).sum());
+    let tally = Mutex::new(Tally::default());
+    let mut rests = work(reader, plans, &layouts, jobs, &tally, progress)?;
+    rests.sort_by_key(|r| (r.plan, r.rows.start));
+    let mut filled: Vec<Filled> = Vec::new();
+    let mut rests = rests.into_iter().peekable();
+    for (group, columns) in groups.into_iter().zip(tables) {
+        let mut mine = Vec::new();
+        while let Some(rest) = rests.next_if(|r| group.contains(&r.plan)) {
+            mine.push(rest);
+        }
+        filled.push(Filled { spec: plans[group.start].spec, rows: total(&group), columns, rests: mine });
     }
-    let mut bits = BooleanBufferBuilder::new(rows);
-    for rest in rests {
-        rest.validity[position].append_to(&mut bits);
-    }
-    Some(NullBuffer::new(bits.finish()))
+    Ok((filled, tally.into_inner().unwrap_or_default()))
 }
 
-fn through_sqlite(reader: &Reader<'_>, plan: &Plan, part: &mut Part<'_>, progress: Progress<'_>) -> Result<(), ReadError> {
+/// All jobs, on all threads; those that need SQLite on this one, which holds its connection.
+fn work(reader: &Reader<'_>, plans: &[Plan], layouts: &[Layout], jobs: Vec<Job<'_>>, tally: &Mutex<Tally>, progress: Progress<'_>) -> Result<Vec<Rest>, ReadError> {
+    let expected = jobs.len();
+    let (through_sqlite, direct_jobs): (Vec<Job<'_>>, Vec<Job<'_>>) = jobs.into_iter().partition(|j| j.leaves.is_none());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = if reader.threads == 0 { cores } else { reader.threads }.clamp(1, 64).min(direct_jobs.len().max(1));
+    let queue = Mutex::new(direct_jobs.into_iter());
+    let (pages, watch) = (Pages::new(reader.file, &reader.database.header), reader.watch);
+    let (send, receive) = channel();
+    let mut rests = Vec::with_capacity(expected);
+    let mut failed = None;
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let send: Sender<Result<Rest, ReadError>> = send.clone();
+            let queue = &queue;
+            scope.spawn(move || {
+                while let Some(job) = next(queue) {
+                    let (index, leaves) = (job.plan, job.leaves.unwrap_or_default());
+                    let done = if watch.stopped() { Err(ReadError::Cancelled) } else { direct(pages, watch, &plans[index], job, leaves, &layouts[index], tally) };
+                    if send.send(done).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(send);
+        for job in through_sqlite {
+            let plan = &plans[job.plan];
+            match stepped(reader, plan, job, tally, progress) {
+                Ok(rest) => rests.push(rest),
+                Err(error) => failed = failed.take().or(Some(error)),
+            }
+            if failed.is_some() {
+                reader.watch.stop();
+                break;
+            }
+        }
+        loop {
+            match receive.recv_timeout(TICK) {
+                Ok(Ok(rest)) => rests.push(rest),
+                Ok(Err(error)) => {
+                    reader.watch.stop();
+                    if failed.as_ref().is_none_or(|e| *e == ReadError::Cancelled) {
+                        failed = Some(error);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if !progress(reader.watch.fraction()) {
+                        reader.watch.stop();
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+    });
+    match failed {
+        Some(error) => Err(error),
+        None if rests.len() == expected => Ok(rests),
+        None => Err(ReadError::Cancelled),
+    }
+}
+
+fn next<'a>(queue: &Mutex<std::vec::IntoIter<Job<'a>>>) -> Option<Job<'a>> {
+    queue.lock().map_or(None, |mut q| q.next())
+}
+
+/// Fill a part from pages.
+fn direct(pages: Pages<'_>, watch: &Watch, plan: &Plan, mut job: Job<'_>, leaves: &[Leaf], layout: &Layout, tally: &Mutex<Tally>) -> Result<Rest, ReadError> {
+    Decoder::new(pages, layout).leaves(leaves, |batch| {
+        watch.advance(batch.rows as u64);
+        if job.part.take(plan, batch) { Ok(()) } else { Err(other_count(plan.source.table)) }
+    })?;
+    done(plan, job, tally)
+}
+
+/// Fill a part through SQLite.
+fn stepped(reader: &Reader<'_>, plan: &Plan, mut job: Job<'_>, tally: &Mutex<Tally>, progress: Progress<'_>) -> Result<Rest, ReadError> {
     let columns: Vec<String> = plan.slots.iter().map(|s| s.name.clone()).collect();
     let mut since = 0;
     rows::scan(&reader.database.connection, plan.source.table, &columns, |batch| {
-        let count = batch.rows;
-        if !part.take(plan, batch) {
-            return Err(ReadError::damaged(format!("{} holds more rows than were counted", plan.source.table)));
+        reader.watch.advance(batch.rows as u64);
+        since += batch.rows;
+        if !job.part.take(plan, batch) {
+            return Err(other_count(plan.source.table));
         }
-        reader.watch.advance(count as u64);
-        since += count;
         if since >= 1 << 16 {
             since = 0;
             if !progress(reader.watch.fraction()) || reader.watch.stopped() {
@@ -143,44 +235,21 @@ fn through_sqlite(reader: &Reader<'_>, plan: &Plan, part: &mut Part<'_>, progres
         }
         Ok(())
     })?;
-    if part.filled != part.rows {
-        return Err(ReadError::damaged(format!("{} holds fewer rows than were counted", plan.source.table)));
-    }
-    Ok(())
+    done(plan, job, tally)
 }
 
-type Filled = (&'static crate::schema::TableSpec, usize, Vec<Values>, Vec<Rest>);
-type Locals = Vec<Vec<(Range<usize>, Vec<i32>)>>;
-
-/// Collect the names: inline texts first, then those of the string table.
-fn texts(reader: &Reader<'_>, filled: &[Filled], tally: &mut Tally) -> Result<(Names, Locals), ReadError> {
-    let mut names = Names::default();
-    let locals = filled.iter().map(|(_, _, _, rests)| rests.iter().map(|r| (r.rows.clone(), names.local(&r.texts))).collect()).collect();
-    let wanted = std::mem::take(&mut tally.ids);
-    let mut found = IdSet::default();
-    let columns = reader.database.columns("StringIds")?.0;
-    if ["id", "value"].iter().all(|w| columns.iter().any(|c| c.name == *w)) {
-        let mut bad = 0;
-        rows::scan(&reader.database.connection, "StringIds", &["id".to_owned(), "value".to_owned()], |batch| {
-            for row in 0..batch.rows {
-                let (id, value) = (&batch.slots[0], &batch.slots[1]);
-                if id.kinds[row] != kind::INT || value.kinds[row] != kind::TEXT {
-                    continue;
-                }
-                let id = id.values[row];
-                if wanted[0].contains(id) || wanted[1].contains(id) {
-                    let (text, lossy) = readable(batch.text(value.values[row]));
-                    bad += u64::from(lossy);
-                    names.define(id, &text, &wanted);
-                    found.insert(id);
-                }
-            }
-            if reader.watch.stopped() { Err(ReadError::Cancelled) } else { Ok(()) }
-        })?;
-        tally.add("P107", "StringIds".to_owned(), bad);
+fn done(plan: &Plan, job: Job<'_>, tally: &Mutex<Tally>) -> Result<Rest, ReadError> {
+    let part = job.part;
+    if part.filled != part.rows {
+        return Err(other_count(plan.source.table));
     }
-    let mut all = wanted[0].clone();
-    all.union(&wanted[1]);
-    tally.add("P128", "StringIds".to_owned(), (all.len() - found.len()) as u64);
-    Ok((names, locals))
+    if let Ok(mut tally) = tally.lock() {
+        tally.part(plan, &part);
+    }
+    let validity = part.columns.into_iter().map(|c| c.validity).collect();
+    Ok(Rest { plan: job.plan, rows: part.first..part.first + part.rows, validity, texts: part.texts.finish() })
+}
+
+fn other_count(table: &str) -> ReadError {
+    ReadError::damaged(format!("{table} holds another number of rows than its pages say"))
 }

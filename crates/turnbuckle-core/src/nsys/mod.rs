@@ -1,6 +1,8 @@
 //! Nsight Systems SQLite exports, every schema from the nameless ones of 2019 to 3.25.
 
+mod count;
 mod fill;
+mod finish;
 mod mapping;
 mod memory;
 mod names;
@@ -13,10 +15,11 @@ use crate::ReadError;
 use crate::digest;
 use crate::progress::Watch;
 use crate::recording::{Fact, Finding, Recording, Table};
+use crate::sqlite::pages::Claimed;
 use crate::sqlite::{Database, Header, TableEntry};
+use count::Counts;
 use mapping::{DESCRIBING, DEVICE_TABLES, EVENT_TABLES, SECRET, SOURCES};
 use plan::Plan;
-use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -83,21 +86,22 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn read(&self, progress: Progress<'_>) -> Result<Recording, ReadError> {
+        let mut claimed = Claimed::new(self.database.header.pages);
+        count::check_master(self, &mut claimed)?;
         let entries = self.database.tables()?;
         let has = |name: &str| entries.iter().any(|t| t.name == name);
         known_format(&entries)?;
-        let counts = fill::count(self, &entries, progress)?;
-        let rows = |name: &str| counts.get(name).copied().unwrap_or(0);
+        let counts = count::count(self, &entries, &mut claimed, progress)?;
         let mut findings = Vec::new();
-        let mut plans: Vec<(Plan, u64)> = Vec::new();
-        for source in SOURCES.iter().filter(|s| rows(s.table) > 0) {
-            let (columns, _) = self.database.columns(source.table)?;
-            match plan::plan(source, &columns)? {
-                Some(plan) => plans.push((plan, rows(source.table))),
+        let mut plans: Vec<Plan> = Vec::new();
+        for source in SOURCES.iter().filter(|s| counts.of(s.table) > 0) {
+            let (columns, generated) = self.database.columns(source.table)?;
+            match plan::plan(source, &columns, generated)? {
+                Some(plan) => plans.push(plan),
                 None => findings.push(Finding { code: "P108", count: 1, detail: format!("{} left out: it lacks {}", source.table, source.required.join(" or ")) }),
             }
         }
-        if !plans.iter().any(|(p, _)| EVENT_TABLES.contains(&p.spec.name)) {
+        if !plans.iter().any(|p| EVENT_TABLES.contains(&p.spec.name)) {
             return Err(ReadError::new(
                 "P007",
                 "the recording holds no events",
@@ -106,13 +110,9 @@ impl Reader<'_> {
                 "record with nsys profile --trace=cuda,nvtx,mpi,osrt",
             ));
         }
-        let (mut tables, names) = fill::fill(self, &plans, progress, &mut findings)?;
+        let (filled, tally) = fill::fill(self, &plans, &counts, progress)?;
+        let (mut tables, names) = finish::finish(self, &plans, &counts, filled, tally, &mut findings)?;
         memory::renumber(&mut tables, memory::from_enum(self.database)?, &mut findings);
-        for table in &mut tables {
-            if order::sort(table) && matches!(table.spec.name, "api" | "kernels" | "copies") {
-                findings.push(Finding { code: "P114", count: 1, detail: table.spec.name.to_owned() });
-            }
-        }
         let devices = target::devices(self.database)?;
         if devices.is_none() {
             findings.push(Finding { code: "P123", count: 1, detail: String::new() });
@@ -123,7 +123,7 @@ impl Reader<'_> {
         facts.extend(target::facts(self.database, has)?);
         whole_file(&entries, &counts, &plans, &mut findings);
         contents(&tables, &names, &mut findings);
-        let listed = entries.iter().map(|t| (t.name.clone(), i64::try_from(rows(&t.name)).unwrap_or(i64::MAX))).collect();
+        let listed = entries.iter().map(|t| (t.name.clone(), i64::try_from(counts.of(&t.name)).unwrap_or(i64::MAX))).collect();
         facts.push(("tables", Fact::Counts(listed)));
         Ok(Recording { tables, names, facts, findings })
     }
@@ -149,9 +149,9 @@ fn known_format(entries: &[TableEntry]) -> Result<(), ReadError> {
 }
 
 /// Findings about the file as a whole: absent columns, secrets, unread tables.
-fn whole_file(entries: &[TableEntry], counts: &HashMap<String, u64>, plans: &[(Plan, u64)], findings: &mut Vec<Finding>) {
-    let filled = |name: &str| counts.get(name).copied().unwrap_or(0) > 0;
-    let absent: Vec<&str> = plans.iter().flat_map(|(p, _)| p.absent.iter().map(String::as_str)).collect();
+fn whole_file(entries: &[TableEntry], counts: &Counts, plans: &[Plan], findings: &mut Vec<Finding>) {
+    let filled = |name: &str| counts.of(name) > 0;
+    let absent: Vec<&str> = plans.iter().flat_map(|p| p.absent.iter().map(String::as_str)).collect();
     if !absent.is_empty() {
         findings.push(Finding { code: "P108", count: absent.len() as u64, detail: some(&absent) });
     }
@@ -159,7 +159,7 @@ fn whole_file(entries: &[TableEntry], counts: &HashMap<String, u64>, plans: &[(P
     if !secret.is_empty() {
         findings.push(Finding { code: "P119", count: 1, detail: secret.join(", ") });
     }
-    let read = |name: &str| plans.iter().any(|(p, _)| p.source.table == name);
+    let read = |name: &str| plans.iter().any(|p| p.source.table == name);
     let unread: Vec<&str> = entries
         .iter()
         .map(|t| t.name.as_str())

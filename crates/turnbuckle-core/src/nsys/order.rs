@@ -1,29 +1,23 @@
 //! Time order: rows cannot be assumed to be sorted since 2025.6.
 
-use crate::recording::{Column, Table, Values};
+use crate::recording::{Column, Values};
 use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
 
-/// Sort a table by its first time column, equal times in file order, missing ones first.  Says whether it was out of order.
-pub fn sort(table: &mut Table) -> bool {
-    let Some(position) = table.spec.columns.iter().position(|c| c.name.ends_with("_ns")) else {
-        return false;
-    };
-    let Values::I64(times) = &table.columns[position].values else {
-        return false;
+/// The order that sorts a column of times, equal ones as they stand; `None` where it is sorted.
+pub fn needed(times: &Values) -> Option<Vec<u32>> {
+    let Values::I64(times) = times else {
+        return None;
     };
     if times.is_sorted() || u32::try_from(times.len()).is_err() {
-        return false;
+        return None;
     }
     let mut keys: Vec<(i64, u32)> = times.iter().copied().zip(0..).collect();
     keys.sort_unstable();
-    let order: Vec<u32> = keys.into_iter().map(|(_, row)| row).collect();
-    for column in &mut table.columns {
-        arrange(column, &order);
-    }
-    true
+    Some(keys.into_iter().map(|(_, row)| row).collect())
 }
 
-fn arrange(column: &mut Column, order: &[u32]) {
+/// Put a column into that order.
+pub fn arrange(column: &mut Column, order: &[u32]) {
     fn gather<T: Copy>(values: &mut Vec<T>, order: &[u32]) {
         *values = order.iter().map(|row| values[*row as usize]).collect();
     }
@@ -43,5 +37,21 @@ fn arrange(column: &mut Column, order: &[u32]) {
             bits.append(valid.is_valid(*row as usize));
         }
         column.valid = Some(NullBuffer::new(bits.finish()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_times_keep_their_order_and_missing_values_travel() {
+        let times = Values::I64(vec![5, 3, 5, 1]);
+        let order = needed(&times).expect("out of order");
+        assert_eq!(order, [3, 1, 0, 2]);
+        let mut column = Column { values: Values::I32(vec![10, 11, 0, 13]), valid: Some(NullBuffer::from(vec![true, true, false, true])) };
+        arrange(&mut column, &order);
+        assert_eq!((0..4).map(|r| column.get(r)).collect::<Vec<_>>(), [Some(13), Some(11), Some(10), None]);
+        assert!(needed(&Values::I64(vec![1, 1, 2])).is_none());
     }
 }

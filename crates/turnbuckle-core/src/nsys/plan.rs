@@ -43,6 +43,8 @@ pub struct Wanted {
     pub position: usize,
     /// Whether texts are expected in it.
     pub text: bool,
+    /// Whether the row id stands for its value.
+    pub rowid: bool,
 }
 
 /// A source table made ready.
@@ -58,6 +60,8 @@ pub struct Plan {
     pub roles: Vec<Role>,
     /// Optional columns that this file does not have.
     pub absent: Vec<String>,
+    /// Whether the page decoder may read the wanted columns.
+    pub direct: bool,
 }
 
 struct Builder<'a> {
@@ -71,7 +75,7 @@ impl Builder<'_> {
         if let Some(known) = self.slots.iter().position(|s| s.position == position) {
             return Some(known);
         }
-        self.slots.push(Wanted { name: self.file[position].name.clone(), position, text });
+        self.slots.push(Wanted { name: self.file[position].name.clone(), position, text, rowid: self.file[position].rowid });
         Some(self.slots.len() - 1)
     }
 
@@ -119,11 +123,11 @@ fn label(from: Origin) -> &'static str {
     }
 }
 
-/// Make a source ready for a file whose table has `columns`.  `None`: the table lacks what it needs but may be left out.
+/// Make a source ready for a file whose table has `columns` (and `generated` ones beside them).  `None`: the table lacks what it needs but may be left out.
 ///
 /// # Errors
 /// P008 where a vital table lacks a required column.
-pub fn plan(source: &'static Source, columns: &[ColumnEntry]) -> Result<Option<Plan>, ReadError> {
+pub fn plan(source: &'static Source, columns: &[ColumnEntry], generated: bool) -> Result<Option<Plan>, ReadError> {
     let lacking: Vec<&str> = source.required.iter().filter(|r| !columns.iter().any(|c| c.name.eq_ignore_ascii_case(r))).copied().collect();
     if !lacking.is_empty() {
         if source.vital {
@@ -149,5 +153,6 @@ pub fn plan(source: &'static Source, columns: &[ColumnEntry]) -> Result<Option<P
             _ => absent.push(format!("{}.{}", source.table, label(*from))),
         }
     }
-    Ok(Some(Plan { source, spec, slots: builder.slots, roles, absent }))
+    let direct = !generated && builder.slots.iter().all(|s| !columns[s.position].special);
+    Ok(Some(Plan { source, spec, slots: builder.slots, roles, absent, direct }))
 }

@@ -1,0 +1,137 @@
+"""Run every benchmark and say which targets are met: `python benchmarks/run.py [--rows N] [--rounds N] [--quick]`.
+
+Writes ``benchmarks/out/benchmarks.json``. The exit status is 0 whether or not the targets are met; it is 1 where a benchmark cannot run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import statistics
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import nsys_generator
+import read_nsys
+import routes
+import start_up
+
+OUT = Path(__file__).resolve().parent / "out"
+PACKAGES = ("numpy", "polars", "pyarrow", "adbc-driver-sqlite", "connectorx", "duckdb", "pandas")
+# the routes that the project promised to be measured against; connectorx is measured too
+NAMED = ("polars + ADBC", "ADBC to Arrow", "DuckDB sqlite scanner", "pandas.read_sql")
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were taken on: no names, no addresses."""
+    model = ""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    versions = {}
+    for package in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
+    return {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "processor": model or platform.machine(),
+        "memory_bytes": memory,
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "packages": versions,
+        "load": list(os.getloadavg()),
+    }
+
+
+def targets(result: dict[str, Any], cores: int) -> list[tuple[bool, str]]:
+    """Each target: whether it is met, and the sentence that says by how much. Targets that could not be measured are not met."""
+    medians = {name: read_nsys.summarise(one["samples"]) for name, one in result["read"]["routes"].items() if one.get("samples")}
+    ours = medians.get(routes.TURNBUCKLE)
+    out: list[tuple[bool, str]] = []
+    if ours is None:
+        return [(False, f"turnbuckle was not measured: {result['read']['routes'][routes.TURNBUCKLE].get('missing')}")]
+    others = {name: one for name, one in medians.items() if not name.startswith(routes.TURNBUCKLE)}
+    for label, names in (("of polars, ADBC, DuckDB, pandas", NAMED), ("of all other routes", tuple(others))):
+        group = {name: others[name]["wall"] for name in names if name in others}
+        if group:
+            best = min(group, key=lambda name: group[name])
+            ratio = group[best] / ours["wall"]
+            out.append(
+                (
+                    ratio >= 2,
+                    f"read {ratio:.2f}x as fast as the best {label} ({best} {group[best]:.2f} s, turnbuckle {ours['wall']:.2f} s); target 2x",
+                )
+            )
+    extra = ours["extra_bytes_a_row"]
+    out.append((extra < 150, f"peak memory {extra:.0f} bytes a row beyond the columns; target under 150"))
+    busy = ours["busy_cores"]
+    if cores > 1:
+        out.append((busy > 1.3, f"{busy:.2f} cores busy while reading; target: more than one core in use (1.3)"))
+    cache = result["read"]["cache"]
+    if "missing" in cache:
+        out.append((False, f"second opening was not measured: {cache['missing']}"))
+    else:
+        first, second = (statistics.median(sample["wall"] for sample in cache[which]) for which in ("first", "second"))
+        out.append(
+            (
+                second < 0.1 * first,
+                f"second opening takes {second / first:.1%} of the first ({second:.3f} s of {first:.3f} s); target under 10%",
+            )
+        )
+    start = result["start_up"]["--help"]
+    if "missing" in start:
+        out.append((False, f"--help was not measured: {start['missing']}"))
+    else:
+        out.append((start["median"] < 0.15, f"--help takes {start['median'] * 1000:.0f} ms; target under 150 ms"))
+    return out
+
+
+def main() -> None:
+    """Run all of them."""
+    parser = argparse.ArgumentParser(description="run every benchmark and compare with the targets")
+    parser.add_argument("--rows", type=int, default=5_000_000, help="event rows of the generated file")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--schema", choices=("3.0", "3.24", "3.7"), default="3.7")
+    parser.add_argument("--shuffle", action="store_true", help="rows out of time order")
+    parser.add_argument("--quick", action="store_true", help="200,000 rows, one round: shows that it runs, its figures mean little")
+    chosen = parser.parse_args()
+    rows, rounds = (200_000, 1) if chosen.quick else (chosen.rows, chosen.rounds)
+    OUT.mkdir(parents=True, exist_ok=True)
+    facts = machine()
+    print(
+        f"{facts['cores']} cores of {facts['processor']}, {facts['memory_bytes'] / 2**30:.0f} GiB, {facts['system']}, Python {facts['python']}"
+    )
+    print(", ".join(f"{name} {version}" for name, version in facts["packages"].items()))
+    print(
+        f"load {facts['load'][0]:.1f} at the start"
+        + (" (others work on this machine: compare CPU times)" if facts["load"][0] > 0.5 else "")
+    )
+    path = OUT / "generated.sqlite"
+    try:
+        counts = nsys_generator.generate(path, rows, chosen.schema, shuffle=chosen.shuffle)
+        print(f"generated {sum(counts.values()):,} rows, {path.stat().st_size / 1e6:.0f} MB, schema {chosen.schema}\n", flush=True)
+        result: dict[str, Any] = {"machine": facts, "rows": counts, "schema": chosen.schema, "shuffled": chosen.shuffle, "rounds": rounds}
+        result["read"] = read_nsys.measure(path, rounds)
+    finally:
+        path.unlink(missing_ok=True)
+    result["start_up"] = start_up.measure(3 if chosen.quick else 11)
+    facts["load_at_the_end"] = list(os.getloadavg())
+    print(read_nsys.table(result["read"]))
+    for name, one in result["start_up"].items():
+        print(f"{name}: {one['missing'] if 'missing' in one else format(one['median'], '.3f') + ' s'}")
+    result["targets"] = [{"met": met, "what": what} for met, what in targets(result, facts["cores"])]
+    print("\n" + "\n".join(f"{'met    ' if one['met'] else 'NOT MET'}  {one['what']}" for one in result["targets"]))
+    print(f"load {facts['load_at_the_end'][0]:.1f} at the end")
+    (OUT / "benchmarks.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if not result["read"]["routes"][routes.TURNBUCKLE].get("samples"):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""A figure: a Vega-Lite specification drawn to static SVG while the report is written, and the numbers behind it.
+
+Nothing runs in the reader's browser: `draw` renders with vl-convert (offline, in this process), then rebuilds the
+drawing element by element from a short list of allowed elements and attributes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from turnbuckle.report.look import config
+
+#: Version of Vega-Lite the specifications are written for.
+VEGA_LITE: Final = "6.1"
+SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
+
+ELEMENTS: Final = frozenset({"svg", "g", "path", "rect", "line", "text", "tspan", "circle", "defs", "clipPath", "title"})
+ATTRIBUTES: Final = frozenset(
+    {
+        "d", "x", "y", "x1", "x2", "y1", "y2", "dx", "dy", "width", "height", "viewBox", "transform", "fill", "fill-opacity", "fill-rule", "stroke",
+        "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "stroke-miterlimit", "opacity", "font-family",
+        "font-size", "font-weight", "font-style", "text-anchor", "clip-path", "id", "r", "cx", "cy",
+    }
+)  # fmt: skip
+_LONG_DECIMAL = re.compile(r"(-?\d+\.\d{2})\d+")
+_REFERENCE = re.compile(r"url\(#([\w-]+)\)")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the report.
+
+    Attributes
+    ----------
+    name : identifies it in the page: letters, digits, hyphens.
+    title, caption : what it shows; what to see in it and how it was made.
+    alt : the finding in words, for those who do not see it.
+    spec : Vega-Lite specification without ``$schema`` and ``config``.
+    rows : the numbers behind it, SI units in the column names.
+    half : takes half the width of the page.
+    svg : the drawing, set by `draw`.
+    """
+
+    name: str
+    title: str
+    alt: str
+    spec: dict[str, Any]
+    rows: list[dict[str, Any]] = field(repr=False)
+    caption: str = ""
+    half: bool = False
+    svg: str = field(default="", repr=False)
+
+    @property
+    def full_spec(self) -> dict[str, Any]:
+        """The specification as Vega-Lite reads it."""
+        return {"$schema": SCHEMA, **self.spec, "config": config()}
+
+    @property
+    def csv(self) -> str:
+        """The numbers as CSV."""
+        return as_csv(self.rows)
+
+
+def as_csv(rows: list[dict[str, Any]]) -> str:
+    """Rows as CSV; texts that a spreadsheet would run as a formula get an apostrophe in front.
+
+    >>> as_csv([{"name": "=1+1", "seconds": 0.5}])
+    "name,seconds\\n'=1+1,0.5\\n"
+    """
+    names = list(dict.fromkeys(k for row in rows for k in row))
+    out = io.StringIO()
+    table = csv.DictWriter(out, names, lineterminator="\n")
+    table.writeheader()
+    for row in rows:
+        table.writerow({k: f"'{v}" if isinstance(v, str) and v[:1] in ("=", "+", "-", "@", "\t") else v for k, v in row.items()})
+    return out.getvalue()
+
+
+def draw(figures: Iterable[Figure]) -> list[Figure]:
+    """Render figures to SVG, all in this process: the engine starts once (half a second), each figure takes some 30 ms."""
+    import vl_convert
+
+    out = []
+    for figure in figures:
+        raw = vl_convert.vegalite_to_svg(figure.full_spec, vl_version=VEGA_LITE)
+        out.append(Figure(**{**figure.__dict__, "svg": harmless(raw, figure.name, figure.alt)}))
+    return out
+
+
+def harmless(raw: str, name: str, alt: str) -> str:
+    """An SVG drawing rebuilt from allowed elements and attributes only.
+
+    Parameters
+    ----------
+    raw : the drawing as Vega wrote it (XML without a document type).
+    name : put before every id, so that drawings of one page do not clash.
+    alt : text alternative of the whole.
+
+    Returns
+    -------
+    ``<svg>`` element without namespace declarations, for use inside HTML.  The description of a mark becomes its
+    ``<title>``, which browsers show as a tool tip.
+    """
+    root = _rebuilt(ElementTree.fromstring(raw), name)
+    if root is None or root.tag != "svg":
+        raise ValueError("not an SVG drawing")
+    root.set("role", "img")
+    root.set("aria-label", alt)
+    root.set("class", "figure-svg")
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _rebuilt(element: ElementTree.Element, name: str) -> ElementTree.Element | None:
+    tag = element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+    if tag not in ELEMENTS or element.get("display") == "none" or (tag == "path" and not element.get("d", "").strip("Mh0vZz, ")):
+        return None
+    new = ElementTree.Element(tag)
+    for key, value in element.attrib.items():
+        if key in ATTRIBUTES:
+            value = _REFERENCE.sub(rf"url(#{name}-\1)", value) if key == "clip-path" else _LONG_DECIMAL.sub(r"\1", value)
+            new.set(key, f"{name}-{value}" if key == "id" else value)
+    new.text = element.text if tag in ("text", "tspan", "title") else None
+    told = element.get("aria-label")
+    if told and element.get("role") == "graphics-symbol" and element.get("aria-roledescription") != "axis":
+        title = ElementTree.SubElement(new, "title")
+        title.text = told
+        if tag == "text":
+            # the title must come first, the text after it
+            title.tail, new.text = new.text, None
+    for child in element:
+        rebuilt = _rebuilt(child, name)
+        if rebuilt is not None:
+            new.append(rebuilt)
+    if tag == "g" and not len(new):
+        return None
+    return new
