@@ -21,7 +21,7 @@ from turnbuckle.profile.pieces import Pieces
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
-Anchor = Literal["ratio", "difference"]
+Anchor = Literal["ratio", "difference", "absolute"]
 
 
 class Priced(Protocol):
@@ -44,7 +44,8 @@ class Charge:
     name : what it charges for.
     covers : which pieces.
     seconds : price of one activity on (machine, source): shape (..., pieces covered) [s]; None where a parameter is missing.
-    anchor : ``ratio``: measured x target / source; ``difference``: measured + target - source.
+    anchor : ``ratio``: measured x target / source; ``difference``: measured + target - source; ``absolute``: target.  Only the first
+        two leave the measured time where source and target are one machine.
     needs : parameters it reads; a missing one leaves the measured time and is a finding.
     """
 

@@ -90,6 +90,8 @@ def anchored(run: Pieces, source: Priced, target: Priced, model: Model) -> Durat
         old = run.seconds[covered]
         if charge.anchor == "ratio":
             change = old * (np.divide(after, before, out=np.ones(np.broadcast_shapes(after.shape, before.shape)), where=before > 0) - 1.0)
+        elif charge.anchor == "absolute":
+            change = run.count[covered] * after - old
         else:
             change = run.count[covered] * (after - before)
             adds |= covered

@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from turnbuckle.trace.read import read
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
 
@@ -152,3 +154,41 @@ def test_copy_times_give_back_the_truth(name: str, direction: int, word: str) ->
     latency, gap = np.linalg.lstsq(weighted, np.ones(len(rows)), rcond=None)[0]
     assert latency == pytest.approx(truth["latency_seconds"], rel=0.1)
     assert 1 / gap == pytest.approx(truth["bandwidth"], rel=0.01)
+
+
+def test_readme_states_what_the_rows_come_to() -> None:
+    path = SHIPPED / "milc-like-synthetic.sqlite"
+    kernels = array(path, "SELECT start, end FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY start")
+    window = int(kernels[:, 1].max() - kernels[0, 0])
+    inside = f"start >= {kernels[0, 0]} AND end <= {kernels[:, 1].max()}"
+    copies = array(path, f"SELECT start, end, bytes, streamId FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE {inside}")
+    busy, copying = int((kernels[:, 1] - kernels[:, 0]).sum()), int((copies[:, 1] - copies[:, 0]).sum())
+    beside = sum(int(np.clip(np.minimum(kernels[:, 1], e) - np.maximum(kernels[:, 0], s), 0, None).sum()) for s, e in copies[:, :2])
+    halo = copies[copies[:, 3] == make_sample.COMM, 2].sum() / copies[:, 2].sum()
+    readme = (SHIPPED / "README.md").read_text(encoding="utf-8")
+    for line in (
+        f"| launches a second | {len(kernels) / window * 1e9:.0f} |",
+        f"| kernel time | {busy / window:.1%} |".replace("%", " %"),
+        f"| mean kernel | {busy / len(kernels) / 1e3:.1f} us |",
+        f"| PCIe time | {copying / window:.1%} |".replace("%", " %"),
+        f"| PCIe rate | {copies[:, 2].sum() / window:.1f} GB/s |",
+        f"| part of PCIe time beside a kernel | {beside / copying:.1%} |".replace("%", " %"),
+        f"| part of the bytes that goes through MPI | {halo:.1%} |".replace("%", " %"),
+    ):
+        assert line in readme
+
+
+def test_turnbuckle_reads_every_row(name: str) -> None:
+    trace = read(SHIPPED / f"{name}.sqlite", use_cache=False)
+    counts = json.loads((SHIPPED / f"{name}.truth.json").read_text(encoding="utf-8"))["rows"]
+    for table, theirs in (
+        ("kernels", "KERNEL"),
+        ("copies", "MEMCPY"),
+        ("api", "RUNTIME"),
+        ("syncs", "SYNCHRONIZATION"),
+        ("events", "CUDA_EVENT"),
+    ):
+        assert trace.table(table).height == counts.get(f"CUPTI_ACTIVITY_KIND_{theirs}", 0)
+    assert trace.table("mpi").height == sum(counts.get(f"MPI_{t}_EVENTS", 0) for t in ("P2P", "COLLECTIVES", "START_WAIT", "OTHER"))
+    assert trace.table("allocations").height == counts["CUDA_GPU_MEMORY_USAGE_EVENTS"]
+    assert [finding for finding in trace.findings if finding.severity != "info"] == []

@@ -35,6 +35,13 @@ def detail(code: str, **rows: list[dict[str, Any]]) -> str:
     return next(f.detail for f in check(tables(**rows), {}, NAMES) if f.code == code)
 
 
+@pytest.fixture(params=["by position", "by hash"])
+def each_join(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the test once with each of the two joins."""
+    if request.param == "by hash":
+        monkeypatch.setattr(module, "_by_position", lambda api, *_: module._by_hash(api))
+
+
 def pair_rows(**rows: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
     return [(t, r, a) for t, r, a, *_ in launch_pairs(tables(**rows)).iter_rows()]
 
@@ -86,7 +93,8 @@ def test_a_start_of_zero_is_believed_near_the_others_and_not_an_hour_before() ->
     for row in (*late["api"], *late["kernels"]):
         row.update(start_ns=row["start_ns"] + 2 * HOUR, end_ns=row["end_ns"] + 2 * HOUR)
     late["kernels"].append({"start_ns": 0, "end_ns": 2 * HOUR + 50})
-    assert set_aside(**late) == ({"api": 4, "kernels": 4}, {"P102": 1})
+    for facts in ({}, {"duration_ns": 3 * HOUR}):
+        assert set_aside(facts, **late) == ({"api": 4, "kernels": 4}, {"P102": 1})
 
 
 def test_times_that_may_be_missing_are_not_lost() -> None:
@@ -132,6 +140,23 @@ def test_device_tables_alone_do_not_vouch_for_a_far_time() -> None:
     rows["kernels"].append({"start_ns": 2**50, "end_ns": 2**50 + 10})
     rows["copies"] = [{"start_ns": 2**50, "end_ns": 2**50 + 10}]
     assert set_aside(**rows) == ({"api": 300, "kernels": 300}, {"P103": 2})
+
+
+def test_agreement_is_about_one_time_and_needs_the_host() -> None:
+    """Kernels and copies agree with each other, a call stands alone elsewhere: nobody vouches for anybody."""
+    rows = launched(500)
+    rows["kernels"].append({"start_ns": 2**50, "end_ns": 2**50 + 10})
+    rows["copies"] = [{"start_ns": 2**50 + 20, "end_ns": 2**50 + 30}]
+    rows["api"].append({"start_ns": 2**51, "end_ns": 2**51 + 10})
+    assert set_aside(**rows) == ({"api": 500, "kernels": 500}, {"P103": 3})
+    rows["api"][-1] = {"start_ns": 2**50 - 90, "end_ns": 2**50 - 80}
+    assert set_aside(**rows) == ({"api": 501, "kernels": 501, "copies": 1}, {})
+
+
+def test_half_an_hour_of_quiet_is_believed() -> None:
+    rows = launched(200)
+    rows["kernels"].append({"start_ns": HOUR // 2, "end_ns": HOUR // 2 + 10})
+    assert set_aside(**rows)[1] == {}
 
 
 def test_inside_the_recorded_session_nothing_is_too_far() -> None:
@@ -210,6 +235,7 @@ def test_pairs_carry_the_call() -> None:
     assert pairs.row(3) == ("memsets", 0, 2, 21_000, 23_000, THREAD)
 
 
+@pytest.mark.usefixtures("each_join")
 def test_of_several_calls_with_one_id_the_outermost_is_taken() -> None:
     """A runtime call and the driver call inside it share the id; equal starts go to the longer call."""
     rows = {
@@ -225,6 +251,15 @@ def test_of_several_calls_with_one_id_the_outermost_is_taken() -> None:
     assert pair_rows(**rows) == [("kernels", 0, 0), ("kernels", 1, 3)]
 
 
+@pytest.mark.usefixtures("each_join")
+def test_records_of_a_process_that_made_no_call_join_nothing() -> None:
+    rows = launched(2)
+    rows["api"][1].update(process=PROCESS + (5 << 24), correlation=1)
+    for process in (PROCESS - 1, OTHER_PROCESS, PROCESS + (9 << 24)):
+        assert pair_rows(**{**rows, "kernels": launched(1, process=process)["kernels"]}) == []
+
+
+@pytest.mark.usefixtures("each_join")
 def test_records_without_process_join_only_where_one_process_called() -> None:
     rows = launched(2, process=None)
     assert pair_rows(**rows) == [("kernels", 0, 0), ("kernels", 1, 1)]
@@ -234,11 +269,12 @@ def test_records_without_process_join_only_where_one_process_called() -> None:
     assert pair_rows(**rows) == [("kernels", 0, 0)]
 
 
+@pytest.mark.usefixtures("each_join")
 @pytest.mark.parametrize("none", [None, 0])
 def test_records_without_id_join_nothing(none: int | None) -> None:
     """nsys writes 0 for migrations; a call with 0 or no id must not collect them."""
     rows = launched(1)
-    rows["api"].append({"start_ns": 50_000, "end_ns": 50_010, "correlation": none})
+    rows["api"] += [{"start_ns": 50_000 + i, "end_ns": 50_010, "correlation": c} for i, c in enumerate((-1, none))]
     rows["copies"] = [{"start_ns": 60_000, "end_ns": 60_010, "correlation": none, "direction": 6}]
     assert pair_rows(**rows) == [("kernels", 0, 0)]
 
@@ -392,7 +428,7 @@ def test_what_the_profiler_says_of_itself_is_counted() -> None:
 
 
 def test_gpu_page_faults_are_counted_and_cpu_faults_not() -> None:
-    assert checked(page_faults=[{"start_ns": 5, "end_ns": 9, "device": 0}, {"start_ns": 6}]) == {"P117": 1}
+    assert checked(page_faults=[{"start_ns": t, "end_ns": 9, "device": d} for t, d in ((5, 0), (6, None), (7, 1))]) == {"P117": 2}
 
 
 def test_overlaps_on_one_stream_are_counted() -> None:

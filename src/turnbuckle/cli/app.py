@@ -150,7 +150,7 @@ def _lambdas(words: list[str] | None) -> dict[str, float]:
     return out
 
 
-@app.command
+@app.command(show=False)
 def overview(profile: Profile, /, *, source: Source = None, format: FormatOption = "table", no_cache: NoCache = False) -> int:
     """Inspect a recording and project it on the default couplings (what `turnbuckle FILE` does)."""
     from turnbuckle.cli import show

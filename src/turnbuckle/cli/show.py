@@ -245,12 +245,11 @@ def print_projections(console: Console, answer: Answer) -> None:
     console.print()
     console.print(Text("what changes (host-to-device link: bandwidth, latency)", style="dim italic"))
     console.print(changes)
-    leading: dict[str, float] = {}
-    for p in answer.projections:
-        for name, share in p.drivers.items():
-            leading[name] = max(leading.get(name, 0.0), share)
-    if leading:
-        console.print(Text.assemble(("\nbiggest unknown  ", "bold cyan"), max(leading, key=lambda n: leading[n])))
+    drawn = [p for p in answer.projections if p.interval and p.drivers]
+    if drawn:
+        widest = max(drawn, key=lambda p: p.interval.high - p.interval.low if p.interval else 0.0)
+        name, share = next(iter(widest.drivers.items()))
+        console.print(Text.assemble(("\nbiggest unknown  ", "bold cyan"), f"{name}: {share:.0%} of the spread of {widest.target}"))
 
 
 def change(p: Projection) -> str:

@@ -147,7 +147,8 @@ def _document(text: str, file: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         place = re.search(r"\s*\(at line (\d+), column (\d+)\)$", message)
-        where = f"{file}:{place[1]}:{place[2]}" if place else f"{file}:{text.count(chr(10)) + 1}:1"
+        lines = text.split("\n")
+        where = f"{file}:{place[1]}:{place[2]}" if place else f"{file}:{len(lines)}:{len(lines[-1]) + 1}"
         what = re.sub(r"\s*\(at [^()]*\)$", "", message)
         fix = 'texts need quotes: value = "25 GB/s"' if "value" in what.lower() else ""
         raise MachineError("M004", "not valid TOML", where=where, found=_plain(what), fix=fix) from None
@@ -286,7 +287,7 @@ class _Reader:
                 parts = self._table(here, value, _CHANGES)
                 if parts is None:
                     continue
-                if not parts:
+                if not value:
                     self._flaw(
                         "M015", here, f"the change of {dotted} changes nothing", fix="give scale or add, each with value, nature and source"
                     )

@@ -9,6 +9,7 @@ import polars as pl
 
 from turnbuckle.machine import Machine
 from turnbuckle.profile import summary
+from turnbuckle.profile.offload import DEFAULT_ALPHA, offload_map
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit, looks_like, reference_fit
 
@@ -36,6 +37,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
         "closure_defect_ns": summary.closure_defect_ns(profile),
         "launch": summary.launch(profile) if gpu else None,
         "links": links(source, fits),
+        "offload": offload(profile, source),
         "cpu_activity": summary.cpu_activity(profile),
         "memory": memory(profile),
         "profiler_overhead_share": summary.overhead_share(profile),
@@ -72,6 +74,17 @@ def links(source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str,
             "classes": [fit.as_dict() for (d, _), fit in fits.items() if d == direction],
         }
     return out
+
+
+def offload(profile: Profile, source: Machine, most: int = 50) -> dict[str, Any] | None:
+    """Was each kernel worth moving to the device (its `most` costliest), at an assumed acceleration over the host; None without kernels."""
+    rows = offload_map(profile, launch_cost(source))
+    return {"alpha": DEFAULT_ALPHA, "kernels": rows.head(most).to_dicts(), "distinct_kernels": rows.height} if rows.height else None
+
+
+def launch_cost(source: Machine) -> float:
+    """What starting one kernel costs on the source [s]: latency to an idle device, else the call, else nothing known: 0."""
+    return source.value("launch.latency") or source.value("launch.call") or 0.0
 
 
 def memory(profile: Profile) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,10 @@ class Profile:
     def to_arrow(self) -> Any:
         """The activities as a pyarrow table, with names in place of indices (needs pyarrow)."""
         return self.table().to_arrow()
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the activities, with names in place of indices, as one Parquet file."""
+        self.table().write_parquet(path)
 
     def table(self) -> pl.DataFrame:
         """The activities with names in place of indices."""
@@ -279,14 +284,20 @@ def _gaps(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
 
 
 def _tracked(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Number the tracks: host threads, device streams, and one for time that no thread holds."""
+    """Number the tracks: host threads, device streams, and one for time that no thread holds.
+
+    Each key column has few distinct values, so numbering those and combining the numbers is several times faster than a
+    join on four nullable columns.
+    """
     keys = ["process", "thread", "device", "stream"]
-    what = pl.when(pl.col("thread").is_not_null()).then(pl.lit("thread")).when(pl.col("device").is_not_null()).then(pl.lit("stream"))
-    tracks = (
-        rows.select(keys)
-        .unique(maintain_order=True)
-        .with_row_index("track")
-        .with_columns(pl.col("track").cast(pl.Int32), what=what.otherwise(pl.lit("host")))
-    )
-    numbered = rows.join(tracks.select("track", *keys), on=keys, how="left", nulls_equal=True, maintain_order="left")
-    return numbered, tracks.select("track", "what", *keys)
+    combined = pl.Series(np.zeros(rows.height, dtype=np.int64))
+    for key in keys:
+        distinct = rows[key].unique()
+        number = rows[key].replace_strict(distinct, pl.Series(range(len(distinct)), dtype=pl.Int64))
+        combined = combined * len(distinct) + number
+    first = combined.to_frame("key").with_row_index("at").group_by("key").agg(pl.col("at").min()).sort("at")
+    order = pl.Series(range(first.height), dtype=pl.Int32)
+    tracks = rows.select(keys)[first["at"]].with_columns(track=order)
+    thread, stream = pl.col("thread").is_not_null(), pl.col("device").is_not_null()
+    what = pl.when(thread).then(pl.lit("thread")).when(stream).then(pl.lit("stream")).otherwise(pl.lit("host"))
+    return rows.with_columns(track=combined.replace_strict(first["key"], order)), tracks.select("track", what.alias("what"), *keys)

@@ -50,9 +50,11 @@ def config() -> dict[str, Any]:
         "font": FONT,
         "background": None,
         "view": {"stroke": None},
-        "axis": axis,
+        "aria": True,
+        "mark": {"aria": False},
+        "axis": {**axis, "aria": False},
         "text": {"color": INK, "fontSize": 11},
-        "legend": {"labelFontSize": 11, "titleFontSize": 11, "labelColor": INK, "titleColor": SOFT, "titleFontWeight": "normal", "symbolType": "square", "orient": "top"},
+        "legend": {"aria": False, "labelFontSize": 11, "titleFontSize": 11, "labelColor": INK, "titleColor": SOFT, "titleFontWeight": "normal", "symbolType": "square", "orient": "top"},
         "header": {"labelFontSize": 11, "labelColor": INK, "titleColor": SOFT},
         "title": {"fontSize": 12, "color": INK, "subtitleColor": SOFT, "subtitleFontSize": 11, "anchor": "start", "frame": "group", "offset": 8},
     }

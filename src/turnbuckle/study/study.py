@@ -8,6 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from turnbuckle.findings import Finding, merge
 from turnbuckle.machine import Machine, load
 from turnbuckle.model import Model, nething
@@ -88,6 +90,16 @@ class Answer:
             "findings": [f.as_dict() for f in self.findings],
             "provenance": self.provenance(),
         }
+
+    def table(self) -> pl.DataFrame:
+        """The projections as a table, one row a target; `.to_pandas()`, `.to_arrow()` and `.write_parquet()` take it further."""
+        flat = []
+        for p in self.projections:
+            low, high = (p.interval.low, p.interval.high) if p.interval else (p.seconds, p.seconds)
+            numbers = {"seconds": p.seconds, "low_seconds": low, "high_seconds": high, "measured_seconds": p.measured_seconds}
+            ratios = {"penalty": p.penalty, "benefit": p.benefit, "kernel_alpha": p.alpha}
+            flat.append({"target": p.target, **numbers, **ratios, **{f"{part}_seconds": v for part, v in p.breakdown.items()}})
+        return pl.DataFrame(flat, infer_schema_length=None)
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``project``."""

@@ -27,7 +27,9 @@ Float = NDArray[np.float64]
 
 DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
 #: Pieces are thinned to about this many (pieces x draws) before drawing.
-CELLS = 4_000_000
+CELLS = 1_000_000
+#: Draws of each number alone, for its share of the variance.
+DRIVER_DRAWS = 200
 #: Relative error of the kernel ratio where it rests on peak rates alone (log-sd): from kernels bound by neither.
 ALPHA_ERROR = 0.2
 
@@ -50,15 +52,16 @@ class DrawnMachine:
         return self.values.get(name)
 
 
-def _drawn(name: str, parameter: Parameter, draws: int, seed: int, only: str | None) -> Float:
-    """Draws of one number, (draws, 1); its value alone where it is certain, or where another number is `only` drawn."""
+def _drawn(own: str, parameter: Parameter, draws: int, seed: int, only: str | None) -> Float:
+    """Draws of one number, (draws, 1); its value alone where it is certain, or where only another number is drawn."""
+    name = parameter.unknown(own)
     if parameter.error <= 0 or (only is not None and only != name):
         return np.full((1, 1), parameter.value)
     return (parameter.value * np.exp(parameter.error * normals(name, draws, seed)))[:, None]
 
 
 def drawn_source(machine: Machine, draws: int = DRAWS, seed: int = SEED, only: str | None = None) -> DrawnMachine:
-    """A machine that stands alone, drawn."""
+    """A machine that stands alone, drawn; the arrays' counterpart of `Machine.drawn`."""
     values = {n: _drawn(f"{machine.name}/{n}", p, draws, seed, only) for n, p in machine.parameters.items()}
     return DrawnMachine({n: _share(n, v) for n, v in values.items()}, machine.copies_vanish)
 
@@ -66,16 +69,16 @@ def drawn_source(machine: Machine, draws: int = DRAWS, seed: int = SEED, only: s
 def drawn_target(
     declared: Machine, resolved: Machine, source: DrawnMachine, draws: int = DRAWS, seed: int = SEED, only: str | None = None
 ) -> DrawnMachine:
-    """A target, drawn: its own numbers if it stands alone, else its drawn changes on the drawn source."""
+    """A target, drawn: its own numbers if it stands alone, else its drawn changes on the drawn source (as `Change.apply`)."""
     if not declared.relative:
         return drawn_source(declared, draws, seed, only)
     values = dict(source.values)
     for change in declared.changes:
         parts = {w: _drawn(f"{declared.name}/{change.parameter}/{w}", p, draws, seed, only) for w, p in change.parts().items()}
         value = parts.get("set", values.get(change.parameter, parts.get("assume")))
-        if value is None:
-            continue
-        values[change.parameter] = value * parts.get("scale", 1.0) + parts.get("add", 0.0)
+        if value is not None:
+            value = value * parts.get("scale", 1.0) + parts.get("add", 0.0)
+            values[change.parameter] = np.minimum(value, parts.get("limit", np.inf))
     return DrawnMachine({n: _share(n, v) for n, v in values.items()}, resolved.copies_vanish)
 
 
@@ -209,7 +212,8 @@ def with_interval(
     interval = Interval(min(low, projection.seconds), median, max(high, projection.seconds), question.level, question.draws, question.seed)
     shares: dict[str, float] = {}
     if drivers and np.ptp(sample) > 0:
-        alone = {n: float(np.var(question.sample(declared, pair, model, only=n))) for n in question.names(declared, model)}
+        few = replace(question, draws=min(question.draws, DRIVER_DRAWS))
+        alone = {n: float(np.var(few.sample(declared, pair, model, only=n))) for n in few.names(declared, model)}
         total = sum(alone.values())
         ranked = sorted(alone.items(), key=lambda kv: -kv[1])
         shares = {n: v / total for n, v in ranked[:12] if total > 0 and v / total > 0.005}

@@ -3,7 +3,7 @@
 use super::mapping::SOURCES;
 use super::{Progress, Reader};
 use crate::ReadError;
-use crate::sqlite::pages::{Claimed, Pages, Tree};
+use crate::sqlite::pages::{Claimed, Tree};
 use crate::sqlite::{TableEntry, beside, rows};
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ pub fn plain(reader: &Reader<'_>) -> bool {
 /// P005 where it is damaged.
 pub fn check_master(reader: &Reader<'_>, claimed: &mut Claimed) -> Result<(), ReadError> {
     if plain(reader) {
-        Pages::new(reader.file, &reader.database.header).walk(MASTER, false, claimed, &mut || reader.watch.stopped())?;
+        reader.pages.walk(MASTER, false, claimed, &mut || reader.watch.stopped())?;
     }
     Ok(())
 }
@@ -48,7 +48,6 @@ pub fn check_master(reader: &Reader<'_>, claimed: &mut Claimed) -> Result<(), Re
 /// P005 where a tree is damaged, [`ReadError::Cancelled`].
 pub fn count(reader: &Reader<'_>, entries: &[TableEntry], claimed: &mut Claimed, progress: Progress<'_>) -> Result<Counts, ReadError> {
     let header = &reader.database.header;
-    let pages = Pages::new(reader.file, header);
     let mut out = Counts::default();
     let walkable = plain(reader);
     let decodable = walkable && header.utf8 && !header.wal;
@@ -56,7 +55,7 @@ pub fn count(reader: &Reader<'_>, entries: &[TableEntry], claimed: &mut Claimed,
     for entry in entries {
         let wanted = SOURCES.iter().any(|s| s.table == entry.name) || entry.name == "StringIds";
         let rows = if walkable {
-            let tree = pages.walk(entry.root, wanted && decodable, claimed, &mut stop)?;
+            let tree = reader.pages.walk(entry.root, wanted && decodable, claimed, &mut stop)?;
             let rows = tree.rows;
             if wanted && decodable && !tree.index {
                 out.trees.insert(entry.name.clone(), tree);

@@ -149,7 +149,7 @@ fn work(reader: &Reader<'_>, plans: &[Plan], layouts: &[Layout], jobs: Vec<Job<'
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if reader.threads == 0 { cores } else { reader.threads }.clamp(1, 64).min(direct_jobs.len().max(1));
     let queue = Mutex::new(direct_jobs.into_iter());
-    let (pages, watch) = (Pages::new(reader.file, &reader.database.header), reader.watch);
+    let (pages, watch) = (reader.pages, reader.watch);
     let (send, receive) = channel();
     let mut rests = Vec::with_capacity(expected);
     let mut failed = None;
@@ -209,7 +209,7 @@ fn next<'a>(queue: &Mutex<std::vec::IntoIter<Job<'a>>>) -> Option<Job<'a>> {
 }
 
 /// Fill a part from pages.
-fn direct(pages: Pages<'_>, watch: &Watch, plan: &Plan, mut job: Job<'_>, leaves: &[Leaf], layout: &Layout, tally: &Mutex<Tally>) -> Result<Rest, ReadError> {
+fn direct(pages: &Pages<'_>, watch: &Watch, plan: &Plan, mut job: Job<'_>, leaves: &[Leaf], layout: &Layout, tally: &Mutex<Tally>) -> Result<Rest, ReadError> {
     Decoder::new(pages, layout).leaves(leaves, |batch| {
         watch.advance(batch.rows as u64);
         if job.part.take(plan, batch) { Ok(()) } else { Err(other_count(plan.source.table)) }

@@ -9,7 +9,7 @@ use super::{Reader, fill};
 use crate::ReadError;
 use crate::recording::{Column, Finding, Table, Values};
 use crate::sqlite::batch::{Batch, kind};
-use crate::sqlite::pages::{Decoder, Layout, Pages};
+use crate::sqlite::pages::{Decoder, Layout};
 use crate::sqlite::rows;
 use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
 use std::ops::Range;
@@ -113,7 +113,7 @@ fn strings(reader: &Reader<'_>, counts: &Counts, names: &mut Names, tally: &mut 
         match counts.trees.get("StringIds").filter(|_| direct) {
             Some(tree) => {
                 let layout = Layout::new(&[(id, columns[id].rowid), (value, false)]);
-                Decoder::new(Pages::new(reader.file, &reader.database.header), &layout).leaves(&tree.leaves, &mut give)?;
+                Decoder::new(reader.pages, &layout).leaves(&tree.leaves, &mut give)?;
             }
             None => rows::scan(&reader.database.connection, "StringIds", &["id".to_owned(), "value".to_owned()], &mut give)?,
         }
@@ -121,6 +121,6 @@ fn strings(reader: &Reader<'_>, counts: &Counts, names: &mut Names, tally: &mut 
     let mut all = wanted[0].clone();
     all.union(&wanted[1]);
     tally.add("P107", "StringIds".to_owned(), bad);
-    tally.add("P128", "StringIds".to_owned(), (all.len() - found.len()) as u64);
+    tally.add("P128", "StringIds".to_owned(), (all.count() - found.count()) as u64);
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::ReadError;
 use crate::digest;
 use crate::progress::Watch;
 use crate::recording::{Fact, Finding, Recording, Table};
-use crate::sqlite::pages::Claimed;
+use crate::sqlite::pages::{Claimed, Pages};
 use crate::sqlite::{Database, Header, TableEntry};
 use count::Counts;
 use mapping::{DESCRIBING, DEVICE_TABLES, EVENT_TABLES, SECRET, SOURCES};
@@ -50,10 +50,11 @@ pub fn read(path: &Path, options: Options, progress: Progress<'_>) -> Result<Rec
     let size = meta.len();
     let header = Header::read(&file, size)?;
     let database = Database::open(path, header)?;
+    let pages = Pages::new(&file, &header);
     let watch = Watch::default();
     let outcome = std::thread::scope(|scope| {
         let hashing = scope.spawn(|| digest::sha256(&file, size, &watch));
-        let reading = Reader { path, file: &file, database: &database, watch: &watch, threads: options.threads }.read(progress);
+        let reading = Reader { path, file: &file, database: &database, pages: &pages, watch: &watch, threads: options.threads }.read(progress);
         if reading.is_err() {
             watch.stop();
         }
@@ -80,6 +81,7 @@ struct Reader<'a> {
     path: &'a Path,
     file: &'a File,
     database: &'a Database,
+    pages: &'a Pages<'a>,
     watch: &'a Watch,
     threads: usize,
 }

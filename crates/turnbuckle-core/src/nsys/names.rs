@@ -60,13 +60,8 @@ impl IdSet {
     }
 
     /// How many ids it holds.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.dense.iter().map(|w| w.count_ones() as usize).sum::<usize>() + self.sparse.len()
-    }
-
-    /// Whether it holds none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -282,11 +277,11 @@ mod tests {
         for id in [0, 63, 64, DENSE - 1, DENSE, i64::from(i32::MAX), -5] {
             a.insert(id);
         }
-        assert_eq!(a.len(), 6);
+        assert_eq!(a.count(), 6);
         assert!(a.contains(DENSE) && a.contains(64) && !a.contains(1) && !a.contains(-5));
         let mut b = IdSet::default();
         b.insert(7);
         b.union(&a);
-        assert_eq!(b.len(), 7);
+        assert_eq!(b.count(), 7);
     }
 }

@@ -9,6 +9,7 @@ use rusqlite::types::ValueRef;
 use std::collections::{BTreeMap, BTreeSet};
 
 const ROWS_AT_MOST: usize = 1 << 20;
+const BYTES_AT_MOST: usize = 1 << 24;
 
 /// A cell of a small table.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,9 +28,9 @@ fn small(database: &Database, table: &str, wanted: &[&str]) -> Result<Vec<Vec<Ce
     let list: Vec<String> = wanted.iter().map(|w| if columns.iter().any(|c| c.name == *w) { quoted(w) } else { "NULL".to_owned() }).collect();
     let mut statement = database.connection.prepare(&format!("SELECT {} FROM {}", list.join(","), quoted(table)))?;
     let mut rows = statement.query([])?;
-    let mut out = Vec::new();
+    let (mut out, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
-        if out.len() >= ROWS_AT_MOST {
+        if out.len() >= ROWS_AT_MOST || bytes > BYTES_AT_MOST {
             break;
         }
         let cell = |i: usize| match row.get_ref(i) {
@@ -37,7 +38,9 @@ fn small(database: &Database, table: &str, wanted: &[&str]) -> Result<Vec<Vec<Ce
             Ok(ValueRef::Text(t)) => Cell::Text(String::from_utf8_lossy(t).into_owned()),
             _ => Cell::None,
         };
-        out.push((0..wanted.len()).map(cell).collect());
+        let cells: Vec<Cell> = (0..wanted.len()).map(cell).collect();
+        bytes += cells.iter().map(|c| if let Cell::Text(t) = c { t.len() } else { 0 }).sum::<usize>();
+        out.push(cells);
     }
     Ok(out)
 }

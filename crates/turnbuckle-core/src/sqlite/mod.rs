@@ -8,6 +8,7 @@ pub mod rows;
 
 use crate::ReadError;
 use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,6 +16,8 @@ use std::path::Path;
 use std::time::Duration;
 
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// Longest text or record that SQLite may build [B].
+const LONGEST: i32 = 256 << 20;
 const BUSY_WAIT: Duration = Duration::from_millis(1000);
 
 /// What the first 100 bytes of the file say.
@@ -140,6 +143,7 @@ impl Database {
             Connection::open_with_flags(path, flags)?
         };
         connection.busy_timeout(BUSY_WAIT)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         // `user_version` takes the read lock without parsing the schema.

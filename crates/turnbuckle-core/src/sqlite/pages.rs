@@ -10,6 +10,7 @@ use super::batch::{Batch, kind};
 use crate::ReadError;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const INTERIOR_INDEX: u8 = 2;
 const INTERIOR_TABLE: u8 = 5;
@@ -65,12 +66,14 @@ impl Claimed {
 }
 
 /// A file's pages.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Pages<'a> {
     file: &'a File,
     size: usize,
     usable: usize,
     count: u32,
+    /// Overflow pages read so far: each belongs to one record, so no more than there are pages.
+    overflow: AtomicU64,
 }
 
 struct Top {
@@ -117,7 +120,7 @@ fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
 impl<'a> Pages<'a> {
     /// The pages of `file`, whose header says `header`.
     pub fn new(file: &'a File, header: &Header) -> Self {
-        Self { file, size: header.page_size as usize, usable: header.usable as usize, count: header.pages }
+        Self { file, size: header.page_size as usize, usable: header.usable as usize, count: header.pages, overflow: AtomicU64::new(0) }
     }
 
     fn read(&self, page: u32, length: usize, from: usize, into: &mut [u8]) -> Result<(), ReadError> {
@@ -238,7 +241,7 @@ struct Field {
 /// Turns leaves into batches; one for each thread.
 #[derive(Debug)]
 pub struct Decoder<'a> {
-    pages: Pages<'a>,
+    pages: &'a Pages<'a>,
     layout: &'a Layout,
     buffer: Vec<u8>,
     record: Vec<u8>,
@@ -251,7 +254,7 @@ pub struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     /// A decoder for one table.
-    pub fn new(pages: Pages<'a>, layout: &'a Layout) -> Self {
+    pub fn new(pages: &'a Pages<'a>, layout: &'a Layout) -> Self {
         Self { pages, layout, buffer: Vec::new(), record: Vec::new(), header: Vec::new(), fields: Vec::new(), needed: 0 }
     }
 
@@ -340,6 +343,9 @@ impl<'a> Decoder<'a> {
         while record.len() < needed {
             if next == 0 || next > self.pages.count {
                 return Err(wrong(page, "a record that goes on outside the file"));
+            }
+            if self.pages.overflow.fetch_add(1, Ordering::Relaxed) >= u64::from(self.pages.count) {
+                return Err(wrong(page, "records that share pages"));
             }
             self.pages.read(next, usable, 0, &mut chunk)?;
             record.extend_from_slice(&chunk[4..4 + (usable - 4).min(payload - record.len())]);
@@ -435,7 +441,8 @@ impl<'a> Decoder<'a> {
             }
             let end = at.checked_add(size).ok_or_else(bad)?;
             if let Some(slot) = slot {
-                self.fields.push(Field { slot: *slot, content, at, length: size, value });
+                // An empty value lies nowhere; what stands before it need not be read for its sake.
+                self.fields.push(Field { slot: *slot, content, at: if size > 0 { at } else { header }, length: size, value });
                 if size > 0 {
                     self.needed = end;
                 }

@@ -20,13 +20,19 @@ pub fn scan(
     let mut statement = connection.prepare(&format!("SELECT {list} FROM {}", quoted(table)))?;
     let mut rows = statement.query([])?;
     let mut batch = Batch::new(columns.len());
+    // Texts that no file of this size can hold apart are one text that many rows claim.
+    let size: i64 = connection.query_row("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()", [], |r| r.get(0))?;
+    let mut left = (size as usize).saturating_mul(2).saturating_add(1 << 20);
     while let Some(row) = rows.next()? {
         for slot in 0..columns.len() {
             match row.get_ref(slot)? {
                 ValueRef::Null => batch.slots[slot].push(kind::NULL, 0),
                 ValueRef::Integer(value) => batch.slots[slot].push(kind::INT, value),
                 ValueRef::Real(value) => batch.slots[slot].push(kind::REAL, value.to_bits() as i64),
-                ValueRef::Text(text) => batch.push_text(slot, text),
+                ValueRef::Text(text) => {
+                    left = left.checked_sub(text.len()).ok_or_else(|| ReadError::damaged("rows that share their texts"))?;
+                    batch.push_text(slot, text);
+                }
                 ValueRef::Blob(_) => batch.slots[slot].push(kind::BLOB, 0),
             }
         }

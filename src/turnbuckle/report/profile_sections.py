@@ -1,0 +1,313 @@
+"""Sections made from the recording: what was profiled, how it uses the coupling, machine files, provenance."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+
+from turnbuckle.findings import Finding
+from turnbuckle.machine import Machine, Parameter, schema
+from turnbuckle.profile import summary
+from turnbuckle.profile.describe import links, transfer_distribution
+from turnbuckle.profile.offload import DEFAULT_ALPHA, offload_map
+from turnbuckle.profile.transfers import known_links
+from turnbuckle.report import profile_charts
+from turnbuckle.report.answer_sections import COUPLING_WORDS, named, severity_cell
+from turnbuckle.report.figure import Figure
+from turnbuckle.report.table import Cell, Table, cells
+from turnbuckle.report.text import DASH, clean, count, kernel_label, listed, number, percent, shorten
+from turnbuckle.report.unknowns import DIRECTION
+from turnbuckle.study.study import Answer
+
+#: Rows of long tables: printed at once, and at most in the report.
+TOP, MOST = 15, 200
+#: Added one-way latency of the offload map where no target adds one [s].
+ADDED_LATENCY_S = 2e-6
+
+Facts = list[tuple[str, str]]
+
+
+def synthetic(answer: Answer) -> bool:
+    """Whether the recording says of itself that nobody recorded it."""
+    return "synthetic" in str(answer.profile.trace.facts.get("product_version") or "").lower()
+
+
+def recorded_with(answer: Answer) -> str:
+    """Profiler, version and schema in words."""
+    facts = answer.profile.trace.facts
+    tool = {"nsys": "Nsight Systems"}.get(str(facts.get("format")), clean(facts.get("format") or "unknown profiler"))
+    version = clean(facts.get("product_version") or "version not recorded")
+    known = facts.get("schema_version")
+    return f"{tool} export, {version}, schema {clean(known) if known else 'not recorded (before 2.7)'}"
+
+
+def cover_facts(answer: Answer) -> Facts:
+    """Label and value of the lines on the cover."""
+    profile, facts = answer.profile, answer.profile.trace.facts
+    about = answer.provenance()
+    kernels = summary.kernels(profile)
+    devices = [clean(n) for n in dict.fromkeys(profile.trace.devices["name"].drop_nulls().to_list())]
+    out: Facts = [
+        ("recording", shorten(clean(profile.trace.name), 120)),
+        ("recorded with", recorded_with(answer)),
+        ("recorded on", f"{listed(devices) or 'unknown device'}; source machine {clean(answer.source.name)} ({clean(answer.source.title)})"),
+        ("recorded at", _date(facts.get("session_start_utc_ns"))),
+        ("run time", number(profile.seconds, "s", 4)),
+        ("activities", ", ".join(f"{count(n)} {what}" for what, n in _counts(answer, kernels).items() if n) or "none"),
+    ]
+    if answer.model is not None:
+        out.append(("model", f"{answer.model.name}: {answer.model.sentence} ({answer.model.paper}); {answer.model.replay} replay"))
+    out += [
+        ("written by", f"Turnbuckle {about['version']}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"),
+        ("SHA-256 of the recording", clean(facts.get("sha256") or "not known")),
+    ]
+    return out
+
+
+def _counts(answer: Answer, kernels: dict[str, Any]) -> dict[str, int]:
+    trace = answer.profile.trace
+    return {
+        "kernels": kernels["count"], "graph launches": kernels["graph_launches"], "copies": trace.copies.height, "memory sets": trace.memsets.height,
+        "GPU runtime calls": trace.api.height, "MPI calls": trace.mpi.height,
+    }  # fmt: skip
+
+
+def _date(utc_ns: object) -> str:
+    if not isinstance(utc_ns, int) or not 0 < utc_ns < 4_102_444_800_000_000_000:
+        return "not recorded"
+    return f"{datetime.fromtimestamp(utc_ns / 1e9, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def profiled_section(answer: Answer) -> dict[str, Any]:
+    """Inputs, coverage, overhead, observed link, data quality and findings."""
+    profile = answer.profile
+    shares = summary.categories_ns(profile)
+    total = max(profile.run_time_ns, 1)
+    window = summary.kernel_window_ns(profile)
+    kernels = summary.kernels(profile)
+    overhead = summary.overhead_share(profile)
+    facts: Facts = [
+        ("run time", f"{number(profile.seconds, 's', 4)}, first recorded activity to last"),
+        ("kernel window", f"{number(window * 1e-9, 's', 4)}, first kernel to last; kernels run in {percent(kernels['union_ns'] / max(window, 1))} of it" if window else "no kernels"),
+        ("coverage", f"{percent(1 - shares['cpu'] / total)} of the run time holds a recorded GPU activity, GPU call or MPI call; the rest is host work that no record explains"),
+        ("profiler overhead", f"{percent(overhead)} of the run time has the profiler itself at work" if profile.trace.overheads.height else "not recorded"),
+        *observed_links(answer),
+        ("tracks", f"{_tracks(profile.tracks, 'thread', 'host thread')}, {_tracks(profile.tracks, 'stream', 'device stream')}"),
+    ]
+    if (cpu := summary.cpu_activity(profile)) is not None:
+        facts.append(("CPU activity", f"one thread on a core for {number(cpu['serial_s'], 's')}, two or more for {number(cpu['parallel_s'], 's')}; {cpu['threads']} threads"))
+    found = answer.findings
+    return {"facts": facts, "devices": _devices_table(answer), "findings": _findings_table(found), "quality": _quality(found), "figures": []}
+
+
+def _tracks(tracks: pl.DataFrame, what: str, name: str) -> str:
+    n = tracks.filter(pl.col("what") == what).height
+    return f"{count(n)} {name}{'' if n == 1 else 's'}"
+
+
+def observed_links(answer: Answer) -> Facts:
+    """One sentence a direction: what the link looks like."""
+    out: Facts = []
+    rates = {n.name: n.bandwidth for n in known_links()}
+    for direction, link in links(answer.source, answer.fits).items():
+        name = f"link, {DIRECTION[direction]}"
+        if link["bandwidth"] is None:
+            continue
+        rate = number(link["bandwidth"], "B/s")
+        text = f"{rate}, {clean(link['memory']).replace('_', ' ')} copies, o+L {number(link['latency_s'], 's')}"
+        if link["looks_like"]:
+            like = link["looks_like"]
+            text = f"looks like {' or '.join(like)}: {rate} of {number(rates[like[0]], 'B/s')} with {clean(link['memory']).replace('_', ' ')} copies, o+L {number(link['latency_s'], 's')}"
+        if link["nominal"] and (not link["looks_like"] or link["nominal"] != rates[link["looks_like"][0]]):
+            text += f"; the machine file states {number(link['nominal'], 'B/s')} ({percent(link['efficiency'], 2)} reached)"
+        out.append((name, text))
+    return out
+
+
+def _quality(found: list[Finding]) -> str:
+    bad = [f for f in found if f.severity == "error"]
+    doubtful = [f for f in found if f.severity == "warning"]
+    if not bad and not doubtful:
+        return "Nothing was found that would change a number."
+    said = []
+    if bad:
+        said.append(f"{len(bad)} error{'s' if len(bad) > 1 else ''}")
+    if doubtful:
+        said.append(f"{len(doubtful)} warning{'s' if len(doubtful) > 1 else ''}")
+    return f"{listed(said)} may change a number; they stand first in the table."
+
+
+def _devices_table(answer: Answer) -> Table | None:
+    rows = [
+        cells(str(r["device"]), clean(r["name"] or DASH), clean(r["chip"] or DASH), number(r["memory_bytes"], "B"), number(r["memory_bandwidth"], "B/s"), str(r["multiprocessors"] or DASH), str(r["copy_engines"] or DASH))
+        for r in answer.profile.trace.devices.head(64).to_dicts()
+    ]  # fmt: skip
+    head = [">device", "name", "chip", ">memory", ">memory bandwidth", ">multiprocessors", ">copy engines"]
+    return Table("Devices as the profiler describes them.", head, rows, 8) if rows else None
+
+
+def _findings_table(found: list[Finding]) -> Table | None:
+    rows = [
+        cells(severity_cell(f), f.severity, count(f.count), f.meaning, clean(f.detail) or DASH, DASH if f.advice in ("", "none needed") else f.advice)
+        for f in found
+    ]  # fmt: skip
+    return Table("Flaws of the recording and of its reading. Nothing is dropped silently: each is counted here.", ["code", "severity", ">count", "meaning", "here", "what to do"], rows) if rows else None
+
+
+def usage_section(answer: Answer) -> dict[str, Any]:
+    """How the run uses the coupling: time line, copies, links, launches, kernels, calls, memory, offload map."""
+    profile = answer.profile
+    shares = summary.categories_ns(profile)
+    total = max(profile.run_time_ns, 1)
+    meaning = {"kernel": "device computes: kernels, graphs, memory sets", "copy": "copies and migrations where no kernel runs", "mpi": "MPI calls where the device is idle",
+               "api": "GPU runtime calls where the device is idle", "cpu": "the rest: the application's own host work"}  # fmt: skip
+    rows = [cells(profile_charts.CATEGORY_WORDS[k], meaning[k], number(v * 1e-9, "s"), Cell(percent(v / total), bar=v / total)) for k, v in shares.items()]
+    rows.append(cells(Cell("closure defect", tone="soft"), Cell("run time minus all of the above", tone="soft"), Cell(number(summary.closure_defect_ns(profile) * 1e-9, "s"), tone="soft"), ""))
+    gpu = profile.has & {"kernels", "copies", "graphs", "memsets"}
+    lapped = summary.overlap(profile) if gpu else {"copy_union_ns": 0}
+    return {
+        "categories": profile_charts.categories(shares) if profile.run_time_ns else None,
+        "categories_table": Table("The exclusive time line: each instant belongs to one category.", ["category", "what it is", ">time", ">share"], rows),
+        "distributions": profile_charts.distributions(found) if (found := transfer_distribution(profile)) else [],
+        "copies_table": _copies_table(answer) if gpu else None,
+        "overlap": profile_charts.overlap(lapped) if lapped["copy_union_ns"] else None,
+        "exposed": number(lapped["copy_exposed_ns"] * 1e-9, "s") if lapped["copy_union_ns"] else "",
+        "fits": _fit_figures(answer),
+        "launch_table": _launch_table(answer) if gpu else None,
+        "kernels_table": _kernels_table(answer),
+        "calls_table": _calls_table(answer),
+        "memory": profile_charts.memory(line) if (line := summary.memory_timeline(profile)).height else None,
+        **_offload(answer),
+    }
+
+
+def _copies_table(answer: Answer) -> Table | None:
+    rows = [
+        cells(DIRECTION[name], count(c["count"]), number(c["bytes"], "B"), number(c["busy_ns"] * 1e-9, "s"), number(c["bytes"] / c["count"], "B"), number(c["bytes"] / (c["busy_ns"] * 1e-9), "B/s") if c["busy_ns"] else DASH)
+        for name, c in summary.copies(answer.profile).items()
+        if c["count"]
+    ]  # fmt: skip
+    return Table("Copies and migrations by direction; busy is the plain sum of their times.", ["direction", ">count", ">bytes", ">busy", ">mean size", ">mean rate"], rows) if rows else None
+
+
+def _fit_figures(answer: Answer) -> list[Figure]:
+    figures = []
+    for (direction, _), fit in answer.fits.items():
+        if fit.bins.filter((pl.col("seconds") > 0) & (pl.col("size_bytes") > 0)).height:
+            base = direction.removeprefix("migration_")
+            rate = answer.source.value(f"link.{base}.bandwidth") if base in ("h2d", "d2h", "p2p") else None
+            figures.append(profile_charts.link_fit(fit, rate))
+    return named(figures)
+
+
+def _launch_table(answer: Answer) -> Table:
+    launch = summary.launch(answer.profile)
+
+    def ns(value: int | None) -> str:
+        return number(None if value is None else value * 1e-9, "s")
+
+    rows = [
+        cells("launch call", "from the start of the host call to its return: how long a launch keeps the host", count(launch["count"]), ns(launch["call_median_ns"]), ns(launch["call_p95_ns"])),
+        cells("launch latency", "from the start of the host call to the start of what it launched, where the device was idle", count(launch["idle_count"]), ns(launch["latency_median_ns"]), DASH),
+        cells("return from a wait", "from the end of the device's work to the return of the call that waits for it", count(answer.profile.of("sync").height), number(summary.sync_return_s(answer.profile), "s"), DASH),
+        cells("allocation or release", "length of the host call", count(answer.profile.of("alloc").height), number(summary.alloc_call_s(answer.profile), "s"), DASH),
+    ]  # fmt: skip
+    return Table("Calls that cross to the device. The two launch costs are different numbers and are never added.", ["cost", "definition", ">count", ">median", ">95th percentile"], rows)
+
+
+def _kernels_table(answer: Answer) -> Table | None:
+    table = summary.kernel_table(answer.profile)
+    rows = [
+        cells(Cell(kernel_label(r["kernel"], 64), clean(r["kernel"]), tone="code"), count(r["count"]), number(r["seconds"], "s"), number(r["median_seconds"], "s"), number(r["mean_seconds"], "s"), Cell(percent(r["share"]), bar=r["share"]))
+        for r in table.head(MOST).to_dicts()
+    ]  # fmt: skip
+    return Table(f"Kernels by time, {count(table.height)} names.", ["kernel", ">count", ">time", ">median", ">mean", ">share of kernel time"], rows, TOP, table.height - len(rows)) if rows else None
+
+
+def _calls_table(answer: Answer) -> Table | None:
+    table = summary.calls(answer.profile)
+    rows = [
+        cells(Cell(shorten(clean(r["call"] or "(no name)"), 64), clean(r["call"] or ""), tone="code"), r["call_class"] or DASH, count(r["count"]), number(r["seconds"], "s"), number(r["median_seconds"], "s"), Cell(percent(r["exposed_share"]), bar=r["exposed_share"]))
+        for r in table.head(MOST).to_dicts()
+    ]  # fmt: skip
+    caption = f"Host calls of the GPU runtime by time, {count(table.height)} names. A call that finds the device idle lasts until what it started begins."
+    return Table(caption, ["call", "class", ">count", ">time", ">median", ">share of run time, exposed"], rows, TOP, table.height - len(rows)) if rows else None
+
+
+def _offload(answer: Answer) -> dict[str, Any]:
+    profile = answer.profile
+    if not profile.of("kernel").height:
+        return {"offload": None, "offload_table": None}
+    launch_s = answer.source.value("launch.latency") or answer.source.value("launch.call") or 0.0
+    table = offload_map(profile, launch_s)
+    if not table.filter(pl.col("kernel_s") > 0).height:
+        return {"offload": None, "offload_table": None}
+    rows = [
+        cells(Cell(kernel_label(r["kernel"], 56), clean(r["kernel"]), tone="code"), count(r["count"]), number(r["kernel_s"], "s"), number(r["transfer_s"], "s"), number(r["exposed_transfer_s"], "s"), percent(r["ratio"]), r["pays"])
+        for r in table.head(MOST).to_dicts()
+    ]  # fmt: skip
+    limit = percent(float(table["limit"][0]))
+    caption = f"Offload decision: (copies + launch) / host time must stay below (α−1)/α = {limit}, with α = {DEFAULT_ALPHA:g} (kernels on the host CPU taken {DEFAULT_ALPHA:g} times slower)."
+    head = ["kernel", ">count", ">kernel", ">copies", ">of them exposed", ">offload : compute", "pays"]
+    return {
+        "offload": profile_charts.offload(table, launch_s, DEFAULT_ALPHA, _added_latency(answer)),
+        "offload_table": Table(caption, head, rows, TOP, table.height - len(rows)),
+    }
+
+
+def _added_latency(answer: Answer) -> float:
+    """The longest one-way delay a target adds [s], or `ADDED_LATENCY_S`."""
+    added = [ADDED_LATENCY_S]
+    for p in answer.projections:
+        d = p.coupling["h2d"]
+        if d["source_latency_s"] is not None and d["target_latency_s"] is not None:
+            added.append(d["target_latency_s"] - d["source_latency_s"])
+        added.append(p.coupling["added_call_slack_s"])
+    longest = max(added[1:], default=0.0)
+    return longest if longest > 0 else ADDED_LATENCY_S
+
+
+def annex_section(answer: Answer) -> dict[str, Any]:
+    """Machine files in full, command line, provenance."""
+    machines = [_machine(answer.source, "source machine, as observed")]
+    seen = {(answer.source.name, answer.source.sha256)}
+    for m in answer.targets:
+        if m is not answer.source and (m.name, m.sha256) not in seen:
+            seen.add((m.name, m.sha256))
+            machines.append(_machine(m, "target"))
+    return {
+        "machines": machines,
+        "command": shorten(clean(answer.command), 600),
+        "provenance": json.dumps(answer.provenance(), indent=2, ensure_ascii=True, default=str),
+        "figures": [],
+    }
+
+
+def _machine(m: Machine, role: str) -> dict[str, Any]:
+    about = [f"coupling: {COUPLING_WORDS.get(m.coupling, m.coupling)}"]
+    if m.year:
+        about.append(f"first used {m.year}")
+    if m.memory_shared is not None:
+        about.append(f"host and device {'share one memory' if m.memory_shared.value else 'have separate memories'} ({clean(m.memory_shared.source)})")
+    if m.sha256:
+        about.append(f"SHA-256 of the file {clean(m.sha256)}")
+    if m.relative:
+        rows = [_parameter(f"{c.parameter}", word, part) for c in m.changes for word, part in c.parts().items()]
+        head = ["parameter", "change", ">value", ">error", "nature", "source", "note"]
+        caption = "Changes to the source machine: set replaces, then scale multiplies, add adds, limit caps; assume stands in where the source gives no value."
+    else:
+        order = {name: i for i, name in enumerate(schema())}
+        rows = [_parameter(n, None, p) for n, p in sorted(m.parameters.items(), key=lambda kv: order.get(kv[0], 0))]
+        head = ["parameter", ">value", ">error", "nature", "source", "note"]
+        caption = "Every number with its relative error (one standard deviation), nature and source."
+    return {"name": clean(m.name), "title": clean(m.title), "summary": clean(m.summary), "role": role, "about": about, "table": Table(caption, head, rows, kind="machine") if rows else None}
+
+
+def _parameter(name: str, word: str | None, p: Parameter) -> list[Cell]:
+    meaning = schema()[name].meaning if name in schema() else ""
+    value = number(p.value, p.unit, 4)
+    first = [Cell(name, meaning, tone="code"), *([Cell(word)] if word is not None else [])]
+    return [*first, *cells(value, percent(p.error, 2) if p.error else DASH, p.nature, clean(p.source), clean(p.note) or DASH)]

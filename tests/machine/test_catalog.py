@@ -1,0 +1,299 @@
+"""Every machine that ships loads, checks clean, agrees with the collected facts and is recognised by its device name."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from turnbuckle.errors import MachineError
+from turnbuckle.machine import Pair, all_machines, catalog, load, names, recognise, schema
+from turnbuckle.machine.check import check
+from turnbuckle.units import parse
+
+ASKED = [
+    "v100-sxm2",
+    "a100-sxm4-40",
+    "a100-sxm4-80",
+    "h100-sxm5",
+    "h200-sxm",
+    "gh200",
+    "mi250x",
+    "mi300a",
+    "titan",
+    "summit",
+    "lassen",
+    "cori-gpu",
+    "perlmutter",
+    "narval",
+    "frontier",
+    "2026-disaggregated",
+    "2026-discrete",
+    "2026-onboard",
+    "2026-apu",
+    "ecp-integrated-10x",
+    "ecp-disaggregated-10x",
+    "cdi-switch-hop-link",
+    "cdi-switch-hop-api",
+    "cdi-rack-link",
+    "cdi-rack-api",
+    "cdi-row-link",
+    "cdi-row-api",
+    "cdi-datacentre-link",
+    "cdi-datacentre-api",
+    "pcie3-x16",
+    "pcie4-x16",
+    "pcie5-x16",
+    "pcie6-x16",
+    "nvlink-c2c",
+]
+
+
+def value(machine: str, parameter: str) -> float:
+    found = load(machine).get(parameter)
+    assert found is not None, f"{machine} has no {parameter}"
+    return found.value
+
+
+def test_what_was_asked_for_is_there() -> None:
+    assert set(ASKED) <= set(names())
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_machine_loads_and_checks_clean(name: str) -> None:
+    machine = load(name)
+    assert machine.name == name and machine.title and machine.summary.endswith(".")
+    text = (catalog.folder() / f"{name}.toml").read_bytes()
+    assert machine.sha256 == hashlib.sha256(text).hexdigest() and machine.file == f"{name}.toml"
+    assert text.startswith(f"# {name}: ".encode())
+    assert check(machine) == []
+    for part in [*machine.parameters.values(), *(p for c in machine.changes for p in c.parts().values())]:
+        assert part.source and (part.error > 0 or part.nature != "measured")
+        assert part.nature == "assumption" or "general knowledge" not in f"{part.source} {part.note}"
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_machine_can_be_a_target(name: str) -> None:
+    source = load("perlmutter")
+    target = Pair(source, load(name)).target
+    assert not target.relative and [r for r in check(target) if r.severity == "error"] == []
+    assert target.copies_vanish or target.has >= {"link.h2d.bandwidth", "link.d2h.bandwidth", "link.h2d.efficiency"}
+
+
+def test_the_wheel_can_find_the_files() -> None:
+    assert {p.name for p in (files("turnbuckle") / "machine" / "catalog").iterdir()} == {f"{n}.toml" for n in names()}
+
+
+def test_unknown_name_suggests() -> None:
+    with pytest.raises(MachineError, match="M001") as caught:
+        load("perlmuter")
+    assert "did you mean perlmutter?" in caught.value.fix and "machines list" in caught.value.fix
+
+
+# (machine, parameter): entity, parameter and a word of the condition in the collected facts
+FACTS = {
+    ("a100-sxm4-40", "gpu.fp64"): ("A100-SXM4-40GB", "fp64_vector", ""),
+    ("a100-sxm4-40", "gpu.fp64_matrix"): ("A100-SXM4-40GB", "fp64_matrix", ""),
+    ("a100-sxm4-40", "gpu.memory_size"): ("A100-SXM4-40GB", "mem_capacity", ""),
+    ("a100-sxm4-80", "gpu.memory_size"): ("A100-SXM4-80GB", "mem_capacity", ""),
+    ("a100-sxm4-40", "link.h2d.bandwidth"): ("PCIe 4.0", "bandwidth_per_dir_x16", ""),
+    ("a100-sxm4-40", "link.h2d.efficiency"): ("PCIe 4.0", "h2d_efficiency", ""),
+    ("a100-sxm4-40", "link.d2h.efficiency"): ("PCIe 4.0", "d2h_efficiency", ""),
+    ("a100-sxm4-40", "link.h2d.latency"): ("PCIe 4.0", "h2d_overhead_plus_latency", ""),
+    ("a100-sxm4-40", "link.d2h.latency"): ("PCIe 4.0", "d2h_overhead_plus_latency", ""),
+    ("a100-sxm4-40", "launch.call"): ("A100-SXM4-40GB", "kernel_launch_latency_app", ""),
+    ("perlmutter", "bare.launch"): ("A100-SXM4-40GB", "kernel_launch_latency", "Perlmutter"),
+    ("perlmutter", "bare.sync"): ("A100-SXM4-40GB", "empty_sync_latency", "Perlmutter"),
+    ("perlmutter", "bare.copy"): ("Perlmutter host-device", "memcpy_latency_128B", ""),
+    ("perlmutter", "nic.latency"): ("Perlmutter MPI inter-node", "latency", ""),
+    ("perlmutter", "node.gpus"): ("Perlmutter GPU node", "gpus", ""),
+    ("narval", "nic.bandwidth"): ("Narval GPU node", "injection_bw_per_dir", ""),
+    ("narval", "node.gpus"): ("Narval GPU node", "gpus", ""),
+    ("v100-sxm2", "gpu.fp64"): ("V100-SXM2-16GB", "fp64_vector", ""),
+    ("v100-sxm2", "gpu.memory_bandwidth"): ("V100-SXM2-16GB", "mem_bandwidth", ""),
+    ("v100-sxm2", "link.d2h.bandwidth"): ("PCIe 3.0", "bandwidth_per_dir_x16", ""),
+    ("summit", "link.h2d.bandwidth"): ("Summit node", "host_link_bw_per_gpu_per_dir", ""),
+    ("summit", "bare.launch"): ("V100-SXM2-16GB", "kernel_launch_latency", "Summit"),
+    ("summit", "bare.copy"): ("Summit host-device", "memcpy_latency_128B", ""),
+    ("summit", "host.memory_bandwidth"): ("Summit CPU (2x POWER9)", "stream_copy_measured", ""),
+    ("lassen", "link.d2h.bandwidth"): ("Sierra/Lassen node", "host_link_bw_per_gpu_per_dir", ""),
+    ("lassen", "bare.sync"): ("V100-SXM2-16GB", "empty_sync_latency", "Lassen"),
+    ("cori-gpu", "alloc.call"): ("V100-SXM2-16GB", "cudaMalloc_mean", ""),
+    ("cori-gpu", "nic.count"): ("Cori-GPU node", "nics", ""),
+    ("titan", "link.h2d.bandwidth"): ("Titan node", "host_link_bw_per_gpu_per_dir", ""),
+    ("titan", "gpu.memory_size"): ("K20X", "mem_capacity", ""),
+    ("h100-sxm5", "gpu.fp64"): ("H100-SXM5-80GB", "fp64_vector", ""),
+    ("h100-sxm5", "gpu.power"): ("H100-SXM5-80GB", "tdp", ""),
+    ("h100-sxm5", "link.h2d.bandwidth"): ("PCIe 5.0", "bandwidth_per_dir_x16", ""),
+    ("h100-sxm5", "link.p2p.latency"): ("NVLink 4", "p2p_small_copy_gpu_latency", ""),
+    ("h200-sxm", "gpu.memory_bandwidth"): ("H200-SXM-141GB", "mem_bandwidth", ""),
+    ("gh200", "link.h2d.bandwidth"): ("NVLink-C2C", "bandwidth_per_dir", ""),
+    ("gh200", "link.round_trip"): ("NVLink-C2C", "gpu_load_to_host_latency", "GH200"),
+    ("gh200", "gpu.memory_size"): ("GH200-96GB", "mem_capacity", ""),
+    ("gh200", "gpu.power"): ("GH200-96GB", "tdp", ""),
+    ("mi250x", "gpu.fp64"): ("MI250X", "fp64_vector_per_gcd", ""),
+    ("mi250x", "link.h2d.bandwidth"): ("MI250X", "host_link_bw_per_dir_per_gcd", ""),
+    ("frontier", "host.memory_size"): ("Frontier node", "host_memory", ""),
+    ("frontier", "bare.launch"): ("MI250X", "kernel_launch_latency", "Frontier"),
+    ("mi300a", "gpu.fp64_matrix"): ("MI300A", "fp64_matrix", ""),
+    ("mi300a", "host.cores"): ("MI300A", "cpu_cores", ""),
+    ("2026-disaggregated", "link.h2d.latency"): ("2026 Disaggregated GPU", "cpu_gpu_latency", ""),
+    ("2026-discrete", "link.h2d.bandwidth"): ("2026 Discrete GPU", "cpu_gpu_bandwidth", ""),
+    ("2026-onboard", "gpu.fp64_matrix"): ("2026 On-board GPU", "gpu_fp64", ""),
+    ("2026-onboard", "link.d2h.latency"): ("2026 On-board GPU", "cpu_gpu_latency", ""),
+    ("2026-apu", "launch.call"): ("2026 APU", "kernel_launch_latency", ""),
+}  # fmt: skip
+
+# (machine, parameter): nominal bandwidth of the machine x the share = this measurement
+SHARES = {
+    ("gh200", "link.h2d.efficiency", "link.h2d.bandwidth"): ("NVLink-C2C", "h2d_measured", "local Grace", 0.01),
+    ("gh200", "link.d2h.efficiency", "link.d2h.bandwidth"): ("NVLink-C2C", "d2h_measured", "local Grace", 0.01),
+    ("gh200", "link.both.efficiency", "link.h2d.bandwidth"): ("NVLink-C2C", "h2d_bidirectional_measured", "GH200", 0.01),
+    ("gb200", "link.h2d.efficiency", "link.h2d.bandwidth"): ("NVLink-C2C", "h2d_measured_per_gpu", "", 0.01),
+    ("h100-sxm5", "link.h2d.efficiency", "link.h2d.bandwidth"): ("PCIe 5.0", "h2d_peak_measured", "8x H100", 0.01),
+    ("h100-sxm5", "link.d2h.efficiency", "link.d2h.bandwidth"): ("PCIe 5.0", "d2h_peak_measured", "8x H100", 0.01),
+    ("v100-sxm2", "link.h2d.efficiency", "link.h2d.bandwidth"): ("PCIe 3.0", "h2d_peak_measured", "1 GiB", 0.01),
+    ("summit", "link.d2h.efficiency", "link.d2h.bandwidth"): ("Summit host-device", "bandwidth_per_dir_measured", "", 0.01),
+    ("lassen", "link.d2h.efficiency", "link.d2h.bandwidth"): ("Lassen host-device", "bandwidth_per_dir_measured", "", 0.01),
+    ("frontier", "link.d2h.efficiency", "link.d2h.bandwidth"): ("Frontier host-device", "bandwidth_per_dir_measured", "", 0.01),
+    ("h200-sxm", "gpu.memory_efficiency", "gpu.memory_bandwidth"): ("H200-SXM-141GB", "mem_bandwidth_measured", "", 0.01),
+    ("h200-sxm", "link.p2p.efficiency", "link.p2p.bandwidth"): ("NVLink 4", "d2d_measured", "H200", 0.01),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def facts(shared: Path) -> list[dict[str, str]]:
+    with (shared / "hardware" / "catalogue.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def fact(facts: list[dict[str, str]], entity: str, parameter: str, condition: str) -> float:
+    found = [r for r in facts if r["entity"] == entity and r["parameter"] == parameter and condition in r["condition"]]
+    assert len(found) == 1, (entity, parameter, condition, found)
+    return float(found[0]["value"])
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("ours", "theirs"), FACTS.items(), ids=lambda k: "/".join(k))
+def test_numbers_agree_with_the_collected_facts(facts: list[dict[str, str]], ours: tuple[str, str], theirs: tuple[str, str, str]) -> None:
+    assert value(*ours) == pytest.approx(fact(facts, *theirs), rel=1e-6)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("ours", "theirs"), SHARES.items(), ids=lambda k: "/".join(map(str, k)))
+def test_measured_shares_agree_with_the_collected_facts(
+    facts: list[dict[str, str]], ours: tuple[str, str, str], theirs: tuple[str, str, str, float]
+) -> None:
+    machine, share, nominal = ours
+    assert value(machine, share) * value(machine, nominal) == pytest.approx(fact(facts, *theirs[:3]), rel=theirs[3])
+
+
+OUR_OWN = ("by construction", "PCI Express Base Specification")
+
+
+@pytest.mark.shared
+def test_every_source_is_one_of_the_collected_ones(facts: list[dict[str, str]]) -> None:
+    known = {r["source"].split(" (")[0].split(" [")[0] for r in facts}
+    for machine in all_machines():
+        for part in [*machine.parameters.values(), *(p for c in machine.changes for p in c.parts().values())]:
+            assert any(k in part.source for k in known) or part.source.startswith(OUR_OWN), (machine.name, part.source)
+
+
+def test_directions_of_c2c_differ_by_a_fifth() -> None:
+    assert value("gh200", "link.d2h.efficiency") / value("gh200", "link.h2d.efficiency") == pytest.approx(0.79, abs=0.01)
+
+
+def test_numbers_nobody_published_are_left_out() -> None:
+    for name in ("gh200", "gh200-141", "gb200", "mi300a"):
+        assert not load(name).has & {"launch.call", "launch.latency", "link.h2d.latency", "link.d2h.latency", "bare.launch"}
+    assert load("mi300a").copies_vanish and load("2026-apu").copies_vanish
+    assert not any(n.startswith(("link.h2d", "link.d2h")) for n in load("mi300a").has)
+
+
+def test_the_efficiency_is_applied_once_to_the_design_points() -> None:
+    assert value("2026-discrete", "link.h2d.bandwidth") == 121e9 and value("2026-discrete", "link.h2d.efficiency") == 0.85
+
+
+def test_power9_nodes_do_not_inherit_the_x86_nodes_calls() -> None:
+    assert not load("summit").has & {"launch.call", "alloc.call"} and load("summit").coupling == "nvlink"
+
+
+def test_tenfold_is_tenfold() -> None:
+    source = load("cori-gpu")
+    near, far = (load(f"ecp-{way}-10x").resolved(source) for way in ("integrated", "disaggregated"))
+    for name, factor in (("link.h2d.bandwidth", 10.0), ("link.d2h.bandwidth", 10.0), ("launch.call", 0.1), ("alloc.call", 0.1)):
+        assert near.parameters[name].value == pytest.approx(value("cori-gpu", name) * factor)
+        assert far.parameters[name].value == pytest.approx(value("cori-gpu", name) / factor)
+    assert near.parameters["gpu.fp64"] == source.parameters["gpu.fp64"]
+
+
+@pytest.mark.parametrize("distance", ["switch-hop", "rack", "row", "datacentre"])
+def test_distance_is_the_same_on_the_link_and_in_the_api(distance: str) -> None:
+    source = load("perlmutter")
+    link, api = (load(f"cdi-{distance}-{way}").resolved(source) for way in ("link", "api"))
+    added = link.parameters["link.h2d.latency"].value - value("perlmutter", "link.h2d.latency")
+    assert added == pytest.approx(api.parameters["slack.call"].value)
+    assert link.parameters["link.round_trip"].value == pytest.approx(0.9e-6 + 2 * added)
+    assert api.parameters["link.h2d.latency"] == source.parameters["link.h2d.latency"]
+    assert set(load(f"cdi-{distance}-api").unknowns()) <= set(load(f"cdi-{distance}-link").unknowns())
+
+
+def test_farther_is_slower() -> None:
+    slack = [
+        load(f"cdi-{d}-api").resolved(load("perlmutter")).parameters["slack.call"].value
+        for d in ("switch-hop", "rack", "row", "datacentre")
+    ]
+    assert slack == sorted(slack) and parse("100 ns", "s") < slack[0] and slack[-1] < parse("100 us", "s")
+
+
+@pytest.mark.parametrize(("generation", "nominal"), [(3, 15.754e9), (4, 31.508e9), (5, 63.015e9), (6, 121e9)])
+def test_links_replace_bandwidth_and_leave_latency(generation: int, nominal: float) -> None:
+    source = load("perlmutter")
+    target = load(f"pcie{generation}-x16").resolved(source)
+    assert target.parameters["link.h2d.bandwidth"].value == target.parameters["link.d2h.bandwidth"].value == pytest.approx(nominal)
+    assert target.parameters["link.h2d.latency"] == source.parameters["link.h2d.latency"]
+    assert not load("pcie5-x16").resolved(load("mi300a")).copies_vanish
+
+
+@pytest.mark.parametrize(
+    ("devices", "c2c", "machine"),
+    [
+        (["NVIDIA A100-SXM4-80GB"] * 4, None, "a100-sxm4-80"),
+        (["A100-SXM4-40GB"], None, "a100-sxm4-40"),
+        (["NVIDIA A100-SXM4-40GB"], False, "a100-sxm4-40"),
+        (["A100-PCIE-40GB"] * 4, None, "a100-pcie-40"),
+        (["NVIDIA GH200 120GB"], None, "gh200"),
+        (["NVIDIA GH200 480GB"], True, "gh200"),
+        (["NVIDIA GH200 120GB"], False, None),
+        (["NVIDIA H100 80GB HBM3"] * 8, None, "h100-sxm5"),
+        (["NVIDIA H100 PCIe"], None, "h100-pcie"),
+        (["NVIDIA H200"], None, "h200-sxm"),
+        (["NVIDIA H200"], True, None),
+        (["Tesla V100-SXM2-16GB"], None, "v100-sxm2"),
+        (["Tesla V100-SXM2-32GB"], None, "v100-sxm2-32"),
+        (["AMD Instinct MI300X"], None, "mi300x"),
+        (["AMD Instinct MI250X"], None, "mi250x"),
+        (["AMD Instinct MI300A"], None, "mi300a"),
+        (["NVIDIA GeForce RTX 3090"], None, None),
+        (["GeForce GTX 1060 with Max-Q Design", "Intel(R) HD Graphics 630"], None, None),
+        (["Tesla T4"], None, None),
+        (["NVIDIA H200", "NVIDIA A100-SXM4-80GB"], None, None),
+        (["NVIDIA H200", ""], None, None),
+        ([""], None, None),
+        ([], None, None),
+    ],
+)
+def test_devices_are_recognised(devices: list[str], c2c: bool | None, machine: str | None) -> None:
+    found = recognise(devices, c2c)
+    assert (found.name if found else None) == machine
+
+
+def test_the_manual_lists_every_parameter_and_every_machine() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "machines.md").read_text(encoding="utf-8")
+    for name, meaning in schema().items():
+        assert f"| `{name}` | {meaning.unit} | {meaning.scope} | {meaning.meaning} |" in text
+    for machine in all_machines():
+        assert f"| `{machine.name}` | {machine.coupling} | {machine.title} |" in text
