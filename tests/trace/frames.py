@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import polars as pl
@@ -38,7 +39,12 @@ def tables(**rows: list[dict[str, Any]]) -> dict[str, pl.DataFrame]:
     """
     unknown = set(rows) - set(schema_tables())
     assert not unknown, unknown
-    return {name: frame(name, rows.get(name, [])) for name in schema_tables()}
+    return {name: frame(name, rows[name]) if rows.get(name) else _empty(name) for name in schema_tables()}
+
+
+@cache
+def _empty(name: str) -> pl.DataFrame:
+    return frame(name, [])
 
 
 def frame(name: str, rows: list[dict[str, Any]]) -> pl.DataFrame:

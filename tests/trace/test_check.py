@@ -93,7 +93,7 @@ def test_a_start_of_zero_is_believed_near_the_others_and_not_an_hour_before() ->
     for row in (*late["api"], *late["kernels"]):
         row.update(start_ns=row["start_ns"] + 2 * HOUR, end_ns=row["end_ns"] + 2 * HOUR)
     late["kernels"].append({"start_ns": 0, "end_ns": 2 * HOUR + 50})
-    for facts in ({}, {"duration_ns": 3 * HOUR}):
+    for facts in ({}, {"analysis_duration_ns": 3 * HOUR}):
         assert set_aside(facts, **late) == ({"api": 4, "kernels": 4}, {"P102": 1})
 
 
@@ -163,7 +163,7 @@ def test_inside_the_recorded_session_nothing_is_too_far() -> None:
     rows = launched(200)
     rows["kernels"].append({"start_ns": 3 * HOUR, "end_ns": 3 * HOUR + 10})
     assert set_aside(**rows)[1] == {"P103": 1}
-    assert set_aside({"duration_ns": 4 * HOUR}, **rows)[1] == {}
+    assert set_aside({"analysis_duration_ns": 4 * HOUR}, **rows)[1] == {}
 
 
 def test_a_table_without_times_passes() -> None:

@@ -45,12 +45,11 @@ def _line(state: str, what: str, detail: str) -> dict[str, Any]:
 
 def installation() -> list[dict[str, Any]]:
     """Versions, native core, catalogue, cache."""
-    from turnbuckle import _native
+    from turnbuckle._native import __version__ as native
     from turnbuckle.machine import all_machines
     from turnbuckle.trace.cache import folder
 
     own = version("turnbuckle")
-    native = _native.__version__
     machines = all_machines()
     cache = folder()
     above = next(p for p in (cache, *cache.parents) if p.exists())

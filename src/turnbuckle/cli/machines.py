@@ -80,7 +80,7 @@ def show(name: str, format: str) -> int:
             table.add_column(column, overflow="fold", no_wrap=column in ("parameter", "value", "error", "nature"))
         for r in numbers:
             unit = "1" if r["change"] == "scale" else r["unit"]
-            change = {"set": "", "": "", "add": "+ ", "scale": "x ", "assume": "if unknown: "}[r["change"]]
+            change = {"set": "", "": "", "add": "+ ", "scale": "x ", "limit": "at most ", "assume": "if unknown: "}[r["change"]]
             note = Text(str(r["source"]) + (f" ({r['note']})" if r["note"] else ""), style="dim")
             table.add_row(r["parameter"], change + quantity(r["value"], unit), f"{r['error']:.0%}" if r["error"] else "", r["nature"], note)
         console.print(table)

@@ -2,7 +2,7 @@
 
 Categories are taken in the order kernel > copy > MPI > API > CPU (models.md D1): an instant in which a kernel runs
 belongs to kernels whatever else happens, and so on down.  Inside a category an instant belongs to the activity that
-began first.  All arithmetic is on integer nanoseconds, so that the shares add up to the run time exactly.
+began first, of two that began together to the longer.  All arithmetic is on integer nanoseconds, so that the shares add up to the run time exactly.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def exposed(start_ns: Int, end_ns: Int, level: NDArray[np.int8]) -> tuple[Int, N
         rows = np.flatnonzero(level == this)
         if not len(rows):
             continue
-        rows = rows[np.argsort(start_ns[rows], kind="stable")]
+        rows = rows[np.lexsort((-end_ns[rows], start_ns[rows]))]  # of two that begin together, the longer holds the other
         start, end = start_ns[rows], end_ns[rows]
         new = new_cover_ns(start, end)
         hidden = covered_ns(end - new, end, *higher) if len(higher[0]) else np.zeros_like(new)

@@ -18,7 +18,7 @@ from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.profile.classify import CALL_CLASS, CALL_CLASSES, CATEGORIES, CATEGORY, KIND, KIND_OF_CLASS, KINDS, call_classes
 from turnbuckle.profile.exposure import between, exposed
 from turnbuckle.schema import words
-from turnbuckle.trace.check import check, launch_pairs, sound
+from turnbuckle.trace.check import DEVICE_TABLES, check, launch_pairs, sound
 from turnbuckle.trace.intervals import covered_ns
 from turnbuckle.trace.intervals import merge as merge_intervals
 from turnbuckle.trace.trace import Trace
@@ -40,9 +40,6 @@ KIND_OF_DIRECTION = {
     "migration_d2h": "migration",
     "migration_d2d": "migration",
 }
-
-#: Tables whose rows run on a device.
-DEVICE_TABLES = ("kernels", "graphs", "memsets", "copies")
 
 _ENUMS = {
     "kind": pl.Enum(KINDS),
@@ -123,7 +120,6 @@ def build(trace: Trace) -> Profile:
     first, last = _span(rows, trace)
     rows = pl.concat([rows, _gaps(rows, first, last)], how="diagonal")
     rows, tracks = _tracked(rows)
-    rows = rows.sort("start_ns", "end_ns", descending=[False, True], maintain_order=True)
     start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
     exposed_ns, tail, _ = exposed(start, end, rows["level"].to_numpy().astype(np.int8))
     gap = rows["kind"].to_numpy() == KIND["gap"]
@@ -270,14 +266,18 @@ def _span(rows: pl.DataFrame, trace: Trace) -> tuple[int, int]:
 
 def _gaps(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
     """Host time between the calls of each thread, and whatever instant of the run nothing covers."""
-    parts: list[pl.DataFrame] = []
     gap = {"kind": KIND["gap"], "category": CATEGORY["cpu"], "row": None}
-    hosts = rows.filter(pl.col("thread").is_not_null())
-    for (process, thread), calls in hosts.group_by("process", "thread", maintain_order=True):
+    times = rows.select("start_ns", "end_ns", "process", "thread")
+    parts: list[pl.DataFrame] = []
+    # a thread's calls and the gaps between them cover it from its first call to its last
+    covered = [times.filter(pl.col("thread").is_null()).select("start_ns", "end_ns")]
+    for (process, thread), calls in times.filter(pl.col("thread").is_not_null()).group_by("process", "thread", maintain_order=True):
         called, returned = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
-        start, end = between(called, returned, int(called.min()), int(returned.max()))
+        span = int(called.min()), int(returned.max())
+        start, end = between(called, returned, *span)
         parts.append(_rows(pl.DataFrame({"start_ns": start, "end_ns": end}), process=process, thread=thread, level=5, **gap))
-    everything = pl.concat([rows.select("start_ns", "end_ns"), *(p.select("start_ns", "end_ns") for p in parts)])
+        covered.append(pl.DataFrame({"start_ns": [span[0]], "end_ns": [span[1]]}))
+    everything = pl.concat(covered)
     start, end = between(everything["start_ns"].to_numpy(), everything["end_ns"].to_numpy(), first, last)
     parts.append(_rows(pl.DataFrame({"start_ns": start, "end_ns": end}), level=6, **gap))
     return pl.concat(parts)

@@ -37,8 +37,8 @@ def answer_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
 
 
 def _targets_table(found: list[Verdict], level: float | None) -> Table:
-    head = ["target", ">time", ">penalty", ">benefit", f">{percent(level)} interval" if level else ">interval", ">envelope", "verdict", "link, latency and bandwidth", ">break-even use"]
-    rows = []
+    head = ["target", ">time", ">penalty", ">benefit", f">{percent(level)} interval" if level else ">interval", ">envelope", ">break-even use", "verdict"]
+    rows, notes = [], []
     for v in found:
         p = v.projection
         m = p.measured_seconds or 1.0
@@ -52,16 +52,16 @@ def _targets_table(found: list[Verdict], level: float | None) -> Table:
                 factor(p.benefit, 4),
                 Cell(interval, bounds(v.low, v.high)),
                 Cell(f"{number(p.envelope[0], 's', 4)} to {number(p.envelope[1], 's', 4)}", bounds(p.envelope[0] / m - 1, p.envelope[1] / m - 1)),
-                Cell(v.words, f"{v.sure} likely inside {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
-                coupling_words(p),
                 factor(even, 4) if even > 1.0005 else DASH,
+                Cell(v.words, f"{v.sure} likely inside {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
             )
         )
+        notes.append(coupling_words(p))
     caption = (
         "Penalty is projected over recorded time, benefit its inverse. The envelope is what no other order of the same activities could leave. "
         "Break-even use: how much better a pooled GPU must be used to pay for the slowdown, before the cost of the fabric."
     )
-    return Table(caption, head, rows)
+    return Table(caption, head, rows, notes=notes)
 
 
 def coupling_words(p: Projection) -> str:

@@ -36,7 +36,9 @@ class Table:
     head : column titles; a leading ``>`` aligns a column to the right, as numbers want it.
     rows : cells.
     shown : rows printed at once; the rest opens on a click.
-    more : cells cut off altogether (rows not in the report).
+    more : how many rows are left out of the report altogether.
+    kind : style of the table: ``matrix``, ``machine`` or empty.
+    notes : a line under each row, over its whole width; empty for none.
     """
 
     caption: str
@@ -45,6 +47,7 @@ class Table:
     shown: int = 1_000_000
     more: int = 0
     kind: str = ""
+    notes: Sequence[str] = ()
     first: Sequence[Sequence[Cell]] = field(init=False)
     rest: Sequence[Sequence[Cell]] = field(init=False)
 

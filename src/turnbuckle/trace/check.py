@@ -48,7 +48,7 @@ def sound(tables: Tables, facts: Mapping[str, Any]) -> tuple[dict[str, pl.DataFr
       start is 0 where everything else happens more than an hour later.
     - P103, beyond 2^53 ns either side of zero.
     - P101, end before start.
-    - P103, far from the recording: outside the session (fact ``duration_ns``, where the file tells it) and further from the
+    - P103, far from the recording: outside the session (fact ``analysis_duration_ns``, where the file tells it) and further from the
       bulk of starts (1st to 99th percentile over all tables) than ten times the bulk's length and than an hour, unless
       rows of another table agree that something happened then, one of them written by the host's clock.
 
@@ -103,7 +103,7 @@ def _plausible(tables: Tables, facts: Mapping[str, Any]) -> tuple[int, int, bool
     bulk_high = int(starts[(starts.size - 1) * 99 // 100])
     margin = max(10 * (bulk_high - bulk_low), HOUR_NS)
     low, high = bulk_low - margin, bulk_high + margin
-    duration = facts.get("duration_ns")
+    duration = facts.get("analysis_duration_ns")
     if isinstance(duration, int) and 0 < duration <= LARGEST_NS:
         low, high = min(low, 0), max(high, duration)
     # one stray row before the bulk must not make a lost 0 look like the session's begin
@@ -431,7 +431,7 @@ def _profiler_share(tables: Tables) -> Iterator[Finding]:
     worst = rows.with_columns(fresh=fresh).group_by("thread").agg(pl.col("fresh").sum()).select(pl.col("fresh").max()).item()
     share = (worst or 0) / max(last - first, 1)
     if share > _PROFILER_SHARE:
-        yield finding("P122", rows.height, f"{share:.0%} of the run time of one thread")
+        yield finding("P122", rows.height, f"{share:.1%} of the run time of one thread")
 
 
 def _shared_ids(tables: Tables) -> Iterator[Finding]:

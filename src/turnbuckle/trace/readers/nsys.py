@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from turnbuckle import _native
+from turnbuckle._native import read_nsys
 from turnbuckle.errors import ProfileError
 from turnbuckle.findings import finding
 from turnbuckle.trace.trace import Trace
@@ -23,7 +23,7 @@ def sniff(head: bytes, path: Path) -> bool:
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
     """Read an export.  Raises `ProfileError` (P003 to P010)."""
     try:
-        raw = _native.read_nsys(path, threads=threads, progress=progress)
+        raw = read_nsys(path, threads=threads, progress=progress)
     except ProfileError as error:
         error.where = str(path)
         raise

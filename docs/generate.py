@@ -1,0 +1,294 @@
+"""The pages that are made from the program itself: nomenclature, findings, errors.
+
+    python docs/generate.py            # write them
+    python docs/generate.py --check    # 1 if a page is not current
+
+The schema's CSV files, the calls that raise errors and the heading of ``turnbuckle.errors`` are the sources; nothing in these pages is
+written by hand.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "turnbuckle"
+CORE = ROOT / "crates" / "turnbuckle-core" / "src"
+HEAD = "<!-- made by docs/generate.py; do not edit -->\n\n"
+_CODE = re.compile(r"[A-Z]\d{3}")
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    """The rows of one file of the schema."""
+    with (PACKAGE / "schema" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in body]
+    return "\n".join(lines) + "\n"
+
+
+def code(text: str) -> str:
+    """A word of the program in a Markdown cell; nothing where there is none."""
+    return f"`{text}`" if text else ""
+
+
+# --- nomenclature -----------------------------------------------------------------------------------------------------
+
+NOMENCLATURE = """# Nomenclature
+
+Every table, column, coded word and machine parameter: name, type, unit, meaning. The readers, the checks, the Rust core and this page read
+the same CSV files (`src/turnbuckle/schema`).
+
+Columns that end in `_ns` are integer nanoseconds. All other quantities are SI: seconds, bytes, B/s, FLOP/s, W. An empty unit means that the
+column is a code, an index or a name. `null` marks columns that may be missing.
+
+"""
+
+
+def nomenclature() -> str:
+    """The page on tables, codes, links and machine parameters."""
+    parts = [NOMENCLATURE]
+    parts.append("## Trace tables\n\nWhat a recording holds, as `turnbuckle.read` gives it. Empty tables are left out of files.\n")
+    parts += _tables("trace")
+    parts.append("## Profile tables\n\nWhat a recording amounts to, as `turnbuckle.build` gives it.\n")
+    parts += _tables("profile")
+    parts.append("## Coded words\n\nColumns that hold small integers hold these; a profile and all outputs show the word.\n")
+    for name, group in _grouped(rows("codes"), "list"):
+        parts.append(f"### {name}\n\n" + table(("code", "word", "meaning"), ((r["index"], code(r["word"]), r["meaning"]) for r in group)))
+    parts.append(_parameters())
+    parts.append(
+        '## Links that can be named\n\nThe rates behind "looks like": the lowest one that a measured rate does not pass.\n\n'
+        + table(
+            ("link", "one direction [B/s]", "kind", "source"),
+            [[r[k] for k in ("name", "bandwidth", "kind", "source")] for r in rows("links")],
+        )
+    )
+    return "\n".join(parts)
+
+
+def _tables(kind: str) -> list[str]:
+    out = []
+    for name, group in _grouped(rows(kind), "table"):
+        cells = ((code(r["column"]), r["type"] + (", null" if r["nullable"] == "yes" else ""), r["unit"], r["meaning"]) for r in group)
+        out.append(f"### {name}\n\n" + table(("column", "type", "unit", "meaning"), cells))
+    return out
+
+
+def _parameters() -> str:
+    def cells(r: dict[str, str]) -> tuple[str, ...]:
+        return code(r["parameter"]), r["unit"], r["scope"], f"{r['minimum']} to {r['maximum']}", r["meaning"]
+
+    head = ("parameter", "unit", "of one", "plausible", "meaning")
+    every = rows("machine")
+    own = [cells(r) for r in every if not r["parameter"].startswith("observed.")]
+    observed = [cells(r) for r in every if r["parameter"].startswith("observed.")]
+    return (
+        "## Machine parameters\n\nWhat a machine file may give ([how to write one](machines.md)). `turnbuckle machines check` doubts "
+        "what lies outside the plausible range.\n\n"
+        + table(head, own)
+        + "\nThese are set from the profile and belong in no machine file:\n\n"
+        + table(head, observed)
+    )
+
+
+def _grouped(every: list[dict[str, str]], key: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    for name in dict.fromkeys(r[key] for r in every):
+        yield name, [r for r in every if r[key] == name]
+
+
+# --- findings ---------------------------------------------------------------------------------------------------------
+
+FINDINGS = """# Findings
+
+A finding is a counted flaw: something that was dropped, repaired, missing or out of range. It never stops the work. It travels with the
+answer and is printed with it. `info` changes no number, `warning` may.
+
+In JSON each finding has `code`, `severity`, `count`, `meaning`, `detail` and `advice`. `detail` names a table, a column, a parameter or a
+share; it never holds text from the recorded process.
+
+P1xx is about the recording, P2xx about what it shows, M1xx about machines, A3xx about assumptions of a projection.
+
+"""
+
+
+def findings() -> str:
+    """The page on findings."""
+    every = sorted(rows("findings"), key=lambda r: ("PMA".index(r["code"][0]), r["code"]))
+    body = ((code(r["code"]), r["severity"], r["meaning"], r["advice"]) for r in every)
+    return FINDINGS + table(("code", "severity", "meaning", "what to do"), body)
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+ERRORS = """# Errors
+
+An error stops the work and says what happened, where, what was found, the likely cause and the fix. It goes to stderr; there is no
+traceback unless `--debug` is given. Flaws that do not stop the work are [findings](findings.md).
+
+```console
+$ turnbuckle project run.sqlite --on gh2000
+error[M001]: no machine is called gh2000
+  fix:   did you mean gh200? turnbuckle machines list names them all; a path to a .toml file also works
+$ echo $?
+2
+```
+
+In Python every error is a `turnbuckle.TurnbuckleError` with the attributes `code`, `what`, `where`, `found`, `cause`, `fix` and
+`exit_code`.
+
+## Groups
+
+"""
+
+
+@dataclass(frozen=True, order=True)
+class Raised:
+    """One error that can be raised: its code, its text, the number the process ends with."""
+
+    code: str
+    what: str
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """One class of errors, as the heading of `turnbuckle.errors` has it."""
+
+    head: str
+    klass: str
+    exit_code: int
+    meaning: str
+
+
+@cache
+def groups() -> tuple[Group, ...]:
+    """The classes of errors in the order of the heading."""
+    heading = ast.get_docstring(ast.parse((PACKAGE / "errors.py").read_text(encoding="utf-8"))) or ""
+    found = re.findall(r"^\s*\+-- (\w+)\s+([A-Z]\d)xx\s+(\d)\s+(.+)$", heading, re.MULTILINE)
+    return tuple(Group(head, klass, int(exit_code), meaning) for klass, head, exit_code, meaning in found)
+
+
+def _exit_code(error: str, klass: str) -> int | None:
+    """By the class that is raised, or by the code where a helper raises it; None where it is no error at all."""
+    by_class = {g.klass: g.exit_code for g in groups()}
+    by_code = {g.head: g.exit_code for g in groups()}
+    return by_class.get(klass, by_code.get(error[:2]))
+
+
+def raised() -> list[Raised]:
+    """Every coded error that the Python sources and the Rust core can raise, in the order of the groups."""
+    out: list[Raised] = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        texts = {
+            n.targets[0].id: n.value
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name) and isinstance(n.value, ast.JoinedStr)
+        }
+        out += [e for n in ast.walk(tree) if isinstance(n, ast.Call) and (e := _called(n, texts))]
+    for path in sorted((ROOT / "crates").rglob("src/**/*.rs")):
+        out += _native(path.read_text(encoding="utf-8"))
+    order = [g.head for g in groups()]
+    return sorted(set(out), key=lambda e: (order.index(e.code[:2]) if e.code[:2] in order else order.index("A1"), e))
+
+
+def _called(node: ast.Call, texts: dict[str, ast.JoinedStr]) -> Raised | None:
+    """The error a call makes: a class of `turnbuckle.errors`, or a helper that takes a code and then a text."""
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name in ("finding", "Finding") or not node.args:
+        return None
+    first, *rest = node.args
+    if not (isinstance(first, ast.Constant) and isinstance(first.value, str) and _CODE.fullmatch(first.value)):
+        return None
+    exit_code = _exit_code(first.value, name)
+    if exit_code is None:
+        return None
+    rest = [texts.get(a.id, a) if isinstance(a, ast.Name) else a for a in rest]
+    what = next((text for a in rest if (text := _text(a))), "<what was found>")
+    return Raised(first.value, what, exit_code)
+
+
+def _text(node: ast.expr) -> str:
+    """A text argument for print; what is filled in stands in angle brackets."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(f"<{_filled(v.value)}>" if isinstance(v, ast.FormattedValue) else _text(v) for v in node.values)
+    return ""
+
+
+def _filled(node: ast.expr) -> str:
+    """A word for an expression: `_clip(name)` -> name, `self.text` -> text."""
+    if isinstance(node, ast.Call):
+        return _filled(node.args[0]) if node.args else "..."
+    if isinstance(node, ast.Subscript):
+        return _filled(node.value)
+    word = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else "..."
+    return word.strip("_").lower()
+
+
+def _native(source: str) -> list[Raised]:
+    source = source.split("#[cfg(test)]")[0]
+    pattern = r'(?:new\(|code:)\s*"([A-Z]\d{3})"(?:\.to_owned\(\))?,\s*(?:what:\s*)?(?:format!\()?\s*"((?:[^"\\]|\\.)*)"'
+    out = []
+    for error, what in re.findall(pattern, source):
+        if (exit_code := _exit_code(error, "")) is not None:
+            out.append(Raised(error, re.sub(r"\{(\w*)[^}]*\}", lambda m: f"<{m[1] or 'name'}>", what), exit_code))
+    return out
+
+
+def errors() -> str:
+    """The page on errors."""
+    by_code: dict[tuple[str, int], list[str]] = {}
+    for e in raised():
+        by_code.setdefault((e.code, e.exit_code), []).append(e.what)
+    body = ((code(name), "<br>".join(_plain(w) for w in whats), str(number)) for (name, number), whats in by_code.items())
+    return (
+        ERRORS
+        + table(("codes", "class", "exit code", "meaning"), ((f"{g.head}xx", code(g.klass), str(g.exit_code), g.meaning) for g in groups()))
+        + "\nExit code 0 is success, 130 an interrupt from the keyboard.\n"
+        + "\n## Every error\n\nWords in angle brackets are filled in.\n\n"
+        + table(("code", "what", "exit code"), body)
+    )
+
+
+def _plain(text: str) -> str:
+    return text.replace("<", "&lt;").replace(">", "&gt;").replace("*", "\\*").replace("_", "\\_")
+
+
+# --- all --------------------------------------------------------------------------------------------------------------
+
+PAGES = {"nomenclature.md": nomenclature, "findings.md": findings, "errors.md": errors}
+
+
+def generated() -> dict[str, str]:
+    """Name -> text of every generated page."""
+    return {name: HEAD + make().rstrip() + "\n" for name, make in PAGES.items()}
+
+
+def main(words: Sequence[str]) -> int:
+    """Write the pages, or with ``--check`` say which are not current."""
+    stale = []
+    for name, text in generated().items():
+        path = ROOT / "docs" / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if "--check" not in words:
+                path.write_text(text, encoding="utf-8")
+    print(f"{'stale' if '--check' in words else 'written'}: {', '.join(stale)}" if stale else "all pages are current")
+    return 1 if stale and "--check" in words else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,164 @@
+"""Write the report: one HTML file that needs nothing but a browser.
+
+    Answer -> sections (tables, figures) -> drawings -> template -> file
+
+The page loads nothing: style, script and drawings stand inside it, and its content security policy forbids the rest.
+Texts from the recording reach it through `text.clean` and the template's escaping, drawings through `figure.harmless`.
+
+Errors (`turnbuckle.errors.ReportError`):
+
+    R001  the file cannot be written
+    R002  the folder does not exist
+    R003  the path is a folder
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import os
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from turnbuckle.errors import ReportError
+from turnbuckle.report.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
+from turnbuckle.report.figure import Figure, draw
+from turnbuckle.report.profile_sections import annex_section, cover_facts, profiled_section, synthetic, usage_section
+from turnbuckle.report.text import clean
+from turnbuckle.report.verdict import sentence, verdicts
+from turnbuckle.study.study import Answer
+
+QUESTION: Final = "What would this run do if CPU and GPU stood closer or farther apart?"
+
+#: Sections in the order of the page: key, title.
+SECTIONS: Final = (
+    ("answer", "Answer"),
+    ("comparison", "Which target is faster"),
+    ("profiled", "What was profiled"),
+    ("usage", "How the application uses the coupling"),
+    ("projections", "Projections"),
+    ("uncertainty", "Uncertainty"),
+    ("validity", "Validity"),
+    ("annex", "Annex: machines and provenance"),
+)
+
+
+def write(answer: Answer, path: str | Path, *, question: str = "") -> Path:
+    """Write the report of one answer.
+
+    Parameters
+    ----------
+    answer : from `turnbuckle.study.study.ask`, or `inspect` for a report without projections.
+    path : where to write; an existing file is replaced, as a whole or not at all.
+    question : the question as the cover should put it.
+
+    Returns
+    -------
+    The path written.
+
+    Raises
+    ------
+    ReportError : R001, R002, R003.
+    """
+    place = Path(path)
+    # say so before the work, not after it
+    if place.is_dir():
+        raise ReportError("R003", "the report's path is a folder", where=place.name, fix="give the name of a file, for example report.html")
+    if not place.parent.is_dir():
+        raise ReportError("R002", "the folder for the report does not exist", where=place.name, found=f"no folder {place.parent.name}", fix="make the folder first, or name another")
+    _save(page(answer, question=question), place)
+    return place
+
+
+def page(answer: Answer, *, question: str = "") -> str:
+    """The report as text; see `write`."""
+    found = verdicts(answer.projections)
+    drawn: dict[str, Figure] = {}
+    sections = _drawn(
+        {
+            "answer": answer_section(answer, found),
+            "comparison": comparison_section(answer, found),
+            "profiled": profiled_section(answer),
+            "usage": usage_section(answer),
+            "projections": projection_section(answer, found),
+            "uncertainty": uncertainty_section(answer, found),
+            "validity": validity_section(answer, found),
+            "annex": annex_section(answer),
+        },
+        drawn,
+    )
+    script = _part("report.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return _environment().get_template("report.html.j2").render(
+        question=clean(question or QUESTION),
+        sentence=sentence(found, answer.profile.seconds),
+        facts=cover_facts(answer),
+        synthetic=synthetic(answer),
+        projected=bool(found),
+        contents=SECTIONS,
+        s=sections,
+        style=Markup(_part("report.css")),
+        script=Markup(script),
+        policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'",
+        data=embedded({name: {"csv": f.csv, "spec": f.full_spec} for name, f in drawn.items()}),
+    )  # fmt: skip
+
+
+def embedded(value: Any) -> Markup:
+    """JSON for a ``<script type="application/json">``: ASCII only, and nothing in it that HTML could take for markup."""
+    text = json.dumps(_finite(value), ensure_ascii=True, separators=(",", ":"))
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity and no NaN: both become null."""
+    if isinstance(value, dict):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _drawn(value: Any, drawn: dict[str, Figure]) -> Any:
+    """The same nested value with every figure drawn; `drawn` collects them by name."""
+    if isinstance(value, Figure):
+        if value.name in drawn:
+            value = replace(value, name=f"{value.name}-{len(drawn)}")
+        (figure,) = draw([value])
+        drawn[figure.name] = figure
+        return figure
+    if isinstance(value, dict):
+        return {k: _drawn(v, drawn) for k, v in value.items()}
+    return [_drawn(v, drawn) for v in value] if isinstance(value, list) else value
+
+
+def _part(name: str) -> str:
+    return (files("turnbuckle.report") / "template" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(loader=FunctionLoader(_part), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["svg"] = lambda figure: Markup(figure.svg)
+    return environment
+
+
+def _save(text: str, place: Path) -> None:
+    """Write beside the goal and move there, so that no half a report is ever found."""
+    beside = place.with_name(f".{place.name[:100]}.{os.getpid()}.part")
+    try:
+        beside.write_text(text, encoding="utf-8", newline="\n")
+        beside.replace(place)
+    except OSError as e:
+        beside.unlink(missing_ok=True)
+        raise ReportError(
+            "R001", "the report cannot be written", where=place.name, found=e.strerror or type(e).__name__, fix="name a file in a folder you may write to"
+        ) from e

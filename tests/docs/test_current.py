@@ -1,0 +1,149 @@
+"""The generated pages are what the program would write today, and the written ones are complete."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import turnbuckle as tb
+from turnbuckle import errors, findings, schema
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+def _module() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("manual_generate", DOCS / "generate.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+generate = _module()
+
+
+@pytest.mark.parametrize("name", sorted(generate.PAGES))
+def test_generated_page_is_current(name: str) -> None:
+    assert (DOCS / name).read_text(encoding="utf-8") == generate.generated()[name], "run: python docs/generate.py"
+
+
+def test_nomenclature_names_every_column() -> None:
+    page = (DOCS / "nomenclature.md").read_text(encoding="utf-8")
+    for kind in ("trace", "profile"):
+        for table, columns in schema.tables(kind).items():
+            assert f"### {table}\n" in page
+            assert all(f"| `{column.name}` |" in page for column in columns)
+
+
+def test_findings_page_names_every_code() -> None:
+    page = (DOCS / "findings.md").read_text(encoding="utf-8")
+    assert all(f"| `{code}` |" in page for code in findings.register())
+
+
+def test_errors_page_has_the_exit_codes_of_the_classes() -> None:
+    classes = {g.klass: g.exit_code for g in generate.groups()}
+    real = {c.__name__: c.exit_code for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.TurnbuckleError)}
+    del real["TurnbuckleError"]
+    assert classes == real
+
+
+def test_errors_page_knows_errors_of_every_kind() -> None:
+    """One of each: a class, a helper, a text in a variable, the Rust core, a code outside its group."""
+    raised = {(e.code, e.exit_code) for e in generate.raised()}
+    assert {("A120", 3), ("M005", 2), ("M009", 2), ("P009", 2), ("A304", 3), ("A201", 1), ("I001", 4)} <= raised
+
+
+# --- the JSON contract ------------------------------------------------------------------------------------------------
+
+
+def _keys(value: Any, path: str = "") -> set[str]:
+    """Dotted paths of all leaves; a list adds [], keys that are data become <...>."""
+    if isinstance(value, dict):
+        if path in ("projections[].drivers", "faster", "faster.<target>"):
+            inner = "<parameter>" if path.endswith("drivers") else "<target>"
+            return set().union(*(_keys(v, f"{path}.{inner}") for v in value.values())) if value else {path}
+        return set().union(*(_keys(v, f"{path}.{k}".removeprefix(".")) for k, v in value.items())) if value else {path}
+    if isinstance(value, list) and any(isinstance(v, dict) for v in value):
+        return set().union(*(_keys(v, f"{path}[]") for v in value))
+    return {path + "[]"} if isinstance(value, list) else {path}
+
+
+def _listed(section: str) -> set[str]:
+    """Keys of a section of docs/json.md; `a.{b,c}.d` stands for both."""
+    page = (DOCS / "json.md").read_text(encoding="utf-8")
+    text = page.split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
+    out: set[str] = set()
+    for key in re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE):
+        out |= _spread(key)
+    return out
+
+
+def _spread(key: str) -> set[str]:
+    braces = re.search(r"\{([^}]+)\}", key)
+    if not braces:
+        return {key}
+    return set().union(*(_spread(key[: braces.start()] + word + key[braces.end() :]) for word in braces[1].split(",")))
+
+
+@pytest.fixture(scope="module")
+def documents() -> dict[str, Any]:
+    with tb.sample() as path:
+        seen = tb.inspect(path, command="turnbuckle")
+        asked = tb.ask(seen, ["self", "gh200", "cdi-row-api"], draws=50)
+        return {"inspect": json.loads(json.dumps(seen.inspection())), "project": json.loads(json.dumps(asked.as_dict()))}
+
+
+@pytest.mark.parametrize("verb", ["inspect", "project"])
+def test_json_page_lists_every_key(documents: dict[str, Any], verb: str) -> None:
+    listed = _listed(verb) | _listed("Both")
+    real = _keys(documents[verb])
+    unlisted = {k for k in real if k not in listed and not any(v.startswith(f"{k}.") for v in listed)}
+    assert not unlisted, f"docs/json.md lacks {sorted(unlisted)}"
+
+
+def test_json_page_lists_no_key_that_does_not_exist(documents: dict[str, Any]) -> None:
+    real = _keys(documents["inspect"]) | _keys(documents["project"])
+    # the sample holds neither scheduling records nor all kinds of copies
+    absent = {k for k in _listed("inspect") | _listed("project") | _listed("Both") if k not in real}
+    assert all(k.startswith("profile.cpu_activity.") or re.match(r"profile\.links\.(p2p|migration_...)\.", k) for k in absent), sorted(
+        absent
+    )
+
+
+# --- the site ---------------------------------------------------------------------------------------------------------
+
+
+def test_navigation_holds_every_page() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in sorted(DOCS.rglob("*.md")):
+        assert page.relative_to(DOCS).as_posix() in navigation, f"mkdocs.yml does not lead to {page.name}"
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "models").glob("*.md")), ids=lambda p: p.stem)
+def test_model_pages_have_the_same_headings(page: Path) -> None:
+    headings = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings == ["Equation", "Inputs", "Assumptions", "Where it breaks", "Evidence", "Sources"]
+
+
+def test_local_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]:
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+            if "://" not in target and not target.endswith("report.png"):
+                assert (page.parent / target).exists(), f"{page.name} leads to {target}, which is not there"
+
+
+def test_tests_named_as_evidence_exist() -> None:
+    """The manual names tests as evidence; a renamed test must not leave it lying."""
+    for page in DOCS.rglob("*.md"):
+        for name in re.findall(r"`(tests/[\w/.-]+)`", page.read_text(encoding="utf-8")):
+            assert (ROOT / name).exists(), f"{page.name} names {name}"

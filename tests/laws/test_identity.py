@@ -1,0 +1,114 @@
+"""Law 1: the source projected onto itself is the run, to the nanosecond; laws 2 and 5 on the real recordings as well."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import FULL, LAW, flawed_traces, machine, traces
+
+from turnbuckle.machine import Machine, Pair, all_machines
+from turnbuckle.model import Model, additive, nething
+from turnbuckle.profile.pieces import pieces
+from turnbuckle.profile.profile import Profile, build
+from turnbuckle.profile.source import observed_machine
+from turnbuckle.profile.summary import categories_ns, closure_defect_ns
+from turnbuckle.project import anchored, project
+from turnbuckle.study.uncertainty import project_many
+from turnbuckle.trace.read import read
+from turnbuckle.trace.trace import Trace
+
+PRESETS: tuple[Model, ...] = (
+    nething(),
+    nething("memory"),
+    nething("hold"),
+    nething(5.1),
+    additive({"data": 10.0, "control": 10.0, "kernel": 2.0}),
+    additive({"launch": 0.1, "alloc": 3.0}),
+)
+STANDING = [m for m in all_machines() if not m.relative]
+
+
+def assert_identity(profile: Profile, source: Machine, model: Model) -> None:
+    """Every number of the projection onto the source is the measured one, not nearly but exactly."""
+    run = pieces(profile)
+    durations = anchored(run, source, source, model)
+    assert np.array_equal(durations.seconds, run.seconds)
+    found = project(profile, Pair(source, source), model)
+    assert found.target == "self"
+    assert found.seconds == found.measured_seconds == profile.run_time_ns * 1e-9
+    assert found.penalty == 1.0
+    assert found.breakdown == found.measured_breakdown
+    assert found.envelope == (found.seconds, found.seconds)
+    assert found.findings == []
+
+
+def assert_closed(profile: Profile) -> None:
+    """Each instant of the run belongs to exactly one activity."""
+    exposed, lasts = profile.activities["exposed_ns"], profile.activities["end_ns"] - profile.activities["start_ns"]
+    assert exposed.sum() == profile.run_time_ns
+    assert (exposed >= 0).all() and (exposed <= lasts).all()
+    assert closure_defect_ns(profile) == 0 and sum(categories_ns(profile).values()) == profile.run_time_ns
+    assert profile.activities["start_ns"].min() == profile.first_ns or not profile.activities.height
+    assert profile.activities["end_ns"].max() == profile.last_ns or not profile.activities.height
+
+
+@LAW
+@given(traces() | flawed_traces(), st.sampled_from(PRESETS), st.sampled_from(STANDING))
+def test_any_run_on_its_own_machine(trace: Trace, model: Model, stated: Machine) -> None:
+    profile = build(trace)
+    assert_closed(profile)
+    for source in (machine(FULL), observed_machine(profile)[0], observed_machine(profile, stated)[0], stated):
+        assert_identity(profile, source, model)
+
+
+@LAW
+@given(traces(), st.sampled_from(PRESETS), st.integers(1, 40), st.integers(0, 2**40))
+def test_interval_of_the_source_is_a_point(trace: Trace, model: Model, draws: int, seed: int) -> None:
+    profile = build(trace)
+    source, fits, _ = observed_machine(profile)
+    (found,) = project_many(profile, source, [source], model, fits, draws, seed)
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.median, found.interval.high) == (profile.seconds,) * 3
+    assert found.drivers == {}
+    assert found.sample is not None and found.sample.tolist() == [profile.seconds] * draws
+
+
+def test_runs_without_anything() -> None:
+    for tables in ({}, {"api": Trace({}, read_names(), {"tables": {}}).api}):
+        profile = build(Trace(tables, read_names(), {"tables": {}}))
+        assert profile.run_time_ns == 0 and profile.activities.height == 0
+        source, _, _ = observed_machine(profile)
+        found = project(profile, Pair(source, source), nething())
+        assert (found.seconds, found.penalty) == (0.0, 1.0)
+
+
+def read_names():  # type: ignore[no-untyped-def]
+    import polars as pl
+
+    return pl.Series("name", [], dtype=pl.String)
+
+
+def real_files(shared: Path) -> dict[str, Path]:
+    """Every Nsight Systems file that the truth names."""
+    truth = json.loads((shared / "traces" / "truth.json").read_text(encoding="utf-8"))
+    keys = [(key, file) for key, about in truth.items() if key.startswith("nsys") for file in about["files"] if file.endswith(".sqlite")]
+    return {f"{key}/{file}": shared / "traces" / key / file for key, file in keys}
+
+
+@pytest.mark.shared
+def test_every_real_file(shared: Path) -> None:
+    files = sorted({*real_files(shared).values(), *(shared / "traces" / "nsys-local").glob("*.sqlite")})
+    assert len(files) == 27
+    for path in files:
+        profile = build(read(path, use_cache=False))
+        assert_closed(profile)
+        source, fits, _ = observed_machine(profile)
+        for model in PRESETS:
+            assert_identity(profile, source, model)
+        (found,) = project_many(profile, source, [source], nething(), fits, 50)
+        assert found.as_dict()["interval"] == [profile.seconds, profile.seconds], path.name

@@ -1,0 +1,169 @@
+"""Laws 2, 3 and 4: the envelope holds, slower is never faster, the run time is convex in every time, and the limits are what they must be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from strategies import FULL, LAW, RATES, TIMES, machine, traces
+
+from turnbuckle.machine import Fact, Machine, Pair, load, names, schema
+from turnbuckle.model import Model, additive, nething
+from turnbuckle.profile.pieces import pieces
+from turnbuckle.profile.profile import build
+from turnbuckle.profile.source import observed_machine
+from turnbuckle.project import anchored, project
+from turnbuckle.trace.trace import Trace
+
+READS = {"link.tags": 256.0, "link.read_request": 512.0, "link.round_trip": 0.9e-6}
+#: Everything of a target that is a time, or whose inverse is one.
+LINES = tuple(n for n in (*TIMES, "link.round_trip", *RATES, "link.h2d.efficiency") if not n.startswith("observed") and n != "gpu.fp64")
+MODELS = (nething("flop"), nething("memory"), nething("hold"))
+
+factors = st.floats(0.01, 100.0)
+lambdas = st.dictionaries(st.sampled_from(["data", "kernel", "control", "launch", "copy", "alloc", "event"]), factors, min_size=1)
+
+
+def is_time(name: str) -> bool:
+    return schema()[name].unit == "s"
+
+
+@LAW
+@given(traces(), st.lists(factors, min_size=len(LINES), max_size=len(LINES)), st.sampled_from(MODELS), lambdas, st.sampled_from([0.0, 1e-6, 1e-4]))
+def test_envelope(trace: Trace, by: list[float], model: Model, improvements: dict[str, float], slack: float) -> None:
+    profile = build(trace)
+    source = machine(FULL | READS)
+    target = machine({**FULL, **READS, **{n: (FULL | READS)[n] * f for n, f in zip(LINES, by, strict=True)}, "slack.call": slack}, "there")
+    target = machine({n: min(p.value, 1.0) if n.endswith("efficiency") else p.value for n, p in target.parameters.items()}, "there")
+    for asked in (model, additive(improvements)):
+        found = project(profile, Pair(source, target), asked)
+        lower, upper = found.envelope
+        room = 1e-12 * max(upper, 1e-9)
+        assert 0 <= lower <= found.measured_seconds + room
+        assert upper >= found.measured_seconds - room
+        assert lower - room <= found.seconds <= upper + room
+        assert min(found.breakdown.values()) >= 0
+        assert sum(found.breakdown.values()) == pytest.approx(found.seconds, rel=1e-9, abs=1e-15)
+
+
+@LAW
+@given(traces(), st.sampled_from(names()), st.sampled_from(MODELS))
+def test_envelope_on_the_catalogue(trace: Trace, target: str, model: Model) -> None:
+    profile = build(trace)
+    assume(profile.has & {"kernels", "copies", "graphs", "memsets"})
+    source, _, _ = observed_machine(profile)
+    found = project(profile, Pair(source, load(target)), model)
+    room = 1e-12 * max(found.envelope[1], 1e-9)
+    assert found.envelope[0] - room <= found.seconds <= found.envelope[1] + room
+
+
+def along(name: str, value: float) -> Machine:
+    """The source with one number changed, times as they are, rates by their inverse; a share stays a share."""
+    rate = value if is_time(name) else 1.0 / value
+    return machine({**FULL, **READS, name: min(rate, 1.0) if name.endswith("efficiency") else rate}, "there")
+
+
+@LAW
+@given(traces(), st.sampled_from(LINES), st.sampled_from(MODELS), st.booleans())
+def test_monotone_and_convex_along_every_time(trace: Trace, name: str, model: Model, free: bool) -> None:
+    profile = build(trace)
+    assume(profile.has & {"kernels", "copies", "graphs", "memsets"})
+    source = machine(FULL if free else FULL | READS)
+    here = (FULL | READS)[name]
+    unit = (here or 1e-6) if is_time(name) else 1.0 / here
+    values = np.linspace(0.02, 6.0, 13) * unit
+    run = np.array([project(profile, Pair(source, along(name, v)), model).seconds for v in values])
+    eps = 1e-12 * max(run.max(), 1e-9)
+    assert (np.diff(run) >= -eps).all(), "slower parts, faster run"
+    assert (np.diff(run, 2) >= -eps).all(), "not convex"
+
+
+@LAW
+@given(traces(), st.lists(st.floats(0.0, 4.0), min_size=len(TIMES), max_size=len(TIMES)), st.sampled_from(MODELS))
+def test_convex_along_any_direction_of_times(trace: Trace, towards: list[float], model: Model) -> None:
+    profile = build(trace)
+    source = machine(FULL)
+    chosen = {n: d for n, d in zip(TIMES, towards, strict=True) if not n.startswith("observed")}
+    step = np.linspace(0.0, 1.0, 9)
+    run = np.array(
+        [
+            project(profile, Pair(source, machine({**FULL, **{n: FULL[n] + t * d * (FULL[n] or 1e-6) for n, d in chosen.items()}}, "there")), model).seconds
+            for t in step
+        ]
+    )
+    eps = 1e-12 * max(run.max(), 1e-9)
+    assert run[0] == pytest.approx(profile.seconds, rel=1e-12, abs=1e-15)
+    assert (np.diff(run) >= -eps).all() and (np.diff(run, 2) >= -eps).all()
+
+
+@LAW
+@given(traces(), st.sampled_from(["data", "kernel", "control", "launch", "copy", "alloc"]))
+def test_additive_is_monotone_and_convex_in_the_inverse_lambda(trace: Trace, name: str) -> None:
+    profile = build(trace)
+    pair = Pair(machine(FULL), machine(FULL, "there"))
+    run = np.array([project(profile, pair, additive({name: 1.0 / x})).seconds for x in np.linspace(0.05, 8.0, 12)])
+    eps = 1e-12 * max(run.max(), 1e-9)
+    assert (np.diff(run) >= -eps).all() and (np.diff(run, 2) >= -eps).all()
+    assert project(profile, pair, additive({name: 1.0})).seconds == profile.seconds
+
+
+@LAW
+@given(traces(), st.sampled_from(["inf", "1e30"]), st.sampled_from([0.0, 1e-30]))
+def test_a_perfect_link_costs_nothing(trace: Trace, rate: str, latency: float) -> None:
+    """A copy that costs its link and nothing more costs nothing; one with a cost of its own keeps that."""
+    run = pieces(build(trace))
+    plain = {n: v for n, v in FULL.items() if not n.startswith("observed")}
+    perfect = {**plain, **{f"link.{d}.{n}": v for d in ("h2d", "d2h", "p2p") for n, v in (("bandwidth", float(rate)), ("latency", latency))}}
+    after = anchored(run, machine(plain), machine(perfect, "there"), nething("hold")).seconds
+    moved = np.isin(run.kind, ["copy_h2d", "copy_d2h", "copy_p2p", "migration"])
+    assert np.all(after[moved] <= 1e-20 + 1e-12 * run.seconds[moved])
+    assert np.array_equal(after[~moved], run.seconds[~moved])
+    own = anchored(run, machine(FULL), machine({**FULL, **perfect}, "there"), nething("hold")).seconds
+    assert np.all(own[moved] <= run.seconds[moved] * (1 + 1e-12))
+    staged = (run.kind == "copy_h2d") & (run.memory == "pageable") & (run.seconds > 0)
+    link, beyond = 1 / (0.85 * 31.5e9), 1 / 9.4e9
+    size = run.size_bytes[staged]
+    kept = ((5.5e-6 - 2.0e-6) + size * (beyond - link)) / (5.5e-6 + size * beyond)
+    assert own[staged] == pytest.approx(run.seconds[staged] * kept, rel=1e-9)
+
+
+@LAW
+@given(traces())
+def test_one_memory_takes_the_copies_away(trace: Trace) -> None:
+    profile = build(trace)
+    run = pieces(profile)
+    apu = replace(machine(FULL, "apu", coupling="apu"), memory_shared=Fact(True, "assumption", "a test"))
+    after = anchored(run, machine(FULL), apu, nething("hold")).seconds
+    moved = np.isin(run.kind, ["copy_h2d", "copy_d2h", "migration"])
+    assert np.all(after[moved] == 0)
+    assert np.array_equal(after[~moved], run.seconds[~moved])
+    found = project(profile, Pair(machine(FULL), apu), nething("hold"))
+    lost = run.exposed_seconds[moved].sum()
+    assert found.seconds == pytest.approx(profile.seconds - lost, rel=1e-9, abs=1e-15)
+
+
+@LAW
+@given(traces(), st.sampled_from(MODELS))
+def test_no_change_is_the_identity(trace: Trace, model: Model) -> None:
+    """A target of the same numbers, with a slack of nothing, is the source."""
+    profile = build(trace)
+    twin = machine({**FULL, "slack.call": 0.0}, "there")
+    found = project(profile, Pair(machine(FULL), twin), model)
+    assert found.target == "there" and found.seconds == profile.seconds and found.breakdown == found.measured_breakdown
+    held = project(profile, Pair(machine(FULL), machine({**FULL, "gpu.fp64_matrix": 1e15}, "there")), nething("hold"))
+    assert held.seconds == profile.seconds
+
+
+@LAW
+@given(traces(), st.floats(0, 1e-3))
+def test_slack_is_charged_once_a_crossing_call(trace: Trace, slack: float) -> None:
+    """Between the slack of calls whose end is exposed and the slack of all that cross."""
+    profile = build(trace)
+    run = pieces(profile)
+    found = project(profile, Pair(machine(FULL), machine({**FULL, "slack.call": slack}, "there")), nething("hold"))
+    added = found.seconds - profile.seconds
+    assert added == pytest.approx(slack * run.tail_count[run.crosses].sum(), rel=1e-6, abs=1e-15)
+    assert found.envelope[1] == pytest.approx(profile.seconds + slack * run.count[run.crosses].sum(), rel=1e-9, abs=1e-15)
