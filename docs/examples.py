@@ -114,7 +114,10 @@ def workplace() -> Iterator[dict[str, object]]:
     from turnbuckle.examples import sample
 
     before = Path.cwd()
-    with tempfile.TemporaryDirectory() as folder, sample() as path, mock.patch.dict(os.environ, {**TERMINAL, "XDG_CACHE_HOME": folder}):
+    path_of_turnbuckle = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    terminal = {**TERMINAL, "PATH": path_of_turnbuckle, "XDG_CACHE_HOME": ""}
+    with tempfile.TemporaryDirectory() as folder, sample() as path, mock.patch.dict(os.environ, terminal):
+        os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
         for name in COLOURED:
             os.environ.pop(name, None)
         (Path(folder) / "run.sqlite").write_bytes(Path(path).read_bytes())
@@ -128,13 +131,16 @@ def workplace() -> Iterator[dict[str, object]]:
 def run(step: Step, names: dict[str, object]) -> tuple[list[str], int]:
     """Run one step in the current folder -> (lines of output, exit code).  What `turnbuckle` says on stderr follows what it prints."""
     if step.code_is == "console":
-        program, *words = shlex.split(step.code)
+        program, *words = shlex.split(step.code, comments=True)
         if program != "turnbuckle":
             raise ValueError(f"only turnbuckle runs in a console block, not {program!r}; mark it sh")
         return _command(words)
     said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        exec(compile(step.code, "<example>", "exec"), names)
+    try:
+        with contextlib.redirect_stdout(said):
+            exec(compile(step.code, "<example>", "exec"), names)
+    except Exception as error:
+        return [*_lines(said.getvalue()), f"{type(error).__name__}: {error}"], 1
     return _lines(said.getvalue()), 0
 
 

@@ -119,6 +119,21 @@ def test_json_page_lists_no_key_that_does_not_exist(documents: dict[str, Any]) -
     )
 
 
+@pytest.mark.parametrize("word", ["target", "h2d"])
+def test_keys_that_are_data_and_keys_that_are_alternatives(word: str) -> None:
+    assert _spread("a.{h2d,target}.b") == {"a.h2d.b", "a.target.b"}
+    assert _keys({"faster": {word: {"x": 1.0}}}) == {"faster.<target>.<target>"}
+
+
+def test_command_line_page_shows_every_verb() -> None:
+    from turnbuckle.cli.app import app, machines_app
+
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    verbs = [v for v in app if not v.startswith("-")] + [f"machines {v}" for v in machines_app if not v.startswith("-")]
+    assert len(verbs) >= 9
+    assert all(f"$ turnbuckle {verb} --help\n" in page for verb in verbs)
+
+
 # --- the site ---------------------------------------------------------------------------------------------------------
 
 

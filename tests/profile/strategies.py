@@ -240,6 +240,12 @@ def traces(most: int = 14) -> st.SearchStrategy[Trace]:
     return st.builds(lambda program, where, known: trace_of(run_toy(program, where).rows, known), steps(most), WHERE, names)
 
 
+def gpu_traces(most: int = 14) -> st.SearchStrategy[Trace]:
+    """Consistent recordings with a kernel in them, so that a projection has something to say."""
+    first = steps(1).map(lambda program: [replace(program[0], what="launch")])
+    return st.builds(lambda a, b, where: trace_of(run_toy([*a, *b], where).rows), first, steps(most), WHERE)
+
+
 def flawed_traces(most: int = 10) -> st.SearchStrategy[Trace]:
     """Recordings some rows of which cannot be trusted: backwards, without a time, or beyond any clock."""
     flaw = st.tuples(st.sampled_from(TABLES), st.integers(0, 50), st.sampled_from(["backwards", "lost", "wild"]))

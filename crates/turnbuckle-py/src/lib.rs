@@ -9,9 +9,13 @@ use pyo3::types::{PyCapsule, PyDict, PyList};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use turnbuckle_core::error::{ReadError, Trouble};
 use turnbuckle_core::nsys;
 use turnbuckle_core::recording::{Fact, Recording};
+
+/// Shortest time between two calls of the progress function.
+const TICK: Duration = Duration::from_millis(50);
 
 /// One table that any Arrow consumer can take without a copy (`__arrow_c_stream__`).
 #[pyclass(frozen, module = "turnbuckle._native")]
@@ -71,8 +75,13 @@ fn defect(py: Python<'_>, panic: &(dyn std::any::Any + Send)) -> PyErr {
 #[pyo3(signature = (path, *, threads=0, progress=None))]
 fn read_nsys<'py>(py: Python<'py>, path: PathBuf, threads: usize, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
     let mut raised: Option<PyErr> = None;
+    let mut last: Option<Instant> = None;
     let outcome = py.detach(|| {
         let mut tick = |share: f64| {
+            if share < 1.0 && last.is_some_and(|l| l.elapsed() < TICK) {
+                return true;
+            }
+            last = Some(Instant::now());
             Python::attach(|py| {
                 let called = py.check_signals().and_then(|()| match &progress {
                     Some(function) => function.call1(py, (share,)).map(|_| ()),

@@ -2,7 +2,8 @@
 
 Categories are taken in the order kernel > copy > MPI > API > CPU (models.md D1): an instant in which a kernel runs
 belongs to kernels whatever else happens, and so on down.  Inside a category an instant belongs to the activity that
-began first, of two that began together to the longer.  All arithmetic is on integer nanoseconds, so that the shares add up to the run time exactly.
+began first, of two that began together to the longer.  All arithmetic is on integer nanoseconds, so that the shares
+add up to the run time exactly.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def build(trace: Trace) -> Profile:
     """
     tables, set_aside = sound(trace.tables, trace.facts)
     trace = replace(trace, tables=tables)
-    findings = merge([*trace.findings, *set_aside, *check(tables, trace.facts)])
+    findings = merge([*trace.findings, *set_aside, *check(tables, trace.facts, trace.names)])
     parts = [_device_part(trace), _host_part(trace), _mpi_part(trace)]
     rows = pl.concat([p for p in parts if p.height], how="diagonal") if any(p.height for p in parts) else _empty()
     first, last = _span(rows, trace)

@@ -83,7 +83,7 @@ def _link_parameters(fits: dict[tuple[str, str], LinkFit], direction: str, state
         if reference.latency_s > 0:
             relative = min(max(reference.latency_error / reference.latency_s, 0.02), 1.0)
             out[f"link.{direction}.latency"] = _measured(reference.latency_s, "s", relative, where)
-    staged = fits.get((direction, "pageable"))
+    staged = fits.get((direction, "pageable")) or fits.get((f"migration_{direction}", "unknown"))
     if not reference and not stated and staged:
         out |= _assumed_link(direction, staged)
     for (d, memory), fit in fits.items():
@@ -104,7 +104,7 @@ def _link_parameters(fits: dict[tuple[str, str], LinkFit], direction: str, state
 def _assumed_link(direction: str, staged: LinkFit) -> dict[str, Parameter]:
     rate, share, latency = ASSUMED_LINK
     seen = staged.latency_s if 0 < staged.latency_s < latency else latency
-    source = "assumed: only pageable copies were recorded, on a machine the catalogue does not know; PCIe 4 x16 stands for its link"
+    source = "assumed: only pageable copies or migrations were recorded, on an unknown machine; PCIe 4 x16 stands for its link"
 
     def assumed(value: float, unit: str, error: float) -> Parameter:
         return Parameter(value=value, error=error, unit=unit, nature="assumption", source=source)

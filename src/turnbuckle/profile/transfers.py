@@ -242,7 +242,7 @@ def link_findings(fits: dict[tuple[str, str], LinkFit], nominal: dict[str, float
     if not any(d in ("h2d", "d2h") for d, _ in fits):
         out.append(finding("P203"))
     for direction in ("h2d", "d2h"):
-        staged = fits.get((direction, "pageable"))
+        staged = fits.get((direction, "pageable")) or fits.get((f"migration_{direction}", "unknown"))
         if staged and reference_fit(fits, direction) is None:
             out.append(finding("P206", staged.count, direction))
     for (direction, memory), fit in fits.items():

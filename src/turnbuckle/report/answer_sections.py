@@ -11,7 +11,7 @@ from turnbuckle.projection import PARTS, Projection, break_even_utilisation, fas
 from turnbuckle.report import charts
 from turnbuckle.report.figure import Figure
 from turnbuckle.report.table import Cell, Table, cells
-from turnbuckle.report.text import DASH, NARROW, bounds, clean, count, factor, listed, number, percent, probability, signed
+from turnbuckle.report.text import DASH, bounds, clean, count, factor, listed, number, percent, probability, seconds, signed, span
 from turnbuckle.report.unknowns import advice, unknown_label
 from turnbuckle.report.verdict import LINE, Verdict, three_sentences, what_would_change
 from turnbuckle.study.study import Answer
@@ -43,15 +43,15 @@ def _targets_table(found: list[Verdict], level: float | None) -> Table:
         p = v.projection
         m = p.measured_seconds or 1.0
         even = break_even_utilisation(p.penalty)
-        interval = f"{number(p.interval.low, 's', 4)} to {number(p.interval.high, 's', 4)}" if p.interval else DASH
+        interval = span(p.interval.low, p.interval.high) if p.interval else DASH
         rows.append(
             cells(
                 Cell(v.name, clean(p.title), tone="strong", colour=v.colour),
-                number(p.seconds, "s", 4),
+                seconds(p.seconds),
                 factor(p.penalty, 4),
                 factor(p.benefit, 4),
                 Cell(interval, bounds(v.low, v.high)),
-                Cell(f"{number(p.envelope[0], 's', 4)} to {number(p.envelope[1], 's', 4)}", bounds(p.envelope[0] / m - 1, p.envelope[1] / m - 1)),
+                Cell(span(*p.envelope), bounds(p.envelope[0] / m - 1, p.envelope[1] / m - 1)),
                 factor(even, 4) if even > 1.0005 else DASH,
                 Cell(v.words, f"{v.sure} likely inside {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
             )
@@ -119,7 +119,7 @@ def projection_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
     for v in found:
         p = v.projection
         deltas = [p.breakdown[part] - p.measured_breakdown[part] for part in PARTS]
-        rows.append(cells(Cell(v.name, tone="strong", colour=v.colour), *(_delta(d, p.measured_seconds) for d in deltas), _delta(p.seconds - p.measured_seconds, p.measured_seconds), number(p.seconds, "s", 4)))
+        rows.append(cells(Cell(v.name, tone="strong", colour=v.colour), *(_delta(d, p.measured_seconds) for d in deltas), _delta(p.seconds - p.measured_seconds, p.measured_seconds), seconds(p.seconds)))
     head = ["target", *(f">{charts.PART_WORDS[part]}" for part in PARTS), ">in all", ">projected"]
     shown = [v for v in found if v.kind != "self"]
     return {
@@ -130,11 +130,11 @@ def projection_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
     }
 
 
-def _delta(seconds: float, measured: float) -> Cell:
-    if abs(seconds) < 5e-13:
+def _delta(change: float, measured: float) -> Cell:
+    if abs(change) < 5e-13:
         return Cell("0", tone="soft")
-    text = ("+" if seconds > 0 else "−") + number(abs(seconds), "s", 3)
-    return Cell(text, f"{signed(seconds / measured)} of the recorded time" if measured else "")
+    text = ("+" if change > 0 else "−") + number(abs(change), "s", 3)
+    return Cell(text, f"{signed(change / measured)} of the recorded time" if measured else "")
 
 
 def named(figures: list[Figure]) -> list[Figure]:
@@ -156,7 +156,7 @@ def uncertainty_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
         rows.append(
             cells(
                 Cell(v.name, tone="strong", colour=v.colour), unknown_label(v.unknown), percent(share, 2),
-                f"{percent(width / m, 2)} to about {percent(left / m, 2)}", advice(v.unknown),
+                f"{percent(width / m, 2)} to {'about ' + percent(left / m, 2) if share < 0.995 else 'almost nothing'}", advice(v.unknown),
             )
         )  # fmt: skip
     table = None
@@ -187,7 +187,7 @@ def validity_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
         f, targets, details = by_code[code]
         who = "all targets" if len(everyone) > 1 and everyone <= set(targets) else listed(list(dict.fromkeys(targets)))
         rows.append(cells(severity_cell(f), f.meaning, who, clean("; ".join(details)) or DASH, _sentence(f.advice)))
-    assumptions = Table("What the projections assume, and where.", ["code", "assumption", "holds for", "here", "what to do"], rows) if rows else None
+    assumptions = Table("What the projections assume, and where.", ["code", "assumption", "holds for", "here", "what to do"], rows, kind="findings") if rows else None
     return {"assumptions": assumptions, "left_out": left_out(answer), "distance": _distance_table(answer, found), "figures": []}
 
 
@@ -210,9 +210,9 @@ def left_out(answer: Answer) -> list[str]:
         "Software that would use a closer coupling differently: a program that leaves copies out on one memory, or batches its calls across a longer distance.",
         "The profiler: what recording cost is part of the recorded times and is not subtracted.",
     ]
-    if answer.model is not None and answer.model.alpha == "hold":
-        out.append("Kernels keep their recorded time, whatever GPU the target has.")
-    elif answer.model is not None:
+    if all(p.alpha is None or p.alpha == 1.0 for p in answer.projections):
+        out.append("The GPU: kernels keep their recorded time on every target asked.")
+    else:
         out.append("Kernels change by one ratio for all of them; which kernel is bound by memory and which by arithmetic is not looked at.")
     return out
 
@@ -249,8 +249,3 @@ def nature_counts(machine: Machine) -> dict[str, int]:
     words = {"spec": "stated", "measured": "measured", "assumption": "assumed"}
     found = [words[p.nature] for p in parts]
     return {w: found.count(w) for w in words.values() if w in found}
-
-
-def interval_words(p: Projection) -> str:
-    """Interval of a run time, with its level."""
-    return f"{number(p.interval.low, 's', 4)} to {number(p.interval.high, 's', 4)}{NARROW}({percent(p.interval.level)})" if p.interval else DASH

@@ -44,6 +44,7 @@ class Figure:
     spec : Vega-Lite specification without ``$schema`` and ``config``.
     rows : the numbers behind it, SI units in the column names.
     half : takes half the width of the page.
+    legend : words and colours, printed above the drawing.
     svg : the drawing, set by `draw`.
     """
 
@@ -54,6 +55,7 @@ class Figure:
     rows: list[dict[str, Any]] = field(repr=False)
     caption: str = ""
     half: bool = False
+    legend: tuple[tuple[str, str], ...] = ()
     svg: str = field(default="", repr=False)
 
     @property

@@ -19,6 +19,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from turnbuckle.errors import ReportError
 from turnbuckle.report.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
@@ -95,10 +96,12 @@ def page(answer: Answer, *, question: str = "") -> str:
         },
         drawn,
     )
+    names = [v.name for v in found if v.kind != "self"]
     script = _part("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _environment().get_template("report.html.j2").render(
         question=clean(question or QUESTION),
+        names=names,
         sentence=sentence(found, answer.profile.seconds),
         facts=cover_facts(answer),
         synthetic=synthetic(answer),
@@ -140,6 +143,14 @@ def _drawn(value: Any, drawn: dict[str, Figure]) -> Any:
     return [_drawn(v, drawn) for v in value] if isinstance(value, list) else value
 
 
+def with_names(text: str, names: list[str]) -> Markup:
+    """A sentence, escaped, with target names marked, so that none breaks at its hyphens."""
+    if not names:
+        return escape(text)
+    pieces = re.split("(" + "|".join(re.escape(n) for n in sorted(set(names), key=len, reverse=True)) + ")", text)
+    return Markup("").join(Markup('<span class="name">{}</span>').format(p) if p in names else escape(p) for p in pieces)
+
+
 def _part(name: str) -> str:
     return (files("turnbuckle.report") / "template" / name).read_text(encoding="utf-8")
 
@@ -147,6 +158,7 @@ def _part(name: str) -> str:
 @cache
 def _environment() -> Environment:
     environment = Environment(loader=FunctionLoader(_part), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["names"] = with_names
     environment.filters["svg"] = lambda figure: Markup(figure.svg)
     return environment
 

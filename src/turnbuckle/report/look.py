@@ -22,12 +22,12 @@ SAVED, ADDED = "#2c7fb8", "#d95f0e"
 
 #: Zones of slowdown: lower edge, upper edge, colour, label.
 ZONES: Final[tuple[tuple[float, float, str, str], ...]] = (
-    (float("-inf"), 0.0, "#eef5fb", "faster"),
-    (0.0, 0.01, "#d9efdf", "1 %"),
-    (0.01, 0.02, "#e6f4dc", "2 %"),
-    (0.02, 0.05, "#fbf4cf", "5 %"),
-    (0.05, 0.10, "#fde3c2", "10 %"),
-    (0.10, float("inf"), "#f9d5c9", "over"),
+    (float("-inf"), 0.0, "#f1f6fb", "faster"),
+    (0.0, 0.01, "#dff1e4", "1\N{NO-BREAK SPACE}%"),
+    (0.01, 0.02, "#eaf5df", "2\N{NO-BREAK SPACE}%"),
+    (0.02, 0.05, "#fcf6d9", "5\N{NO-BREAK SPACE}%"),
+    (0.05, 0.10, "#fde8cf", "10\N{NO-BREAK SPACE}%"),
+    (0.10, float("inf"), "#fadfd6", "over 10\N{NO-BREAK SPACE}%"),
 )
 
 
@@ -44,17 +44,16 @@ def config() -> dict[str, Any]:
     """Vega-Lite configuration of every figure."""
     axis = {
         "labelFontSize": 11, "titleFontSize": 11, "labelColor": SOFT, "titleColor": SOFT, "titleFontWeight": "normal", "gridColor": RULE,
-        "domainColor": "#b9c1ca", "tickColor": "#b9c1ca", "labelLimit": 260, "titlePadding": 8,
+        "domainColor": "#b9c1ca", "tickColor": "#b9c1ca", "labelLimit": 260, "titlePadding": 9, "labelOverlap": True,
     }  # fmt: skip
     return {
         "font": FONT,
-        "background": None,
+        "background": "transparent",
         "view": {"stroke": None},
         "aria": True,
         "mark": {"aria": False},
         "axis": {**axis, "aria": False},
         "text": {"color": INK, "fontSize": 11},
-        "legend": {"aria": False, "labelFontSize": 11, "titleFontSize": 11, "labelColor": INK, "titleColor": SOFT, "titleFontWeight": "normal", "symbolType": "square", "orient": "top"},
         "header": {"labelFontSize": 11, "labelColor": INK, "titleColor": SOFT},
         "title": {"fontSize": 12, "color": INK, "subtitleColor": SOFT, "subtitleFontSize": 11, "anchor": "start", "frame": "group", "offset": 8},
     }

@@ -13,12 +13,12 @@ from turnbuckle.machine import Machine, Parameter, schema
 from turnbuckle.profile import summary
 from turnbuckle.profile.describe import links, transfer_distribution
 from turnbuckle.profile.offload import DEFAULT_ALPHA, offload_map
-from turnbuckle.profile.transfers import known_links
+from turnbuckle.profile.transfers import LinkFit, known_links
 from turnbuckle.report import profile_charts
 from turnbuckle.report.answer_sections import COUPLING_WORDS, named, severity_cell
 from turnbuckle.report.figure import Figure
 from turnbuckle.report.table import Cell, Table, cells
-from turnbuckle.report.text import DASH, clean, count, kernel_label, listed, number, percent, shorten
+from turnbuckle.report.text import DASH, clean, count, kernel_label, listed, number, percent, seconds, shorten
 from turnbuckle.report.unknowns import DIRECTION
 from turnbuckle.study.study import Answer
 
@@ -38,6 +38,8 @@ def synthetic(answer: Answer) -> bool:
 def recorded_with(answer: Answer) -> str:
     """Profiler, version and schema in words."""
     facts = answer.profile.trace.facts
+    if synthetic(answer):
+        return f"a script ({clean(facts['product_version'])}), in the layout of Nsight Systems schema {clean(facts.get('schema_version') or 'unknown')}"
     tool = {"nsys": "Nsight Systems"}.get(str(facts.get("format")), clean(facts.get("format") or "unknown profiler"))
     version = clean(facts.get("product_version") or "version not recorded")
     known = facts.get("schema_version")
@@ -55,7 +57,7 @@ def cover_facts(answer: Answer) -> Facts:
         ("recorded with", recorded_with(answer)),
         ("recorded on", f"{listed(devices) or 'unknown device'}; source machine {clean(answer.source.name)} ({clean(answer.source.title)})"),
         ("recorded at", _date(facts.get("session_start_utc_ns"))),
-        ("run time", number(profile.seconds, "s", 4)),
+        ("run time", seconds(profile.seconds)),
         ("activities", ", ".join(f"{count(n)} {what}" for what, n in _counts(answer, kernels).items() if n) or "none"),
     ]
     if answer.model is not None:
@@ -90,8 +92,8 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
     kernels = summary.kernels(profile)
     overhead = summary.overhead_share(profile)
     facts: Facts = [
-        ("run time", f"{number(profile.seconds, 's', 4)}, first recorded activity to last"),
-        ("kernel window", f"{number(window * 1e-9, 's', 4)}, first kernel to last; kernels run in {percent(kernels['union_ns'] / max(window, 1))} of it" if window else "no kernels"),
+        ("run time", f"{seconds(profile.seconds)}, first recorded activity to last"),
+        ("kernel window", f"{seconds(window * 1e-9)}, first kernel to last; kernels run in {percent(kernels['union_ns'] / max(window, 1))} of it" if window else "no kernels"),
         ("coverage", f"{percent(1 - shares['cpu'] / total)} of the run time holds a recorded GPU activity, GPU call or MPI call; the rest is host work that no record explains"),
         ("profiler overhead", f"{percent(overhead)} of the run time has the profiler itself at work" if profile.trace.overheads.height else "not recorded"),
         *observed_links(answer),
@@ -116,12 +118,13 @@ def observed_links(answer: Answer) -> Facts:
         name = f"link, {DIRECTION[direction]}"
         if link["bandwidth"] is None:
             continue
-        rate = number(link["bandwidth"], "B/s")
-        text = f"{rate}, {clean(link['memory']).replace('_', ' ')} copies, o+L {number(link['latency_s'], 's')}"
-        if link["looks_like"]:
-            like = link["looks_like"]
-            text = f"looks like {' or '.join(like)}: {rate} of {number(rates[like[0]], 'B/s')} with {clean(link['memory']).replace('_', ' ')} copies, o+L {number(link['latency_s'], 's')}"
-        if link["nominal"] and (not link["looks_like"] or link["nominal"] != rates[link["looks_like"][0]]):
+        rate, memory = number(link["bandwidth"], "B/s"), clean(link["memory"]).replace("_", " ")
+        how = f"with {memory} copies, o+L {number(link['latency_s'], 's')}"
+        text = f"{rate} {how}"
+        like = link["looks_like"]
+        if like:
+            text = f"looks like {' or '.join(like)}: {rate} of {number(rates[like[0]], 'B/s')} ({percent(link['bandwidth'] / rates[like[0]], 2)}) {how}"
+        if link["nominal"] and not (like and abs(link["nominal"] / rates[like[0]] - 1) < 0.01):
             text += f"; the machine file states {number(link['nominal'], 'B/s')} ({percent(link['efficiency'], 2)} reached)"
         out.append((name, text))
     return out
@@ -154,7 +157,7 @@ def _findings_table(found: list[Finding]) -> Table | None:
         cells(severity_cell(f), f.severity, count(f.count), f.meaning, clean(f.detail) or DASH, DASH if f.advice in ("", "none needed") else f.advice)
         for f in found
     ]  # fmt: skip
-    return Table("Flaws of the recording and of its reading. Nothing is dropped silently: each is counted here.", ["code", "severity", ">count", "meaning", "here", "what to do"], rows) if rows else None
+    return Table("Flaws of the recording and of its reading. Nothing is dropped silently: each is counted here.", ["code", "severity", ">count", "meaning", "here", "what to do"], rows, kind="findings") if rows else None
 
 
 def usage_section(answer: Answer) -> dict[str, Any]:
@@ -176,10 +179,11 @@ def usage_section(answer: Answer) -> dict[str, Any]:
         "overlap": profile_charts.overlap(lapped) if lapped["copy_union_ns"] else None,
         "exposed": number(lapped["copy_exposed_ns"] * 1e-9, "s") if lapped["copy_union_ns"] else "",
         "fits": _fit_figures(answer),
+        "fits_table": _fits_table(answer),
         "launch_table": _launch_table(answer) if gpu else None,
         "kernels_table": _kernels_table(answer),
         "calls_table": _calls_table(answer),
-        "memory": profile_charts.memory(line) if (line := summary.memory_timeline(profile)).height else None,
+        "memory": profile_charts.memory(line, profile.seconds) if (line := summary.memory_timeline(profile)).height else None,
         **_offload(answer),
     }
 
@@ -193,14 +197,32 @@ def _copies_table(answer: Answer) -> Table | None:
     return Table("Copies and migrations by direction; busy is the plain sum of their times.", ["direction", ">count", ">bytes", ">busy", ">mean size", ">mean rate"], rows) if rows else None
 
 
-def _fit_figures(answer: Answer) -> list[Figure]:
-    figures = []
+def _fits(answer: Answer) -> list[tuple[LinkFit, float | None]]:
+    """Fits with the nominal rate of their link: to the device first, pinned memory first, then by bytes."""
+    order = ("h2d", "d2h", "p2p", "migration_h2d", "migration_d2h")
+    out = []
     for (direction, _), fit in answer.fits.items():
-        if fit.bins.filter((pl.col("seconds") > 0) & (pl.col("size_bytes") > 0)).height:
-            base = direction.removeprefix("migration_")
-            rate = answer.source.value(f"link.{base}.bandwidth") if base in ("h2d", "d2h", "p2p") else None
-            figures.append(profile_charts.link_fit(fit, rate))
-    return named(figures)
+        base = direction.removeprefix("migration_")
+        out.append((fit, answer.source.value(f"link.{base}.bandwidth") if base in ("h2d", "d2h", "p2p") else None))
+    return sorted(out, key=lambda f: (order.index(f[0].direction) if f[0].direction in order else 9, f[0].memory != "pinned", -f[0].size_bytes))
+
+
+def _fit_figures(answer: Answer) -> list[Figure]:
+    return named([profile_charts.link_fit(fit, rate) for fit, rate in _fits(answer) if profile_charts.drawable(fit).height > 1])
+
+
+def _fits_table(answer: Answer) -> Table | None:
+    rows = [
+        cells(
+            profile_charts.class_label(fit), count(fit.count), number(fit.size_bytes, "B"), f"{number(fit.smallest_bytes, 'B')} to {number(fit.largest_bytes, 'B')}",
+            number(fit.latency_s, "s") if fit.latency_s > 0 else DASH, number(fit.bandwidth, "B/s"), percent(fit.bandwidth / rate, 2) if fit.bandwidth and rate else DASH,
+            f"{fit.r2:.4f}" if fit.r2 is not None else "read off", percent(fit.residual_spread, 2),
+        )
+        for fit, rate in _fits(answer)
+    ]  # fmt: skip
+    caption = "Classes of copies. Spread is how far the classes of size lie off the line; a class with too few sizes is read off its smallest and largest copies."
+    head = ["class", ">copies", ">bytes", ">sizes", ">o+L", ">η·BW", ">of nominal", ">R²", ">spread"]
+    return Table(caption, head, rows) if rows else None
 
 
 def _launch_table(answer: Answer) -> Table:

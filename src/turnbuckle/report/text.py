@@ -78,19 +78,51 @@ def kernel_label(name: str, width: int = 48) -> str:
     return shorten(text or "(no name)", width)
 
 
-def number(value: float | None, unit: str, digits: int = 3) -> str:
-    """A quantity with its unit; a dash where there is none.
+def number(value: float | None, unit: str, digits: int = 3, *, all_digits: bool = False) -> str:
+    """A quantity with its unit; a dash where there is none.  `all_digits` keeps zeros at the end.
 
-    >>> number(2.02e-6, "s"), number(None, "s")
-    ('2.02\\xa0µs', '–')
+    >>> number(2.02e-6, "s"), number(None, "s"), number(1.04, "s", 4, all_digits=True)
+    ('2.02\\xa0µs', '–', '1.040\\xa0s')
     """
     if value is None or not math.isfinite(value):
         return DASH
-    text = show(value, unit, digits).replace("-", MINUS)
-    head, _, tail = text.rpartition(" ")
+    head, _, tail = show(value, unit, digits).rpartition(" ")
+    if not head:
+        head, tail = tail, ""
+    if all_digits and value and "e" not in head:
+        head = _padded(head, digits)
     if tail.startswith("u"):
         tail = "µ" + tail[1:]
-    return head + NARROW + tail if head else text
+    return head.replace("-", MINUS) + (NARROW + tail if tail else "")
+
+
+def _padded(digits_text: str, digits: int) -> str:
+    """A decimal number with zeros up to `digits` significant digits."""
+    known = len(digits_text.lstrip("-0.").replace(".", ""))
+    missing = digits - known
+    if missing <= 0:
+        return digits_text
+    return digits_text + ("" if "." in digits_text else ".") + "0" * missing
+
+
+def seconds(value: float) -> str:
+    """A run time as results state it: four digits.
+
+    >>> seconds(1.0404)
+    '1.040\\xa0s'
+    """
+    return number(value, "s", 4, all_digits=True)
+
+
+def span(low: float, high: float) -> str:
+    """An interval of run times in one unit.
+
+    >>> span(0.99472, 1.0002), span(0.0124, 0.0131)
+    ('0.995 to 1.000\\xa0s', '12.40 to 13.10\\xa0ms')
+    """
+    divisor, unit = next(((d, u) for d, u in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")) if high >= d), (1e-9, "ns"))
+    places = max(0, 3 - math.floor(math.log10(high / divisor))) if high > 0 else 0
+    return f"{low / divisor:.{places}f} to {high / divisor:.{places}f}{NARROW}{unit}"
 
 
 def count(value: float | None) -> str:
@@ -141,10 +173,10 @@ def bounds(low: float, high: float) -> str:
 def factor(value: float, digits: int = 3) -> str:
     """A ratio, as ``1.043×``.
 
-    >>> factor(1.04302, 4), factor(0.5)
-    ('1.043×', '0.5×')
+    >>> factor(1.04, 4), factor(0.5), factor(12.31)
+    ('1.040×', '0.500×', '12.3×')
     """
-    return show(value, "1", digits) + "×" if math.isfinite(value) else "∞"
+    return number(value, "1", digits, all_digits=True) + "×" if math.isfinite(value) else "∞"
 
 
 def probability(value: float) -> str:

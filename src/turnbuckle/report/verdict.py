@@ -13,7 +13,7 @@ import numpy as np
 
 from turnbuckle.projection import PARTS, Projection
 from turnbuckle.report.look import colours
-from turnbuckle.report.text import bounds, clean, listed, number, percent, probability, shorten, signed
+from turnbuckle.report.text import bounds, clean, listed, percent, probability, seconds, shorten, signed
 from turnbuckle.report.unknowns import advice, unknown_label
 
 LINE: Final = 0.05
@@ -113,7 +113,7 @@ def sentence(found: list[Verdict], measured_seconds: float) -> str:
     """The whole answer in one sentence, from the numbers."""
     asked = [v for v in found if v.kind != "self"]
     if not asked:
-        return f"The run took {number(measured_seconds, 's')}; nothing was projected, so this report only says what was recorded."
+        return f"The run took {seconds(measured_seconds)}; nothing was projected, so this report only says what was recorded."
     parts: list[str] = []
     if faster := [v for v in asked if v.kind == "faster"]:
         said = listed([f"{v.name} is {signed(-v.change).lstrip('+')} faster{_range(v)}" for v in faster])
@@ -129,7 +129,7 @@ def sentence(found: list[Verdict], measured_seconds: float) -> str:
     if over := [v for v in asked if v.kind == "over"]:
         said = listed([f"{v.name} ({signed(v.change)}{', ' + v.interval if v.interval else ''})" for v in over])
         parts.append(f"{said} {_verb(over, 'lies', 'lie')} beyond {percent(LINE)}")
-    return f"Against the recorded {number(measured_seconds, 's', 4)}, " + "; ".join(parts) + "."
+    return f"Against the recorded {seconds(measured_seconds)}, " + "; ".join(parts) + "."
 
 
 def _range(v: Verdict) -> str:
@@ -153,11 +153,11 @@ def three_sentences(found: list[Verdict]) -> list[str]:
     ]
     best, worst = min(asked, key=lambda v: v.change), max(asked, key=lambda v: v.change)
     if best.change < -NOTHING:
-        out.append(f"The largest gain is {best.name}: {signed(best.change)} ({best.interval or 'no interval drawn'}), {_where(best.projection, -1)}.")
+        out.append(f"The largest gain is {best.name}: {signed(best.change)} {best.interval or '(no interval drawn)'}, {_where(best.projection, -1)}.")
     else:
         out.append(f"No target asked is faster than the recorded machine by more than {percent(NOTHING)} at the stated values.")
     if worst is not best and worst.change > NOTHING:
-        out.append(f"The largest loss is {worst.name}: {signed(worst.change)} ({worst.interval or 'no interval drawn'}), {_where(worst.projection, 1)}.")
+        out.append(f"The largest loss is {worst.name}: {signed(worst.change)} {worst.interval or '(no interval drawn)'}, {_where(worst.projection, 1)}.")
     else:
         out.append(f"No target asked is slower than the recorded machine by more than {percent(NOTHING)} at the stated values.")
     return out
@@ -169,6 +169,8 @@ def _where(p: Projection, sign: int) -> str:
     total = sum(c for c in change.values() if c > 0)
     named = {"copy": "copies", "launch": "launches", "kernel": "kernels", "other": "waiting and other host calls"}
     top = [(part, c / total) for part, c in sorted(change.items(), key=lambda kv: -kv[1]) if total > 0 and c / total >= 0.05]
+    if len(top) == 1:
+        return f"nearly all of it in {named[top[0][0]]}" if top[0][1] < 0.9995 else f"all of it in {named[top[0][0]]}"
     return listed([f"{percent(share, 2)} of it in {named[part]}" for part, share in top]) if top else "spread over all parts"
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from turnbuckle.machine import Machine, Pair, Parameter
 from turnbuckle.model import Model, kernel_rate
@@ -32,6 +33,10 @@ CELLS = 1_000_000
 DRIVER_DRAWS = 200
 #: Relative error of the kernel ratio where it rests on peak rates alone (log-sd): from kernels bound by neither.
 ALPHA_ERROR = 0.2
+#: The same where nothing is known of the source's rates: the prior of a kernel model without measurement (models.md 1.6).
+ALPHA_UNKNOWN = 0.5
+#: Names of two unknowns of the model's form.
+KERNEL_ALPHA, COPIES_KEPT = "kernel alpha", "copies kept in one memory"
 
 
 def normals(name: str, draws: int, seed: int) -> Float:
@@ -104,51 +109,76 @@ class Uncertain:
         target = source if pair.target is pair.source else drawn_target(declared, pair.target, source, self.draws, self.seed, only)
         durations = anchored(self.run, source, target, model)
         if pair.target is not pair.source:
-            durations = replace(durations, seconds=self._form(durations.seconds, model, alpha_spread(pair, model), only))
+            durations = replace(durations, seconds=self._form(durations.seconds, pair, model, only))
         seconds = replayed(self.run, self.measured, durations).seconds
         return np.broadcast_to(seconds, (self.draws,)).copy()
 
-    def _form(self, seconds: Float, model: Model, alpha: float, only: str | None) -> Float:
-        """How far the model's own form is off: one factor a class of copy and size decade, one for kernels that were scaled.
+    def _form(self, seconds: Float, pair: Pair, model: Model, only: str | None) -> Float:
+        """How far the model's own form is off: one factor a class of copy and size decade, one for kernels.
 
-        Where source and target are priced alike, what the form misses is the same on both and cancels; the factor counts
-        in full from a twofold change on, and in proportion to its logarithm below.
+        Where source and target are priced alike, what the form misses is the same on both and cancels; a copy's factor
+        counts in full from a twofold change on, and in proportion to its logarithm below.
         """
         old = self.run.seconds
         changed = np.any(np.atleast_2d(seconds) != old, axis=0) & (old > 0)
         out = np.broadcast_to(seconds, (self.draws, len(self.run))).copy()
-        for row in np.flatnonzero(changed):
-            name = self._form_name(int(row), model)
-            spread = alpha if name == "kernel alpha" else self.form.get(f"{self.run.kind[row]}/{self.run.memory[row]}", 0.0)
-            if name and spread and (only is None or only == name):
-                ratio = np.maximum(out[:, row], 1e-300) / old[row]
-                weight = np.minimum(np.abs(np.log2(ratio)), 1.0)
-                out[:, row] *= np.exp(spread * weight * normals(name, self.draws, self.seed))
+        kept = self._copies_kept(pair)
+        for row, name in enumerate(self._form_names(pair, model)):
+            if not name or (only is not None and only != name):
+                continue
+            draw = normals(name, self.draws, self.seed)
+            if name == COPIES_KEPT:
+                out[:, row] = ndtr(draw) * kept[row]
+            elif name == KERNEL_ALPHA:
+                out[:, row] *= np.exp(alpha_spread(pair, model) * draw)
+            elif changed[row]:
+                weight = np.minimum(np.abs(np.log2(np.maximum(out[:, row], 1e-300) / old[row])), 1.0)
+                out[:, row] *= np.exp(self.form[f"{self.run.kind[row]}/{self.run.memory[row]}"] * weight * draw)
         return out
 
-    def _form_name(self, row: int, model: Model) -> str:
-        """Name of the model-form unknown that touches a piece; empty where none does."""
-        kind, memory = self.run.kind[row], self.run.memory[row]
-        if kind == "kernel":
-            return "kernel alpha" if model.alpha != "hold" and isinstance(model.alpha, str) else ""
-        if f"{kind}/{memory}" not in self.form:
-            return ""
-        return f"form/{kind}/{memory}/1e{int(np.floor(np.log10(max(self.run.size_bytes[row], 1.0))))}"
+    def _form_names(self, pair: Pair, model: Model) -> list[str]:
+        """For each piece, the model-form unknown that touches it; empty where none does."""
+        run = self.run
+        decade = np.floor(np.log10(np.maximum(run.size_bytes, 1.0))).astype(int)
+        kernels = alpha_spread(pair, model) > 0
+        out = []
+        for kind, memory, power in zip(run.kind, run.memory, decade, strict=True):
+            if kind == "kernel":
+                out.append(KERNEL_ALPHA if kernels else "")
+            elif pair.target.copies_vanish and not pair.source.copies_vanish and kind in ("copy_h2d", "copy_d2h", "migration"):
+                out.append(COPIES_KEPT)
+            else:
+                out.append(f"form/{kind}/{memory}/1e{power}" if f"{kind}/{memory}" in self.form else "")
+        return out
 
-    def names(self, declared: Machine, model: Model) -> list[str]:
+    def _copies_kept(self, pair: Pair) -> Float:
+        """Seconds of each piece if the program keeps its copies in the one memory: read and written once at its bandwidth."""
+        bandwidth = pair.target.value("gpu.memory_bandwidth")
+        kept = self.run.count * 2.0 * self.run.size_bytes / bandwidth if bandwidth else self.run.seconds
+        return np.minimum(kept, self.run.seconds)
+
+    def names(self, declared: Machine, pair: Pair, model: Model) -> list[str]:
         """Everything uncertain in a question, by name."""
-        forms = {self._form_name(row, model) for row in range(len(self.run))} - {""}
-        return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns()]), *sorted(forms)]
+        return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *sorted({*self._form_names(pair, model)} - {""})])]
 
 
 def alpha_spread(pair: Pair, model: Model) -> float:
-    """Relative error (log-sd) of a kernel ratio taken from peak rates: at least `ALPHA_ERROR`, and wide enough that the
-    90 % interval reaches the ratio of memory bandwidths where that lies elsewhere."""
-    rates = [kernel_rate(m, model.alpha) for m in (pair.source, pair.target)]
+    """Relative error (log-sd) of kernel times on the target.
+
+    0 where kernels keep their machine (a changed coupling) or the user gave the ratio; at least `ALPHA_ERROR` for a ratio
+    of peak rates, and wide enough that the 90 % interval reaches the ratio of memory bandwidths; `ALPHA_UNKNOWN` where the
+    target has other GPUs but no ratio can be formed.
+    """
+    if model.alpha == "hold" or not isinstance(model.alpha, str) or pair.target is pair.source:
+        return 0.0
+    here, there = (kernel_rate(m, model.alpha) for m in (pair.source, pair.target))
+    if here is None or there is None:
+        return 0.0 if pair.target.changes else ALPHA_UNKNOWN
+    ratio = float(there / here)
+    if ratio == 1.0:
+        return 0.0
     memory = [m.value("gpu.memory_bandwidth") for m in (pair.source, pair.target)]
-    if model.alpha != "flop" or None in rates or None in memory:
-        return ALPHA_ERROR
-    apart = abs(np.log((rates[1] / rates[0]) / (memory[1] / memory[0])))  # type: ignore[operator]
+    apart = abs(np.log(ratio * memory[0] / memory[1])) if memory[0] and memory[1] else 0.0
     return max(ALPHA_ERROR, float(apart) / 1.645)
 
 
@@ -213,7 +243,7 @@ def with_interval(
     shares: dict[str, float] = {}
     if drivers and np.ptp(sample) > 0:
         few = replace(question, draws=min(question.draws, DRIVER_DRAWS))
-        alone = {n: float(np.var(few.sample(declared, pair, model, only=n))) for n in few.names(declared, model)}
+        alone = {n: float(np.var(few.sample(declared, pair, model, only=n))) for n in few.names(declared, pair, model)}
         total = sum(alone.values())
         ranked = sorted(alone.items(), key=lambda kv: -kv[1])
         shares = {n: v / total for n, v in ranked[:12] if total > 0 and v / total > 0.005}

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from turnbuckle.errors import ProfileError, did_you_mean
+from turnbuckle.trace import cache
 from turnbuckle.trace.readers import nsys
 from turnbuckle.trace.trace import Trace
 
@@ -38,9 +39,24 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     head = _head(place)
     for reader in READERS:
         if reader.sniff(head, place):
-            trace: Trace = reader.read(place, threads=threads, progress=progress)
-            return trace
+            return _read(reader, place, use_cache, threads, progress)
     raise _unknown(place, head)
+
+
+def _read(reader: ModuleType, path: Path, use_cache: bool, threads: int, progress: Callable[[float], object] | None) -> Trace:
+    def afresh() -> Trace:
+        trace: Trace = reader.read(path, threads=threads, progress=progress)
+        return trace
+
+    if not use_cache:
+        return afresh()
+    known = cache.load(path, afresh)
+    if known is not None:
+        return known
+    before = path.stat()
+    trace = afresh()
+    cache.store(path, trace, before)
+    return trace
 
 
 def _head(path: Path) -> bytes:
@@ -57,12 +73,19 @@ def _head(path: Path) -> bytes:
         fix = did_you_mean(path.name, _siblings(path)) or "check the path"
         raise ProfileError("P001", "there is no such file", where=str(path), fix=fix) from None
     except PermissionError:
-        raise ProfileError("P010", "no permission to read the file", where=str(path), fix="ask its owner, or copy it to a place of your own") from None
+        raise ProfileError(
+            "P010", "no permission to read the file", where=str(path), fix="ask its owner, or copy it to a place of your own"
+        ) from None
     except (OSError, ValueError) as error:
         raise ProfileError("P005", "the file cannot be read", where=str(path), found=str(error), fix="copy it to a local disk") from None
     if not head:
         raise ProfileError(
-            "P003", "the file is empty", where=str(path), found="0 bytes", cause="the export failed or is still running", fix="export the report again"
+            "P003",
+            "the file is empty",
+            where=str(path),
+            found="0 bytes",
+            cause="the export failed or is still running",
+            fix="export the report again",
         )
     return head
 
@@ -83,7 +106,9 @@ def _unknown(path: Path, head: bytes) -> ProfileError:
     suffix = path.suffix.lower()
     if suffix in _REPORTS:
         export = path.with_suffix(".sqlite")
-        command = f"nsys export --type sqlite --output {export.name} {path.with_suffix('.nsys-rep').name if suffix == '.qdstrm' else path.name}"
+        command = (
+            f"nsys export --type sqlite --output {export.name} {path.with_suffix('.nsys-rep').name if suffix == '.qdstrm' else path.name}"
+        )
         if suffix == ".qdstrm":
             command = f"QdstrmImporter --input-file {path.name}, then {command}"
         if export.is_file():

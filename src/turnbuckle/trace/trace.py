@@ -106,13 +106,9 @@ class Trace:
         """Read a trace that `to_parquet` wrote.  Raises `ProfileError` P014 where the folder does not hold one."""
         place = Path(folder)
         try:
-            about = json.loads((place / "trace.json").read_text(encoding="utf-8"))
-            if about["layout"] != LAYOUT:
-                raise ValueError(f"layout {about['layout']}, not {LAYOUT}")
-            tables = {name: _checked(pl.read_parquet(place / f"{name}.parquet"), name, rows) for name, rows in about["tables"].items()}
-            names = pl.read_parquet(place / "names.parquet")["name"]
-            findings = [finding(code, count, detail) for code, count, detail in about["findings"]]
-            return cls(tables, names, about["facts"], findings, about["name"])
+            about = load_about(place)
+            tables = {name: load_table(place, name, rows) for name, rows in about["tables"].items()}
+            return cls(tables, load_names(place), about["facts"], about["findings"], about["name"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError) as error:
             raise ProfileError(
                 "P014",
@@ -124,7 +120,25 @@ class Trace:
             ) from error
 
 
-def _checked(frame: pl.DataFrame, name: str, rows: int) -> pl.DataFrame:
+def load_about(folder: Path) -> dict[str, Any]:
+    """``trace.json`` of a folder that `Trace.to_parquet` wrote, findings rebuilt.  Raises `ValueError`, `KeyError` or `OSError`."""
+    about: dict[str, Any] = json.loads((folder / "trace.json").read_text(encoding="utf-8"))
+    if about["layout"] != LAYOUT:
+        raise ValueError(f"layout {about['layout']}, not {LAYOUT}")
+    if unknown := set(about["tables"]) - set(schema.tables("trace")):
+        raise ValueError(f"unknown tables {sorted(unknown)}")
+    about["findings"] = [finding(code, count, detail) for code, count, detail in about["findings"]]
+    return about
+
+
+def load_names(folder: Path) -> pl.Series:
+    """The names of such a folder."""
+    return pl.read_parquet(folder / "names.parquet", glob=False)["name"]
+
+
+def load_table(folder: Path, name: str, rows: int) -> pl.DataFrame:
+    """One table of such a folder.  Raises `ValueError` where it has other columns or rows than it should."""
+    frame = pl.read_parquet(folder / f"{name}.parquet", glob=False)
     if dict(frame.schema) != dtypes(name) or frame.height != rows:
         raise ValueError(f"{name} has other columns or rows than it should")
     return frame

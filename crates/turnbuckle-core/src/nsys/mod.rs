@@ -32,7 +32,7 @@ pub struct Options {
     pub threads: usize,
 }
 
-/// Called about ten times a second with the share of the work done; returning false stops the read.
+/// Called with the share of the work done: 0 at the start, 1 at the end, often in between; returning false stops the read.
 pub type Progress<'a> = &'a mut dyn FnMut(f64) -> bool;
 
 const TICK: Duration = Duration::from_millis(50);
@@ -72,6 +72,9 @@ pub fn read(path: &Path, options: Options, progress: Progress<'_>) -> Result<Rec
     if (now.len(), now.mtime(), now.mtime_nsec()) != (size, meta.mtime(), meta.mtime_nsec()) {
         return Err(ReadError::locked("the file changed while it was read"));
     }
+    if !progress(1.0) {
+        return Err(ReadError::Cancelled);
+    }
     recording.facts.push(("size_bytes", Fact::Int(i64::try_from(size).unwrap_or(i64::MAX))));
     recording.facts.push(("sha256", Fact::Text(digest)));
     Ok(recording)
@@ -88,6 +91,9 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn read(&self, progress: Progress<'_>) -> Result<Recording, ReadError> {
+        if !progress(0.0) {
+            return Err(ReadError::Cancelled);
+        }
         let mut claimed = Claimed::new(self.database.header.pages);
         count::check_master(self, &mut claimed)?;
         let entries = self.database.tables()?;

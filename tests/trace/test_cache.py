@@ -1,0 +1,220 @@
+"""The second look at a file: from the cache, never wrong, never in the way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import build_nsys as b
+import pytest
+
+from turnbuckle.errors import ProfileError
+from turnbuckle.trace import Trace, cache, read
+from turnbuckle.trace.readers import nsys
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Names of the files that were really read; every file is big enough for the cache here."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.delenv("TURNBUCKLE_NO_CACHE", raising=False)
+    monkeypatch.setattr(cache, "FLOOR", 1)
+    monkeypatch.setattr(cache, "_RACY_NS", 0)
+    seen: list[str] = []
+    honest = nsys.read
+
+    def watched(path: Path, **options: Any) -> Trace:
+        seen.append(path.name)
+        return honest(path, **options)
+
+    monkeypatch.setattr(nsys, "read", watched)
+    return seen
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return b.make(tmp_path / "run.sqlite")
+
+
+def entries() -> list[Path]:
+    return [p for p in cache.folder().iterdir() if p.name != "stamps"]
+
+
+def alike(one: Trace, other: Trace) -> bool:
+    same = one.has == other.has and one.facts == other.facts and one.findings == other.findings and one.names.equals(other.names)
+    return same and all(one.table(name).equals(other.table(name)) for name in one.has)
+
+
+def test_the_second_look_reads_nothing_and_says_the_same(reads: list[str], run: Path) -> None:
+    first, second = read(run), read(run)
+    assert reads == ["run.sqlite"]
+    assert alike(first, second) and second.name == "run.sqlite"
+    assert entries()[0].name.startswith(first.facts["sha256"][:16] + "-")
+
+
+def test_tables_are_read_when_they_are_asked_for(reads: list[str], run: Path) -> None:
+    read(run)
+    second = read(run)
+    assert second.has == {"api", "kernels", "copies", "devices", "streams"}
+    (entries()[0] / "kernels.parquet").unlink()
+    assert second.copies.height == 1 and reads == ["run.sqlite"]
+    assert second.kernels.height == 2 and reads == ["run.sqlite"] * 2
+
+
+def test_a_changed_file_is_read_again(reads: list[str], run: Path) -> None:
+    read(run)
+    b.make(run, CUPTI_ACTIVITY_KIND_KERNEL=[b.kernel(1, 2, 1)])
+    assert read(run).kernels.height == 1
+    assert reads == ["run.sqlite"] * 2 and len(entries()) == 2
+
+
+def test_a_file_changed_in_place_with_its_time_set_back_is_read_again(reads: list[str], run: Path) -> None:
+    read(run)
+    about = run.stat()
+    content = bytearray(run.read_bytes())
+    content[content.index(b"saxpy")] = ord("d")
+    with run.open("r+b") as file:
+        file.write(content)
+    os.utime(run, ns=(about.st_atime_ns, about.st_mtime_ns))
+    trace = read(run)
+    assert len(reads) == 2 and "daxpy" in "".join(trace.names)
+
+
+def test_a_copy_under_another_name_finds_the_content(reads: list[str], run: Path) -> None:
+    first = read(run)
+    copy = run.with_name("copy.sqlite")
+    shutil.copy(run, copy)
+    second = read(copy)
+    assert reads == ["run.sqlite"] and alike(first, second) and second.name == "copy.sqlite"
+
+
+def test_small_files_are_not_cached(reads: list[str], run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "FLOOR", run.stat().st_size + 1)
+    read(run), read(run)
+    assert len(reads) == 2 and not cache.folder().exists()
+
+
+def test_it_can_be_turned_off(reads: list[str], run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read(run, use_cache=False)
+    assert not cache.folder().exists()
+    monkeypatch.setenv("TURNBUCKLE_NO_CACHE", "1")
+    read(run), read(run)
+    assert len(reads) == 3 and not cache.folder().exists()
+
+
+def _cut(place: Path) -> None:
+    table = place / "kernels.parquet"
+    table.write_bytes(table.read_bytes()[:-20])
+
+
+def _spoil(place: Path) -> None:
+    table = place / "kernels.parquet"
+    table.write_bytes(b"\xff" * table.stat().st_size)
+
+
+def _swap(place: Path) -> None:
+    shutil.copy(place / "copies.parquet", place / "kernels.parquet")
+
+
+def _lie(place: Path) -> None:
+    about = place / "trace.json"
+    about.write_text(about.read_text().replace('"layout": 1', '"layout": 99'))
+
+
+DAMAGE = {
+    "cut": _cut,
+    "spoilt": _spoil,
+    "swapped": _swap,
+    "other layout": _lie,
+    "not json": lambda place: (place / "trace.json").write_text("{"),
+    "wrong json": lambda place: (place / "trace.json").write_text("[]"),
+    "empty": lambda place: (place / "trace.json").write_text(""),
+    "names gone": lambda place: (place / "names.parquet").unlink(),
+}
+
+
+@pytest.mark.parametrize("harm", DAMAGE)
+def test_a_damaged_entry_is_passed_over(reads: list[str], run: Path, harm: str) -> None:
+    first = read(run)
+    DAMAGE[harm](entries()[0])
+    assert alike(first, read(run))
+    assert len(reads) == 2
+
+
+def test_a_damaged_entry_is_replaced(reads: list[str], run: Path) -> None:
+    read(run)
+    _spoil(entries()[0])
+    assert read(run).kernels.height == 2
+    read(run)
+    assert len(reads) == 3
+    assert alike(read(run), read(run)) and len(reads) == 3
+
+
+def test_a_cache_that_may_not_be_written_is_no_trouble(reads: list[str], run: Path) -> None:
+    cache.folder().parent.mkdir(parents=True)
+    cache.folder().write_text("a file where the folder should be")
+    assert read(run).kernels.height == 2 and read(run).kernels.height == 2
+    assert len(reads) == 2
+
+
+def test_a_recording_that_changed_after_it_was_opened_is_not_mixed_in(reads: list[str], run: Path) -> None:
+    read(run)
+    second = read(run)
+    _spoil(entries()[0])
+    b.make(run, CUPTI_ACTIVITY_KIND_KERNEL=[b.kernel(1, 2, 1)])
+    with pytest.raises(ProfileError, match="P005"):
+        _ = second.kernels
+
+
+def test_what_was_not_used_for_longest_goes_first(reads: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [b.make(tmp_path / f"{i}.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[b.kernel(i + 1, i + 2, 1)]) for i in range(4)]
+    sizes = []
+    for age, file in zip((30, 20, 10), files, strict=False):
+        known = set(entries()) if cache.folder().exists() else set()
+        read(file)
+        (made,) = set(entries()) - known
+        sizes.append(sum(p.stat().st_size for p in made.glob("*.parquet")))
+        os.utime(made, (time.time() - age, time.time() - age))
+    read(files[0])  # used again: now the second is the oldest
+    monkeypatch.setattr(cache, "CAPACITY", sum(sizes) + 1)
+    read(files[3])
+    assert reads == ["0.sqlite", "1.sqlite", "2.sqlite", "3.sqlite"] and len(entries()) == 3
+    read(files[0]), read(files[2]), read(files[3])
+    assert len(reads) == 4
+    read(files[1])
+    assert reads[4:] == ["1.sqlite"]
+
+
+def test_leftovers_of_a_crash_are_swept(reads: list[str], run: Path, tmp_path: Path) -> None:
+    draft = cache.folder() / "draft-old"
+    draft.mkdir(parents=True)
+    os.utime(draft, (1, 1))
+    stamp = cache.folder() / "stamps" / "0" * 1
+    stamp.parent.mkdir(exist_ok=True)
+    stamp.write_text("f" * 64)
+    read(run)
+    assert not draft.exists() and not stamp.exists() and len(entries()) == 1
+
+
+def test_a_file_that_changed_just_now_is_not_remembered(reads: list[str], run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_RACY_NS", 3_600_000_000_000)
+    read(run)
+    assert not list((cache.folder() / "stamps").glob("*"))
+    assert read(run).kernels.height == 2 and reads == ["run.sqlite"]  # found by its content
+
+
+def test_the_version_follows_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = cache.version()
+    monkeypatch.setattr(cache, "READER", cache.READER + 1)
+    assert cache.version() != before
+
+
+def test_the_folder_is_where_the_desktop_standard_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.folder() == tmp_path / "turnbuckle"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert cache.folder() == tmp_path / "home" / ".cache" / "turnbuckle"
