@@ -3,7 +3,7 @@
 The presets are the published methods:
 
 `nething`   copies by LogGP, launches and waits by their latency, kernels by alpha (Groves et al., PMBS 2022).
-`additive`  every category divided by its lambda (Austin et al. 2021, eqs 3-4; lambda per class of call, models.md D2).
+`additive`  every category divided by its lambda (Austin et al. 2021, eqs 3-4; lambda per class of call, decision D2).
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def _alpha(pair: Pair, model: Model) -> float | None:
 
 
 def coupling_change(source: Machine, target: Machine) -> dict[str, Any]:
-    """Link, latency and bandwidth on both sides, per direction: no ratio stands without them (models.md D17)."""
+    """Link, latency and bandwidth on both sides, per direction: no ratio stands without them (decision D17)."""
     out: dict[str, Any] = {"source": source.coupling, "target": target.coupling, "copies_vanish": target.copies_vanish}
     for direction in ("h2d", "d2h"):
         here, there = link_bandwidth(source, direction, source), link_bandwidth(target, direction, source)

@@ -40,7 +40,7 @@ class Projection:
     seconds, measured_seconds : projected and recorded run time [s].
     breakdown, measured_breakdown : exposed time by part [s]; the parts add up to the run time.
     envelope : what no other order of the same activities could leave [s]: all savings exposed, all delays exposed.
-    coupling : the change in link, latency and bandwidth that the ratio stands for (models.md D17).
+    coupling : the change in link, latency and bandwidth that the ratio stands for (decision D17).
     interval : from the errors of all parameters; None before `study.uncertainty` has drawn.
     drivers : share of the interval's variance by parameter, largest first.
     sample : the drawn run times [s], common draws for all targets of one call.

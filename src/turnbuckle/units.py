@@ -188,7 +188,7 @@ def _respell(word: str, unit: str) -> str:
 
 
 def _transfers(rate: float, lanes: str | None, unit: str) -> str:
-    """What a GT/s figure would be as a bandwidth: lanes x rate x line code / 8 (models.md 3.1)."""
+    """What a GT/s figure would be as a bandwidth: lanes x rate x line code / 8."""
     if unit != "B/s" or rate not in _PCIE:
         return f'write for example "{_EXAMPLE[unit]}"'
     generation, code = _PCIE[rate]

@@ -83,7 +83,7 @@ WHAT = (
 
 def steps(most: int = 14) -> st.SearchStrategy[list[Step]]:
     """A toy program."""
-    times = st.integers(0, 40) | st.integers(0, 20_000)
+    times = st.sampled_from([0, 10, 1_000, 3_000]) | st.integers(0, 40) | st.integers(0, 20_000)  # ties are the interesting part
     step = st.builds(
         Step,
         what=st.sampled_from(WHAT),
@@ -107,8 +107,12 @@ def run_toy(program: list[Step], where: Where = Where()) -> Toy:
         index = step.thread % (where.processes * where.threads)
         process = (1000 + index // where.threads) << 24
         thread = process | (1 + index % where.threads)
-        begin = toy.host.get(thread, 1_000 + 7 * index) + step.gap
-        _STEPS[step.what](toy, step, begin, process, thread, step.device % where.devices, step.stream % where.streams)
+        begin = toy.host.get(thread, 1_000) + step.gap
+        stream = step.stream % where.streams
+        _STEPS[step.what](toy, step, begin, process, thread, step.device % where.devices, stream)
+        if step.what == "graph_nodes" and step.flag and where.devices > 1:  # the same graph on the other device
+            number = toy.correlation[process]
+            _on_device(toy, "kernels", begin + step.call, step.work, process, 1 - step.device, stream, correlation=number, name=1, graph_node=9)
     return toy
 
 

@@ -192,7 +192,7 @@ def test_leftovers_of_a_crash_are_swept(reads: list[str], run: Path, tmp_path: P
     draft = cache.folder() / "draft-old"
     draft.mkdir(parents=True)
     os.utime(draft, (1, 1))
-    stamp = cache.folder() / "stamps" / "0" * 1
+    stamp = cache.folder() / "stamps" / "gone"
     stamp.parent.mkdir(exist_ok=True)
     stamp.write_text("f" * 64)
     read(run)

@@ -1,6 +1,6 @@
 """Copies over a link: T(n) = (o + L) + n / (eta BW).
 
-The form is LogGP's with nG for the bytes (models.md 3.2), fitted by Groves et al. (PMBS 2022, Fig 8) on time per byte and
+The form is LogGP's with nG for the bytes, fitted by Groves et al. (PMBS 2022, Fig 8) on time per byte and
 here on T(n) (D4).  Valid for the sizes it was fitted on; a projection says when it leaves them.
 """
 

@@ -1,6 +1,6 @@
 """Durations that scale: t / lambda, and work over a rate.
 
-`lambda > 1` always means better hardware; `lambda = 0.1` is a tenfold disaggregation (models.md 0).
+`lambda > 1` always means better hardware; `lambda = 0.1` is a tenfold disaggregation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def scaled_seconds(seconds: Float, improvement: Float | float) -> Float:
 class AdditiveTotals:
     """The five numbers of the additive model, as given (Austin et al. 2021, eqs 3 and 4) [s].
 
-    The printed terms need not add up to the run time; `closure_defect` says by how much (models.md 1.1: waits are
+    The printed terms need not add up to the run time; `closure_defect` says by how much (waits are
     counted twice there).
     """
 

@@ -1,7 +1,7 @@
 """Distance as a delay of calls: every host call that crosses to the device returns `s` later.
 
 This is how Shorts and Grant (SC24-W) insert it and how API remoting behaves; a fabric that carries loads and stores
-behaves otherwise (`loggp`, models.md 4.4).
+behaves otherwise (`loggp`).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ RULES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
 #: Which kind of activity a class of call is.
 KIND_OF_CLASS: Final = {"launch": "launch", "alloc": "alloc", "sync": "sync"}
 
-#: Classes whose call crosses from host to device, so that added distance is added to it (models.md 1.13, 4.4).
+#: Classes whose call crosses from host to device, so that added distance is added to it .
 BOUNDARY_CLASSES: Final = ("launch", "copy", "memset", "sync", "alloc", "event")
 
 

@@ -1,6 +1,6 @@
 """Which instant belongs to whom: one exclusive time line of the run.
 
-Categories are taken in the order kernel > copy > MPI > API > CPU (models.md D1): an instant in which a kernel runs
+Categories are taken in the order kernel > copy > MPI > API > CPU (decision D1): an instant in which a kernel runs
 belongs to kernels whatever else happens, and so on down.  Inside a category an instant belongs to the activity that
 began first, of two that began together to the longer.  All arithmetic is on integer nanoseconds, so that the shares
 add up to the run time exactly.

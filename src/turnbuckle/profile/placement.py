@@ -1,7 +1,7 @@
 """Two rank placements of one program, subtracted: which traffic on the host link is bound for the network card.
 
 With all ranks on one node, data between ranks moves over the GPU links; with one rank a node it crosses the host link on
-its way to the network.  So NIC-bound volume = V(spread) - V(packed) (models.md D14; Groves et al. 2022, section V, whose
+its way to the network.  So NIC-bound volume = V(spread) - V(packed) (decision D14; Groves et al. 2022, section V, whose
 text has the sign the other way round).
 """
 

@@ -13,7 +13,7 @@ from turnbuckle.profile.transfers import LinkFit, fit_links, link_findings, look
 #: Stands for a link that only pageable copies crossed on an unknown machine: rate [B/s], share reached, latency [s], all with wide errors.
 ASSUMED_LINK = (31.5e9, 0.8, 2e-6)
 ASSUMED_ERROR = 0.5
-#: Error of a median over many calls of one run: run-to-run spread, not sampling error (models.md 4.6).
+#: Error of a median over many calls of one run: run-to-run spread, not sampling error.
 CALL_ERROR = 0.1
 
 

@@ -20,7 +20,7 @@ COPY_CLASSES = ("h2d", "d2h", "d2d", "p2p", "migration_h2d", "migration_d2h")
 
 
 def categories_ns(profile: Profile) -> dict[str, int]:
-    """Exclusive time of each category [ns]; the values add up to the run time (models.md D1)."""
+    """Exclusive time of each category [ns]; the values add up to the run time (decision D1)."""
     shares = dict(profile.activities.group_by("category").agg(pl.col("exposed_ns").sum()).iter_rows())
     return {c: int(shares.get(c, 0)) for c in CATEGORIES}
 

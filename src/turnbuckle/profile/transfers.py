@@ -2,7 +2,7 @@
 
     T(n) = (o + L) + n / (eta BW)                                  [s], n in bytes
 
-fitted on T(n) with weights 1/T^2 (relative residuals), robustly (models.md D4; Groves et al., PMBS 2022, for the form).
+fitted on T(n) with weights 1/T^2 (relative residuals), robustly (decision D4; Groves et al., PMBS 2022, for the form).
 A class is a direction and a host memory kind: pageable copies are staged by the driver and follow another line.
 """
 

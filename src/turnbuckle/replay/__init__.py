@@ -1,6 +1,6 @@
 """How activities add up.
 
 =========== =====================================================================
-`sum`       the order of the time line is kept; exposed time changes (models.md 4.2, chain)
+`sum`       the order of the time line is kept; exposed time changes
 =========== =====================================================================
 """

@@ -3,7 +3,7 @@
 Draws are common: a number has the same draw wherever it occurs, in the source, in every target built on the source, and
 in every projection of one call.  So the source's own error cancels where it should, and P(A faster than B) compares like
 with like.  Each number is log-normal around its value; its generator is seeded by (seed, name), so adding a target never
-changes another's draws (models.md 4.6).
+changes another's draws.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CELLS = 1_000_000
 DRIVER_DRAWS = 200
 #: Relative error of the kernel ratio where it rests on peak rates alone (log-sd): from kernels bound by neither.
 ALPHA_ERROR = 0.2
-#: The same where nothing is known of the source's rates: the prior of a kernel model without measurement (models.md 1.6).
+#: The same where nothing is known of the source's rates: the prior of a kernel model without measurement.
 ALPHA_UNKNOWN = 0.5
 #: Names of two unknowns of the model's form.
 KERNEL_ALPHA, COPIES_KEPT = "kernel alpha", "copies kept in one memory"

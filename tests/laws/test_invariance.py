@@ -1,0 +1,159 @@
+"""Law 5: all times x k make the answer x k; nothing is lost without a finding; names, numbers and the zero of the clock say nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import FULL, LAW, RATES, TABLES, TIMES, flawed_traces, gpu_traces, machine, traces, with_columns
+
+from turnbuckle.machine import Machine, Pair
+from turnbuckle.model import Model, additive, nething
+from turnbuckle.profile import summary
+from turnbuckle.profile.pieces import pieces
+from turnbuckle.profile.profile import Profile, build
+from turnbuckle.profile.transfers import fit_links
+from turnbuckle.project import project
+from turnbuckle.trace.trace import Trace
+
+MODELS: dict[str, Model] = {
+    "flop": nething("flop"), "memory": nething("memory"), "5.1": nething(5.1), "additive": additive({"data": 7.0, "control": 0.2, "kernel": 3.0})
+}  # fmt: skip
+THERE = {
+    **FULL, "link.h2d.latency": 4e-6, "link.h2d.bandwidth": 121e9, "link.d2h.latency": 0.7e-6, "launch.latency": 2e-6, "launch.call": 9e-6,
+    "sync.return": 5e-6, "alloc.call": 1e-6, "slack.call": 2e-6, "gpu.fp64_matrix": 67e12, "gpu.memory_bandwidth": 3.35e12,
+}  # fmt: skip
+
+
+def slower(values: dict[str, float], k: int, name: str) -> Machine:
+    """The same machine with every clock `k` times slower."""
+    return machine({n: v * k if n in TIMES else v / k if n in RATES else v for n, v in values.items()}, name)
+
+
+@LAW
+@given(gpu_traces(), st.integers(2, 50), st.sampled_from(sorted(MODELS)))
+def test_all_times_scaled_scale_the_answer(trace: Trace, k: int, model: str) -> None:
+    stretched = with_columns(trace, lambda _, f: f.with_columns(pl.col(c) * k for c in ("start_ns", "end_ns", "time_ns") if c in f.columns))
+    one, many = build(trace), build(stretched)
+    assert many.run_time_ns == k * one.run_time_ns
+    assert (many.activities["exposed_ns"] == k * one.activities["exposed_ns"]).all()
+    assert summary.categories_ns(many) == {c: k * v for c, v in summary.categories_ns(one).items()}
+    a = project(one, Pair(slower(FULL, 1, "here"), slower(THERE, 1, "there")), MODELS[model])
+    b = project(many, Pair(slower(FULL, k, "here"), slower(THERE, k, "there")), MODELS[model])
+    assert b.seconds == pytest.approx(k * a.seconds, rel=1e-9, abs=1e-15)
+    assert b.envelope == pytest.approx((k * a.envelope[0], k * a.envelope[1]), rel=1e-9, abs=1e-15)
+    for part, seconds in a.breakdown.items():
+        assert b.breakdown[part] == pytest.approx(k * seconds, rel=1e-9, abs=1e-15)
+    for key, fit in fit_links(one).items():
+        twin = fit_links(many)[key]
+        assert twin.latency_s == pytest.approx(k * fit.latency_s, rel=1e-6, abs=1e-12)
+        assert (fit.bandwidth is None) == (twin.bandwidth is None)
+        if fit.bandwidth and twin.bandwidth:
+            assert twin.bandwidth == pytest.approx(fit.bandwidth / k, rel=1e-6)
+
+
+@LAW
+@given(traces() | flawed_traces())
+def test_rows_and_bytes_in_are_rows_and_bytes_out(trace: Trace) -> None:
+    profile = build(trace)
+    aside: dict[str, int] = {}
+    for found in profile.findings:
+        if found.code in ("P101", "P102", "P103"):
+            by_table = {t: int(n) for t, n in re.findall(r"(\w+) (\d+)", found.detail)}
+            assert sum(by_table.values()) == found.count
+            for table, count in by_table.items():
+                aside[table] = aside.get(table, 0) + count
+    for table in TABLES:
+        assert trace.table(table).height == profile.trace.table(table).height + aside.get(table, 0), table
+    rows = profile.activities.filter(pl.col("kind") != "gap")
+    assert rows.height == sum(profile.trace.table(t).height for t in TABLES)
+    kept = profile.trace.copies
+    moved = rows.filter(pl.col("direction").is_not_null())
+    assert moved.height == kept.height and moved["size_bytes"].sum() == kept["size_bytes"].sum()
+    run = pieces(profile)
+    assert run.count.sum() == profile.activities.height
+    copies = np.char.startswith(run.kind.astype(str), "copy") | (run.kind == "migration")
+    assert (run.count * run.size_bytes)[copies].sum() == (kept["size_bytes"].sum() or 0)
+    ns = np.rint(run.seconds * 1e9).astype(int), np.rint(run.exposed_seconds * 1e9).astype(int)
+    assert ns[0].sum() == (profile.activities["end_ns"] - profile.activities["start_ns"]).sum()
+    assert ns[1].sum() == profile.run_time_ns
+    counted = summary.copies(profile)
+    h2h = kept.filter(~pl.col("direction").is_in([1, 2, 3, 4, 6, 7]))
+    assert sum(c["count"] for c in counted.values()) == kept.height - h2h.height
+    assert sum(c["bytes"] for c in counted.values()) == (kept["size_bytes"].sum() or 0) - (h2h["size_bytes"].sum() or 0)
+
+
+def answers(profile: Profile) -> dict[str, object]:
+    """What a user sees of a profile, sums rounded to what adding in another order may change."""
+    pair = Pair(machine(FULL), machine(THERE, "there"))
+    out: dict[str, object] = {
+        "run": profile.run_time_ns, "shares": summary.categories_ns(profile), "copies": summary.copies(profile),
+        "launch": summary.launch(profile), "sync": summary.sync_return_s(profile), "overlap": summary.overlap(profile),
+        "memory": summary.peak_memory_bytes(profile), "findings": [(f.code, f.count) for f in profile.findings],
+        "fits": {k: (f.count, f.size_bytes, _digits(f.latency_s), _digits(f.bandwidth)) for k, f in fit_links(profile).items()},
+    }  # fmt: skip
+    for name, model in MODELS.items():
+        found = project(profile, pair, model)
+        out[name] = [_digits(found.seconds), *map(_digits, found.envelope), *map(_digits, found.breakdown.values())]
+    return out
+
+
+def _digits(value: float | None) -> str:
+    return "none" if value is None else f"{value + 0.0:.7g}" if abs(value) > 1e-14 else "0"
+
+
+@LAW
+@given(gpu_traces(), st.sampled_from([1, 999, 10**9, 10**14]))
+def test_the_zero_of_the_clock_says_nothing(trace: Trace, shift: int) -> None:
+    later = with_columns(trace, lambda _, f: f.with_columns(pl.col(c) + shift for c in ("start_ns", "end_ns", "time_ns") if c in f.columns))
+    one, other = build(trace), build(later)
+    assert other.first_ns == one.first_ns + shift and other.last_ns == one.last_ns + shift
+    times = ("start_ns", "end_ns")
+    assert other.activities.drop(times).equals(one.activities.drop(times))
+    assert answers(other) == answers(one)
+
+
+@LAW
+@given(gpu_traces(), st.integers(1, 5), st.booleans(), st.permutations([0, 1]), st.integers(0, 3))
+def test_numbers_of_processes_threads_devices_and_streams_say_nothing(trace: Trace, add: int, turn: bool, devices: list[int], stream: int) -> None:
+    """Other numbers, in another order: process and thread ids turned round, devices swapped, streams moved."""
+
+    def process(value: pl.Expr) -> pl.Expr:
+        number, thread = value // 2**24, value % 2**24
+        return pl.when(turn).then(5000 - number).otherwise(number + add) * 2**24 + thread
+
+    def renamed(_: str, frame: pl.DataFrame) -> pl.DataFrame:
+        new = {c: process(pl.col(c)).cast(pl.Int64) for c in ("process", "thread") if c in frame.columns}
+        if "device" in frame.columns and "stream" in frame.columns:
+            new |= {"device": pl.col("device").replace(dict(enumerate(devices))), "stream": pl.col("stream") + stream}
+        return frame.with_columns(**new)
+
+    assert answers(build(with_columns(trace, renamed))) == answers(build(trace))
+
+
+@LAW
+@given(gpu_traces(), st.randoms(use_true_random=False))
+def test_the_order_of_rows_says_nothing(trace: Trace, chance: object) -> None:
+    def shuffled(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+        if name not in TABLES:
+            return frame
+        order = list(range(frame.height))
+        chance.shuffle(order)  # type: ignore[attr-defined]
+        return frame[order]
+
+    assert answers(build(with_columns(trace, shuffled))) == answers(build(trace))
+
+
+@LAW
+@given(gpu_traces())
+def test_names_of_files_and_functions_say_nothing(trace: Trace) -> None:
+    """Only the names of host calls mean something."""
+    kernels = set(trace.kernels["name"].drop_nulls().to_list()) | set(trace.mpi["name"].drop_nulls().to_list())
+    hostile = ["\x1b[31m" + "x" * 5000 if i in kernels else n for i, n in enumerate(trace.names.to_list())]
+    other = replace(trace, names=pl.Series("name", hostile), name="elsewhere.sqlite")
+    assert answers(build(other)) == answers(build(trace))
