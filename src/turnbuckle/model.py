@@ -8,6 +8,7 @@ The presets are the published methods:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -15,8 +16,10 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.cost.loggp import loggp_seconds, on_other_link, read_limited_bandwidth
+from turnbuckle.cost.loggp import loggp_seconds, on_other_link, rate, read_limited_bandwidth
 from turnbuckle.cost.slack import slack_seconds
+from turnbuckle.errors import UsageError, did_you_mean
+from turnbuckle.profile.classify import CALL_CLASSES
 from turnbuckle.profile.pieces import Pieces
 
 Float = NDArray[np.float64]
@@ -46,7 +49,9 @@ class Charge:
     seconds : price of one activity on (machine, source): shape (..., pieces covered) [s]; None where a parameter is missing.
     anchor : ``ratio``: measured x target / source; ``difference``: measured + target - source; ``absolute``: target.  Only the first
         two leave the measured time where source and target are one machine.
-    needs : parameters it reads; a missing one leaves the measured time and is a finding.
+    needs : parameters it reads; where one is missing the measured time stays, and a finding says so.
+    kept : those of them that are taken over from the source where the target does not give them; a finding says so too.
+    vanishes : whether it costs nothing where host and device share one memory.
     """
 
     name: str
@@ -54,6 +59,8 @@ class Charge:
     seconds: Callable[[Pieces, Priced, Priced], Float | None]
     anchor: Anchor
     needs: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    vanishes: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,7 +116,35 @@ def additive(lambdas: dict[str, float]) -> Model:
     ----------
     lambdas : improvement by class: ``data`` (copies and migrations), ``kernel``, and any class of host call (``launch``, ``copy``,
         ``alloc``, ``event``, ...); ``control`` stands for all classes not named, except ``sync``, which is waiting (D2).
+
+    Raises
+    ------
+    UsageError : A004 for an unknown class, waiting, or a lambda that is not positive; A005 without any.
     """
+    known = ["data", "kernel", "control", *(c for c in CALL_CLASSES if c != "sync")]
+    for name, improvement in lambdas.items():
+        if name == "sync":
+            raise UsageError(
+                "A004",
+                "waiting is a result and has no lambda of its own",
+                found=name,
+                fix="scale what is waited for (data, kernel, launch)",
+            )
+        if name not in known:
+            raise UsageError(
+                "A004", f"no class of time is called {name!r}", found=name, fix=did_you_mean(name, known) or f"one of {', '.join(known)}"
+            )
+        if not 0 < improvement < math.inf:
+            raise UsageError(
+                "A004",
+                f"lambda of {name} must be positive",
+                found=str(improvement),
+                fix="above 1 is better hardware, 0.1 is ten times worse",
+            )
+    if not lambdas:
+        raise UsageError(
+            "A005", "the additive model needs the lambda of at least one class", fix="--model additive --lambda data=10,control=10"
+        )
     moved = ("copy_h2d", "copy_d2h", "migration")
 
     def factor(name: str, covers: Callable[[Pieces], Bool]) -> Charge:
@@ -149,6 +184,13 @@ def link_bandwidth(machine: Priced, direction: str, source: Priced) -> Float | f
     return reached
 
 
+def _link_charge(
+    name: str, covers: Callable[[Pieces], Bool], seconds: Callable[[Pieces, Priced, Priced], Float | None], direction: str
+) -> Charge:
+    latency = f"link.{direction}.latency"
+    return Charge(name, covers, seconds, "ratio", (f"link.{direction}.bandwidth", latency), (latency,), vanishes=True)
+
+
 def _copy_charge(direction: str) -> Charge:
     kind = f"copy_{direction}"
 
@@ -161,7 +203,7 @@ def _copy_charge(direction: str) -> Charge:
             return np.zeros(int(mine.sum()))
         return _class_seconds(p.size_bytes[mine], p.memory[mine], direction, machine, source)
 
-    return Charge(kind, covers, seconds, "ratio", (f"link.{direction}.bandwidth", f"link.{direction}.latency"))
+    return _link_charge(kind, covers, seconds, direction)
 
 
 def _migration_charge(direction: str) -> Charge:
@@ -174,7 +216,7 @@ def _migration_charge(direction: str) -> Charge:
             return np.zeros(int(mine.sum()))
         return _class_seconds(p.size_bytes[mine], np.full(int(mine.sum()), "migration", dtype=object), direction, machine, source)
 
-    return Charge(f"migration_{direction}", covers, seconds, "ratio", (f"link.{direction}.bandwidth", f"link.{direction}.latency"))
+    return _link_charge(f"migration_{direction}", covers, seconds, direction)
 
 
 def _class_seconds(size: Float, memory: NDArray[np.object_], direction: str, machine: Priced, source: Priced) -> Float | None:
@@ -194,7 +236,7 @@ def _class_seconds(size: Float, memory: NDArray[np.object_], direction: str, mac
         )
         per_byte = on_other_link(1.0 / (here if own_bandwidth is None else own_bandwidth), 1.0 / here, 1.0 / there)
         fixed = on_other_link(latency_here if own_latency is None else own_latency, latency_here, latency_there)
-        parts.append((rows, loggp_seconds(size[rows], fixed, 1.0 / per_byte)))
+        parts.append((rows, loggp_seconds(size[rows], fixed, rate(per_byte))))
     out = np.zeros((*np.broadcast_shapes(*(part.shape[:-1] for _, part in parts)), len(size)))
     for rows, part in parts:
         out[..., rows] = part
@@ -229,7 +271,7 @@ def _slack_seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
 
 
 def _rates(alpha: float | str) -> tuple[str, ...]:
-    return {"flop": ("gpu.fp64",), "memory": ("gpu.memory_bandwidth",)}.get(str(alpha), ())
+    return {"flop": ("gpu.fp64_matrix", "gpu.fp64"), "memory": ("gpu.memory_bandwidth",)}.get(str(alpha), ())
 
 
 def kernel_rate(machine: Priced, alpha: float | str) -> Float | float | None:

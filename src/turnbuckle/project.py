@@ -52,7 +52,7 @@ def project(profile: Profile, pair: Pair, model: Model) -> Projection:
 
     Raises
     ------
-    CannotAnswer : the profile has no host-device activity and the target is another machine (A304), or the replay does not exist (A120).
+    CannotAnswer : the profile has no host-device activity and the target is another machine (A121), or the replay does not exist (A120).
     """
     require(profile, pair, model)
     run = pieces(profile)
@@ -69,7 +69,7 @@ def require(profile: Profile, pair: Pair, model: Model) -> None:
         )
     if pair.target is not pair.source and not profile.has & {"kernels", "copies", "graphs", "memsets"}:
         raise CannotAnswer(
-            "A304", "this profile holds no GPU activity, so another coupling changes nothing that can be said",
+            "A121", "this profile holds no GPU activity, so another coupling changes nothing that can be said",
             found="no kernels, copies or memsets", cause="recorded without CUDA tracing", fix="nsys profile --trace=cuda,nvtx,mpi ...",
         )  # fmt: skip
 
@@ -161,10 +161,7 @@ def _findings(profile: Profile, pair: Pair, model: Model, run: Pieces, durations
     if pair.target is pair.source:
         return []
     out = [finding("A308")]
-    needs = dict.fromkeys(n for c in model.charges if c.covers(run).any() for n in c.needs)
-    unseen = [n for n in needs if pair.source.value(n) is None]
-    unstated = [n for n in needs if pair.target.value(n) is None and n not in unseen]
-    out += [finding(code, len(names), ", ".join(names)) for code, names in (("M102", unstated), ("M104", unseen)) if names]
+    out += _unpriced(pair, model, run, durations.missing)
     alpha = _alpha(pair, model)
     if model.alpha == "hold" or alpha is None or alpha == 1.0:
         out.append(finding("A305"))
@@ -182,6 +179,24 @@ def _findings(profile: Profile, pair: Pair, model: Model, run: Pieces, durations
     if held is not None and peak > held:
         out.append(finding("A307", 1, f"{peak / 1e9:.1f} of {held / 1e9:.1f} GB"))
     return merge(out)
+
+
+def _unpriced(pair: Pair, model: Model, run: Pieces, missing: tuple[str, ...]) -> list[Finding]:
+    """Parameters a charge wanted and one of the machines does not give.
+
+    A target that only changes the coupling says nothing of what it leaves alone, and need not.
+    """
+    touched = {c.parameter for c in pair.target.changes}
+    wanted: dict[str, None] = {}
+    for charge in model.charges:
+        if not charge.covers(run).any() or (pair.target.copies_vanish and charge.vanishes):
+            continue
+        if charge.name in missing or any(pair.target.value(n) is None for n in charge.kept):
+            wanted |= dict.fromkeys(charge.needs)
+    relevant = [n for n in wanted if not pair.target.changes or n in touched]
+    unseen = [n for n in relevant if pair.source.value(n) is None]
+    unstated = [n for n in relevant if pair.target.value(n) is None and n not in unseen]
+    return [finding(code, len(names), ", ".join(names)) for code, names in (("M102", unstated), ("M104", unseen)) if names]
 
 
 def _read_limited(pair: Pair) -> str:

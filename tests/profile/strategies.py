@@ -250,6 +250,33 @@ def gpu_traces(most: int = 14) -> st.SearchStrategy[Trace]:
     return st.builds(lambda a, b, where: trace_of(run_toy([*a, *b], where).rows), first, steps(most), WHERE)
 
 
+def soups(most: int = 10) -> st.SearchStrategy[Trace]:
+    """Recordings without sense: any rows in a few dozen nanoseconds, so that ties, nesting and odd joins are common."""
+    start, lasts = st.integers(1_000, 1_020), st.integers(0, 6)
+    process, index = st.sampled_from([1000 << 24, 1001 << 24]), st.integers(0, 1)
+    times = st.tuples(start, lasts).map(lambda t: {"start_ns": t[0], "end_ns": t[0] + t[1]})
+    number = st.integers(0, 5)
+    calls = st.sampled_from([NAMES.index(n) for n in NAMES if n.startswith("cu")])
+
+    def table(size: int = most, **columns: Any) -> st.SearchStrategy[list[dict[str, Any]]]:
+        more = st.fixed_dictionaries(columns)
+        return st.lists(st.builds(lambda t, m: {**t, **m, "thread": m["process"] | m["thread"]} if "thread" in m else {**t, **m}, times, more), max_size=size)
+
+    host = {"process": process, "thread": st.integers(1, 2)}
+    device = {"process": process, "device": index, "stream": index, "context": st.just(1), "correlation": number}
+    memory = st.sampled_from([0, PAGEABLE, PINNED, DEVICE, MANAGED])
+    return st.fixed_dictionaries(
+        {
+            "api": table(**host, correlation=number, name=calls, result=st.just(0), level=index),
+            "kernels": table(2, **device, name=index).map(lambda rows: rows or [{"start_ns": 1_000, "end_ns": 1_005, "process": 1000 << 24}]),
+            "copies": table(**device, direction=st.integers(0, 8), source_memory=memory, target_memory=memory, size_bytes=st.sampled_from([0, 1, 4096, 2**20])),
+            "memsets": table(2, **device, memory=memory, size_bytes=number),
+            "graphs": table(1, **device),
+            "mpi": table(3, **host, kind=index).map(lambda rows: [{k: v for k, v in row.items() if k != "process"} for row in rows]),
+        }
+    ).map(trace_of)  # fmt: skip
+
+
 def flawed_traces(most: int = 10) -> st.SearchStrategy[Trace]:
     """Recordings some rows of which cannot be trusted: backwards, without a time, or beyond any clock."""
     flaw = st.tuples(st.sampled_from(TABLES), st.integers(0, 50), st.sampled_from(["backwards", "lost", "wild"]))

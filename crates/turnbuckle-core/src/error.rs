@@ -31,13 +31,25 @@ const EXPORT_AGAIN: &str = "export it again: nsys export --type sqlite --force-o
 
 impl ReadError {
     /// An error with all its fields.
-    pub fn new(code: &'static str, what: impl Into<String>, found: impl Into<String>, cause: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub fn new(
+        code: &'static str,
+        what: impl Into<String>,
+        found: impl Into<String>,
+        cause: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
         Self::Profile(Box::new(Trouble { code, what: what.into(), found: found.into(), cause: cause.into(), fix: fix.into() }))
     }
 
     /// P005: the file is SQLite but its content contradicts itself.
     pub fn damaged(found: impl Into<String>) -> Self {
-        Self::new("P005", "the file is damaged or cut off", found, "the copy or the export was interrupted, or the disk was full", EXPORT_AGAIN)
+        Self::new(
+            "P005",
+            "the file is damaged or cut off",
+            found,
+            "the copy or the export was interrupted, or the disk was full",
+            EXPORT_AGAIN,
+        )
     }
 
     /// P009: somebody else is writing the file.
@@ -55,9 +67,17 @@ impl ReadError {
     pub fn io(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::new("P001", "there is no such file", "", "", "check the path"),
-            io::ErrorKind::PermissionDenied => Self::new("P010", "no permission to read the file", "", "", "ask its owner, or copy it to a place of your own"),
+            io::ErrorKind::PermissionDenied => {
+                Self::new("P010", "no permission to read the file", "", "", "ask its owner, or copy it to a place of your own")
+            }
             io::ErrorKind::UnexpectedEof => Self::damaged("the file ends before its last page"),
-            kind => Self::new("P005", "the file cannot be read", kind.to_string(), "the disk or the network file system failed", "copy the file to a local disk"),
+            kind => Self::new(
+                "P005",
+                "the file cannot be read",
+                kind.to_string(),
+                "the disk or the network file system failed",
+                "copy the file to a local disk",
+            ),
         }
     }
 

@@ -54,7 +54,9 @@ fn a_small_export_is_read_whole() {
     assert!(starts.is_sorted() && starts[0] == 600);
     assert_eq!(kernels.column("blocks").expect("blocks").get(0), Some(120));
     assert_eq!(kernels.column("threads").expect("threads").get(0), None);
-    let text = |table: &str, row: usize| recording.table(table).and_then(|t| t.column("name")).and_then(|c| c.get(row)).map(|i| recording.names[i as usize].as_str());
+    let text = |table: &str, row: usize| {
+        recording.table(table).and_then(|t| t.column("name")).and_then(|c| c.get(row)).map(|i| recording.names[i as usize].as_str())
+    };
     assert_eq!(text("api", 3), Some("cudaLaunchKernel"));
     assert_eq!(text("kernels", 3), Some("void k<int>(int*)"));
     assert_eq!([text("ranges", 0), text("ranges", 1), text("ranges", 2)], [Some("inline"), Some("range"), Some("inline")]);
@@ -105,7 +107,8 @@ fn utf16_reads_like_utf8() {
     copy.execute_batch("PRAGMA encoding='UTF-16le'; CREATE TABLE keep(a)").expect("make");
     let source = Connection::open(folder.path().join("u8")).expect("open");
     let mut list = source.prepare("SELECT name, sql FROM sqlite_master").expect("list");
-    let tables: Vec<(String, String)> = list.query_map([], |r| Ok((r.get(0)?, r.get(1)?))).expect("list").map(|r| r.expect("row")).collect();
+    let tables: Vec<(String, String)> =
+        list.query_map([], |r| Ok((r.get(0)?, r.get(1)?))).expect("list").map(|r| r.expect("row")).collect();
     for (name, sql) in tables {
         copy.execute_batch(&sql).expect("create");
         let mut rows = source.prepare(&format!("SELECT * FROM {name}")).expect("select");
@@ -113,7 +116,8 @@ fn utf16_reads_like_utf8() {
         let mut rows = rows.query([]).expect("query");
         while let Some(row) = rows.next().expect("row") {
             let values: Vec<rusqlite::types::Value> = (0..width).map(|i| row.get(i).expect("value")).collect();
-            copy.execute(&format!("INSERT INTO {name} VALUES ({})", vec!["?"; width].join(",")), rusqlite::params_from_iter(values)).expect("insert");
+            copy.execute(&format!("INSERT INTO {name} VALUES ({})", vec!["?"; width].join(",")), rusqlite::params_from_iter(values))
+                .expect("insert");
         }
     }
     drop(copy);

@@ -132,7 +132,9 @@ fn random_tables_give_the_same_cells() {
             connection.execute(&insert, refs.as_slice()).expect("insert");
             connection.execute("INSERT INTO other VALUES (?)", [row]).expect("insert");
         }
-        connection.execute_batch("DELETE FROM t WHERE rowid % 7 = 3; UPDATE t SET rowid = -rowid WHERE rowid % 11 = 5; COMMIT").expect("change");
+        connection
+            .execute_batch("DELETE FROM t WHERE rowid % 7 = 3; UPDATE t SET rowid = -rowid WHERE rowid % 11 = 5; COMMIT")
+            .expect("change");
         drop(connection);
         let every: Vec<String> = (0..columns).map(|c| format!("c{c}")).collect();
         let every: Vec<&str> = every.iter().map(String::as_str).collect();
@@ -168,7 +170,9 @@ fn added_columns_row_ids_and_keys_are_told_apart() {
         )
         .expect("create");
     drop(connection);
-    for (table, wanted) in [("a", vec!["v", "id"]), ("b", vec!["id", "v"]), ("c", vec!["id", "v"]), ("d", vec!["x", "late", "w", "odd \"name"])] {
+    for (table, wanted) in
+        [("a", vec!["v", "id"]), ("b", vec!["id", "v"]), ("c", vec!["id", "v"]), ("d", vec!["x", "late", "w", "odd \"name"])]
+    {
         let (direct, through) = both(&path, table, &wanted);
         assert_eq!(direct, through, "{table}");
     }
@@ -221,7 +225,12 @@ fn a_cycle_or_a_page_with_two_parents_is_damage() {
     assert_eq!(walk(&path, root).expect("walk").rows, 3000);
     let first_cell = at + usize::from(u16::from_be_bytes([good[at + 12], good[at + 13]]));
     let right = good[at + 8..at + 12].to_vec();
-    for (place, page) in [(first_cell, (root as u32).to_be_bytes().to_vec()), (first_cell, right), (at + 8, 0u32.to_be_bytes().to_vec()), (at + 8, u32::MAX.to_be_bytes().to_vec())] {
+    for (place, page) in [
+        (first_cell, (root as u32).to_be_bytes().to_vec()),
+        (first_cell, right),
+        (at + 8, 0u32.to_be_bytes().to_vec()),
+        (at + 8, u32::MAX.to_be_bytes().to_vec()),
+    ] {
         let mut bad = good.clone();
         bad[place..place + 4].copy_from_slice(&page);
         std::fs::write(&path, &bad).expect("write");

@@ -61,12 +61,12 @@ def dispatch(words: Sequence[str]) -> int:
     words = list(words)
     verbs = [name for name in app if not name.startswith("-")]
     if words and not words[0].startswith("-") and words[0] not in verbs:
-        if Path(words[0]).exists() or "." in words[0] or "/" in words[0]:
+        if "." in words[0] or "/" in words[0] or (len(words[0]) < 256 and Path(words[0]).exists()):
             words = ["overview", *words]
         else:
             raise UsageError(
                 "A001",
-                f"{words[0]!r} is neither a verb nor a file",
+                f"{words[0][:60]!r} is neither a verb nor a file",
                 found=f"verbs: {', '.join(v for v in verbs if v != 'overview')}",
                 fix=did_you_mean(words[0], verbs),
             )
@@ -89,6 +89,13 @@ def command_line() -> str:
 def flat(names: Sequence[str] | None) -> list[str] | None:
     """`--on a,b --on c` -> [a, b, c]."""
     return None if names is None else [part.strip() for name in names for part in name.split(",") if part.strip()]
+
+
+def _targets(on: Sequence[str] | None) -> list[str] | None:
+    names = flat(on)
+    if names == []:
+        raise UsageError("A013", "--on names no machine", fix="turnbuckle machines list names them all; self is the source")
+    return names
 
 
 def _seen(profile: Path, source: str | None, no_cache: bool) -> Any:
@@ -118,35 +125,13 @@ def _model(alpha: str, model: str, lambdas: list[str] | None) -> Any:
 
 
 def _lambdas(words: list[str] | None) -> dict[str, float]:
-    from turnbuckle.profile.classify import CALL_CLASSES
-
-    known = ["data", "kernel", "control", *(c for c in CALL_CLASSES if c != "sync")]
     out: dict[str, float] = {}
     for word in flat(words) or []:
         name, _, value = word.partition("=")
-        if name == "sync":
-            raise UsageError(
-                "A004",
-                "waiting is a result and has no lambda of its own",
-                found=word,
-                fix="scale what is waited for (data, kernel, launch)",
-            )
-        if name not in known:
-            raise UsageError(
-                "A004", f"no class of time is called {name!r}", found=word, fix=did_you_mean(name, known) or f"one of {', '.join(known)}"
-            )
         try:
             out[name] = float(value)
         except ValueError:
             raise UsageError("A004", f"lambda of {name} is no number", found=word, fix=f"--lambda {name}=10") from None
-        if not out[name] > 0:
-            raise UsageError(
-                "A004", f"lambda of {name} must be positive", found=word, fix="above 1 is better hardware, 0.1 is ten times worse"
-            )
-    if not out:
-        raise UsageError(
-            "A005", "the additive model needs the lambda of at least one class", fix="--model additive --lambda data=10,control=10"
-        )
     return out
 
 
@@ -211,9 +196,11 @@ def project(
 
     if totals is not None:
         return show.emit_totals(totals, _lambdas(lambda_), format, output)
+    if lambda_ and model != "additive":
+        raise UsageError("A012", "--lambda belongs to the additive model", found=f"--model {model}", fix="add --model additive")
     if profile is None:
         raise UsageError("A006", "no recording given", fix="turnbuckle project FILE --on MACHINE")
-    targets = flat(on)
+    targets = _targets(on)
     condition = gate(fail_if) if fail_if else None
     chosen = replace(_model(alpha, model, lambda_), replay=replay)
     answer = ask(_seen(profile, source, no_cache), targets, model=chosen, draws=_positive(draws), seed=seed)
@@ -251,7 +238,7 @@ def report(
     from turnbuckle.study.study import ask
 
     chosen = replace(_model(alpha, "nething", None), replay=replay)
-    answer = ask(_seen(profile, source, no_cache), flat(on), model=chosen, draws=_positive(draws), seed=seed)
+    answer = ask(_seen(profile, source, no_cache), _targets(on), model=chosen, draws=_positive(draws), seed=seed)
     path = write(answer, output or Path(f"turnbuckle-report-{profile.stem}.html"), question=question)
     print(path)
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,8 @@ def verdict(p: Projection) -> tuple[str, str]:
     if p.target == "self":
         return "as measured", "dim"
     low, high = (p.interval.low, p.interval.high) if p.interval else (p.seconds, p.seconds)
+    if not p.measured_seconds:
+        return "no run time", "dim"
     low, high = low / p.measured_seconds, high / p.measured_seconds
     if high < 0.99:
         return "faster", "green"
@@ -356,12 +359,16 @@ def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path 
             )
         try:
             values[name] = float(number)
+            if not 0 <= values[name] < math.inf:
+                raise ValueError
         except ValueError:
-            raise UsageError("A011", f"{name} is no number of seconds", found=word, fix=f"{name}=12.5") from None
+            raise UsageError("A011", f"{name} is no time in seconds", found=word, fix=f"{name}=12.5") from None
     if missing := [n for n in known[:5] if n not in values]:
         raise UsageError("A011", f"--totals lacks {', '.join(missing)}", found=text, fix="give all five in seconds; 0 where there is none")
     if extra := set(lambdas) - {"data", "control"}:
         raise UsageError("A011", f"printed totals have no class {sorted(extra)[0]!r}", fix="--lambda data=10,control=10")
+    if bad := [n for n, v in lambdas.items() if not 0 < v < math.inf]:
+        raise UsageError("A004", f"lambda of {bad[0]} must be positive", found=str(lambdas[bad[0]]), fix="above 1 is better hardware")
     totals = AdditiveTotals(**values)
     projected = totals.projected(lambdas.get("data", 1.0), lambdas.get("control", 1.0))
     document: dict[str, Any] = {
@@ -382,7 +389,11 @@ def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path 
         console = Console(highlight=False)
         console.print(
             f"sum of the five terms {seconds(totals.summed)}, projected {seconds(projected)}: "
-            f"benefit {document['benefit']:.3g}, penalty {document['penalty']:.3g}"
+            + (
+                f"benefit {totals.summed / projected:.3g}, penalty {projected / totals.summed:.3g}"
+                if projected and totals.summed
+                else "no ratio"
+            )
         )
         if totals.closure_defect is not None:
             console.print(f"closure defect (stated total - sum) {totals.closure_defect:+.4g} s; ratios are taken over the sum", style="dim")

@@ -27,6 +27,13 @@ def loggp_seconds(size_bytes: Float, latency: Float | float, bandwidth: Float | 
     return np.asarray(latency + size_bytes / bandwidth)
 
 
+def rate(seconds_per_byte: Float | float) -> Float:
+    """Bandwidth [B/s] of a cost per byte [s/B]; infinite where a byte costs nothing."""
+    cost = np.asarray(seconds_per_byte, dtype=np.float64)
+    out: Float = np.divide(1.0, cost, out=np.full(cost.shape, np.inf), where=cost > 0)
+    return out
+
+
 def read_limited_bandwidth(bandwidth: Float | float, tags: Float | float, request_bytes: Float | float, round_trip: Float | float) -> Float:
     """Bandwidth [B/s] of reads with a limited number in flight: min(BW, tags x request / round trip) (Little's law, D12).
 

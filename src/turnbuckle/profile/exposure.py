@@ -18,20 +18,26 @@ from turnbuckle.trace.intervals import covered_ns, merge, new_cover_ns
 Int = NDArray[np.int64]
 
 
-def exposed(start_ns: Int, end_ns: Int, level: NDArray[np.int8]) -> tuple[Int, NDArray[np.bool_], Int]:
+def exposed(
+    start_ns: Int, end_ns: Int, level: NDArray[np.int8], felt_ns: Int | None = None, tie: Int | None = None
+) -> tuple[Int, NDArray[np.bool_], Int]:
     """Share of the time line that belongs to each interval.
 
     Parameters
     ----------
     start_ns, end_ns : intervals, any order, ``end >= start``.
     level : priority of each interval, 0 first.
+    felt_ns : per interval, the instant at which a delay of it would be felt; its end where left out.
+    tie : per interval, decides between two of one level, start and end, so that the order of rows decides nothing.
 
     Returns
     -------
-    exposed_ns : per interval, the time no interval of a higher priority, and none that began earlier at its own, covers.
-    tail_exposed : per interval, whether its last nanosecond is covered by no interval of a higher priority.
+    exposed_ns : per interval, the time no interval of a higher priority, and none that comes earlier at its own, covers.
+    tail_exposed : per interval, whether the nanosecond before `felt_ns` is its own on the time line.
     by_level : exposed time per level; sums to the length of the union of all intervals.
     """
+    felt_ns = end_ns if felt_ns is None else felt_ns
+    tie = np.zeros(len(start_ns), dtype=np.int64) if tie is None else tie
     exposed_ns = np.zeros(len(start_ns), dtype=np.int64)
     tail = np.zeros(len(start_ns), dtype=np.bool_)
     levels = int(level.max()) + 1 if len(level) else 0
@@ -41,13 +47,12 @@ def exposed(start_ns: Int, end_ns: Int, level: NDArray[np.int8]) -> tuple[Int, N
         rows = np.flatnonzero(level == this)
         if not len(rows):
             continue
-        rows = rows[np.lexsort((-end_ns[rows], start_ns[rows]))]  # of two that begin together, the longer holds the other
-        start, end = start_ns[rows], end_ns[rows]
+        # of two that begin together, the longer holds the other
+        rows = rows[np.lexsort((tie[rows], -end_ns[rows], start_ns[rows]))]
+        start, end, felt = start_ns[rows], end_ns[rows], felt_ns[rows]
         new = new_cover_ns(start, end)
-        hidden = covered_ns(end - new, end, *higher) if len(higher[0]) else np.zeros_like(new)
-        exposed_ns[rows] = new - hidden
-        last = covered_ns(end - 1, end, *higher) if len(higher[0]) else np.zeros_like(new)
-        tail[rows] = (last == 0) & (end > start)
+        exposed_ns[rows] = new - covered_ns(end - new, end, *higher)
+        tail[rows] = (felt > end - new) & (felt <= end) & (new > 0) & (covered_ns(felt - 1, felt, *higher) == 0)
         by_level[this] = exposed_ns[rows].sum()
         higher = merge(np.concatenate([higher[0], start]), np.concatenate([higher[1], end]))
     return exposed_ns, tail, by_level

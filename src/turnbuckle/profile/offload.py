@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.summary import kernel_names
 
 Float = NDArray[np.float64]
 
@@ -64,9 +65,7 @@ def offload_map(profile: Profile, launch_s: float, alpha: float = DEFAULT_ALPHA)
         return pl.DataFrame(schema={**schema, "ratio": pl.Float64, "limit": pl.Float64, "pays": pl.String, "total_s": pl.Float64})
     charged, exposed = _charge(profile, kernels)
     limit = float(offload_ratio_limit(alpha))
-    rows = kernels.with_columns(
-        kernel=profile.trace.text(kernels).fill_null("(CUDA graph)"), transfer=pl.Series(charged), exposed_transfer=pl.Series(exposed)
-    )
+    rows = kernels.with_columns(kernel=kernel_names(profile, kernels), transfer=pl.Series(charged), exposed_transfer=pl.Series(exposed))
     table = rows.group_by("kernel").agg(
         pl.len().alias("count"),
         pl.col("seconds").mean().alias("kernel_s"),

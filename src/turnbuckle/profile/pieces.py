@@ -61,7 +61,9 @@ def pieces(profile: Profile) -> Pieces:
     keys = ["kind", "category", "call_class", "direction", "memory", "idle_device", "size_bytes"]
     sized = pl.col("kind").is_in(["copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "copy_h2h", "migration"])
     rows = (
-        profile.activities.with_columns(size_bytes=pl.when(sized).then("size_bytes"))
+        profile.activities.with_columns(
+            size_bytes=pl.when(sized).then("size_bytes"), memory=pl.when(sized).then(pl.col("memory").fill_null("unknown"))
+        )
         .group_by(keys, maintain_order=True)
         .agg(
             pl.len().alias("count"),

@@ -18,7 +18,7 @@ from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.profile.classify import CALL_CLASS, CALL_CLASSES, CATEGORIES, CATEGORY, KIND, KIND_OF_CLASS, KINDS, call_classes
 from turnbuckle.profile.exposure import between, exposed
 from turnbuckle.schema import words
-from turnbuckle.trace.check import DEVICE_TABLES, check, launch_pairs, sound
+from turnbuckle.trace.check import DEVICE_TABLES, check, launch_pairs, nested_calls, sound
 from turnbuckle.trace.intervals import covered_ns
 from turnbuckle.trace.intervals import merge as merge_intervals
 from turnbuckle.trace.trace import Trace
@@ -113,15 +113,16 @@ def build(trace: Trace) -> Profile:
     counted as findings; everything else becomes exactly one activity, and host time no row explains becomes `gap`.
     """
     tables, set_aside = sound(trace.tables, trace.facts)
-    trace = replace(trace, tables=tables)
-    findings = merge([*trace.findings, *set_aside, *check(tables, trace.facts, trace.names)])
+    trace = replace(trace, tables={name: frame for name, frame in tables.items() if frame.height})
+    findings = merge([*trace.findings, *set_aside, *check(trace.tables, trace.facts, trace.names)])
     parts = [_device_part(trace), _host_part(trace), _mpi_part(trace)]
     rows = pl.concat([p for p in parts if p.height], how="diagonal") if any(p.height for p in parts) else _empty()
     first, last = _span(rows, trace)
     rows = pl.concat([rows, _gaps(rows, first, last)], how="diagonal")
     rows, tracks = _tracked(rows)
     start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
-    exposed_ns, tail, _ = exposed(start, end, rows["level"].to_numpy().astype(np.int8))
+    felt = np.maximum(rows["delivered_ns"].fill_null(rows["end_ns"]).to_numpy(), start + 1)
+    exposed_ns, tail, _ = exposed(start, end, rows["level"].to_numpy().astype(np.int8), felt, _tie(rows))
     gap = rows["kind"].to_numpy() == KIND["gap"]
     if unexplained := int(exposed_ns[gap].sum()):
         findings = merge([*findings, finding("P205", int(gap.sum()), f"{unexplained / max(last - first, 1):.1%} of run time")])
@@ -145,14 +146,17 @@ def build(trace: Trace) -> Profile:
         "exposed_ns",
         "tail_exposed",
     ]
-    return Profile(trace, activities.select(*order, "size_bytes", "idle_device", "name", "row"), tracks, first, last, findings)
+    return Profile(
+        trace, activities.select(*order, "size_bytes", "idle_device", "delivered_ns", "name", "row"), tracks, first, last, findings
+    )
 
 
 def _empty() -> pl.DataFrame:
     return pl.DataFrame(
         schema={
             "kind": pl.Int8, "category": pl.Int8, "call_class": pl.Int8, "direction": pl.Int8, "memory": pl.Int8, "level": pl.Int8,
-            "start_ns": pl.Int64, "end_ns": pl.Int64, "size_bytes": pl.Int64, "idle_device": pl.Boolean, "name": pl.Int32, "row": pl.Int32,
+            "start_ns": pl.Int64, "end_ns": pl.Int64, "size_bytes": pl.Int64, "idle_device": pl.Boolean,
+            "delivered_ns": pl.Int64, "name": pl.Int32, "row": pl.Int32,
             "process": pl.Int64, "thread": pl.Int64, "device": pl.Int32, "stream": pl.Int32,
         }
     )  # fmt: skip
@@ -192,54 +196,73 @@ def _device_part(trace: Trace) -> pl.DataFrame:
 
 
 def _host_part(trace: Trace) -> pl.DataFrame:
-    """Host calls.  A call that finds its device idle lasts until what it started begins: that wait is the price of distance."""
+    """Host calls.  A call that finds its device idle lasts until what it started begins: that wait is the price of distance.
+
+    A driver call inside a runtime call is the runtime's way of doing its work: it stays a row, but only the outer call
+    crosses to the device.
+    """
     api = trace.api
     if not api.height:
         return _empty()
+    inner = nested_calls(api)
     classes = call_classes(api["name"], trace.names)
     kinds = np.array([KIND[KIND_OF_CLASS.get(w, "api")] for w in CALL_CLASSES], dtype=np.int8)[classes]
-    idle, reach = _deliveries(trace)
+    kinds[inner] = KIND["api"]
+    delivered, idle = _deliveries(trace)
     # launches come before other calls on the time line, so that the wait for an idle device counts as launch, not as the sync behind it
-    level = np.where(classes == CALL_CLASS["launch"], 3, 4).astype(np.int8)
-    frame = api.with_columns(end_ns=pl.Series(np.maximum(api["end_ns"].to_numpy(), reach)))
+    level = np.where((classes == CALL_CLASS["launch"]) & ~inner, 3, 4).astype(np.int8)
+    outer = pl.lit(pl.Series(~inner))
     return _rows(
-        frame,
+        api.with_columns(end_ns=pl.max_horizontal("end_ns", delivered)),
         kind=pl.lit(pl.Series(kinds)),
-        call_class=pl.lit(pl.Series(classes)),
+        call_class=pl.when(outer).then(pl.lit(pl.Series(classes))),
         category=CATEGORY["api"],
         level=pl.lit(pl.Series(level)),
-        idle_device=pl.lit(pl.Series(idle)),
+        idle_device=pl.when(outer).then(pl.lit(idle)),
+        delivered_ns=pl.when(outer).then(pl.lit(delivered)),
     )
 
 
-def _deliveries(trace: Trace) -> tuple[pl.Series, Int]:
-    """Per host call: did it find its device idle (null where it started nothing), and when what it started began [ns] (else its end)."""
-    api = trace.api
-    reach = api["end_ns"].to_numpy().copy()
-    idle = np.zeros(api.height, dtype=np.bool_)
-    known = np.zeros(api.height, dtype=np.bool_)
+def _deliveries(trace: Trace) -> tuple[pl.Series, pl.Series]:
+    """Per host call: when the first of what it started began, if its device was idle until then [ns], else null; and
+    whether it was idle, null where the call started nothing."""
     pairs = launch_pairs(trace.tables)
+    calls, starts, frees = [], [], []
     for table in DEVICE_TABLES:
         frame = trace.table(table)
         mine = pairs.filter(pl.col("table") == table)
-        if not mine.height:
-            continue
-        call = mine["api_row"].to_numpy()
-        began = frame["start_ns"].to_numpy()[mine["row"].to_numpy()]
-        device = frame["device"].fill_null(-1).to_numpy()[mine["row"].to_numpy()]
+        rows = mine["row"].to_numpy()
+        began = frame["start_ns"].to_numpy()[rows]
+        device = frame["device"].fill_null(-1).to_numpy()[rows]
         called = mine["call_start_ns"].to_numpy()
+        free = np.zeros(len(rows), dtype=np.bool_)
         for number in np.unique(device):
-            busy = device_busy(trace, int(number))
             here = device == number
-            free = covered_ns(called[here], np.maximum(began[here], called[here]), *busy) == 0
-            known[call[here]] = True
-            idle[call[here]] |= free
-            first = call[here][free]
-            # of several records of one call, the earliest counts: write in descending order of time
-            order = np.argsort(-began[here][free], kind="stable")
-            reach[first[order]] = began[here][free][order]
-    series = pl.Series(idle).to_frame("i").select(pl.when(pl.Series(known)).then("i"))["i"]
-    return series, reach
+            busy = device_busy(trace, int(number))
+            free[here] = covered_ns(called[here], np.maximum(began[here], called[here]), *busy) == 0
+        calls.append(mine["api_row"].to_numpy())
+        starts.append(began)
+        frees.append(free)
+    call, began, free = np.concatenate(calls), np.concatenate(starts), np.concatenate(frees)
+    order = np.lexsort((~free, began, call))
+    call, began, free = call[order], began[order], free[order]
+    first = np.flatnonzero(np.diff(call, prepend=-1))
+    delivered = np.full(trace.api.height, -1, dtype=np.int64)
+    known, idle = np.zeros(trace.api.height, dtype=np.bool_), np.zeros(trace.api.height, dtype=np.bool_)
+    known[call[first]] = True
+    idle[call[first]] = free[first]
+    delivered[call[first]] = np.maximum(began[first], trace.api["start_ns"].to_numpy()[call[first]])
+    frame = pl.DataFrame({"delivered": delivered, "idle": idle, "known": known})
+    found = frame.select(pl.when("idle").then("delivered").alias("delivered"), pl.when("known").then("idle").alias("idle"))
+    return found["delivered"], found["idle"]
+
+
+def _tie(rows: pl.DataFrame) -> Int:
+    """Decides between activities of one level that begin and end together, by what they are: the order of rows must not matter."""
+    kind, direction, memory = (rows[c].fill_null(-1).cast(pl.Int64).to_numpy() + 1 for c in ("kind", "direction", "memory"))
+    size = np.minimum(rows["size_bytes"].fill_null(0).to_numpy(), (1 << 48) - 1)
+    tie: Int = (((kind * 16 + direction) * 16 + memory) << 48) + np.maximum(size, 0)
+    return tie
 
 
 def device_busy(trace: Trace, device: int | None = None, tables: tuple[str, ...] = DEVICE_TABLES) -> tuple[Int, Int]:

@@ -41,7 +41,7 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
         stated = base.get(f"link.{direction}.bandwidth") if base else None
         if stated:
             nominal[direction] = stated.value
-        parameters |= _link_parameters(fits, direction, stated)
+        parameters |= _link_parameters(fits, direction, base)
     parameters |= _call_parameters(profile)
     if not base:
         parameters |= _device_parameters(profile)
@@ -64,7 +64,9 @@ def _measured(value: float, unit: str, error: float, what: str) -> Parameter:
     return Parameter(value=value, error=max(error, 0.01), unit=unit, nature="measured", source=f"this profile: {what}")
 
 
-def _link_parameters(fits: dict[tuple[str, str], LinkFit], direction: str, stated: Parameter | None) -> dict[str, Parameter]:
+def _link_parameters(fits: dict[tuple[str, str], LinkFit], direction: str, base: Machine | None) -> dict[str, Parameter]:
+    stated = base.get(f"link.{direction}.bandwidth") if base else None
+    latency_known = base.get(f"link.{direction}.latency") if base else None
     out: dict[str, Parameter] = {}
     reference = reference_fit(fits, direction)
     if reference and reference.bandwidth and reference.bandwidth_error is not None:
@@ -83,6 +85,11 @@ def _link_parameters(fits: dict[tuple[str, str], LinkFit], direction: str, state
         if reference.latency_s > 0:
             relative = min(max(reference.latency_error / reference.latency_s, 0.02), 1.0)
             out[f"link.{direction}.latency"] = _measured(reference.latency_s, "s", relative, where)
+        elif latency_known is None:
+            source = "assumed: no copy of this run is small enough to show the fixed part"
+            out[f"link.{direction}.latency"] = Parameter(
+                value=ASSUMED_LINK[2], error=ASSUMED_ERROR, unit="s", nature="assumption", source=source
+            )
     staged = fits.get((direction, "pageable")) or fits.get((f"migration_{direction}", "unknown"))
     if not reference and not stated and staged:
         out |= _assumed_link(direction, staged)

@@ -15,6 +15,8 @@ from turnbuckle.trace.intervals import covered_ns, merge, union_ns
 
 Int = NDArray[np.int64]
 
+#: Stands for a name the file does not hold.
+UNNAMED = "(name not recorded)"
 #: Classes of copies as the outside world names them.
 COPY_CLASSES = ("h2d", "d2h", "d2d", "p2p", "migration_h2d", "migration_d2h")
 
@@ -95,15 +97,10 @@ def launch(profile: Profile) -> dict[str, Any]:
     ``call_median_ns``: how long the launching call keeps the host.  ``latency_median_ns``: from the call's start to the
     start of what it launched, over launches that found their device idle (None if there is none).
     """
-    calls = profile.trace.api.with_row_index("row").join(
-        profile.of("launch")
-        .filter(pl.col("exposed_ns").is_not_null())
-        .select(pl.col("row").cast(pl.UInt32), "idle_device", reach="end_ns"),
-        on="row",
-    )
+    mine = profile.of("launch").select(pl.col("row").cast(pl.UInt32), "delivered_ns")
+    calls = profile.trace.api.select("start_ns", "end_ns").with_row_index("row").join(mine, on="row")
     call = (calls["end_ns"] - calls["start_ns"]).to_numpy()
-    idle = calls.filter(pl.col("idle_device").fill_null(False) & (pl.col("reach") > pl.col("start_ns")))
-    latency = (idle["reach"] - idle["start_ns"]).to_numpy()
+    latency = (calls["delivered_ns"] - calls["start_ns"]).drop_nulls().to_numpy()
     return {
         "count": calls.height,
         "call_median_ns": int(np.median(call)) if len(call) else None,
@@ -134,9 +131,8 @@ def alloc_call_s(profile: Profile) -> float | None:
 
 def calls(profile: Profile) -> pl.DataFrame:
     """Host calls by name: call, call_class, count, seconds in all, median, share of run time that is exposed; longest first."""
-    host = profile.activities.filter(pl.col("category") == "api").with_columns(
-        call=profile.trace.text(profile.activities.filter(pl.col("category") == "api"))
-    )
+    host = profile.activities.filter(pl.col("category") == "api")
+    host = host.with_columns(call=profile.trace.text(host).fill_null(UNNAMED))
     run = max(profile.run_time_ns, 1)
     return (
         host.group_by("call", "call_class")
@@ -150,12 +146,18 @@ def calls(profile: Profile) -> pl.DataFrame:
     )
 
 
+def kernel_names(profile: Profile, kernels: pl.DataFrame) -> pl.Series:
+    """Names of kernel activities; a graph recorded as one has none, nor has a kernel whose name the file does not hold."""
+    graphs_only = profile.trace.kernels["name"].null_count() == 0
+    return profile.trace.text(kernels).fill_null("(CUDA graph)" if graphs_only else UNNAMED)
+
+
 def kernel_table(profile: Profile) -> pl.DataFrame:
     """Kernels by name: kernel, count, seconds in all, median and mean [s], share of kernel time; longest first."""
     rows = profile.of("kernel")
     total = max(float(rows["seconds"].sum()), 1e-300)
     return (
-        rows.with_columns(kernel=profile.trace.text(rows).fill_null("(CUDA graph)"))
+        rows.with_columns(kernel=kernel_names(profile, rows))
         .group_by("kernel")
         .agg(
             pl.len().alias("count"),

@@ -90,7 +90,7 @@ def arrow(before: float | None, after: float | None, unit: str) -> str:
     """``2 µs → 4.2 µs``; one number where nothing changes, nothing where nothing is known."""
     if before is None and after is None:
         return ""
-    a, b = number(before, unit), number(after, unit)
+    a, b = ("not stated" if v is None else number(v, unit) for v in (before, after))
     return a if a == b else f"{a} → {b}"
 
 
@@ -210,6 +210,8 @@ def left_out(answer: Answer) -> list[str]:
         "Software that would use a closer coupling differently: a program that leaves copies out on one memory, or batches its calls across a longer distance.",
         "The profiler: what recording cost is part of the recorded times and is not subtracted.",
     ]
+    if not answer.projections:
+        return []
     if all(p.alpha is None or p.alpha == 1.0 for p in answer.projections):
         out.append("The GPU: kernels keep their recorded time on every target asked.")
     else:

@@ -57,8 +57,8 @@ def verdict_strip(found: list[Verdict]) -> Figure:
         }
         for i, v in enumerate(found)
     ]  # fmt: skip
-    low, high = min([-0.01, *(r["low"] for r in rows)]), max([0.105, *(r["high"] for r in rows)])
-    low, high = low - 0.03 * (high - low), high + 0.03 * (high - low)
+    low, high = min([-0.01, *(r["low"] for r in rows)]), max([0.1, *(r["high"] for r in rows)])
+    low, high = low - 0.03 * (high - low), high + (0.03 * (high - low) if high > 0.1 else 0.0)
     plain = max(-low, high) <= PLAIN
     scale: Spec = {"domain": [low, high], "nice": False} if plain else {"type": "symlog", "constant": 0.02, "domain": [low, high], "nice": False}
     steps_ = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000, 10000]
@@ -67,8 +67,12 @@ def verdict_strip(found: list[Verdict]) -> Figure:
     right, height = 206, 44 * len(rows)
     plot = FULL - NAMES - right
     zones = [{"from": max(a, low), "to": min(b, high), "colour": colour, "label": label} for a, b, colour, label in ZONES if min(b, high) > max(a, low)]
-    roomy = plain and 0.01 / (high - low) * plot > 24
-    labels = [z for z in zones if roomy or z["to"] not in (0.01, 0.02)]
+
+    def along(value: float) -> float:
+        return value if plain else math.copysign(math.log1p(abs(value) / 0.02), value)
+
+    pixel = plot / (along(high) - along(low))
+    labels = [z for z in zones if (along(z["to"]) - along(z["from"])) * pixel > 5.5 * len(z["label"]) + 4]
     y: Spec = {"field": "row", "type": "ordinal", "axis": None, "scale": {"domain": list(range(len(rows)))}}
 
     def at(field: str) -> Spec:

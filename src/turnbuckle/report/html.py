@@ -151,6 +151,16 @@ def with_names(text: str, names: list[str]) -> Markup:
     return Markup("").join(Markup('<span class="name">{}</span>').format(p) if p in names else escape(p) for p in pieces)
 
 
+_BREAK = re.compile(r"(?<=[_./:,])(?=[\w\\])")
+
+
+def breakable(text: str) -> Markup:
+    """Text, escaped, that may go on in the next line inside its long words."""
+    if all(len(word) <= 16 for word in text.split()):
+        return escape(text)
+    return Markup(" ").join(Markup("<wbr>").join(escape(p) for p in _BREAK.split(w)) if len(w) > 16 else escape(w) for w in text.split(" "))
+
+
 def _part(name: str) -> str:
     return (files("turnbuckle.report") / "template" / name).read_text(encoding="utf-8")
 
@@ -158,6 +168,7 @@ def _part(name: str) -> str:
 @cache
 def _environment() -> Environment:
     environment = Environment(loader=FunctionLoader(_part), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["breakable"] = breakable
     environment.filters["names"] = with_names
     environment.filters["svg"] = lambda figure: Markup(figure.svg)
     return environment

@@ -13,8 +13,9 @@ from turnbuckle.profile.offload import map_lines
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.report.charts import Rows, Spec, layer, log_ticks, own_colour, quantitative, time_unit
 from turnbuckle.report.figure import Figure
+from turnbuckle.report.kernel_names import kernel_labels
 from turnbuckle.report.look import CATEGORIES, FAINT, FULL, HALF, INK, PARTS, SOFT, TARGET_COLOURS
-from turnbuckle.report.text import NARROW, clean, count, kernel_label, number, percent, shorten
+from turnbuckle.report.text import NARROW, clean, count, number, percent, plural, shorten
 from turnbuckle.report.unknowns import DIRECTION
 
 CATEGORY_WORDS = {
@@ -119,7 +120,7 @@ def class_label(fit: LinkFit) -> str:
     return DIRECTION.get(fit.direction, clean(fit.direction)) + kind
 
 
-def link_fit(fit: LinkFit, nominal_rate: float | None) -> Figure:
+def link_fit(fit: LinkFit, nominal_rate: float | None, assumed: bool = False) -> Figure:
     """Time of a copy against its size: bins, fitted line with its error, and what the link's nominal rate alone would take."""
     title = class_label(fit)
     points: Rows = [
@@ -142,7 +143,7 @@ def link_fit(fit: LinkFit, nominal_rate: float | None) -> Figure:
         width=HALF, height=196, left=62, right=10, top=4, bottom=42,
     )  # fmt: skip
     told = [{"direction": fit.direction, "memory": clean(fit.memory), "size_bytes": p["size"], "median_seconds": p["seconds"], "count": p["count"]} for p in points]
-    said = fit_words(fit, nominal_rate)
+    said = fit_words(fit, nominal_rate, assumed)
     return Figure("fit", title, f"{title}: {said}", spec, told, said, half=True)
 
 
@@ -158,14 +159,21 @@ def _fit_lines(fit: LinkFit, sizes: NDArray[np.float64], nominal_rate: float | N
     return fitted, [{"size": n, "seconds": n / nominal_rate} for n in sizes.tolist()] if nominal_rate else []
 
 
-def fit_words(fit: LinkFit, nominal_rate: float | None) -> str:
+def fit_words(fit: LinkFit, nominal_rate: float | None, assumed: bool = False) -> str:
     """A fit in one line."""
     rate = "rate not observable" if fit.bandwidth is None else number(fit.bandwidth, "B/s")
     if fit.bandwidth and nominal_rate:
-        rate += f" of {number(nominal_rate, 'B/s')} ({percent(fit.bandwidth / nominal_rate, 2)})"
+        rate += f" of {'an assumed ' if assumed else ''}{number(nominal_rate, 'B/s')} ({percent(fit.bandwidth / nominal_rate, 2)})"
     fixed = f"o+L {number(fit.latency_s, 's')}" + (f" ± {number(fit.latency_error, 's', 2)}" if fit.fitted else "") if fit.latency_s > 0 else "o+L not observable"
-    how = f"R²{NARROW}{fit.r2:.4f}" if fit.r2 is not None else "read off, not fitted"
-    return f"{fixed}; {rate}; {count(fit.count)} {'copy' if fit.count == 1 else 'copies'}, {how}."
+    how = f"R²{NARROW}{r_squared(fit)}" if fit.r2 is not None else "read off, not fitted"
+    return f"{fixed}; {rate}; {plural(fit.count, 'copy', 'copies')}, {how}."
+
+
+def r_squared(fit: LinkFit) -> str:
+    """R² of a fit, never rounded up to certainty."""
+    if fit.r2 is None:
+        return "read off"
+    return f"{fit.r2:.4f}" if fit.r2 < 0.99995 else f">{NARROW}0.9999"
 
 
 def memory(line: pl.DataFrame, run_seconds: float) -> Figure:
@@ -202,19 +210,20 @@ PAYS = (("yes", TARGET_COLOURS[2]), ("with overlap only", TARGET_COLOURS[8]), ("
 MAP_ZONES = (("p1", "p5", "#fcf6d9"), ("p5", "p20", "#fde8cf"), ("p20", "floor", "#fadfd6"))
 
 
-def offload(table: pl.DataFrame, launch_s: float, alpha: float, added_latency_s: float) -> Figure:
+def offload(table: pl.DataFrame, launch_s: float, alpha: float, added_latency_s: float, unified: bool = False) -> Figure:
     """Kernel time against transfer time, with the line above which offloading pays and the zones that added latency would open."""
     shown = table.filter(pl.col("kernel_s") > 0).head(MOST_KERNELS)
     floor = min([t for t in shown["transfer_s"].to_list() if t > 0] + [launch_s or 1e-6]) / 4
+    labels = kernel_labels(shown["kernel"].to_list(), 60)
     rows: Rows = [
         {
-            "x": max(r["transfer_s"], floor), "exposed": max(r["exposed_transfer_s"], floor), "y": r["kernel_s"], "total": r["total_s"], "colour": dict(PAYS)[r["pays"]], "label": kernel_label(r["kernel"], 30),
-            "tip": f"{kernel_label(r['kernel'], 80)}: {count(r['count'])} launches, mean {number(r['kernel_s'], 's')}, copies {number(r['transfer_s'], 's')} a launch, "
+            "x": max(r["transfer_s"], floor), "exposed": max(r["exposed_transfer_s"], floor), "y": r["kernel_s"], "total": r["total_s"], "colour": dict(PAYS)[r["pays"]], "label": shorten(label, 34),
+            "tip": f"{label}: {plural(r['count'], 'launch', 'launches')}, mean {number(r['kernel_s'], 's')}, copies {number(r['transfer_s'], 's')} a launch, "
                    f"{number(r['exposed_transfer_s'], 's')} exposed; pays: {r['pays']}",
         }
-        for r in shown.to_dicts()
+        for r, label in zip(shown.to_dicts(), labels, strict=True)
     ]  # fmt: skip
-    left, right = floor / 1.5, max([r["x"] for r in rows] + [launch_s * 20]) * 4
+    left, right = floor / 2.5, max([r["x"] for r in rows] + [launch_s * 20]) * 4
     copies = np.geomspace(left, right, 49)
     lines = map_lines(launch_s, alpha, added_latency_s, copies)
     bottom = min([*(r["y"] for r in rows), float(lines["break_even"].min())]) / 2.5
@@ -251,9 +260,13 @@ def offload(table: pl.DataFrame, launch_s: float, alpha: float, added_latency_s:
     left_out = f" The {MOST_KERNELS} with the longest total of {table.height} are drawn." if table.height > MOST_KERNELS else ""
     caption = (
         f"One dot a kernel, its area the total time. Above the black line a kernel is faster on the device, copies and launch ({number(launch_s, 's')}) included, than on a host CPU taken {alpha:g} times slower. "
-        f"The bar at a dot reaches from the copy time that no kernel hides to all of it; kernels without copies stand at the left edge. Shaded: kernels that {number(added_latency_s, 's', 2)} more on the launch and on two copies "
-        f"would slow down by 1, 5 and 20{NARROW}% or more.{left_out}"
+        "The bar at a dot reaches from the copy time that no kernel hides to all of it; kernels without copies stand at the left edge."
     )
+    if words:
+        caption += f" Shaded: kernels that {number(added_latency_s, 's', 2)} more on the launch and on two copies would slow down by 1, 5 and 20{NARROW}% or more."
+    if unified:
+        caption += " Migrations of unified memory are charged to no kernel."
+    caption += left_out
     return Figure("offload", "Offload map", alt, spec, told, caption, legend=PAYS)
 
 

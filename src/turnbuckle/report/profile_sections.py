@@ -17,8 +17,9 @@ from turnbuckle.profile.transfers import LinkFit, known_links
 from turnbuckle.report import profile_charts
 from turnbuckle.report.answer_sections import COUPLING_WORDS, named, severity_cell
 from turnbuckle.report.figure import Figure
+from turnbuckle.report.kernel_names import kernel_labels
 from turnbuckle.report.table import Cell, Table, cells
-from turnbuckle.report.text import DASH, clean, count, kernel_label, listed, number, percent, seconds, shorten
+from turnbuckle.report.text import DASH, clean, count, listed, number, percent, plural, seconds, shorten
 from turnbuckle.report.unknowns import DIRECTION
 from turnbuckle.study.study import Answer
 
@@ -26,6 +27,8 @@ from turnbuckle.study.study import Answer
 TOP, MOST = 15, 200
 #: Added one-way latency of the offload map where no target adds one [s].
 ADDED_LATENCY_S = 2e-6
+
+PLURALS = {"copy": "copies", "launch of a CUDA graph": "launches of CUDA graphs"}
 
 Facts = list[tuple[str, str]]
 
@@ -58,7 +61,7 @@ def cover_facts(answer: Answer) -> Facts:
         ("recorded on", f"{listed(devices) or 'unknown device'}; source machine {clean(answer.source.name)} ({clean(answer.source.title)})"),
         ("recorded at", _date(facts.get("session_start_utc_ns"))),
         ("run time", seconds(profile.seconds)),
-        ("activities", ", ".join(f"{count(n)} {what}" for what, n in _counts(answer, kernels).items() if n) or "none"),
+        ("activities", ", ".join(plural(n, what, PLURALS.get(what, "")) for what, n in _counts(answer, kernels).items() if n) or "none"),
     ]
     if answer.model is not None:
         out.append(("model", f"{answer.model.name}: {answer.model.sentence} ({answer.model.paper}); {answer.model.replay} replay"))
@@ -72,8 +75,8 @@ def cover_facts(answer: Answer) -> Facts:
 def _counts(answer: Answer, kernels: dict[str, Any]) -> dict[str, int]:
     trace = answer.profile.trace
     return {
-        "kernels": kernels["count"], "graph launches": kernels["graph_launches"], "copies": trace.copies.height, "memory sets": trace.memsets.height,
-        "GPU runtime calls": trace.api.height, "MPI calls": trace.mpi.height,
+        "kernel": kernels["count"], "launch of a CUDA graph": kernels["graph_launches"], "copy": trace.copies.height, "memory set": trace.memsets.height,
+        "GPU runtime call": trace.api.height, "MPI call": trace.mpi.height,
     }  # fmt: skip
 
 
@@ -106,8 +109,7 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
 
 
 def _tracks(tracks: pl.DataFrame, what: str, name: str) -> str:
-    n = tracks.filter(pl.col("what") == what).height
-    return f"{count(n)} {name}{'' if n == 1 else 's'}"
+    return plural(tracks.filter(pl.col("what") == what).height, name)
 
 
 def observed_links(answer: Answer) -> Facts:
@@ -137,9 +139,9 @@ def _quality(found: list[Finding]) -> str:
         return "Nothing was found that would change a number."
     said = []
     if bad:
-        said.append(f"{len(bad)} error{'s' if len(bad) > 1 else ''}")
+        said.append(plural(len(bad), "error"))
     if doubtful:
-        said.append(f"{len(doubtful)} warning{'s' if len(doubtful) > 1 else ''}")
+        said.append(plural(len(doubtful), "warning"))
     return f"{listed(said)} may change a number; they stand first in the table."
 
 
@@ -197,18 +199,19 @@ def _copies_table(answer: Answer) -> Table | None:
     return Table("Copies and migrations by direction; busy is the plain sum of their times.", ["direction", ">count", ">bytes", ">busy", ">mean size", ">mean rate"], rows) if rows else None
 
 
-def _fits(answer: Answer) -> list[tuple[LinkFit, float | None]]:
-    """Fits with the nominal rate of their link: to the device first, pinned memory first, then by bytes."""
+def _fits(answer: Answer) -> list[tuple[LinkFit, float | None, bool]]:
+    """Fits with the nominal rate of their link, and whether that is an assumption: to the device first, pinned memory first, then by bytes."""
     order = ("h2d", "d2h", "p2p", "migration_h2d", "migration_d2h")
     out = []
     for (direction, _), fit in answer.fits.items():
         base = direction.removeprefix("migration_")
-        out.append((fit, answer.source.value(f"link.{base}.bandwidth") if base in ("h2d", "d2h", "p2p") else None))
+        stated = answer.source.get(f"link.{base}.bandwidth") if base in ("h2d", "d2h", "p2p") else None
+        out.append((fit, stated.value if stated else None, stated is not None and stated.nature == "assumption"))
     return sorted(out, key=lambda f: (order.index(f[0].direction) if f[0].direction in order else 9, f[0].memory != "pinned", -f[0].size_bytes))
 
 
 def _fit_figures(answer: Answer) -> list[Figure]:
-    return named([profile_charts.link_fit(fit, rate) for fit, rate in _fits(answer) if profile_charts.drawable(fit).height > 1])
+    return named([profile_charts.link_fit(fit, rate, assumed) for fit, rate, assumed in _fits(answer) if profile_charts.drawable(fit).height > 1])
 
 
 def _fits_table(answer: Answer) -> Table | None:
@@ -216,9 +219,9 @@ def _fits_table(answer: Answer) -> Table | None:
         cells(
             profile_charts.class_label(fit), count(fit.count), number(fit.size_bytes, "B"), f"{number(fit.smallest_bytes, 'B')} to {number(fit.largest_bytes, 'B')}",
             number(fit.latency_s, "s") if fit.latency_s > 0 else DASH, number(fit.bandwidth, "B/s"), percent(fit.bandwidth / rate, 2) if fit.bandwidth and rate else DASH,
-            f"{fit.r2:.4f}" if fit.r2 is not None else "read off", percent(fit.residual_spread, 2),
+            profile_charts.r_squared(fit), percent(fit.residual_spread, 2),
         )
-        for fit, rate in _fits(answer)
+        for fit, rate, _ in _fits(answer)
     ]  # fmt: skip
     caption = "Classes of copies. Spread is how far the classes of size lie off the line; a class with too few sizes is read off its smallest and largest copies."
     head = ["class", ">copies", ">bytes", ">sizes", ">o+L", ">η·BW", ">of nominal", ">R²", ">spread"]
@@ -242,11 +245,12 @@ def _launch_table(answer: Answer) -> Table:
 
 def _kernels_table(answer: Answer) -> Table | None:
     table = summary.kernel_table(answer.profile)
+    shown = table.head(MOST)
     rows = [
-        cells(Cell(kernel_label(r["kernel"], 64), clean(r["kernel"]), tone="code"), count(r["count"]), number(r["seconds"], "s"), number(r["median_seconds"], "s"), number(r["mean_seconds"], "s"), Cell(percent(r["share"]), bar=r["share"]))
-        for r in table.head(MOST).to_dicts()
+        cells(Cell(label, clean(r["kernel"]), tone="code"), count(r["count"]), number(r["seconds"], "s"), number(r["median_seconds"], "s"), number(r["mean_seconds"], "s"), Cell(percent(r["share"]), bar=r["share"]))
+        for r, label in zip(shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 64), strict=True)
     ]  # fmt: skip
-    return Table(f"Kernels by time, {count(table.height)} names.", ["kernel", ">count", ">time", ">median", ">mean", ">share of kernel time"], rows, TOP, table.height - len(rows)) if rows else None
+    return Table(f"Kernels by time, {plural(table.height, 'name')}.", ["kernel", ">count", ">time", ">median", ">mean", ">share of kernel time"], rows, TOP, table.height - len(rows)) if rows else None
 
 
 def _calls_table(answer: Answer) -> Table | None:
@@ -255,7 +259,7 @@ def _calls_table(answer: Answer) -> Table | None:
         cells(Cell(shorten(clean(r["call"] or "(no name)"), 64), clean(r["call"] or ""), tone="code"), r["call_class"] or DASH, count(r["count"]), number(r["seconds"], "s"), number(r["median_seconds"], "s"), Cell(percent(r["exposed_share"]), bar=r["exposed_share"]))
         for r in table.head(MOST).to_dicts()
     ]  # fmt: skip
-    caption = f"Host calls of the GPU runtime by time, {count(table.height)} names. A call that finds the device idle lasts until what it started begins."
+    caption = f"Host calls of the GPU runtime by time, {plural(table.height, 'name')}. A call that finds the device idle lasts until what it started begins."
     return Table(caption, ["call", "class", ">count", ">time", ">median", ">share of run time, exposed"], rows, TOP, table.height - len(rows)) if rows else None
 
 
@@ -267,15 +271,16 @@ def _offload(answer: Answer) -> dict[str, Any]:
     table = offload_map(profile, launch_s)
     if not table.filter(pl.col("kernel_s") > 0).height:
         return {"offload": None, "offload_table": None}
+    shown = table.head(MOST)
     rows = [
-        cells(Cell(kernel_label(r["kernel"], 56), clean(r["kernel"]), tone="code"), count(r["count"]), number(r["kernel_s"], "s"), number(r["transfer_s"], "s"), number(r["exposed_transfer_s"], "s"), percent(r["ratio"]), r["pays"])
-        for r in table.head(MOST).to_dicts()
+        cells(Cell(label, clean(r["kernel"]), tone="code"), count(r["count"]), number(r["kernel_s"], "s"), number(r["transfer_s"], "s"), number(r["exposed_transfer_s"], "s"), percent(r["ratio"]), r["pays"])
+        for r, label in zip(shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 56), strict=True)
     ]  # fmt: skip
     limit = percent(float(table["limit"][0]))
     caption = f"Offload decision: (copies + launch) / host time must stay below (α−1)/α = {limit}, with α = {DEFAULT_ALPHA:g} (kernels on the host CPU taken {DEFAULT_ALPHA:g} times slower)."
     head = ["kernel", ">count", ">kernel", ">copies", ">of them exposed", ">offload : compute", "pays"]
     return {
-        "offload": profile_charts.offload(table, launch_s, DEFAULT_ALPHA, _added_latency(answer)),
+        "offload": profile_charts.offload(table, launch_s, DEFAULT_ALPHA, _added_latency(answer), profile.of("migration").height > 0),
         "offload_table": Table(caption, head, rows, TOP, table.height - len(rows)),
     }
 

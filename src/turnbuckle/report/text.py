@@ -7,7 +7,6 @@ characters that turn the direction of writing round, no invisible ones); escapin
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Final
@@ -21,9 +20,6 @@ MARKS: Final = 3
 DASH: Final = "–"
 NARROW: Final = "\N{NO-BREAK SPACE}"
 MINUS: Final = "\N{MINUS SIGN}"
-
-_TEMPLATE_ARGUMENTS = re.compile(r"<[^<>]*>")
-_LEADING = re.compile(r"^(?:void|static|inline|__global__)\s+")
 
 
 def clean(text: object, longest: int = LONGEST) -> str:
@@ -61,21 +57,6 @@ def shorten(text: str, width: int) -> str:
         return text
     head = (width - 1) - (width - 1) // 3
     return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
-
-
-def kernel_label(name: str, width: int = 48) -> str:
-    """A kernel's name without return type, parameters and template arguments, as far as they are in the way.
-
-    >>> kernel_label("void cub::DeviceReduceKernel<cub::Policy<int>, float*>(float*, int)")
-    'cub::DeviceReduceKernel<…>'
-    """
-    text = _LEADING.sub("", clean(name))
-    if len(text) > 24 or text.endswith(")"):
-        while (less := _TEMPLATE_ARGUMENTS.sub("\x00", text)) != text:
-            text = less
-        text = text.split("(", 1)[0] or text
-        text = re.sub("\x00+", "<…>", text).strip()
-    return shorten(text or "(no name)", width)
 
 
 def number(value: float | None, unit: str, digits: int = 3, *, all_digits: bool = False) -> str:
@@ -142,6 +123,9 @@ def percent(share: float | None, digits: int = 3) -> str:
         return f"<{NARROW}0.01{NARROW}%"
     value = share * 100
     places = max(0, min(2, digits - 1 - math.floor(math.log10(abs(value))))) if value else 0
+    if 99 < value < 100:
+        # nearly all is not all
+        places, value = 2, min(value, 99.99)
     text = f"{value:.{places}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return text.replace("-", MINUS) + NARROW + "%"
@@ -190,6 +174,15 @@ def probability(value: float) -> str:
     if value < 0.01:
         return f"<{NARROW}1{NARROW}%"
     return f"{value * 100:.0f}{NARROW}%"
+
+
+def plural(n: int, one: str, many: str = "") -> str:
+    """A number of things.
+
+    >>> plural(1, "copy", "copies"), plural(2, "kernel")
+    ('1 copy', '2 kernels')
+    """
+    return f"{count(n)} {one if n == 1 else many or one + 's'}"
 
 
 def listed(words: Sequence[str]) -> str:

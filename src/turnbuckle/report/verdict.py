@@ -54,7 +54,7 @@ class Verdict:
     @property
     def interval(self) -> str:
         """The interval for print; empty where nothing was drawn."""
-        return "" if self.inside is None else bounds(self.low, self.high)
+        return "" if self.inside is None or self.kind == "self" else bounds(self.low, self.high)
 
     @property
     def sure(self) -> str:
@@ -177,18 +177,19 @@ def _where(p: Projection, sign: int) -> str:
 def what_would_change(found: list[Verdict]) -> list[str]:
     """What could turn a verdict round: the unknown behind it, the order of activities, a finding."""
     out = []
+    warned: dict[str, tuple[str, list[str]]] = {}
     for v in found:
-        p, m = v.projection, v.projection.measured_seconds or 1.0
         if v.kind == "self":
             continue
-        worst = p.envelope[1] / m - 1.0
+        p, m = v.projection, v.projection.measured_seconds or 1.0
+        best, worst = p.envelope[0] / m - 1.0, p.envelope[1] / m - 1.0
         if v.kind == "undecided" and v.unknown:
             out.append(f"{v.name}: {unknown_label(v.unknown)} decides; {advice(v.unknown)}.")
         elif v.kind in ("inside", "faster") and worst > LINE:
             out.append(f"{v.name}: if the run lost the overlap it has (every delay exposed, no saving), it could reach {signed(worst)}; the timeline replay would tell.")
-        elif v.kind == "over" and p.envelope[0] / m - 1.0 <= LINE:
-            out.append(f"{v.name}: delays hidden behind other work could bring it down to {signed(p.envelope[0] / m - 1.0)} at best.")
+        elif v.kind == "over" and best <= LINE:
+            out.append(f"{v.name}: delays hidden behind other work could bring it down to {signed(best)} at best.")
         for f in p.findings:
             if f.severity == "warning":
-                out.append(f"{v.name}: {f.meaning}{' (' + clean(f.detail) + ')' if f.detail else ''} [{f.code}].")
-    return out
+                warned.setdefault(f.code, (f.meaning, []))[1].append(f"{v.name}{' (' + clean(f.detail) + ')' if f.detail else ''}")
+    return out + [f"{code}, {meaning}: {'; '.join(where)}." for code, (meaning, where) in sorted(warned.items())]

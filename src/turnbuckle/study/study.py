@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from turnbuckle.findings import Finding, merge
-from turnbuckle.machine import Machine, load
+from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.model import Model, nething
 from turnbuckle.profile.describe import describe
 from turnbuckle.profile.profile import Profile, build
@@ -140,7 +140,10 @@ def inspect(
 
 def inspect_profile(profile: Profile, *, source: str | None = None, command: str = "") -> Answer:
     """Like `inspect`, for a profile at hand."""
-    machine, fits, found = observed_machine(profile, load(source) if source else None)
+    named = load(source) if source else None
+    if named is not None and named.relative:
+        Pair(named, named)  # says why a relative machine cannot be a source
+    machine, fits, found = observed_machine(profile, named)
     return Answer(profile, machine, fits, source_findings=found, command=command)
 
 

@@ -190,7 +190,7 @@ def uncertain(
     for (direction, memory), fit in fits.items():
         kind = "migration" if direction.startswith("migration") else f"copy_{direction}"
         form[f"{kind}/{memory}"] = min(fit.residual_spread, 0.7)
-    return Uncertain(thinned(pieces(profile), max(CELLS // draws, 100)), profile.seconds, source, form, draws, seed, level)
+    return Uncertain(thinned(pieces(profile), max(CELLS // max(draws, 1), 100)), profile.seconds, source, form, draws, seed, level)
 
 
 def thinned(run: Pieces, most: int) -> Pieces:

@@ -143,7 +143,14 @@ pub fn fill(reader: &Reader<'_>, plans: &[Plan], counts: &Counts, progress: Prog
 }
 
 /// All jobs, on all threads; those that need SQLite on this one, which holds its connection.
-fn work(reader: &Reader<'_>, plans: &[Plan], layouts: &[Layout], jobs: Vec<Job<'_>>, tally: &Mutex<Tally>, progress: Progress<'_>) -> Result<Vec<Rest>, ReadError> {
+fn work(
+    reader: &Reader<'_>,
+    plans: &[Plan],
+    layouts: &[Layout],
+    jobs: Vec<Job<'_>>,
+    tally: &Mutex<Tally>,
+    progress: Progress<'_>,
+) -> Result<Vec<Rest>, ReadError> {
     let expected = jobs.len();
     let (through_sqlite, direct_jobs): (Vec<Job<'_>>, Vec<Job<'_>>) = jobs.into_iter().partition(|j| j.leaves.is_none());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -160,7 +167,11 @@ fn work(reader: &Reader<'_>, plans: &[Plan], layouts: &[Layout], jobs: Vec<Job<'
             scope.spawn(move || {
                 while let Some(job) = next(queue) {
                     let (index, leaves) = (job.plan, job.leaves.unwrap_or_default());
-                    let done = if watch.stopped() { Err(ReadError::Cancelled) } else { direct(pages, watch, &plans[index], job, leaves, &layouts[index], tally) };
+                    let done = if watch.stopped() {
+                        Err(ReadError::Cancelled)
+                    } else {
+                        direct(pages, watch, &plans[index], job, leaves, &layouts[index], tally)
+                    };
                     if send.send(done).is_err() {
                         break;
                     }
@@ -209,7 +220,15 @@ fn next<'a>(queue: &Mutex<std::vec::IntoIter<Job<'a>>>) -> Option<Job<'a>> {
 }
 
 /// Fill a part from pages.
-fn direct(pages: &Pages<'_>, watch: &Watch, plan: &Plan, mut job: Job<'_>, leaves: &[Leaf], layout: &Layout, tally: &Mutex<Tally>) -> Result<Rest, ReadError> {
+fn direct(
+    pages: &Pages<'_>,
+    watch: &Watch,
+    plan: &Plan,
+    mut job: Job<'_>,
+    leaves: &[Leaf],
+    layout: &Layout,
+    tally: &Mutex<Tally>,
+) -> Result<Rest, ReadError> {
     Decoder::new(pages, layout).leaves(leaves, |batch| {
         watch.advance(batch.rows as u64);
         if job.part.take(plan, batch) { Ok(()) } else { Err(other_count(plan.source.table)) }

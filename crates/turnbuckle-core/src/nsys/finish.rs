@@ -23,7 +23,14 @@ type Local = Vec<(Range<usize>, Vec<i32>)>;
 ///
 /// # Errors
 /// P005 where the string table is damaged, [`ReadError::Cancelled`].
-pub fn finish(reader: &Reader<'_>, plans: &[Plan], counts: &Counts, filled: Vec<Filled>, mut tally: Tally, findings: &mut Vec<Finding>) -> Result<(Vec<Table>, Vec<String>), ReadError> {
+pub fn finish(
+    reader: &Reader<'_>,
+    plans: &[Plan],
+    counts: &Counts,
+    filled: Vec<Filled>,
+    mut tally: Tally,
+    findings: &mut Vec<Finding>,
+) -> Result<(Vec<Table>, Vec<String>), ReadError> {
     let mut names = Names::default();
     let locals: Vec<Local> = filled.iter().map(|f| f.rests.iter().map(|r| (r.rows.clone(), names.local(&r.texts))).collect()).collect();
     strings(reader, counts, &mut names, &mut tally)?;
@@ -44,7 +51,8 @@ pub fn finish(reader: &Reader<'_>, plans: &[Plan], counts: &Counts, filled: Vec<
 /// One table; its columns are worked on side by side.
 fn one(plans: &[Plan], filled: Filled, local: &Local, names: &Names) -> (Table, bool) {
     let (spec, rows, rests) = (filled.spec, filled.rows, &filled.rests);
-    let order = spec.columns.iter().zip(&filled.columns).find(|(c, _)| c.name.ends_with("_ns")).and_then(|(_, values)| order::needed(values));
+    let order =
+        spec.columns.iter().zip(&filled.columns).find(|(c, _)| c.name.ends_with("_ns")).and_then(|(_, values)| order::needed(values));
     let work = |(position, values): (usize, Values)| {
         let mut column = Column { values, valid: spec.columns[position].nullable.then(|| bitmap(rests, position, rows)).flatten() };
         if let (Some(api), Values::I32(values)) = (name_kind(plans, rests, position), &mut column.values) {

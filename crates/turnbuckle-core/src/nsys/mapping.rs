@@ -340,12 +340,7 @@ pub const SOURCES: &[Source] = &[
         into: "scheduling",
         required: &["start"],
         vital: false,
-        columns: &[
-            ("time_ns", Int(&["start"])),
-            ("cpu", Int(&["cpu"])),
-            ("running", Int(&["isSchedIn"])),
-            ("thread", Int(&["globalTid"])),
-        ],
+        columns: &[("time_ns", Int(&["start"])), ("cpu", Int(&["cpu"])), ("running", Int(&["isSchedIn"])), ("thread", Int(&["globalTid"]))],
     },
     Source { table: "PROFILER_OVERHEAD", into: "overheads", required: &["start", "end"], vital: false, columns: OVERHEADS },
     Source { table: "CUPTI_ACTIVITY_KIND_OVERHEAD", into: "overheads", required: &["start", "end"], vital: false, columns: OVERHEADS },

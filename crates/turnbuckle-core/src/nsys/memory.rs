@@ -64,7 +64,8 @@ fn from_copies(tables: &[Table]) -> Option<[i8; 8]> {
         }
     }
     if let Some(copies) = tables.iter().find(|t| t.spec.name == "copies")
-        && let (Some(direction), Some(source), Some(target)) = (copies.column("direction"), copies.column("source_memory"), copies.column("target_memory"))
+        && let (Some(direction), Some(source), Some(target)) =
+            (copies.column("direction"), copies.column("source_memory"), copies.column("target_memory"))
     {
         for row in 0..copies.rows {
             match direction.get(row) {
@@ -101,7 +102,10 @@ pub fn renumber(tables: &mut [Table], from_file: Option<[i8; 8]>, findings: &mut
                 }
             }
         }
-        if map == Some(CUPTI) && DEVICE_TABLES.contains(&table.spec.name) && table.spec.position("memory").or(table.spec.position("source_memory")).is_some() {
+        if map == Some(CUPTI)
+            && DEVICE_TABLES.contains(&table.spec.name)
+            && table.spec.position("memory").or(table.spec.position("source_memory")).is_some()
+        {
             renumbered += table.rows as u64;
         }
     }
@@ -109,7 +113,9 @@ pub fn renumber(tables: &mut [Table], from_file: Option<[i8; 8]>, findings: &mut
         findings.push(Finding { code: "P112", count: renumbered, detail: "copies and sets".to_owned() });
     }
     let Some(copies) = tables.iter().find(|t| t.spec.name == "copies") else { return };
-    let (Some(direction), Some(source), Some(target)) = (copies.column("direction"), copies.column("source_memory"), copies.column("target_memory")) else {
+    let (Some(direction), Some(source), Some(target)) =
+        (copies.column("direction"), copies.column("source_memory"), copies.column("target_memory"))
+    else {
         return;
     };
     let (mut host, mut kind) = (0, 0);

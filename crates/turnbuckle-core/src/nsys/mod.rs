@@ -54,7 +54,8 @@ pub fn read(path: &Path, options: Options, progress: Progress<'_>) -> Result<Rec
     let watch = Watch::default();
     let outcome = std::thread::scope(|scope| {
         let hashing = scope.spawn(|| digest::sha256(&file, size, &watch));
-        let reading = Reader { path, file: &file, database: &database, pages: &pages, watch: &watch, threads: options.threads }.read(progress);
+        let reading =
+            Reader { path, file: &file, database: &database, pages: &pages, watch: &watch, threads: options.threads }.read(progress);
         if reading.is_err() {
             watch.stop();
         }
@@ -106,7 +107,11 @@ impl Reader<'_> {
             let (columns, generated) = self.database.columns(source.table)?;
             match plan::plan(source, &columns, generated)? {
                 Some(plan) => plans.push(plan),
-                None => findings.push(Finding { code: "P108", count: 1, detail: format!("{} left out: it lacks {}", source.table, source.required.join(" or ")) }),
+                None => findings.push(Finding {
+                    code: "P108",
+                    count: 1,
+                    detail: format!("{} left out: it lacks {}", source.table, source.required.join(" or ")),
+                }),
             }
         }
         if !plans.iter().any(|p| EVENT_TABLES.contains(&p.spec.name)) {
@@ -142,7 +147,10 @@ fn known_format(entries: &[TableEntry]) -> Result<(), ReadError> {
     let has = |name: &str| entries.iter().any(|t| t.name == name);
     let starts = |head: &str| entries.iter().any(|t| t.name.starts_with(head));
     let nvprof = has("StringTable") || has("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL");
-    let known = has("META_DATA_EXPORT") || has("EXPORT_META_DATA") || (has("StringIds") && !nvprof) || SOURCES.iter().any(|s| has(s.table) && !nvprof);
+    let known = has("META_DATA_EXPORT")
+        || has("EXPORT_META_DATA")
+        || (has("StringIds") && !nvprof)
+        || SOURCES.iter().any(|s| has(s.table) && !nvprof);
     if known {
         return Ok(());
     }
@@ -190,7 +198,8 @@ fn contents(tables: &[Table], names: &[String], findings: &mut Vec<Finding>) {
             return;
         };
         let key = |row: usize| (thread.get(row).map(|t| t & !0xFF_FFFF), domain.get(row));
-        let domains: Vec<_> = names::rows_named(ranges, "name", names, "MPI").into_iter().filter(|r| kind.get(*r) == Some(75)).map(key).collect();
+        let domains: Vec<_> =
+            names::rows_named(ranges, "name", names, "MPI").into_iter().filter(|r| kind.get(*r) == Some(75)).map(key).collect();
         let count = (0..ranges.rows).filter(|r| matches!(kind.get(*r), Some(59 | 60)) && domains.contains(&key(*r))).count();
         if count > 0 {
             findings.push(Finding { code: "P131", count: count as u64, detail: "NVTX_EVENTS".to_owned() });

@@ -25,7 +25,8 @@ fn small(database: &Database, table: &str, wanted: &[&str]) -> Result<Vec<Vec<Ce
     if columns.is_empty() {
         return Ok(Vec::new());
     }
-    let list: Vec<String> = wanted.iter().map(|w| if columns.iter().any(|c| c.name == *w) { quoted(w) } else { "NULL".to_owned() }).collect();
+    let list: Vec<String> =
+        wanted.iter().map(|w| if columns.iter().any(|c| c.name == *w) { quoted(w) } else { "NULL".to_owned() }).collect();
     let mut statement = database.connection.prepare(&format!("SELECT {} FROM {}", list.join(","), quoted(table)))?;
     let mut rows = statement.query([])?;
     let (mut out, mut bytes) = (Vec::new(), 0);
@@ -102,7 +103,17 @@ pub fn devices(database: &Database) -> Result<Option<Table>, ReadError> {
     let cuda = small(
         database,
         "TARGET_INFO_CUDA_GPU",
-        &["deviceId", "name", "globalMemorySize", "globalMemoryBandwidth", "coreClockRate", "numMultiprocessors", "numMemcpyEngines", "computeCapabilityMajor", "computeCapabilityMinor"],
+        &[
+            "deviceId",
+            "name",
+            "globalMemorySize",
+            "globalMemoryBandwidth",
+            "coreClockRate",
+            "numMultiprocessors",
+            "numMemcpyEngines",
+            "computeCapabilityMajor",
+            "computeCapabilityMinor",
+        ],
     )?;
     if !cuda.is_empty() {
         let discrete: BTreeMap<i64, Cell> = small(database, "TARGET_INFO_GPU", &["deviceId", "isDiscrete"])?
@@ -130,7 +141,20 @@ pub fn devices(database: &Database) -> Result<Option<Table>, ReadError> {
         }
         return Ok(table("devices", rows.into_values().collect()));
     }
-    let wanted = ["cuDevice", "name", "chipName", "isDiscrete", "totalMemory", "memoryBandwidth", "clockRate", "smCount", "asyncEngines", "computeMajor", "computeMinor", "id"];
+    let wanted = [
+        "cuDevice",
+        "name",
+        "chipName",
+        "isDiscrete",
+        "totalMemory",
+        "memoryBandwidth",
+        "clockRate",
+        "smCount",
+        "asyncEngines",
+        "computeMajor",
+        "computeMinor",
+        "id",
+    ];
     let gpus = small(database, "TARGET_INFO_GPU", &wanted)?;
     let mut numbers: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
     for r in small(database, "TARGET_INFO_CUDA_DEVICE", &["gpuId", "cudaId"])? {
@@ -169,12 +193,15 @@ pub fn streams(database: &Database) -> Result<Option<Table>, ReadError> {
     let mut rows = Vec::new();
     for r in small(database, "TARGET_INFO_CUDA_STREAM", &["processId", "contextId", "streamId", "priority", "flag", "hwId", "vmId"])? {
         let process = match (r[0].int(), r[5].int(), r[6].int()) {
-            (Some(pid @ 0..0x100_0000), Some(hw @ 0..0x100), Some(vm @ 0..0x100)) => Cell::Int(((hw << 56) as u64 | (vm << 48) as u64 | (pid << 24) as u64) as i64),
+            (Some(pid @ 0..0x100_0000), Some(hw @ 0..0x100), Some(vm @ 0..0x100)) => {
+                Cell::Int(((hw << 56) as u64 | (vm << 48) as u64 | (pid << 24) as u64) as i64)
+            }
             (Some(pid), _, _) => Cell::Int(pid),
             _ => Cell::None,
         };
         // Priorities are negative numbers written as unsigned 32-bit ones.
-        let priority = r[3].int().map_or(Cell::None, |p| Cell::Int(if p > i64::from(i32::MAX) && p <= 0xFFFF_FFFF { p - (1 << 32) } else { p }));
+        let priority =
+            r[3].int().map_or(Cell::None, |p| Cell::Int(if p > i64::from(i32::MAX) && p <= 0xFFFF_FFFF { p - (1 << 32) } else { p }));
         rows.push(vec![process, r[1].clone(), r[2].clone(), priority, r[4].clone()]);
     }
     Ok(table("streams", rows))

@@ -44,7 +44,13 @@ impl Header {
     /// P003 empty, P004 not SQLite, P005 damaged or cut off.
     pub fn read(file: &File, size: u64) -> Result<Self, ReadError> {
         if size == 0 {
-            return Err(ReadError::new("P003", "the file is empty", "0 bytes", "the export failed or is still running", "export the report again"));
+            return Err(ReadError::new(
+                "P003",
+                "the file is empty",
+                "0 bytes",
+                "the export failed or is still running",
+                "export the report again",
+            ));
         }
         let mut head = [0u8; 100];
         let got = size.min(100) as usize;
@@ -77,7 +83,10 @@ impl Header {
         let in_header = word(28);
         let pages = if in_header > 0 && word(92) == word(24) {
             if u64::from(in_header) > in_file {
-                return Err(ReadError::damaged(format!("{size} bytes, but its header says {}", u64::from(in_header) * u64::from(page_size))));
+                return Err(ReadError::damaged(format!(
+                    "{size} bytes, but its header says {}",
+                    u64::from(in_header) * u64::from(page_size)
+                )));
             }
             in_header
         } else {
@@ -127,7 +136,9 @@ impl Database {
     pub fn open(path: &Path, header: Header) -> Result<Self, ReadError> {
         let connection = Self::begin(path, false).or_else(|error| match error.sqlite_error().map(|e| e.extended_code) {
             // The file system knows no locks: read without them.
-            Some(rusqlite::ffi::SQLITE_IOERR_LOCK | rusqlite::ffi::SQLITE_IOERR_RDLOCK | rusqlite::ffi::SQLITE_IOERR_CHECKRESERVEDLOCK) => Self::begin(path, true),
+            Some(rusqlite::ffi::SQLITE_IOERR_LOCK | rusqlite::ffi::SQLITE_IOERR_RDLOCK | rusqlite::ffi::SQLITE_IOERR_CHECKRESERVEDLOCK) => {
+                Self::begin(path, true)
+            }
             // A write-ahead log file needs a file beside it, which a read-only folder does not allow; without a log there is nothing in it.
             _ if header.wal && !beside(path, "-wal") => Self::begin(path, true),
             _ => Err(error),
@@ -157,7 +168,9 @@ impl Database {
     /// # Errors
     /// P005 where the schema does not parse.
     pub fn tables(&self) -> Result<Vec<TableEntry>, ReadError> {
-        let mut statement = self.connection.prepare("SELECT name, rootpage FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")?;
+        let mut statement = self.connection.prepare(
+            "SELECT name, rootpage FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
+        )?;
         let mut rows = statement.query([])?;
         let mut out = Vec::new();
         while let Some(row) = rows.next()? {
@@ -173,7 +186,9 @@ impl Database {
     /// # Errors
     /// P005 where the schema does not parse.
     pub fn columns(&self, table: &str) -> Result<(Vec<ColumnEntry>, bool), ReadError> {
-        let mut statement = self.connection.prepare("SELECT name, type, dflt_value IS NOT NULL AND upper(dflt_value) <> 'NULL', pk, hidden FROM pragma_table_xinfo(?1)")?;
+        let mut statement = self
+            .connection
+            .prepare("SELECT name, type, dflt_value IS NOT NULL AND upper(dflt_value) <> 'NULL', pk, hidden FROM pragma_table_xinfo(?1)")?;
         let mut rows = statement.query([table])?;
         let (mut out, mut generated, mut keys) = (Vec::new(), false, 0);
         let mut key = None;
@@ -193,7 +208,9 @@ impl Database {
         }
         // A key with an index of its own (INTEGER PRIMARY KEY DESC) is an ordinary column.
         if let (1, Some(key)) = (keys, key) {
-            let indexed: bool = self.connection.query_row("SELECT EXISTS (SELECT 1 FROM pragma_index_list(?1) WHERE origin = 'pk')", [table], |r| r.get(0))?;
+            let indexed: bool =
+                self.connection
+                    .query_row("SELECT EXISTS (SELECT 1 FROM pragma_index_list(?1) WHERE origin = 'pk')", [table], |r| r.get(0))?;
             out[key].rowid = !indexed;
         }
         Ok((out, generated))

@@ -184,7 +184,8 @@ impl<'a> Pages<'a> {
             self.read(page, self.size, 0, &mut page_bytes)?;
             stack.push((top.right, depth + 1));
             for cell in (0..top.cells).rev() {
-                let child = half(&page_bytes, offset(page) + 12 + 2 * cell).filter(|at| at + 4 <= self.usable).and_then(|at| word(&page_bytes, at));
+                let child =
+                    half(&page_bytes, offset(page) + 12 + 2 * cell).filter(|at| at + 4 <= self.usable).and_then(|at| word(&page_bytes, at));
                 stack.push((child.ok_or_else(|| wrong(page, "a cell outside the page"))?, depth + 1));
             }
         }
@@ -269,7 +270,8 @@ impl<'a> Decoder<'a> {
         buffer.resize(RUN * size + PADDING, 0);
         let mut rest = leaves;
         while let Some(first) = rest.first() {
-            let run = rest.iter().take(RUN).enumerate().take_while(|(i, leaf)| u64::from(leaf.page) == u64::from(first.page) + *i as u64).count();
+            let run =
+                rest.iter().take(RUN).enumerate().take_while(|(i, leaf)| u64::from(leaf.page) == u64::from(first.page) + *i as u64).count();
             self.pages.read(first.page, run * size, 0, &mut buffer)?;
             for (place, leaf) in rest[..run].iter().enumerate() {
                 // The padding lets an integer at the page's end be loaded with eight bytes.
@@ -284,7 +286,13 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    fn leaf(&mut self, leaf: Leaf, bytes: &[u8], batch: &mut Batch, give: &mut impl FnMut(&mut Batch) -> Result<(), ReadError>) -> Result<(), ReadError> {
+    fn leaf(
+        &mut self,
+        leaf: Leaf,
+        bytes: &[u8],
+        batch: &mut Batch,
+        give: &mut impl FnMut(&mut Batch) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
         let page = leaf.page;
         let start = offset(page);
         let top = self.pages.top(page, &bytes[start..])?;
@@ -432,7 +440,10 @@ impl<'a> Decoder<'a> {
                     7 => (Content::Real, 8),
                     8 | 9 => (Content::Constant, 0),
                     10 | 11 => return Err(bad()),
-                    _ => (if serial % 2 == 0 { Content::Blob } else { Content::Text }, usize::try_from((serial - 12) / 2).map_err(|_| bad())?),
+                    _ => (
+                        if serial % 2 == 0 { Content::Blob } else { Content::Text },
+                        usize::try_from((serial - 12) / 2).map_err(|_| bad())?,
+                    ),
                 };
                 value = i64::from(serial == 9);
             }
