@@ -33,9 +33,21 @@ def child(route: str, path: str) -> Sample:
     baseline = _restart_peak()
     before, began = _cpu_seconds(), time.perf_counter()
     result = read(path)
+    opened = time.perf_counter() - began
+    if route == routes.CACHED:  # a cached trace reads a table when it is first asked for: ask for all
+        sum(frame.height for frame in result.tables.values())
     wall, cpu, peak = time.perf_counter() - began, _cpu_seconds() - before, _peak_bytes()
     column_bytes, rows, checks = tell(result)
-    return {"wall": wall, "cpu": cpu, "baseline": baseline, "peak": peak, "column_bytes": column_bytes, "rows": rows, "checks": checks}
+    return {
+        "wall": wall,
+        "opened": opened,
+        "cpu": cpu,
+        "baseline": baseline,
+        "peak": peak,
+        "column_bytes": column_bytes,
+        "rows": rows,
+        "checks": checks,
+    }
 
 
 def _cpu_seconds() -> float:
@@ -172,12 +184,24 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join([*lines, *_cache_lines(result["cache"])])
 
 
+def cache_medians(cache: dict[str, Any]) -> dict[str, float]:
+    """Medians [s]: first opening, second opening with every table loaded, second opening before any table is asked for."""
+    return {
+        "first": statistics.median(sample["wall"] for sample in cache["first"]),
+        "second": statistics.median(sample["wall"] for sample in cache["second"]),
+        "second_opened": statistics.median(sample["opened"] for sample in cache["second"]),
+    }
+
+
 def _cache_lines(cache: dict[str, Any]) -> list[str]:
     if "missing" in cache:
         return [f"cache: not measured: {cache['missing']}"]
-    first, second = (statistics.median(sample["wall"] for sample in cache[which]) for which in ("first", "second"))
+    of = cache_medians(cache)
     size = f"{cache['bytes'] / 1e6:.0f} MB on disk" if cache["bytes"] else "nothing was written to the cache"
-    return [f"cache: first opening {first:.3f} s, second {second:.3f} s ({second / first:.1%}); {size}"]
+    return [
+        f"cache: first opening {of['first']:.3f} s; second, every table loaded, {of['second']:.3f} s ({of['second'] / of['first']:.1%}),"
+        f" of which {of['second_opened']:.3f} s before any table is asked for; {size}"
+    ]
 
 
 def main() -> None:

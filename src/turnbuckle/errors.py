@@ -6,7 +6,7 @@
     +-- UnitError         U0xx        2    a quantity without a unit, or with the wrong one
     +-- UsageError        A0xx        2    the question is not well put
     +-- CannotAnswer      A1xx        3    the input is fine, but does not hold the answer
-    +-- GateFailed        A2xx        1    a --fail-if gate did not hold
+    +-- GateFailed        A2xx        1    a --fail-if condition came true
     +-- ReportError       R0xx        2    the report cannot be written
     +-- InternalError     I0xx        4    a defect of Turnbuckle itself
 

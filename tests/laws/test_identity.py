@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import FULL, LAW, flawed_traces, machine, traces
+from strategies import FULL, LAW, flawed_traces, machine, soups, traces
 
 from turnbuckle.machine import Machine, Pair, all_machines
 from turnbuckle.model import Model, additive, nething
@@ -58,7 +58,7 @@ def assert_closed(profile: Profile) -> None:
 
 
 @LAW
-@given(traces() | flawed_traces(), st.sampled_from(PRESETS), st.sampled_from(STANDING))
+@given(traces() | flawed_traces() | soups(), st.sampled_from(PRESETS), st.sampled_from(STANDING))
 def test_any_run_on_its_own_machine(trace: Trace, model: Model, stated: Machine) -> None:
     profile = build(trace)
     assert_closed(profile)
@@ -67,7 +67,7 @@ def test_any_run_on_its_own_machine(trace: Trace, model: Model, stated: Machine)
 
 
 @LAW
-@given(traces(), st.sampled_from(PRESETS), st.integers(1, 40), st.integers(0, 2**40))
+@given(traces() | soups(), st.sampled_from(PRESETS), st.integers(1, 40), st.integers(0, 2**40))
 def test_interval_of_the_source_is_a_point(trace: Trace, model: Model, draws: int, seed: int) -> None:
     profile = build(trace)
     source, fits, _ = observed_machine(profile)

@@ -83,7 +83,12 @@ def dispatch(words: Sequence[str]) -> int:
 
 def command_line() -> str:
     """The command line with folders left out, so that no user or project name of this machine enters an output."""
-    return " ".join(["turnbuckle", *(Path(w).name if "/" in w else w for w in sys.argv[1:])])
+    return " ".join(["turnbuckle", *(_without_folder(word) for word in sys.argv[1:])])
+
+
+def _without_folder(word: str) -> str:
+    option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    return option + equals + (Path(value).name if "/" in value else value)
 
 
 def flat(names: Sequence[str] | None) -> list[str] | None:

@@ -1,6 +1,6 @@
 """Run one command and turn whatever happens into an exit code.
 
-0 done; 1 a ``--fail-if`` gate did not hold; 2 bad input or usage; 3 cannot be answered from this input; 4 internal;
+0 done; 1 a ``--fail-if`` condition came true; 2 bad input or usage; 3 cannot be answered from this input; 4 internal;
 130 interrupted.
 """
 

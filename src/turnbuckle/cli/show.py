@@ -81,9 +81,10 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     head.add_column(style="bold cyan")
     head.add_column(overflow="fold")
     kernels = summary.kernels(profile)
-    made = clean(
-        f"Nsight Systems {facts.get('product_version') or '(version not recorded)'}, schema {facts.get('schema_version') or 'before 2.7'}"
-    )
+    writer, schema = facts.get("product_version") or "", facts.get("schema_version") or "before 2.7"
+    made = clean(f"Nsight Systems {writer or '(version not recorded)'}, schema {schema}")
+    if "synthetic" in writer:
+        made = f"[bold yellow]SYNTHETIC: written by a script, nobody ran this[/]  Nsight Systems schema {clean(schema)}"
     devices = answer.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
     counts = [f"{kernels['count']:,} kernels", f"{profile.trace.copies.height:,} copies", f"{profile.trace.api.height:,} host calls"]
     if profile.trace.mpi.height:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from turnbuckle.findings import Finding, finding
@@ -33,6 +35,7 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
     """
     names = [n for n in profile.trace.devices["name"].drop_nulls().to_list()]
     base = named or recognise(names)
+    launches = launch(profile)
     found: list[Finding] = [] if base else [finding("M101", 1, ", ".join(dict.fromkeys(names)) or "no device description")]
     fits = fit_links(profile)
     parameters: dict[str, Parameter] = {}
@@ -42,7 +45,7 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
         if stated:
             nominal[direction] = stated.value
         parameters |= _link_parameters(fits, direction, base)
-    parameters |= _call_parameters(profile)
+    parameters |= _call_parameters(profile, launches)
     if not base:
         parameters |= _device_parameters(profile)
     machine = (
@@ -57,6 +60,8 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
             parameters=parameters,
         )
     )
+    if launches["count"] and not launches["idle_count"]:
+        found.append(finding("P204", launches["count"]))
     return machine, fits, found + link_findings(fits, nominal)
 
 
@@ -123,9 +128,8 @@ def _assumed_link(direction: str, staged: LinkFit) -> dict[str, Parameter]:
     }
 
 
-def _call_parameters(profile: Profile) -> dict[str, Parameter]:
+def _call_parameters(profile: Profile, launches: dict[str, Any]) -> dict[str, Parameter]:
     out: dict[str, Parameter] = {}
-    launches = launch(profile)
     pairs = {
         "launch.call": (launches["call_median_ns"], 1e-9, "median launch call"),
         "launch.latency": (launches["latency_median_ns"], 1e-9, "median call start to kernel start, device idle"),

@@ -17,9 +17,15 @@ from turnbuckle.report.verdict import LINE, Verdict, three_sentences, what_would
 from turnbuckle.study.study import Answer
 
 COUPLING_WORDS = {
-    "apu": "one package, one memory", "c2c": "NVLink-C2C", "nvlink": "NVLink", "xgmi": "Infinity Fabric", "pcie": "PCIe", "fabric": "network fabric",
-    "api-remoting": "API remoting", "relative": "as the source",
-}  # fmt: skip
+    "apu": "one package, one memory",
+    "c2c": "NVLink-C2C",
+    "nvlink": "NVLink",
+    "xgmi": "Infinity Fabric",
+    "pcie": "PCIe",
+    "fabric": "network fabric",
+    "api-remoting": "API remoting",
+    "relative": "as the source",
+}
 TONE = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft"}
 
 
@@ -37,7 +43,16 @@ def answer_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
 
 
 def _targets_table(found: list[Verdict], level: float | None) -> Table:
-    head = ["target", ">time", ">penalty", ">benefit", f">{percent(level)} interval" if level else ">interval", ">envelope", ">break-even use", "verdict"]
+    head = [
+        "target",
+        ">time",
+        ">penalty",
+        ">benefit",
+        f">{percent(level)} interval" if level else ">interval",
+        ">envelope",
+        ">break-even use",
+        "verdict",
+    ]
     rows, notes = [], []
     for v in found:
         p = v.projection
@@ -58,7 +73,8 @@ def _targets_table(found: list[Verdict], level: float | None) -> Table:
         )
         notes.append(coupling_words(p))
     caption = (
-        "Penalty is projected over recorded time, benefit its inverse. The envelope is what no other order of the same activities could leave. "
+        "Penalty is projected over recorded time, benefit its inverse. The envelope is what no other order of the same "
+        "activities could leave. "
         "Break-even use: how much better a pooled GPU must be used to pay for the slowdown, before the cost of the fabric."
     )
     return Table(caption, head, rows, notes=notes)
@@ -105,9 +121,16 @@ def comparison_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
         row: list[Cell] = [Cell(a.name, tone="strong", colour=a.colour)]
         for b in drawn:
             p = chance[a.projection.target].get(b.projection.target)
-            row.append(Cell("", tone="blank") if p is None else Cell(probability(p), f"{a.name} is faster than {b.name} in {percent(p)} of the draws", bar=p, tone="heat"))
+            row.append(
+                Cell("", tone="blank")
+                if p is None
+                else Cell(probability(p), f"{a.name} is faster than {b.name} in {percent(p)} of the draws", bar=p, tone="heat")
+            )
         rows.append(row)
-    caption = "Probability that the target of the row is faster than the target of the column. The same draws are used for all targets, so errors they share cancel; ties count half."
+    caption = (
+        "Probability that the target of the row is faster than the target of the column. The same draws are used for all "
+        "targets, so errors they share cancel; ties count half."
+    )
     return {"table": Table(caption, ["", *(f"^{v.name}" for v in drawn)], rows, kind="matrix"), "figures": []}
 
 
@@ -119,7 +142,14 @@ def projection_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
     for v in found:
         p = v.projection
         deltas = [p.breakdown[part] - p.measured_breakdown[part] for part in PARTS]
-        rows.append(cells(Cell(v.name, tone="strong", colour=v.colour), *(_delta(d, p.measured_seconds) for d in deltas), _delta(p.seconds - p.measured_seconds, p.measured_seconds), seconds(p.seconds)))
+        rows.append(
+            cells(
+                Cell(v.name, tone="strong", colour=v.colour),
+                *(_delta(d, p.measured_seconds) for d in deltas),
+                _delta(p.seconds - p.measured_seconds, p.measured_seconds),
+                seconds(p.seconds),
+            )
+        )
     head = ["target", *(f">{charts.PART_WORDS[part]}" for part in PARTS), ">in all", ">projected"]
     shown = [v for v in found if v.kind != "self"]
     return {
@@ -155,13 +185,19 @@ def uncertainty_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
         left = width * max(1.0 - share, 0.0) ** 0.5
         rows.append(
             cells(
-                Cell(v.name, tone="strong", colour=v.colour), unknown_label(v.unknown), percent(share, 2),
-                f"{percent(width / m, 2)} to {'about ' + percent(left / m, 2) if share < 0.995 else 'almost nothing'}", advice(v.unknown),
+                Cell(v.name, tone="strong", colour=v.colour),
+                unknown_label(v.unknown),
+                percent(share, 2),
+                f"{percent(width / m, 2)} to {'about ' + percent(left / m, 2) if share < 0.995 else 'almost nothing'}",
+                advice(v.unknown),
             )
-        )  # fmt: skip
+        )
     table = None
     if rows:
-        caption = "The width of the interval, as a share of the recorded time, now and if the largest unknown were known exactly (width times the root of what is left of the variance)."
+        caption = (
+            "The width of the interval, as a share of the recorded time, now and if the largest unknown were known exactly "
+            "(width times the root of what is left of the variance)."
+        )
         table = Table(caption, ["target", "largest unknown", ">share", ">interval shrinks", "what to measure"], rows)
     return {
         "figures": named([charts.drivers(v) for v in moving]),
@@ -187,7 +223,11 @@ def validity_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
         f, targets, details = by_code[code]
         who = "all targets" if len(everyone) > 1 and everyone <= set(targets) else listed(list(dict.fromkeys(targets)))
         rows.append(cells(severity_cell(f), f.meaning, who, clean("; ".join(details)) or DASH, _sentence(f.advice)))
-    assumptions = Table("What the projections assume, and where.", ["code", "assumption", "holds for", "here", "what to do"], rows, kind="findings") if rows else None
+    assumptions = (
+        Table("What the projections assume, and where.", ["code", "assumption", "holds for", "here", "what to do"], rows, kind="findings")
+        if rows
+        else None
+    )
     return {"assumptions": assumptions, "left_out": left_out(answer), "distance": _distance_table(answer, found), "figures": []}
 
 
@@ -203,11 +243,20 @@ def _sentence(text: str) -> str:
 def left_out(answer: Answer) -> list[str]:
     """What this version does not model, whatever the target."""
     out = [
-        "Time on the host: the application's own work, MPI and host calls other than launches, waits and allocations keep their recorded length; a faster or slower CPU is not projected.",
-        "Order: activities keep the order and the overlap they were recorded in; only exposed time changes. The envelope bounds what another order could do.",
+        (
+            "Time on the host: the application's own work, MPI and host calls other than launches, waits and allocations "
+            "keep their recorded length; a faster or slower CPU is not projected."
+        ),
+        (
+            "Order: activities keep the order and the overlap they were recorded in; only exposed time changes. The "
+            "envelope bounds what another order could do."
+        ),
         "Sharing: links, host memory and network are taken as used by this run alone; neighbours on a pooled fabric are not there.",
         "The network: messages between nodes keep their recorded time, also where a card would share the link with the GPU.",
-        "Software that would use a closer coupling differently: a program that leaves copies out on one memory, or batches its calls across a longer distance.",
+        (
+            "Software that would use a closer coupling differently: a program that leaves copies out on one memory, or "
+            "batches its calls across a longer distance."
+        ),
         "The profiler: what recording cost is part of the recorded times and is not subtracted.",
     ]
     if not answer.projections:
@@ -235,8 +284,18 @@ def _distance_table(answer: Answer, found: list[Verdict]) -> Table | None:
         said = ", ".join(f"{n} {nature}" for nature, n in natures.items()) or DASH
         if c["copies_vanish"]:
             ratios = ["no copies"] * 4
-        rows.append(cells(Cell(v.name, tone="strong", colour=v.colour), *ratios, factor(v.projection.alpha) if v.projection.alpha else DASH, said))
-    head = ["target", ">latency, to device", ">bandwidth, to device", ">latency, to host", ">bandwidth, to host", ">kernel rate", "numbers declared, by nature"]
+        rows.append(
+            cells(Cell(v.name, tone="strong", colour=v.colour), *ratios, factor(v.projection.alpha) if v.projection.alpha else DASH, said)
+        )
+    head = [
+        "target",
+        ">latency, to device",
+        ">bandwidth, to device",
+        ">latency, to host",
+        ">bandwidth, to host",
+        ">kernel rate",
+        "numbers declared, by nature",
+    ]
     caption = "Distance from what was measured: target over source. Far from 1× a projection leaves what this run can vouch for."
     return Table(caption, head, rows) if rows else None
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from turnbuckle.projection import PARTS
 from turnbuckle.report.figure import Figure
-from turnbuckle.report.look import ADDED, FAINT, FULL, HALF, INK, PARTS as PART_COLOURS, RECORDED, SAVED, SOFT, ZONES
+from turnbuckle.report.look import ADDED, FAINT, FULL, HALF, INK, RECORDED, SAVED, SOFT, ZONES
+from turnbuckle.report.look import PARTS as PART_COLOURS
 from turnbuckle.report.text import NARROW, clean, number, percent, seconds, shorten, signed
 from turnbuckle.report.unknowns import unknown_label
 from turnbuckle.report.verdict import LINE, Verdict
@@ -24,12 +25,26 @@ PART_WORDS = {"kernel": "kernels", "copy": "copies, exposed", "launch": "launche
 CHANGE = "datum.value == 0 ? '0 %' : replace(format(datum.value, '+.3~p'), '%', ' %')"
 
 
-def layer(*layers: Spec, data: Rows | None = None, width: int = FULL, height: int = 200, left: int = 4, right: int = 4, top: int = 4, bottom: int = 4, **more: Any) -> Spec:
+def layer(
+    *layers: Spec,
+    data: Rows | None = None,
+    width: int = FULL,
+    height: int = 200,
+    left: int = 4,
+    right: int = 4,
+    top: int = 4,
+    bottom: int = 4,
+    **more: Any,
+) -> Spec:
     """A layered view of exactly `width` px, margins included, so that the plots of a column of figures stand in line."""
     out: Spec = {
-        "width": width - left - right, "height": height, "padding": {"left": left, "right": right, "top": top, "bottom": bottom},
-        "autosize": {"type": "none"}, "layer": list(layers), **more,
-    }  # fmt: skip
+        "width": width - left - right,
+        "height": height,
+        "padding": {"left": left, "right": right, "top": top, "bottom": bottom},
+        "autosize": {"type": "none"},
+        "layer": list(layers),
+        **more,
+    }
     return out if data is None else {"data": {"values": data}, **out}
 
 
@@ -52,21 +67,36 @@ def verdict_strip(found: list[Verdict]) -> Figure:
     """One row a target: dot, middle half and 90 % interval of the change in run time, over zones of slowdown."""
     rows: Rows = [
         {
-            "row": i, "name": shorten(v.name, 24), "colour": v.colour, "change": v.change, "low": v.low, "high": v.high, "half_low": v.half_low, "half_high": v.half_high,
-            "figures": f"{signed(v.change)}{NARROW}{NARROW}{v.interval}", "words": v.words, "tip": f"{v.name}: {signed(v.change)} {v.interval}, {v.words}",
+            "row": i,
+            "name": shorten(v.name, 24),
+            "colour": v.colour,
+            "change": v.change,
+            "low": v.low,
+            "high": v.high,
+            "half_low": v.half_low,
+            "half_high": v.half_high,
+            "figures": f"{signed(v.change)}{NARROW}{NARROW}{v.interval}",
+            "words": v.words,
+            "tip": f"{v.name}: {signed(v.change)} {v.interval}, {v.words}",
         }
         for i, v in enumerate(found)
-    ]  # fmt: skip
+    ]
     low, high = min([-0.01, *(r["low"] for r in rows)]), max([0.1, *(r["high"] for r in rows)])
     low, high = low - 0.03 * (high - low), high + (0.03 * (high - low) if high > 0.1 else 0.0)
     plain = max(-low, high) <= PLAIN
-    scale: Spec = {"domain": [low, high], "nice": False} if plain else {"type": "symlog", "constant": 0.02, "domain": [low, high], "nice": False}
+    scale: Spec = (
+        {"domain": [low, high], "nice": False} if plain else {"type": "symlog", "constant": 0.02, "domain": [low, high], "nice": False}
+    )
     steps_ = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000, 10000]
     ticks: Spec = {"tickCount": 7} if plain else {"values": [m for m in [*(-s for s in steps_[:5]), 0, *steps_] if low <= m <= high]}
     axis: Spec = {"grid": False, "title": "change of run time against the recorded run", "labelExpr": CHANGE, **ticks}
     right, height = 206, 44 * len(rows)
     plot = FULL - NAMES - right
-    zones = [{"from": max(a, low), "to": min(b, high), "colour": colour, "label": label} for a, b, colour, label in ZONES if min(b, high) > max(a, low)]
+    zones = [
+        {"from": max(a, low), "to": min(b, high), "colour": colour, "label": label}
+        for a, b, colour, label in ZONES
+        if min(b, high) > max(a, low)
+    ]
 
     def along(value: float) -> float:
         return value if plain else math.copysign(math.log1p(abs(value) / 0.02), value)
@@ -80,26 +110,62 @@ def verdict_strip(found: list[Verdict]) -> Figure:
 
     spec = layer(
         {"data": {"values": zones}, "mark": "rect", "encoding": {"x": at("from"), "x2": {"field": "to"}, "color": own_colour()}},
-        {"data": {"values": labels}, "mark": {"type": "text", "align": "right", "baseline": "bottom", "dx": -3, "y": -5, "color": SOFT, "fontSize": 10}, "encoding": {"x": at("to"), "text": {"field": "label"}}},
+        {
+            "data": {"values": labels},
+            "mark": {"type": "text", "align": "right", "baseline": "bottom", "dx": -3, "y": -5, "color": SOFT, "fontSize": 10},
+            "encoding": {"x": at("to"), "text": {"field": "label"}},
+        },
         {"data": {"values": [{"at": 0.0}]}, "mark": {"type": "rule", "color": INK, "strokeWidth": 1}, "encoding": {"x": at("at")}},
-        {"data": {"values": [{"at": LINE}]}, "mark": {"type": "rule", "color": INK, "strokeDash": [4, 3], "strokeWidth": 1}, "encoding": {"x": at("at")}},
+        {
+            "data": {"values": [{"at": LINE}]},
+            "mark": {"type": "rule", "color": INK, "strokeDash": [4, 3], "strokeWidth": 1},
+            "encoding": {"x": at("at")},
+        },
         {"mark": {"type": "rule", "strokeWidth": 2}, "encoding": {"x": at("low"), "x2": {"field": "high"}, "y": y, "color": own_colour()}},
-        {"mark": {"type": "rule", "strokeWidth": 7, "strokeCap": "round", "opacity": 0.55}, "encoding": {"x": at("half_low"), "x2": {"field": "half_high"}, "y": y, "color": own_colour()}},
+        {
+            "mark": {"type": "rule", "strokeWidth": 7, "strokeCap": "round", "opacity": 0.55},
+            "encoding": {"x": at("half_low"), "x2": {"field": "half_high"}, "y": y, "color": own_colour()},
+        },
         {
             "mark": {"type": "point", "filled": True, "size": 95, "stroke": "white", "strokeWidth": 1.5, "opacity": 1, "aria": True},
             "encoding": {"x": at("change"), "y": y, "fill": own_colour(), "description": {"field": "tip"}},
         },
-        {"mark": {"type": "text", "align": "right", "x": -12, "fontWeight": "bold", "fontSize": 12, "limit": NAMES - 14}, "encoding": {"y": y, "text": {"field": "name"}}},
-        {"mark": {"type": "text", "align": "left", "x": plot + 14, "dy": -7, "fontSize": 12, "fontWeight": "bold"}, "encoding": {"y": y, "text": {"field": "figures"}}},
-        {"mark": {"type": "text", "align": "left", "x": plot + 14, "dy": 8, "color": SOFT, "limit": right - 16}, "encoding": {"y": y, "text": {"field": "words"}}},
-        data=rows, height=height, left=NAMES, right=right, top=20, bottom=44,
-    )  # fmt: skip
+        {
+            "mark": {"type": "text", "align": "right", "x": -12, "fontWeight": "bold", "fontSize": 12, "limit": NAMES - 14},
+            "encoding": {"y": y, "text": {"field": "name"}},
+        },
+        {
+            "mark": {"type": "text", "align": "left", "x": plot + 14, "dy": -7, "fontSize": 12, "fontWeight": "bold"},
+            "encoding": {"y": y, "text": {"field": "figures"}},
+        },
+        {
+            "mark": {"type": "text", "align": "left", "x": plot + 14, "dy": 8, "color": SOFT, "limit": right - 16},
+            "encoding": {"y": y, "text": {"field": "words"}},
+        },
+        data=rows,
+        height=height,
+        left=NAMES,
+        right=right,
+        top=20,
+        bottom=44,
+    )
     alt = "Change of run time by target. " + " ".join(f"{v.name}: {signed(v.change)} {v.interval}, {v.words}." for v in found)
     told = [
-        {"target": clean(v.projection.target), "change": v.change, "low": v.low, "high": v.high, "quarter_low": v.half_low, "quarter_high": v.half_high, "probability_inside": v.inside}
+        {
+            "target": clean(v.projection.target),
+            "change": v.change,
+            "low": v.low,
+            "high": v.high,
+            "quarter_low": v.half_low,
+            "quarter_high": v.half_high,
+            "probability_inside": v.inside,
+        }
         for v in found
-    ]  # fmt: skip
-    caption = f"Dot: at the stated values. Thick line: the middle half of the draws; thin line: 90{NARROW}% of them. The dashed line is the decision line, {percent(LINE)} slower."
+    ]
+    caption = (
+        f"Dot: at the stated values. Thick line: the middle half of the draws; thin line: 90{NARROW}% of them. The dashed "
+        f"line is the decision line, {percent(LINE)} slower."
+    )
     if not plain:
         caption += " The axis is logarithmic away from zero."
     return Figure("verdict-strip", "Change of run time by target", alt, spec, told, caption)
@@ -120,26 +186,63 @@ def breakdown(found: list[Verdict]) -> Figure:
             width = parts[part]
             rows.append(
                 {
-                    "row": i, "part": PART_WORDS[part], "from": at / divisor, "to": (at + width) / divisor, "middle": (at + width / 2) / divisor, "colour": PART_COLOURS[part],
-                    "label": number(width, "s", 2) if width > 0.09 * longest else "", "ink": "#ffffff" if part in ("kernel", "launch") else INK,
+                    "row": i,
+                    "part": PART_WORDS[part],
+                    "from": at / divisor,
+                    "to": (at + width) / divisor,
+                    "middle": (at + width / 2) / divisor,
+                    "colour": PART_COLOURS[part],
+                    "label": number(width, "s", 2) if width > 0.09 * longest else "",
+                    "ink": "#ffffff" if part in ("kernel", "launch") else INK,
                     "tip": f"{name}: {PART_WORDS[part]} {number(width, 's')}, {percent(width / (_sum(parts) or 1.0))}",
                 }
-            )  # fmt: skip
+            )
             at += width
         ends.append({"row": i, "name": shorten(name, 24), "at": at / divisor, "label": f"{seconds(total)}{', ' if change else ''}{change}"})
-    y: Spec = {"field": "row", "type": "ordinal", "axis": None, "scale": {"domain": list(range(len(bars))), "paddingInner": 0.28, "paddingOuter": 0.1}}
+    y: Spec = {
+        "field": "row",
+        "type": "ordinal",
+        "axis": None,
+        "scale": {"domain": list(range(len(bars))), "paddingInner": 0.28, "paddingOuter": 0.1},
+    }
     x = quantitative("from", axis={"title": f"time [{unit}]", "tickCount": 6}, scale={"nice": False, "domain": [0, longest / divisor]})
     spec = layer(
-        {"mark": {"type": "bar", "aria": True}, "encoding": {"x": x, "x2": {"field": "to"}, "y": y, "description": {"field": "tip"}, "color": own_colour()}},
-        {"mark": {"type": "text", "limit": 120}, "encoding": {"x": quantitative("middle"), "y": y, "text": {"field": "label"}, "color": own_colour("ink")}},
-        {"data": {"values": ends}, "mark": {"type": "text", "align": "left", "dx": 7, "fontWeight": "bold"}, "encoding": {"x": quantitative("at"), "y": y, "text": {"field": "label"}}},
-        {"data": {"values": ends}, "mark": {"type": "text", "align": "right", "x": -12, "fontWeight": "bold", "fontSize": 12, "limit": NAMES - 14}, "encoding": {"y": y, "text": {"field": "name"}}},
-        data=rows, height=32 * len(bars), left=NAMES, right=118, top=2, bottom=42,
-    )  # fmt: skip
+        {
+            "mark": {"type": "bar", "aria": True},
+            "encoding": {"x": x, "x2": {"field": "to"}, "y": y, "description": {"field": "tip"}, "color": own_colour()},
+        },
+        {
+            "mark": {"type": "text", "limit": 120},
+            "encoding": {"x": quantitative("middle"), "y": y, "text": {"field": "label"}, "color": own_colour("ink")},
+        },
+        {
+            "data": {"values": ends},
+            "mark": {"type": "text", "align": "left", "dx": 7, "fontWeight": "bold"},
+            "encoding": {"x": quantitative("at"), "y": y, "text": {"field": "label"}},
+        },
+        {
+            "data": {"values": ends},
+            "mark": {"type": "text", "align": "right", "x": -12, "fontWeight": "bold", "fontSize": 12, "limit": NAMES - 14},
+            "encoding": {"y": y, "text": {"field": "name"}},
+        },
+        data=rows,
+        height=32 * len(bars),
+        left=NAMES,
+        right=118,
+        top=2,
+        bottom=42,
+    )
     told = [{"target": name, **{f"{p}_seconds": parts[p] for p in PARTS}, "total_seconds": total} for name, parts, total, _ in bars]
-    alt = "Run time by part. " + " ".join(f"{n}: {', '.join(f'{PART_WORDS[k]} {number(v, chr(115))}' for k, v in parts.items())}." for n, parts, _, _ in bars)
-    caption = "Exposed time only: a copy behind a kernel costs nothing here. Everything else is MPI, other calls of the GPU runtime and the application's own work on the host."
-    return Figure("breakdown", "What the run time is made of", alt, spec, told, caption, legend=tuple((PART_WORDS[p], PART_COLOURS[p]) for p in PARTS))
+    alt = "Run time by part. " + " ".join(
+        f"{n}: {', '.join(f'{PART_WORDS[k]} {number(v, chr(115))}' for k, v in parts.items())}." for n, parts, _, _ in bars
+    )
+    caption = (
+        "Exposed time only: a copy behind a kernel costs nothing here. Everything else is MPI, other calls of the GPU "
+        "runtime and the application's own work on the host."
+    )
+    return Figure(
+        "breakdown", "What the run time is made of", alt, spec, told, caption, legend=tuple((PART_WORDS[p], PART_COLOURS[p]) for p in PARTS)
+    )
 
 
 def _sum(parts: dict[str, float]) -> float:
@@ -168,26 +271,81 @@ def steps(v: Verdict) -> Figure:
     for part, d in deltas.items():
         text = "0" if abs(d) < 5e-13 else ("+" if d > 0 else "−") + number(abs(d), "s", 2)
         rows.append(
-            {"step": PART_WORDS[part], "from": at / divisor, "to": (at + d) / divisor, "label": text, "colour": ADDED if d > 0 else SAVED, "end": max(at, at + d) / divisor,
-             "tip": f"{v.name}: {PART_WORDS[part]} {text}, {signed(d / (p.measured_seconds or 1.0))} of the run"}
-        )  # fmt: skip
+            {
+                "step": PART_WORDS[part],
+                "from": at / divisor,
+                "to": (at + d) / divisor,
+                "label": text,
+                "colour": ADDED if d > 0 else SAVED,
+                "end": max(at, at + d) / divisor,
+                "tip": f"{v.name}: {PART_WORDS[part]} {text}, {signed(d / (p.measured_seconds or 1.0))} of the run",
+            }
+        )
         at += d
-    rows.append({"step": "projected", "from": at / divisor, "to": at / divisor, "label": f"{seconds(p.seconds)}, {signed(v.change)}", "colour": v.colour, "end": at / divisor})
-    y: Spec = nominal("step", sort=[r["step"] for r in rows], axis={"title": None, "ticks": False, "domain": False, "labelPadding": 8}, scale={"paddingInner": 0.3})
+    rows.append(
+        {
+            "step": "projected",
+            "from": at / divisor,
+            "to": at / divisor,
+            "label": f"{seconds(p.seconds)}, {signed(v.change)}",
+            "colour": v.colour,
+            "end": at / divisor,
+        }
+    )
+    y: Spec = nominal(
+        "step",
+        sort=[r["step"] for r in rows],
+        axis={"title": None, "ticks": False, "domain": False, "labelPadding": 8},
+        scale={"paddingInner": 0.3},
+    )
     ends = [r[k] for r in rows for k in ("end", "from", "to")]
     span = (max(ends) - min(ends)) or 1.0
-    axis = {"title": f"against the recorded run [{unit}]", "tickCount": 4, "labelExpr": "datum.value == 0 ? '0' : format(datum.value, '+,~r')"}
+    axis = {
+        "title": f"against the recorded run [{unit}]",
+        "tickCount": 4,
+        "labelExpr": "datum.value == 0 ? '0' : format(datum.value, '+,~r')",
+    }
     x = quantitative("from", scale={"domain": [min(ends) - 0.04 * span, max(ends) + 0.75 * span], "nice": False}, axis=axis)
     spec = layer(
         {"data": {"values": [{"from": 0.0}]}, "mark": {"type": "rule", "color": FAINT}, "encoding": {"x": x}},
-        {"transform": [{"filter": "datum.from != datum.to"}], "mark": {"type": "bar", "aria": True}, "encoding": {"x": x, "x2": {"field": "to"}, "y": y, "color": own_colour(), "description": {"field": "tip"}}},
-        {"transform": [{"filter": "datum.step == 'recorded' || datum.step == 'projected'"}], "mark": {"type": "tick", "thickness": 4, "size": 17, "opacity": 1}, "encoding": {"x": x, "y": y, "color": own_colour()}},
-        {"transform": [{"filter": "datum.step != 'projected'"}], "mark": {"type": "text", "align": "left", "dx": 6}, "encoding": {"x": quantitative("end"), "y": y, "text": {"field": "label"}}},
-        {"transform": [{"filter": "datum.step == 'projected'"}], "mark": {"type": "text", "align": "left", "dx": 6, "fontWeight": "bold"}, "encoding": {"x": quantitative("end"), "y": y, "text": {"field": "label"}}},
-        data=rows, width=HALF, height=22 * len(rows), left=104, right=8, top=2, bottom=42,
-    )  # fmt: skip
-    told: Rows = [{"step": "recorded", "seconds": p.measured_seconds}, *({"step": k, "seconds": d} for k, d in deltas.items()), {"step": "projected", "seconds": p.seconds}]
-    alt = f"{v.name}: recorded {seconds(p.measured_seconds)}, " + ", ".join(f"{PART_WORDS[k]} {number(d, 's', 2)}" for k, d in deltas.items()) + f", projected {seconds(p.seconds)}"
+        {
+            "transform": [{"filter": "datum.from != datum.to"}],
+            "mark": {"type": "bar", "aria": True},
+            "encoding": {"x": x, "x2": {"field": "to"}, "y": y, "color": own_colour(), "description": {"field": "tip"}},
+        },
+        {
+            "transform": [{"filter": "datum.step == 'recorded' || datum.step == 'projected'"}],
+            "mark": {"type": "tick", "thickness": 4, "size": 17, "opacity": 1},
+            "encoding": {"x": x, "y": y, "color": own_colour()},
+        },
+        {
+            "transform": [{"filter": "datum.step != 'projected'"}],
+            "mark": {"type": "text", "align": "left", "dx": 6},
+            "encoding": {"x": quantitative("end"), "y": y, "text": {"field": "label"}},
+        },
+        {
+            "transform": [{"filter": "datum.step == 'projected'"}],
+            "mark": {"type": "text", "align": "left", "dx": 6, "fontWeight": "bold"},
+            "encoding": {"x": quantitative("end"), "y": y, "text": {"field": "label"}},
+        },
+        data=rows,
+        width=HALF,
+        height=22 * len(rows),
+        left=104,
+        right=8,
+        top=2,
+        bottom=42,
+    )
+    told: Rows = [
+        {"step": "recorded", "seconds": p.measured_seconds},
+        *({"step": k, "seconds": d} for k, d in deltas.items()),
+        {"step": "projected", "seconds": p.seconds},
+    ]
+    alt = (
+        f"{v.name}: recorded {seconds(p.measured_seconds)}, "
+        + ", ".join(f"{PART_WORDS[k]} {number(d, 's', 2)}" for k, d in deltas.items())
+        + f", projected {seconds(p.seconds)}"
+    )
     return Figure("steps", v.name, alt, spec, told, half=True)
 
 
@@ -196,15 +354,36 @@ def drivers(v: Verdict, most: int = 6) -> Figure:
     shares = list(v.projection.drivers.items())[:most]
     rest = max(0.0, 1.0 - sum(s for _, s in shares))
     named = [(unknown_label(n), s) for n, s in shares] + ([("all others", rest)] if rest > 0.005 else [])
-    rows: Rows = [{"row": i, "name": shorten(n, 60), "share": s, "label": percent(s, 2), "tip": f"{n}: {percent(s)} of the variance"} for i, (n, s) in enumerate(named)]
-    y: Spec = {"field": "row", "type": "ordinal", "axis": None, "scale": {"domain": list(range(len(rows))), "paddingInner": 0.68, "paddingOuter": 0.5}}
-    x = quantitative("share", scale={"domain": [0, 1]}, axis={"labelExpr": "format(datum.value * 100, '~r') + ' %'", "title": None, "values": [0, 0.25, 0.5, 0.75, 1]})
+    rows: Rows = [
+        {"row": i, "name": shorten(n, 60), "share": s, "label": percent(s, 2), "tip": f"{n}: {percent(s)} of the variance"}
+        for i, (n, s) in enumerate(named)
+    ]
+    y: Spec = {
+        "field": "row",
+        "type": "ordinal",
+        "axis": None,
+        "scale": {"domain": list(range(len(rows))), "paddingInner": 0.68, "paddingOuter": 0.5},
+    }
+    x = quantitative(
+        "share",
+        scale={"domain": [0, 1]},
+        axis={"labelExpr": "format(datum.value * 100, '~r') + ' %'", "title": None, "values": [0, 0.25, 0.5, 0.75, 1]},
+    )
     spec = layer(
         {"mark": {"type": "bar", "color": v.colour, "aria": True}, "encoding": {"x": x, "y": y, "description": {"field": "tip"}}},
         {"mark": {"type": "text", "align": "left", "x": 1, "dy": -13, "limit": HALF - 20}, "encoding": {"y": y, "text": {"field": "name"}}},
-        {"mark": {"type": "text", "align": "left", "dx": 5, "fontWeight": "bold", "fontSize": 10.5}, "encoding": {"x": quantitative("share"), "y": y, "text": {"field": "label"}}},
-        data=rows, width=HALF, height=33 * len(rows), left=6, right=46, top=2, bottom=22,
-    )  # fmt: skip
+        {
+            "mark": {"type": "text", "align": "left", "dx": 5, "fontWeight": "bold", "fontSize": 10.5},
+            "encoding": {"x": quantitative("share"), "y": y, "text": {"field": "label"}},
+        },
+        data=rows,
+        width=HALF,
+        height=33 * len(rows),
+        left=6,
+        right=46,
+        top=2,
+        bottom=22,
+    )
     told = [{"target": clean(v.projection.target), "unknown": clean(n), "share_of_variance": s} for n, s in v.projection.drivers.items()]
     alt = f"{v.name}: " + ", ".join(f"{r['name']} {r['label']}" for r in rows)
     return Figure("drivers", v.name, alt, spec, told, half=True)

@@ -23,11 +23,42 @@ SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 ELEMENTS: Final = frozenset({"svg", "g", "path", "rect", "line", "text", "tspan", "circle", "defs", "clipPath", "title"})
 ATTRIBUTES: Final = frozenset(
     {
-        "d", "x", "y", "x1", "x2", "y1", "y2", "dx", "dy", "width", "height", "viewBox", "transform", "fill", "fill-opacity", "fill-rule", "stroke",
-        "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "stroke-miterlimit", "opacity", "font-family",
-        "font-size", "font-weight", "font-style", "text-anchor", "clip-path", "id", "r", "cx", "cy",
+        "d",
+        "x",
+        "y",
+        "x1",
+        "x2",
+        "y1",
+        "y2",
+        "dx",
+        "dy",
+        "width",
+        "height",
+        "viewBox",
+        "transform",
+        "fill",
+        "fill-opacity",
+        "fill-rule",
+        "stroke",
+        "stroke-width",
+        "stroke-opacity",
+        "stroke-dasharray",
+        "stroke-linecap",
+        "stroke-linejoin",
+        "stroke-miterlimit",
+        "opacity",
+        "font-family",
+        "font-size",
+        "font-weight",
+        "font-style",
+        "text-anchor",
+        "clip-path",
+        "id",
+        "r",
+        "cx",
+        "cy",
     }
-)  # fmt: skip
+)
 _LONG_DECIMAL = re.compile(r"(-?\d+\.\d{2})\d+")
 _REFERENCE = re.compile(r"url\(#([\w-]+)\)")
 

@@ -30,9 +30,10 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from turnbuckle.errors import ReportError
+from turnbuckle.report.annex import annex_section
 from turnbuckle.report.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
 from turnbuckle.report.figure import Figure, draw
-from turnbuckle.report.profile_sections import annex_section, cover_facts, profiled_section, synthetic, usage_section
+from turnbuckle.report.profile_sections import cover_facts, profiled_section, synthetic, usage_section
 from turnbuckle.report.text import clean
 from turnbuckle.report.verdict import sentence, verdicts
 from turnbuckle.study.study import Answer
@@ -74,7 +75,13 @@ def write(answer: Answer, path: str | Path, *, question: str = "") -> Path:
     if place.is_dir():
         raise ReportError("R003", "the report's path is a folder", where=place.name, fix="give the name of a file, for example report.html")
     if not place.parent.is_dir():
-        raise ReportError("R002", "the folder for the report does not exist", where=place.name, found=f"no folder {place.parent.name}", fix="make the folder first, or name another")
+        raise ReportError(
+            "R002",
+            "the folder for the report does not exist",
+            where=place.name,
+            found=f"no folder {place.parent.name}",
+            fix="make the folder first, or name another",
+        )
     _save(page(answer, question=question), place)
     return place
 
@@ -99,20 +106,27 @@ def page(answer: Answer, *, question: str = "") -> str:
     names = [v.name for v in found if v.kind != "self"]
     script = _part("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return _environment().get_template("report.html.j2").render(
-        question=clean(question or QUESTION),
-        names=names,
-        sentence=sentence(found, answer.profile.seconds),
-        facts=cover_facts(answer),
-        synthetic=synthetic(answer),
-        projected=bool(found),
-        contents=SECTIONS,
-        s=sections,
-        style=Markup(_part("report.css")),
-        script=Markup(script),
-        policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'",
-        data=embedded({name: {"csv": f.csv, "spec": f.full_spec} for name, f in drawn.items()}),
-    )  # fmt: skip
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            question=clean(question or QUESTION),
+            names=names,
+            sentence=sentence(found, answer.profile.seconds),
+            facts=cover_facts(answer),
+            synthetic=synthetic(answer),
+            projected=bool(found),
+            contents=SECTIONS,
+            s=sections,
+            style=Markup(_part("report.css")),
+            script=Markup(script),
+            policy=(
+                f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri "
+                "'none'; form-action 'none'"
+            ),
+            data=embedded({name: {"csv": f.csv, "spec": f.full_spec} for name, f in drawn.items()}),
+        )
+    )
 
 
 def embedded(value: Any) -> Markup:
@@ -167,7 +181,9 @@ def _part(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(loader=FunctionLoader(_part), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        loader=FunctionLoader(_part), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     environment.filters["breakable"] = breakable
     environment.filters["names"] = with_names
     environment.filters["svg"] = lambda figure: Markup(figure.svg)
@@ -183,5 +199,9 @@ def _save(text: str, place: Path) -> None:
     except OSError as e:
         beside.unlink(missing_ok=True)
         raise ReportError(
-            "R001", "the report cannot be written", where=place.name, found=e.strerror or type(e).__name__, fix="name a file in a folder you may write to"
+            "R001",
+            "the report cannot be written",
+            where=place.name,
+            found=e.strerror or type(e).__name__,
+            fix="name a file in a folder you may write to",
         ) from e

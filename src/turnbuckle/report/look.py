@@ -43,9 +43,18 @@ def colours(targets: Sequence[str]) -> list[str]:
 def config() -> dict[str, Any]:
     """Vega-Lite configuration of every figure."""
     axis = {
-        "labelFontSize": 11, "titleFontSize": 11, "labelColor": SOFT, "titleColor": SOFT, "titleFontWeight": "normal", "gridColor": RULE,
-        "domainColor": "#b9c1ca", "tickColor": "#b9c1ca", "labelLimit": 260, "titlePadding": 9, "labelOverlap": True,
-    }  # fmt: skip
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+        "labelColor": SOFT,
+        "titleColor": SOFT,
+        "titleFontWeight": "normal",
+        "gridColor": RULE,
+        "domainColor": "#b9c1ca",
+        "tickColor": "#b9c1ca",
+        "labelLimit": 260,
+        "titlePadding": 9,
+        "labelOverlap": True,
+    }
     return {
         "font": FONT,
         "background": "transparent",
@@ -55,5 +64,13 @@ def config() -> dict[str, Any]:
         "axis": {**axis, "aria": False},
         "text": {"color": INK, "fontSize": 11},
         "header": {"labelFontSize": 11, "labelColor": INK, "titleColor": SOFT},
-        "title": {"fontSize": 12, "color": INK, "subtitleColor": SOFT, "subtitleFontSize": 11, "anchor": "start", "frame": "group", "offset": 8},
+        "title": {
+            "fontSize": 12,
+            "color": INK,
+            "subtitleColor": SOFT,
+            "subtitleFontSize": 11,
+            "anchor": "start",
+            "frame": "group",
+            "offset": 8,
+        },
     }

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.profile.offload import map_lines
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.report.charts import Rows, Spec, layer, log_ticks, own_colour, quantitative, time_unit
 from turnbuckle.report.figure import Figure
-from turnbuckle.report.kernel_names import kernel_labels
-from turnbuckle.report.look import CATEGORIES, FAINT, FULL, HALF, INK, PARTS, SOFT, TARGET_COLOURS
-from turnbuckle.report.text import NARROW, clean, count, number, percent, plural, shorten
+from turnbuckle.report.look import CATEGORIES, HALF, INK, PARTS, SOFT
+from turnbuckle.report.text import NARROW, clean, count, number, percent, plural
 from turnbuckle.report.unknowns import DIRECTION
 
 CATEGORY_WORDS = {
-    "kernel": "kernels", "copy": "copies, no kernel running", "mpi": "MPI, device idle", "api": "GPU calls, device idle", "cpu": "host work, nothing else",
-}  # fmt: skip
+    "kernel": "kernels",
+    "copy": "copies, no kernel running",
+    "mpi": "MPI, device idle",
+    "api": "GPU calls, device idle",
+    "cpu": "host work, nothing else",
+}
 #: 90 % of a normal error lies inside this many standard deviations.
 NINETY = 1.645
-#: Kernels drawn on the offload map and labelled there, and points of a memory time line.
-MOST_KERNELS, MOST_LABELS, MOST_POINTS = 300, 6, 600
+#: Points of a memory time line.
+MOST_POINTS = 600
 
 #: Vega labels with a unit: ``2 MB``, ``10 µs``.
 BYTES, SECONDS = (f"replace(format(datum.value, '.3~s'), regexp('([a-zA-Zµ]?)$'), ' $1') + '{unit}'" for unit in ("B", "s"))
@@ -33,8 +34,14 @@ BYTES, SECONDS = (f"replace(format(datum.value, '.3~s'), regexp('([a-zA-Zµ]?)$'
 def categories(shares_ns: dict[str, int]) -> Figure:
     """The exclusive time line as one bar."""
     total = max(sum(shares_ns.values()), 1)
-    parts = [(name, CATEGORY_WORDS[name], value / total, f"{CATEGORY_WORDS[name]}: {number(value * 1e-9, 's')}, {percent(value / total)}") for name, value in shares_ns.items()]
-    bars = [(words, share, CATEGORIES[name], "#ffffff" if name in ("kernel", "mpi") else INK, percent(share, 2) if share > 0.045 else "", tip) for name, words, share, tip in parts]
+    parts = [
+        (name, CATEGORY_WORDS[name], value / total, f"{CATEGORY_WORDS[name]}: {number(value * 1e-9, 's')}, {percent(value / total)}")
+        for name, value in shares_ns.items()
+    ]
+    bars = [
+        (words, share, CATEGORIES[name], "#ffffff" if name in ("kernel", "mpi") else INK, percent(share, 2) if share > 0.045 else "", tip)
+        for name, words, share, tip in parts
+    ]
     told = [{"category": k, "time_ns": v, "share": v / total} for k, v in shares_ns.items()]
     alt = "Share of run time by category. " + "; ".join(tip for *_, tip in parts)
     caption = "Every instant is counted once, in the order kernel, copy, MPI, GPU call, host work."
@@ -44,10 +51,30 @@ def categories(shares_ns: dict[str, int]) -> Figure:
 def overlap(found: dict[str, Any]) -> Figure:
     """Copy time that kernels hide, and what they do not."""
     total, hidden = found["copy_union_ns"] * 1e-9, found["copy_hidden_ns"] * 1e-9
-    parts = [("hidden behind kernels of the same device", hidden, PARTS["kernel"], "#ffffff"), ("not hidden", total - hidden, PARTS["copy"], INK)]
-    bars = [(what, s / total, c, ink, f"{number(s, 's')}, {percent(s / total, 2)}" if s / total > 0.16 else "", f"{what}: {number(s, 's')}, {percent(s / total)} of copy time") for what, s, c, ink in parts]
+    parts = [
+        ("hidden behind kernels of the same device", hidden, PARTS["kernel"], "#ffffff"),
+        ("not hidden", total - hidden, PARTS["copy"], INK),
+    ]
+    bars = [
+        (
+            what,
+            s / total,
+            c,
+            ink,
+            f"{number(s, 's')}, {percent(s / total, 2)}" if s / total > 0.16 else "",
+            f"{what}: {number(s, 's')}, {percent(s / total)} of copy time",
+        )
+        for what, s, c, ink in parts
+    ]
     alt = f"Of {number(total, 's')} in which copies run, {percent(hidden / total)} is hidden behind kernels of the same device."
-    return Figure("overlap", "Overlap of copies with kernels", alt, _one_bar(bars, 30), [{"hidden_seconds": hidden, "not_hidden_seconds": total - hidden}], legend=tuple((p[0], p[2]) for p in parts))
+    return Figure(
+        "overlap",
+        "Overlap of copies with kernels",
+        alt,
+        _one_bar(bars, 30),
+        [{"hidden_seconds": hidden, "not_hidden_seconds": total - hidden}],
+        legend=tuple((p[0], p[2]) for p in parts),
+    )
 
 
 def _one_bar(bars: list[tuple[str, float, str, str, str, str]], thick: int) -> Spec:
@@ -59,10 +86,26 @@ def _one_bar(bars: list[tuple[str, float, str, str, str, str]], thick: int) -> S
         at += share
     scale = {"domain": [0, max(at, 1e-9)], "nice": False}
     return layer(
-        {"mark": {"type": "rect", "aria": True, "stroke": "white", "strokeWidth": 1}, "encoding": {"x": quantitative("from", scale=scale, axis=None), "x2": {"field": "to"}, "description": {"field": "tip"}, "color": own_colour()}},
-        {"mark": {"type": "text", "fontWeight": "bold", "fontSize": 12}, "encoding": {"x": quantitative("middle", scale=scale, axis=None), "text": {"field": "label"}, "color": own_colour("ink")}},
-        data=rows, height=thick, left=0, right=0, top=0, bottom=2,
-    )  # fmt: skip
+        {
+            "mark": {"type": "rect", "aria": True, "stroke": "white", "strokeWidth": 1},
+            "encoding": {
+                "x": quantitative("from", scale=scale, axis=None),
+                "x2": {"field": "to"},
+                "description": {"field": "tip"},
+                "color": own_colour(),
+            },
+        },
+        {
+            "mark": {"type": "text", "fontWeight": "bold", "fontSize": 12},
+            "encoding": {"x": quantitative("middle", scale=scale, axis=None), "text": {"field": "label"}, "color": own_colour("ink")},
+        },
+        data=rows,
+        height=thick,
+        left=0,
+        right=0,
+        top=0,
+        bottom=2,
+    )
 
 
 def distributions(found: dict[str, dict[str, pl.DataFrame]]) -> list[Figure]:
@@ -73,7 +116,9 @@ def distributions(found: dict[str, dict[str, pl.DataFrame]]) -> list[Figure]:
     ]
 
 
-def _histogram(name: str, title: str, axis_title: str, label: str, found: dict[str, dict[str, pl.DataFrame]], table: str, weight: str) -> Figure:
+def _histogram(
+    name: str, title: str, axis_title: str, label: str, found: dict[str, dict[str, pl.DataFrame]], table: str, weight: str
+) -> Figure:
     rows: Rows = []
     unit = "B" if weight == "bytes" else "s"
     for direction, tables in found.items():
@@ -83,30 +128,60 @@ def _histogram(name: str, title: str, axis_title: str, label: str, found: dict[s
         for r in frame.to_dicts():
             middle = (r["low"] * r["high"]) ** 0.5
             rows += [
-                {"direction": words, "low": r["low"], "high": r["high"], "middle": middle, "share": share, "what": what,
-                 "tip": f"{words}, {number(r['low'], unit)} to {number(r['high'], unit)}: {percent(share)} of the {what}"}
+                {
+                    "direction": words,
+                    "low": r["low"],
+                    "high": r["high"],
+                    "middle": middle,
+                    "share": share,
+                    "what": what,
+                    "tip": f"{words}, {number(r['low'], unit)} to {number(r['high'], unit)}: {percent(share)} of the {what}",
+                }
                 for what, share in ((weight, r["weight"] / weights), ("copies", r["count"] / counts))
-            ]  # fmt: skip
+            ]
     order = list(dict.fromkeys(r["direction"] for r in rows))
     low, high = min((r["low"] for r in rows), default=1.0), max((r["high"] for r in rows), default=2.0)
     scale = {"type": "log", "base": 10, "nice": False, "domain": [low / 1.2, high * 1.2]}
     axis = {"title": axis_title, "labelExpr": label, "values": log_ticks(low, high, 5), "grid": False}
-    y: Spec = quantitative("share", scale={"domain": [0, 1]}, axis={"labelExpr": "datum.value * 100 + ' %'", "title": None, "values": [0, 0.5, 1]})
+    y: Spec = quantitative(
+        "share", scale={"domain": [0, 1]}, axis={"labelExpr": "datum.value * 100 + ' %'", "title": None, "values": [0, 0.5, 1]}
+    )
     inner: Spec = {
-        "width": HALF - 62, "height": 74,
+        "width": HALF - 62,
+        "height": 74,
         "layer": [
-            {"transform": [{"filter": f"datum.what == '{weight}'"}], "mark": {"type": "rect", "aria": True, "color": PARTS["copy"], "stroke": "white", "strokeWidth": 0.6},
-             "encoding": {"x": quantitative("low", scale=scale, axis=axis), "x2": {"field": "high"}, "y": y, "y2": {"datum": 0}, "description": {"field": "tip"}}},
-            {"transform": [{"filter": "datum.what == 'copies'"}], "mark": {"type": "point", "aria": True, "filled": True, "color": INK, "size": 26, "opacity": 1},
-             "encoding": {"x": quantitative("middle", scale=scale, axis=axis), "y": y, "description": {"field": "tip"}}},
+            {
+                "transform": [{"filter": f"datum.what == '{weight}'"}],
+                "mark": {"type": "rect", "aria": True, "color": PARTS["copy"], "stroke": "white", "strokeWidth": 0.6},
+                "encoding": {
+                    "x": quantitative("low", scale=scale, axis=axis),
+                    "x2": {"field": "high"},
+                    "y": y,
+                    "y2": {"datum": 0},
+                    "description": {"field": "tip"},
+                },
+            },
+            {
+                "transform": [{"filter": "datum.what == 'copies'"}],
+                "mark": {"type": "point", "aria": True, "filled": True, "color": INK, "size": 26, "opacity": 1},
+                "encoding": {"x": quantitative("middle", scale=scale, axis=axis), "y": y, "description": {"field": "tip"}},
+            },
         ],
-    }  # fmt: skip
+    }
     header = {"labelOrient": "top", "labelAnchor": "start", "labelFontWeight": "bold", "labelPadding": 4}
-    spec = {"data": {"values": rows}, "facet": {"row": {"field": "direction", "type": "nominal", "sort": order, "title": None, "header": header}}, "spec": inner, "spacing": 10, "padding": 4}
+    spec = {
+        "data": {"values": rows},
+        "facet": {"row": {"field": "direction", "type": "nominal", "sort": order, "title": None, "header": header}},
+        "spec": inner,
+        "spacing": 10,
+        "padding": 4,
+    }
     told = [{k: r[k] for k in ("direction", "low", "high", "what", "share")} for r in rows]
     peaks = [max((r for r in rows if r["direction"] == d and r["what"] == weight), key=lambda r: r["share"]) for d in order]
     alt = f"{title} by direction. " + " ".join(p["tip"] + "." for p in peaks)
-    return Figure(name, title, alt, spec, told, f"By factor of two. Bars: share of the {weight}; dots: share of the number of copies.", half=True)
+    return Figure(
+        name, title, alt, spec, told, f"By factor of two. Bars: share of the {weight}; dots: share of the number of copies.", half=True
+    )
 
 
 def drawable(fit: LinkFit) -> pl.DataFrame:
@@ -124,10 +199,17 @@ def link_fit(fit: LinkFit, nominal_rate: float | None, assumed: bool = False) ->
     """Time of a copy against its size: bins, fitted line with its error, and what the link's nominal rate alone would take."""
     title = class_label(fit)
     points: Rows = [
-        {"size": r["size_bytes"], "seconds": r["seconds"], "count": r["count"],
-         "tip": f"{count(r['count'])} copies of about {number(r['size_bytes'], 'B')}: median {number(r['seconds'], 's')}, {number(r['bandwidth'], 'B/s')}"}
+        {
+            "size": r["size_bytes"],
+            "seconds": r["seconds"],
+            "count": r["count"],
+            "tip": (
+                f"{count(r['count'])} copies of about {number(r['size_bytes'], 'B')}: median {number(r['seconds'], 's')}, "
+                f"{number(r['bandwidth'], 'B/s')}"
+            ),
+        }
         for r in drawable(fit).to_dicts()
-    ]  # fmt: skip
+    ]
     low, high = min(p["size"] for p in points) / 1.6, max(p["size"] for p in points) * 1.6
     bottom, top = min(p["seconds"] for p in points) / 2.2, max(p["seconds"] for p in points) * 2.2
     line, nominal_line = _fit_lines(fit, np.geomspace(low, high, 33), nominal_rate)
@@ -135,14 +217,58 @@ def link_fit(fit: LinkFit, nominal_rate: float | None, assumed: bool = False) ->
     y = quantitative("seconds", scale=y_scale, axis={"title": "time of a copy", "labelExpr": SECONDS, "values": log_ticks(bottom, top)})
     x = quantitative("size", scale=x_scale, axis={"title": "size of a copy", "labelExpr": BYTES, "values": log_ticks(low, high, 5)})
     spec = layer(
-        {"data": {"values": line}, "mark": {"type": "area", "opacity": 0.22, "color": PARTS["copy"], "clip": True}, "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}},
-        {"data": {"values": nominal_line}, "mark": {"type": "line", "strokeDash": [5, 4], "color": SOFT, "strokeWidth": 1.3, "clip": True}, "encoding": {"x": x, "y": y}},
-        {"data": {"values": line}, "mark": {"type": "line", "color": PARTS["copy"], "strokeWidth": 2, "clip": True}, "encoding": {"x": x, "y": y}},
-        {"data": {"values": points}, "mark": {"type": "point", "filled": True, "color": PARTS["kernel"], "opacity": 0.9, "stroke": "white", "strokeWidth": 0.7, "aria": True},
-         "encoding": {"x": x, "y": y, "description": {"field": "tip"}, "size": quantitative("count", scale={"type": "log", "domain": [1, max(2, *(p["count"] for p in points))], "range": [28, 140]}, legend=None)}},
-        width=HALF, height=196, left=62, right=10, top=4, bottom=42,
-    )  # fmt: skip
-    told = [{"direction": fit.direction, "memory": clean(fit.memory), "size_bytes": p["size"], "median_seconds": p["seconds"], "count": p["count"]} for p in points]
+        {
+            "data": {"values": line},
+            "mark": {"type": "area", "opacity": 0.22, "color": PARTS["copy"], "clip": True},
+            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
+        },
+        {
+            "data": {"values": nominal_line},
+            "mark": {"type": "line", "strokeDash": [5, 4], "color": SOFT, "strokeWidth": 1.3, "clip": True},
+            "encoding": {"x": x, "y": y},
+        },
+        {
+            "data": {"values": line},
+            "mark": {"type": "line", "color": PARTS["copy"], "strokeWidth": 2, "clip": True},
+            "encoding": {"x": x, "y": y},
+        },
+        {
+            "data": {"values": points},
+            "mark": {
+                "type": "point",
+                "filled": True,
+                "color": PARTS["kernel"],
+                "opacity": 0.9,
+                "stroke": "white",
+                "strokeWidth": 0.7,
+                "aria": True,
+            },
+            "encoding": {
+                "x": x,
+                "y": y,
+                "description": {"field": "tip"},
+                "size": quantitative(
+                    "count", scale={"type": "log", "domain": [1, max(2, *(p["count"] for p in points))], "range": [28, 140]}, legend=None
+                ),
+            },
+        },
+        width=HALF,
+        height=196,
+        left=62,
+        right=10,
+        top=4,
+        bottom=42,
+    )
+    told = [
+        {
+            "direction": fit.direction,
+            "memory": clean(fit.memory),
+            "size_bytes": p["size"],
+            "median_seconds": p["seconds"],
+            "count": p["count"],
+        }
+        for p in points
+    ]
     said = fit_words(fit, nominal_rate, assumed)
     return Figure("fit", title, f"{title}: {said}", spec, told, said, half=True)
 
@@ -155,7 +281,7 @@ def _fit_lines(fit: LinkFit, sizes: NDArray[np.float64], nominal_rate: float | N
         {"size": n, "seconds": t, "low": max(t - e, t * 0.02), "high": t + e}
         for n, t, e in zip(sizes.tolist(), line.tolist(), error.tolist(), strict=True)
         if t > 0
-    ]  # fmt: skip
+    ]
     return fitted, [{"size": n, "seconds": n / nominal_rate} for n in sizes.tolist()] if nominal_rate else []
 
 
@@ -164,7 +290,11 @@ def fit_words(fit: LinkFit, nominal_rate: float | None, assumed: bool = False) -
     rate = "rate not observable" if fit.bandwidth is None else number(fit.bandwidth, "B/s")
     if fit.bandwidth and nominal_rate:
         rate += f" of {'an assumed ' if assumed else ''}{number(nominal_rate, 'B/s')} ({percent(fit.bandwidth / nominal_rate, 2)})"
-    fixed = f"o+L {number(fit.latency_s, 's')}" + (f" ± {number(fit.latency_error, 's', 2)}" if fit.fitted else "") if fit.latency_s > 0 else "o+L not observable"
+    fixed = (
+        f"o+L {number(fit.latency_s, 's')}" + (f" ± {number(fit.latency_error, 's', 2)}" if fit.fitted else "")
+        if fit.latency_s > 0
+        else "o+L not observable"
+    )
     how = f"R²{NARROW}{r_squared(fit)}" if fit.r2 is not None else "read off, not fitted"
     return f"{fixed}; {rate}; {plural(fit.count, 'copy', 'copies')}, {how}."
 
@@ -185,100 +315,39 @@ def memory(line: pl.DataFrame, run_seconds: float) -> Figure:
         grouped = line.with_columns(bin=pl.Series(bins)).group_by("bin", maintain_order=True)
         # highest and last of every bin, so that no peak is lost
         line = grouped.agg(pl.col("seconds").first(), peak=pl.col("size_bytes").max(), last=pl.col("size_bytes").last())
-        line = pl.concat([line.select("seconds", size_bytes="peak"), line.select("seconds", size_bytes="last")]).sort("seconds", maintain_order=True)
+        line = pl.concat([line.select("seconds", size_bytes="peak"), line.select("seconds", size_bytes="last")]).sort(
+            "seconds", maintain_order=True
+        )
     divisor, unit = time_unit(max(run_seconds, 1e-9))
     points = [(0.0, 0), *line.select("seconds", "size_bytes").iter_rows()]
     points.append((max(run_seconds, points[-1][0]), points[-1][1]))
     rows: Rows = [{"at": s / divisor, "size": b} for s, b in points]
     peak = int(told["size_bytes"].max())  # type: ignore[arg-type]
     encoding = {
-        "x": quantitative("at", axis={"title": f"time since the start of the run [{unit}]", "tickCount": 8, "grid": False}, scale={"nice": False, "domain": [0, run_seconds / divisor]}),
-        "y": quantitative("size", axis={"title": "allocated device memory", "labelExpr": BYTES, "tickCount": 5}, scale={"domain": [0, max(peak, 1) * 1.06], "nice": False}),
-    }  # fmt: skip
+        "x": quantitative(
+            "at",
+            axis={"title": f"time since the start of the run [{unit}]", "tickCount": 8, "grid": False},
+            scale={"nice": False, "domain": [0, run_seconds / divisor]},
+        ),
+        "y": quantitative(
+            "size",
+            axis={"title": "allocated device memory", "labelExpr": BYTES, "tickCount": 5},
+            scale={"domain": [0, max(peak, 1) * 1.06], "nice": False},
+        ),
+    }
     spec = layer(
         {"mark": {"type": "area", "interpolate": "step-after", "color": PARTS["kernel"], "opacity": 0.16}, "encoding": encoding},
         {"mark": {"type": "line", "interpolate": "step-after", "color": PARTS["kernel"], "strokeWidth": 1.8}, "encoding": encoding},
-        data=rows, height=150, left=66, right=12, top=4, bottom=42,
-    )  # fmt: skip
-    alt = f"Allocated device memory over the run, at most {number(peak, 'B')}."
-    caption = f"From {count(told.height)} recorded allocations and releases; peak {number(peak, 'B')}. Memory allocated before the recording began is not in it."
-    return Figure("memory", "Device memory over the run", alt, spec, [{"seconds": s, "size_bytes": b} for s, b in points], caption)
-
-
-PAYS = (("yes", TARGET_COLOURS[2]), ("with overlap only", TARGET_COLOURS[8]), ("no", TARGET_COLOURS[1]))
-#: Zones of the offload map: upper edge, lower edge, colour.
-MAP_ZONES = (("p1", "p5", "#fcf6d9"), ("p5", "p20", "#fde8cf"), ("p20", "floor", "#fadfd6"))
-
-
-def offload(table: pl.DataFrame, launch_s: float, alpha: float, added_latency_s: float, unified: bool = False) -> Figure:
-    """Kernel time against transfer time, with the line above which offloading pays and the zones that added latency would open."""
-    shown = table.filter(pl.col("kernel_s") > 0).head(MOST_KERNELS)
-    floor = min([t for t in shown["transfer_s"].to_list() if t > 0] + [launch_s or 1e-6]) / 4
-    labels = kernel_labels(shown["kernel"].to_list(), 60)
-    rows: Rows = [
-        {
-            "x": max(r["transfer_s"], floor), "exposed": max(r["exposed_transfer_s"], floor), "y": r["kernel_s"], "total": r["total_s"], "colour": dict(PAYS)[r["pays"]], "label": shorten(label, 34),
-            "tip": f"{label}: {plural(r['count'], 'launch', 'launches')}, mean {number(r['kernel_s'], 's')}, copies {number(r['transfer_s'], 's')} a launch, "
-                   f"{number(r['exposed_transfer_s'], 's')} exposed; pays: {r['pays']}",
-        }
-        for r, label in zip(shown.to_dicts(), labels, strict=True)
-    ]  # fmt: skip
-    left, right = floor / 2.5, max([r["x"] for r in rows] + [launch_s * 20]) * 4
-    copies = np.geomspace(left, right, 49)
-    lines = map_lines(launch_s, alpha, added_latency_s, copies)
-    bottom = min([*(r["y"] for r in rows), float(lines["break_even"].min())]) / 2.5
-    top = max([*(r["y"] for r in rows), 3 * added_latency_s / 0.01]) * 2.5
-    grid: Rows = [
-        {"x": float(x), "break_even": float(b), "p1": max(float(p1), bottom), "p5": max(float(p5), bottom), "p20": max(float(p20), bottom), "floor": bottom}
-        for x, b, p1, p5, p20 in zip(copies, lines["break_even"], lines["penalty_1"], lines["penalty_5"], lines["penalty_20"], strict=True)
-    ]  # fmt: skip
-    width, height = FULL - 72, 340
-    _thin_labels(rows, (left, right), (bottom, top), width, height)
-    x = quantitative("x", scale={"type": "log", "domain": [left, right], "nice": False}, axis={"title": "mean copy time charged to one launch", "labelExpr": SECONDS, "values": log_ticks(left, right, 8), "grid": False})
-    y = quantitative("y", scale={"type": "log", "domain": [bottom, top], "nice": False}, axis={"title": "mean kernel time", "labelExpr": SECONDS, "values": log_ticks(bottom, top, 7), "grid": False})
-    words: Rows = [
-        {"y": float(lines[f"penalty_{p}"][0]), "label": f"+{p}{NARROW}%"}
-        for p in (1, 5, 20)
-        if float(lines[f"penalty_{p}"][0]) > bottom
-    ]  # fmt: skip
-    crossing: Rows = [{"x": float(copies[43]), "y": float(lines["break_even"][43]), "label": "offloading pays above"}]
-    spec = layer(
-        *({"data": {"values": grid}, "mark": {"type": "area", "color": c, "clip": True}, "encoding": {"x": x, "y": {**y, "field": a}, "y2": {"field": b}}} for a, b, c in MAP_ZONES),
-        {"data": {"values": words}, "mark": {"type": "text", "align": "left", "x": 6, "dy": 10, "color": SOFT, "fontSize": 10}, "encoding": {"y": y, "text": {"field": "label"}}},
-        {"data": {"values": grid}, "mark": {"type": "line", "color": INK, "strokeWidth": 1.5, "clip": True}, "encoding": {"x": x, "y": {**y, "field": "break_even"}}},
-        {"data": {"values": crossing}, "mark": {"type": "text", "align": "right", "baseline": "bottom", "dx": -8, "dy": -5, "color": INK, "fontSize": 10.5, "clip": True}, "encoding": {"x": x, "y": y, "text": {"field": "label"}}},
-        {"mark": {"type": "rule", "color": FAINT, "strokeWidth": 1.4}, "encoding": {"x": {**x, "field": "exposed"}, "x2": {"field": "x"}, "y": y}},
-        {"mark": {"type": "point", "filled": True, "stroke": "white", "strokeWidth": 0.9, "opacity": 0.95, "aria": True},
-         "encoding": {"x": x, "y": y, "description": {"field": "tip"}, "fill": own_colour(), "size": quantitative("total", scale={"type": "sqrt", "range": [30, 420]}, legend=None)}},
-        {"mark": {"type": "text", "align": "left", "dx": 12, "dy": -8, "fontSize": 10.5}, "encoding": {"x": x, "y": y, "text": {"field": "label"}}},
-        data=rows, height=height, left=62, right=10, top=4, bottom=42,
-    )  # fmt: skip
-    columns = ("kernel", "count", "kernel_s", "transfer_s", "exposed_transfer_s", "ratio", "limit", "pays", "total_s")
-    told = [{k: (clean(v) if k == "kernel" else v) for k, v in r.items()} for r in shown.select(columns).to_dicts()]
-    pays = shown["pays"].to_list()
-    alt = f"{len(pays)} kernels: offloading pays for {pays.count('yes')}, with overlap only for {pays.count('with overlap only')}, not for {pays.count('no')}."
-    left_out = f" The {MOST_KERNELS} with the longest total of {table.height} are drawn." if table.height > MOST_KERNELS else ""
-    caption = (
-        f"One dot a kernel, its area the total time. Above the black line a kernel is faster on the device, copies and launch ({number(launch_s, 's')}) included, than on a host CPU taken {alpha:g} times slower. "
-        "The bar at a dot reaches from the copy time that no kernel hides to all of it; kernels without copies stand at the left edge."
+        data=rows,
+        height=150,
+        left=66,
+        right=12,
+        top=4,
+        bottom=42,
     )
-    if words:
-        caption += f" Shaded: kernels that {number(added_latency_s, 's', 2)} more on the launch and on two copies would slow down by 1, 5 and 20{NARROW}% or more."
-    if unified:
-        caption += " Migrations of unified memory are charged to no kernel."
-    caption += left_out
-    return Figure("offload", "Offload map", alt, spec, told, caption, legend=PAYS)
-
-
-def _thin_labels(rows: Rows, x: tuple[float, float], y: tuple[float, float], width: int, height: int) -> None:
-    """Keep the labels of the first kernels that run into no other label, no dot and not out of the plot; the others become empty."""
-    dots = [(width * math.log(r["x"] / x[0]) / math.log(x[1] / x[0]), height * math.log(r["y"] / y[0]) / math.log(y[1] / y[0])) for r in rows]
-    kept: list[tuple[float, float, float]] = []
-    for row, (across, up) in zip(rows, dots, strict=True):
-        start, end, line = across + 12, across + 14 + 6 * len(row["label"]), up + 8
-        beside = all(abs(line - v) > 14 or end < a or start > b for a, b, v in kept)
-        clear = all(abs(line - v) > 15 or u < start - 8 or u > end + 8 for u, v in dots)
-        if len(kept) < MOST_LABELS and beside and clear and end < width:
-            kept.append((start, end, line))
-        else:
-            row["label"] = ""
+    alt = f"Allocated device memory over the run, at most {number(peak, 'B')}."
+    caption = (
+        f"From {count(told.height)} recorded allocations and releases; peak {number(peak, 'B')}. Memory allocated before the "
+        "recording began is not in it."
+    )
+    return Figure("memory", "Device memory over the run", alt, spec, [{"seconds": s, "size_bytes": b} for s, b in points], caption)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
 import polars as pl
 
 from turnbuckle.findings import Finding
-from turnbuckle.machine import Machine, Parameter, schema
 from turnbuckle.profile import summary
 from turnbuckle.profile.describe import links, transfer_distribution
 from turnbuckle.profile.offload import DEFAULT_ALPHA, offload_map
 from turnbuckle.profile.transfers import LinkFit, known_links
 from turnbuckle.report import profile_charts
-from turnbuckle.report.answer_sections import COUPLING_WORDS, named, severity_cell
+from turnbuckle.report.answer_sections import named, severity_cell
 from turnbuckle.report.figure import Figure
 from turnbuckle.report.kernel_names import kernel_labels
+from turnbuckle.report.offload_map import offload_figure
 from turnbuckle.report.table import Cell, Table, cells
 from turnbuckle.report.text import DASH, clean, count, listed, number, percent, plural, seconds, shorten
 from turnbuckle.report.unknowns import DIRECTION
@@ -42,7 +41,10 @@ def recorded_with(answer: Answer) -> str:
     """Profiler, version and schema in words."""
     facts = answer.profile.trace.facts
     if synthetic(answer):
-        return f"a script ({clean(facts['product_version'])}), in the layout of Nsight Systems schema {clean(facts.get('schema_version') or 'unknown')}"
+        return (
+            f"a script ({clean(facts['product_version'])}), in the layout of Nsight Systems schema "
+            f"{clean(facts.get('schema_version') or 'unknown')}"
+        )
     tool = {"nsys": "Nsight Systems"}.get(str(facts.get("format")), clean(facts.get("format") or "unknown profiler"))
     version = clean(facts.get("product_version") or "version not recorded")
     known = facts.get("schema_version")
@@ -58,7 +60,10 @@ def cover_facts(answer: Answer) -> Facts:
     out: Facts = [
         ("recording", shorten(clean(profile.trace.name), 120)),
         ("recorded with", recorded_with(answer)),
-        ("recorded on", f"{listed(devices) or 'unknown device'}; source machine {clean(answer.source.name)} ({clean(answer.source.title)})"),
+        (
+            "recorded on",
+            f"{listed(devices) or 'unknown device'}; source machine {clean(answer.source.name)} ({clean(answer.source.title)})",
+        ),
         ("recorded at", _date(facts.get("session_start_utc_ns"))),
         ("run time", seconds(profile.seconds)),
         ("activities", ", ".join(plural(n, what, PLURALS.get(what, "")) for what, n in _counts(answer, kernels).items() if n) or "none"),
@@ -75,9 +80,13 @@ def cover_facts(answer: Answer) -> Facts:
 def _counts(answer: Answer, kernels: dict[str, Any]) -> dict[str, int]:
     trace = answer.profile.trace
     return {
-        "kernel": kernels["count"], "launch of a CUDA graph": kernels["graph_launches"], "copy": trace.copies.height, "memory set": trace.memsets.height,
-        "GPU runtime call": trace.api.height, "MPI call": trace.mpi.height,
-    }  # fmt: skip
+        "kernel": kernels["count"],
+        "launch of a CUDA graph": kernels["graph_launches"],
+        "copy": trace.copies.height,
+        "memory set": trace.memsets.height,
+        "GPU runtime call": trace.api.height,
+        "MPI call": trace.mpi.height,
+    }
 
 
 def _date(utc_ns: object) -> str:
@@ -96,16 +105,44 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
     overhead = summary.overhead_share(profile)
     facts: Facts = [
         ("run time", f"{seconds(profile.seconds)}, first recorded activity to last"),
-        ("kernel window", f"{seconds(window * 1e-9)}, first kernel to last; kernels run in {percent(kernels['union_ns'] / max(window, 1))} of it" if window else "no kernels"),
-        ("coverage", f"{percent(1 - shares['cpu'] / total)} of the run time holds a recorded GPU activity, GPU call or MPI call; the rest is host work that no record explains"),
-        ("profiler overhead", f"{percent(overhead)} of the run time has the profiler itself at work" if profile.trace.overheads.height else "not recorded"),
+        (
+            "kernel window",
+            f"{seconds(window * 1e-9)}, first kernel to last; kernels run in {percent(kernels['union_ns'] / max(window, 1))} of it"
+            if window
+            else "no kernels",
+        ),
+        (
+            "coverage",
+            (
+                f"{percent(1 - shares['cpu'] / total)} of the run time holds a recorded GPU activity, GPU call or MPI call; "
+                "the rest is host work that no record explains"
+            ),
+        ),
+        (
+            "profiler overhead",
+            f"{percent(overhead)} of the run time has the profiler itself at work" if profile.trace.overheads.height else "not recorded",
+        ),
         *observed_links(answer),
         ("tracks", f"{_tracks(profile.tracks, 'thread', 'host thread')}, {_tracks(profile.tracks, 'stream', 'device stream')}"),
     ]
     if (cpu := summary.cpu_activity(profile)) is not None:
-        facts.append(("CPU activity", f"one thread on a core for {number(cpu['serial_s'], 's')}, two or more for {number(cpu['parallel_s'], 's')}; {cpu['threads']} threads"))
+        facts.append(
+            (
+                "CPU activity",
+                (
+                    f"one thread on a core for {number(cpu['serial_s'], 's')}, two or more for "
+                    f"{number(cpu['parallel_s'], 's')}; {cpu['threads']} threads"
+                ),
+            )
+        )
     found = answer.findings
-    return {"facts": facts, "devices": _devices_table(answer), "findings": _findings_table(found), "quality": _quality(found), "figures": []}
+    return {
+        "facts": facts,
+        "devices": _devices_table(answer),
+        "findings": _findings_table(found),
+        "quality": _quality(found),
+        "figures": [],
+    }
 
 
 def _tracks(tracks: pl.DataFrame, what: str, name: str) -> str:
@@ -125,7 +162,10 @@ def observed_links(answer: Answer) -> Facts:
         text = f"{rate} {how}"
         like = link["looks_like"]
         if like:
-            text = f"looks like {' or '.join(like)}: {rate} of {number(rates[like[0]], 'B/s')} ({percent(link['bandwidth'] / rates[like[0]], 2)}) {how}"
+            text = (
+                f"looks like {' or '.join(like)}: {rate} of {number(rates[like[0]], 'B/s')} "
+                f"({percent(link['bandwidth'] / rates[like[0]], 2)}) {how}"
+            )
         if link["nominal"] and not (like and abs(link["nominal"] / rates[like[0]] - 1) < 0.01):
             text += f"; the machine file states {number(link['nominal'], 'B/s')} ({percent(link['efficiency'], 2)} reached)"
         out.append((name, text))
@@ -147,19 +187,43 @@ def _quality(found: list[Finding]) -> str:
 
 def _devices_table(answer: Answer) -> Table | None:
     rows = [
-        cells(str(r["device"]), clean(r["name"] or DASH), clean(r["chip"] or DASH), number(r["memory_bytes"], "B"), number(r["memory_bandwidth"], "B/s"), str(r["multiprocessors"] or DASH), str(r["copy_engines"] or DASH))
+        cells(
+            str(r["device"]),
+            clean(r["name"] or DASH),
+            clean(r["chip"] or DASH),
+            number(r["memory_bytes"], "B"),
+            number(r["memory_bandwidth"], "B/s"),
+            str(r["multiprocessors"] or DASH),
+            str(r["copy_engines"] or DASH),
+        )
         for r in answer.profile.trace.devices.head(64).to_dicts()
-    ]  # fmt: skip
+    ]
     head = [">device", "name", "chip", ">memory", ">memory bandwidth", ">multiprocessors", ">copy engines"]
     return Table("Devices as the profiler describes them.", head, rows, 8) if rows else None
 
 
 def _findings_table(found: list[Finding]) -> Table | None:
     rows = [
-        cells(severity_cell(f), f.severity, count(f.count), f.meaning, clean(f.detail) or DASH, DASH if f.advice in ("", "none needed") else f.advice)
+        cells(
+            severity_cell(f),
+            f.severity,
+            count(f.count),
+            f.meaning,
+            clean(f.detail) or DASH,
+            DASH if f.advice in ("", "none needed") else f.advice,
+        )
         for f in found
-    ]  # fmt: skip
-    return Table("Flaws of the recording and of its reading. Nothing is dropped silently: each is counted here.", ["code", "severity", ">count", "meaning", "here", "what to do"], rows, kind="findings") if rows else None
+    ]
+    return (
+        Table(
+            "Flaws of the recording and of its reading. Nothing is dropped silently: each is counted here.",
+            ["code", "severity", ">count", "meaning", "here", "what to do"],
+            rows,
+            kind="findings",
+        )
+        if rows
+        else None
+    )
 
 
 def usage_section(answer: Answer) -> dict[str, Any]:
@@ -167,15 +231,32 @@ def usage_section(answer: Answer) -> dict[str, Any]:
     profile = answer.profile
     shares = summary.categories_ns(profile)
     total = max(profile.run_time_ns, 1)
-    meaning = {"kernel": "device computes: kernels, graphs, memory sets", "copy": "copies and migrations where no kernel runs", "mpi": "MPI calls where the device is idle",
-               "api": "GPU runtime calls where the device is idle", "cpu": "the rest: the application's own host work"}  # fmt: skip
-    rows = [cells(profile_charts.CATEGORY_WORDS[k], meaning[k], number(v * 1e-9, "s"), Cell(percent(v / total), bar=v / total)) for k, v in shares.items()]
-    rows.append(cells(Cell("closure defect", tone="soft"), Cell("run time minus all of the above", tone="soft"), Cell(number(summary.closure_defect_ns(profile) * 1e-9, "s"), tone="soft"), ""))
+    meaning = {
+        "kernel": "device computes: kernels, graphs, memory sets",
+        "copy": "copies and migrations where no kernel runs",
+        "mpi": "MPI calls where the device is idle",
+        "api": "GPU runtime calls where the device is idle",
+        "cpu": "the rest: the application's own host work",
+    }
+    rows = [
+        cells(profile_charts.CATEGORY_WORDS[k], meaning[k], number(v * 1e-9, "s"), Cell(percent(v / total), bar=v / total))
+        for k, v in shares.items()
+    ]
+    rows.append(
+        cells(
+            Cell("closure defect", tone="soft"),
+            Cell("run time minus all of the above", tone="soft"),
+            Cell(number(summary.closure_defect_ns(profile) * 1e-9, "s"), tone="soft"),
+            "",
+        )
+    )
     gpu = profile.has & {"kernels", "copies", "graphs", "memsets"}
     lapped = summary.overlap(profile) if gpu else {"copy_union_ns": 0}
     return {
         "categories": profile_charts.categories(shares) if profile.run_time_ns else None,
-        "categories_table": Table("The exclusive time line: each instant belongs to one category.", ["category", "what it is", ">time", ">share"], rows),
+        "categories_table": Table(
+            "The exclusive time line: each instant belongs to one category.", ["category", "what it is", ">time", ">share"], rows
+        ),
         "distributions": profile_charts.distributions(found) if (found := transfer_distribution(profile)) else [],
         "copies_table": _copies_table(answer) if gpu else None,
         "overlap": profile_charts.overlap(lapped) if lapped["copy_union_ns"] else None,
@@ -192,38 +273,66 @@ def usage_section(answer: Answer) -> dict[str, Any]:
 
 def _copies_table(answer: Answer) -> Table | None:
     rows = [
-        cells(DIRECTION[name], count(c["count"]), number(c["bytes"], "B"), number(c["busy_ns"] * 1e-9, "s"), number(c["bytes"] / c["count"], "B"), number(c["bytes"] / (c["busy_ns"] * 1e-9), "B/s") if c["busy_ns"] else DASH)
+        cells(
+            DIRECTION[name],
+            count(c["count"]),
+            number(c["bytes"], "B"),
+            number(c["busy_ns"] * 1e-9, "s"),
+            number(c["bytes"] / c["count"], "B"),
+            number(c["bytes"] / (c["busy_ns"] * 1e-9), "B/s") if c["busy_ns"] else DASH,
+        )
         for name, c in summary.copies(answer.profile).items()
         if c["count"]
-    ]  # fmt: skip
-    return Table("Copies and migrations by direction; busy is the plain sum of their times.", ["direction", ">count", ">bytes", ">busy", ">mean size", ">mean rate"], rows) if rows else None
+    ]
+    return (
+        Table(
+            "Copies and migrations by direction; busy is the plain sum of their times.",
+            ["direction", ">count", ">bytes", ">busy", ">mean size", ">mean rate"],
+            rows,
+        )
+        if rows
+        else None
+    )
 
 
 def _fits(answer: Answer) -> list[tuple[LinkFit, float | None, bool]]:
-    """Fits with the nominal rate of their link, and whether that is an assumption: to the device first, pinned memory first, then by bytes."""
+    """Fits, the nominal rate of their link, and whether that is an assumption: to the device first, pinned first, then by bytes."""
     order = ("h2d", "d2h", "p2p", "migration_h2d", "migration_d2h")
     out = []
     for (direction, _), fit in answer.fits.items():
         base = direction.removeprefix("migration_")
         stated = answer.source.get(f"link.{base}.bandwidth") if base in ("h2d", "d2h", "p2p") else None
         out.append((fit, stated.value if stated else None, stated is not None and stated.nature == "assumption"))
-    return sorted(out, key=lambda f: (order.index(f[0].direction) if f[0].direction in order else 9, f[0].memory != "pinned", -f[0].size_bytes))
+    return sorted(
+        out, key=lambda f: (order.index(f[0].direction) if f[0].direction in order else 9, f[0].memory != "pinned", -f[0].size_bytes)
+    )
 
 
 def _fit_figures(answer: Answer) -> list[Figure]:
-    return named([profile_charts.link_fit(fit, rate, assumed) for fit, rate, assumed in _fits(answer) if profile_charts.drawable(fit).height > 1])
+    return named(
+        [profile_charts.link_fit(fit, rate, assumed) for fit, rate, assumed in _fits(answer) if profile_charts.drawable(fit).height > 1]
+    )
 
 
 def _fits_table(answer: Answer) -> Table | None:
     rows = [
         cells(
-            profile_charts.class_label(fit), count(fit.count), number(fit.size_bytes, "B"), f"{number(fit.smallest_bytes, 'B')} to {number(fit.largest_bytes, 'B')}",
-            number(fit.latency_s, "s") if fit.latency_s > 0 else DASH, number(fit.bandwidth, "B/s"), percent(fit.bandwidth / rate, 2) if fit.bandwidth and rate else DASH,
-            profile_charts.r_squared(fit), percent(fit.residual_spread, 2),
+            profile_charts.class_label(fit),
+            count(fit.count),
+            number(fit.size_bytes, "B"),
+            f"{number(fit.smallest_bytes, 'B')} to {number(fit.largest_bytes, 'B')}",
+            number(fit.latency_s, "s") if fit.latency_s > 0 else DASH,
+            number(fit.bandwidth, "B/s"),
+            percent(fit.bandwidth / rate, 2) if fit.bandwidth and rate else DASH,
+            profile_charts.r_squared(fit),
+            percent(fit.residual_spread, 2),
         )
         for fit, rate, _ in _fits(answer)
-    ]  # fmt: skip
-    caption = "Classes of copies. Spread is how far the classes of size lie off the line; a class with too few sizes is read off its smallest and largest copies."
+    ]
+    caption = (
+        "Classes of copies. Spread is how far the classes of size lie off the line; a class with too few sizes is read off "
+        "its smallest and largest copies."
+    )
     head = ["class", ">copies", ">bytes", ">sizes", ">o+L", ">η·BW", ">of nominal", ">R²", ">spread"]
     return Table(caption, head, rows) if rows else None
 
@@ -235,32 +344,91 @@ def _launch_table(answer: Answer) -> Table:
         return number(None if value is None else value * 1e-9, "s")
 
     rows = [
-        cells("launch call", "from the start of the host call to its return: how long a launch keeps the host", count(launch["count"]), ns(launch["call_median_ns"]), ns(launch["call_p95_ns"])),
-        cells("launch latency", "from the start of the host call to the start of what it launched, where the device was idle", count(launch["idle_count"]), ns(launch["latency_median_ns"]), DASH),
-        cells("return from a wait", "from the end of the device's work to the return of the call that waits for it", count(answer.profile.of("sync").height), number(summary.sync_return_s(answer.profile), "s"), DASH),
-        cells("allocation or release", "length of the host call", count(answer.profile.of("alloc").height), number(summary.alloc_call_s(answer.profile), "s"), DASH),
-    ]  # fmt: skip
-    return Table("Calls that cross to the device. The two launch costs are different numbers and are never added.", ["cost", "definition", ">count", ">median", ">95th percentile"], rows)
+        cells(
+            "launch call",
+            "from the start of the host call to its return: how long a launch keeps the host",
+            count(launch["count"]),
+            ns(launch["call_median_ns"]),
+            ns(launch["call_p95_ns"]),
+        ),
+        cells(
+            "launch latency",
+            "from the start of the host call to the start of what it launched, where the device was idle",
+            count(launch["idle_count"]),
+            ns(launch["latency_median_ns"]),
+            DASH,
+        ),
+        cells(
+            "return from a wait",
+            "from the end of the device's work to the return of the call that waits for it",
+            count(answer.profile.of("sync").height),
+            number(summary.sync_return_s(answer.profile), "s"),
+            DASH,
+        ),
+        cells(
+            "allocation or release",
+            "length of the host call",
+            count(answer.profile.of("alloc").height),
+            number(summary.alloc_call_s(answer.profile), "s"),
+            DASH,
+        ),
+    ]
+    return Table(
+        "Calls that cross to the device. The two launch costs are different numbers and are never added.",
+        ["cost", "definition", ">count", ">median", ">95th percentile"],
+        rows,
+    )
 
 
 def _kernels_table(answer: Answer) -> Table | None:
     table = summary.kernel_table(answer.profile)
     shown = table.head(MOST)
     rows = [
-        cells(Cell(label, clean(r["kernel"]), tone="code"), count(r["count"]), number(r["seconds"], "s"), number(r["median_seconds"], "s"), number(r["mean_seconds"], "s"), Cell(percent(r["share"]), bar=r["share"]))
+        cells(
+            Cell(label, clean(r["kernel"]), tone="code"),
+            count(r["count"]),
+            number(r["seconds"], "s"),
+            number(r["median_seconds"], "s"),
+            number(r["mean_seconds"], "s"),
+            Cell(percent(r["share"]), bar=r["share"]),
+        )
         for r, label in zip(shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 64), strict=True)
-    ]  # fmt: skip
-    return Table(f"Kernels by time, {plural(table.height, 'name')}.", ["kernel", ">count", ">time", ">median", ">mean", ">share of kernel time"], rows, TOP, table.height - len(rows)) if rows else None
+    ]
+    return (
+        Table(
+            f"Kernels by time, {plural(table.height, 'name')}.",
+            ["kernel", ">count", ">time", ">median", ">mean", ">share of kernel time"],
+            rows,
+            TOP,
+            table.height - len(rows),
+        )
+        if rows
+        else None
+    )
 
 
 def _calls_table(answer: Answer) -> Table | None:
     table = summary.calls(answer.profile)
     rows = [
-        cells(Cell(shorten(clean(r["call"] or "(no name)"), 64), clean(r["call"] or ""), tone="code"), r["call_class"] or DASH, count(r["count"]), number(r["seconds"], "s"), number(r["median_seconds"], "s"), Cell(percent(r["exposed_share"]), bar=r["exposed_share"]))
+        cells(
+            Cell(shorten(clean(r["call"] or "(no name)"), 64), clean(r["call"] or ""), tone="code"),
+            r["call_class"] or DASH,
+            count(r["count"]),
+            number(r["seconds"], "s"),
+            number(r["median_seconds"], "s"),
+            Cell(percent(r["exposed_share"]), bar=r["exposed_share"]),
+        )
         for r in table.head(MOST).to_dicts()
-    ]  # fmt: skip
-    caption = f"Host calls of the GPU runtime by time, {plural(table.height, 'name')}. A call that finds the device idle lasts until what it started begins."
-    return Table(caption, ["call", "class", ">count", ">time", ">median", ">share of run time, exposed"], rows, TOP, table.height - len(rows)) if rows else None
+    ]
+    caption = (
+        f"Host calls of the GPU runtime by time, {plural(table.height, 'name')}. A call that finds the device idle lasts "
+        "until what it started begins."
+    )
+    return (
+        Table(caption, ["call", "class", ">count", ">time", ">median", ">share of run time, exposed"], rows, TOP, table.height - len(rows))
+        if rows
+        else None
+    )
 
 
 def _offload(answer: Answer) -> dict[str, Any]:
@@ -273,14 +441,25 @@ def _offload(answer: Answer) -> dict[str, Any]:
         return {"offload": None, "offload_table": None}
     shown = table.head(MOST)
     rows = [
-        cells(Cell(label, clean(r["kernel"]), tone="code"), count(r["count"]), number(r["kernel_s"], "s"), number(r["transfer_s"], "s"), number(r["exposed_transfer_s"], "s"), percent(r["ratio"]), r["pays"])
+        cells(
+            Cell(label, clean(r["kernel"]), tone="code"),
+            count(r["count"]),
+            number(r["kernel_s"], "s"),
+            number(r["transfer_s"], "s"),
+            number(r["exposed_transfer_s"], "s"),
+            percent(r["ratio"]),
+            r["pays"],
+        )
         for r, label in zip(shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 56), strict=True)
-    ]  # fmt: skip
+    ]
     limit = percent(float(table["limit"][0]))
-    caption = f"Offload decision: (copies + launch) / host time must stay below (α−1)/α = {limit}, with α = {DEFAULT_ALPHA:g} (kernels on the host CPU taken {DEFAULT_ALPHA:g} times slower)."
+    caption = (
+        f"Offload decision: (copies + launch) / host time must stay below (α−1)/α = {limit}, with α = {DEFAULT_ALPHA:g} "
+        f"(kernels on the host CPU taken {DEFAULT_ALPHA:g} times slower)."
+    )
     head = ["kernel", ">count", ">kernel", ">copies", ">of them exposed", ">offload : compute", "pays"]
     return {
-        "offload": profile_charts.offload(table, launch_s, DEFAULT_ALPHA, _added_latency(answer), profile.of("migration").height > 0),
+        "offload": offload_figure(table, launch_s, DEFAULT_ALPHA, _added_latency(answer), profile.of("migration").height > 0),
         "offload_table": Table(caption, head, rows, TOP, table.height - len(rows)),
     }
 
@@ -295,46 +474,3 @@ def _added_latency(answer: Answer) -> float:
         added.append(p.coupling["added_call_slack_s"])
     longest = max(added[1:], default=0.0)
     return longest if longest > 0 else ADDED_LATENCY_S
-
-
-def annex_section(answer: Answer) -> dict[str, Any]:
-    """Machine files in full, command line, provenance."""
-    machines = [_machine(answer.source, "source machine, as observed")]
-    seen = {(answer.source.name, answer.source.sha256)}
-    for m in answer.targets:
-        if m is not answer.source and (m.name, m.sha256) not in seen:
-            seen.add((m.name, m.sha256))
-            machines.append(_machine(m, "target"))
-    return {
-        "machines": machines,
-        "command": shorten(clean(answer.command), 600),
-        "provenance": json.dumps(answer.provenance(), indent=2, ensure_ascii=True, default=str),
-        "figures": [],
-    }
-
-
-def _machine(m: Machine, role: str) -> dict[str, Any]:
-    about = [f"coupling: {COUPLING_WORDS.get(m.coupling, m.coupling)}"]
-    if m.year:
-        about.append(f"first used {m.year}")
-    if m.memory_shared is not None:
-        about.append(f"host and device {'share one memory' if m.memory_shared.value else 'have separate memories'} ({clean(m.memory_shared.source)})")
-    if m.sha256:
-        about.append(f"SHA-256 of the file {clean(m.sha256)}")
-    if m.relative:
-        rows = [_parameter(f"{c.parameter}", word, part) for c in m.changes for word, part in c.parts().items()]
-        head = ["parameter", "change", ">value", ">error", "nature", "source", "note"]
-        caption = "Changes to the source machine: set replaces, then scale multiplies, add adds, limit caps; assume stands in where the source gives no value."
-    else:
-        order = {name: i for i, name in enumerate(schema())}
-        rows = [_parameter(n, None, p) for n, p in sorted(m.parameters.items(), key=lambda kv: order.get(kv[0], 0))]
-        head = ["parameter", ">value", ">error", "nature", "source", "note"]
-        caption = "Every number with its relative error (one standard deviation), nature and source."
-    return {"name": clean(m.name), "title": clean(m.title), "summary": clean(m.summary), "role": role, "about": about, "table": Table(caption, head, rows, kind="machine") if rows else None}
-
-
-def _parameter(name: str, word: str | None, p: Parameter) -> list[Cell]:
-    meaning = schema()[name].meaning if name in schema() else ""
-    value = number(p.value, p.unit, 4)
-    first = [Cell(name, meaning, tone="code"), *([Cell(word)] if word is not None else [])]
-    return [*first, *cells(value, percent(p.error, 2) if p.error else DASH, p.nature, clean(p.source), clean(p.note) or DASH)]

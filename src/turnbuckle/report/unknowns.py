@@ -8,9 +8,15 @@ from typing import Final
 from turnbuckle.report.text import NARROW, clean, number
 
 DIRECTION: Final = {
-    "h2d": "host to device", "d2h": "device to host", "d2d": "inside a device", "p2p": "device to device", "h2h": "inside the host",
-    "migration_h2d": "moved to the device", "migration_d2h": "moved to the host", "migration_d2d": "moved between devices",
-}  # fmt: skip
+    "h2d": "host to device",
+    "d2h": "device to host",
+    "d2d": "inside a device",
+    "p2p": "device to device",
+    "h2h": "inside the host",
+    "migration_h2d": "moved to the device",
+    "migration_d2h": "moved to the host",
+    "migration_d2d": "moved between devices",
+}
 """Directions in words."""
 
 LABELS: Final = {
@@ -42,14 +48,20 @@ _PART: Final = {"bandwidth": "bandwidth", "efficiency": "share of bandwidth reac
 _ADVICE: Final[tuple[tuple[str, str], ...]] = (
     (r"^kernel alpha|gpu\.(fp64|memory)", "run one of the main kernels on the target (or a GPU like it) and give the ratio with --alpha"),
     (r"^common/distance|slack\.call|/add$", "measure the one-way delay to the remote GPU and put it into a machine file"),
-    (r"link\.(tags|read_request|round_trip)|read request|requests in flight|round trip", "measure large host-to-device copies across the longer path: they show how many reads are in flight"),
-    (r"^form/.*pageable|observed\..*pageable", "use pinned host memory for these copies, or repeat the run a few times: pageable copies scatter"),
+    (
+        r"link\.(tags|read_request|round_trip)|read request|requests in flight|round trip",
+        "measure large host-to-device copies across the longer path: they show how many reads are in flight",
+    ),
+    (
+        r"^form/.*pageable|observed\..*pageable",
+        "use pinned host memory for these copies, or repeat the run a few times: pageable copies scatter",
+    ),
     (r"^form/migration|observed\..*migration", "repeat the run: how the driver batches page migrations differs from run to run"),
     (r"^form/", "record copies of more sizes, or repeat the run: these copies do not follow one line"),
     (r"link\..*(bandwidth|efficiency)|observed\..*bandwidth", "run a bandwidth test of this link and put the result into a machine file"),
     (r"link\..*latency|observed\..*latency", "time small copies on this link and put the result into a machine file"),
     (r"launch|sync|alloc", "time empty launches and waits on the target's host and put the result into a machine file"),
-)  # fmt: skip
+)
 
 
 def parameter_label(name: str) -> str:
@@ -90,4 +102,6 @@ def unknown_label(name: str) -> str:
 
 def advice(name: str) -> str:
     """What to measure so that this number is no longer in doubt."""
-    return next((text for pattern, text in _ADVICE if re.search(pattern, name)), "measure it and put it, with its source, into a machine file")
+    return next(
+        (text for pattern, text in _ADVICE if re.search(pattern, name)), "measure it and put it, with its source, into a machine file"
+    )

@@ -121,11 +121,15 @@ def sentence(found: list[Verdict], measured_seconds: float) -> str:
     if inside := [v for v in asked if v.kind == "inside"]:
         least = min((v.inside for v in inside if v.inside is not None), default=None)
         sure = "" if least is None else f" ({'each ' if len(inside) > 1 else ''}with probability {probability(least)})"
-        parts.append(f"{listed([v.name for v in inside])} {_verb(inside, 'stays', 'stay')} within {percent(LINE)} of the recorded time{sure}")
+        parts.append(
+            f"{listed([v.name for v in inside])} {_verb(inside, 'stays', 'stay')} within {percent(LINE)} of the recorded time{sure}"
+        )
     if undecided := [v for v in asked if v.kind == "undecided"]:
         said = listed([f"{v.name}{'' if v.inside is None else f' ({v.sure} likely inside)'}" for v in undecided])
         measure = list(dict.fromkeys(unknown_label(v.unknown) for v in undecided if v.unknown))
-        parts.append(f"{said} {_verb(undecided, 'is', 'are')} undecided at {percent(LINE)}" + (f"; measure {listed(measure)}" if measure else ""))
+        parts.append(
+            f"{said} {_verb(undecided, 'is', 'are')} undecided at {percent(LINE)}" + (f"; measure {listed(measure)}" if measure else "")
+        )
     if over := [v for v in asked if v.kind == "over"]:
         said = listed([f"{v.name} ({signed(v.change)}{', ' + v.interval if v.interval else ''})" for v in over])
         parts.append(f"{said} {_verb(over, 'lies', 'lie')} beyond {percent(LINE)}")
@@ -148,16 +152,24 @@ def three_sentences(found: list[Verdict]) -> list[str]:
     p = asked[0].projection
     shares = {k: v / p.measured_seconds if p.measured_seconds else 0.0 for k, v in p.measured_breakdown.items()}
     out = [
-        f"Of the recorded time, {percent(shares['copy'])} is copies that no kernel hides, {percent(shares['launch'])} is launches of an idle device, "
-        f"{percent(shares['kernel'])} is kernels and {percent(shares['other'])} is everything else; a coupling acts on the first two and on waiting calls."
+        f"Of the recorded time, {percent(shares['copy'])} is copies that no kernel hides, {percent(shares['launch'])} is "
+        "launches of an idle device, "
+        f"{percent(shares['kernel'])} is kernels and {percent(shares['other'])} is everything else; a coupling acts on "
+        "the first two and on waiting calls."
     ]
     best, worst = min(asked, key=lambda v: v.change), max(asked, key=lambda v: v.change)
     if best.change < -NOTHING:
-        out.append(f"The largest gain is {best.name}: {signed(best.change)} {best.interval or '(no interval drawn)'}, {_where(best.projection, -1)}.")
+        out.append(
+            f"The largest gain is {best.name}: {signed(best.change)} {best.interval or '(no interval drawn)'}, "
+            f"{_where(best.projection, -1)}."
+        )
     else:
         out.append(f"No target asked is faster than the recorded machine by more than {percent(NOTHING)} at the stated values.")
     if worst is not best and worst.change > NOTHING:
-        out.append(f"The largest loss is {worst.name}: {signed(worst.change)} {worst.interval or '(no interval drawn)'}, {_where(worst.projection, 1)}.")
+        out.append(
+            f"The largest loss is {worst.name}: {signed(worst.change)} {worst.interval or '(no interval drawn)'}, "
+            f"{_where(worst.projection, 1)}."
+        )
     else:
         out.append(f"No target asked is slower than the recorded machine by more than {percent(NOTHING)} at the stated values.")
     return out
@@ -186,7 +198,10 @@ def what_would_change(found: list[Verdict]) -> list[str]:
         if v.kind == "undecided" and v.unknown:
             out.append(f"{v.name}: {unknown_label(v.unknown)} decides; {advice(v.unknown)}.")
         elif v.kind in ("inside", "faster") and worst > LINE:
-            out.append(f"{v.name}: if the run lost the overlap it has (every delay exposed, no saving), it could reach {signed(worst)}; the timeline replay would tell.")
+            out.append(
+                f"{v.name}: if the run lost the overlap it has (every delay exposed, no saving), it could reach "
+                f"{signed(worst)}; the timeline replay would tell."
+            )
         elif v.kind == "over" and best <= LINE:
             out.append(f"{v.name}: delays hidden behind other work could bring it down to {signed(best)} at best.")
         for f in p.findings:
