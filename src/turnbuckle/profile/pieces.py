@@ -67,7 +67,7 @@ def pieces(profile: Profile) -> Pieces:
         .group_by(keys, maintain_order=True)
         .agg(
             pl.len().alias("count"),
-            (pl.col("end_ns") - pl.col("start_ns")).sum().alias("total_ns"),
+            (pl.max_horizontal("end_ns", "delivered_ns") - pl.col("start_ns")).sum().alias("total_ns"),
             pl.col("exposed_ns").sum(),
             pl.col("tail_exposed").sum().alias("tails"),
         )

@@ -120,14 +120,15 @@ def build(trace: Trace) -> Profile:
     first, last = _span(rows, trace)
     rows = pl.concat([rows, _gaps(rows, first, last)], how="diagonal")
     rows, tracks = _tracked(rows)
-    start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+    rows = rows.with_columns(reach_ns=pl.max_horizontal("end_ns", "delivered_ns"))
+    start, reach = rows["start_ns"].to_numpy(), rows["reach_ns"].to_numpy()
     felt = np.maximum(rows["delivered_ns"].fill_null(rows["end_ns"]).to_numpy(), start + 1)
-    exposed_ns, tail, _ = exposed(start, end, rows["level"].to_numpy().astype(np.int8), felt, _tie(rows))
+    exposed_ns, tail, _ = exposed(start, reach, rows["level"].to_numpy().astype(np.int8), felt, _tie(rows))
     gap = rows["kind"].to_numpy() == KIND["gap"]
     if unexplained := int(exposed_ns[gap].sum()):
         findings = merge([*findings, finding("P205", int(gap.sum()), f"{unexplained / max(last - first, 1):.1%} of run time")])
     activities = rows.with_columns(
-        seconds=(pl.col("end_ns") - pl.col("start_ns")) * 1e-9,
+        seconds=(pl.col("reach_ns") - pl.col("start_ns")) * 1e-9,
         exposed_ns=pl.Series(exposed_ns),
         tail_exposed=pl.Series(tail),
     ).with_columns(
@@ -196,7 +197,7 @@ def _device_part(trace: Trace) -> pl.DataFrame:
 
 
 def _host_part(trace: Trace) -> pl.DataFrame:
-    """Host calls.  A call that finds its device idle lasts until what it started begins: that wait is the price of distance.
+    """Host calls.  One that finds its device idle counts until what it started begins: that wait is the price of distance.
 
     A driver call inside a runtime call is the runtime's way of doing its work: it stays a row, but only the outer call
     crosses to the device.
@@ -213,7 +214,7 @@ def _host_part(trace: Trace) -> pl.DataFrame:
     level = np.where((classes == CALL_CLASS["launch"]) & ~inner, 3, 4).astype(np.int8)
     outer = pl.lit(pl.Series(~inner))
     return _rows(
-        api.with_columns(end_ns=pl.max_horizontal("end_ns", delivered)),
+        api,
         kind=pl.lit(pl.Series(kinds)),
         call_class=pl.when(outer).then(pl.lit(pl.Series(classes))),
         category=CATEGORY["api"],

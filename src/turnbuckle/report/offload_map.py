@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from turnbuckle.report.look import FAINT, FULL, INK, SOFT, TARGET_COLOURS
 from turnbuckle.report.profile_charts import SECONDS
 from turnbuckle.report.text import NARROW, clean, number, plural, shorten
 
+_NAMESPACES = re.compile(r"^(?:\w+::)+")
 #: Kernels drawn, and labelled.
 MOST_KERNELS, MOST_LABELS = 300, 6
 PAYS = (("yes", TARGET_COLOURS[2]), ("with overlap only", TARGET_COLOURS[8]), ("no", TARGET_COLOURS[1]))
@@ -34,7 +36,7 @@ def offload_figure(table: pl.DataFrame, launch_s: float, alpha: float, added_lat
             "y": r["kernel_s"],
             "total": r["total_s"],
             "colour": dict(PAYS)[r["pays"]],
-            "label": shorten(label, 34),
+            "label": shorten(_NAMESPACES.sub("", label), 34),
             "tip": (
                 f"{label}: {plural(r['count'], 'launch', 'launches')}, mean {number(r['kernel_s'], 's')}, "
                 f"copies {number(r['transfer_s'], 's')} a launch, {number(r['exposed_transfer_s'], 's')} exposed; pays: {r['pays']}"

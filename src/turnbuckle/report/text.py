@@ -128,6 +128,8 @@ def percent(share: float | None, digits: int = 3) -> str:
         places, value = 2, min(value, 99.99)
     text = f"{value:.{places}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
+    if abs(value) >= 1e4:
+        text = count(value)
     return text.replace("-", MINUS) + NARROW + "%"
 
 

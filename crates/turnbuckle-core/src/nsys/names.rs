@@ -28,10 +28,10 @@ impl IdSet {
         }
     }
 
-    /// Add the integers of a slot.
-    pub fn extend(&mut self, cells: &Slot) {
+    /// Add the integers among the first `rows` cells of a slot.
+    pub fn extend(&mut self, cells: &Slot, rows: usize) {
         let mut last = -1;
-        for (&value, &kind) in cells.values.iter().zip(&cells.kinds) {
+        for (value, kind) in cells.cells(rows) {
             if kind == kind::INT && value != last {
                 self.insert(value);
                 last = value;
@@ -86,8 +86,6 @@ impl LocalTexts {
     /// Cells of a name column from inline texts and ids: an inline text becomes -1 - (its place in `list`).
     pub fn cells(&mut self, batch: &Batch, text: Option<usize>, id: Option<usize>, out: &mut Slot) -> BadTexts {
         let mut bad = BadTexts::default();
-        out.kinds.clear();
-        out.values.clear();
         out.seen = 0;
         for row in 0..batch.rows {
             if let Some(slot) = text {
@@ -96,7 +94,7 @@ impl LocalTexts {
                     kind::TEXT => {
                         let (text, lossy) = readable(batch.text(slot.values[row]));
                         bad.not_utf8 += u64::from(lossy);
-                        out.push(kind::INT, -1 - self.place(&text));
+                        out.set(row, kind::INT, -1 - self.place(&text));
                         continue;
                     }
                     kind::NULL => {}
@@ -104,8 +102,8 @@ impl LocalTexts {
                 }
             }
             match id.map(|slot| (batch.slots[slot].kinds[row], batch.slots[slot].values[row])) {
-                Some((kind::INT, value)) if value >= 0 => out.push(kind::INT, value),
-                _ => out.push(kind::NULL, 0),
+                Some((kind::INT, value)) if value >= 0 => out.set(row, kind::INT, value),
+                _ => out.set(row, kind::NULL, 0),
             }
         }
         bad

@@ -133,7 +133,7 @@ pub fn cut<'a>(columns: &'a mut [Values], plans: &[(&Plan, usize)]) -> Vec<Part<
     let mut first = 0;
     for (plan, rows) in plans {
         let flaws = Flaws { wrong_type: vec![0; plan.slots.len()], bad_text: 0 };
-        out.push(Part {
+        out.set(row, Part {
             columns: Vec::with_capacity(columns.len()),
             first,
             rows: *rows,
@@ -172,23 +172,22 @@ fn spread<'a, T>(
 }
 
 impl PartColumn<'_> {
-    fn write(&mut self, at: usize, cells: &Slot) {
-        let count = cells.values.len();
+    fn write(&mut self, at: usize, cells: &Slot, count: usize) {
         if cells.only(kind::NULL) {
             self.validity.run(false, count);
             return;
         }
         let whole = cells.only(kind::INT);
         if whole && let Place::I64(place) = &mut self.place {
-            place[at..at + count].copy_from_slice(&cells.values);
+            place[at..at + count].copy_from_slice(&cells.values[..count]);
             self.validity.run(true, count);
             return;
         }
-        if whole && self.narrow(at, &cells.values) {
+        if whole && self.narrow(at, &cells.values[..count]) {
             self.validity.run(true, count);
             return;
         }
-        for (row, (&value, &kind)) in cells.values.iter().zip(&cells.kinds).enumerate() {
+        for (row, (value, kind)) in cells.cells(count).enumerate() {
             let there = kind == kind::INT && self.store(at + row, value);
             if self.nullable {
                 self.validity.push(there);
@@ -265,11 +264,11 @@ impl Part<'_> {
         for (position, role) in plan.roles.iter().enumerate() {
             let column = &mut self.columns[position];
             match *role {
-                Role::Int(slot) => column.write(at, &batch.slots[slot]),
+                Role::Int(slot) => column.write(at, &batch.slots[slot], batch.rows),
                 Role::Name(slot, api) => {
                     let cells = &batch.slots[slot];
-                    self.ids[usize::from(api)].extend(cells);
-                    column.write(at, cells);
+                    self.ids[usize::from(api)].extend(cells, batch.rows);
+                    column.write(at, cells, batch.rows);
                 }
                 Role::Text(text, id) => {
                     let bad = self.texts.cells(batch, text, id, &mut scratch);
@@ -277,12 +276,12 @@ impl Part<'_> {
                     if let Some(slot) = text {
                         self.flaws.wrong_type[slot] += bad.not_text;
                     }
-                    self.ids[0].extend(&scratch);
-                    column.write(at, &scratch);
+                    self.ids[0].extend(&scratch, batch.rows);
+                    column.write(at, &scratch, batch.rows);
                 }
                 other => {
                     evaluate(other, batch, &mut scratch, &mut column.too_large);
-                    column.write(at, &scratch);
+                    column.write(at, &scratch, batch.rows);
                 }
             }
         }
@@ -322,7 +321,7 @@ fn integers(batch: &mut Batch, position: usize) -> u64 {
     let mut slot = std::mem::take(&mut batch.slots[position]);
     let mut wrong = 0;
     slot.seen = 0;
-    for (kind, value) in slot.kinds.iter_mut().zip(&mut slot.values) {
+    for (kind, value) in slot.kinds.iter_mut().zip(slot.values.iter_mut()).take(batch.rows) {
         if *kind == kind::TEXT
             && let Some(number) = std::str::from_utf8(batch.text(*value)).ok().and_then(|t| t.trim().parse::<i64>().ok())
         {
@@ -338,20 +337,18 @@ fn integers(batch: &mut Batch, position: usize) -> u64 {
 }
 
 fn evaluate(role: Role, batch: &Batch, out: &mut Slot, too_large: &mut u64) {
-    out.kinds.clear();
-    out.values.clear();
     out.seen = 0;
     let slot = |n: usize| &batch.slots[n];
     match role {
         Role::Constant(value) => fill(out, batch.rows, kind::INT, value),
-        Role::NoneIs(n) => map(out, slot(n), |v| (v != NONE).then_some(v)),
-        Role::Process(n) => map(out, slot(n), |v| Some(v & !0xFF_FFFF)),
-        Role::Level(n) => map(out, slot(n), |v| (v == 0 || v == 1).then_some(v)),
-        Role::Direction(n) => map(out, slot(n), |v| Some(usize::try_from(v).ok().and_then(|k| DIRECTIONS.get(k)).copied().unwrap_or(0))),
+        Role::NoneIs(n) => map(out, slot(n), batch.rows, |v| (v != NONE).then_some(v)),
+        Role::Process(n) => map(out, slot(n), batch.rows, |v| Some(v & !0xFF_FFFF)),
+        Role::Level(n) => map(out, slot(n), batch.rows, |v| (v == 0 || v == 1).then_some(v)),
+        Role::Direction(n) => map(out, slot(n), batch.rows, |v| Some(usize::try_from(v).ok().and_then(|k| DIRECTIONS.get(k)).copied().unwrap_or(0))),
         // Raw kinds stay until the numbering is known; -1 is "not recorded".
         Role::Memory(n) => {
-            map(out, slot(n), |v| Some(if (0..=7).contains(&v) { v } else { -1 }));
-            for (kind, value) in out.kinds.iter_mut().zip(&mut out.values) {
+            map(out, slot(n), batch.rows, |v| Some(if (0..=7).contains(&v) { v } else { -1 }));
+            for (kind, value) in out.kinds.iter_mut().zip(out.values.iter_mut()) {
                 if *kind == kind::NULL {
                     (*kind, *value) = (kind::INT, -1);
                 }
@@ -365,16 +362,16 @@ fn evaluate(role: Role, batch: &Batch, out: &mut Slot, too_large: &mut u64) {
 }
 
 fn fill(out: &mut Slot, rows: usize, kind: u8, value: i64) {
-    out.kinds.resize(rows, kind);
-    out.values.resize(rows, value);
+    out.kinds[..rows].fill(kind);
+    out.values[..rows].fill(value);
     out.seen = 1 << kind;
 }
 
-fn map(out: &mut Slot, from: &Slot, f: impl Fn(i64) -> Option<i64>) {
-    for (&value, &kind) in from.values.iter().zip(&from.kinds) {
+fn map(out: &mut Slot, from: &Slot, rows: usize, f: impl Fn(i64) -> Option<i64>) {
+    for (row, (value, kind)) in from.cells(rows).enumerate() {
         match f(value) {
-            Some(new) if kind == kind::INT => out.push(kind::INT, new),
-            _ => out.push(kind::NULL, 0),
+            Some(new) if kind == kind::INT => out.set(row, kind::INT, new),
+            _ => out.set(row, kind::NULL, 0),
         }
     }
 }
@@ -382,7 +379,7 @@ fn map(out: &mut Slot, from: &Slot, f: impl Fn(i64) -> Option<i64>) {
 fn combine<const N: usize>(out: &mut Slot, rows: usize, from: [&Slot; N], too_large: &mut u64, f: impl Fn(i64, i64) -> Option<i64>) {
     for row in 0..rows {
         if from.iter().any(|s| s.kinds[row] != kind::INT) {
-            out.push(kind::NULL, 0);
+            out.set(row, kind::NULL, 0);
             continue;
         }
         let mut value = Some(from[0].values[row]);
@@ -390,10 +387,10 @@ fn combine<const N: usize>(out: &mut Slot, rows: usize, from: [&Slot; N], too_la
             value = value.and_then(|v| f(v, slot.values[row]));
         }
         match value {
-            Some(v) => out.push(kind::INT, v),
+            Some(v) => out.set(row, kind::INT, v),
             None => {
                 *too_large += 1;
-                out.push(kind::NULL, 0);
+                out.set(row, kind::NULL, 0);
             }
         }
     }

@@ -18,29 +18,40 @@ pub mod kind {
 pub const BATCH_ROWS: usize = 512;
 const BATCH_BYTES: usize = 4 << 20;
 
-/// One wanted column of a batch.
-#[derive(Debug, Default)]
+/// One wanted column of a batch; only the first rows of a batch's length mean anything.
+#[derive(Debug)]
 pub struct Slot {
     /// Kind of each cell, see [`kind`].
-    pub kinds: Vec<u8>,
+    pub kinds: Box<[u8; BATCH_ROWS]>,
     /// Value of each cell; 0 where it has none.
-    pub values: Vec<i64>,
+    pub values: Box<[i64; BATCH_ROWS]>,
     /// One bit for every kind that occurs.
     pub seen: u8,
 }
 
+impl Default for Slot {
+    fn default() -> Self {
+        Self { kinds: Box::new([0; BATCH_ROWS]), values: Box::new([0; BATCH_ROWS]), seen: 0 }
+    }
+}
+
 impl Slot {
-    /// Append a cell.
+    /// Set the cell of a row below [`BATCH_ROWS`].
     #[inline]
-    pub fn push(&mut self, kind: u8, value: i64) {
-        self.kinds.push(kind);
-        self.values.push(value);
+    pub fn set(&mut self, row: usize, kind: u8, value: i64) {
+        self.kinds[row % BATCH_ROWS] = kind;
+        self.values[row % BATCH_ROWS] = value;
         self.seen |= 1 << kind;
     }
 
     /// Whether no kind but `kind` occurs.
     pub fn only(&self, kind: u8) -> bool {
         self.seen & !(1 << kind) == 0
+    }
+
+    /// Value and kind of the first `rows` cells.
+    pub fn cells(&self, rows: usize) -> impl Iterator<Item = (i64, u8)> {
+        self.values[..rows].iter().copied().zip(self.kinds[..rows].iter().copied())
     }
 }
 
@@ -58,8 +69,7 @@ pub struct Batch {
 impl Batch {
     /// An empty batch of `slots` columns.
     pub fn new(slots: usize) -> Self {
-        let slot = || Slot { kinds: Vec::with_capacity(BATCH_ROWS), values: Vec::with_capacity(BATCH_ROWS), seen: 0 };
-        Self { rows: 0, slots: (0..slots).map(|_| slot()).collect(), bytes: Vec::new() }
+        Self { rows: 0, slots: (0..slots).map(|_| Slot::default()).collect(), bytes: Vec::new() }
     }
 
     /// Forget the rows, keep the memory.
@@ -67,8 +77,6 @@ impl Batch {
         self.rows = 0;
         self.bytes.clear();
         for slot in &mut self.slots {
-            slot.kinds.clear();
-            slot.values.clear();
             slot.seen = 0;
         }
     }
@@ -78,11 +86,11 @@ impl Batch {
         self.rows >= BATCH_ROWS || self.bytes.len() >= BATCH_BYTES
     }
 
-    /// Append a text cell.
-    pub fn push_text(&mut self, slot: usize, text: &[u8]) {
+    /// Set a text cell of the row that is being filled.
+    pub fn set_text(&mut self, slot: usize, text: &[u8]) {
         let place = ((self.bytes.len() as i64) << 32) | text.len() as i64;
         self.bytes.extend_from_slice(text);
-        self.slots[slot].push(kind::TEXT, place);
+        self.slots[slot].set(self.rows, kind::TEXT, place);
     }
 
     /// The bytes of a text cell's value.

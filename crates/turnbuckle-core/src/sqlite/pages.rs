@@ -221,23 +221,33 @@ impl Layout {
 enum Content {
     Null,
     Rowid,
-    Integer,
-    Constant,
+    Constant(i64),
     Real,
     Text,
     Blob,
 }
 
-/// One wanted value of a record.
+/// A wanted value of a record: its slot, and where it lies from the start of the record.
 #[derive(Debug, Clone, Copy)]
-struct Field {
+struct Field<T> {
     slot: usize,
-    content: Content,
-    /// From the start of the record.
     at: usize,
     length: usize,
-    value: i64,
+    content: T,
 }
+
+/// Where the wanted values lie in every record that starts with this header.
+#[derive(Debug, Default)]
+struct Shape {
+    header: Vec<u8>,
+    integers: Vec<Field<()>>,
+    others: Vec<Field<Content>>,
+    /// Bytes of the record up to the end of the last wanted value.
+    needed: usize,
+}
+
+/// Shapes kept at hand: neighbouring records differ in few of their columns' widths.
+const SHAPES: usize = 64;
 
 /// Turns leaves into batches; one for each thread.
 #[derive(Debug)]
@@ -246,17 +256,14 @@ pub struct Decoder<'a> {
     layout: &'a Layout,
     buffer: Vec<u8>,
     record: Vec<u8>,
-    /// Start of the last record's header, up to the last wanted column: neighbours mostly share it.
-    header: Vec<u8>,
-    fields: Vec<Field>,
-    /// Bytes of a record that the fields need.
-    needed: usize,
+    shapes: Vec<Shape>,
 }
 
 impl<'a> Decoder<'a> {
     /// A decoder for one table.
     pub fn new(pages: &'a Pages<'a>, layout: &'a Layout) -> Self {
-        Self { pages, layout, buffer: Vec::new(), record: Vec::new(), header: Vec::new(), fields: Vec::new(), needed: 0 }
+        let shapes = (0..SHAPES).map(|_| Shape::default()).collect();
+        Self { pages, layout, buffer: Vec::new(), record: Vec::new(), shapes }
     }
 
     /// Decode `leaves` in order; `give` takes full batches.
@@ -374,86 +381,111 @@ impl<'a> Decoder<'a> {
         if length > local.len() as u64 {
             return None;
         }
-        self.header.clear();
-        self.parse(0, &padded, usize::MAX).ok()?;
-        Some(self.needed)
+        let mut shape = Shape::default();
+        shape.parse(self.layout, &padded, usize::MAX)?;
+        Some(shape.needed)
     }
 
     /// Put the wanted values of a record into the batch.  `bytes` holds `length` bytes of it and then padding.
     #[inline]
     fn record(&mut self, page: u32, bytes: &[u8], length: usize, rowid: i64, batch: &mut Batch) -> Result<(), ReadError> {
-        let known = self.header.len();
-        if known == 0 || known > length || bytes[..known] != self.header[..] {
-            self.parse(page, bytes, length)?;
+        let header = usize::from(bytes[0]).min(length);
+        let shape = &mut self.shapes[place(bytes, header)];
+        if header == 0 || header >= 0x80 || shape.header[..] != bytes[..header] {
+            shape.parse(self.layout, bytes, length).ok_or_else(|| wrong(page, "a record header that contradicts itself"))?;
         }
-        if self.needed > length {
+        if shape.needed > length {
             return Err(wrong(page, "a value that ends outside its record"));
         }
-        for field in &self.fields {
-            match field.content {
-                Content::Integer => {
-                    let mut eight = [0u8; 8];
-                    eight.copy_from_slice(&bytes[field.at..field.at + 8]);
-                    batch.slots[field.slot].push(kind::INT, i64::from_be_bytes(eight) >> (64 - 8 * field.length));
-                }
-                Content::Null => batch.slots[field.slot].push(kind::NULL, 0),
-                Content::Constant => batch.slots[field.slot].push(kind::INT, field.value),
-                Content::Rowid => batch.slots[field.slot].push(kind::INT, rowid),
+        let row = batch.rows;
+        for field in &shape.integers {
+            let value = i64::from_be_bytes(eight(bytes, field.at)) >> (64 - 8 * field.length);
+            batch.slots[field.slot].set(row, kind::INT, value);
+        }
+        for field in &shape.others {
+            let (kind, value) = match field.content {
+                Content::Null => (kind::NULL, 0),
+                Content::Constant(value) => (kind::INT, value),
+                Content::Rowid => (kind::INT, rowid),
+                Content::Blob => (kind::BLOB, 0),
                 Content::Real => {
-                    let mut eight = [0u8; 8];
-                    eight.copy_from_slice(&bytes[field.at..field.at + 8]);
-                    let real = f64::from_be_bytes(eight);
+                    let real = f64::from_be_bytes(eight(bytes, field.at));
                     // SQLite reads a stored NaN as NULL.
-                    let cell = if real.is_nan() { (kind::NULL, 0) } else { (kind::REAL, real.to_bits() as i64) };
-                    batch.slots[field.slot].push(cell.0, cell.1);
+                    if real.is_nan() { (kind::NULL, 0) } else { (kind::REAL, real.to_bits() as i64) }
                 }
-                Content::Text => batch.push_text(field.slot, &bytes[field.at..field.at + field.length]),
-                Content::Blob => batch.slots[field.slot].push(kind::BLOB, 0),
-            }
+                Content::Text => {
+                    batch.set_text(field.slot, &bytes[field.at..field.at + field.length]);
+                    continue;
+                }
+            };
+            batch.slots[field.slot].set(row, kind, value);
         }
         batch.rows += 1;
         Ok(())
     }
+}
 
-    /// Work out where the wanted values of a record lie.
-    fn parse(&mut self, page: u32, bytes: &[u8], length: usize) -> Result<(), ReadError> {
-        let bad = || wrong(page, "a record header that contradicts itself");
+#[inline]
+fn eight(bytes: &[u8], at: usize) -> [u8; 8] {
+    let mut out = [0u8; 8];
+    out.copy_from_slice(&bytes[at..at + 8]);
+    out
+}
+
+/// Place of the shape for a header: any function of its bytes will do, a clash costs only time.
+#[inline]
+fn place(bytes: &[u8], header: usize) -> usize {
+    let mut hash = 0u64;
+    let mut at = 0;
+    while at + 8 <= header {
+        hash = (hash ^ u64::from_le_bytes(eight(bytes, at))).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        at += 8;
+    }
+    let rest = 8 * (header - at) as u32;
+    let tail = if rest == 0 { 0 } else { u64::from_le_bytes(eight(bytes, at)) << (64 - rest) };
+    hash = (hash ^ tail).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (hash >> 32) as usize % SHAPES
+}
+
+impl Shape {
+    /// Work out where the wanted values of a record lie; `None` where its header contradicts itself.
+    fn parse(&mut self, layout: &Layout, bytes: &[u8], length: usize) -> Option<()> {
         self.header.clear();
-        self.fields.clear();
-        let (header, mut next) = varint(bytes, 0).ok_or_else(bad)?;
-        let header = usize::try_from(header).map_err(|_| bad())?;
+        self.integers.clear();
+        self.others.clear();
+        let (header, mut next) = varint(bytes, 0)?;
+        let header = usize::try_from(header).ok()?;
         if header > length || header < next {
-            return Err(bad());
+            return None;
         }
         let mut at = header;
         self.needed = header;
-        for (slot, is_rowid) in self.layout.slots.iter().zip(&self.layout.rowid) {
-            let (mut content, mut size, mut value) = (Content::Null, 0, 0);
+        for (slot, is_rowid) in layout.slots.iter().zip(&layout.rowid) {
+            // A record that ends early was written before the column was added: NULL.
+            let (mut serial, mut after) = (0, next);
             if next < header {
-                let (serial, after) = varint(bytes, next).ok_or_else(bad)?;
-                next = after;
-                (content, size) = match serial {
-                    0 => (Content::Null, 0),
-                    1..=4 => (Content::Integer, serial as usize),
-                    5 => (Content::Integer, 6),
-                    6 => (Content::Integer, 8),
-                    7 => (Content::Real, 8),
-                    8 | 9 => (Content::Constant, 0),
-                    10 | 11 => return Err(bad()),
-                    _ => (
-                        if serial % 2 == 0 { Content::Blob } else { Content::Text },
-                        usize::try_from((serial - 12) / 2).map_err(|_| bad())?,
-                    ),
-                };
-                value = i64::from(serial == 9);
+                (serial, after) = varint(bytes, next)?;
             }
-            if *is_rowid && matches!(content, Content::Null) {
-                content = Content::Rowid;
-            }
-            let end = at.checked_add(size).ok_or_else(bad)?;
-            if let Some(slot) = slot {
+            next = after;
+            let (content, size) = match serial {
+                0 if *is_rowid => (Some(Content::Rowid), 0),
+                0 => (Some(Content::Null), 0),
+                1..=4 => (None, serial as usize),
+                5 => (None, 6),
+                6 => (None, 8),
+                7 => (Some(Content::Real), 8),
+                8 | 9 => (Some(Content::Constant(i64::from(serial == 9))), 0),
+                10 | 11 => return None,
+                _ => (Some(if serial % 2 == 0 { Content::Blob } else { Content::Text }), usize::try_from((serial - 12) / 2).ok()?),
+            };
+            let end = at.checked_add(size)?;
+            if let Some(slot) = *slot {
                 // An empty value lies nowhere; what stands before it need not be read for its sake.
-                self.fields.push(Field { slot: *slot, content, at: if size > 0 { at } else { header }, length: size, value });
+                let from = if size > 0 { at } else { header };
+                match content {
+                    None => self.integers.push(Field { slot, at: from, length: size, content: () }),
+                    Some(content) => self.others.push(Field { slot, at: from, length: size, content }),
+                }
                 if size > 0 {
                     self.needed = end;
                 }
@@ -461,10 +493,11 @@ impl<'a> Decoder<'a> {
             at = end;
         }
         if next > header {
-            return Err(bad());
+            return None;
         }
-        // A header in which every wanted column is there says where they are; a shorter one may differ in its length byte only.
-        self.header.extend_from_slice(&bytes[..next]);
-        Ok(())
+        if header < 0x80 {
+            self.header.extend_from_slice(&bytes[..header]);
+        }
+        Some(())
     }
 }

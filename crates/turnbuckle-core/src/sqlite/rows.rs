@@ -24,16 +24,17 @@ pub fn scan(
     let size: i64 = connection.query_row("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()", [], |r| r.get(0))?;
     let mut left = (size as usize).saturating_mul(2).saturating_add(1 << 20);
     while let Some(row) = rows.next()? {
+        let at = batch.rows;
         for slot in 0..columns.len() {
             match row.get_ref(slot)? {
-                ValueRef::Null => batch.slots[slot].push(kind::NULL, 0),
-                ValueRef::Integer(value) => batch.slots[slot].push(kind::INT, value),
-                ValueRef::Real(value) => batch.slots[slot].push(kind::REAL, value.to_bits() as i64),
+                ValueRef::Null => batch.slots[slot].set(at, kind::NULL, 0),
+                ValueRef::Integer(value) => batch.slots[slot].set(at, kind::INT, value),
+                ValueRef::Real(value) => batch.slots[slot].set(at, kind::REAL, value.to_bits() as i64),
                 ValueRef::Text(text) => {
                     left = left.checked_sub(text.len()).ok_or_else(|| ReadError::damaged("rows that share their texts"))?;
-                    batch.push_text(slot, text);
+                    batch.set_text(slot, text);
                 }
-                ValueRef::Blob(_) => batch.slots[slot].push(kind::BLOB, 0),
+                ValueRef::Blob(_) => batch.slots[slot].set(at, kind::BLOB, 0),
             }
         }
         batch.rows += 1;
