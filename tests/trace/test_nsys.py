@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -484,6 +485,7 @@ def test_a_trace_knows_its_tables_and_no_others(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
         trace.table("wheels")
     assert trace.text(trace.ranges).to_list() == []
+    assert replace(trace, tables={**trace.tables, "kernels": trace.kernels.clear()}).has == trace.has - {"kernels"}
 
 
 def test_any_number_of_threads_and_a_progress_function(tmp_path: Path) -> None:
