@@ -133,7 +133,7 @@ pub fn cut<'a>(columns: &'a mut [Values], plans: &[(&Plan, usize)]) -> Vec<Part<
     let mut first = 0;
     for (plan, rows) in plans {
         let flaws = Flaws { wrong_type: vec![0; plan.slots.len()], bad_text: 0 };
-        out.set(row, Part {
+        out.push(Part {
             columns: Vec::with_capacity(columns.len()),
             first,
             rows: *rows,
@@ -344,7 +344,9 @@ fn evaluate(role: Role, batch: &Batch, out: &mut Slot, too_large: &mut u64) {
         Role::NoneIs(n) => map(out, slot(n), batch.rows, |v| (v != NONE).then_some(v)),
         Role::Process(n) => map(out, slot(n), batch.rows, |v| Some(v & !0xFF_FFFF)),
         Role::Level(n) => map(out, slot(n), batch.rows, |v| (v == 0 || v == 1).then_some(v)),
-        Role::Direction(n) => map(out, slot(n), batch.rows, |v| Some(usize::try_from(v).ok().and_then(|k| DIRECTIONS.get(k)).copied().unwrap_or(0))),
+        Role::Direction(n) => {
+            map(out, slot(n), batch.rows, |v| Some(usize::try_from(v).ok().and_then(|k| DIRECTIONS.get(k)).copied().unwrap_or(0)))
+        }
         // Raw kinds stay until the numbering is known; -1 is "not recorded".
         Role::Memory(n) => {
             map(out, slot(n), batch.rows, |v| Some(if (0..=7).contains(&v) { v } else { -1 }));
@@ -391,6 +393,40 @@ fn combine<const N: usize>(out: &mut Slot, rows: usize, from: [&Slot; N], too_la
             None => {
                 *too_large += 1;
                 out.set(row, kind::NULL, 0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_buffer::BooleanBufferBuilder;
+
+    #[test]
+    fn runs_and_single_rows_give_the_same_bits() {
+        let patterns: [&[(bool, usize)]; 6] = [
+            &[(true, 9), (false, 3), (true, 20), (false, 1)],
+            &[(false, 8), (true, 8), (false, 8)],
+            &[(true, 7), (false, 1), (true, 1)],
+            &[(false, 1), (true, 64)],
+            &[(true, 16)],
+            &[(false, 5), (false, 0), (false, 6)],
+        ];
+        for pattern in patterns {
+            let (mut runs, mut single, mut expected) = (Validity::default(), Validity::default(), Vec::new());
+            for (valid, count) in pattern {
+                runs.run(*valid, *count);
+                (0..*count).for_each(|_| single.push(*valid));
+                expected.extend(std::iter::repeat_n(*valid, *count));
+            }
+            for validity in [runs, single] {
+                let mut bits = BooleanBufferBuilder::new(0);
+                bits.append(true);
+                validity.append_to(&mut bits);
+                let got: Vec<bool> = bits.finish().iter().skip(1).collect();
+                assert_eq!(got, expected);
+                assert_eq!((validity.rows, validity.valid), (expected.len(), expected.iter().filter(|v| **v).count()));
             }
         }
     }
