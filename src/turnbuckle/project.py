@@ -28,6 +28,10 @@ from turnbuckle.replay.sum import SumResult, replay_sum
 Float = NDArray[np.float64]
 
 
+#: Tables of a trace of which at least one must hold rows for a coupling to matter.
+DEVICE_ACTIVITY = frozenset({"kernels", "copies", "graphs", "memsets"})
+
+
 @dataclass(frozen=True)
 class Durations:
     """Per piece the new seconds (shape (..., pieces)) and whether they change by a delay; and the charges that could not be priced."""
@@ -67,7 +71,7 @@ def require(profile: Profile, pair: Pair, model: Model) -> None:
         raise CannotAnswer(
             "A120", f"the replay {model.replay!r} does not exist yet", found=f"--replay {model.replay}", fix="use --replay sum"
         )
-    if pair.target is not pair.source and not profile.has & {"kernels", "copies", "graphs", "memsets"}:
+    if pair.target is not pair.source and not profile.has & DEVICE_ACTIVITY:
         raise CannotAnswer(
             "A121", "this profile holds no GPU activity, so another coupling changes nothing that can be said",
             found="no kernels, copies or memsets", cause="recorded without CUDA tracing", fix="nsys profile --trace=cuda,nvtx,mpi ...",

@@ -119,6 +119,7 @@ def sample(wall: float, checks: dict[str, list[int]] | None = None, cores: float
     """One measurement of ten rows with 100 bytes a row beyond the columns."""
     return {
         "wall": wall,
+        "opened": wall / 10,
         "cpu": wall * cores,
         "baseline": 500,
         "peak": 2_300,

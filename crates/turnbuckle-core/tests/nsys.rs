@@ -154,7 +154,7 @@ fn damage_gives_a_coded_error_or_a_recording() {
         state ^= state << 17;
         (state % sides as u64) as usize
     };
-    let rounds = std::env::var("TURNBUCKLE_DAMAGE_ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(400);
+    let rounds = std::env::var("TURNBUCKLE_DAMAGE_ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(200);
     let (mut read_well, mut refused) = (0, 0);
     for _ in 0..rounds {
         let mut bad = good.clone();

@@ -146,8 +146,8 @@ def overview(profile: Profile, /, *, source: Source = None, format: FormatOption
     from turnbuckle.cli import show
     from turnbuckle.study.study import ask
 
-    answer = ask(_seen(profile, source, no_cache))
-    show.emit(answer, "overview", format, None)
+    seen = _seen(profile, source, no_cache)
+    show.emit(ask(seen) if seen.projectable else seen, "overview", format, None)
     return 0
 
 
@@ -243,7 +243,9 @@ def report(
     from turnbuckle.study.study import ask
 
     chosen = replace(_model(alpha, "nething", None), replay=replay)
-    answer = ask(_seen(profile, source, no_cache), _targets(on), model=chosen, draws=_positive(draws), seed=seed)
+    seen, targets = _seen(profile, source, no_cache), _targets(on)
+    # a recording without GPU activity still has a report; only a question about targets is refused
+    answer = seen if targets is None and not seen.projectable else ask(seen, targets, model=chosen, draws=_positive(draws), seed=seed)
     path = write(answer, output or Path(f"turnbuckle-report-{profile.stem}.html"), question=question)
     print(path)
     return 0

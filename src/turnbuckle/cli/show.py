@@ -21,8 +21,8 @@ from turnbuckle.units import show as quantity
 
 #: Names longer than this are cut in tables (JSON and reports keep them whole).
 NAME_WIDTH = 60
-#: Slowdown limits of the colours: inside the first green, inside the second amber, beyond red.
-LIMITS = (1.01, 1.05)
+#: Colour of each kind of verdict.
+COLOURS = {"self": "dim", "faster": "green", "inside": "green", "undecided": "yellow", "over": "red"}
 
 
 def clean(text: object, width: int = NAME_WIDTH) -> str:
@@ -198,37 +198,16 @@ def kernels_table(answer: Answer, most: int = 10) -> Table:
     return table
 
 
-def verdict(p: Projection) -> tuple[str, str]:
-    """Words and colour for one projection, from its interval."""
-    if p.target == "self":
-        return "as measured", "dim"
-    low, high = (p.interval.low, p.interval.high) if p.interval else (p.seconds, p.seconds)
-    if not p.measured_seconds:
-        return "no run time", "dim"
-    low, high = low / p.measured_seconds, high / p.measured_seconds
-    if high < 0.99:
-        return "faster", "green"
-    if high <= LIMITS[0]:
-        return "within 1 %" if low > 0.99 else "within 1 %, perhaps faster", "green"
-    if high <= LIMITS[1]:
-        return "within 5 %" if low > 0.99 else "within 5 %, perhaps faster", "green"
-    if low > LIMITS[1]:
-        return "over 5 %", "red"
-    return "undecided at 5 %", "yellow"
-
-
 def print_projections(console: Console, answer: Answer) -> None:
-    """One line a target, then what moves the answer most."""
+    """One line a target, what changes under it, and what to measure to be surer."""
+    from turnbuckle.report.unknowns import advice, unknown_label
+    from turnbuckle.report.verdict import verdicts
+
     if not answer.projections:
         return
     level = next((p.interval.level for p in answer.projections if p.interval), 0.9)
-    table = Table(
-        title=f"projected run time (measured {seconds(answer.profile.seconds)})",
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-        header_style="dim",
-    )
+    title = f"projected run time (measured {seconds(answer.profile.seconds)})"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
     for column, justify in (
         ("target", "left"),
         ("time", "right"),
@@ -236,13 +215,14 @@ def print_projections(console: Console, answer: Answer) -> None:
         (f"{level:.0%} interval", "left"),
         ("verdict", "left"),
     ):
-        table.add_column(column, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        table.add_column(column, justify=justify, no_wrap=column != "verdict")  # type: ignore[arg-type]
     changes = Table.grid(padding=(0, 2))
-    for p in answer.projections:
-        words, colour = verdict(p)
-        m = p.measured_seconds or 1.0
+    for v in verdicts(answer.projections):
+        p, m = v.projection, v.projection.measured_seconds or 1.0
         interval = f"[{p.interval.low / m:.3f}, {p.interval.high / m:.3f}]" if p.interval else "-"
-        table.add_row(Text(p.target, style="bold"), seconds(p.seconds), f"{p.penalty:.3f}x", Text(interval), Text(words, style=colour))
+        table.add_row(
+            Text(p.target, style="bold"), seconds(p.seconds), f"{p.penalty:.3f}x", Text(interval), Text(v.words, style=COLOURS[v.kind])
+        )
         changes.add_row(Text(p.target), Text(change(p)), style="dim")
     console.print()
     console.print(table)
@@ -253,7 +233,11 @@ def print_projections(console: Console, answer: Answer) -> None:
     if drawn:
         widest = max(drawn, key=lambda p: p.interval.high - p.interval.low if p.interval else 0.0)
         name, share = next(iter(widest.drivers.items()))
-        console.print(Text.assemble(("\nbiggest unknown  ", "bold cyan"), f"{name}: {share:.0%} of the spread of {widest.target}"))
+        console.print()
+        console.print(
+            Text.assemble(("biggest unknown  ", "bold cyan"), f"{unknown_label(name)}: {share:.0%} of the spread of {widest.target}")
+        )
+        console.print(Text.assemble(("measure next     ", "bold cyan"), advice(name)))
 
 
 def change(p: Projection) -> str:

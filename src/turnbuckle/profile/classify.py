@@ -26,10 +26,14 @@ CALL_CLASS = {word: code for code, word in enumerate(CALL_CLASSES)}
 RULES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     (re.compile(pattern), word)
     for pattern, word in (
-        (r"StreamWaitEvent|EventRecord|EventCreate|EventDestroy|EventElapsed", "event"),
-        (r"Synchronize|StreamWaitValue|CtxSync", "sync"),
-        (r"Query|GetLastError|PeekAtLastError|IsCapturing|GetCaptureInfo|GetAttribute|GetDevice|SetDevice|OccupancyMax", "query"),
-        (r"Graph(Instantiate|Create|Destroy|Add|Exec(Update|Destroy))|Stream(Create|Destroy|Begin|End)|StreamCaptureMode", "stream"),
+        (r"StreamWaitEvent|StreamWaitValue|StreamWriteValue|EventRecord|EventCreate|EventDestroy|EventElapsed", "event"),
+        (r"LaunchHostFunc|GetProcAddress|GetDriverEntryPoint|GetFuncBySymbol", "other"),
+        (r"Synchronize|CtxSync", "sync"),
+        (
+            r"Query|MemGetInfo|MemPoolGetAttribute|DefaultMemPool|GetLastError|PeekAtLastError|IsCapturing|GetCaptureInfo|GetAttribute|GetDevice|SetDevice|OccupancyMax",
+            "query",
+        ),
+        (r"Graph(Instantiate|Create|Destroy|Add|Exec|Kernel|Memcpy|Memset)|Stream(Create|Destroy|Begin|End)|StreamCaptureMode", "stream"),
         (r"Launch", "launch"),
         (r"Memcpy|MemcpyPeer|MemPrefetch", "copy"),
         (r"Memset", "memset"),

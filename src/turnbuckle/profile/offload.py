@@ -76,7 +76,7 @@ def offload_map(profile: Profile, launch_s: float, alpha: float = DEFAULT_ALPHA)
     full = (pl.col("transfer_s") + launch_s) / on_host
     best = (pl.col("exposed_transfer_s") + launch_s) / on_host
     return table.with_columns(
-        ratio=full,
+        ratio=pl.when(on_host > 0).then(full),
         limit=pl.lit(limit),
         pays=pl.when(full < limit).then(pl.lit("yes")).when(best < limit).then(pl.lit("with overlap only")).otherwise(pl.lit("no")),
         total_s=pl.col("count") * (pl.col("kernel_s") + pl.col("transfer_s") + launch_s),

@@ -260,10 +260,12 @@ def _deliveries(trace: Trace) -> tuple[pl.Series, pl.Series]:
 
 def _tie(rows: pl.DataFrame) -> Int:
     """Decides between activities of one level that begin and end together, by what they are: the order of rows must not matter."""
-    kind, direction, memory = (rows[c].fill_null(-1).cast(pl.Int64).to_numpy() + 1 for c in ("kind", "direction", "memory"))
-    size = np.minimum(rows["size_bytes"].fill_null(0).to_numpy(), (1 << 48) - 1)
-    tie: Int = (((kind * 16 + direction) * 16 + memory) << 48) + np.maximum(size, 0)
-    return tie
+    tie = np.zeros(rows.height, dtype=np.int64)
+    for column in ("kind", "direction", "memory", "call_class", "idle_device"):
+        tie = tie * 16 + rows[column].cast(pl.Int64).fill_null(-1).to_numpy() + 1
+    size = np.clip(rows["size_bytes"].fill_null(0).to_numpy(), 0, (1 << 43) - 1)
+    key: Int = (tie << 43) + size
+    return key
 
 
 def device_busy(trace: Trace, device: int | None = None, tables: tuple[str, ...] = DEVICE_TABLES) -> tuple[Int, Int]:

@@ -24,7 +24,6 @@ def annex_section(answer: Answer) -> dict[str, Any]:
         "machines": machines,
         "command": shorten(clean(answer.command), 600),
         "provenance": json.dumps(answer.provenance(), indent=2, ensure_ascii=True, default=str),
-        "figures": [],
     }
 
 

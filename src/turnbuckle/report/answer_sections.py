@@ -29,7 +29,7 @@ COUPLING_WORDS = {
 TONE = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft"}
 
 
-def answer_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
+def answer_section(found: list[Verdict]) -> dict[str, Any]:
     """Verdict strip, three sentences, what would change the answer, the table of all targets."""
     if not found:
         return {"figures": [], "sentences": [], "turns": [], "table": None}
@@ -45,13 +45,13 @@ def answer_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
 def _targets_table(found: list[Verdict], level: float | None) -> Table:
     head = [
         "target",
+        "verdict",
         ">time",
         ">penalty",
         ">benefit",
         f">{percent(level)} interval" if level else ">interval",
         ">envelope",
         ">break-even use",
-        "verdict",
     ]
     rows, notes = [], []
     for v in found:
@@ -62,13 +62,13 @@ def _targets_table(found: list[Verdict], level: float | None) -> Table:
         rows.append(
             cells(
                 Cell(v.name, clean(p.title), tone="strong", colour=v.colour),
+                Cell(v.words, f"{v.sure} likely inside {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
                 seconds(p.seconds),
                 factor(p.penalty, 4),
                 factor(p.benefit, 4),
                 Cell(interval, bounds(v.low, v.high)),
                 Cell(span(*p.envelope), bounds(p.envelope[0] / m - 1, p.envelope[1] / m - 1)),
                 factor(even, 4) if even > 1.0005 else DASH,
-                Cell(v.words, f"{v.sure} likely inside {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
             )
         )
         notes.append(coupling_words(p))
@@ -115,7 +115,7 @@ def comparison_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
     chance = faster(answer.projections)
     drawn = [v for v in found if v.projection.target in chance]
     if len(drawn) < 2:
-        return {"table": None, "figures": []}
+        return {"table": None}
     rows = []
     for a in drawn:
         row: list[Cell] = [Cell(a.name, tone="strong", colour=a.colour)]
@@ -131,13 +131,13 @@ def comparison_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
         "Probability that the target of the row is faster than the target of the column. The same draws are used for all "
         "targets, so errors they share cancel; ties count half."
     )
-    return {"table": Table(caption, ["", *(f"^{v.name}" for v in drawn)], rows, kind="matrix"), "figures": []}
+    return {"table": Table(caption, ["", *(f"^{v.name}" for v in drawn)], rows, kind="matrix")}
 
 
-def projection_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
+def projection_section(found: list[Verdict]) -> dict[str, Any]:
     """Breakdown of every target and the steps from the recorded run to it."""
     if not found:
-        return {"figures": [], "steps": [], "table": None, "model": None}
+        return {"figures": [], "steps": [], "table": None}
     rows = []
     for v in found:
         p = v.projection
@@ -156,7 +156,6 @@ def projection_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
         "figures": [charts.breakdown(found)],
         "steps": named([charts.steps(v) for v in shown]),
         "table": Table("Change of exposed time by part, against the recorded run.", head, rows),
-        "model": answer.model,
     }
 
 
@@ -228,7 +227,7 @@ def validity_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
         if rows
         else None
     )
-    return {"assumptions": assumptions, "left_out": left_out(answer), "distance": _distance_table(answer, found), "figures": []}
+    return {"assumptions": assumptions, "left_out": left_out(answer), "distance": _distance_table(answer, found)}
 
 
 def severity_cell(f: Finding) -> Cell:

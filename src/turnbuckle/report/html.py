@@ -20,6 +20,7 @@ import json
 import math
 import os
 import re
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -72,9 +73,13 @@ def write(answer: Answer, path: str | Path, *, question: str = "") -> Path:
     """
     place = Path(path)
     # say so before the work, not after it
-    if place.is_dir():
+    try:
+        is_folder, has_folder = place.is_dir(), place.parent.is_dir()
+    except OSError as e:
+        raise _unwritable(place, e) from e
+    if is_folder:
         raise ReportError("R003", "the report's path is a folder", where=place.name, fix="give the name of a file, for example report.html")
-    if not place.parent.is_dir():
+    if not has_folder:
         raise ReportError(
             "R002",
             "the folder for the report does not exist",
@@ -92,11 +97,11 @@ def page(answer: Answer, *, question: str = "") -> str:
     drawn: dict[str, Figure] = {}
     sections = _drawn(
         {
-            "answer": answer_section(answer, found),
+            "answer": answer_section(found),
             "comparison": comparison_section(answer, found),
             "profiled": profiled_section(answer),
             "usage": usage_section(answer),
-            "projections": projection_section(answer, found),
+            "projections": projection_section(found),
             "uncertainty": uncertainty_section(answer, found),
             "validity": validity_section(answer, found),
             "annex": annex_section(answer),
@@ -196,12 +201,13 @@ def _save(text: str, place: Path) -> None:
     try:
         beside.write_text(text, encoding="utf-8", newline="\n")
         beside.replace(place)
-    except OSError as e:
-        beside.unlink(missing_ok=True)
-        raise ReportError(
-            "R001",
-            "the report cannot be written",
-            where=place.name,
-            found=e.strerror or type(e).__name__,
-            fix="name a file in a folder you may write to",
-        ) from e
+    except (OSError, ValueError) as e:
+        with suppress(OSError, ValueError):
+            beside.unlink(missing_ok=True)
+        raise _unwritable(place, e) from e
+
+
+def _unwritable(place: Path, why: Exception) -> ReportError:
+    found = getattr(why, "strerror", None) or str(why) or type(why).__name__
+    name = clean(place.name, 120)
+    return ReportError("R001", "the report cannot be written", where=name, found=found, fix="name a file in a folder you may write to")

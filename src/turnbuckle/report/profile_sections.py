@@ -141,7 +141,6 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
         "devices": _devices_table(answer),
         "findings": _findings_table(found),
         "quality": _quality(found),
-        "figures": [],
     }
 
 

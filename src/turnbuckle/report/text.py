@@ -123,9 +123,9 @@ def percent(share: float | None, digits: int = 3) -> str:
         return f"<{NARROW}0.01{NARROW}%"
     value = share * 100
     places = max(0, min(2, digits - 1 - math.floor(math.log10(abs(value))))) if value else 0
-    if 99 < value < 100:
+    if 99.5 <= value < 100:
         # nearly all is not all
-        places, value = 2, min(value, 99.99)
+        places, value = (1, value) if value < 99.95 else (2, min(value, 99.99))
     text = f"{value:.{places}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     if abs(value) >= 1e4:
@@ -141,7 +141,7 @@ def signed(share: float, digits: int = 2) -> str:
     """
     if abs(share) < 5e-6:
         return f"0{NARROW}%"
-    value = abs(share) * 100
+    value = float(f"{abs(share) * 100:.{digits - 1}e}")
     places = max(0, min(3, digits - 1 - math.floor(math.log10(value))))
     text = f"{value:.{places}f}"
     return ("+" if share > 0 else MINUS) + text + NARROW + "%"

@@ -17,6 +17,7 @@ from turnbuckle.profile.describe import describe
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.transfers import LinkFit
+from turnbuckle.project import DEVICE_ACTIVITY
 from turnbuckle.projection import Projection, faster
 from turnbuckle.study.uncertainty import DRAWS, SEED, project_many
 from turnbuckle.trace.read import read
@@ -56,6 +57,11 @@ class Answer:
     def findings(self) -> list[Finding]:
         """Flaws of the recording and of the source machine; those of a projection stand with it."""
         return merge([*self.profile.findings, *self.source_findings])
+
+    @property
+    def projectable(self) -> bool:
+        """Whether the recording holds GPU activity, so that another coupling could change anything."""
+        return bool(self.profile.has & DEVICE_ACTIVITY)
 
     def provenance(self) -> dict[str, Any]:
         """Enough to repeat the answer: versions, hashes, machines, model, seed, command."""

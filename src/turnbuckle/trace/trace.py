@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -17,6 +17,8 @@ from turnbuckle.findings import Finding, finding
 
 LAYOUT = 1
 """Version of the folder that `Trace.to_parquet` writes."""
+
+_GROUP_ROWS = 1 << 26
 
 _DTYPES: dict[str, type[pl.DataType]] = {"int64": pl.Int64, "int32": pl.Int32, "int8": pl.Int8, "text": pl.String}
 
@@ -68,7 +70,9 @@ class Trace:
     @cached_property
     def has(self) -> frozenset[str]:
         """What the recording can answer with: the names of the tables that hold rows."""
-        return frozenset(self.tables)
+        if isinstance(self.tables, dict):
+            return frozenset(name for name, frame in self.tables.items() if frame.height)
+        return frozenset(self.tables)  # tables that are read when asked for: only those with rows are named
 
     def text(self, frame: pl.DataFrame, column: str = "name") -> pl.Series:
         """Texts of a name column of `frame` (length ``frame.height``); null where the column is."""
@@ -85,13 +89,13 @@ class Trace:
         """The table `name` as a `pandas.DataFrame` (needs pandas and pyarrow)."""
         return self.table(name).to_pandas()
 
-    def to_parquet(self, folder: str | Path) -> None:
+    def to_parquet(self, folder: str | Path, *, compression: Literal["lz4", "uncompressed", "snappy"] = "lz4") -> None:
         """Write the trace into `folder` (made if absent): one Parquet file a table, ``names.parquet`` and ``trace.json``."""
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        for name, frame in self.tables.items():
-            frame.write_parquet(place / f"{name}.parquet", compression="lz4", statistics=False)
-        self.names.alias("name").to_frame().write_parquet(place / "names.parquet", compression="lz4", statistics=False)
+        for name, frame in {**self.tables, "names": self.names.alias("name").to_frame()}.items():
+            # One row group: a table comes back in one piece, as a reader hands it over.
+            frame.write_parquet(place / f"{name}.parquet", compression=compression, statistics=False, row_group_size=_GROUP_ROWS)
         about = {
             "layout": LAYOUT,
             "name": self.name,

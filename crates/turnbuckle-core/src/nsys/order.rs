@@ -29,7 +29,11 @@ pub fn needed(times: &Values) -> Option<Vec<u32>> {
     let (mut low, mut high) = (low.iter().peekable(), high.iter().peekable());
     while let (Some(one), Some(other)) = (low.peek(), high.peek()) {
         out.push(if one < other { one.1 } else { other.1 });
-        if one < other { low.next() } else { high.next() };
+        if one < other {
+            low.next()
+        } else {
+            high.next()
+        };
     }
     out.extend(low.chain(high).map(|key| key.1));
     Some(out)

@@ -56,10 +56,10 @@
     tip.style.top = `${event.pageY + 16}px`;
   });
 
-  // a printed report holds everything
+  // a printed report holds every machine file
   let opened = [];
   addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details:not([open])")];
+    opened = [...document.querySelectorAll("details.machine:not([open])")];
     for (const one of opened) one.open = true;
   });
   addEventListener("afterprint", () => {

@@ -1,0 +1,194 @@
+"""Latency and bandwidth of copies: against another solver, against known truths, and against the sample's own truth file."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import least_squares
+from strategies import FULL, LAW, machine
+
+from turnbuckle.examples import sample
+from turnbuckle.profile.profile import build
+from turnbuckle.profile.source import observed_machine
+from turnbuckle.profile.transfers import LinkFit, fit_class, fit_line, fit_links, known_links, link_findings, looks_like, reference_fit, size_bins
+from turnbuckle.trace.read import read
+
+SIZES = 2.0 ** np.arange(3, 27)
+
+
+def copies(latency: float, bandwidth: float, noise: float, count: int, seed: int, outliers: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Sizes [B] and times [s] of copies on a line, with relative noise and a share of copies that took two to five times as long."""
+    chance = np.random.default_rng(seed)
+    size = chance.choice(SIZES, count)
+    seconds = (latency + size / bandwidth) * np.exp(noise * chance.standard_normal(count))
+    late = chance.random(count) < outliers
+    return size, np.where(late, seconds * chance.uniform(2, 5, count), seconds)
+
+
+@LAW
+@given(st.floats(0.5e-6, 50e-6), st.floats(1e9, 500e9), st.floats(0.002, 0.2), st.integers(0, 10_000), st.sampled_from([0.0, 0.08]))
+def test_same_line_as_scipys_huber(latency: float, bandwidth: float, noise: float, seed: int, outliers: float) -> None:
+    size, seconds = copies(latency, bandwidth, noise, 120, seed, outliers)
+    (a, b), _, r2 = fit_line(size, seconds, rounds=200)
+    spread = 1.4826 * np.median(np.abs(1.0 - (a + b * size) / seconds))
+    unit = np.array([latency, 1.0 / bandwidth])
+
+    def off(x: np.ndarray) -> np.ndarray:
+        return np.asarray(1.0 - (x[0] * unit[0] + x[1] * unit[1] * size) / seconds)
+
+    solved = least_squares(off, [1.0, 1.0], loss="huber", f_scale=1.345 * spread, bounds=(0.0, np.inf), xtol=1e-14, ftol=1e-14, gtol=1e-14)
+    assert np.array([a, b]) / unit == pytest.approx(solved.x, rel=2e-4)
+    assert r2 > 0.5
+
+
+@LAW
+@given(st.floats(0.2e-6, 100e-6), st.floats(0.5e9, 900e9))
+def test_exact_data_give_the_exact_line(latency: float, bandwidth: float) -> None:
+    (a, b), covariance, r2 = fit_line(SIZES, latency + SIZES / bandwidth)
+    assert a == pytest.approx(latency, rel=1e-8) and 1 / b == pytest.approx(bandwidth, rel=1e-8)
+    assert r2 == pytest.approx(1.0, abs=1e-9)
+    assert np.sqrt(covariance[0, 0]) < 1e-6 * latency and np.sqrt(covariance[1, 1]) < 1e-6 * b
+
+
+@pytest.mark.parametrize("outliers", [0.0, 0.1])
+def test_known_parameters_come_back(outliers: float) -> None:
+    for seed in range(20):
+        size, seconds = copies(2.0e-6, 26.8e9, 0.03, 400, seed, outliers)
+        fit = fit_class("h2d", "pinned", size, seconds)
+        assert fit.fitted and fit.bandwidth is not None
+        assert fit.latency_s == pytest.approx(2.0e-6, rel=0.03) and fit.bandwidth == pytest.approx(26.8e9, rel=0.03)
+        assert fit.residual_spread < (0.03 if not outliers else 0.15)
+    plain = np.polyfit(size, seconds, 1)
+    assert not outliers or abs(plain[1] / 2.0e-6 - 1) > 0.2, "an ordinary least squares line is lost among the outliers"
+
+
+def test_neither_part_is_negative() -> None:
+    (a, b), _, _ = fit_line(SIZES, np.maximum(SIZES / 10e9 - 1e-6, 1e-9))
+    assert a >= 0 and b > 0
+    (a, b), _, _ = fit_line(SIZES, 5e-6 / (1 + SIZES / 1e9))
+    assert a > 0 and b == 0
+
+
+def test_too_little_to_tell_apart_is_read_off() -> None:
+    """Few sizes, a narrow span, or times that do not grow: the smallest copies give latency, the largest bandwidth."""
+    few = fit_class("h2d", "pinned", np.array([8.0, 8.0, 1e6]), np.array([2e-6, 4e-6, 103e-6]))
+    assert not few.fitted and few.r2 is None and few.residual_spread > 0
+    assert few.latency_s == pytest.approx(3e-6) and few.bandwidth == pytest.approx(1e10)
+    small = fit_class("d2h", "pinned", np.full(9, 64.0), np.full(9, 2e-6))
+    assert (small.latency_s, small.bandwidth, small.fitted) == (2e-6, None, False)
+    assert small.seconds(np.array([1e9])).tolist() == [2e-6]
+    large = fit_class("d2h", "pinned", np.full(9, 2.0**20), np.full(9, 40e-6))
+    assert large.latency_s == 0.0 and large.bandwidth == pytest.approx(2.0**20 / 40e-6)
+    flat = fit_class("h2d", "pinned", SIZES, 5e-6 / (1 + SIZES / 1e9))
+    assert not flat.fitted
+    nothing = fit_class("h2d", "pinned", np.array([8.0, 1e6]), np.zeros(2))
+    assert (nothing.count, nothing.bandwidth, nothing.latency_s) == (2, None, 0.0)
+
+
+def test_zero_durations_and_sizes_do_not_spoil_a_fit() -> None:
+    size, seconds = copies(2e-6, 25e9, 0.02, 300, 1)
+    spoilt = fit_class("h2d", "pinned", np.append(size, [0.0, 4096.0]), np.append(seconds, [0.0, 0.0]))
+    clean = fit_class("h2d", "pinned", size, seconds)
+    assert (spoilt.latency_s, spoilt.bandwidth) == (clean.latency_s, clean.bandwidth)
+    assert spoilt.count == clean.count + 2
+    with_empty = fit_class("h2d", "pinned", np.append(size, np.zeros(20)), np.append(seconds, np.full(20, 2e-6)))
+    assert with_empty.latency_s == pytest.approx(2e-6, rel=0.03)
+
+
+def test_bins_hold_every_copy() -> None:
+    size, seconds = copies(2e-6, 25e9, 0.02, 500, 3)
+    bins = size_bins(np.append(size, 0.0), np.append(seconds, 1e-6))
+    assert bins["count"].sum() == 501 and bins["total_bytes"].sum() == size.sum()
+    assert bins["octave"].to_list() == sorted(set(bins["octave"].to_list()))
+    rates = bins["bandwidth"].to_numpy()
+    assert (np.diff(rates[-8:]) > -0.1 * rates[-8:-1]).all(), "large copies reach more of the link"
+
+
+def test_many_copies_are_thinned_evenly() -> None:
+    size, seconds = copies(2e-6, 25e9, 0.02, 300_000, 5)
+    fit = fit_class("h2d", "pinned", size, seconds)
+    assert fit.count == 300_000 and fit.size_bytes == int(size.sum())
+    assert fit.latency_s == pytest.approx(2e-6, rel=0.005) and fit.bandwidth == pytest.approx(25e9, rel=0.005)
+
+
+def test_links_by_their_rate() -> None:
+    assert [n.name for n in looks_like(24.1e9)] == ["PCIe 4 x16", "PCIe 5 x8"]
+    assert [n.name for n in looks_like(12.3e9)] == ["PCIe 3 x16", "PCIe 4 x8"]
+    assert [n.name for n in looks_like(55e9)] == ["PCIe 5 x16"]
+    assert [n.name for n in looks_like(374e9)] == ["NVLink-C2C"]
+    assert [n.name for n in looks_like(31.5e9 * 1.019)] == ["PCIe 4 x16", "PCIe 5 x8"], "2 % for rounding"
+    assert looks_like(460e9) == ()
+    assert all(n.source for n in known_links())
+    for link in known_links():
+        assert all(0.97 * link.bandwidth <= n.bandwidth <= link.bandwidth for n in looks_like(link.bandwidth)), link.name
+
+
+def test_the_reference_class_shows_the_link() -> None:
+    def fit(memory: str, size_bytes: int, bandwidth: float | None = 1e9) -> LinkFit:
+        size, seconds = copies(2e-6, 25e9, 0.0, 50, 0)
+        plain = fit_class("h2d", memory, size, seconds)
+        return LinkFit(**{**plain.__dict__, "size_bytes": size_bytes, "bandwidth": bandwidth})
+
+    fits = {("h2d", m): fit(m, n) for m, n in (("pageable", 900), ("pinned", 10), ("managed", 500), ("unknown", 700))}
+    assert reference_fit(fits, "h2d") is fits["h2d", "pinned"], "pinned copies, however few"
+    assert reference_fit(fits, "d2h") is None
+    del fits["h2d", "pinned"]
+    assert reference_fit(fits, "h2d") is fits["h2d", "unknown"], "else whichever moved most"
+    assert reference_fit({("h2d", "pageable"): fits["h2d", "pageable"]}, "h2d") is None, "never what the driver stages"
+    assert reference_fit({("h2d", "pinned"): fit("pinned", 10, None)}, "h2d") is None
+
+
+def test_findings_of_links() -> None:
+    size, seconds = copies(2e-6, 12e9, 0.0, 50, 0)
+    slow = {("h2d", "pinned"): fit_class("h2d", "pinned", size, seconds)}
+    assert [f.code for f in link_findings(slow, {"h2d": 31.5e9})] == ["P201"]
+    assert [f.code for f in link_findings(slow, {"h2d": 15.75e9})] == []
+    assert [f.code for f in link_findings({}, {})] == ["P203"]
+    staged = {("h2d", "pageable"): fit_class("h2d", "pageable", np.full(5, 8.0), np.full(5, 2e-6))}
+    assert sorted(f.code for f in link_findings(staged, {})) == ["P202", "P206"]
+
+
+@pytest.mark.parametrize("name", ["milc-like-synthetic", "dgemm-like-synthetic"])
+def test_the_sample_gives_its_truth_back(name: str) -> None:
+    """The fits of the shipped recordings hold the parameters they were written with, within the stated spread."""
+    folder = files("turnbuckle") / "examples"
+    truth = json.loads((folder / f"{name}.truth.json").read_text(encoding="utf-8"))
+    with sample() as path:
+        profile = build(read(path.with_name(f"{name}.sqlite"), use_cache=False))
+    fits = fit_links(profile)
+    assert fits, "the sample moves data"
+    for (direction, memory), fit in fits.items():
+        if direction not in ("h2d", "d2h"):
+            continue
+        wanted = truth["copies"][f"{direction}_{memory}"]
+        line = fit.seconds(np.array([fit.smallest_bytes, fit.largest_bytes], dtype=float))
+        drawn = wanted["latency_seconds"] + np.array([fit.smallest_bytes, fit.largest_bytes]) / wanted["bandwidth"]
+        assert line == pytest.approx(drawn, rel=2.5 * wanted["relative_spread"]), (direction, memory)
+        if fit.fitted:
+            assert fit.bandwidth == pytest.approx(wanted["bandwidth"], rel=wanted["relative_spread"])
+            assert fit.latency_s == pytest.approx(wanted["latency_seconds"], rel=3 * wanted["relative_spread"], abs=4 * fit.latency_error)
+    source, _, _ = observed_machine(profile)
+    nominal = source.value("link.h2d.bandwidth")
+    assert nominal is not None and nominal == pytest.approx(truth["link_peak_bandwidth"], rel=1e-3)
+    assert source.value("link.h2d.efficiency") == pytest.approx(truth["copies"]["h2d_pinned"]["bandwidth"] / nominal, rel=0.025)
+    call = source.value("launch.call")
+    assert call == pytest.approx(truth["launch_call_seconds"], rel=0.1)
+    assert source.value("launch.latency") == pytest.approx(truth["launch_call_seconds"] + truth["launch_to_start_seconds"], rel=0.1)
+
+
+def test_a_named_source_keeps_what_the_run_does_not_show() -> None:
+    with sample() as path:
+        profile = build(read(path, use_cache=False))
+    named = machine({**FULL, "link.h2d.bandwidth": 63e9, "gpu.fp64_matrix": 67e12}, "named")
+    source, fits, _ = observed_machine(profile, named)
+    assert source.name == "named" and source.value("gpu.fp64_matrix") == 67e12
+    assert source.value("link.h2d.bandwidth") == 63e9, "a stated link that could have carried it stands"
+    reached = (source.value("link.h2d.bandwidth") or 0) * (source.value("link.h2d.efficiency") or 0)
+    assert reached == pytest.approx(fits["h2d", "pinned"].bandwidth)
+    slower, _, _ = observed_machine(profile, machine({**FULL, "link.h2d.bandwidth": 10e9}, "named"))
+    assert slower.value("link.h2d.bandwidth") == 31.5e9, "a stated link that could not have carried it gives way"

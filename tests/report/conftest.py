@@ -1,0 +1,170 @@
+"""Answers about the shipped sample, one of them made of hostile texts, and a browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from turnbuckle.examples import sample
+from turnbuckle.findings import finding
+from turnbuckle.machine import Machine, Parameter
+from turnbuckle.report.html import page
+from turnbuckle.study.study import Answer, ask, inspect
+
+TARGETS = ("nvlink-c2c", "gh200", "mi300a", "cdi-row-link", "cdi-row-api", "cdi-datacentre-link", "self")
+
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)>",
+    "<svg onload=alert(1)>",
+    "\"><script>alert('1')</script>",
+    "' onmouseover='alert(1)' x='",
+    "void k<a<b>, c>(int) </title></style></textarea><iframe src=javascript:alert(1)>",
+    "{{ 7 * 7 }}{% raw %}{# x #}",
+    "evil\u202egnp.exe\u2066\u200b\ufeff",
+    "bell\x07esc\x1b[31mnull\x00",
+    "=cmd|' /C calc'!A0",
+    "line\u2028separator\u2029\r\n<!-- --> ]]> -->",
+    "z" + "\u0335" * 400 + "algo",
+    "x<" * 30_000,
+    "&lt;b&gt; &amp; &#x3c;script&#x3e;",
+    "名前 ünïcödé \U0001f600 <b>",
+    "",
+)
+"""Texts a recording or a machine file may hold."""
+
+
+@pytest.fixture(scope="session")
+def seen() -> Answer:
+    """The sample, inspected."""
+    with sample() as path:
+        return inspect(path, use_cache=False, command="turnbuckle report milc-like-synthetic.sqlite")
+
+
+@pytest.fixture(scope="session")
+def answer(seen: Answer) -> Answer:
+    """The sample on targets near and far, and on itself."""
+    return ask(seen, TARGETS, draws=200)
+
+
+@pytest.fixture(scope="session")
+def text(answer: Answer) -> str:
+    """The report of `answer`."""
+    return page(answer, question="How far may the GPU stand?")
+
+
+@pytest.fixture(scope="session")
+def hostile_text(answer: Answer) -> str:
+    """The report of the same answer, made of hostile texts."""
+    return page(hostile(answer), question=HOSTILE[0])
+
+
+def hostile(answer: Answer) -> Answer:
+    """The same answer with hostile text wherever a recording, a machine file or a command line may bring one."""
+
+    def bad(i: int) -> str:
+        return HOSTILE[i % len(HOSTILE)]
+
+    trace = answer.profile.trace
+    names = pl.Series("name", [bad(i) + str(i) for i in range(len(trace.names))], dtype=pl.String)
+    devices = trace.devices.with_columns(name=pl.lit(HOSTILE[0]), chip=pl.lit(HOSTILE[1]))
+    facts = {**trace.facts, "product_version": HOSTILE[0], "schema_version": HOSTILE[2], "sha256": HOSTILE[3], "format": HOSTILE[4]}
+    worse = replace(trace, names=names, tables={**trace.tables, "devices": devices}, facts=facts, name=HOSTILE[0] + "\u202e.sqlite")
+    found = [finding("P101", 1, HOSTILE[0]), finding("P119", 2, HOSTILE[6])]
+
+    def machine(m: Machine, i: int) -> Machine:
+        number = Parameter(2e-6, 0.1, "s", "assumption", bad(i), bad(i + 1))
+        return replace(m.with_parameters({"launch.latency": number}), name=bad(i), title=bad(i + 1), summary=bad(i + 2), sha256=bad(i + 3))
+
+    projections = [
+        replace(
+            p,
+            target=bad(i) if p.target != "self" else "self",
+            title=bad(i + 1),
+            drivers={bad(i): 0.6, "common/" + bad(i + 1): 0.4},
+            findings=[finding("M102", 1, bad(i))],
+        )
+        for i, p in enumerate(answer.projections)
+    ]
+    return replace(
+        answer,
+        profile=replace(answer.profile, trace=worse, findings=found),
+        source=machine(answer.source, 0),
+        targets=tuple(m if m is answer.source else machine(m, i) for i, m in enumerate(answer.targets)),
+        projections=projections,
+        command=HOSTILE[0],
+    )
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What a browser made of one file.
+
+    Attributes
+    ----------
+    document : the page's markup after its scripts have run.
+    console : lines the page wrote to the console, violations of its content security policy among them.
+    requests : addresses the page asked for; the browser's own errands are not among them.
+    """
+
+    document: str
+    console: list[str]
+    requests: list[str]
+
+
+SWITCHES = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+
+
+class Browser:
+    """A headless Chromium that resolves no name."""
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+
+    def visit(self, file: Path, width: int = 1280) -> Visit:
+        """Open one local file and let its scripts run."""
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            log = Path(folder) / "net.json"
+            options = {
+                "user-data-dir": f"{folder}/user",
+                "window-size": f"{width},1400",
+                "host-resolver-rules": "MAP * ~NOTFOUND",
+                "virtual-time-budget": "4000",
+                "enable-logging": "stderr",
+                "v": "0",
+                "log-net-log": str(log),
+            }
+            command = [self.program, *SWITCHES, *(f"--{k}={v}" for k, v in options.items()), "--dump-dom", file.as_uri()]
+            done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=120, check=True)
+            console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+            return Visit(done.stdout, console, _requests(json.loads(log.read_text("utf-8"))))
+
+
+def _requests(log: dict[str, Any]) -> list[str]:
+    """Requests that a page made: those of the browser itself carry ``not an origin``."""
+    start = log["constants"]["logEventTypes"]["URL_REQUEST_START_JOB"]
+    asked = [e["params"] for e in log["events"] if e["type"] == start and "url" in e.get("params", {})]
+    return [p["url"] for p in asked if p.get("initiator") != "not an origin"]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Browser:
+    """The browser of TURNBUCKLE_CHROMIUM, or the one on the path."""
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    program = os.environ.get("TURNBUCKLE_CHROMIUM") or next(filter(None, found), None)
+    if program is None:
+        if os.environ.get("TURNBUCKLE_REQUIRE_ALL"):
+            pytest.fail("a browser is required here: install chromium, or name one in TURNBUCKLE_CHROMIUM")
+        pytest.skip("no chromium on this machine (install it, or name one in TURNBUCKLE_CHROMIUM)")
+    return Browser(program)
