@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,8 +107,22 @@ class TimelineReplay:
         instants, path = self.native.replayed(np.ascontiguousarray(self._values(change)))
         return np.frombuffer(instants, dtype=np.float64) * 1e-9, np.frombuffer(path, dtype=np.uint32).astype(np.int64)
 
-    def parts(self, path: Int, instants: Float, part_of_category: dict[str, str]) -> dict[str, float]:
-        """Where the critical path spends its time [s]: launch, kernel, copy, other; sums to the last instant."""
+    def budget(self, change: Change) -> tuple[Float, Float]:
+        """All savings and all delays of all edges added up [s]: what the change could do at most, each way (shape of the draws)."""
+        scaled = (change.ratio - 1.0) * self._busy
+        delays = change.call_seconds * self._calls
+        launches = change.delivery_seconds[..., 0] * self._launches
+        returns = change.return_seconds[..., 0] * self._returns
+
+        def total(low: bool) -> Float:
+            pick = np.minimum if low else np.maximum
+            return np.asarray(pick(scaled, 0.0).sum(-1) + pick(delays, 0.0).sum(-1) + pick(launches, 0.0) + pick(returns, 0.0))
+
+        return total(True), total(False)
+
+    def parts(self, change: Change, part_of_category: dict[str, str], beyond: float) -> dict[str, float]:
+        """Where the critical path spends its time [s]: launch, kernel, copy, other (with `beyond`, run time outside the graph)."""
+        instants, path = self.path(change)
         graph = self.graph
         source, target, kind = graph.source[path], graph.target[path], graph.kind[path]
         spent = instants[target] - instants[source]
@@ -119,7 +134,32 @@ class TimelineReplay:
         part[works] = [part_of_category[c] for c in category[works]]
         launching = ((kind == EDGE["call"]) & (self.run.kind[owner] == "launch")) | ((kind == EDGE["deliver"]) & (self.run.kind[begun_by] == "launch"))
         part[launching] = "launch"
-        return {name: float(spent[part == name].sum()) for name in ("launch", "kernel", "copy", "other")}
+        found = {name: float(spent[part == name].sum()) for name in ("launch", "kernel", "copy", "other")}
+        return {**found, "other": found["other"] + beyond}
+
+    @cached_property
+    def _busy(self) -> Float:
+        """Recorded lag of the edges that scale, per piece [s]."""
+        scales = np.isin(self.graph.kind, [EDGE["run"], EDGE["call"]])
+        return np.bincount(self._of[scales], weights=self.graph.lag_ns[scales] * 1e-9, minlength=len(self.run)).astype(np.float64)
+
+    @cached_property
+    def _calls(self) -> Float:
+        return np.bincount(self._of[self.graph.kind == EDGE["call"]], minlength=len(self.run)).astype(np.float64)
+
+    @cached_property
+    def _launches(self) -> int:
+        begun = self.graph.source[self.graph.kind == EDGE["deliver"]]
+        return int((self.run.kind[self.piece[(begun - 1) // 2]] == "launch").sum()) if len(begun) else 0
+
+    @cached_property
+    def _returns(self) -> int:
+        return int((self.run.kind[self._of[self.graph.kind == EDGE["sync"]]] == "sync").sum())
+
+    @cached_property
+    def _of(self) -> Int:
+        """Per edge, the piece of the activity it leads to."""
+        return self.piece[self.graph.owner] if len(self.piece) else np.zeros(0, dtype=np.int64)
 
     def explained(self) -> float:
         """Share of the recorded critical path that rules explain; the rest is residual no edge accounts for."""

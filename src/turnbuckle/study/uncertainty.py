@@ -95,13 +95,17 @@ def _share(name: str, value: Float) -> Float:
 class Uncertain:
     """What a question about one profile needs to be asked many times."""
 
-    run: Pieces
-    measured: float
+    ready: Prepared
     source: Machine
     form: Mapping[str, float]
     draws: int = DRAWS
     seed: int = SEED
     level: float = LEVEL
+
+    @property
+    def run(self) -> Pieces:
+        """The pieces that are drawn."""
+        return self.ready.run
 
     def sample(self, declared: Machine, pair: Pair, model: Model, only: str | None = None) -> Float:
         """Run times [s] over the draws, shape (draws,); with `only`, everything but that number stays at its value."""
@@ -109,8 +113,8 @@ class Uncertain:
         target = source if pair.target is pair.source else drawn_target(declared, pair.target, source, self.draws, self.seed, only)
         durations = anchored(self.run, source, target, model)
         if pair.target is not pair.source:
-            durations = replace(durations, seconds=self._form(durations.seconds, pair, model, only))
-        seconds = replayed(self.run, self.measured, durations).seconds
+            durations = replace(durations, scaled=self._form(durations.scaled, pair, model, only))
+        seconds = replayed(self.ready, durations, source, target, model).seconds
         return np.broadcast_to(seconds, (self.draws,)).copy()
 
     def _form(self, seconds: Float, pair: Pair, model: Model, only: str | None) -> Float:
@@ -190,7 +194,9 @@ def uncertain(
     for (direction, memory), fit in fits.items():
         kind = "migration" if direction.startswith("migration") else f"copy_{direction}"
         form[f"{kind}/{memory}"] = min(fit.residual_spread, 0.7)
-    return Uncertain(thinned(pieces(profile), max(CELLS // max(draws, 1), 100)), profile.seconds, source, form, draws, seed, level)
+    if ready.timeline is None:
+        ready = replace(ready, run=thinned(ready.run, max(CELLS // max(draws, 1), 100)))
+    return Uncertain(ready, source, form, draws, seed, level)
 
 
 def thinned(run: Pieces, most: int) -> Pieces:
