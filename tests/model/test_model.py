@@ -143,7 +143,7 @@ def test_an_idle_device_feels_a_late_launch_even_if_the_call_still_runs() -> Non
 
 
 def test_nested_calls_cross_once() -> None:
-    inner = [call(1_500, 4_500, 1, "cuLaunchKernel", level=1), call(9_500, 15_000, 2, "cuCtxSynchronize" if False else "cudaStreamSynchronize", level=1)]
+    inner = [call(1_500, 4_500, 1, "cuLaunchKernel", level=1), call(9_500, 15_000, 2, "cudaStreamSynchronize", level=1)]
     seen = profile_of(
         api=[call(1_000, 5_000, 1), call(9_000, 16_000, 2, "cudaDeviceSynchronize"), *inner], kernels=[on_device(6_000, 14_000, 1)]
     )
