@@ -209,16 +209,19 @@ def _change(durations: Durations, source: Priced, target: Priced, model: Model) 
     """Durations as changes of edges.  On the graph every launch has both its call and its delivery, idle device or not."""
     run, charged = durations.run, {c.name for c in model.charges}
 
-    def delay(charge: str, parameter: str) -> Float:
+    def delay(charge: str, parameter: str, unstated: float | None = None) -> Float:
+        """Added seconds, shape (1,) or (draws, 1); nothing where a machine does not give the parameter."""
         before, after = source.value(parameter), target.value(parameter)
-        known = charge in charged and before is not None and after is not None
-        return np.atleast_1d(after - before) if known else np.zeros(1)  # type: ignore[operator]
+        before, after = unstated if before is None else before, unstated if after is None else after
+        if charge not in charged or before is None or after is None:
+            return np.zeros(1)
+        return np.atleast_1d(np.asarray(after - before, dtype=np.float64))
 
     ratio = np.divide(durations.scaled, run.seconds, out=np.ones(durations.scaled.shape), where=run.seconds > 0)
     call = (
         delay("launch call", "launch.call") * (run.kind == "launch")
         + delay("alloc", "alloc.call") * (run.kind == "alloc")
-        + (np.atleast_1d(target.value("slack.call") or 0.0) - np.atleast_1d(source.value("slack.call") or 0.0) if "slack" in charged else 0.0) * run.crosses
+        + delay("slack", "slack.call", 0.0) * run.crosses
     )
     return Change(ratio, call, delay("launch", "launch.latency"), delay("sync", "sync.return"))
 

@@ -81,7 +81,9 @@ class _Edges:
 
     def add(self, source: Int, target: Int, lag: Int | int, kind: str) -> None:
         source = np.asarray(source, dtype=np.int64)
-        self.parts.append((source, np.asarray(target, dtype=np.int64), np.broadcast_to(np.asarray(lag, dtype=np.int64), source.shape), EDGE[kind]))
+        self.parts.append(
+            (source, np.asarray(target, dtype=np.int64), np.broadcast_to(np.asarray(lag, dtype=np.int64), source.shape), EDGE[kind])
+        )
 
 
 def begin(activity: Int) -> Int:
@@ -172,7 +174,14 @@ class _Device:
         self.process: Int = rows["process"].fill_null(-1).to_numpy()
         self.stream: Int = rows["stream"].fill_null(-1).to_numpy().astype(np.int64)
         self.called: Int = np.where(self.call >= 0, starts[self.call], _NEVER)
-        keys = pl.DataFrame({"p": self.process[self.rows], "d": rows["device"].fill_null(-1).to_numpy()[self.rows], "c": self.context[self.rows], "s": self.stream[self.rows]})
+        keys = pl.DataFrame(
+            {
+                "p": self.process[self.rows],
+                "d": rows["device"].fill_null(-1).to_numpy()[self.rows],
+                "c": self.context[self.rows],
+                "s": self.stream[self.rows],
+            }
+        )
         order = np.lexsort((ends[self.rows], starts[self.rows]))
         number = keys.select(pl.struct("p", "d", "c", "s").rank("dense"))["p"].to_numpy()[order]
         ordered = self.rows[order]
@@ -241,11 +250,17 @@ def _events(edges: _Edges, device: _Device, host: _Host, trace: Trace, starts: I
     offset = int(trace.api["start_ns"][0] - starts[host.of_api[0]]) if trace.api.height and host.of_api[0] >= 0 else None
     if offset is None:
         return
-    records = trace.events.join(api, on=["process", "correlation"], how="inner").select("process", "event", recorded="called", on_stream="stream")
+    records = trace.events.join(api, on=["process", "correlation"], how="inner").select(
+        "process", "event", recorded="called", on_stream="stream"
+    )
     placed = waits.select("process", "correlation", "event", "stream").join(api, on=["process", "correlation"], how="inner").sort("called")
-    matched = placed.join_asof(records.sort("recorded"), left_on="called", right_on="recorded", by=["process", "event"], strategy="backward")
+    matched = placed.join_asof(
+        records.sort("recorded"), left_on="called", right_on="recorded", by=["process", "event"], check_sortedness=False
+    )
     by_place = {(int(device.process[s[0]]), int(device.stream[s[0]])): s for s in device.streams}
-    for process, stream, called, recorded, on_stream in matched.drop_nulls("recorded").select("process", "stream", "called", "recorded", "on_stream").iter_rows():
+    for process, stream, called, recorded, on_stream in (
+        matched.drop_nulls("recorded").select("process", "stream", "called", "recorded", "on_stream").iter_rows()
+    ):
         first, then = by_place.get((process, on_stream)), by_place.get((process, stream))
         if first is None or then is None:
             continue
@@ -278,7 +293,9 @@ def _waited_for(device: _Device, host: _Host, trace: Trace, starts: Int) -> tupl
     own = mine[blocking[device.call[mine]]]
     calls.append(device.call[own])
     works.append(own)
-    everything = np.array([c == "sync" or (c == "alloc" and "Free" in n and "Async" not in n) for c, n in zip(host.call_class, host.name, strict=True)])
+    everything = np.array(
+        [c == "sync" or (c == "alloc" and "Free" in n and "Async" not in n) for c, n in zip(host.call_class, host.name, strict=True)]
+    )
     scope = _scopes(trace, host, len(starts))
     for stream in device.streams:
         called = np.maximum.accumulate(device.called[stream])
@@ -293,7 +310,11 @@ def _waited_for(device: _Device, host: _Host, trace: Trace, starts: Int) -> tupl
 def _scopes(trace: Trace, host: _Host, count: int) -> Int:
     """Per activity, the stream a synchronising call waits for; -1 where it waits for all of its device."""
     scope = np.full(count, -1, dtype=np.int64)
-    named = trace.syncs.filter(pl.col("sync_type").is_in([1, 3])).select("process", "correlation", "stream").unique(["process", "correlation"], maintain_order=True)
+    named = (
+        trace.syncs.filter(pl.col("sync_type").is_in([1, 3]))
+        .select("process", "correlation", "stream")
+        .unique(["process", "correlation"], maintain_order=True)
+    )
     if not named.height:
         return scope
     found = trace.api.with_row_index("api_row").join(named, on=["process", "correlation"], how="inner")

@@ -75,7 +75,9 @@ class TimelineReplay:
         waits = graph.kind == EDGE["sync"]
         if waits.any():
             waits[waits] = run.kind[of[waits]] == "sync"
-        first = np.where(priced, of, -1)
+        # a delay of a call comes after its waiting, so it stands on every edge that leads to its return
+        returning = np.isin(graph.kind, [EDGE["sync"], EDGE["queue"]])
+        first = np.where(priced, of, np.where(returning, count + of, -1))
         second = np.where(call, count + of, np.where(launched, 2 * count, np.where(waits, 2 * count + 1, -1)))
         native = Timeline(
             len(graph.time_ns),
@@ -83,9 +85,9 @@ class TimelineReplay:
             graph.target.astype(np.uint32),
             np.ascontiguousarray(graph.lag_ns),
             np.where(first < 0, _NONE, first).astype(np.uint32),
-            np.where(first < 0, 0.0, graph.lag_ns).astype(np.float64),
+            np.where(priced, graph.lag_ns, 1e9).astype(np.float64),
             np.where(second < 0, _NONE, second).astype(np.uint32),
-            np.where(second < 0, 0.0, 1e9),
+            np.full(len(second), 1e9),
             np.ascontiguousarray(graph.residual_ns),
             2 * count + 2,
         )
@@ -132,7 +134,9 @@ class TimelineReplay:
         part = np.full(len(path), "other", dtype=object)
         works = kind == EDGE["run"]
         part[works] = [part_of_category[c] for c in category[works]]
-        launching = ((kind == EDGE["call"]) & (self.run.kind[owner] == "launch")) | ((kind == EDGE["deliver"]) & (self.run.kind[begun_by] == "launch"))
+        launching = ((kind == EDGE["call"]) & (self.run.kind[owner] == "launch")) | (
+            (kind == EDGE["deliver"]) & (self.run.kind[begun_by] == "launch")
+        )
         part[launching] = "launch"
         found = {name: float(spent[part == name].sum()) for name in ("launch", "kernel", "copy", "other")}
         return {**found, "other": found["other"] + beyond}
@@ -174,7 +178,10 @@ class TimelineReplay:
     def _values(self, change: Change) -> Float:
         count = len(self.run)
         lead = np.broadcast_shapes(
-            change.ratio.shape[:-1], change.call_seconds.shape[:-1], np.shape(change.delivery_seconds)[:-1], np.shape(change.return_seconds)[:-1]
+            change.ratio.shape[:-1],
+            change.call_seconds.shape[:-1],
+            np.shape(change.delivery_seconds)[:-1],
+            np.shape(change.return_seconds)[:-1],
         )
         values = np.empty((*lead, 2 * count + 2))
         values[..., :count] = change.ratio - 1.0

@@ -18,10 +18,10 @@ from scipy.special import ndtr
 
 from turnbuckle.machine import Machine, Pair, Parameter
 from turnbuckle.model import Model, kernel_rate
-from turnbuckle.profile.pieces import Pieces, pieces
+from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.project import anchored, replayed
+from turnbuckle.project import Prepared, anchored, answered, prepared, replayed
 from turnbuckle.projection import Interval, Projection
 
 Float = NDArray[np.float64]
@@ -187,9 +187,9 @@ def alpha_spread(pair: Pair, model: Model) -> float:
 
 
 def uncertain(
-    profile: Profile, source: Machine, fits: Mapping[tuple[str, str], LinkFit], draws: int = DRAWS, seed: int = SEED, level: float = LEVEL
+    ready: Prepared, source: Machine, fits: Mapping[tuple[str, str], LinkFit], draws: int = DRAWS, seed: int = SEED, level: float = LEVEL
 ) -> Uncertain:
-    """Prepare a profile for many draws: thin its pieces, and take the model-form spread of each class of copies from its fit."""
+    """Prepare a profile for many draws: model-form spreads from the fits; for the sum, fewer pieces."""
     form = {}
     for (direction, memory), fit in fits.items():
         kind = "migration" if direction.startswith("migration") else f"copy_{direction}"
@@ -261,12 +261,11 @@ def project_many(
     draws: int = DRAWS, seed: int = SEED,
 ) -> list[Projection]:  # fmt: skip
     """Project one profile on several targets with common draws."""
-    from turnbuckle.project import project
-
-    question = uncertain(profile, source, fits, draws, seed)
+    ready = prepared(profile, model)
+    question = uncertain(ready, source, fits, draws, seed)
     out = []
     for declared in targets:
         pair = Pair(source, declared)
-        answer = project(profile, pair, model)
+        answer = answered(profile, ready, pair, model)
         out.append(with_interval(answer, question, declared, pair, model) if draws else answer)
     return out
