@@ -2,6 +2,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
+Buffer = NDArray[Any]
+
 __version__: str
 
 class ArrowTable:
@@ -9,3 +13,21 @@ class ArrowTable:
     def __len__(self) -> int: ...
 
 def read_nsys(path: str | Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> dict[str, Any]: ...
+
+class Timeline:
+    def __init__(
+        self,
+        instants: int,
+        source: Buffer,
+        target: Buffer,
+        lag: Buffer,
+        parameter: Buffer,
+        amount: Buffer,
+        second_parameter: Buffer,
+        second_amount: Buffer,
+        residual: Buffer,
+        parameters: int,
+    ) -> None: ...
+    def recorded(self) -> bytes: ...
+    def replayed(self, scenario: Buffer) -> tuple[bytes, bytes]: ...
+    def last(self, scenarios: Buffer, *, threads: int) -> bytes: ...

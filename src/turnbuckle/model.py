@@ -71,7 +71,7 @@ class Model:
     sentence: str
     paper: str
     charges: tuple[Charge, ...]
-    replay: Literal["sum"] = "sum"
+    replay: Literal["sum", "timeline"] = "sum"
     alpha: float | str = "flop"
     needs: frozenset[str] = field(default_factory=frozenset)
 

@@ -19,11 +19,13 @@ from turnbuckle.errors import CannotAnswer
 from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.model import Model, Priced, kernel_rate, link_bandwidth
-from turnbuckle.profile.pieces import Pieces, pieces
+from turnbuckle.profile.dependencies import dependencies
+from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import peak_memory_bytes
 from turnbuckle.projection import PART_OF_CATEGORY, PARTS, Projection
-from turnbuckle.replay.sum import SumResult, replay_sum
+from turnbuckle.replay.sum import replay_sum
+from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 
 Float = NDArray[np.float64]
 
@@ -34,11 +36,49 @@ DEVICE_ACTIVITY = frozenset({"kernels", "copies", "graphs", "memsets"})
 
 @dataclass(frozen=True)
 class Durations:
-    """Per piece the new seconds (shape (..., pieces)) and whether they change by a delay; and the charges that could not be priced."""
+    """What a model makes of a run's durations; arrays have shape (..., pieces).
 
-    seconds: Float
+    Attributes
+    ----------
+    scaled : new durations as far as prices scale them, counted together [s].
+    delay : time added to each activity [s].
+    adds : whether the piece changes by a delay.
+    missing : charges that could not be priced.
+    """
+
+    run: Pieces
+    scaled: Float
+    delay: Float
     adds: NDArray[np.bool_]
     missing: tuple[str, ...]
+
+    @property
+    def seconds(self) -> Float:
+        """New durations, counted together [s]."""
+        return np.maximum(self.scaled + self.run.count * self.delay, 0.0)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A profile made ready to be replayed many times.
+
+    Attributes
+    ----------
+    run : its pieces.
+    measured : recorded run time [s].
+    timeline : its compiled graph; None for the sum.
+    """
+
+    run: Pieces
+    measured: float
+    timeline: TimelineReplay | None = None
+
+
+def prepared(profile: Profile, model: Model) -> Prepared:
+    """Group a profile into pieces and, for the timeline, compile its graph."""
+    run, piece = grouped(profile)
+    graph = TimelineReplay.compiled(dependencies(profile), run, piece) if model.replay == "timeline" else None
+    return Prepared(run, profile.seconds, graph)
 
 
 def project(profile: Profile, pair: Pair, model: Model) -> Projection:
@@ -56,21 +96,34 @@ def project(profile: Profile, pair: Pair, model: Model) -> Projection:
 
     Raises
     ------
-    CannotAnswer : the profile has no host-device activity and the target is another machine (A121), or the replay does not exist (A120).
+    CannotAnswer : A121, the profile has no host-device activity and the target is another machine.
     """
-    require(profile, pair, model)
-    run = pieces(profile)
-    durations = anchored(run, pair.source, pair.target, model)
-    result = replayed(run, profile.seconds, durations)
-    return _projection(profile, pair, model, run, durations, result)
+    return answered(profile, prepared(profile, model), pair, model)
 
 
-def require(profile: Profile, pair: Pair, model: Model) -> None:
-    """Refuse before any work what the inputs cannot answer."""
-    if model.replay != "sum":
-        raise CannotAnswer(
-            "A120", f"the replay {model.replay!r} does not exist yet", found=f"--replay {model.replay}", fix="use --replay sum"
-        )
+def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Projection:
+    """`project` for a profile that is already prepared."""
+    require(profile, pair)
+    durations = anchored(ready.run, pair.source, pair.target, model)
+    result = replayed(ready, durations, pair.source, pair.target, model)
+    return Projection(
+        target="self" if pair.target is pair.source else pair.target.name,
+        title=pair.target.title,
+        model=model.name,
+        replay=model.replay,
+        seconds=float(result.seconds),
+        measured_seconds=profile.seconds,
+        breakdown=result.breakdown,
+        measured_breakdown=result.measured_breakdown,
+        envelope=(float(result.lower), float(result.upper)),
+        coupling=coupling_change(pair.source, pair.target),
+        alpha=_alpha(pair, model),
+        findings=_findings(profile, ready, pair, model, durations),
+    )
+
+
+def require(profile: Profile, pair: Pair) -> None:
+    """Refuse before any work what the profile cannot answer."""
     if pair.target is not pair.source and not profile.has & DEVICE_ACTIVITY:
         raise CannotAnswer(
             "A121", "this profile holds no GPU activity, so another coupling changes nothing that can be said",
@@ -80,7 +133,7 @@ def require(profile: Profile, pair: Pair, model: Model) -> None:
 
 def anchored(run: Pieces, source: Priced, target: Priced, model: Model) -> Durations:
     """Price every piece on both machines and anchor it in its measured duration.  Draws broadcast along leading axes."""
-    seconds: Float = run.seconds.copy()
+    scaled, delay = run.seconds.copy(), np.zeros(len(run))
     adds = np.zeros(len(run), dtype=np.bool_)
     missing: list[str] = []
     for charge in model.charges:
@@ -92,41 +145,85 @@ def anchored(run: Pieces, source: Priced, target: Priced, model: Model) -> Durat
             missing.append(charge.name)
             continue
         old = run.seconds[covered]
-        if charge.anchor == "ratio":
-            change = old * (np.divide(after, before, out=np.ones(np.broadcast_shapes(after.shape, before.shape)), where=before > 0) - 1.0)
-        elif charge.anchor == "absolute":
-            change = run.count[covered] * after - old
-        else:
-            change = run.count[covered] * (after - before)
+        if charge.anchor == "difference":
+            delay = _raised(delay, covered, np.asarray(after - before))
             adds |= covered
-        draws = np.broadcast_shapes(seconds.shape[:-1], np.shape(change)[:-1])
-        if draws != seconds.shape[:-1]:
-            seconds = np.broadcast_to(seconds, (*draws, len(run))).copy()
-        seconds[..., covered] += change
-    return Durations(np.maximum(seconds, 0.0), adds, tuple(missing))
+        elif charge.anchor == "absolute":
+            scaled = _raised(scaled, covered, run.count[covered] * after - old)
+        else:
+            ratio = np.divide(after, before, out=np.ones(np.broadcast_shapes(after.shape, before.shape)), where=before > 0)
+            scaled = _raised(scaled, covered, old * (ratio - 1.0))
+    return Durations(run, np.maximum(scaled, 0.0), delay, adds, tuple(missing))
 
 
-def replayed(run: Pieces, measured: float, durations: Durations) -> SumResult:
-    """Put the pieces back in order; the sum keeps the recorded time line."""
-    tail = np.divide(run.tail_count, run.count, out=np.zeros_like(run.count), where=run.count > 0)
-    return replay_sum(measured, run.seconds, run.exposed_seconds, tail, durations.adds, durations.seconds)
+def _raised(values: Float, covered: NDArray[np.bool_], change: Float) -> Float:
+    """`values` plus `change` where covered, with the draws of either along the leading axes."""
+    draws = np.broadcast_shapes(values.shape[:-1], change.shape[:-1])
+    out = np.broadcast_to(values, (*draws, values.shape[-1])).copy()
+    out[..., covered] += change
+    return out
 
 
-def _projection(profile: Profile, pair: Pair, model: Model, run: Pieces, durations: Durations, result: SumResult) -> Projection:
-    return Projection(
-        target="self" if pair.target is pair.source else pair.target.name,
-        title=pair.target.title,
-        model=model.name,
-        replay=model.replay,
-        seconds=float(result.seconds),
-        measured_seconds=profile.seconds,
-        breakdown=_breakdown(run, result.exposed_seconds),
-        measured_breakdown=_breakdown(run, run.exposed_seconds),
-        envelope=(float(result.lower), float(result.upper)),
-        coupling=coupling_change(pair.source, pair.target),
-        alpha=_alpha(pair, model),
-        findings=_findings(profile, pair, model, run, durations),
+@dataclass(frozen=True)
+class Replayed:
+    """Run times [s], shape of the draws; breakdowns for a single answer only."""
+
+    seconds: Float
+    lower: Float
+    upper: Float
+    breakdown: dict[str, float]
+    measured_breakdown: dict[str, float]
+
+
+def replayed(ready: Prepared, durations: Durations, source: Priced, target: Priced, model: Model) -> Replayed:
+    """Put the pieces back in order, by the replay the model names."""
+    run = ready.run
+    if ready.timeline is None:
+        tail = np.divide(run.tail_count, run.count, out=np.zeros_like(run.count), where=run.count > 0)
+        total = replay_sum(ready.measured, run.seconds, run.exposed_seconds, tail, durations.adds, durations.seconds)
+        single = total.exposed_seconds.ndim == 1
+        return Replayed(
+            total.seconds,
+            total.lower,
+            total.upper,
+            _breakdown(run, total.exposed_seconds) if single else {},
+            _breakdown(run, run.exposed_seconds) if single else {},
+        )
+    return _on_timeline(ready.timeline, ready.measured, durations, source, target, model)
+
+
+def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations, source: Priced, target: Priced, model: Model) -> Replayed:
+    change = _change(durations, source, target, model)
+    unchanged = no_change(len(durations.run))
+    was = float(timeline.seconds(unchanged))
+    # adding the difference keeps the identity exact
+    seconds = measured + (timeline.seconds(change) - was)
+    saved, delayed = timeline.budget(change)
+    parts: list[dict[str, float]] = [{}, {}]
+    if np.ndim(seconds) == 0:
+        parts = [timeline.parts(c, PART_OF_CATEGORY, measured - was) for c in (change, unchanged)]
+    return Replayed(seconds, np.maximum(measured + saved, 0.0), measured + delayed, *parts)
+
+
+def _change(durations: Durations, source: Priced, target: Priced, model: Model) -> Change:
+    """Durations as changes of edges.  On the graph every launch has both its call and its delivery, idle device or not."""
+    run, charged = durations.run, {c.name for c in model.charges}
+
+    def delay(charge: str, parameter: str, unstated: float | None = None) -> Float:
+        """Added seconds, shape (1,) or (draws, 1); nothing where a machine does not give the parameter."""
+        before, after = source.value(parameter), target.value(parameter)
+        before, after = unstated if before is None else before, unstated if after is None else after
+        if charge not in charged or before is None or after is None:
+            return np.zeros(1)
+        return np.atleast_1d(np.asarray(after - before, dtype=np.float64))
+
+    ratio = np.divide(durations.scaled, run.seconds, out=np.ones(durations.scaled.shape), where=run.seconds > 0)
+    call = (
+        delay("launch call", "launch.call") * (run.kind == "launch")
+        + delay("alloc", "alloc.call") * (run.kind == "alloc")
+        + delay("slack", "slack.call", 0.0) * run.crosses
     )
+    return Change(ratio, call, delay("launch", "launch.latency"), delay("sync", "sync.return"))
 
 
 def _breakdown(run: Pieces, exposed: Float) -> dict[str, float]:
@@ -161,11 +258,12 @@ def coupling_change(source: Machine, target: Machine) -> dict[str, Any]:
     return out
 
 
-def _findings(profile: Profile, pair: Pair, model: Model, run: Pieces, durations: Durations) -> list[Finding]:
+def _findings(profile: Profile, ready: Prepared, pair: Pair, model: Model, durations: Durations) -> list[Finding]:
     if pair.target is pair.source:
         return []
-    out = [finding("A308")]
-    out += _unpriced(pair, model, run, durations.missing)
+    explained = None if ready.timeline is None else ready.timeline.explained()
+    out = [finding("A308")] if explained is None else [finding("A309", 1, f"{explained:.1%} of the critical path")]
+    out += _unpriced(pair, model, ready.run, durations.missing)
     alpha = _alpha(pair, model)
     if model.alpha == "hold" or alpha is None or alpha == 1.0:
         out.append(finding("A305"))

@@ -1,4 +1,4 @@
-//! Readers of big profiles and (later) replays.  Nothing here knows Python.
+//! Readers of big profiles, and the timeline replay.  Nothing here knows Python.
 //!
 //! [`nsys::read`] turns an Nsight Systems SQLite export into a [`Recording`]: typed columns in the vocabulary of
 //! `src/turnbuckle/schema/trace.csv`, one array of names, a few facts and counted flaws.
@@ -10,6 +10,7 @@ pub mod progress;
 pub mod recording;
 pub mod schema;
 pub mod sqlite;
+pub mod timeline;
 
 pub use error::ReadError;
 pub use recording::Recording;

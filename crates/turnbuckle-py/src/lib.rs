@@ -14,6 +14,8 @@ use turnbuckle_core::error::{ReadError, Trouble};
 use turnbuckle_core::nsys;
 use turnbuckle_core::recording::{Fact, Recording};
 
+mod timeline;
+
 /// Shortest time between two calls of the progress function.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -149,6 +151,7 @@ fn python(py: Python<'_>, recording: Recording) -> PyResult<Bound<'_, PyDict>> {
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<ArrowTable>()?;
+    m.add_class::<timeline::Timeline>()?;
     m.add_function(wrap_pyfunction!(read_nsys, m)?)?;
     Ok(())
 }

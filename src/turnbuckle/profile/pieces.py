@@ -58,14 +58,21 @@ class Pieces:
 
 def pieces(profile: Profile) -> Pieces:
     """Group the activities of a profile by everything a cost depends on."""
+    return grouped(profile)[0]
+
+
+def grouped(profile: Profile) -> tuple[Pieces, NDArray[np.int64]]:
+    """The pieces of a profile, and per row of its activities the piece it belongs to."""
     keys = ["kind", "category", "call_class", "direction", "memory", "idle_device", "size_bytes"]
     sized = pl.col("kind").is_in(["copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "copy_h2h", "migration"])
     rows = (
         profile.activities.with_columns(
             size_bytes=pl.when(sized).then("size_bytes"), memory=pl.when(sized).then(pl.col("memory").fill_null("unknown"))
         )
+        .with_row_index("activity")
         .group_by(keys, maintain_order=True)
         .agg(
+            pl.col("activity"),
             pl.len().alias("count"),
             (pl.max_horizontal("end_ns", "delivered_ns") - pl.col("start_ns")).sum().alias("total_ns"),
             pl.col("exposed_ns").sum(),
@@ -79,8 +86,12 @@ def pieces(profile: Profile) -> Pieces:
     def number(name: str) -> Float:
         return rows[name].cast(pl.Float64).fill_null(0.0).to_numpy()
 
-    return Pieces(
+    members = rows.select("activity").with_row_index("piece").explode("activity")
+    piece = np.zeros(profile.activities.height, dtype=np.int64)
+    piece[members["activity"].to_numpy()] = members["piece"].to_numpy()
+    found = Pieces(
         kind=text("kind"), category=text("category"), call_class=text("call_class"), direction=text("direction"), memory=text("memory"),
         idle_device=rows["idle_device"].fill_null(False).to_numpy(), size_bytes=number("size_bytes"), count=number("count"),
         seconds=number("total_ns") * 1e-9, exposed_seconds=number("exposed_ns") * 1e-9, tail_count=number("tails"),
     )  # fmt: skip
+    return found, piece

@@ -18,10 +18,10 @@ from scipy.special import ndtr
 
 from turnbuckle.machine import Machine, Pair, Parameter
 from turnbuckle.model import Model, kernel_rate
-from turnbuckle.profile.pieces import Pieces, pieces
+from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.project import anchored, replayed
+from turnbuckle.project import Prepared, anchored, answered, prepared, replayed
 from turnbuckle.projection import Interval, Projection
 
 Float = NDArray[np.float64]
@@ -95,13 +95,17 @@ def _share(name: str, value: Float) -> Float:
 class Uncertain:
     """What a question about one profile needs to be asked many times."""
 
-    run: Pieces
-    measured: float
+    ready: Prepared
     source: Machine
     form: Mapping[str, float]
     draws: int = DRAWS
     seed: int = SEED
     level: float = LEVEL
+
+    @property
+    def run(self) -> Pieces:
+        """The pieces that are drawn."""
+        return self.ready.run
 
     def sample(self, declared: Machine, pair: Pair, model: Model, only: str | None = None) -> Float:
         """Run times [s] over the draws, shape (draws,); with `only`, everything but that number stays at its value."""
@@ -109,8 +113,8 @@ class Uncertain:
         target = source if pair.target is pair.source else drawn_target(declared, pair.target, source, self.draws, self.seed, only)
         durations = anchored(self.run, source, target, model)
         if pair.target is not pair.source:
-            durations = replace(durations, seconds=self._form(durations.seconds, pair, model, only))
-        seconds = replayed(self.run, self.measured, durations).seconds
+            durations = replace(durations, scaled=self._form(durations.scaled, pair, model, only))
+        seconds = replayed(self.ready, durations, source, target, model).seconds
         return np.broadcast_to(seconds, (self.draws,)).copy()
 
     def _form(self, seconds: Float, pair: Pair, model: Model, only: str | None) -> Float:
@@ -183,14 +187,16 @@ def alpha_spread(pair: Pair, model: Model) -> float:
 
 
 def uncertain(
-    profile: Profile, source: Machine, fits: Mapping[tuple[str, str], LinkFit], draws: int = DRAWS, seed: int = SEED, level: float = LEVEL
+    ready: Prepared, source: Machine, fits: Mapping[tuple[str, str], LinkFit], draws: int = DRAWS, seed: int = SEED, level: float = LEVEL
 ) -> Uncertain:
-    """Prepare a profile for many draws: thin its pieces, and take the model-form spread of each class of copies from its fit."""
+    """Prepare a profile for many draws: model-form spreads from the fits; for the sum, fewer pieces."""
     form = {}
     for (direction, memory), fit in fits.items():
         kind = "migration" if direction.startswith("migration") else f"copy_{direction}"
         form[f"{kind}/{memory}"] = min(fit.residual_spread, 0.7)
-    return Uncertain(thinned(pieces(profile), max(CELLS // max(draws, 1), 100)), profile.seconds, source, form, draws, seed, level)
+    if ready.timeline is None:
+        ready = replace(ready, run=thinned(ready.run, max(CELLS // max(draws, 1), 100)))
+    return Uncertain(ready, source, form, draws, seed, level)
 
 
 def thinned(run: Pieces, most: int) -> Pieces:
@@ -255,12 +261,11 @@ def project_many(
     draws: int = DRAWS, seed: int = SEED,
 ) -> list[Projection]:  # fmt: skip
     """Project one profile on several targets with common draws."""
-    from turnbuckle.project import project
-
-    question = uncertain(profile, source, fits, draws, seed)
+    ready = prepared(profile, model)
+    question = uncertain(ready, source, fits, draws, seed)
     out = []
     for declared in targets:
         pair = Pair(source, declared)
-        answer = project(profile, pair, model)
+        answer = answered(profile, ready, pair, model)
         out.append(with_interval(answer, question, declared, pair, model) if draws else answer)
     return out
