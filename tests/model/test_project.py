@@ -42,12 +42,6 @@ def on(values: dict[str, float], alpha: float | str = "flop", name: str = "there
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_replay_that_does_not_exist() -> None:
-    with pytest.raises(CannotAnswer) as refused:
-        project(SEEN, Pair(HERE, HERE), replace(nething(), replay="timeline"))  # type: ignore[arg-type]
-    assert (refused.value.code, refused.value.exit_code) == ("A120", 3)
-
-
 def test_a_run_without_a_device() -> None:
     """Another coupling says nothing of it; its own machine does."""
     seen = profile_of(api=[call(1_000, 9_000, 1, "cudaDeviceSynchronize")])

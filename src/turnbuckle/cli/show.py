@@ -221,7 +221,11 @@ def print_projections(console: Console, answer: Answer) -> None:
         p, m = v.projection, v.projection.measured_seconds or 1.0
         interval = f"[{p.interval.low / m:.3f}, {p.interval.high / m:.3f}]" if p.interval else "-"
         table.add_row(
-            Text(p.target, style="bold"), seconds(p.seconds), f"{p.penalty:.3f}x", Text(interval), Text(v.words, style=COLOURS[v.kind])
+            Text(p.target, style="bold"),
+            seconds(p.seconds),
+            f"{p.penalty:.3f}x",
+            Text(interval),
+            Text(v.words.partition(", ")[0] if v.kind == "undecided" else v.words, style=COLOURS[v.kind]),
         )
         changes.add_row(Text(p.target), Text(change(p)), style="dim")
     console.print()
