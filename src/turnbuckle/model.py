@@ -51,7 +51,7 @@ class Charge:
         two leave the measured time where source and target are one machine.
     needs : parameters it reads; where one is missing the measured time stays, and a finding says so.
     kept : those of them that are taken over from the source where the target does not give them; a finding says so too.
-    vanishes : whether it costs nothing where host and device share one memory.
+    fitted : whether it follows a line fitted to the run's own copies, and so shares that line's scatter.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Charge:
     anchor: Anchor
     needs: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
-    vanishes: bool = False
+    fitted: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def nething(alpha: float | str = "flop") -> Model:
     charges = [
         *(_copy_charge(direction) for direction in ("h2d", "d2h")),
         *(_migration_charge(direction) for direction in ("h2d", "d2h")),
-        Charge("p2p", lambda p: p.kind == "copy_p2p", _p2p_seconds, "ratio", ("link.p2p.bandwidth",)),
+        Charge("p2p", lambda p: p.kind == "copy_p2p", _p2p_seconds, "ratio", ("link.p2p.bandwidth",), fitted=True),
         Charge("launch", lambda p: (p.kind == "launch") & p.idle_device, _parameter("launch.latency"), "difference", ("launch.latency",)),
         Charge("launch call", lambda p: (p.kind == "launch") & ~p.idle_device, _parameter("launch.call"), "difference", ("launch.call",)),
         Charge("sync", lambda p: p.kind == "sync", _parameter("sync.return"), "difference", ("sync.return",)),
@@ -188,7 +188,7 @@ def _link_charge(
     name: str, covers: Callable[[Pieces], Bool], seconds: Callable[[Pieces, Priced, Priced], Float | None], direction: str
 ) -> Charge:
     latency = f"link.{direction}.latency"
-    return Charge(name, covers, seconds, "ratio", (f"link.{direction}.bandwidth", latency), (latency,), vanishes=True)
+    return Charge(name, covers, seconds, "ratio", (f"link.{direction}.bandwidth", latency), (latency,), fitted=True)
 
 
 def _copy_charge(direction: str) -> Charge:

@@ -19,7 +19,7 @@ from turnbuckle.model import Model, additive, nething
 from turnbuckle.profile.pieces import Pieces, pieces
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
-from turnbuckle.project import project
+from turnbuckle.project import Prepared, prepared, project
 from turnbuckle.projection import faster
 from turnbuckle.study.uncertainty import ALPHA_ERROR, ALPHA_UNKNOWN, KERNEL_ALPHA, Uncertain, alpha_spread, drawn_source, drawn_target, normals
 from turnbuckle.study.uncertainty import project_many, thinned, uncertain
@@ -42,7 +42,7 @@ def milc() -> Profile:
 
 
 def asked(source: Machine = SOURCE, seen: Profile = SEEN, draws: int = 200, form: dict[str, float] | None = None, seed: int = 7) -> Uncertain:
-    return Uncertain(pieces(seen), seen.seconds, source, form or {}, draws, seed)
+    return Uncertain(prepared(seen, nething()), source, form or {}, draws, seed)
 
 
 # --- draws ------------------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_residuals_of_every_fitted_class_are_drawn() -> None:
     rows = [copy(k * 10**7, k * 10**7 + 2_000 + n // 20 + (n % 3) * 700 * (k % 4), d, n) for k, n in enumerate(sizes) for d in (1, 2, 4, 6)]
     seen = profile_of(kernels=[on_device(5, 6)], copies=rows)
     source, fits, _ = observed_machine(seen)
-    question = uncertain(seen, source, fits, 50, 1)
+    question = uncertain(prepared(seen, nething()), source, fits, 50, 1)
     pair = Pair(source, load("gh200"))
     forms = {n.rsplit("/", 1)[0] for n in question.names(load("gh200"), pair, nething()) if n.startswith("form/")}
     assert {"form/copy_h2d/pinned", "form/copy_d2h/pinned", "form/migration/unknown", "form/copy_p2p/unknown"} <= forms
@@ -276,7 +276,7 @@ def test_thinning_keeps_every_sum() -> None:
     pair = Pair(machine(FULL), machine({**FULL, "link.h2d.latency": 4e-6, "link.h2d.bandwidth": 121e9, "link.d2h.bandwidth": 8e9}, "there"))
     seen = profile_of(kernels=[on_device(5, 6)], copies=rows)
     exact = project(seen, pair, nething("hold")).seconds
-    hair = Uncertain(thin, seen.seconds, pair.source, {}, 1, 1).sample(pair.target, pair, nething("hold"))[0]
+    hair = Uncertain(Prepared(thin, seen.seconds), pair.source, {}, 1, 1).sample(pair.target, pair, nething("hold"))[0]
     assert hair == pytest.approx(exact, rel=1e-3)
 
 

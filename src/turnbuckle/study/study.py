@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from turnbuckle.errors import UsageError
 from turnbuckle.findings import Finding, merge
 from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.model import Model, nething
@@ -165,8 +166,13 @@ def ask(seen: Answer, on: Sequence[str] | None = None, *, model: Model | None = 
     seed : of the draws.
     """
     model = model or nething()
-    if on is None and model.name == "additive":
-        targets: tuple[Machine, ...] = (LAMBDA,)
+    if model.name == "additive":
+        if on is not None and set(on) != {"self"}:
+            raise UsageError(
+                "A014", "the additive model has no target machine: its lambdas say all that changes", found=f"--on {', '.join(on)}",
+                fix="leave --on out, or use --model nething to ask about a machine",
+            )  # fmt: skip
+        targets: tuple[Machine, ...] = (LAMBDA,) if on is None else (seen.source,)
     else:
         targets = tuple(seen.source if name == "self" else load(name) for name in (on if on is not None else DEFAULT_TARGETS))
     projections = project_many(seen.profile, seen.source, targets, model, seen.fits, draws, seed)

@@ -145,10 +145,16 @@ class Uncertain:
         run = self.run
         decade = np.floor(np.log10(np.maximum(run.size_bytes, 1.0))).astype(int)
         kernels = alpha_spread(pair, model) > 0
+        fitted = np.zeros(len(run), dtype=np.bool_)
+        for charge in model.charges:
+            if charge.fitted:
+                fitted |= charge.covers(run)
         out = []
-        for kind, memory, power in zip(run.kind, run.memory, decade, strict=True):
+        for kind, memory, power, lined in zip(run.kind, run.memory, decade, fitted, strict=True):
             if kind == "kernel":
                 out.append(KERNEL_ALPHA if kernels else "")
+            elif not lined:
+                out.append("")
             elif pair.target.copies_vanish and not pair.source.copies_vanish and kind in ("copy_h2d", "copy_d2h", "migration"):
                 out.append(COPIES_KEPT)
             else:
