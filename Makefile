@@ -34,6 +34,7 @@ bench: $(VENV)/installed-bench
 	$(BIN)/python benchmarks/run.py
 
 docs: $(VENV)/installed-docs
+	$(BIN)/python docs/generate.py --check
 	$(BIN)/mkdocs build --strict
 
 $(BIN)/python:

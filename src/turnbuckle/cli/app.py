@@ -261,7 +261,7 @@ def demo(*, output: Output = None) -> int:
 
     with sample() as path:
         answer = ask(_seen(path, None, False))
-        show.emit(answer, "overview", "table", None)
+        show.emit(answer, "demo", "table", None)
         written = write(
             answer,
             output or Path("turnbuckle-report-demo.html"),

@@ -42,7 +42,7 @@ def ns(value: int | None) -> str:
 
 
 def emit(answer: Answer, what: str, format: str, output: Path | None) -> None:
-    """Write an answer: `what` is ``overview``, ``inspect`` or ``project``."""
+    """Write an answer: `what` is ``overview``, ``demo``, ``inspect`` or ``project``."""
     if format == "table":
         if output is not None:
             raise UsageError(
@@ -52,11 +52,12 @@ def emit(answer: Answer, what: str, format: str, output: Path | None) -> None:
                 fix="add --format json, csv or parquet, or use turnbuckle report",
             )
         console = Console(soft_wrap=False, highlight=False)
-        if what in ("overview", "inspect"):
-            print_inspection(console, answer, brief=what == "overview")
-        if what in ("overview", "project"):
+        brief = what in ("overview", "demo")
+        if what != "project":
+            print_inspection(console, answer, brief=brief)
+        if what != "inspect":
             print_projections(console, answer)
-        print_findings(console, answer, brief=what == "overview")
+        print_findings(console, answer, brief=brief)
         print_next(console, answer, what)
         return
     document = (
@@ -286,6 +287,7 @@ def print_next(console: Console, answer: Answer, what: str) -> None:
     """Always say what to do next."""
     file = clean(answer.profile.trace.name, 200)
     following = {
+        "demo": "turnbuckle YOUR_RUN.sqlite, exported with nsys export --type sqlite",
         "overview": f"turnbuckle report {file} -o report.html",
         "inspect": f"turnbuckle project {file} --on nvlink-c2c,cdi-row-link",
         "project": f"turnbuckle report {file}"
