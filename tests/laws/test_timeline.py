@@ -13,9 +13,10 @@ from strategies import FEWER, FULL, LAW, gpu_traces, machine, soups, traces
 
 from turnbuckle.machine import Pair
 from turnbuckle.model import nething
+from turnbuckle.order import prepared
 from turnbuckle.profile.dependencies import EDGE, EDGES, Graph, dependencies
 from turnbuckle.profile.profile import build
-from turnbuckle.project import prepared, project
+from turnbuckle.project import project
 from turnbuckle.replay.timeline import Change
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace

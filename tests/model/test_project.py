@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from strategies import D2H, DEVICE, FULL, H2D, LAW, gpu_traces, machine, trace_of
 from test_summary import allocation, call, copy, on_device, profile_of
 
+from turnbuckle.anchor import anchored
 from turnbuckle.errors import CannotAnswer, MachineError
 from turnbuckle.machine import Change, Fact, Machine, Pair, load
 from turnbuckle.machine.machine import Parameter
 from turnbuckle.model import Charge, Model, additive, nething
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import build
-from turnbuckle.project import anchored, project
+from turnbuckle.project import project
 from turnbuckle.projection import PART_OF_CATEGORY, PARTS, Interval, Projection, break_even_utilisation, faster
 from turnbuckle.schema import words
 from turnbuckle.trace.trace import Trace
@@ -212,7 +213,7 @@ def test_break_even() -> None:
 
 def test_the_toy_is_what_it_says() -> None:
     """The strategies' machine and rows are understood as meant, or every law above is empty."""
-    assert DEVICE == words("memories").index("device") and H2D == words("directions").index("h2d") and D2H == words("directions").index("d2h")
+    assert words("memories").index("device") == DEVICE and words("directions").index("h2d") == H2D and words("directions").index("d2h") == D2H
     assert trace_of({"kernels": [on_device(1, 2)]}).kernels.height == 1
     with pytest.raises(Exception, match="A004"):
         additive({"sync": 2.0})

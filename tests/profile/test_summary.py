@@ -13,11 +13,10 @@ from strategies import D2D, D2H, DEVICE, H2D, LAW, MIGRATION_D2H, MIGRATION_H2D,
 
 from turnbuckle.errors import CannotAnswer
 from turnbuckle.profile import summary
-from turnbuckle.profile.describe import describe, transfer_distribution
+from turnbuckle.profile.describe import transfer_distribution
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.placement import nic_bound
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.profile.source import observed_machine
 from turnbuckle.trace.trace import Trace
 
 PROCESS = 1000 << 24
@@ -245,6 +244,30 @@ def test_tables_add_up_on_any_run(trace: Trace) -> None:
     assert seen.activities["track"].is_in(seen.tracks["track"].to_list()).all()
     known = seen.activities.select("track", "kind").join(seen.tracks, on="track", how="left")
     assert (known.filter(pl.col("kind") == "kernel")["what"] != "thread").all()
+
+
+@LAW
+@given(gpu_traces() | soups())
+def test_the_description_of_any_run_is_plain_and_finite(trace: Trace) -> None:
+    seen = build(trace)
+    source, fits, _ = observed_machine(seen)
+    found = describe(seen, source, fits)
+    assert found["closure_defect_ns"] == 0 and sum(found["categories_ns"].values()) == found["run_time_ns"]
+
+    def walk(value: object, path: str) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                walk(item, f"{path}.{key}")
+        elif isinstance(value, list):
+            for item in value:
+                walk(item, path)
+        else:
+            assert value is None or isinstance(value, str | bool | int | float), path
+            assert not isinstance(value, float) or np.isfinite(value), path
+            if path.endswith(("_ns", ".count", ".bytes")):
+                assert value is None or (isinstance(value, int) and not isinstance(value, np.generic)), path
+
+    walk(found, "")
 
 
 # --- placement --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,17 @@ from strategies import FULL, LAW, machine
 from turnbuckle.examples import sample
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import observed_machine
-from turnbuckle.profile.transfers import LinkFit, fit_class, fit_line, fit_links, known_links, link_findings, looks_like, reference_fit, size_bins
+from turnbuckle.profile.transfers import (
+    LinkFit,
+    fit_class,
+    fit_line,
+    fit_links,
+    known_links,
+    link_findings,
+    looks_like,
+    reference_fit,
+    size_bins,
+)
 from turnbuckle.trace.read import read
 
 SIZES = 2.0 ** np.arange(3, 27)
@@ -65,6 +75,19 @@ def test_known_parameters_come_back(outliers: float) -> None:
         assert fit.residual_spread < (0.03 if not outliers else 0.15)
     plain = np.polyfit(size, seconds, 1)
     assert not outliers or abs(plain[1] / 2.0e-6 - 1) > 0.2, "an ordinary least squares line is lost among the outliers"
+
+
+@pytest.mark.parametrize(("count", "outliers"), [(80, 0.0), (400, 0.0), (200, 0.1)])
+def test_stated_errors_cover_the_truth(count: int, outliers: float) -> None:
+    """Of many fits of one truth, 90 % intervals from the stated standard errors hold it about 90 % of the time."""
+    inside = np.zeros(2)
+    runs = 300
+    for seed in range(runs):
+        size, seconds = copies(3e-6, 12e9, 0.01, count, seed, outliers)
+        (a, b), covariance, _ = fit_line(size, seconds)
+        error = 1.645 * np.sqrt(np.diag(covariance))
+        inside += np.abs([a - 3e-6, b - 1 / 12e9]) <= error
+    assert (inside / runs >= 0.84).all() and (inside / runs <= 0.965).all()
 
 
 def test_neither_part_is_negative() -> None:

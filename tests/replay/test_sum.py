@@ -34,7 +34,7 @@ def test_no_change_is_no_change(pieces: list[Piece]) -> None:
 def test_between_all_savings_and_all_delays(pieces: list[Piece]) -> None:
     measured, out = replayed(pieces)
     eps = 1e-12 * float(out.upper)
-    assert 0 <= float(out.lower) - 0 and float(out.lower) - eps <= float(out.seconds) <= float(out.upper) + eps
+    assert float(out.lower) - 0 >= 0 and float(out.lower) - eps <= float(out.seconds) <= float(out.upper) + eps
     assert float(out.lower) <= measured + eps and float(out.upper) >= measured - eps
     assert (out.exposed_seconds >= 0).all()
     change = out.exposed_seconds.sum() - sum(p[0] * p[1] for p in pieces)

@@ -16,13 +16,25 @@ from turnbuckle.examples import sample
 from turnbuckle.machine import Change, Fact, Machine, Pair, all_machines, load
 from turnbuckle.machine.machine import Parameter
 from turnbuckle.model import Model, additive, nething
+from turnbuckle.order import Prepared, prepared
 from turnbuckle.profile.pieces import Pieces, pieces
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
-from turnbuckle.project import Prepared, prepared, project
+from turnbuckle.project import project
 from turnbuckle.projection import faster
-from turnbuckle.study.uncertainty import ALPHA_ERROR, ALPHA_UNKNOWN, KERNEL_ALPHA, Uncertain, alpha_spread, drawn_source, drawn_target, normals
-from turnbuckle.study.uncertainty import project_many, thinned, uncertain
+from turnbuckle.study.uncertainty import (
+    ALPHA_ERROR,
+    ALPHA_UNKNOWN,
+    KERNEL_ALPHA,
+    Uncertain,
+    alpha_spread,
+    drawn_source,
+    drawn_target,
+    normals,
+    project_many,
+    thinned,
+    uncertain,
+)
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 

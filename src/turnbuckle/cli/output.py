@@ -23,17 +23,17 @@ def plain(value: Any) -> Any:
 
 
 def write_json(value: dict[str, Any], output: Path | None) -> None:
-    """Write one JSON document."""
-    write_text(json.dumps(plain(value), indent=1, ensure_ascii=False) + "\n", output)
+    """Write one JSON document, in ASCII: names from a recording may hold characters that steer a terminal."""
+    write_text(json.dumps(plain(value), indent=1) + "\n", output)
 
 
 def write_text(text: str, output: Path | None) -> None:
-    """Write text to a file or to stdout; what stdout's encoding cannot show is replaced."""
+    """Write text to a file or to stdout."""
     if output is None:
-        sys.stdout.write(text.encode(sys.stdout.encoding or "utf-8", "replace").decode(sys.stdout.encoding or "utf-8"))
+        sys.stdout.write(text)
         return
     try:
-        output.write_text(text, encoding="utf-8")
+        output.write_text(text, encoding="utf-8", errors="replace")
     except OSError as e:
         raise ReportError(
             "R001",

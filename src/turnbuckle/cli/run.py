@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
 
-from turnbuckle.errors import InternalError, TurnbuckleError
+from turnbuckle.errors import InternalError, ReportError, TurnbuckleError
 
 EXIT_CODES = (
     "exit codes: 0 done, 1 gate failed, 2 bad input or usage, 3 cannot be answered from this input, 4 internal error, 130 interrupted"
@@ -19,13 +21,20 @@ EXIT_CODES = (
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run ``turnbuckle ARGV`` -> exit code.  Data goes to stdout, talk to stderr; no traceback without ``--debug``."""
+    if sys.stdout is None or sys.stderr is None:
+        return 2  # closed by the caller: there is nowhere to say anything
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     words = [w for w in words if w != "--debug"]
     try:
         from turnbuckle.cli.app import dispatch
 
-        return dispatch(words)
+        code = dispatch(words)
+        sys.stdout.flush()
+        return code
     except TurnbuckleError as e:
         if debug:
             raise
@@ -41,6 +50,11 @@ def run(argv: Sequence[str] | None = None) -> int:
     except Exception as e:
         if debug:
             raise
+        if isinstance(e, OSError) and e.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):
+            say(ReportError("R001", "the output cannot be written", found=e.strerror or type(e).__name__, fix="look at where stdout goes"))
+            # what is still buffered cannot be written either
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 2
         say(
             InternalError(
                 "I001",
@@ -58,7 +72,7 @@ def say(error: TurnbuckleError) -> None:
     from rich.text import Text
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    first, *rest = error.lines()
+    first, *rest = ("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line) for line in error.lines())
     text = Text(first)
     text.stylize("bold red", 0, first.index(":"))
     console.print(text)

@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from turnbuckle.anchor import anchored
 from turnbuckle.machine import Machine, Pair, Parameter
 from turnbuckle.model import Model, kernel_rate
+from turnbuckle.order import Prepared, prepared, replayed
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.project import Prepared, anchored, answered, prepared, replayed
+from turnbuckle.project import answered
 from turnbuckle.projection import Interval, Projection
 
 Float = NDArray[np.float64]

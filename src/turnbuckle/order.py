@@ -1,0 +1,110 @@
+"""Activities back in order: the same durations through the replay a model names, the sum or the timeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.anchor import Durations
+from turnbuckle.model import Model, Priced
+from turnbuckle.profile.dependencies import dependencies
+from turnbuckle.profile.pieces import Pieces, grouped
+from turnbuckle.profile.profile import Profile
+from turnbuckle.projection import PART_OF_CATEGORY, PARTS
+from turnbuckle.replay.sum import replay_sum
+from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A profile made ready to be replayed many times.
+
+    Attributes
+    ----------
+    run : its pieces.
+    measured : recorded run time [s].
+    timeline : its compiled graph; None for the sum.
+    """
+
+    run: Pieces
+    measured: float
+    timeline: TimelineReplay | None = None
+
+
+def prepared(profile: Profile, model: Model) -> Prepared:
+    """Group a profile into pieces and, for the timeline, compile its graph."""
+    run, piece = grouped(profile)
+    graph = TimelineReplay.compiled(dependencies(profile), run, piece) if model.replay == "timeline" else None
+    return Prepared(run, profile.seconds, graph)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """Run times [s], shape of the draws; breakdowns for a single answer only."""
+
+    seconds: Float
+    lower: Float
+    upper: Float
+    breakdown: dict[str, float]
+    measured_breakdown: dict[str, float]
+
+
+def replayed(ready: Prepared, durations: Durations, source: Priced, target: Priced, model: Model) -> Replayed:
+    """Put the pieces back in order, by the replay the model names."""
+    run = ready.run
+    if ready.timeline is None:
+        tail = np.divide(run.tail_count, run.count, out=np.zeros_like(run.count), where=run.count > 0)
+        total = replay_sum(ready.measured, run.seconds, run.exposed_seconds, tail, durations.adds, durations.seconds)
+        single = total.exposed_seconds.ndim == 1
+        return Replayed(
+            total.seconds,
+            total.lower,
+            total.upper,
+            _breakdown(run, total.exposed_seconds) if single else {},
+            _breakdown(run, run.exposed_seconds) if single else {},
+        )
+    return _on_timeline(ready.timeline, ready.measured, durations, source, target, model)
+
+
+def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations, source: Priced, target: Priced, model: Model) -> Replayed:
+    change = _change(durations, source, target, model)
+    unchanged = no_change(len(durations.run))
+    was = float(timeline.seconds(unchanged))
+    # adding the difference keeps the identity exact
+    seconds = measured + (timeline.seconds(change) - was)
+    saved, delayed = timeline.budget(change)
+    parts: list[dict[str, float]] = [{}, {}]
+    if np.ndim(seconds) == 0:
+        parts = [timeline.parts(c, PART_OF_CATEGORY, measured - was) for c in (change, unchanged)]
+    return Replayed(seconds, np.maximum(measured + saved, 0.0), measured + delayed, *parts)
+
+
+def _change(durations: Durations, source: Priced, target: Priced, model: Model) -> Change:
+    """Durations as changes of edges.  On the graph every launch has both its call and its delivery, idle device or not."""
+    run, charged = durations.run, {c.name for c in model.charges}
+
+    def delay(charge: str, parameter: str, unstated: float | None = None) -> Float:
+        """Added seconds, shape (1,) or (draws, 1); nothing where a machine does not give the parameter."""
+        before, after = source.value(parameter), target.value(parameter)
+        before, after = unstated if before is None else before, unstated if after is None else after
+        if charge not in charged or before is None or after is None:
+            return np.zeros(1)
+        return np.atleast_1d(np.asarray(after - before, dtype=np.float64))
+
+    ratio = np.divide(durations.scaled, run.seconds, out=np.ones(durations.scaled.shape), where=run.seconds > 0)
+    call = (
+        delay("launch call", "launch.call") * (run.kind == "launch")
+        + delay("alloc", "alloc.call") * (run.kind == "alloc")
+        + delay("slack", "slack.call", 0.0) * run.crosses
+    )
+    return Change(ratio, call, delay("launch", "launch.latency"), delay("sync", "sync.return"))
+
+
+def _breakdown(run: Pieces, exposed: Float) -> dict[str, float]:
+    part = np.array([PART_OF_CATEGORY[c] for c in run.category], dtype=object)
+    part[run.kind == "launch"] = "launch"
+    return {p: float(exposed[part == p].sum()) for p in PARTS}
