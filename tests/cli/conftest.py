@@ -12,6 +12,7 @@ from hostile_names import EVIL, SAMPLE, SECRETS, Ran
 
 from turnbuckle.cli import run as cli_run
 
+
 @pytest.fixture
 def turnbuckle(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Ran]:
     """Run ``turnbuckle WORDS`` in this process, in an empty folder."""

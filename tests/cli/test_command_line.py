@@ -14,8 +14,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-
 from hostile_names import EVIL, SAMPLE, SECRETS, Ran
+
 from turnbuckle.cli.gate import gate
 from turnbuckle.cli.output import flattened, plain
 from turnbuckle.errors import GateFailed, UsageError
@@ -57,7 +57,9 @@ def test_alone_it_says_what_it_is(turnbuckle: Run) -> None:
 
 def test_help_is_quick_to_load() -> None:
     """``--help`` imports neither polars nor numpy nor altair (the 150 ms of the contract depend on it)."""
-    look = "import sys; from turnbuckle.cli.run import run; run(['--help']); print(*{m.split('.')[0] for m in sys.modules}, file=sys.stderr)"
+    look = (
+        "import sys; from turnbuckle.cli.run import run; run(['--help']); print(*{m.split('.')[0] for m in sys.modules}, file=sys.stderr)"
+    )
     ran = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert not {"polars", "numpy", "scipy", "altair", "pandas", "pyarrow"} & set(ran.stderr.split())
 
@@ -132,10 +134,17 @@ def test_json_of_inspect(turnbuckle: Run) -> None:
     assert set(found) >= {"schema_version", "profile", "findings", "provenance"}
     profile = found["profile"]
     whole = {
-        "run_time_ns": None, "kernel_window_ns": None, "kernels": ("count", "busy_ns", "union_ns"), "memsets": ("count",), "api": ("count",),
-        "copies": ("h2d", "d2h", "d2d", "p2p", "migration_h2d", "migration_d2h"), "overlap": ("copy_hidden_fraction",),
-        "categories_ns": ("kernel", "copy", "mpi", "api", "cpu"), "launch": ("count", "call_median_ns"), "links": ("h2d", "d2h"),
-    }  # fmt: skip
+        "run_time_ns": None,
+        "kernel_window_ns": None,
+        "kernels": ("count", "busy_ns", "union_ns"),
+        "memsets": ("count",),
+        "api": ("count",),
+        "copies": ("h2d", "d2h", "d2d", "p2p", "migration_h2d", "migration_d2h"),
+        "overlap": ("copy_hidden_fraction",),
+        "categories_ns": ("kernel", "copy", "mpi", "api", "cpu"),
+        "launch": ("count", "call_median_ns"),
+        "links": ("h2d", "d2h"),
+    }
     for key, inner in whole.items():
         assert key in profile
         assert inner is None or set(inner) <= set(profile[key]), key
@@ -149,7 +158,9 @@ def test_json_of_inspect(turnbuckle: Run) -> None:
 
 
 def test_json_of_project(turnbuckle: Run) -> None:
-    found = document(turnbuckle("project", SAMPLE, "--on", "self,nvlink-c2c", "--on", "cdi-row-link", *FEW, "--seed", 3, "--format", "json"))
+    found = document(
+        turnbuckle("project", SAMPLE, "--on", "self,nvlink-c2c", "--on", "cdi-row-link", *FEW, "--seed", 3, "--format", "json")
+    )
     own, near, far = found["projections"]
     assert [p["target"] for p in found["projections"]] == ["self", "nvlink-c2c", "cdi-row-link"]
     assert own["seconds"] == own["measured_seconds"] and own["penalty"] == 1 and own["interval"] == [own["seconds"]] * 2
@@ -161,7 +172,9 @@ def test_json_of_project(turnbuckle: Run) -> None:
     assert found["faster"]["nvlink-c2c"]["cdi-row-link"] + found["faster"]["cdi-row-link"]["nvlink-c2c"] == pytest.approx(1)
     assert [t["name"] for t in found["provenance"]["targets"]][1:] == ["nvlink-c2c", "cdi-row-link"]
     assert found["provenance"]["seed"] == 3 and found["provenance"]["model"]["name"] == "nething"
-    again = document(turnbuckle("project", SAMPLE, "--on", "self,nvlink-c2c", "--on", "cdi-row-link", *FEW, "--seed", 3, "--format", "json"))
+    again = document(
+        turnbuckle("project", SAMPLE, "--on", "self,nvlink-c2c", "--on", "cdi-row-link", *FEW, "--seed", 3, "--format", "json")
+    )
     assert again["projections"] == found["projections"], "the same question has the same answer"
 
 
@@ -241,7 +254,9 @@ def test_placement(turnbuckle: Run) -> None:
 
 
 def test_additive_on_a_recording_and_on_printed_totals(turnbuckle: Run) -> None:
-    (p,) = document(turnbuckle("project", SAMPLE, "--model", "additive", "--lambda", "data=10,control=10", *FEW, "--format", "json"))["projections"]
+    (p,) = document(turnbuckle("project", SAMPLE, "--model", "additive", "--lambda", "data=10,control=10", *FEW, "--format", "json"))[
+        "projections"
+    ]
     assert p["target"] == "lambda" and p["model"] == "additive" and p["penalty"] < 1
     sigma = "gpu=12.48,control=13.52,data=0.90,cpu=0.19,mpi=0.12,total=27.21"
     found = document(turnbuckle("project", "--totals", sigma, "--lambda", "data=10,control=10", "--format", "json"))
@@ -295,10 +310,19 @@ def test_report_and_demo_write_where_told(turnbuckle: Run, tmp_path: Path) -> No
 # --- hostile recordings -----------------------------------------------------------------------------------------------
 
 ALL = (
-    ["{file}"], ["inspect", "{file}"], ["project", "{file}", "--on", "nvlink-c2c", *FEW], ["doctor", "{file}"],
-    *([verb, "{file}", *more, "--format", form] for verb, more in (("inspect", ()), ("project", ("--on", "nvlink-c2c", *FEW)), ("doctor", ())) for form in ("json", "csv")),
-    ["inspect", "{file}", "--minus", "{file}"], ["project", "{file}", "--on", "missing"], ["project", "{file}", "--fail-if", "penalty > 0", "--on", "cdi-row-link", *FEW],
-)  # fmt: skip
+    ["{file}"],
+    ["inspect", "{file}"],
+    ["project", "{file}", "--on", "nvlink-c2c", *FEW],
+    ["doctor", "{file}"],
+    *(
+        [verb, "{file}", *more, "--format", form]
+        for verb, more in (("inspect", ()), ("project", ("--on", "nvlink-c2c", *FEW)), ("doctor", ()))
+        for form in ("json", "csv")
+    ),
+    ["inspect", "{file}", "--minus", "{file}"],
+    ["project", "{file}", "--on", "missing"],
+    ["project", "{file}", "--fail-if", "penalty > 0", "--on", "cdi-row-link", *FEW],
+)
 
 
 def test_markup_in_names_is_text(turnbuckle: Run, hostile: Path) -> None:
@@ -313,7 +337,9 @@ def test_secrets_of_a_recording_stay_in_it(turnbuckle: Run, hostile: Path, words
     assert not [s for s in SECRETS if s in ran.out + ran.err]
 
 
-def test_secrets_enter_no_report_no_table_and_no_cache(turnbuckle: Run, hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_enter_no_report_no_table_and_no_cache(
+    turnbuckle: Run, hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("turnbuckle.trace.cache.SMALLEST_BYTES", 0, raising=False)
     assert turnbuckle("report", hostile, "--on", "cdi-row-link", *FEW, "-o", tmp_path / "r.html").code == 0
@@ -326,7 +352,7 @@ def test_secrets_enter_no_report_no_table_and_no_cache(turnbuckle: Run, hostile:
     for path in written:
         held = path.read_bytes()
         assert not [s for s in SECRETS if s.encode() in held], path.name
-        for table in ([pl.read_parquet(path)] if path.suffix == ".parquet" else []):
+        for table in [pl.read_parquet(path)] if path.suffix == ".parquet" else []:
             text = [v for c in table.columns if table[c].dtype == pl.String for v in table[c].drop_nulls().to_list()]
             assert not [s for s in SECRETS if any(s in v for v in text)], path.name
 
@@ -359,7 +385,11 @@ def test_colour_only_where_it_is_wanted() -> None:
 
 
 def test_a_reader_that_goes_away() -> None:
-    whole = subprocess.Popen([sys.executable, "-c", "from turnbuckle.cli import main; main()", "machines", "list", "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    whole = subprocess.Popen(
+        [sys.executable, "-c", "from turnbuckle.cli import main; main()", "machines", "list", "--format", "json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert whole.stdout is not None and whole.stderr is not None
     whole.stdout.read(10)
     whole.stdout.close()

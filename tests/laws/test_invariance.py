@@ -22,8 +22,11 @@ from turnbuckle.project import project
 from turnbuckle.trace.trace import Trace
 
 MODELS: dict[str, Model] = {
-    "flop": nething("flop"), "memory": nething("memory"), "5.1": nething(5.1), "additive": additive({"data": 7.0, "control": 0.2, "kernel": 3.0})
-}  # fmt: skip
+    "flop": nething("flop"),
+    "memory": nething("memory"),
+    "5.1": nething(5.1),
+    "additive": additive({"data": 7.0, "control": 0.2, "kernel": 3.0}),
+}
 THERE = {
     **FULL, "link.h2d.latency": 4e-6, "link.h2d.bandwidth": 121e9, "link.d2h.latency": 0.7e-6, "launch.latency": 2e-6, "launch.call": 9e-6,
     "sync.return": 5e-6, "alloc.call": 1e-6, "slack.call": 2e-6, "gpu.fp64_matrix": 67e12, "gpu.memory_bandwidth": 3.35e12,

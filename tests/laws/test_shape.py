@@ -1,4 +1,4 @@
-"""Laws 2, 3 and 4: the envelope holds, slower is never faster, the run time is convex in every time, and the limits are what they must be."""
+"""Laws 2, 3 and 4: the envelope holds, slower is never faster, run time is convex in every time, the limits are what they must be."""
 
 from __future__ import annotations
 
@@ -33,7 +33,13 @@ def is_time(name: str) -> bool:
 
 
 @LAW
-@given(gpu_traces() | soups(), st.lists(factors, min_size=len(LINES), max_size=len(LINES)), st.sampled_from(ALPHAS), lambdas, st.sampled_from([0.0, 1e-6, 1e-4]))
+@given(
+    gpu_traces() | soups(),
+    st.lists(factors, min_size=len(LINES), max_size=len(LINES)),
+    st.sampled_from(ALPHAS),
+    lambdas,
+    st.sampled_from([0.0, 1e-6, 1e-4]),
+)
 def test_envelope(trace: Trace, by: list[float], alpha: str, improvements: dict[str, float], slack: float) -> None:
     profile = build(trace)
     source = machine(FULL | READS)
@@ -89,7 +95,11 @@ def test_convex_along_any_direction_of_times(trace: Trace, towards: list[float],
     step = np.linspace(0.0, 1.0, 6)
     run = np.array(
         [
-            project(profile, Pair(source, machine({**FULL, **{n: FULL[n] + t * d * (FULL[n] or 1e-6) for n, d in chosen.items()}}, "there")), nething(alpha)).seconds
+            project(
+                profile,
+                Pair(source, machine({**FULL, **{n: FULL[n] + t * d * (FULL[n] or 1e-6) for n, d in chosen.items()}}, "there")),
+                nething(alpha),
+            ).seconds
             for t in step
         ]
     )
@@ -115,7 +125,10 @@ def test_a_perfect_link_costs_nothing(trace: Trace, rate: str, latency: float) -
     """A copy that costs its link and nothing more costs nothing; one with a cost of its own keeps that."""
     run = pieces(build(trace))
     plain = {n: v for n, v in FULL.items() if not n.startswith("observed")}
-    perfect = {**plain, **{f"link.{d}.{n}": v for d in ("h2d", "d2h", "p2p") for n, v in (("bandwidth", float(rate)), ("latency", latency))}}
+    perfect = {
+        **plain,
+        **{f"link.{d}.{n}": v for d in ("h2d", "d2h", "p2p") for n, v in (("bandwidth", float(rate)), ("latency", latency))},
+    }
     after = anchored(run, machine(plain), machine(perfect, "there"), nething("hold")).seconds
     moved = np.isin(run.direction, ["h2d", "d2h", "p2p", "migration_h2d", "migration_d2h"])
     assert np.all(after[moved] <= 1e-20 + 1e-12 * run.seconds[moved])

@@ -96,7 +96,9 @@ def test_the_native_replay_is_the_one_by_hand(trace: Trace, ratio: float, call: 
 
 
 @FEWER
-@given(gpu_traces(), st.sampled_from(["link.h2d.latency", "link.d2h.latency", "launch.latency", "launch.call", "sync.return", "slack.call"]))
+@given(
+    gpu_traces(), st.sampled_from(["link.h2d.latency", "link.d2h.latency", "launch.latency", "launch.call", "sync.return", "slack.call"])
+)
 def test_later_is_never_earlier_and_bends_upwards(trace: Trace, name: str) -> None:
     profile = build(trace)
     source = machine(FULL)

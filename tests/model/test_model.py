@@ -95,7 +95,12 @@ def test_the_rate_of_kernels_is_that_of_the_matrix_units_if_there_are_any() -> N
 def run_of_calls() -> Profile:
     """One launch of an idle device, one behind it, one allocation, one wait; nothing else runs on the host."""
     return profile_of(
-        api=[call(1_000, 3_000, 1), call(3_000, 5_000, 2), call(5_000, 20_000, 3, "cudaMalloc"), call(20_000, 90_000, 4, "cudaDeviceSynchronize")],
+        api=[
+            call(1_000, 3_000, 1),
+            call(3_000, 5_000, 2),
+            call(5_000, 20_000, 3, "cudaMalloc"),
+            call(20_000, 90_000, 4, "cudaDeviceSynchronize"),
+        ],
         kernels=[on_device(8_000, 50_000, 1), on_device(50_000, 80_000, 2)],
     )
 
@@ -214,10 +219,18 @@ def test_additive_tie_of_benefit_and_penalty(trace: Trace) -> None:
         assert worse.penalty == pytest.approx(1 + 10 * (1 - 1 / better.benefit), rel=1e-6)
 
 
-@pytest.mark.parametrize(("lambdas", "code"), [
-    ({"sync": 10.0}, "A004"), ({"lunch": 10.0}, "A004"), ({"data": 0.0}, "A004"), ({"data": -1.0}, "A004"), ({"data": float("nan")}, "A004"),
-    ({"data": float("inf")}, "A004"), ({}, "A005"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lambdas", "code"),
+    [
+        ({"sync": 10.0}, "A004"),
+        ({"lunch": 10.0}, "A004"),
+        ({"data": 0.0}, "A004"),
+        ({"data": -1.0}, "A004"),
+        ({"data": float("nan")}, "A004"),
+        ({"data": float("inf")}, "A004"),
+        ({}, "A005"),
+    ],
+)
 def test_lambdas_that_mean_nothing(lambdas: dict[str, float], code: str) -> None:
     with pytest.raises(UsageError) as refused:
         additive(lambdas)
@@ -232,8 +245,11 @@ def test_design_points_of_2026() -> None:
     a100 = machine({**FULL, "gpu.fp64_matrix": 20e12}, "a100")
     seen = profile_of(kernels=[on_device(0, 12_000)])
     wanted = {
-        "2026-disaggregated": (5.1, 121e9, 4e-6), "2026-discrete": (5.1, 121e9, 2e-6), "2026-onboard": (6.65, 900e9, 1e-6), "2026-apu": (5.1, None, None)
-    }  # fmt: skip
+        "2026-disaggregated": (5.1, 121e9, 4e-6),
+        "2026-discrete": (5.1, 121e9, 2e-6),
+        "2026-onboard": (6.65, 900e9, 1e-6),
+        "2026-apu": (5.1, None, None),
+    }
     for name, (alpha, bandwidth, latency) in wanted.items():
         pair = Pair(a100, load(name))
         found = project(seen, pair, nething())
@@ -258,7 +274,7 @@ def test_disaggregation_of_2022_adds_two_microseconds() -> None:
 
 
 def test_dgemm_at_the_bandwidth_of_its_figure() -> None:
-    """N.F3.4096: 4096 squared at 400 GB/s, alpha 8 over 2.5 TFLOP/s, no launch time: 6.98 times the host, by the copies' price and kernels by alpha."""
+    """N.F3.4096: 4096 squared at 400 GB/s, alpha 8 over 2.5 TFLOP/s, no launch time: 6.98 times the host."""
     n = 4096
     host = 2 * n**3 / 2.5e12
     size = 8 * n**2
@@ -266,9 +282,12 @@ def test_dgemm_at_the_bandwidth_of_its_figure() -> None:
     ns = round(size / 400e9 * 1e9)
     kernel = round(host / 8 * 1e9)
     seen = profile_of(
-        copies=[copy(0, ns, H2D, size), copy(ns, 2 * ns, H2D, size), copy(2 * ns + kernel, 3 * ns + kernel, D2H, size)], kernels=[on_device(2 * ns, 2 * ns + kernel)]
+        copies=[copy(0, ns, H2D, size), copy(ns, 2 * ns, H2D, size), copy(2 * ns + kernel, 3 * ns + kernel, D2H, size)],
+        kernels=[on_device(2 * ns, 2 * ns + kernel)],
     )
     assert host / seen.seconds == pytest.approx(6.97785, rel=1e-5)
-    slow = machine({**{n: p.value for n, p in fast.parameters.items()}, "link.h2d.bandwidth": 31.5e9, "link.d2h.bandwidth": 31.5e9}, "pcie4")
+    slow = machine(
+        {**{n: p.value for n, p in fast.parameters.items()}, "link.h2d.bandwidth": 31.5e9, "link.d2h.bandwidth": 31.5e9}, "pcie4"
+    )
     found = project(seen, Pair(fast, slow), nething("hold"))
     assert host / found.seconds == pytest.approx(host / (host / 8 + 3 * size / 31.5e9), rel=1e-5)

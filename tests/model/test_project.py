@@ -82,8 +82,11 @@ def test_every_ratio_names_its_link() -> None:
     """D17: link, latency change and bandwidth change, on both sides."""
     found = on({"link.h2d.latency": 4e-6, "link.d2h.bandwidth": 63e9, "slack.call": 1e-6})
     assert found.coupling["h2d"] == {
-        "source_bandwidth": pytest.approx(0.85 * 31.5e9), "target_bandwidth": pytest.approx(0.85 * 31.5e9), "source_latency_s": 2e-6, "target_latency_s": 4e-6
-    }  # fmt: skip
+        "source_bandwidth": pytest.approx(0.85 * 31.5e9),
+        "target_bandwidth": pytest.approx(0.85 * 31.5e9),
+        "source_latency_s": 2e-6,
+        "target_latency_s": 4e-6,
+    }
     assert found.coupling["d2h"]["target_bandwidth"] == pytest.approx(0.83 * 63e9)
     assert found.coupling["added_call_slack_s"] == 1e-6 and found.coupling["copies_vanish"] is False
     assert (found.coupling["source"], found.coupling["target"]) == ("pcie", "pcie")
@@ -124,7 +127,15 @@ def test_what_is_said_of_missing_parameters() -> None:
     assert "gpu.fp64" not in matrix_only.get("M102", ""), "the matrix rate was used"
     vanish = replace(less(*(n for n in FULL if n.startswith("link.")), coupling="apu"), memory_shared=Fact(True, "assumption", "a test"))
     assert "link." not in codes(project(SEEN, Pair(HERE, vanish), nething())).get("M102", ""), "no link is needed where copies vanish"
-    relative = Machine(name="far", title="t", summary="", year=0, coupling="fabric", base="source", changes=(Change("launch.latency", add=Parameter(1e-6, 0.1, "s", "assumption", "x")),))  # fmt: skip
+    relative = Machine(
+        name="far",
+        title="t",
+        summary="",
+        year=0,
+        coupling="fabric",
+        base="source",
+        changes=(Change("launch.latency", add=Parameter(1e-6, 0.1, "s", "assumption", "x")),),
+    )
     bare = less("gpu.fp64", "gpu.fp64_matrix", "gpu.memory_bandwidth")
     changed = codes(project(SEEN, Pair(bare, relative), nething()))
     assert "M103" in changed and "gpu." not in changed.get("M104", ""), "a changed coupling needs no rate of the device"
@@ -136,7 +147,11 @@ def test_json_of_any_projection(trace: Trace, target: str) -> None:
     found = project(build(trace), Pair(HERE, load(target)), nething()).as_dict()
     assert found["target"] == target and found["interval"] == [found["seconds"]] * 2 and found["draws"] == 0
     assert set(found["breakdown"]) == set(found["measured_breakdown"]) == set(PARTS)
-    assert found["penalty"] == pytest.approx(found["seconds"] / found["measured_seconds"]) if found["measured_seconds"] else found["penalty"] == 1
+    assert (
+        found["penalty"] == pytest.approx(found["seconds"] / found["measured_seconds"])
+        if found["measured_seconds"]
+        else found["penalty"] == 1
+    )
     if found["seconds"]:
         assert found["benefit"] * found["penalty"] == pytest.approx(1.0)
     assert found["break_even"]["utilisation_factor"] == pytest.approx(found["penalty"])
@@ -213,7 +228,9 @@ def test_break_even() -> None:
 
 def test_the_toy_is_what_it_says() -> None:
     """The strategies' machine and rows are understood as meant, or every law above is empty."""
-    assert words("memories").index("device") == DEVICE and words("directions").index("h2d") == H2D and words("directions").index("d2h") == D2H
+    assert (
+        words("memories").index("device") == DEVICE and words("directions").index("h2d") == H2D and words("directions").index("d2h") == D2H
+    )
     assert trace_of({"kernels": [on_device(1, 2)]}).kernels.height == 1
     with pytest.raises(Exception, match="A004"):
         additive({"sync": 2.0})

@@ -112,7 +112,9 @@ def run_toy(program: list[Step], where: Where = Where()) -> Toy:
         _STEPS[step.what](toy, step, begin, process, thread, step.device % where.devices, stream)
         if step.what == "graph_nodes" and step.flag and where.devices > 1:  # the same graph on the other device
             number = toy.correlation[process]
-            _on_device(toy, "kernels", begin + step.call, step.work, process, 1 - step.device, stream, correlation=number, name=1, graph_node=9)
+            _on_device(
+                toy, "kernels", begin + step.call, step.work, process, 1 - step.device, stream, correlation=number, name=1, graph_node=9
+            )
     return toy
 
 
@@ -136,7 +138,14 @@ def _on_device(toy: Toy, table: str, ready: int, work: int, process: int, device
 def _launch(toy: Toy, step: Step, begin: int, process: int, thread: int, device: int, stream: int) -> None:
     number = _call(toy, step, "cudaLaunchKernel", begin, begin + step.call, process, thread)
     if step.flag and step.call > 2:  # the driver call inside the runtime call, with the same id
-        inner = {"process": process, "thread": thread, "correlation": number, "name": NAMES.index("cuLaunchKernel"), "result": 0, "level": 1}
+        inner = {
+            "process": process,
+            "thread": thread,
+            "correlation": number,
+            "name": NAMES.index("cuLaunchKernel"),
+            "result": 0,
+            "level": 1,
+        }
         toy.write("api", start_ns=begin + 1, end_ns=begin + step.call - 1, **inner)
     _on_device(toy, "kernels", begin + step.delay, step.work, process, device, stream, correlation=number, name=step.size % 2)
 
@@ -164,7 +173,15 @@ def _memset(toy: Toy, step: Step, begin: int, process: int, thread: int, device:
 
 def _wait(toy: Toy, step: Step, begin: int, process: int, thread: int, device: int, stream: int) -> None:
     busy = toy.stream.get((process, device, stream), 0)
-    _call(toy, step, "cudaStreamSynchronize" if step.flag else "cudaDeviceSynchronize", begin, max(begin, busy) + step.call % 3_000, process, thread)
+    _call(
+        toy,
+        step,
+        "cudaStreamSynchronize" if step.flag else "cudaDeviceSynchronize",
+        begin,
+        max(begin, busy) + step.call % 3_000,
+        process,
+        thread,
+    )
 
 
 def _alloc(toy: Toy, step: Step, begin: int, process: int, thread: int, device: int, stream: int) -> None:
@@ -260,7 +277,10 @@ def soups(most: int = 10) -> st.SearchStrategy[Trace]:
 
     def table(size: int = most, **columns: Any) -> st.SearchStrategy[list[dict[str, Any]]]:
         more = st.fixed_dictionaries(columns)
-        return st.lists(st.builds(lambda t, m: {**t, **m, "thread": m["process"] | m["thread"]} if "thread" in m else {**t, **m}, times, more), max_size=size)
+        return st.lists(
+            st.builds(lambda t, m: {**t, **m, "thread": m["process"] | m["thread"]} if "thread" in m else {**t, **m}, times, more),
+            max_size=size,
+        )
 
     host = {"process": process, "thread": st.integers(1, 2)}
     device = {"process": process, "device": index, "stream": index, "context": st.just(1), "correlation": number}
@@ -268,13 +288,21 @@ def soups(most: int = 10) -> st.SearchStrategy[Trace]:
     return st.fixed_dictionaries(
         {
             "api": table(**host, correlation=number, name=calls, result=st.just(0), level=index),
-            "kernels": table(2, **device, name=index).map(lambda rows: rows or [{"start_ns": 1_000, "end_ns": 1_005, "process": 1000 << 24}]),
-            "copies": table(**device, direction=st.integers(0, 8), source_memory=memory, target_memory=memory, size_bytes=st.sampled_from([0, 1, 4096, 2**20])),
+            "kernels": table(2, **device, name=index).map(
+                lambda rows: rows or [{"start_ns": 1_000, "end_ns": 1_005, "process": 1000 << 24}]
+            ),
+            "copies": table(
+                **device,
+                direction=st.integers(0, 8),
+                source_memory=memory,
+                target_memory=memory,
+                size_bytes=st.sampled_from([0, 1, 4096, 2**20]),
+            ),
             "memsets": table(2, **device, memory=memory, size_bytes=number),
             "graphs": table(1, **device),
             "mpi": table(3, **host, kind=index).map(lambda rows: [{k: v for k, v in row.items() if k != "process"} for row in rows]),
         }
-    ).map(trace_of)  # fmt: skip
+    ).map(trace_of)
 
 
 def flawed_traces(most: int = 10) -> st.SearchStrategy[Trace]:

@@ -43,11 +43,20 @@ def test_penalties_of_distance() -> None:
 
 def test_copies_are_charged_to_the_kernel_they_serve() -> None:
     seen = profile_of(
-        kernels=[on_device(10_000, 14_000), on_device(20_000, 30_000, name=1), on_device(40_000, 44_000), on_device(1_000, 2_000, device=1, name=1)],
-        copies=[
-            copy(5_000, 8_000, H2D), copy(15_000, 16_000, H2D), copy(17_000, 18_000, D2H), copy(31_000, 33_000, D2H), copy(50_000, 51_000, H2D),
+        kernels=[
+            on_device(10_000, 14_000),
+            on_device(20_000, 30_000, name=1),
+            on_device(40_000, 44_000),
+            on_device(1_000, 2_000, device=1, name=1),
         ],
-    )  # fmt: skip
+        copies=[
+            copy(5_000, 8_000, H2D),
+            copy(15_000, 16_000, H2D),
+            copy(17_000, 18_000, D2H),
+            copy(31_000, 33_000, D2H),
+            copy(50_000, 51_000, H2D),
+        ],
+    )
     rows = {r["kernel"]: r for r in offload_map(seen, launch_s=1e-6, alpha=8.0).to_dicts()}
     a, b = rows["kernel_a"], rows["kernel_b"]
     assert (a["count"], b["count"]) == (2, 2)
@@ -61,7 +70,8 @@ def test_copies_are_charged_to_the_kernel_they_serve() -> None:
 
 def test_words_of_the_verdict() -> None:
     hidden = profile_of(
-        kernels=[on_device(0, 40_000, stream=9, name=1), on_device(41_000, 42_000)], copies=[copy(10_000, 39_000, H2D), copy(90_000, 91_000, H2D)]
+        kernels=[on_device(0, 40_000, stream=9, name=1), on_device(41_000, 42_000)],
+        copies=[copy(10_000, 39_000, H2D), copy(90_000, 91_000, H2D)],
     )
     rows = {r["kernel"]: r for r in offload_map(hidden, launch_s=1.1e-6, alpha=2.0).to_dicts()}
     assert rows["kernel_a"]["pays"] == "no", "29 us of copies for 1 us of work; the launch alone is more than half of the 2 us on the host"

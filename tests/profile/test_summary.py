@@ -13,10 +13,11 @@ from strategies import D2D, D2H, DEVICE, H2D, LAW, MIGRATION_D2H, MIGRATION_H2D,
 
 from turnbuckle.errors import CannotAnswer
 from turnbuckle.profile import summary
-from turnbuckle.profile.describe import transfer_distribution
+from turnbuckle.profile.describe import describe, transfer_distribution
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.placement import nic_bound
 from turnbuckle.profile.profile import Profile, build
+from turnbuckle.profile.source import observed_machine
 from turnbuckle.trace.trace import Trace
 
 PROCESS = 1000 << 24
@@ -35,7 +36,9 @@ def on_device(start: int, end: int, correlation: int | None = None, **more: Any)
     return {"start_ns": start, "end_ns": end, **about, **more}
 
 
-def copy(start: int, end: int, direction: int = H2D, size: int = 4096, correlation: int | None = None, memory: int = PINNED, **more: Any) -> Row:
+def copy(
+    start: int, end: int, direction: int = H2D, size: int = 4096, correlation: int | None = None, memory: int = PINNED, **more: Any
+) -> Row:
     ends = {H2D: (memory, DEVICE), D2H: (DEVICE, memory)}.get(direction, (DEVICE, DEVICE))
     return on_device(
         start, end, correlation, direction=direction, size_bytes=size, source_memory=ends[0], target_memory=ends[1], **more
@@ -117,21 +120,39 @@ def test_return_of_a_wait() -> None:
     assert summary.sync_return_s(seen) == pytest.approx(400e-9), "median of 500 and 300; the wait that saw no work end does not count"
     assert summary.sync_return_s(profile_of(api=[call(1, 9, 1, "cudaDeviceSynchronize")], kernels=[on_device(20, 30)])) is None
     assert summary.alloc_call_s(seen) is None
-    assert summary.alloc_call_s(profile_of(api=[call(1_000, 1_400, 1, "cudaMalloc"), call(2_000, 2_200, 2, "cudaFree")])) == pytest.approx(300e-9)
+    assert summary.alloc_call_s(profile_of(api=[call(1_000, 1_400, 1, "cudaMalloc"), call(2_000, 2_200, 2, "cudaFree")])) == pytest.approx(
+        300e-9
+    )
 
 
 def allocation(time: int, operation: int, size: int, address: int, memory: int = DEVICE) -> Row:
-    return {"time_ns": time, "process": PROCESS, "device": 0, "operation": operation, "size_bytes": size, "address": address, "memory": memory}
+    return {
+        "time_ns": time,
+        "process": PROCESS,
+        "device": 0,
+        "operation": operation,
+        "size_bytes": size,
+        "address": address,
+        "memory": memory,
+    }
 
 
 def test_memory_over_time() -> None:
     rows = [
-        allocation(1_000, 0, 100, 0xA), allocation(2_000, 0, 50, 0xB), allocation(3_000, 1, 100, 0xA), allocation(4_000, 0, 70, 0xA),
-        allocation(5_000, 1, 999, 0xC), allocation(6_000, 1, 50, 0xB), allocation(7_000, 1, 70, 0xA), allocation(8_000, 0, 10**6, 0xD, PINNED),
-    ]  # fmt: skip
+        allocation(1_000, 0, 100, 0xA),
+        allocation(2_000, 0, 50, 0xB),
+        allocation(3_000, 1, 100, 0xA),
+        allocation(4_000, 0, 70, 0xA),
+        allocation(5_000, 1, 999, 0xC),
+        allocation(6_000, 1, 50, 0xB),
+        allocation(7_000, 1, 70, 0xA),
+        allocation(8_000, 0, 10**6, 0xD, PINNED),
+    ]
     seen = profile_of(api=[call(1_000, 9_000, 1)], kernels=[on_device(2_000, 3_000)], allocations=rows)
     line = summary.memory_timeline(seen)
-    assert line["size_bytes"].to_list() == [100, 150, 50, 120, 120, 70, 0], "a release of unknown memory counts 0, host memory is not device memory"
+    assert line["size_bytes"].to_list() == [100, 150, 50, 120, 120, 70, 0], (
+        "a release of unknown memory counts 0, host memory is not device memory"
+    )
     assert line["seconds"].to_list() == pytest.approx([0, 1e-6, 2e-6, 3e-6, 4e-6, 5e-6, 6e-6])
     assert summary.peak_memory_bytes(seen) == 150
     assert summary.memory_timeline(profile_of(kernels=[on_device(1, 2)])).height == 0
@@ -139,8 +160,16 @@ def test_memory_over_time() -> None:
 
 
 def test_one_address_in_two_processes() -> None:
-    rows = [allocation(1_000, 0, 100, 0xA), {**allocation(2_000, 0, 30, 0xA), "process": PROCESS + (1 << 24)}, allocation(3_000, 1, 100, 0xA)]
-    assert summary.memory_timeline(profile_of(kernels=[on_device(1_000, 2_000)], allocations=rows))["size_bytes"].to_list() == [100, 130, 30]
+    rows = [
+        allocation(1_000, 0, 100, 0xA),
+        {**allocation(2_000, 0, 30, 0xA), "process": PROCESS + (1 << 24)},
+        allocation(3_000, 1, 100, 0xA),
+    ]
+    assert summary.memory_timeline(profile_of(kernels=[on_device(1_000, 2_000)], allocations=rows))["size_bytes"].to_list() == [
+        100,
+        130,
+        30,
+    ]
 
 
 def scheduled(time: int, running: int, thread: int = THREAD) -> Row:
@@ -163,7 +192,10 @@ def test_serial_and_parallel_cpu_time() -> None:
 
 
 def test_profilers_own_share() -> None:
-    rows = [{"start_ns": 2_000, "end_ns": 3_000, "thread": THREAD, "kind": 4}, {"start_ns": 2_500, "end_ns": 4_000, "thread": OTHER, "kind": 4}]
+    rows = [
+        {"start_ns": 2_000, "end_ns": 3_000, "thread": THREAD, "kind": 4},
+        {"start_ns": 2_500, "end_ns": 4_000, "thread": OTHER, "kind": 4},
+    ]
     seen = profile_of(api=[call(1_000, 11_000, 1)], kernels=[on_device(1_000, 2_000)], overheads=rows)
     assert summary.overhead_share(seen) == pytest.approx(0.2)
     assert summary.overhead_share(profile_of(kernels=[on_device(5, 5)])) == 0.0

@@ -41,7 +41,12 @@ from turnbuckle.trace.trace import Trace
 SOURCE = machine(FULL, error=0.1)
 RELATIVE = [m for m in all_machines() if m.relative]
 SEEN = profile_of(
-    api=[call(1_000, 2_000, 1, "cudaMemcpyAsync"), call(12_000, 13_000, 2), call(41_000, 62_000, 3, "cudaMemcpy"), call(70_000, 95_000, 4, "cudaDeviceSynchronize")],
+    api=[
+        call(1_000, 2_000, 1, "cudaMemcpyAsync"),
+        call(12_000, 13_000, 2),
+        call(41_000, 62_000, 3, "cudaMemcpy"),
+        call(70_000, 95_000, 4, "cudaDeviceSynchronize"),
+    ],
     copies=[copy(3_000, 11_000, correlation=1, size=2**17), copy(43_000, 60_000, 2, 2**17, 3)],
     kernels=[on_device(15_000, 40_000, 2), on_device(75_000, 90_000)],
 )
@@ -53,7 +58,9 @@ def milc() -> Profile:
         return build(read(path, use_cache=False))
 
 
-def asked(source: Machine = SOURCE, seen: Profile = SEEN, draws: int = 200, form: dict[str, float] | None = None, seed: int = 7) -> Uncertain:
+def asked(
+    source: Machine = SOURCE, seen: Profile = SEEN, draws: int = 200, form: dict[str, float] | None = None, seed: int = 7
+) -> Uncertain:
     return Uncertain(prepared(seen, nething()), source, form or {}, draws, seed)
 
 
@@ -118,7 +125,9 @@ def test_a_further_target_changes_no_draw() -> None:
 @given(gpu_traces() | soups(), st.sampled_from(RELATIVE), st.integers(0, 1000))
 def test_without_errors_every_draw_is_the_answer(trace: Trace, declared: Machine, seed: int) -> None:
     """Numbers that are certain leave the point; so does drawing a number alone that is not in question."""
-    certain = replace(declared, changes=tuple(replace(c, **{w: replace(p, error=0.0) for w, p in c.parts().items()}) for c in declared.changes))
+    certain = replace(
+        declared, changes=tuple(replace(c, **{w: replace(p, error=0.0) for w, p in c.parts().items()}) for c in declared.changes)
+    )
     seen = build(trace)
     pair = Pair(machine(FULL), certain)
     answer = project(seen, pair, nething("hold")).seconds
@@ -150,8 +159,14 @@ def test_one_number_drawn_alone_moves_alone() -> None:
 def test_one_uncertain_number_is_the_whole_spread() -> None:
     sure = machine(FULL)
     far = Machine(
-        name="far", title="t", summary="", year=0, coupling="fabric", base="source", changes=(Change("sync.return", add=Parameter(5e-6, 0.3, "s", "assumption", "a test")),)
-    )  # fmt: skip
+        name="far",
+        title="t",
+        summary="",
+        year=0,
+        coupling="fabric",
+        base="source",
+        changes=(Change("sync.return", add=Parameter(5e-6, 0.3, "s", "assumption", "a test")),),
+    )
     pair = Pair(sure, far)
     question = asked(sure)
     assert question.names(far, pair, nething("hold")) == ["far/sync.return/add"]
@@ -167,8 +182,14 @@ def test_the_sources_own_error_cancels() -> None:
     """An uncertain launch latency of the source does not blur a target that adds a known delay to it."""
     doubtful = machine(FULL, error=0.5)
     far = Machine(
-        name="far", title="t", summary="", year=0, coupling="fabric", base="source", changes=(Change("launch.latency", add=Parameter(5e-6, 0.0, "s", "assumption", "a test")),)
-    )  # fmt: skip
+        name="far",
+        title="t",
+        summary="",
+        year=0,
+        coupling="fabric",
+        base="source",
+        changes=(Change("launch.latency", add=Parameter(5e-6, 0.0, "s", "assumption", "a test")),),
+    )
     (found,) = project_many(SEEN, doubtful, [far], nething("hold"), {}, 200, 7)
     assert found.interval is not None and found.interval.high - found.interval.low < 1e-12
     assert found.seconds == pytest.approx(SEEN.seconds + 5e-6)

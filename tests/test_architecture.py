@@ -1,0 +1,140 @@
+"""The house stands as drawn: its list of rooms is its tree, and heavy or native things are known where they belong."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "turnbuckle"
+
+
+def modules() -> list[Path]:
+    return sorted(p for p in PACKAGE.rglob("*.py") if "__pycache__" not in p.parts)
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module a file imports, at its top or inside a function, with the package's own names written out."""
+    here = ("turnbuckle", *path.relative_to(PACKAGE).parent.parts)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = here[: len(here) - node.level + 1] if node.level else ()
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            yield module
+            yield from (f"{module}.{a.name}" for a in node.names)
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def test_the_list_of_rooms_is_the_tree() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    block = re.search(r"<!-- rooms -->\s*```[a-z]*\n(.*?)```\s*<!-- /rooms -->", text, re.DOTALL)
+    assert block, "ARCHITECTURE.md has no fenced list between <!-- rooms --> and <!-- /rooms -->"
+    lines = [line for line in block[1].splitlines() if line.strip()]
+    listed = [re.fullmatch(r"(\S+)  +(\S.*)", line) for line in lines]
+    assert all(listed), [line for line, match in zip(lines, listed, strict=True) if not match]
+    paths = [match[1] for match in listed if match]
+    tree = {p.relative_to(ROOT).as_posix() for p in modules() if p.name != "__init__.py"}
+    tree |= {p.relative_to(ROOT).as_posix() for p in (ROOT / "crates").glob("*/src/**/*.rs")}
+    assert sorted(paths) == sorted(set(paths)), "a room is listed twice"
+    assert sorted(tree - set(paths)) == [], "rooms that the list does not know"
+    assert sorted(set(paths) - tree) == [], "rooms that are not there"
+
+
+def test_who_knows_the_native_core() -> None:
+    """Readers and replays do the work there; doctor asks for its version (house.md 3)."""
+    allowed = {"trace/readers", "replay", "cost", "cli"}
+    found = {}
+    for path in modules():
+        if any(name.startswith("turnbuckle._native") for name in imports(path)):
+            found[path.relative_to(PACKAGE).as_posix()] = path.relative_to(PACKAGE).parent.as_posix()
+    assert found, "somebody reads files"
+    assert set(found.values()) <= allowed, found
+    assert [p for p, folder in found.items() if folder == "cli"] in ([], ["cli/doctor.py"])
+
+
+@pytest.mark.parametrize(
+    ("libraries", "rooms"),
+    [
+        (("altair", "vl_convert", "jinja2"), {"report", "cli"}),
+        (("rich", "cyclopts"), {"cli"}),
+        (("pandas", "pyarrow"), set()),
+        (("urllib", "http", "socket", "requests", "ssl", "ftplib"), set()),
+        (("pickle", "marshal", "shelve"), set()),
+    ],
+    ids=lambda x: x[0] if isinstance(x, tuple) else "",
+)
+def test_who_knows_a_library(libraries: tuple[str, ...], rooms: set[str]) -> None:
+    """Computations draw nothing, nothing is fetched at run time, and nothing is unpickled."""
+    users = {room(p): p.name for p in modules() if any(name.split(".")[0] in libraries for name in imports(p))}
+    assert set(users) <= rooms, users
+
+
+def test_nothing_is_computed_from_text() -> None:
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assert not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("eval", "exec")), path.name
+
+
+def test_the_heart_stays_small() -> None:
+    assert len((PACKAGE / "project.py").read_text(encoding="utf-8").splitlines()) < 260
+
+
+def test_files_and_functions_stay_readable() -> None:
+    """About 500 lines a file and 60 a function (house.md 6); these bounds are where a smell becomes a fault."""
+    for path in modules():
+        text = path.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= 550, path.name
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                assert (node.end_lineno or 0) - node.lineno <= 140, f"{path.name}: {node.name}"
+
+
+def test_words_that_say_nothing_are_not_names() -> None:
+    for path in modules():
+        stem = path.stem.lower()
+        assert stem not in ("utils", "util", "common", "helpers", "helper", "misc", "manager"), path
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                assert "Manager" not in node.name, path
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.arg | ast.Name):
+                name = node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else node.arg if isinstance(node, ast.arg) else node.id
+                assert name not in ("dur", "sz", "bw", "tmp"), f"{path.name}: {name}"
+
+
+def test_public_things_say_what_they_are() -> None:
+    for path in modules():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert path.name == "__init__.py" or ast.get_docstring(tree), path
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                assert ast.get_docstring(node), f"{path.name}: {node.name}"
+
+
+def test_importing_the_command_line_is_cheap() -> None:
+    """What ``turnbuckle --help`` loads leaves out everything that computes or draws."""
+    look = "import sys, turnbuckle.cli.run as run; run.run(['--help']); print(*sys.modules, file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in ran.stderr.split()}
+    assert not loaded & {"polars", "numpy", "scipy", "altair", "vl_convert", "jinja2", "msgspec", "pandas", "pyarrow"}
+    assert "turnbuckle._native" not in ran.stderr.split()
+
+
+def test_the_public_names_exist() -> None:
+    import turnbuckle
+
+    assert sorted(turnbuckle.__all__) == sorted(set(turnbuckle.__all__))
+    for name in turnbuckle.__all__:
+        assert getattr(turnbuckle, name) is not None
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        _ = turnbuckle.nothing_of_the_kind
