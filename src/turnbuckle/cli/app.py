@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
+from rich.console import Console
 
 from turnbuckle.cli.run import EXIT_CODES
 from turnbuckle.errors import UsageError, did_you_mean
@@ -73,7 +74,7 @@ def dispatch(words: Sequence[str]) -> int:
     if not words:
         words = ["--help"]
     try:
-        result = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        result = app(words, console=Console(), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as e:
         raise UsageError(
             "A002", str(e).splitlines()[0] if str(e) else type(e).__name__, fix="turnbuckle --help, or turnbuckle VERB --help"
