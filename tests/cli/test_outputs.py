@@ -1,0 +1,101 @@
+"""Output that is cut, full, encoded otherwise or hostile: said once, cleanly, with the right exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile_names import SAMPLE, Ran
+
+Run = Callable[..., Ran]
+VERBS = ("inspect", "project", "report", "demo", "doctor", "machines", "machines list", "machines show", "machines check")
+FEW = ("--draws", "20")
+
+
+def document(ran: Ran) -> dict[str, Any]:
+    """The JSON of a run: all of stdout, and no NaN in it."""
+    assert ran.code == 0, ran.err
+    assert ran.err == "", "talk belongs to people, not to programs"
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    found = json.loads(ran.out, parse_constant=refuse)
+    assert found["schema_version"] == 1
+    return dict(found)
+
+
+ALL = (
+    ["{file}"],
+    ["inspect", "{file}"],
+    ["project", "{file}", "--on", "nvlink-c2c", *FEW],
+    ["doctor", "{file}"],
+    *(
+        [verb, "{file}", *more, "--format", form]
+        for verb, more in (("inspect", ()), ("project", ("--on", "nvlink-c2c", *FEW)), ("doctor", ()))
+        for form in ("json", "csv")
+    ),
+    ["inspect", "{file}", "--minus", "{file}"],
+    ["project", "{file}", "--on", "missing"],
+    ["project", "{file}", "--fail-if", "penalty > 0", "--on", "cdi-row-link", *FEW],
+)
+
+
+def outside(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    start = [sys.executable, "-c", "from turnbuckle.cli import main; main()", *map(str, words)]
+    env = {**os.environ, **more.pop("env", {})}
+    return subprocess.run(start, text=True, env=env, check=False, encoding="utf-8", errors="replace", **{"capture_output": True, **more})
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "utf-8"])
+def test_terminals_of_every_encoding(encoding: str) -> None:
+    ran = outside(SAMPLE, env={"PYTHONIOENCODING": encoding})
+    assert ran.returncode == 0 and "nvlink-c2c" in ran.stdout and "Unicode" not in ran.stderr
+
+
+def test_a_full_disk_is_not_our_defect() -> None:
+    with Path("/dev/full").open("w") as full:
+        ran = outside("machines", "list", "--format", "json", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert ran.returncode == 2 and "error[R001]" in ran.stderr
+
+
+def test_interrupted(monkeypatch: pytest.MonkeyPatch, turnbuckle: Run) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("turnbuckle.study.study.inspect", stop)
+    ran = turnbuckle("inspect", SAMPLE)
+    assert ran.code == 130 and ran.out == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["\x1b[31mred.sqlite", "[red]x[bold].sqlite", "a\nb.sqlite", os.fsdecode(b"\xff\xfe.sqlite"), "ünïcödé 漢字.sqlite"]
+)
+def test_file_names_are_harmless(turnbuckle: Run, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(SAMPLE.read_bytes())
+    for words in (["inspect", path], ["project", path, "--on", "self", *FEW], [path]):
+        ran = turnbuckle(*words)
+        assert ran.code == 0 and "\x1b" not in ran.out, words
+    assert turnbuckle("project", path, "--on", "self", *FEW, "--format", "json", "-o", tmp_path / "out.json").code == 0
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["projections"]
+    near = turnbuckle("inspect", tmp_path / (name[:-7] + "x.sqlite"))
+    assert near.code == 2 and "\x1b" not in near.err.replace(str(tmp_path), "")
+    assert "\x1b" not in turnbuckle("inspect", tmp_path).err
+
+
+@pytest.mark.parametrize("words", ALL, ids=lambda w: " ".join(w))
+def test_names_of_a_recording_are_harmless(turnbuckle: Run, hostile: Path, words: list[str]) -> None:
+    ran = turnbuckle(*(w.format(file=hostile) for w in words))
+    assert ran.code in (0, 1, 2)
+    said = ran.out + ran.err
+    assert not any(c in said for c in "\x1b\x07\x9b\u202e\r"), "no escape, bell, CSI or turned writing"
+    if "json" not in words and "csv" not in words:
+        assert "x" * 200 not in said, "a name of 5 000 characters does not flood the screen"
