@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.cost.loggp import loggp_seconds, on_other_link, rate, read_limited_bandwidth
+from turnbuckle.cost.ratio import scaled_seconds
 from turnbuckle.cost.slack import slack_seconds
 from turnbuckle.errors import UsageError, did_you_mean
 from turnbuckle.profile.classify import CALL_CLASSES
@@ -151,7 +152,7 @@ def additive(lambdas: dict[str, float]) -> Model:
         improvement = lambdas[name]
 
         def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
-            return np.full(int(covers(p).sum()), 1.0 if machine is source else 1.0 / improvement)
+            return scaled_seconds(np.ones(int(covers(p).sum())), 1.0 if machine is source else improvement)
 
         return Charge(name, covers, seconds, "ratio")
 

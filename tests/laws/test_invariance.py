@@ -153,3 +153,16 @@ def test_the_zero_of_the_clock_says_nothing(trace: Trace, shift: int) -> None:
 def test_names_and_numbers_say_nothing(trace: Trace, add: int, turn: bool, swap: bool) -> None:
     other = renamed(renumbered(moved(trace, add), add, turn, swap))
     assert answers(build(other)) == answers(build(trace))
+
+
+@LAW
+@given(gpu_traces() | soups(), st.randoms(use_true_random=False))
+def test_the_order_of_rows_says_nothing(trace: Trace, chance: object) -> None:
+    def shuffled(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+        if name not in TABLES:
+            return frame
+        order = list(range(frame.height))
+        chance.shuffle(order)  # type: ignore[attr-defined]
+        return frame[order]
+
+    assert answers(build(with_columns(trace, shuffled))) == answers(build(trace))

@@ -76,7 +76,14 @@ impl Timeline {
     /// Lengths that differ, an edge to nowhere, a parameter beyond `parameters`, a cycle.
     pub fn new(instants: usize, edges: Edges<'_>, residual: &[i64], parameters: usize) -> Result<Self, GraphError> {
         let n = edges.from.len();
-        let same = [edges.to.len(), edges.lag.len(), edges.terms[0].0.len(), edges.terms[0].1.len(), edges.terms[1].0.len(), edges.terms[1].1.len()];
+        let same = [
+            edges.to.len(),
+            edges.lag.len(),
+            edges.terms[0].0.len(),
+            edges.terms[0].1.len(),
+            edges.terms[1].0.len(),
+            edges.terms[1].1.len(),
+        ];
         if same.iter().any(|l| *l != n) || residual.len() != instants || instants > u32::MAX as usize || n > u32::MAX as usize {
             return Err(GraphError::Lengths);
         }
@@ -115,7 +122,8 @@ impl Timeline {
         }
         let (in_start, incoming) = grouped(instants, edges.to);
         let mut start = Vec::with_capacity(instants + 1);
-        let (mut from, mut lag, mut terms, mut edge) = (Vec::with_capacity(n), Vec::with_capacity(n), Vec::with_capacity(n), Vec::with_capacity(n));
+        let (mut from, mut lag, mut terms, mut edge) =
+            (Vec::with_capacity(n), Vec::with_capacity(n), Vec::with_capacity(n), Vec::with_capacity(n));
         for v in &order {
             start.push(from.len() as u32);
             for e in &incoming[in_start[*v as usize] as usize..in_start[*v as usize + 1] as usize] {
@@ -188,7 +196,7 @@ impl Timeline {
     /// # Errors
     /// Rows that do not give every parameter.
     pub fn last(&self, scenarios: &[f64], threads: usize, stop: &(dyn Fn() -> bool + Sync)) -> Result<Vec<f64>, GraphError> {
-        if self.parameters == 0 || scenarios.len() % self.parameters != 0 {
+        if self.parameters == 0 || !scenarios.len().is_multiple_of(self.parameters) {
             return Err(GraphError::Lengths);
         }
         let count = scenarios.len() / self.parameters;
@@ -293,7 +301,12 @@ mod tests {
         // 0 -> 1 (5), 0 -> 2 (3), 1 -> 3 (1), 2 -> 3 (4 + parameter 0)
         let none = [NONE; 4];
         let zero = [0.0; 4];
-        let edges = Edges { from: &[0, 0, 1, 2], to: &[1, 2, 3, 3], lag: &[5, 3, 1, 4], terms: [(&[NONE, NONE, NONE, 0], &[0.0, 0.0, 0.0, 1.0]), (&none, &zero)] };
+        let edges = Edges {
+            from: &[0, 0, 1, 2],
+            to: &[1, 2, 3, 3],
+            lag: &[5, 3, 1, 4],
+            terms: [(&[NONE, NONE, NONE, 0], &[0.0, 0.0, 0.0, 1.0]), (&none, &zero)],
+        };
         Timeline::new(4, edges, &[0, 0, 0, 2], 1).unwrap()
     }
 

@@ -54,7 +54,8 @@ impl Timeline {
         let (second_parameter, second_amount) = (taken(py, &second_parameter)?, taken(py, &second_amount)?);
         let residual = taken(py, &residual)?;
         let core = py.detach(|| {
-            let edges = Edges { from: &source, to: &target, lag: &lag, terms: [(&parameter, &amount), (&second_parameter, &second_amount)] };
+            let edges =
+                Edges { from: &source, to: &target, lag: &lag, terms: [(&parameter, &amount), (&second_parameter, &second_amount)] };
             Core::new(instants, edges, &residual, parameters)
         });
         Ok(Self { core: core.map_err(refused)? })
