@@ -1,10 +1,15 @@
-"""What a recording may hold that must not come out of it as it is."""
+"""What a recording may hold that must not come out of it as it is, and how a command is run and read."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 SAMPLE = Path(str(files("turnbuckle") / "examples" / "dgemm-like-synthetic.sqlite"))
 
@@ -21,3 +26,41 @@ class Ran:
     code: int
     out: str
     err: str
+
+
+FEW = ("--draws", "20")
+#: Command lines that say something about a recording.
+ALL = (
+    ["{file}"],
+    ["inspect", "{file}"],
+    ["project", "{file}", "--on", "nvlink-c2c", *FEW],
+    ["doctor", "{file}"],
+    *(
+        [verb, "{file}", *more, "--format", form]
+        for verb, more in (("inspect", ()), ("project", ("--on", "nvlink-c2c", *FEW)), ("doctor", ()))
+        for form in ("json", "csv")
+    ),
+    ["inspect", "{file}", "--minus", "{file}"],
+    ["project", "{file}", "--on", "missing"],
+    ["project", "{file}", "--fail-if", "penalty > 0", "--on", "cdi-row-link", *FEW],
+)
+
+
+def document(ran: Ran) -> dict[str, Any]:
+    """The JSON of a run: all of stdout, and no NaN in it."""
+    assert ran.code == 0, ran.err
+    assert ran.err == "", "talk belongs to people, not to programs"
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    found = json.loads(ran.out, parse_constant=refuse)
+    assert found["schema_version"] == 1
+    return dict(found)
+
+
+def outside(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    start = [sys.executable, "-c", "from turnbuckle.cli import main; main()", *map(str, words)]
+    env = {**os.environ, **more.pop("env", {})}
+    return subprocess.run(start, text=True, env=env, check=False, encoding="utf-8", errors="replace", **{"capture_output": True, **more})

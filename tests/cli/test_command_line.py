@@ -5,16 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
-from hostile_names import EVIL, SAMPLE, SECRETS, Ran
+from hostile_names import ALL, EVIL, FEW, SAMPLE, SECRETS, Ran, document, outside
 
 from turnbuckle.cli.gate import gate
 from turnbuckle.cli.output import flattened, plain
@@ -24,20 +22,6 @@ from turnbuckle.projection import Projection
 
 Run = Callable[..., Ran]
 VERBS = ("inspect", "project", "report", "demo", "doctor", "machines", "machines list", "machines show", "machines check")
-FEW = ("--draws", "20")
-
-
-def document(ran: Ran) -> dict[str, Any]:
-    """The JSON of a run: all of stdout, and no NaN in it."""
-    assert ran.code == 0, ran.err
-    assert ran.err == "", "talk belongs to people, not to programs"
-
-    def refuse(word: str) -> None:
-        raise AssertionError(f"{word} is not JSON")
-
-    found = json.loads(ran.out, parse_constant=refuse)
-    assert found["schema_version"] == 1
-    return dict(found)
 
 
 # --- help and usage ---------------------------------------------------------------------------------------------------
@@ -309,21 +293,6 @@ def test_report_and_demo_write_where_told(turnbuckle: Run, tmp_path: Path) -> No
 
 # --- hostile recordings -----------------------------------------------------------------------------------------------
 
-ALL = (
-    ["{file}"],
-    ["inspect", "{file}"],
-    ["project", "{file}", "--on", "nvlink-c2c", *FEW],
-    ["doctor", "{file}"],
-    *(
-        [verb, "{file}", *more, "--format", form]
-        for verb, more in (("inspect", ()), ("project", ("--on", "nvlink-c2c", *FEW)), ("doctor", ()))
-        for form in ("json", "csv")
-    ),
-    ["inspect", "{file}", "--minus", "{file}"],
-    ["project", "{file}", "--on", "missing"],
-    ["project", "{file}", "--fail-if", "penalty > 0", "--on", "cdi-row-link", *FEW],
-)
-
 
 def test_markup_in_names_is_text(turnbuckle: Run, hostile: Path) -> None:
     assert "[red]markup[/red]" in turnbuckle("inspect", hostile).out
@@ -358,13 +327,6 @@ def test_secrets_enter_no_report_no_table_and_no_cache(
 
 
 # --- the process around it --------------------------------------------------------------------------------------------
-
-
-def outside(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
-    start = [sys.executable, "-c", "from turnbuckle.cli import main; main()", *map(str, words)]
-    env = {**os.environ, **more.pop("env", {})}
-    return subprocess.run(start, text=True, env=env, check=False, encoding="utf-8", errors="replace", **{"capture_output": True, **more})
 
 
 def test_as_a_process() -> None:

@@ -5,53 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hostile_names import SAMPLE, Ran
+from hostile_names import ALL, FEW, SAMPLE, Ran, outside
 
 Run = Callable[..., Ran]
-VERBS = ("inspect", "project", "report", "demo", "doctor", "machines", "machines list", "machines show", "machines check")
-FEW = ("--draws", "20")
-
-
-def document(ran: Ran) -> dict[str, Any]:
-    """The JSON of a run: all of stdout, and no NaN in it."""
-    assert ran.code == 0, ran.err
-    assert ran.err == "", "talk belongs to people, not to programs"
-
-    def refuse(word: str) -> None:
-        raise AssertionError(f"{word} is not JSON")
-
-    found = json.loads(ran.out, parse_constant=refuse)
-    assert found["schema_version"] == 1
-    return dict(found)
-
-
-ALL = (
-    ["{file}"],
-    ["inspect", "{file}"],
-    ["project", "{file}", "--on", "nvlink-c2c", *FEW],
-    ["doctor", "{file}"],
-    *(
-        [verb, "{file}", *more, "--format", form]
-        for verb, more in (("inspect", ()), ("project", ("--on", "nvlink-c2c", *FEW)), ("doctor", ()))
-        for form in ("json", "csv")
-    ),
-    ["inspect", "{file}", "--minus", "{file}"],
-    ["project", "{file}", "--on", "missing"],
-    ["project", "{file}", "--fail-if", "penalty > 0", "--on", "cdi-row-link", *FEW],
-)
-
-
-def outside(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
-    start = [sys.executable, "-c", "from turnbuckle.cli import main; main()", *map(str, words)]
-    env = {**os.environ, **more.pop("env", {})}
-    return subprocess.run(start, text=True, env=env, check=False, encoding="utf-8", errors="replace", **{"capture_output": True, **more})
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "utf-8"])

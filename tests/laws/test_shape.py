@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -13,10 +14,11 @@ from strategies import FULL, LAW, RATES, TIMES, gpu_traces, machine, soups
 from turnbuckle.anchor import anchored
 from turnbuckle.machine import Fact, Machine, Pair, load, names, schema
 from turnbuckle.model import additive, nething
+from turnbuckle.order import prepared
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import observed_machine
-from turnbuckle.project import project
+from turnbuckle.project import answered, project
 from turnbuckle.trace.trace import Trace
 
 READS = {"link.tags": 256.0, "link.read_request": 512.0, "link.round_trip": 0.9e-6}
@@ -24,6 +26,8 @@ READS = {"link.tags": 256.0, "link.read_request": 512.0, "link.round_trip": 0.9e
 LINES = tuple(n for n in (*TIMES, "link.round_trip", *RATES, "link.h2d.efficiency") if not n.startswith("observed") and n != "gpu.fp64")
 ALPHAS = ("flop", "memory", "hold")
 
+Replay = Literal["sum", "timeline"]
+REPLAYS: st.SearchStrategy[Replay] = st.sampled_from(["sum", "timeline"])
 factors = st.floats(0.01, 100.0)
 lambdas = st.dictionaries(st.sampled_from(["data", "kernel", "control", "launch", "copy", "alloc", "event"]), factors, min_size=1)
 
@@ -39,14 +43,15 @@ def is_time(name: str) -> bool:
     st.sampled_from(ALPHAS),
     lambdas,
     st.sampled_from([0.0, 1e-6, 1e-4]),
+    REPLAYS,
 )
-def test_envelope(trace: Trace, by: list[float], alpha: str, improvements: dict[str, float], slack: float) -> None:
+def test_envelope(trace: Trace, by: list[float], alpha: str, improvements: dict[str, float], slack: float, replay: Replay) -> None:
     profile = build(trace)
     source = machine(FULL | READS)
     target = machine({**FULL, **READS, **{n: (FULL | READS)[n] * f for n, f in zip(LINES, by, strict=True)}, "slack.call": slack}, "there")
     target = machine({n: min(p.value, 1.0) if n.endswith("efficiency") else p.value for n, p in target.parameters.items()}, "there")
     for asked in (nething(alpha), additive(improvements)):
-        found = project(profile, Pair(source, target), asked)
+        found = project(profile, Pair(source, target), replace(asked, replay=replay))
         lower, upper = found.envelope
         room = 1e-12 * max(upper, 1e-9)
         assert 0 <= lower <= found.measured_seconds + room
@@ -73,14 +78,16 @@ def along(name: str, value: float) -> Machine:
 
 
 @LAW
-@given(gpu_traces() | soups(), st.sampled_from(LINES), st.sampled_from(ALPHAS), st.booleans())
-def test_monotone_and_convex_along_every_time(trace: Trace, name: str, alpha: str, free: bool) -> None:
+@given(gpu_traces() | soups(), st.sampled_from(LINES), st.sampled_from(ALPHAS), st.booleans(), REPLAYS)
+def test_monotone_and_convex_along_every_time(trace: Trace, name: str, alpha: str, free: bool, replay: Replay) -> None:
     profile = build(trace)
+    model = replace(nething(alpha), replay=replay)
+    ready = prepared(profile, model)
     source = machine(FULL if free else FULL | READS)
     here = (FULL | READS)[name]
     unit = (here or 1e-6) if is_time(name) else 1.0 / here
     values = np.linspace(0.02, 6.0, 9) * unit
-    run = np.array([project(profile, Pair(source, along(name, v)), nething(alpha)).seconds for v in values])
+    run = np.array([answered(profile, ready, Pair(source, along(name, v)), model).seconds for v in values])
     eps = 1e-12 * max(run.max(), 1e-9)
     assert (np.diff(run) >= -eps).all(), "slower parts, faster run"
     assert (np.diff(run, 2) >= -eps).all(), "not convex"

@@ -196,11 +196,14 @@ def test_the_sources_own_error_cancels() -> None:
 
 
 @FEWER
-@given(gpu_traces() | soups(), st.sampled_from([m.name for m in all_machines()]), st.sampled_from(["flop", "memory", "hold"]))
-def test_the_interval_holds_the_answer(trace: Trace, target: str, alpha: str) -> None:
+@given(
+    gpu_traces() | soups(), st.sampled_from([m.name for m in all_machines()]), st.sampled_from(["flop", "memory", "hold"]), st.booleans()
+)
+def test_the_interval_holds_the_answer(trace: Trace, target: str, alpha: str, ordered: bool) -> None:
     seen = build(trace)
     source, fits, _ = observed_machine(seen)
-    (found,) = project_many(seen, source, [load(target)], nething(alpha), fits, 60, 3)
+    model = replace(nething(alpha), replay="timeline" if ordered else "sum")
+    (found,) = project_many(seen, source, [load(target)], model, fits, 60, 3)
     i = found.interval
     assert i is not None and found.sample is not None and found.sample.shape == (60,)
     assert np.isfinite(found.sample).all() and (found.sample >= 0).all()

@@ -1,0 +1,96 @@
+"""A question and its answer: defaults, provenance, tables."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import turnbuckle as tb
+from turnbuckle.errors import MachineError, ProfileError
+from turnbuckle.study.study import DEFAULT_TARGETS, SCHEMA_VERSION, Answer, ask, inspect, inspect_profile
+
+SAMPLE = Path(str(files("turnbuckle") / "examples" / "dgemm-like-synthetic.sqlite"))
+
+
+@cache
+def seen() -> Answer:
+    return inspect(SAMPLE, use_cache=False, command="turnbuckle inspect dgemm-like-synthetic.sqlite")
+
+
+def test_an_inspection_recognises_its_machine() -> None:
+    answer = seen()
+    assert answer.source.name == "a100-sxm4-40" and answer.projections == [] and answer.model is None
+    assert "M101" not in {f.code for f in answer.findings}
+    with pytest.raises(MachineError) as refused:
+        inspect_profile(answer.profile, source="cdi-row-link")
+    assert refused.value.code == "M016"
+    assert inspect_profile(answer.profile, source="gh200").source.name == "gh200"
+    with pytest.raises(ProfileError):
+        inspect(SAMPLE.with_name("missing.sqlite"))
+
+
+def test_defaults_of_a_question() -> None:
+    answer = ask(seen(), draws=20)
+    assert tuple(p.target for p in answer.projections) == DEFAULT_TARGETS
+    assert answer.model is not None and answer.model.name == "nething" and answer.model.alpha == "flop"
+    assert all(p.replay == "sum" and p.interval is not None for p in answer.projections)
+    (lambdas,) = ask(seen(), model=tb.additive({"data": 10.0}), draws=20).projections
+    assert lambdas.target == "lambda" and lambdas.penalty < 1
+
+
+def test_own_machine_in_any_place() -> None:
+    for names in (["self"], ["nvlink-c2c", "self"], ["self", "self"]):
+        answer = ask(seen(), names, draws=10)
+        for p, name in zip(answer.projections, names, strict=True):
+            assert (p.target, p.penalty == 1) == (name, name == "self")
+    with pytest.raises(MachineError) as refused:
+        ask(seen(), ["nvlink-c2"])
+    assert refused.value.code == "M001"
+
+
+def test_provenance_is_enough_to_ask_again() -> None:
+    answer = ask(seen(), ["cdi-row-link"], draws=10, seed=4)
+    about = answer.provenance()
+    assert about["profile"]["sha256"] == hashlib.sha256(SAMPLE.read_bytes()).hexdigest()
+    assert about["source_machine"]["name"] == "a100-sxm4-40" and len(about["source_machine"]["sha256"]) == 64
+    assert about["targets"] == [{"name": "cdi-row-link", "sha256": answer.targets[0].sha256}]
+    assert (about["seed"], about["draws"], about["model"]["replay"]) == (4, 10, "sum")
+    assert about["command"] == "turnbuckle inspect dgemm-like-synthetic.sqlite"
+    assert str(SAMPLE.parent) not in json.dumps(answer.as_dict()), "no folder of this machine"
+
+
+def test_documents_are_json() -> None:
+    answer = ask(seen(), ["cdi-row-link", "2026-apu"], draws=10)
+    for document in (answer.inspection(), answer.as_dict()):
+        assert document["schema_version"] == SCHEMA_VERSION
+        assert json.loads(json.dumps(document)) is not None
+
+
+def test_tables_to_take_away(tmp_path: Path) -> None:
+    answer = ask(seen(), ["cdi-row-link", "nvlink-c2c"], draws=10)
+    table = answer.table()
+    assert table["target"].to_list() == ["cdi-row-link", "nvlink-c2c"]
+    parts = table.select(pl.sum_horizontal("launch_seconds", "kernel_seconds", "copy_seconds", "other_seconds")).to_series()
+    assert parts.to_list() == pytest.approx(table["seconds"].to_list())
+    profile = answer.profile
+    frame = profile.to_pandas()
+    assert len(frame) == profile.activities.height == profile.to_arrow().num_rows
+    profile.to_parquet(tmp_path / "activities.parquet")
+    again = pl.read_parquet(tmp_path / "activities.parquet")
+    assert again.height == profile.activities.height and again["exposed_ns"].sum() == profile.run_time_ns
+    assert answer.profile.table()["name"].drop_nulls().len() > 0
+
+
+def test_the_public_way() -> None:
+    with tb.sample() as path:
+        answer = tb.ask(tb.inspect(path, use_cache=False), ["cdi-row-link"], draws=10)
+    assert [p.target for p in answer.projections] == ["cdi-row-link"]
+    pair = tb.Pair(answer.source, tb.load("cdi-row-link"))
+    assert tb.build(answer.profile.trace).run_time_ns == answer.profile.run_time_ns
+    assert pair.target.value("link.h2d.latency") == pytest.approx((answer.source.value("link.h2d.latency") or 0) + 2.2e-6)
