@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import D2D, D2H, FULL, H2D, LAW, MIGRATION_H2D, P2P, PAGEABLE, gpu_traces, machine, soups
+from strategies import D2D, D2H, FULL, H2D, LAW, MIGRATION_D2H, MIGRATION_H2D, P2P, PAGEABLE, gpu_traces, machine, soups
 from test_summary import call, copy, on_device, profile_of
 
 from turnbuckle.anchor import anchored
@@ -57,6 +57,15 @@ def test_migrations_follow_the_link_with_their_own_cost() -> None:
     before = 20e-6 + 65_536 / 3e9
     after = before - (2.0e-6 - 1.0e-6) - 65_536 * (1 / (0.85 * 31.5e9) - 1 / (0.85 * 63e9))
     assert priced(seen, there(link_h2d_bandwidth=63e9, link_h2d_latency=1e-6))["migration"] == pytest.approx(40e-6 * after / before)
+
+
+def test_migrations_back_are_migrations() -> None:
+    seen = profile_of(copies=[copy(0, 40_000, MIGRATION_D2H, 65_536)], kernels=[on_device(50_000, 51_000)])
+    before = 15e-6 + 65_536 / 4e9
+    after = before - 65_536 * (1 / (0.83 * 31.5e9) - 1 / (0.83 * 63e9))
+    assert priced(seen, there(link_d2h_bandwidth=63e9)) == pytest.approx(
+        {"migration": 40e-6 * after / before, "kernel": 1e-6, "gap": 10e-6}
+    )
 
 
 def test_peer_copies_follow_the_link_between_devices() -> None:

@@ -160,3 +160,6 @@ def test_vocabulary_hangs_together() -> None:
     assert set(KIND_OF_CLASS) <= set(CALL_CLASSES) and set(KIND_OF_CLASS.values()) <= set(KINDS)
     assert list(CATEGORIES) == ["kernel", "copy", "mpi", "api", "cpu"], "the order is the priority of the time line (D1)"
     assert set(KIND_OF_DIRECTION) == set(words("directions")) and set(KIND_OF_DIRECTION.values()) <= set(KINDS)
+    for direction, kind in KIND_OF_DIRECTION.items():
+        plain = "copy_h2h" if direction == "unknown" else f"copy_{direction}"
+        assert kind == ("migration" if direction.startswith("migration") else plain)

@@ -68,6 +68,15 @@ def test_copies_are_charged_to_the_kernel_they_serve() -> None:
     assert list(rows) == ["kernel_b", "kernel_a"], "longest first"
 
 
+def test_a_copy_serves_the_kernel_that_begins_as_it_ends() -> None:
+    seen = profile_of(
+        kernels=[on_device(10_000, 14_000), on_device(20_000, 30_000, name=1)],
+        copies=[copy(8_000, 10_000, H2D), copy(30_000, 31_000, D2H), copy(14_000, 15_000, D2H)],
+    )
+    rows = {r["kernel"]: r["transfer_s"] for r in offload_map(seen, launch_s=0.0).to_dicts()}
+    assert rows == pytest.approx({"kernel_a": 3e-6, "kernel_b": 1e-6})
+
+
 def test_words_of_the_verdict() -> None:
     hidden = profile_of(
         kernels=[on_device(0, 40_000, stream=9, name=1), on_device(41_000, 42_000)],

@@ -119,6 +119,8 @@ def test_return_of_a_wait() -> None:
     )  # fmt: skip
     assert summary.sync_return_s(seen) == pytest.approx(400e-9), "median of 500 and 300; the wait that saw no work end does not count"
     assert summary.sync_return_s(profile_of(api=[call(1, 9, 1, "cudaDeviceSynchronize")], kernels=[on_device(20, 30)])) is None
+    just = profile_of(api=[call(1_000, 2_000, 1), call(2_000, 9_000, 2, "cudaDeviceSynchronize")], kernels=[on_device(3_000, 9_000, 1)])
+    assert summary.sync_return_s(just) == 0.0, "work that ends as the wait returns was waited for"
     assert summary.alloc_call_s(seen) is None
     assert summary.alloc_call_s(profile_of(api=[call(1_000, 1_400, 1, "cudaMalloc"), call(2_000, 2_200, 2, "cudaFree")])) == pytest.approx(
         300e-9
@@ -225,6 +227,14 @@ def test_counts_bytes_and_overlap() -> None:
     assert summary.categories_ns(seen) == {"kernel": 15_000, "copy": 6_500, "mpi": 0, "api": 0, "cpu": 2_500}
     assert summary.kernel_window_ns(profile_of(copies=[copy(1, 2)])) is None
     assert summary.overlap(profile_of(kernels=[on_device(1, 2)]))["copy_hidden_fraction"] is None
+
+
+def test_a_copy_is_hidden_by_whatever_computes() -> None:
+    """Kernels, whole graphs and sets alike."""
+    for table, row in (("kernels", on_device(0, 9_000)), ("graphs", on_device(0, 9_000)), ("memsets", on_device(0, 9_000, memory=DEVICE))):
+        row = {k: v for k, v in row.items() if k != "name" or table == "kernels"}
+        seen = profile_of(**{table: [row]}, copies=[copy(1_000, 3_000)])
+        assert summary.overlap(seen)["copy_hidden_ns"] == 2_000, table
 
 
 def test_a_copy_is_hidden_by_its_own_device_only() -> None:
