@@ -77,16 +77,21 @@ def test_draws_belong_to_a_name() -> None:
 
 
 @pytest.mark.parametrize("declared", all_machines(), ids=lambda m: m.name)
-def test_a_drawn_target_is_the_drawn_machine_on_the_drawn_source(declared: Machine) -> None:
-    """Arrays of draws and one machine drawn at a time are the same machines, for every machine of the catalogue."""
+@pytest.mark.parametrize("width", [1.0, 14.0], ids=["pcie", "wide"])
+def test_a_drawn_target_is_the_drawn_machine_on_the_drawn_source(declared: Machine, width: float) -> None:
+    """Arrays of draws and one machine drawn at a time are the same machines, for every machine of the catalogue.
+
+    On a wide link the limits of a fabric come into play.
+    """
     draws, seed = 6, 11
-    pair = Pair(SOURCE, declared)
-    source = drawn_source(SOURCE, draws, seed)
+    mine = machine({n: v * width if n.startswith("link.") and n.endswith("bandwidth") else v for n, v in FULL.items()}, error=0.1)
+    pair = Pair(mine, declared)
+    source = drawn_source(mine, draws, seed)
     arrays = drawn_target(declared, pair.target, source, draws, seed)
-    names = {*SOURCE.unknowns(), *declared.unknowns()}
+    names = {*mine.unknowns(), *declared.unknowns()}
     for k in range(draws):
         normal = {n: float(normals(n, draws, seed)[k]) for n in names}
-        here = SOURCE.drawn(normal)
+        here = mine.drawn(normal)
         one = declared.drawn(normal).resolved(here)
         assert set(arrays.values) == set(one.parameters)
         for name, parameter in one.parameters.items():

@@ -157,7 +157,7 @@ class _Device:
         kind = rows["kind"].cast(pl.String)
         row = rows["row"].fill_null(-1).to_numpy()
         pairs = launch_pairs(trace.tables)
-        whole = (kind == "kernel").to_numpy() & rows["name"].is_null().to_numpy() & (trace.graphs.height > 0)
+        whole = (kind == "kernel").to_numpy() & rows["name"].is_null().to_numpy() & _same_times(rows, row, trace.graphs)
         table = np.select(
             [whole, (kind == "kernel").to_numpy(), (kind == "memset").to_numpy()], ["graphs", "kernels", "memsets"], default="copies"
         )
@@ -187,6 +187,16 @@ class _Device:
         ordered = self.rows[order]
         #: Device activities of every stream in their order in time.
         self.streams: list[Int] = [ordered[number == k] for k in np.unique(number)]
+
+
+def _same_times(rows: pl.DataFrame, row: Int, table: pl.DataFrame) -> Bool:
+    """Which activities have the times of their row in `table`: a nameless kernel is a whole graph only if one is recorded there."""
+    if not table.height:
+        return np.zeros(rows.height, dtype=np.bool_)
+    at = np.clip(row, 0, table.height - 1)
+    same = (table["start_ns"].to_numpy()[at] == rows["start_ns"].to_numpy()) & (table["end_ns"].to_numpy()[at] == rows["end_ns"].to_numpy())
+    there: Bool = same & (row >= 0) & (row < table.height)
+    return there
 
 
 def _host_order(edges: _Edges, host: _Host, starts: Int, ends: Int) -> None:
