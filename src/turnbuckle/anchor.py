@@ -10,11 +10,12 @@ With the first two, what a price gets wrong on both machines cancels, and a run 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.model import Model, Priced
+from turnbuckle.model import Falls, Model, Priced
 from turnbuckle.profile.pieces import Pieces
 
 Float = NDArray[np.float64]
@@ -28,14 +29,14 @@ class Durations:
     ----------
     scaled : new durations as far as prices scale them, counted together [s].
     delay : time added to each activity [s].
-    adds : whether the piece changes by a delay.
+    falls : the same delays as the timeline takes them: where each falls, added to every activity there [s].
     missing : charges that could not be priced.
     """
 
     run: Pieces
     scaled: Float
     delay: Float
-    adds: NDArray[np.bool_]
+    falls: dict[Falls, Float]
     missing: tuple[str, ...]
 
     @property
@@ -47,11 +48,12 @@ class Durations:
 def anchored(run: Pieces, source: Priced, target: Priced, model: Model) -> Durations:
     """Price every piece on both machines and anchor it in its measured duration.  Draws broadcast along leading axes."""
     scaled, delay = run.seconds.copy(), np.zeros(len(run))
-    adds = np.zeros(len(run), dtype=np.bool_)
+    falls: dict[Falls, Float] = {where: np.zeros(len(run)) for where in get_args(Falls)}
     missing: list[str] = []
     for charge in model.charges:
         covered = charge.covers(run)
-        if not covered.any():
+        replayed = covered if charge.replayed is None else charge.replayed(run)
+        if not (covered.any() or replayed.any()):
             continue
         before, after = charge.seconds(run, source, source), charge.seconds(run, target, source)
         if before is None or after is None:
@@ -59,14 +61,15 @@ def anchored(run: Pieces, source: Priced, target: Priced, model: Model) -> Durat
             continue
         old = run.seconds[covered]
         if charge.anchor == "difference":
-            delay = _raised(delay, covered, np.asarray(after - before))
-            adds |= covered
+            change = np.asarray(after - before)
+            delay = _raised(delay, covered, change)
+            falls[charge.falls] = _raised(falls[charge.falls], replayed, change)
         elif charge.anchor == "absolute":
             scaled = _raised(scaled, covered, run.count[covered] * after - old)
         else:
             ratio = np.divide(after, before, out=np.ones(np.broadcast_shapes(after.shape, before.shape)), where=before > 0)
             scaled = _raised(scaled, covered, old * (ratio - 1.0))
-    return Durations(run, np.maximum(scaled, 0.0), delay, adds, tuple(missing))
+    return Durations(run, np.maximum(scaled, 0.0), delay, falls, tuple(missing))
 
 
 def _raised(values: Float, covered: NDArray[np.bool_], change: Float) -> Float:

@@ -37,7 +37,8 @@ def coupling_change(source: Machine, target: Machine) -> dict[str, Any]:
             "source_latency_s": latency[0],
             "target_latency_s": latency[1],
         }
-    out["added_call_slack_s"] = (target.value("slack.call") or 0.0) - (source.value("slack.call") or 0.0)
+    for way in ("call", "link"):
+        out[f"added_{way}_slack_s"] = (target.value(f"slack.{way}") or 0.0) - (source.value(f"slack.{way}") or 0.0)
     return out
 
 

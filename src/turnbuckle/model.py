@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.cost.loggp import loggp_seconds, on_other_link, rate, read_limited_bandwidth
 from turnbuckle.cost.ratio import scaled_seconds
-from turnbuckle.cost.slack import slack_seconds
+from turnbuckle.cost.slack import COMMAND_TRIPS, FAULT_TRIPS, READ_TRIPS, RETURN_TRIPS, slack_seconds, trip_seconds
 from turnbuckle.errors import UsageError, did_you_mean
 from turnbuckle.profile.classify import CALL_CLASSES
 from turnbuckle.profile.pieces import Pieces
@@ -26,6 +26,8 @@ from turnbuckle.profile.pieces import Pieces
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 Anchor = Literal["ratio", "difference", "absolute"]
+#: Where a delay falls on the time line: on an activity itself, before device work begins, or before a wait returns.
+Falls = Literal["activity", "delivery", "return"]
 
 
 class Priced(Protocol):
@@ -53,6 +55,9 @@ class Charge:
     needs : parameters it reads; where one is missing the measured time stays, and a finding says so.
     kept : those of them that are taken over from the source where the target does not give them; a finding says so too.
     fitted : whether it follows a line fitted to the run's own copies, and so shares that line's scatter.
+    falls : where a ``difference`` falls on the time line.
+    replayed : which pieces it covers there, None for those of `covers`.  The sum has to guess from the recording which delays can be
+        felt, and where; the timeline puts each where it happens and finds out.
     """
 
     name: str
@@ -62,6 +67,8 @@ class Charge:
     needs: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     fitted: bool = False
+    falls: Falls = "activity"
+    replayed: Callable[[Pieces], Bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,11 +96,27 @@ def nething(alpha: float | str = "flop") -> Model:
         *(_copy_charge(direction) for direction in ("h2d", "d2h")),
         *(_migration_charge(direction) for direction in ("h2d", "d2h")),
         Charge("p2p", lambda p: p.kind == "copy_p2p", _p2p_seconds, "ratio", ("link.p2p.bandwidth",), fitted=True),
-        Charge("launch", lambda p: (p.kind == "launch") & p.idle_device, _parameter("launch.latency"), "difference", ("launch.latency",)),
-        Charge("launch call", lambda p: (p.kind == "launch") & ~p.idle_device, _parameter("launch.call"), "difference", ("launch.call",)),
-        Charge("sync", lambda p: p.kind == "sync", _parameter("sync.return"), "difference", ("sync.return",)),
+        Charge(
+            "launch",
+            lambda p: (p.kind == "launch") & p.idle_device,
+            _parameter("launch.latency"),
+            "difference",
+            ("launch.latency",),
+            falls="delivery",
+            replayed=lambda p: p.kind == "launch",
+        ),
+        Charge(
+            "launch call",
+            lambda p: (p.kind == "launch") & ~p.idle_device,
+            _parameter("launch.call"),
+            "difference",
+            ("launch.call",),
+            replayed=lambda p: p.kind == "launch",
+        ),
+        Charge("sync", lambda p: p.kind == "sync", _parameter("sync.return"), "difference", ("sync.return",), falls="return"),
         Charge("alloc", lambda p: p.kind == "alloc", _parameter("alloc.call"), "difference", ("alloc.call",)),
         Charge("slack", lambda p: p.crosses, _slack_seconds, "difference"),
+        *_distance_charges(),
     ]
     if alpha != "hold":
         memory = "gpu.memory_bandwidth"
@@ -181,7 +204,7 @@ def link_bandwidth(machine: Priced, direction: str, source: Priced) -> Float | f
     reached = np.minimum(1.0 if efficiency is None else efficiency, 1.0) * nominal
     tags, request, trip = (machine.value(f"link.{n}") for n in ("tags", "read_request", "round_trip"))
     if direction == "h2d" and tags is not None and request is not None and trip is not None:
-        return read_limited_bandwidth(reached, tags, request, trip)
+        return read_limited_bandwidth(reached, tags, request, trip + trip_seconds(READ_TRIPS, _or_zero(machine.value("slack.link"))))
     return reached
 
 
@@ -267,8 +290,40 @@ def _parameter(name: str) -> Callable[[Pieces, Priced, Priced], Float | None]:
 
 
 def _slack_seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
-    slack = machine.value("slack.call")
-    return slack_seconds(p.crosses[p.crosses], 0.0 if slack is None else slack)
+    return slack_seconds(p.crosses[p.crosses], _or_zero(machine.value("slack.call")))
+
+
+def _distance_charges() -> list[Charge]:
+    """A longer link: what each operation waits for, trip by trip (`turnbuckle.cost.slack`)."""
+
+    def trips(number: int) -> Callable[[Pieces, Priced, Priced], Float]:
+        return lambda p, machine, source: trip_seconds(number, _or_zero(machine.value("slack.link")))
+
+    def commanded(p: Pieces) -> Bool:
+        return np.asarray(((p.kind == "launch") & p.idle_device) | np.isin(p.kind, ("copy_h2d", "copy_d2h")))
+
+    return [
+        Charge(
+            "distance of commands",
+            commanded,
+            trips(COMMAND_TRIPS),
+            "difference",
+            falls="delivery",
+            replayed=lambda p: np.isin(p.call_class, ("launch", "copy", "memset")),
+        ),
+        Charge(
+            "distance of reads",
+            lambda p: (p.kind == "copy_h2d") | ((p.kind == "migration") & (p.direction == "migration_h2d")),
+            trips(READ_TRIPS),
+            "difference",
+        ),
+        Charge("distance of faults", lambda p: p.kind == "migration", trips(FAULT_TRIPS), "difference"),
+        Charge("distance of returns", lambda p: p.kind == "sync", trips(RETURN_TRIPS), "difference", falls="return"),
+    ]
+
+
+def _or_zero(value: Float | float | None) -> Float | float:
+    return 0.0 if value is None else value
 
 
 def _rates(alpha: float | str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.anchor import Durations
-from turnbuckle.model import Model, Priced
+from turnbuckle.model import Model
 from turnbuckle.profile.dependencies import dependencies
 from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile
@@ -53,12 +53,12 @@ class Replayed:
     measured_breakdown: dict[str, float]
 
 
-def replayed(ready: Prepared, durations: Durations, source: Priced, target: Priced, model: Model) -> Replayed:
-    """Put the pieces back in order, by the replay the model names."""
+def replayed(ready: Prepared, durations: Durations) -> Replayed:
+    """Put the pieces back in order, by the replay they were prepared for."""
     run = ready.run
     if ready.timeline is None:
         tail = np.divide(run.tail_count, run.count, out=np.zeros_like(run.count), where=run.count > 0)
-        total = replay_sum(ready.measured, run.seconds, run.exposed_seconds, tail, durations.adds, durations.seconds)
+        total = replay_sum(ready.measured, run.seconds, run.exposed_seconds, tail, durations.scaled, run.count * durations.delay)
         single = total.exposed_seconds.ndim == 1
         return Replayed(
             total.seconds,
@@ -67,11 +67,11 @@ def replayed(ready: Prepared, durations: Durations, source: Priced, target: Pric
             _breakdown(run, total.exposed_seconds) if single else {},
             _breakdown(run, run.exposed_seconds) if single else {},
         )
-    return _on_timeline(ready.timeline, ready.measured, durations, source, target, model)
+    return _on_timeline(ready.timeline, ready.measured, durations)
 
 
-def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations, source: Priced, target: Priced, model: Model) -> Replayed:
-    change = _change(durations, source, target, model)
+def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations) -> Replayed:
+    change = timeline_change(durations)
     unchanged = no_change(len(durations.run))
     was = float(timeline.seconds(unchanged))
     # adding the difference keeps the identity exact
@@ -83,25 +83,11 @@ def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations
     return Replayed(seconds, np.maximum(measured + saved, 0.0), measured + delayed, *parts)
 
 
-def _change(durations: Durations, source: Priced, target: Priced, model: Model) -> Change:
-    """Durations as changes of edges.  On the graph every launch has both its call and its delivery, idle device or not."""
-    run, charged = durations.run, {c.name for c in model.charges}
-
-    def delay(charge: str, parameter: str, unstated: float | None = None) -> Float:
-        """Added seconds, shape (1,) or (draws, 1); nothing where a machine does not give the parameter."""
-        before, after = source.value(parameter), target.value(parameter)
-        before, after = unstated if before is None else before, unstated if after is None else after
-        if charge not in charged or before is None or after is None:
-            return np.zeros(1)
-        return np.atleast_1d(np.asarray(after - before, dtype=np.float64))
-
+def timeline_change(durations: Durations) -> Change:
+    """Durations as changes of edges."""
+    run = durations.run
     ratio = np.divide(durations.scaled, run.seconds, out=np.ones(durations.scaled.shape), where=run.seconds > 0)
-    call = (
-        delay("launch call", "launch.call") * (run.kind == "launch")
-        + delay("alloc", "alloc.call") * (run.kind == "alloc")
-        + delay("slack", "slack.call", 0.0) * run.crosses
-    )
-    return Change(ratio, call, delay("launch", "launch.latency"), delay("sync", "sync.return"))
+    return Change(ratio, durations.falls["activity"], durations.falls["delivery"], durations.falls["return"], np.ones(1))
 
 
 def _breakdown(run: Pieces, exposed: Float) -> dict[str, float]:

@@ -46,7 +46,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
     """`project` for a profile that is already prepared."""
     require(profile, pair)
     durations = anchored(ready.run, pair.source, pair.target, model)
-    result = replayed(ready, durations, pair.source, pair.target, model)
+    result = replayed(ready, durations)
     return Projection(
         target="self" if pair.target is pair.source else pair.target.name,
         title=pair.target.title,

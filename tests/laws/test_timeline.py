@@ -17,7 +17,7 @@ from turnbuckle.order import prepared
 from turnbuckle.profile.dependencies import EDGE, EDGES, Graph, dependencies
 from turnbuckle.profile.profile import build
 from turnbuckle.project import project
-from turnbuckle.replay.timeline import Change
+from turnbuckle.replay.timeline import Change, no_change
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 
@@ -71,23 +71,18 @@ def test_every_instant_of_the_real_runs_comes_back(shared: Path) -> None:
 
 
 @FEWER
-@given(gpu_traces(), st.floats(0.2, 5.0), st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 5000))
-def test_the_native_replay_is_the_one_by_hand(trace: Trace, ratio: float, call: int, delivery: int, back: int) -> None:
+@given(gpu_traces(), st.floats(0.2, 5.0), st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 5000), st.floats(0.2, 5.0))
+def test_the_native_replay_is_the_one_by_hand(trace: Trace, ratio: float, call: int, delivery: int, back: int, host: float) -> None:
     ready = prepared(build(trace), TIMELINE)
     assert ready.timeline is not None
-    graph, run, piece = ready.timeline.graph, ready.run, ready.timeline.piece
-    change = Change(np.full(len(run), ratio), np.full(len(run), call * 1e-9), np.array([delivery * 1e-9]), np.array([back * 1e-9]))
+    graph, run = ready.timeline.graph, ready.run
+    each = np.ones(len(run))
+    change = Change(ratio * each, call * 1e-9 * each, delivery * 1e-9 * each, back * 1e-9 * each, np.array([host]))
     lag = graph.lag_ns.astype(float)
     for e, kind in enumerate(graph.kind):
-        word, to = EDGES[kind], run.kind[piece[graph.owner[e]]]
-        if word in ("run", "call"):
-            lag[e] *= ratio
-        if word in ("call", "sync", "queue"):
-            lag[e] += call
-        if word == "deliver" and run.kind[piece[(graph.source[e] - 1) // 2]] == "launch":
-            lag[e] += delivery
-        if word == "sync" and to == "sync":
-            lag[e] += back
+        word = EDGES[kind]
+        lag[e] *= {"run": ratio, "call": ratio, "host": host}.get(word, 1.0)
+        lag[e] += {"run": call, "call": call, "sync": call + back, "queue": call, "deliver": delivery}.get(word, 0)
     expected = replayed_by_hand(graph, lag)
     instants, path = ready.timeline.path(change)
     assert np.allclose(instants * 1e9, expected, rtol=1e-9, atol=1e-3)
@@ -97,7 +92,8 @@ def test_the_native_replay_is_the_one_by_hand(trace: Trace, ratio: float, call: 
 
 @FEWER
 @given(
-    gpu_traces(), st.sampled_from(["link.h2d.latency", "link.d2h.latency", "launch.latency", "launch.call", "sync.return", "slack.call"])
+    gpu_traces(),
+    st.sampled_from(["link.h2d.latency", "link.d2h.latency", "launch.latency", "launch.call", "sync.return", "slack.call", "slack.link"]),
 )
 def test_later_is_never_earlier_and_bends_upwards(trace: Trace, name: str) -> None:
     profile = build(trace)
@@ -117,8 +113,9 @@ def test_many_scenarios_are_as_one_by_one(trace: Trace, ratios: list[float]) -> 
     ready = prepared(build(trace), TIMELINE)
     assert ready.timeline is not None
     count = len(ready.run)
-    many = Change(np.array(ratios)[:, None] * np.ones(count), np.zeros((1, count)), np.zeros(1), np.zeros(1))
-    single = [float(ready.timeline.seconds(Change(np.full(count, r), np.zeros(count), np.zeros(1), np.zeros(1)))) for r in ratios]
+    none = no_change(count)
+    many = replace(none, ratio=np.array(ratios)[:, None] * np.ones(count))
+    single = [float(ready.timeline.seconds(replace(none, ratio=np.full(count, r)))) for r in ratios]
     assert np.array_equal(ready.timeline.seconds(many), single)
 
 

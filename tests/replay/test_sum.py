@@ -7,11 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.replay.sum import SumResult, replay_sum
+from turnbuckle.replay.sum import SumResult
+from turnbuckle.replay.sum import replay_sum as replay_both
 
 Piece = tuple[float, float, float, bool, float]
 piece = st.tuples(st.floats(0, 10), st.floats(0, 1), st.floats(0, 1), st.booleans(), st.floats(0, 30))  # seconds, share, tail, adds, new
 plain = settings(deadline=None, derandomize=True, database=None, max_examples=150)
+
+
+def replay_sum(measured: float, seconds: np.ndarray, exposed: np.ndarray, tail: np.ndarray, adds: np.ndarray, new: np.ndarray) -> SumResult:
+    """Each piece either scales or is delayed."""
+    return replay_both(measured, seconds, exposed, tail, np.where(adds, seconds, new), np.where(adds, new - seconds, 0.0))
 
 
 def replayed(pieces: list[Piece], new: np.ndarray | None = None, rest: float = 1.0) -> tuple[float, SumResult]:
@@ -85,3 +91,9 @@ def test_draws_are_the_first_axis() -> None:
     assert out.seconds.tolist() == [3.0, 4.0, 6.0] and out.exposed_seconds.shape == (3, 2) and out.upper.tolist() == [3.0, 4.0, 6.0]
     for row in range(3):
         assert float(replay_sum(3.0, seconds, exposed, np.zeros(2), np.zeros(2, bool), draws[row]).seconds) == out.seconds[row]
+
+
+def test_a_piece_may_scale_and_be_delayed() -> None:
+    """Half of four seconds is exposed, and the end of one activity in four: twice as long and 8 s of delays cost 2 s + 2 s."""
+    out = replay_both(10.0, np.array([4.0]), np.array([2.0]), np.array([0.25]), np.array([8.0]), np.array([8.0]))
+    assert (float(out.seconds), float(out.upper)) == (14.0, 22.0)

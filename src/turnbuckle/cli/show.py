@@ -246,7 +246,7 @@ def print_projections(console: Console, answer: Answer) -> None:
 
 
 def change(p: Projection) -> str:
-    """The change in coupling in a few words: bandwidth and latency of the host-to-device link, added call slack."""
+    """The change in coupling in a few words: bandwidth and latency of the host-to-device link, added distance."""
     link = p.coupling["h2d"]
     if p.coupling["copies_vanish"]:
         return "one memory: copies vanish"
@@ -255,8 +255,9 @@ def change(p: Projection) -> str:
         words.append(f"{quantity(link['source_bandwidth'], 'B/s')} -> {quantity(link['target_bandwidth'], 'B/s')}")
     if link["source_latency_s"] is not None and link["target_latency_s"] is not None:
         words.append(f"{seconds(link['source_latency_s'])} -> {seconds(link['target_latency_s'])}")
-    if p.coupling["added_call_slack_s"]:
-        words.append(f"+{seconds(p.coupling['added_call_slack_s'])} a call")
+    for way, what in (("call", "call"), ("link", "trip")):
+        if added := p.coupling[f"added_{way}_slack_s"]:
+            words.append(f"+{seconds(added)} a {what}")
     return ", ".join(words)
 
 

@@ -1,15 +1,25 @@
-"""Distance as a delay of calls: every host call that crosses to the device returns `s` later.
+"""Distance between host and device, in two ways.
 
-This is how Shorts and Grant (SC24-W) insert it and how API remoting behaves; a fabric that carries loads and stores
-behaves otherwise (`loggp`).
+In the *api* way every host call that crosses to the device returns `s` later: this is how Shorts and Grant (SC24-W)
+insert it, and how API remoting behaves.  In the *link* way the fabric is longer: asynchronous calls stay asynchronous,
+and each operation pays `s` for every one-way trip it must wait for.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
+
+#: One-way trips over the link that an operation waits for, at least: a command travels to the device; a device that reads
+#: host memory asks and is answered; what it writes travels with the news that it is done; a page fault is reported and answered.
+COMMAND_TRIPS: Final = 1
+READ_TRIPS: Final = 2
+RETURN_TRIPS: Final = 1
+FAULT_TRIPS: Final = 2
 
 
 def slack_seconds(crosses: NDArray[np.bool_], slack: Float | float) -> Float:
@@ -19,3 +29,12 @@ def slack_seconds(crosses: NDArray[np.bool_], slack: Float | float) -> Float:
     [1e-06, 0.0]
     """
     return np.where(crosses, slack, 0.0)
+
+
+def trip_seconds(trips: int, one_way: Float | float) -> Float:
+    """What some one-way trips over a link that is `one_way` longer add [s].
+
+    >>> float(trip_seconds(READ_TRIPS, 1e-6))
+    2e-06
+    """
+    return np.asarray(trips * np.asarray(one_way, dtype=np.float64))

@@ -7,10 +7,12 @@ runtime and driver; HIP names follow the same words.
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from turnbuckle.schema import words
 
@@ -45,7 +47,7 @@ RULES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     )
 )
 
-#: Which kind of activity a class of call is.
+#: Which kind of activity a class of call is; a call that `waits` is of kind sync whatever its class.
 KIND_OF_CLASS: Final = {"launch": "launch", "alloc": "alloc", "sync": "sync"}
 
 #: Classes whose call crosses from host to device, so that added distance is added to it .
@@ -61,10 +63,30 @@ def call_class(name: str) -> str:
     return next((word for pattern, word in RULES if pattern.search(name)), "other")
 
 
+def waits(name: str) -> bool:
+    """Whether a host call waits for device work by its nature: synchronisation, or a copy that blocks until it is done.
+
+    >>> [waits(n) for n in ("cudaDeviceSynchronize", "cudaMemcpy", "cuMemcpyDtoH_v2", "cudaMemcpyAsync", "cudaMemset", "cudaFree")]
+    [True, True, True, False, False, False]
+    """
+    word = call_class(name)
+    return word == "sync" or (word == "copy" and not re.search(r"Async|Prefetch", name))
+
+
 def call_classes(name: pl.Series, names: pl.Series) -> np.ndarray:
     """Class code of every call: `name` holds indices into `names`; int8 array of the same length, 9 (other) where the name is missing."""
-    code_of_name = np.full(len(names) + 1, CALL_CLASS["other"], dtype=np.int8)
+    return by_name(name, names, lambda text: CALL_CLASS[call_class(text)], CALL_CLASS["other"])
+
+
+def calls_wait(name: pl.Series, names: pl.Series) -> NDArray[np.bool_]:
+    """Whether each call `waits`: `name` holds indices into `names`; False where the name is missing."""
+    return by_name(name, names, waits, False)
+
+
+def by_name(name: pl.Series, names: pl.Series, rule: Callable[[str], int | bool], missing: int | bool) -> NDArray[Any]:
+    """What `rule` says of every call's name, asked once a name; `missing` where there is none."""
+    of_name: NDArray[Any] = np.full(len(names) + 1, missing, dtype=np.bool_ if isinstance(missing, bool) else np.int8)
     for index in name.drop_nulls().unique().to_list():
-        code_of_name[index] = CALL_CLASS[call_class(names[index] or "")]
-    codes: np.ndarray = code_of_name[name.fill_null(len(names)).to_numpy()]
-    return codes
+        of_name[index] = rule(names[index] or "")
+    found: NDArray[Any] = of_name[name.fill_null(len(names)).to_numpy()]
+    return found

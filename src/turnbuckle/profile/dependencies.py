@@ -11,8 +11,11 @@ stream    work on one stream keeps its order
 run       device work takes what it takes
 barrier   work on the legacy default stream waits for the blocking streams of its context, and they for it
 event     work behind a cudaStreamWaitEvent waits for what the event was recorded behind
+graph     a node of a CUDA graph waits for the nodes it followed in every launch of the graph
+fault     a kernel waits for the pages that were moved to its device while it ran
 sync      a call that waits (for device, stream, event, or its own copy) returns one return after the work ended
 queue     a launch that found the queue full returns when work ends
+meet      an MPI call or NCCL kernel ends after those it meets on other ranks have begun
 origin    what no rule explains begins when it began
 ========  ==================================================================================================
 
@@ -30,19 +33,19 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.profile.profile import Profile
-from turnbuckle.trace.check import launch_pairs
+from turnbuckle.profile.ranks import meetings
+from turnbuckle.profile.sides import NEVER, Device, Host, activities
+from turnbuckle.profile.waits import full_queue, waited_for
 from turnbuckle.trace.trace import Trace
 
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-EDGES: Final = ("host", "call", "deliver", "stream", "run", "barrier", "event", "sync", "queue", "origin")
+EDGES: Final = ("host", "call", "deliver", "stream", "run", "barrier", "event", "graph", "fault", "sync", "queue", "meet", "origin")
 EDGE: Final = {word: code for code, word in enumerate(EDGES)}
-#: Tables of a trace in the order device activities are numbered.
-_DEVICE: Final = ("kernels", "graphs", "memsets", "copies")
-_NEVER: Final = np.iinfo(np.int64).min // 4
-#: A launch that takes this many times the median was waiting for room in the queue.
-_SLOW_LAUNCH: Final = 10.0
+#: Kind of stream: the legacy default stream, and those that do not wait for it.
+_NULL_STREAM, _NON_BLOCKING = 3, 2
+_PAGE_IN: Final = "migration_h2d"
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ class Graph:
     activity : row of each activity i in ``profile.activities``.
     source, target, lag_ns, kind : the edges; `kind` indexes `EDGES`.
     residual_ns : per instant, what no edge explains.
-    clipped, dropped : edges shortened, and edges left out, because the recording contradicts them.
+    clipped_ns : per instant, by how much its edges had to be shortened because the recording is faster than they allow.
+    dropped : edges left out because the recording contradicts them.
     """
 
     time_ns: Int
@@ -65,7 +69,7 @@ class Graph:
     lag_ns: Int
     kind: NDArray[np.int8]
     residual_ns: Int
-    clipped: int
+    clipped_ns: Int
     dropped: int
 
     @property
@@ -101,259 +105,266 @@ def dependencies(profile: Profile) -> Graph:
 
     Calls inside other calls, and gaps, are no activities of it: the outer call and the host edge stand for them.
     """
-    rows = _activities(profile)
-    if not rows.height:
-        nothing = np.zeros(0, np.int64)
-        return Graph(np.zeros(1, np.int64), nothing, nothing, nothing, nothing, np.zeros(0, np.int8), np.zeros(1, np.int64), 0, 0)
+    rows = activities(profile)
     starts, ends = rows["start_ns"].to_numpy() - profile.first_ns, rows["end_ns"].to_numpy() - profile.first_ns
     edges = _Edges()
-    host = _Host(rows, starts, ends, profile.trace)
-    device = _Device(rows, starts, ends, host, profile.trace)
-    _host_order(edges, host, starts, ends)
-    _device_order(edges, device, host, starts, ends)
+    host = Host(rows, profile.trace)
+    device = Device(rows, starts, ends, host, profile.trace)
+    own = ends - starts
+    own = _host_order(edges, host, starts, ends, own)
+    _device_order(edges, device, starts, ends)
     _barriers(edges, device, profile.trace, starts, ends)
-    _events(edges, device, host, profile.trace, starts, ends)
-    own = _waits(edges, device, host, profile.trace, starts, ends)
-    own = _full_queue(edges, device, host, starts, ends, own)
+    _events(edges, device, profile, starts, ends)
+    _graph_nodes(edges, device, starts, ends)
+    own = _faults(edges, device, rows, starts, ends, own)
+    own = _waits(edges, device, host, profile, starts, ends, own)
+    own = _meetings(edges, rows, profile.trace, starts, ends, own)
     edges.add(begin(host.rows), finish(host.rows), own[host.rows], "call")
-    edges.add(begin(device.rows), finish(device.rows), (ends - starts)[device.rows], "run")
+    edges.add(begin(device.rows), finish(device.rows), own[device.rows], "run")
     return _settled(rows, starts, ends, edges)
 
 
-def _activities(profile: Profile) -> pl.DataFrame:
-    """Rows of the profile that are activities of the graph, with their track's process, thread, device and stream."""
-    tracks = profile.tracks.select("track", "process", "thread", "device", "stream")
-    rows = profile.activities.with_row_index("activity").filter(pl.col("kind") != "gap")
-    inner = (pl.col("category") == "api") & pl.col("call_class").is_null()
-    return rows.filter(~inner).join(tracks, on="track", how="left", maintain_order="left")
+# --- the host ---------------------------------------------------------------------------------------------------------
 
 
-class _Host:
-    """The host's activities: calls and MPI calls."""
+def _host_order(edges: _Edges, host: Host, starts: Int, ends: Int, own: Int) -> Int:
+    """A thread's calls one after the other; the time between is the application's own work.
 
-    def __init__(self, rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> None:
-        category = rows["category"].cast(pl.String)
-        self.rows: Int = np.flatnonzero(category.is_in(["api", "mpi"]).to_numpy())
-        self.calls: Int = np.flatnonzero((category == "api").to_numpy())
-        self.thread: Int = rows["thread"].fill_null(-1).to_numpy()
-        self.process: Int = rows["process"].fill_null(-1).to_numpy()
-        self.call_class = rows["call_class"].cast(pl.String).fill_null("").to_numpy()
-        api_row = rows["row"].fill_null(-1).to_numpy()
-        self.of_api: Int = np.full(trace.api.height, -1, dtype=np.int64)
-        self.of_api[api_row[self.calls]] = self.calls
-        names = trace.text(rows).fill_null("").to_numpy()
-        self.name = np.where((category == "api").to_numpy(), names, "")
-        self.api_row = api_row
-
-
-class _Device:
-    """The device's activities, by stream, and the call that started each."""
-
-    def __init__(self, rows: pl.DataFrame, starts: Int, ends: Int, host: _Host, trace: Trace) -> None:
-        category = rows["category"].cast(pl.String)
-        self.rows: Int = np.flatnonzero(category.is_in(["kernel", "copy"]).to_numpy())
-        self.call: Int = np.full(rows.height, -1, dtype=np.int64)
-        self.context: Int = np.full(rows.height, -1, dtype=np.int64)
-        kind = rows["kind"].cast(pl.String)
-        row = rows["row"].fill_null(-1).to_numpy()
-        pairs = launch_pairs(trace.tables)
-        whole = (kind == "kernel").to_numpy() & rows["name"].is_null().to_numpy() & _same_times(rows, row, trace.graphs)
-        table = np.select(
-            [whole, (kind == "kernel").to_numpy(), (kind == "memset").to_numpy()], ["graphs", "kernels", "memsets"], default="copies"
-        )
-        for name in _DEVICE:
-            mine = self.rows[table[self.rows] == name]
-            frame = trace.table(name)
-            if not len(mine):
-                continue
-            call_of_row = np.full(frame.height, -1, dtype=np.int64)
-            found = pairs.filter(pl.col("table") == name)
-            call_of_row[found["row"].to_numpy()] = host.of_api[found["api_row"].to_numpy()]
-            self.call[mine] = call_of_row[row[mine]]
-            self.context[mine] = frame["context"].fill_null(-1).to_numpy()[row[mine]]
-        self.process: Int = rows["process"].fill_null(-1).to_numpy()
-        self.stream: Int = rows["stream"].fill_null(-1).to_numpy().astype(np.int64)
-        self.called: Int = np.where(self.call >= 0, starts[self.call], _NEVER)
-        keys = pl.DataFrame(
-            {
-                "p": self.process[self.rows],
-                "d": rows["device"].fill_null(-1).to_numpy()[self.rows],
-                "c": self.context[self.rows],
-                "s": self.stream[self.rows],
-            }
-        )
-        order = np.lexsort((ends[self.rows], starts[self.rows]))
-        number = keys.select(pl.struct("p", "d", "c", "s").rank("dense"))["p"].to_numpy()[order]
-        ordered = self.rows[order]
-        #: Device activities of every stream in their order in time.
-        self.streams: list[Int] = [ordered[number == k] for k in np.unique(number)]
-
-
-def _same_times(rows: pl.DataFrame, row: Int, table: pl.DataFrame) -> Bool:
-    """Which activities have the times of their row in `table`: a nameless kernel is a whole graph only if one is recorded there."""
-    if not table.height:
-        return np.zeros(rows.height, dtype=np.bool_)
-    at = np.clip(row, 0, table.height - 1)
-    same = (table["start_ns"].to_numpy()[at] == rows["start_ns"].to_numpy()) & (table["end_ns"].to_numpy()[at] == rows["end_ns"].to_numpy())
-    there: Bool = same & (row >= 0) & (row < table.height)
-    return there
-
-
-def _host_order(edges: _Edges, host: _Host, starts: Int, ends: Int) -> None:
-    """A thread's calls one after the other; the time between is the application's own work.  Calls that overlap keep their starts."""
+    A call around others (an MPI call that copies from a GPU) is no more than the chain of what it holds.
+    """
     order = host.rows[np.lexsort((-ends[host.rows], starts[host.rows], host.thread[host.rows]))]
-    same = host.thread[order][1:] == host.thread[order][:-1]
-    before, after = order[:-1][same], order[1:][same]
-    apart = starts[after] >= ends[before]
-    edges.add(finish(before[apart]), begin(after[apart]), (starts[after] - ends[before])[apart], "host")
-    edges.add(begin(before[~apart]), begin(after[~apart]), (starts[after] - starts[before])[~apart], "host")
-    heads = order[np.flatnonzero(np.concatenate([[True], ~same]))] if len(order) else order
-    edges.add(np.zeros(len(heads), np.int64), begin(heads), starts[heads], "origin")
+    if not len(order):
+        return own
+    thread = host.thread[order]
+    # per thread the latest end so far, by lifting each thread above all times of the one before it
+    lift = np.cumsum(np.concatenate([[0], thread[1:] != thread[:-1]])) * (int(ends.max()) + 1)
+    reach = np.maximum.accumulate(ends[order] + lift)
+    heads = np.concatenate([[True], thread[1:] != thread[:-1]])
+    outer = heads | (starts[order] + lift >= np.concatenate([[0], reach[:-1]]))
+    top = order[outer]
+    follows = ~heads[outer][1:]
+    before, after = top[:-1][follows], top[1:][follows]
+    edges.add(finish(before), begin(after), starts[after] - ends[before], "host")
+    return _nested(edges, order, outer, starts, ends, own) if not outer.all() else own
 
 
-def _device_order(edges: _Edges, device: _Device, host: _Host, starts: Int, ends: Int) -> None:
-    """Stream order, delivery after the call, and an origin for work that neither explains."""
-    explained = device.call >= 0
-    idle_from = np.full(len(starts), _NEVER, dtype=np.int64)
+def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, own: Int) -> Int:
+    """Calls inside a call: a chain from the outer call's start through each of them to its end."""
+    own = own.copy()
+    source, target, lag = [], [], []
+    stack: list[int] = []
+    last: dict[int, int] = {}
+    for v, free in zip(order.tolist(), outer.tolist(), strict=True):
+        while stack and (free or ends[stack[-1]] <= starts[v] or ends[stack[-1]] < ends[v]):
+            stack.pop()
+        if stack:
+            above = stack[-1]
+            source.append(2 * last[above] + 2 if above in last else 2 * above + 1)
+            target.append(2 * v + 1)
+            lag.append(int(starts[v] - (ends[last[above]] if above in last else starts[above])))
+            last[above] = v
+        elif not free:
+            # two calls of one thread that overlap without one holding the other: each keeps its distance from the run's start
+            source.append(0)
+            target.append(2 * v + 1)
+            lag.append(int(starts[v]))
+        stack.append(v)
+    around = np.array(list(last), dtype=np.int64)
+    inside = np.array(list(last.values()), dtype=np.int64)
+    edges.add(np.array(source), np.array(target), np.array(lag), "host")
+    edges.add(finish(inside), finish(around), ends[around] - ends[inside], "host")
+    own[around] = 0
+    return own
+
+
+# --- the device -------------------------------------------------------------------------------------------------------
+
+
+def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
+    """Stream order, and delivery after the call."""
+    idle_from = np.full(len(starts), NEVER, dtype=np.int64)
     for stream in device.streams:
         before, after = stream[:-1], stream[1:]
         kept = ends[before] <= starts[after]
         edges.add(finish(before[kept]), begin(after[kept]), 0, "stream")
-        explained[after[kept]] = True
         idle_from[after] = np.maximum.accumulate(ends[before])
     started = device.rows[device.call[device.rows] >= 0]
     call = device.call[started]
     delay = np.maximum(starts[started] - starts[call], 0)
     free = idle_from[started] <= starts[call]
-    typical = int(np.median(delay[free])) if free.any() else int(delay.min(initial=0))
-    # a delivery faster than the typical one is believed, a slower one was not delivery alone
-    edges.add(begin(call), begin(started), np.minimum(delay, typical), "deliver")
-    lonely = device.rows[~explained[device.rows]]
-    edges.add(np.zeros(len(lonely), np.int64), begin(lonely), starts[lonely], "origin")
+    for table in np.unique(device.table[started]):
+        mine = device.table[started] == table
+        seen = mine & free
+        typical = int(np.median(delay[seen])) if seen.any() else int(delay[mine].min())
+        # a delivery faster than the typical one is believed, a slower one was not delivery alone
+        delay[mine] = np.minimum(delay[mine], typical)
+    edges.add(begin(call), begin(started), delay, "deliver")
 
 
-def _barriers(edges: _Edges, device: _Device, trace: Trace, starts: Int, ends: Int) -> None:
+def _barriers(edges: _Edges, device: Device, trace: Trace, starts: Int, ends: Int) -> None:
     """The legacy default stream and the blocking streams of its context wait for each other, in the order of their calls."""
-    kinds = {(c, s): k for c, s, k in trace.streams.select("context", "stream", "kind").iter_rows()}
-    for null in device.streams:
-        context, number = int(device.context[null[0]]), int(device.stream[null[0]])
-        if kinds.get((context, number)) != 3:
-            continue
-        for other in device.streams:
-            place = int(device.context[other[0]]), int(device.stream[other[0]])
-            if other is null or place[0] != context or kinds.get(place) == 2 or device.process[other[0]] != device.process[null[0]]:
+    kinds = {(p, c, s): k for p, c, s, k in trace.streams.select("process", "context", "stream", "kind").iter_rows()}
+    # older recordings name no process with a stream
+    kind = [kinds.get((p, c, s), kinds.get((None, c, s))) for p, c, s in device.where.tolist()]
+    for null in (i for i, k in enumerate(kind) if k == _NULL_STREAM):
+        for other in range(len(kind)):
+            if other == null or kind[other] == _NON_BLOCKING or (device.where[other, :2] != device.where[null, :2]).any():
                 continue
             for first, then in ((null, other), (other, null)):
-                at = np.searchsorted(np.maximum.accumulate(device.called[first]), device.called[then], side="left") - 1
-                known = (at >= 0) & (device.called[then] > _NEVER)
-                source, target = first[at[known]], then[known]
+                target = device.streams[then]
+                at = np.searchsorted(device.issued[first], device.called[target], side="left") - 1
+                # the next on a stream waits for what the one before it waited for
+                known = (at >= 0) & (device.called[target] > NEVER) & (np.diff(at, prepend=-1) != 0)
+                source, target = device.streams[first][at[known]], target[known]
                 held = ends[source] <= starts[target]
                 edges.add(finish(source[held]), begin(target[held]), 0, "barrier")
 
 
-def _events(edges: _Edges, device: _Device, host: _Host, trace: Trace, starts: Int, ends: Int) -> None:
+def _events(edges: _Edges, device: Device, profile: Profile, starts: Int, ends: Int) -> None:
     """cudaStreamWaitEvent: work issued behind the wait waits for the work the event was recorded behind."""
-    waits = trace.syncs.filter(pl.col("sync_type") == 2)
-    if not waits.height or not trace.events.height:
+    matched = recorded_events(profile, 2)
+    if not matched.height:
         return
-    api = trace.api.select("process", "correlation", called="start_ns")
-    offset = int(trace.api["start_ns"][0] - starts[host.of_api[0]]) if trace.api.height and host.of_api[0] >= 0 else None
-    if offset is None:
-        return
-    records = trace.events.join(api, on=["process", "correlation"], how="inner").select(
-        "process", "event", recorded="called", on_stream="stream"
-    )
-    placed = waits.select("process", "correlation", "event", "stream").join(api, on=["process", "correlation"], how="inner").sort("called")
-    matched = placed.join_asof(
-        records.sort("recorded"), left_on="called", right_on="recorded", by=["process", "event"], check_sortedness=False
-    )
-    by_place = {(int(device.process[s[0]]), int(device.stream[s[0]])): s for s in device.streams}
-    for process, stream, called, recorded, on_stream in (
-        matched.drop_nulls("recorded").select("process", "stream", "called", "recorded", "on_stream").iter_rows()
-    ):
-        first, then = by_place.get((process, on_stream)), by_place.get((process, stream))
-        if first is None or then is None:
+    number = {(p, c, s): i for i, (p, c, s) in enumerate(device.where.tolist())}
+    for (process, context, on, stream), some in matched.group_by("process", "context", "on_stream", "stream", maintain_order=True):
+        first, then = number.get((process, context, on)), number.get((process, context, stream))
+        if first is None or then is None or first == then:
             continue
-        at = int(np.searchsorted(np.maximum.accumulate(device.called[first]), recorded - offset, side="right")) - 1
-        to = int(np.searchsorted(np.maximum.accumulate(device.called[then]), called - offset, side="right"))
-        if at >= 0 and to < len(then) and ends[first[at]] <= starts[then[to]]:
-            edges.add(np.array([finish(first[at])]), np.array([begin(then[to])]), 0, "event")
+        at = device.before(first, some["recorded"].to_numpy())
+        to = device.before(then, some["called"].to_numpy()) + 1
+        there = (at >= 0) & (to < len(device.streams[then]))
+        source, target = device.streams[first][at[there]], device.streams[then][to[there]]
+        held = ends[source] <= starts[target]
+        edges.add(finish(source[held]), begin(target[held]), 0, "event")
 
 
-def _waits(edges: _Edges, device: _Device, host: _Host, trace: Trace, starts: Int, ends: Int) -> Int:
-    """Calls that wait, and what for; returns what each call costs by itself."""
-    call, work = _waited_for(device, host, trace, starts)
-    held = ends[work] <= ends[call]
-    call, work = call[held], work[held]
-    back = ends[call] - ends[work]
-    waited = ends[work] > starts[call]
-    typical = int(np.median(back[waited])) if waited.any() else 0
-    edges.add(finish(work), finish(call), np.where(waited, back, np.minimum(back, typical)), "sync")
-    least = np.full(len(starts), np.iinfo(np.int64).max, dtype=np.int64)
-    np.minimum.at(least, call[waited], back[waited])
-    own: Int = np.minimum(ends - starts, least)
+def recorded_events(profile: Profile, sync_type: int) -> pl.DataFrame:
+    """Waits for events with the record each waits for: process, correlation, context, stream, called, recorded, on_stream [ns after start].
+
+    The record is the latest of that event before the wait.
+    """
+    trace = profile.trace
+    waits = trace.syncs.filter(pl.col("sync_type") == sync_type)
+    empty = pl.DataFrame(schema={n: pl.Int64 for n in ("process", "correlation", "context", "stream", "called", "recorded", "on_stream")})
+    if not waits.height or not trace.events.height or not trace.api.height:
+        return empty
+    keys = ["process", "correlation"]
+    called = trace.api.select(*keys, called=pl.col("start_ns") - profile.first_ns).drop_nulls().unique(keys, keep="first", maintain_order=True)
+    records = trace.events.join(called, on=keys, how="inner").select("process", "event", recorded="called", on_stream="stream")
+    placed = waits.select(*keys, "event", "context", "stream").join(called, on=keys, how="inner").sort("called")
+    found = placed.join_asof(
+        records.sort("recorded"), left_on="called", right_on="recorded", by=["process", "event"], check_sortedness=False
+    ).drop_nulls(["recorded", "on_stream"])
+    return found.select(pl.col(n).fill_null(-1).cast(pl.Int64) for n in empty.columns)
+
+
+def _graph_nodes(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
+    """Nodes of one graph launch: each waits for the node that ended last before it, if it did so in every launch that had both."""
+    nodes = device.rows[(device.node[device.rows] >= 0) & (device.call[device.rows] >= 0)]
+    if not len(nodes):
+        return
+    frame = pl.DataFrame(
+        {"i": nodes, "launch": device.call[nodes], "node": device.node[nodes], "start": starts[nodes], "end": ends[nodes]}
+    )
+    by_end = frame.sort("end").select("launch", before="node", ended="end")
+    pairs = (
+        frame.sort("start")
+        .join_asof(by_end, left_on="start", right_on="ended", by="launch", check_sortedness=False)
+        .filter(pl.col("before").is_not_null() & (pl.col("before") != pl.col("node")))
+        .select("before", "node")
+        .unique(maintain_order=True)
+    )
+    one = frame.unique(["launch", "node"], keep="none")  # a node that ran several times in one launch tells no order
+    seen = (
+        pairs.join(one.select("launch", "node", "i", "start"), on="node")
+        .join(one.select("launch", before="node", first="i", ended="end"), on=["launch", "before"])
+        .with_columns(always=(pl.col("ended") <= pl.col("start")).all().over("before", "node"))
+        .filter("always")
+    )
+    edges.add(finish(seen["first"].to_numpy()), begin(seen["i"].to_numpy()), 0, "graph")
+
+
+def _faults(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int, ends: Int, own: Int) -> Int:
+    """Pages moved in while a kernel runs: the kernel stands still, so it is a chain through them; its own work lies between."""
+    paged = np.flatnonzero((rows["direction"].cast(pl.String) == _PAGE_IN).fill_null(False).to_numpy())
+    kernels = device.rows[device.kind[device.rows] == "kernel"]
+    if not len(paged) or not len(kernels):
+        return own
+    gpu = rows["device"].fill_null(-1).to_numpy()
+    own = own.copy()
+    for number in np.unique(gpu[paged]):
+        pages, work = paged[gpu[paged] == number], kernels[gpu[kernels] == number]
+        pages, work = pages[np.argsort(starts[pages], kind="stable")], work[np.argsort(starts[work], kind="stable")]
+        if not len(work):
+            continue
+        at = np.searchsorted(starts[work], starts[pages], side="right") - 1
+        kernel = work[np.maximum(at, 0)]
+        inside = (at >= 0) & (ends[pages] <= ends[kernel])
+        pages, kernel = pages[inside], kernel[inside]
+        if not len(pages):
+            continue
+        first = np.concatenate([[True], kernel[1:] != kernel[:-1]])
+        last = np.concatenate([first[1:], [True]])
+        # moves that overlap are one wait: the chain goes through those that end later than all before them
+        follows = ~first
+        apart = np.zeros(len(pages), dtype=np.bool_)
+        apart[1:] = starts[pages][1:] >= ends[pages][:-1]
+        chained = follows & apart
+        edges.add(begin(kernel[first]), begin(pages[first]), (starts[pages] - starts[kernel])[first], "fault")
+        before = np.flatnonzero(chained) - 1
+        edges.add(finish(pages[before]), begin(pages[chained]), (starts[pages][chained] - ends[pages][before]), "fault")
+        beside = follows & ~apart
+        before = np.flatnonzero(beside) - 1
+        edges.add(begin(pages[before]), begin(pages[beside]), (starts[pages][beside] - starts[pages][before]), "fault")
+        edges.add(finish(pages[last]), finish(kernel[last]), (ends[kernel] - ends[pages])[last], "fault")
+        moving = np.bincount(kernel, weights=(ends - starts)[pages], minlength=len(own)).astype(np.int64)
+        own -= np.minimum(moving, own)
     return own
 
 
-def _waited_for(device: _Device, host: _Host, trace: Trace, starts: Int) -> tuple[Int, Int]:
-    """Pairs (call, device activity it waits for)."""
-    calls, works = [], []
-    blocking = np.array([("emcpy" in n or "emset" in n) and "Async" not in n for n in host.name], dtype=np.bool_)
-    mine = device.rows[device.call[device.rows] >= 0]
-    own = mine[blocking[device.call[mine]]]
-    calls.append(device.call[own])
-    works.append(own)
-    everything = np.array(
-        [c == "sync" or (c == "alloc" and "Free" in n and "Async" not in n) for c, n in zip(host.call_class, host.name, strict=True)]
-    )
-    scope = _scopes(trace, host, len(starts))
-    for stream in device.streams:
-        called = np.maximum.accumulate(device.called[stream])
-        candidates = host.calls[everything[host.calls] & (host.process[host.calls] == device.process[stream[0]])]
-        candidates = candidates[(scope[candidates] == -1) | (scope[candidates] == device.stream[stream[0]])]
-        at = np.searchsorted(called, starts[candidates], side="right") - 1
-        calls.append(candidates[at >= 0])
-        works.append(stream[at[at >= 0]])
-    return np.concatenate(calls), np.concatenate(works)
+# --- both -------------------------------------------------------------------------------------------------------------
 
 
-def _scopes(trace: Trace, host: _Host, count: int) -> Int:
-    """Per activity, the stream a synchronising call waits for; -1 where it waits for all of its device."""
-    scope = np.full(count, -1, dtype=np.int64)
-    named = (
-        trace.syncs.filter(pl.col("sync_type").is_in([1, 3]))
-        .select("process", "correlation", "stream")
-        .unique(["process", "correlation"], maintain_order=True)
-    )
-    if not named.height:
-        return scope
-    found = trace.api.with_row_index("api_row").join(named, on=["process", "correlation"], how="inner")
-    of = host.of_api[found["api_row"].to_numpy()]
-    scope[of[of >= 0]] = found["stream"].fill_null(-1).to_numpy()[of >= 0]
-    return scope
-
-
-def _full_queue(edges: _Edges, device: _Device, host: _Host, starts: Int, ends: Int, own: Int) -> Int:
-    """A launch far slower than the others, which returned just after work ended, waited for room in the queue."""
-    launches = host.calls[host.call_class[host.calls] == "launch"]
-    if not len(launches) or not len(device.rows):
-        return own
-    typical = float(np.median((ends - starts)[launches]))
-    slow = launches[(ends - starts)[launches] > _SLOW_LAUNCH * typical]
-    by_end = device.rows[np.argsort(ends[device.rows], kind="stable")]
-    at = np.searchsorted(ends[by_end], ends[slow], side="right") - 1
-    slow, at = slow[at >= 0], at[at >= 0]
-    work = by_end[at]
-    just = (ends[work] > starts[slow]) & (ends[slow] - ends[work] < _SLOW_LAUNCH * typical) & (device.call[work] != slow)
-    slow, work = slow[just], work[just]
+def _waits(edges: _Edges, device: Device, host: Host, profile: Profile, starts: Int, ends: Int, own: Int) -> Int:
+    """Calls that wait, and what for; returns what each call costs by itself."""
+    call, work, sure = waited_for(device, host, profile, recorded_events(profile, 1), starts)
+    held = ends[work] <= ends[call]
+    call, work, sure = call[held], work[held], sure[held]
+    back = ends[call] - ends[work]
+    waited = ends[work] > starts[call]
+    typical = int(np.median(back[waited & sure])) if (waited & sure).any() else 0
+    # a call that need not wait did so if it returned just after work it found unfinished
+    evident = sure | (waited & (back <= 10 * typical))
+    # of several calls of one thread that wait for the same work the first will do: the others come after it
+    order = np.flatnonzero(evident)[np.argsort(starts[call[evident]], kind="stable")]
+    kept = order[np.unique(np.stack([host.thread[call], work], axis=1)[order], axis=0, return_index=True)[1]]
+    call, work, back, waited = call[kept], work[kept], back[kept], waited[kept]
+    edges.add(finish(work), finish(call), np.where(waited, back, np.minimum(back, typical)), "sync")
+    least = np.full(len(starts), np.iinfo(np.int64).max, dtype=np.int64)
+    np.minimum.at(least, call[waited], back[waited])
+    own = np.minimum(own, least)
+    slow, work, typical = full_queue(device, host, starts, ends)
     edges.add(finish(work), finish(slow), ends[slow] - ends[work], "queue")
+    own[slow] = np.minimum(own[slow], typical)
+    return own
+
+
+def _meetings(edges: _Edges, rows: pl.DataFrame, trace: Trace, starts: Int, ends: Int, own: Int) -> Int:
+    """Ranks that meet: the end of a call or kernel waits for the beginning of what it meets, then takes its own time."""
+    met = meetings(rows, starts, ends, trace)
+    if not len(met.first):
+        return own
     own = own.copy()
-    own[slow] = np.minimum(own[slow], int(typical))
+    latest = starts.copy()
+    np.maximum.at(latest, met.waits, starts[met.first])
+    alone = np.minimum(own, ends - latest)
+    own[met.waits] = alone[met.waits]
+    edges.add(begin(met.first), finish(met.waits), own[met.waits], "meet")
     return own
 
 
 def _settled(rows: pl.DataFrame, starts: Int, ends: Int, edges: _Edges) -> Graph:
-    """All edges as arrays, held to the recording: none may put an instant later than it was."""
+    """All edges as arrays, held to the recording: none may put an instant later than it was; what waits for nothing has its origin."""
     source, target, lag = (np.concatenate([p[i] for p in edges.parts]) for i in range(3))
     kind = np.concatenate([np.full(len(p[0]), p[3], dtype=np.int8) for p in edges.parts])
     time = np.zeros(2 * rows.height + 1, dtype=np.int64)
@@ -361,7 +372,14 @@ def _settled(rows: pl.DataFrame, starts: Int, ends: Int, edges: _Edges) -> Graph
     room = time[target] - time[source]
     against = room < 0
     source, target, lag, kind, room = source[~against], target[~against], lag[~against], kind[~against], room[~against]
-    clipped = int((lag > room).sum())
+    waits = np.zeros(len(time), dtype=np.bool_)
+    waits[target], waits[0] = True, True
+    lonely = np.flatnonzero(~waits)
+    source, target = np.concatenate([source, np.zeros(len(lonely), np.int64)]), np.concatenate([target, lonely])
+    lag, room = np.concatenate([lag, time[lonely]]), np.concatenate([room, time[lonely]])
+    kind = np.concatenate([kind, np.full(len(lonely), EDGE["origin"], dtype=np.int8)])
+    clipped = np.zeros(len(time), dtype=np.int64)
+    np.maximum.at(clipped, target, lag - room)
     lag = np.minimum(lag, room)
     latest = np.zeros(len(time), dtype=np.int64)
     np.maximum.at(latest, target, time[source] + lag)

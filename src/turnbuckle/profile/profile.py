@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.findings import Finding, finding, merge
-from turnbuckle.profile.classify import CALL_CLASS, CALL_CLASSES, CATEGORIES, CATEGORY, KIND, KIND_OF_CLASS, KINDS, call_classes
+from turnbuckle.profile.classify import CALL_CLASS, CALL_CLASSES, CATEGORIES, CATEGORY, KIND, KIND_OF_CLASS, KINDS, call_classes, calls_wait
 from turnbuckle.profile.exposure import between, exposed
 from turnbuckle.schema import words
 from turnbuckle.trace.check import DEVICE_TABLES, check, launch_pairs, nested_calls, sound
@@ -208,6 +208,7 @@ def _host_part(trace: Trace) -> pl.DataFrame:
     inner = nested_calls(api)
     classes = call_classes(api["name"], trace.names)
     kinds = np.array([KIND[KIND_OF_CLASS.get(w, "api")] for w in CALL_CLASSES], dtype=np.int8)[classes]
+    kinds[calls_wait(api["name"], trace.names)] = KIND["sync"]
     kinds[inner] = KIND["api"]
     delivered, idle = _deliveries(trace)
     # launches come before other calls on the time line, so that the wait for an idle device counts as launch, not as the sync behind it

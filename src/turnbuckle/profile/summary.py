@@ -110,9 +110,14 @@ def launch(profile: Profile) -> dict[str, Any]:
     }
 
 
+def synchronisations(profile: Profile) -> pl.DataFrame:
+    """Calls that wait for a device, stream or event; a blocking copy waits as well, but is not made for it."""
+    return profile.of("sync").filter(pl.col("call_class") == "sync")
+
+
 def sync_return_s(profile: Profile) -> float | None:
     """Median time [s] from the end of the device's work to the return of a blocking wait; None if no wait saw work end."""
-    syncs = profile.of("sync")
+    syncs = synchronisations(profile)
     ends = device_busy(profile.trace)[1]
     if not syncs.height or not len(ends):
         return None

@@ -1,10 +1,10 @@
 """The sum: the time line keeps its order, and only what is exposed on it changes.
 
-    T' = T + sum_i w_i (d'_i - d_i)
+    T' = T + sum_i ( w_i (d'_i - d_i) + v_i s_i )
 
-A duration that scales changes the run by its exposed share, w = exposed / d.  A delay added at an activity's end changes
-the run in full if that last instant is exposed, else not at all.  Both weights are fixed by the recording, so T' is
-convex and piecewise linear in every time parameter, and at d' = d it is T to the nanosecond.
+A duration that scales from d to d' changes the run by its exposed share, w = exposed / d.  A delay s added at an activity's
+end changes the run in full if that last instant is exposed (v = 1), else not at all.  Both weights are fixed by the recording, so T' is
+convex and piecewise linear in every time parameter, and with d' = d and s = 0 it is T to the nanosecond.
 
 What this cannot know is how overlap itself would shift; the envelope bounds it: every saving exposed, every delay exposed.
 """
@@ -36,9 +36,7 @@ class SumResult:
     upper: Float
 
 
-def replay_sum(
-    measured: float, seconds: Float, exposed_seconds: Float, tail_weight: Float, adds: NDArray[np.bool_], durations: Float
-) -> SumResult:
+def replay_sum(measured: float, seconds: Float, exposed_seconds: Float, tail_weight: Float, scaled: Float, delays: Float) -> SumResult:
     """Add up.
 
     Parameters
@@ -46,15 +44,15 @@ def replay_sum(
     measured : run time as recorded [s].
     seconds, exposed_seconds : per piece, measured durations and their exposed share [s], shape (pieces,).
     tail_weight : per piece, the share of its activities whose last instant is exposed.
-    adds : per piece, whether its change is a delay at the end (else the duration scales).
-    durations : new durations [s], shape (..., pieces).
+    scaled : new durations [s], shape (..., pieces).
+    delays : what is added at the ends of all activities of the piece together [s], shape (..., pieces).
     """
-    change = durations - seconds
     share = np.divide(exposed_seconds, seconds, out=np.zeros_like(seconds), where=seconds > 0)
-    weight = np.where(adds, tail_weight, np.minimum(share, 1.0))
-    exposed = np.maximum(exposed_seconds + weight * change, 0.0)
+    change = scaled - seconds
+    delays = np.maximum(delays, -scaled)
+    exposed = np.maximum(exposed_seconds + np.minimum(share, 1.0) * change + tail_weight * delays, 0.0)
     # adding the differences, not the shares, keeps the identity exact
     total = measured + (exposed - exposed_seconds).sum(axis=-1)
-    saved = np.minimum(change, 0.0).sum(axis=-1)
-    delayed = np.maximum(change, 0.0).sum(axis=-1)
+    saved = (np.minimum(change, 0.0) + np.minimum(delays, 0.0)).sum(axis=-1)
+    delayed = (np.maximum(change, 0.0) + np.maximum(delays, 0.0)).sum(axis=-1)
     return SumResult(np.asarray(total), exposed, np.asarray(np.maximum(measured + saved, 0.0)), np.asarray(measured + delayed))

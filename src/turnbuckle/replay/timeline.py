@@ -29,25 +29,40 @@ _NONE = np.uint32(0xFFFFFFFF)
 
 @dataclass(frozen=True)
 class Change:
-    """What a target changes; arrays may have draws along leading axes.
+    """What a target changes, per piece; arrays have shape (..., pieces), draws along leading axes.
 
     Attributes
     ----------
-    ratio : per piece, new over measured duration, shape (..., pieces).
-    call_seconds : per piece, time added to each host call, shape (..., pieces) [s].
-    delivery_seconds : time added between a launch and the start of its kernel, shape (..., 1) or scalar [s].
-    return_seconds : time added between the end of work and the return of a wait, shape (..., 1) or scalar [s].
+    ratio : new over measured duration.
+    added : time added to each activity: device work takes longer, a host call returns later, after any wait [s].
+    delivery : time added between a host call and the start of each piece of device work it started, by the call's piece [s].
+    back : time added between the end of work and the return of a call that waits for it, by the call's piece [s].
+    host : new over measured length of the application's own work between calls, shape (..., 1).
     """
 
     ratio: Float
-    call_seconds: Float
-    delivery_seconds: Float
-    return_seconds: Float
+    added: Float
+    delivery: Float
+    back: Float
+    host: Float
+
+    @property
+    def values(self) -> Float:
+        """Parameters of the compiled graph, shape (..., 4 x pieces + 1)."""
+        columns = (self.ratio - 1.0, self.added, self.delivery, self.back, self.host - 1.0)
+        lead = np.broadcast_shapes(*(c.shape[:-1] for c in columns))
+        return np.concatenate([np.broadcast_to(c, (*lead, c.shape[-1])) for c in columns], axis=-1)
+
+
+def no_change(pieces: int) -> Change:
+    """The change that leaves everything as recorded."""
+    nothing = np.zeros(pieces)
+    return Change(np.ones(pieces), nothing, nothing, nothing, np.ones(1))
 
 
 @dataclass(frozen=True)
 class TimelineReplay:
-    """A graph compiled for many replays; parameters are the ratio and the added seconds of every piece, delivery, and return."""
+    """A graph compiled for many replays; its parameters are `Change.values`."""
 
     graph: Graph
     run: Pieces
@@ -64,32 +79,18 @@ class TimelineReplay:
         run, piece_of_row : its pieces, and the piece of every row of its activities.
         """
         piece = piece_of_row[graph.activity] if len(graph.activity) else np.zeros(0, dtype=np.int64)
-        count, owner = len(run), graph.owner
-        of = piece[owner] if len(owner) else np.zeros(0, dtype=np.int64)
-        priced = np.isin(graph.kind, [EDGE["run"], EDGE["call"]])
-        call = graph.kind == EDGE["call"]
-        # copies pay their latency inside their own duration; only launches have a delivery of their own
-        launched = np.zeros(len(owner), dtype=np.bool_)
-        delivering = graph.kind == EDGE["deliver"]
-        launched[delivering] = run.kind[piece[(graph.source[delivering] - 1) // 2]] == "launch"
-        waits = graph.kind == EDGE["sync"]
-        if waits.any():
-            waits[waits] = run.kind[of[waits]] == "sync"
-        # a delay of a call comes after its waiting, so it stands on every edge that leads to its return
-        returning = np.isin(graph.kind, [EDGE["sync"], EDGE["queue"]])
-        first = np.where(priced, of, np.where(returning, count + of, -1))
-        second = np.where(call, count + of, np.where(launched, 2 * count, np.where(waits, 2 * count + 1, -1)))
+        (first, scaled), (second, added) = _parameters(graph, piece, len(run))
         native = Timeline(
             len(graph.time_ns),
             graph.source.astype(np.uint32),
             graph.target.astype(np.uint32),
             np.ascontiguousarray(graph.lag_ns),
             np.where(first < 0, _NONE, first).astype(np.uint32),
-            np.where(priced, graph.lag_ns, 1e9).astype(np.float64),
+            scaled,
             np.where(second < 0, _NONE, second).astype(np.uint32),
-            np.full(len(second), 1e9),
+            added,
             np.ascontiguousarray(graph.residual_ns),
-            2 * count + 2,
+            4 * len(run) + 1,
         )
         return cls(graph, run, piece, native)
 
@@ -99,28 +100,20 @@ class TimelineReplay:
 
     def seconds(self, change: Change, threads: int | None = None) -> Float:
         """Run time after a change [s], shape of the change's leading axes."""
-        values = self._values(change)
+        values = change.values
         flat = np.ascontiguousarray(values.reshape(-1, values.shape[-1]))
         last = np.frombuffer(self.native.last(flat, threads=threads or os.cpu_count() or 1), dtype=np.float64)
         return last.reshape(values.shape[:-1]) * 1e-9
 
     def path(self, change: Change) -> tuple[Float, Int]:
         """Every instant after one change [s], and the edges of the critical path, last first."""
-        instants, path = self.native.replayed(np.ascontiguousarray(self._values(change)))
+        instants, path = self.native.replayed(np.ascontiguousarray(change.values))
         return np.frombuffer(instants, dtype=np.float64) * 1e-9, np.frombuffer(path, dtype=np.uint32).astype(np.int64)
 
     def budget(self, change: Change) -> tuple[Float, Float]:
         """All savings and all delays of all edges added up [s]: what the change could do at most, each way (shape of the draws)."""
-        scaled = (change.ratio - 1.0) * self._busy
-        delays = change.call_seconds * self._calls
-        launches = change.delivery_seconds[..., 0] * self._launches
-        returns = change.return_seconds[..., 0] * self._returns
-
-        def total(low: bool) -> Float:
-            pick = np.minimum if low else np.maximum
-            return np.asarray(pick(scaled, 0.0).sum(-1) + pick(delays, 0.0).sum(-1) + pick(launches, 0.0) + pick(returns, 0.0))
-
-        return total(True), total(False)
+        effects = change.values * self._weights
+        return np.minimum(effects, 0.0).sum(-1), np.maximum(effects, 0.0).sum(-1)
 
     def parts(self, change: Change, part_of_category: dict[str, str], beyond: float) -> dict[str, float]:
         """Where the critical path spends its time [s]: launch, kernel, copy, other (with `beyond`, run time outside the graph)."""
@@ -142,28 +135,18 @@ class TimelineReplay:
         return {**found, "other": found["other"] + beyond}
 
     @cached_property
-    def _busy(self) -> Float:
-        """Recorded lag of the edges that scale, per piece [s]."""
-        scales = np.isin(self.graph.kind, [EDGE["run"], EDGE["call"]])
-        return np.bincount(self._of[scales], weights=self.graph.lag_ns[scales] * 1e-9, minlength=len(self.run)).astype(np.float64)
-
-    @cached_property
-    def _calls(self) -> Float:
-        return np.bincount(self._of[self.graph.kind == EDGE["call"]], minlength=len(self.run)).astype(np.float64)
-
-    @cached_property
-    def _launches(self) -> int:
-        begun = self.graph.source[self.graph.kind == EDGE["deliver"]]
-        return int((self.run.kind[self.piece[(begun - 1) // 2]] == "launch").sum()) if len(begun) else 0
-
-    @cached_property
-    def _returns(self) -> int:
-        return int((self.run.kind[self._of[self.graph.kind == EDGE["sync"]]] == "sync").sum())
-
-    @cached_property
-    def _of(self) -> Int:
-        """Per edge, the piece of the activity it leads to."""
-        return self.piece[self.graph.owner] if len(self.piece) else np.zeros(0, dtype=np.int64)
+    def _weights(self) -> Float:
+        """What one unit of each parameter can do to the run at most [s]: recorded time it scales, or how often it is added."""
+        kind, count = self.graph.kind, 4 * len(self.run) + 1
+        (first, scaled), (second, added) = _parameters(self.graph, self.piece, len(self.run))
+        # several edges lead to the return of one call, which is delayed once: its delay stands on its call edge as well
+        once = np.zeros(len(kind), dtype=np.bool_)
+        once[np.unique(np.where(kind == EDGE["sync"], self.graph.target, -1), return_index=True)[1]] = True
+        scales = (first >= 0) & ~np.isin(kind, [EDGE["sync"], EDGE["queue"]])
+        adds = (second >= 0) & (once | (kind != EDGE["sync"]))
+        weights = np.zeros(count)
+        weights += np.bincount(first[scales], scaled[scales], count) + np.bincount(second[adds], added[adds], count)
+        return weights * 1e-9
 
     def explained(self) -> float:
         """Share of the recorded critical path that rules explain; the rest is residual no edge accounts for."""
@@ -175,22 +158,14 @@ class TimelineReplay:
         unexplained = float(self.graph.residual_ns[target].sum() + self.graph.lag_ns[path][kind == EDGE["origin"]].sum())
         return 1.0 - unexplained / last
 
-    def _values(self, change: Change) -> Float:
-        count = len(self.run)
-        lead = np.broadcast_shapes(
-            change.ratio.shape[:-1],
-            change.call_seconds.shape[:-1],
-            np.shape(change.delivery_seconds)[:-1],
-            np.shape(change.return_seconds)[:-1],
-        )
-        values = np.empty((*lead, 2 * count + 2))
-        values[..., :count] = change.ratio - 1.0
-        values[..., count : 2 * count] = change.call_seconds
-        values[..., 2 * count : 2 * count + 1] = change.delivery_seconds
-        values[..., 2 * count + 1 :] = change.return_seconds
-        return values
 
-
-def no_change(pieces: int) -> Change:
-    """The change that leaves everything as recorded."""
-    return Change(np.ones(pieces), np.zeros(pieces), np.zeros(1), np.zeros(1))
+def _parameters(graph: Graph, piece: Int, count: int) -> list[tuple[Int, Float]]:
+    """Per edge the two parameters that change its lag (-1 for none), and the nanoseconds a unit of each is worth."""
+    kind = graph.kind
+    owner = piece[graph.owner] if len(kind) else np.zeros(0, dtype=np.int64)
+    caller = piece[np.maximum(graph.source - 1, 0) // 2] if len(kind) else owner
+    work, wait = np.isin(kind, [EDGE["run"], EDGE["call"]]), np.isin(kind, [EDGE["sync"], EDGE["queue"]])
+    first = np.select([work, wait, kind == EDGE["host"]], [owner, count + owner, np.full(len(kind), 4 * count)], -1)
+    second = np.select([work, kind == EDGE["deliver"], kind == EDGE["sync"]], [count + owner, 2 * count + caller, 3 * count + owner], -1)
+    scaled = np.where(wait, 1e9, graph.lag_ns.astype(np.float64))
+    return [(first, scaled), (second, np.full(len(kind), 1e9))]

@@ -93,10 +93,11 @@ def coupling_words(p: Projection) -> str:
         for direction, name in (("h2d", "to device"), ("d2h", "to host")):
             d = c[direction]
             changes = [arrow(d["source_latency_s"], d["target_latency_s"], "s"), arrow(d["source_bandwidth"], d["target_bandwidth"], "B/s")]
-            if said := [c for c in changes if c]:
+            if said := [change for change in changes if change]:
                 parts.append(f"{name} {', '.join(said)}")
-    if c["added_call_slack_s"]:
-        parts.append(f"+{number(c['added_call_slack_s'], 's')} a call")
+    for way, what in (("call", "call"), ("link", "one-way trip")):
+        if added := c[f"added_{way}_slack_s"]:
+            parts.append(f"+{number(added, 's')} a {what}")
     if p.alpha is not None and abs(p.alpha - 1.0) > 1e-9:
         parts.append(f"kernels {factor(p.alpha)} as fast")
     return "; ".join(parts)

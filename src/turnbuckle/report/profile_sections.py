@@ -360,7 +360,7 @@ def _launch_table(answer: Answer) -> Table:
         cells(
             "return from a wait",
             "from the end of the device's work to the return of the call that waits for it",
-            count(answer.profile.of("sync").height),
+            count(summary.synchronisations(answer.profile).height),
             number(summary.sync_return_s(answer.profile), "s"),
             DASH,
         ),
@@ -470,6 +470,6 @@ def _added_latency(answer: Answer) -> float:
         d = p.coupling["h2d"]
         if d["source_latency_s"] is not None and d["target_latency_s"] is not None:
             added.append(d["target_latency_s"] - d["source_latency_s"])
-        added.append(p.coupling["added_call_slack_s"])
+        added += [p.coupling["added_call_slack_s"], p.coupling["added_link_slack_s"]]
     longest = max(added[1:], default=0.0)
     return longest if longest > 0 else ADDED_LATENCY_S

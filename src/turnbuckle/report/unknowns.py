@@ -28,6 +28,7 @@ LABELS: Final = {
     "bare.sync": "wait without profiler",
     "bare.copy": "small copy without profiler",
     "slack.call": "delay added to each call",
+    "slack.link": "one-way distance added to the link",
     "gpu.fp64": "double precision rate",
     "gpu.fp64_matrix": "double precision matrix rate",
     "gpu.memory_bandwidth": "device memory bandwidth",
@@ -47,7 +48,7 @@ _PART: Final = {"bandwidth": "bandwidth", "efficiency": "share of bandwidth reac
 #: What to do about an unknown: the first pattern found in its name decides.
 _ADVICE: Final[tuple[tuple[str, str], ...]] = (
     (r"^kernel alpha|gpu\.(fp64|memory)", "run one of the main kernels on the target (or a GPU like it) and give the ratio with --alpha"),
-    (r"^common/distance|slack\.call|/add$", "measure the one-way delay to the remote GPU and put it into a machine file"),
+    (r"^common/distance|slack\.(call|link)|/add$", "measure the one-way delay to the remote GPU and put it into a machine file"),
     (
         r"link\.(tags|read_request|round_trip)|read request|requests in flight|round trip",
         "measure large host-to-device copies across the longer path: they show how many reads are in flight",

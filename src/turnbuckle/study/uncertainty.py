@@ -116,7 +116,7 @@ class Uncertain:
         durations = anchored(self.run, source, target, model)
         if pair.target is not pair.source:
             durations = replace(durations, scaled=self._form(durations.scaled, pair, model, only))
-        seconds = replayed(self.ready, durations, source, target, model).seconds
+        seconds = replayed(self.ready, durations).seconds
         return np.broadcast_to(seconds, (self.draws,)).copy()
 
     def _form(self, seconds: Float, pair: Pair, model: Model, only: str | None) -> Float:

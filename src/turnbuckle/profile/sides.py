@@ -1,0 +1,139 @@
+"""The two sides of a profile: what the host did, by thread, and what the device did, by stream.
+
+Activities are numbered by their row in one frame; times are int64 ns after the run's start.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.profile.classify import by_name, call_class, waits
+from turnbuckle.profile.profile import Profile
+from turnbuckle.trace.check import launch_pairs
+from turnbuckle.trace.trace import Trace
+
+Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+#: Tables of a trace in the order device activities are told apart.
+_DEVICE: Final = ("kernels", "graphs", "memsets", "copies")
+NEVER: Final = np.iinfo(np.int64).min // 4
+#: What is not recorded: a context, a stream, a thread.
+UNKNOWN: Final = -1
+
+
+def activities(profile: Profile) -> pl.DataFrame:
+    """Rows of the profile that are activities of a graph, with their track's process, thread, device and stream.
+
+    Gaps and calls inside other calls are left out: the outer call and the order of the thread stand for them.
+    """
+    tracks = profile.tracks.select("track", "process", "thread", "device", "stream")
+    rows = profile.activities.with_row_index("activity").filter(pl.col("kind") != "gap")
+    inner = (pl.col("category") == "api") & pl.col("call_class").is_null()
+    return rows.filter(~inner).join(tracks, on="track", how="left", maintain_order="left")
+
+
+class Host:
+    """Calls of the GPU runtime and of MPI.
+
+    Attributes
+    ----------
+    rows : all of them; `calls` those of the GPU runtime.
+    thread, process : per activity; `UNKNOWN` where it has none.
+    of_api : per row of the trace's table ``api`` the activity, -1 where it is none.
+    """
+
+    def __init__(self, rows: pl.DataFrame, trace: Trace) -> None:
+        category = rows["category"].cast(pl.String)
+        self.rows: Int = np.flatnonzero(category.is_in(["api", "mpi"]).to_numpy())
+        self.calls: Int = np.flatnonzero((category == "api").to_numpy())
+        self.thread: Int = rows["thread"].fill_null(UNKNOWN).to_numpy()
+        self.process: Int = rows["process"].fill_null(UNKNOWN).to_numpy()
+        self.call_class = rows["call_class"].cast(pl.String).fill_null("").to_numpy()
+        self.of_api: Int = np.full(trace.api.height, -1, dtype=np.int64)
+        self.of_api[rows["row"].fill_null(-1).to_numpy()[self.calls]] = self.calls
+        name = rows["name"].to_frame().with_columns(pl.when(category == "api").then("name"))["name"]
+        #: Synchronisations and blocking copies.
+        self.waits: Bool = by_name(name, trace.names, waits, False)
+        #: cudaFree and its kin wait for the device they free on; the stream-ordered ones do not.
+        self.frees: Bool = by_name(name, trace.names, lambda n: call_class(n) == "alloc" and "Free" in n and "Async" not in n, False)
+
+
+class Device:
+    """Kernels, graphs, copies and sets, in their streams, and the call that started each.
+
+    Attributes
+    ----------
+    rows : all of them.
+    call : per activity the call that started it, -1 where unknown; `called` when that call began.
+    place : per activity the number of its stream, -1 off the device.
+    streams : per stream its activities in the order they began.
+    where : (process, context, stream) of every stream, shape (streams, 3).
+    """
+
+    def __init__(self, rows: pl.DataFrame, starts: Int, ends: Int, host: Host, trace: Trace) -> None:
+        category = rows["category"].cast(pl.String)
+        self.rows: Int = np.flatnonzero(category.is_in(["kernel", "copy"]).to_numpy())
+        self.kind = rows["kind"].cast(pl.String).to_numpy()
+        row = rows["row"].fill_null(-1).to_numpy()
+        self.table = self._tables(rows, row, trace)
+        self.call: Int = np.full(rows.height, -1, dtype=np.int64)
+        self.node: Int = np.full(rows.height, -1, dtype=np.int64)
+        self.pageable: Bool = (rows["memory"].cast(pl.String).fill_null("") == "pageable").to_numpy()
+        context = np.full(rows.height, UNKNOWN, dtype=np.int64)
+        pairs = launch_pairs(trace.tables)
+        for name in _DEVICE:
+            mine = self.rows[self.table[self.rows] == name]
+            if not len(mine):
+                continue
+            frame = trace.table(name)
+            call_of_row = np.full(frame.height, -1, dtype=np.int64)
+            found = pairs.filter(pl.col("table") == name)
+            call_of_row[found["row"].to_numpy()] = host.of_api[found["api_row"].to_numpy()]
+            self.call[mine] = call_of_row[row[mine]]
+            context[mine] = frame["context"].fill_null(UNKNOWN).to_numpy()[row[mine]]
+            if "graph_node" in frame.columns:
+                self.node[mine] = frame["graph_node"].fill_null(-1).to_numpy()[row[mine]]
+        self.called: Int = np.where(self.call >= 0, starts[self.call], NEVER)
+        keys = {
+            "process": rows["process"].fill_null(UNKNOWN).to_numpy()[self.rows],
+            "context": context[self.rows],
+            "stream": rows["stream"].fill_null(UNKNOWN).to_numpy().astype(np.int64)[self.rows],
+            "device": rows["device"].fill_null(UNKNOWN).to_numpy().astype(np.int64)[self.rows],
+        }
+        where, number = np.unique(np.stack(list(keys.values()), axis=1), axis=0, return_inverse=True)
+        self.where: Int = where[:, :3].astype(np.int64)
+        self.place: Int = np.full(rows.height, -1, dtype=np.int64)
+        self.place[self.rows] = number.reshape(-1)
+        order = self.rows[np.lexsort((ends[self.rows], starts[self.rows], self.place[self.rows]))]
+        self.streams: list[Int] = np.split(order, np.flatnonzero(np.diff(self.place[order])) + 1) if len(order) else []
+
+    @cached_property
+    def issued(self) -> list[Int]:
+        """Per stream, when the latest call up to each of its activities began: what a call finds issued before it."""
+        return [np.maximum.accumulate(self.called[s]) for s in self.streams]
+
+    def before(self, stream: int, time: Int) -> Int:
+        """Position in `stream` of the last activity whose call began before each time (or at it); -1 where there is none."""
+        return np.searchsorted(self.issued[stream], time, side="right").astype(np.int64) - 1
+
+    def _tables(self, rows: pl.DataFrame, row: Int, trace: Trace) -> NDArray[np.str_]:
+        """Which table of the trace each device activity comes from."""
+        kernel = self.kind == "kernel"
+        whole = kernel & rows["name"].is_null().to_numpy() & _same_times(rows, row, trace.graphs)
+        return np.select([whole, kernel, self.kind == "memset"], ["graphs", "kernels", "memsets"], default="copies")
+
+
+def _same_times(rows: pl.DataFrame, row: Int, table: pl.DataFrame) -> Bool:
+    """Which activities have the times of their row in `table`: a nameless kernel is a whole graph only if one is recorded there."""
+    if not table.height:
+        return np.zeros(rows.height, dtype=np.bool_)
+    at = np.clip(row, 0, table.height - 1)
+    same = (table["start_ns"].to_numpy()[at] == rows["start_ns"].to_numpy()) & (table["end_ns"].to_numpy()[at] == rows["end_ns"].to_numpy())
+    there: Bool = same & (row >= 0) & (row < table.height)
+    return there
