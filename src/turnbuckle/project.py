@@ -65,7 +65,13 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
 
 def require(profile: Profile, pair: Pair) -> None:
     """Refuse before any work what the profile cannot answer."""
-    if pair.target is not pair.source and not profile.has & DEVICE_ACTIVITY:
+    if pair.target is not pair.source:
+        require_activity(profile)
+
+
+def require_activity(profile: Profile) -> None:
+    """Refuse a profile without any GPU activity (A121)."""
+    if not profile.has & DEVICE_ACTIVITY:
         raise CannotAnswer(
             "A121", "this profile holds no GPU activity, so another coupling changes nothing that can be said",
             found="no kernels, copies or memsets", cause="recorded without CUDA tracing", fix="nsys profile --trace=cuda,nvtx,mpi ...",

@@ -5,8 +5,17 @@
 //! the arithmetic is exact and every recorded instant comes back.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What is wrong with a graph.
+mod compile;
+mod line;
+mod slopes;
+
+use compile::{END, Law, Step, Wait};
+pub use line::{Line, Stretch};
+pub use slopes::Slopes;
+
+/// What is wrong with a graph or a question about it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GraphError {
     /// Arrays of different lengths.
@@ -17,6 +26,8 @@ pub enum GraphError {
     Cycle(usize),
     /// A change names a parameter that the scenario does not give.
     Parameter(usize),
+    /// A value that is not finite, or out of its range.
+    Value,
 }
 
 impl fmt::Display for GraphError {
@@ -26,20 +37,12 @@ impl fmt::Display for GraphError {
             Self::Instant(edge) => write!(f, "edge {edge} names an instant that does not exist"),
             Self::Cycle(count) => write!(f, "{count} instants wait for each other"),
             Self::Parameter(edge) => write!(f, "edge {edge} names a parameter that does not exist"),
+            Self::Value => write!(f, "a value is not a finite number or out of its range"),
         }
     }
 }
 
 impl std::error::Error for GraphError {}
-
-/// One term of a lag's change: `amount` nanoseconds for each unit of parameter `parameter`; `NONE` for no term.
-#[derive(Clone, Copy, Debug)]
-pub struct Term {
-    /// Index into a scenario.
-    pub parameter: u32,
-    /// Nanoseconds a unit.
-    pub amount: f64,
-}
 
 /// No parameter.
 pub const NONE: u32 = u32::MAX;
@@ -53,142 +56,189 @@ pub struct Edges<'a> {
     pub to: &'a [u32],
     /// Recorded lag [ns].
     pub lag: &'a [i64],
-    /// First and second term of its change.
+    /// First and second term of its change: a parameter or `NONE`, and nanoseconds for each unit of it.
     pub terms: [(&'a [u32], &'a [f64]); 2],
 }
 
-/// A graph in topological order: instants are renumbered so that every edge points forward.
+/// A graph compiled into steps that follow each other in topological order.
+///
+/// A step keeps its instant in a slot of a small rolling memory until the last step that waits for it is done, so that a
+/// pass reads the steps once and everything else stays in the cache.
 pub struct Timeline {
-    place: Vec<u32>,
-    start: Vec<u32>,
-    from: Vec<u32>,
-    lag: Vec<i64>,
-    terms: Vec<[Term; 2]>,
-    residual: Vec<i64>,
-    parameters: usize,
+    steps: Vec<Step>,
+    waits: Vec<Wait>,
+    laws: Vec<Law>,
+    /// Slots needed at once.
+    slots: usize,
+    /// The instant of each step, the edge of each wait; `NONE` for those that only gather ends.
+    instant: Vec<u32>,
     edge: Vec<u32>,
+    instants: usize,
+    edges: usize,
+    parameters: usize,
+    /// Passes and places that `line` has looked at.
+    looks: [AtomicUsize; 2],
 }
 
-impl Timeline {
-    /// Put `instants` in topological order.
-    ///
-    /// # Errors
-    /// Lengths that differ, an edge to nowhere, a parameter beyond `parameters`, a cycle.
-    pub fn new(instants: usize, edges: Edges<'_>, residual: &[i64], parameters: usize) -> Result<Self, GraphError> {
-        let n = edges.from.len();
-        let same = [
-            edges.to.len(),
-            edges.lag.len(),
-            edges.terms[0].0.len(),
-            edges.terms[0].1.len(),
-            edges.terms[1].0.len(),
-            edges.terms[1].1.len(),
-        ];
-        if same.iter().any(|l| *l != n) || residual.len() != instants || instants > u32::MAX as usize || n > u32::MAX as usize {
-            return Err(GraphError::Lengths);
-        }
-        for i in 0..n {
-            if edges.from[i] as usize >= instants || edges.to[i] as usize >= instants {
-                return Err(GraphError::Instant(i));
+/// Scenarios of one pass.
+pub const WIDTH: usize = 8;
+
+/// Times that differ by no more than this share of them are equal but for rounding.
+const TIE: f64 = 1e-12;
+
+/// Laws whose rates are worked out once a pass; beyond, they would not stay in the cache.
+const TABLED: usize = 2048;
+
+/// What a law makes of a lag in each of `W` scenarios: `lag * scale + add`.
+#[derive(Clone, Copy)]
+struct Rate<const W: usize> {
+    scale: [f64; W],
+    add: [f64; W],
+}
+
+/// The rates of all laws in `W` scenarios.
+struct Rates<'a, const W: usize> {
+    laws: &'a [Law],
+    values: Vec<[f64; W]>,
+    unchanged: f64,
+    table: Vec<Rate<W>>,
+}
+
+impl<const W: usize> Rate<W> {
+    const NOTHING: Self = Self { scale: [0.0; W], add: [0.0; W] };
+}
+
+impl<'a, const W: usize> Rates<'a, W> {
+    /// Rates in the scenarios in `rows`; `unchanged` is the scale of what does not change: 1, or 0 for rates of change.
+    fn new(timeline: &'a Timeline, rows: &[f64], unchanged: f64) -> Self {
+        // values of one parameter beside each other, so that they are one load
+        let mut values = vec![[0.0_f64; W]; timeline.parameters];
+        for (w, row) in rows.chunks(timeline.parameters.max(1)).enumerate() {
+            for (p, value) in row.iter().enumerate() {
+                values[p][w] = *value;
             }
-            if edges.terms.iter().any(|(p, _)| p[i] != NONE && p[i] as usize >= parameters) {
-                return Err(GraphError::Parameter(i));
-            }
         }
-        let (out_start, out) = grouped(instants, edges.from);
-        let mut waits: Vec<u32> = vec![0; instants];
-        for v in edges.to {
-            waits[*v as usize] += 1;
-        }
-        let mut order: Vec<u32> = (0..instants as u32).filter(|v| waits[*v as usize] == 0).collect();
-        let mut next = 0;
-        while next < order.len() {
-            let u = order[next] as usize;
-            next += 1;
-            for e in &out[out_start[u] as usize..out_start[u + 1] as usize] {
-                let v = edges.to[*e as usize];
-                waits[v as usize] -= 1;
-                if waits[v as usize] == 0 {
-                    order.push(v);
+        let mut rates = Self { laws: &timeline.laws, values, unchanged, table: Vec::new() };
+        rates.table = timeline.laws.iter().take(TABLED).map(|law| rates.rate(law)).collect();
+        rates
+    }
+
+    fn rate(&self, law: &Law) -> Rate<W> {
+        let mut rate = Rate { scale: [self.unchanged; W], add: [0.0; W] };
+        for term in law.terms {
+            let Some(values) = self.values.get(term.parameter as usize) else { continue };
+            for (w, value) in values.iter().enumerate() {
+                match term.amount {
+                    Some(amount) => rate.add[w] += amount * value,
+                    None => rate.scale[w] += value,
                 }
             }
         }
-        if order.len() != instants {
-            return Err(GraphError::Cycle(instants - order.len()));
-        }
-        let mut place = vec![0_u32; instants];
-        for (p, v) in order.iter().enumerate() {
-            place[*v as usize] = p as u32;
-        }
-        let (in_start, incoming) = grouped(instants, edges.to);
-        let mut start = Vec::with_capacity(instants + 1);
-        let (mut from, mut lag, mut terms, mut edge) =
-            (Vec::with_capacity(n), Vec::with_capacity(n), Vec::with_capacity(n), Vec::with_capacity(n));
-        for v in &order {
-            start.push(from.len() as u32);
-            for e in &incoming[in_start[*v as usize] as usize..in_start[*v as usize + 1] as usize] {
-                let i = *e as usize;
-                from.push(place[edges.from[i] as usize]);
-                lag.push(edges.lag[i]);
-                terms.push([0, 1].map(|k| Term { parameter: edges.terms[k].0[i], amount: edges.terms[k].1[i] }));
-                edge.push(*e);
-            }
-        }
-        start.push(from.len() as u32);
-        let residual = order.iter().map(|v| residual[*v as usize]).collect();
-        Ok(Self { place, start, from, lag, terms, residual, parameters, edge })
+        rate
     }
 
+    /// The rate of one wait; `spare` is where one beyond the table is worked out.
+    #[inline]
+    fn of<'r>(&'r self, wait: &Wait, spare: &'r mut Rate<W>) -> &'r Rate<W> {
+        match self.table.get(wait.law as usize) {
+            Some(rate) => rate,
+            None => {
+                *spare = self.rate(&self.laws[wait.law as usize]);
+                spare
+            }
+        }
+    }
+
+    /// Whether all lags are whole numbers of nanoseconds: then sums are exact.
+    fn are_whole(&self) -> bool {
+        let whole = |rate: Rate<W>| rate.scale.iter().chain(&rate.add).all(|v| v.fract() == 0.0);
+        self.laws.iter().all(|law| whole(self.rate(law)))
+    }
+}
+
+impl Timeline {
     /// Number of instants.
     pub fn len(&self) -> usize {
-        self.residual.len()
+        self.instants
     }
 
     /// Whether there is no instant at all.
     pub fn is_empty(&self) -> bool {
-        self.residual.is_empty()
+        self.instants == 0
     }
 
-    /// Every instant [ns] after the run's start, nothing changed: exact.
-    pub fn recorded(&self) -> Vec<i64> {
-        let mut x = vec![0_i64; self.len()];
-        for v in 0..self.len() {
-            let edges = self.start[v] as usize..self.start[v + 1] as usize;
-            let latest = edges.map(|e| x[self.from[e] as usize].saturating_add(self.lag[e])).max().unwrap_or(0);
-            x[v] = latest.saturating_add(self.residual[v]);
+    /// Memory of the compiled graph [bytes].
+    pub fn size_bytes(&self) -> usize {
+        size_of_val(&*self.steps)
+            + size_of_val(&*self.waits)
+            + size_of_val(&*self.laws)
+            + size_of_val(&*self.instant)
+            + size_of_val(&*self.edge)
+    }
+
+    /// Passes over the graph that `line` has made so far, and places it has looked at in them.
+    pub fn looks(&self) -> [usize; 2] {
+        self.looks.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Give every instant and its time [ns] after the run's start, nothing changed: exact.
+    pub fn recorded(&self, mut put: impl FnMut(usize, i64)) {
+        let mut x = vec![0_i64; self.slots];
+        let mut waits = &self.waits[..];
+        for (step, instant) in self.steps.iter().zip(&self.instant) {
+            let (mine, rest) = waits.split_at(step.waits as usize);
+            waits = rest;
+            let latest = mine.iter().map(|w| x[w.slot as usize].saturating_add(w.lag.max(0))).max().unwrap_or(0);
+            let at = latest.saturating_add(step.residual);
+            x[step.slot as usize] = at;
+            if *instant != NONE {
+                put(*instant as usize, at);
+            }
         }
-        self.unplaced(&x)
     }
 
-    /// Every instant [ns] under one scenario, and its critical path: the edges that decided the last instant, last first.
+    /// Give every instant and its time [ns] under one scenario; returns its critical path: the edges that decided the last instant, last first.
     ///
     /// # Errors
     /// A scenario that does not give every parameter.
-    pub fn replayed(&self, scenario: &[f64]) -> Result<(Vec<f64>, Vec<u32>), GraphError> {
+    pub fn replayed(&self, scenario: &[f64], mut put: impl FnMut(usize, f64)) -> Result<Vec<u32>, GraphError> {
         if scenario.len() != self.parameters {
             return Err(GraphError::Lengths);
         }
-        let mut x = vec![0.0_f64; self.len()];
-        let mut by = vec![NONE; self.len()];
-        for v in 0..self.len() {
+        let rates = Rates::<1>::new(self, scenario, 1.0);
+        // for each step the wait that decided it and the step waited for
+        let mut by = vec![(NONE, NONE); self.steps.len()];
+        let mut x = vec![(0.0_f64, NONE); self.slots];
+        let mut spare = Rate::NOTHING;
+        let (mut end, mut last) = (NONE, f64::NEG_INFINITY);
+        let mut next = 0_u32;
+        for (v, step) in self.steps.iter().enumerate() {
             let mut latest = f64::NEG_INFINITY;
-            for e in self.start[v]..self.start[v + 1] {
-                let i = e as usize;
-                let reached = x[self.from[i] as usize] + (self.lag[i] as f64 + self.change(i, scenario)).max(0.0);
+            for wait in &self.waits[next as usize..(next + step.waits) as usize] {
+                let (before, who) = x[wait.slot as usize];
+                let rate = rates.of(wait, &mut spare);
+                let reached = before + (wait.lag as f64 * rate.scale[0] + rate.add[0]).max(0.0);
                 if reached > latest {
                     latest = reached;
-                    by[v] = e;
+                    by[v] = (next, who);
+                }
+                next += 1;
+            }
+            let at = latest + step.residual as f64;
+            x[step.slot as usize] = (at, v as u32);
+            if self.instant[v] != NONE {
+                put(self.instant[v] as usize, at);
+                if at > last {
+                    (end, last) = (v as u32, at);
                 }
             }
-            x[v] = if latest.is_finite() { latest } else { 0.0 } + self.residual[v] as f64;
         }
         let mut path = Vec::new();
-        let mut v = (0..self.len()).rev().max_by(|a, b| x[*a].total_cmp(&x[*b])).unwrap_or(0);
-        while self.len() > v && by[v] != NONE {
-            path.push(self.edge[by[v] as usize]);
-            v = self.from[by[v] as usize] as usize;
+        while let Some((wait, before)) = by.get(end as usize) {
+            path.extend(self.edge.get(*wait as usize).filter(|edge| **edge != NONE));
+            end = *before;
         }
-        Ok((self.unplaced(&x), path))
+        Ok(path)
     }
 
     /// The last instant [ns] under each of many scenarios, one row of `parameters` values each; `stop` is asked now and then.
@@ -199,105 +249,86 @@ impl Timeline {
         if self.parameters == 0 || !scenarios.len().is_multiple_of(self.parameters) {
             return Err(GraphError::Lengths);
         }
-        let count = scenarios.len() / self.parameters;
-        let mut out = vec![0.0; count];
-        let share = count.div_ceil(threads.max(1)).div_ceil(WIDTH) * WIDTH;
-        let work = |rows: &[f64], place: &mut [f64]| {
-            for (block, part) in rows.chunks(WIDTH * self.parameters).zip(place.chunks_mut(WIDTH)) {
-                if stop() {
-                    return;
-                }
-                self.block(block, part);
-            }
-        };
-        std::thread::scope(|scope| {
-            let mut shares = scenarios.chunks(share.max(1) * self.parameters).zip(out.chunks_mut(share.max(1)));
-            // the caller's own thread takes the first share: only there can it see an interrupt
-            let first = shares.next();
-            for (rows, place) in shares {
-                scope.spawn(move || work(rows, place));
-            }
-            if let Some((rows, place)) = first {
-                work(rows, place);
-            }
+        let mut out = vec![0.0; scenarios.len() / self.parameters];
+        shared_out(scenarios, self.parameters, &mut out, threads, stop, |rows, part| match part.len() {
+            0..=1 => self.last_of::<1>(rows, part),
+            2 => self.last_of::<2>(rows, part),
+            3..=4 => self.last_of::<4>(rows, part),
+            _ => self.last_of::<WIDTH>(rows, part),
         });
         Ok(out)
     }
 
-    /// Up to `WIDTH` scenarios in one pass over the graph.
-    fn block(&self, rows: &[f64], out: &mut [f64]) {
-        let width = out.len();
-        // scenario values beside each other, so that one parameter's values for all scenarios are one load
-        let mut values = vec![[0.0_f64; WIDTH]; self.parameters];
-        for (w, row) in rows.chunks(self.parameters).enumerate() {
-            for (p, value) in row.iter().enumerate() {
-                values[p][w] = *value;
-            }
-        }
-        let mut x = vec![[0.0_f64; WIDTH]; self.len()];
-        let mut last = [0.0_f64; WIDTH];
-        for v in 0..self.len() {
-            let mut latest = [f64::NEG_INFINITY; WIDTH];
-            for e in self.start[v] as usize..self.start[v + 1] as usize {
-                let mut lag = [self.lag[e] as f64; WIDTH];
-                for term in self.terms[e] {
-                    if term.parameter != NONE {
-                        let value = &values[term.parameter as usize];
-                        for w in 0..WIDTH {
-                            lag[w] += term.amount * value[w];
-                        }
-                    }
+    /// Up to `W` scenarios in one pass over the graph.
+    fn last_of<const W: usize>(&self, rows: &[f64], out: &mut [f64]) {
+        let rates = Rates::<W>::new(self, rows, 1.0);
+        let mut x = vec![[0.0_f64; W]; self.slots];
+        let mut spare = Rate::NOTHING;
+        let mut waits = &self.waits[..];
+        for step in &self.steps {
+            let (mine, rest) = waits.split_at(step.waits as usize);
+            waits = rest;
+            let mut through = |wait: &Wait| {
+                let (rate, lag) = (rates.of(wait, &mut spare), wait.lag as f64);
+                let mut at = x[wait.slot as usize];
+                for (w, at) in at.iter_mut().enumerate() {
+                    let changed = lag * rate.scale[w] + rate.add[w];
+                    *at += if changed > 0.0 { changed } else { 0.0 };
                 }
-                let before = &x[self.from[e] as usize];
-                for w in 0..WIDTH {
-                    latest[w] = latest[w].max(before[w] + lag[w].max(0.0));
+                at
+            };
+            let Some((one, more)) = mine.split_first() else { continue };
+            let mut latest = through(one);
+            for wait in more {
+                let other = through(wait);
+                for w in 0..W {
+                    latest[w] = if other[w] > latest[w] { other[w] } else { latest[w] };
                 }
             }
-            for w in 0..WIDTH {
-                let at = if latest[w].is_finite() { latest[w] } else { 0.0 } + self.residual[v] as f64;
-                x[v][w] = at;
-                last[w] = last[w].max(at);
-            }
+            let residual = step.residual as f64;
+            x[step.slot as usize] = latest.map(|at| at + residual);
         }
-        out.copy_from_slice(&last[..width]);
-    }
-
-    fn change(&self, edge: usize, scenario: &[f64]) -> f64 {
-        self.terms[edge].iter().filter(|t| t.parameter != NONE).map(|t| t.amount * scenario[t.parameter as usize]).sum()
-    }
-
-    /// Values in the caller's numbering.
-    fn unplaced<T: Copy>(&self, placed: &[T]) -> Vec<T> {
-        self.place.iter().map(|p| placed[*p as usize]).collect()
+        out.copy_from_slice(&x[END][..out.len()]);
     }
 }
 
-/// Scenarios of one pass.
-pub const WIDTH: usize = 8;
-
-/// Edges grouped by one of their ends: where each instant's edges begin, and the edges.
-fn grouped(instants: usize, ends: &[u32]) -> (Vec<u32>, Vec<u32>) {
-    let mut start = vec![0_u32; instants + 1];
-    for v in ends {
-        start[*v as usize + 1] += 1;
-    }
-    for i in 0..instants {
-        start[i + 1] += start[i];
-    }
-    let mut next = start.clone();
-    let mut edges = vec![0_u32; ends.len()];
-    for (e, v) in ends.iter().enumerate() {
-        edges[next[*v as usize] as usize] = e as u32;
-        next[*v as usize] += 1;
-    }
-    (start, edges)
+/// Rows of `length` values and their results in blocks of at most `WIDTH`, shared out to threads; `stop` is asked before each block.
+fn shared_out<T: Send>(
+    rows: &[f64],
+    length: usize,
+    out: &mut [T],
+    threads: usize,
+    stop: &(dyn Fn() -> bool + Sync),
+    block: impl Fn(&[f64], &mut [T]) + Sync,
+) {
+    let share = out.len().div_ceil(threads.max(1)).max(1);
+    let share = if share < WIDTH { share } else { share.div_ceil(WIDTH) * WIDTH };
+    let work = |rows: &[f64], place: &mut [T]| {
+        for (rows, part) in rows.chunks(WIDTH * length).zip(place.chunks_mut(WIDTH)) {
+            if stop() {
+                return;
+            }
+            block(rows, part);
+        }
+    };
+    std::thread::scope(|scope| {
+        let mut shares = rows.chunks(share * length).zip(out.chunks_mut(share));
+        // the caller's own thread takes the first share: only there can it see an interrupt
+        let first = shares.next();
+        for (rows, place) in shares {
+            scope.spawn(|| work(rows, place));
+        }
+        if let Some((rows, place)) = first {
+            work(rows, place);
+        }
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn two_branches() -> Timeline {
+    pub(super) fn two_branches() -> Timeline {
         // 0 -> 1 (5), 0 -> 2 (3), 1 -> 3 (1), 2 -> 3 (4 + parameter 0)
         let none = [NONE; 4];
         let zero = [0.0; 4];
@@ -310,17 +341,36 @@ mod tests {
         Timeline::new(4, edges, &[0, 0, 0, 2], 1).unwrap()
     }
 
+    /// Branch i takes 20,000 - i * i + 2 * i * parameter 0: the steeper ones decide one after the other.
+    pub(super) fn many_branches(count: u32) -> Timeline {
+        let n = count as usize;
+        let (from, to) = (vec![0; n], vec![1; n]);
+        let lag: Vec<i64> = (0..i64::from(count)).map(|i| 20_000 - i * i).collect();
+        let amount: Vec<f64> = (0..count).map(|i| 2.0 * f64::from(i)).collect();
+        let (zero, first) = (vec![0.0; n], vec![0; n]);
+        let edges = Edges { from: &from, to: &to, lag: &lag, terms: [(&first, &amount), (&vec![NONE; n], &zero)] };
+        Timeline::new(2, edges, &[0, 0], 1).unwrap()
+    }
+
+    fn replayed(t: &Timeline, scenario: &[f64]) -> (Vec<f64>, Vec<u32>) {
+        let mut x = vec![f64::NAN; t.len()];
+        let path = t.replayed(scenario, |instant, at| x[instant] = at).unwrap();
+        (x, path)
+    }
+
     #[test]
     fn the_latest_branch_decides() {
-        assert_eq!(two_branches().recorded(), vec![0, 5, 3, 9]);
-        let (x, path) = two_branches().replayed(&[0.0]).unwrap();
+        let mut recorded = vec![-1; 4];
+        two_branches().recorded(|instant, at| recorded[instant] = at);
+        assert_eq!(recorded, vec![0, 5, 3, 9]);
+        let (x, path) = replayed(&two_branches(), &[0.0]);
         assert_eq!(x, vec![0.0, 5.0, 3.0, 9.0]);
         assert_eq!(path, vec![3, 1]);
     }
 
     #[test]
     fn a_change_moves_only_what_waits_for_it() {
-        let (x, path) = two_branches().replayed(&[-3.0]).unwrap();
+        let (x, path) = replayed(&two_branches(), &[-3.0]);
         assert_eq!((x[3], path), (8.0, vec![2, 0]));
     }
 
@@ -330,18 +380,38 @@ mod tests {
         let scenarios: Vec<f64> = (0..21).map(|i| f64::from(i) - 10.0).collect();
         let many = t.last(&scenarios, 2, &|| false).unwrap();
         for (s, got) in scenarios.iter().zip(many) {
-            let one = t.replayed(&[*s]).unwrap().0.into_iter().fold(0.0, f64::max);
+            let one = replayed(&t, &[*s]).0.into_iter().fold(0.0, f64::max);
             assert_eq!(got, one);
         }
     }
 
     #[test]
     fn what_waits_for_itself_is_refused() {
-        let none = [NONE; 2];
-        let zero = [0.0; 2];
-        let edges = Edges { from: &[0, 1], to: &[1, 0], lag: &[1, 1], terms: [(&none, &zero), (&none, &zero)] };
-        assert_eq!(Timeline::new(2, edges, &[0, 0], 0).err(), Some(GraphError::Cycle(2)));
-        let bad = Edges { from: &[0], to: &[9], lag: &[1], terms: [(&none[..1], &zero[..1]), (&none[..1], &zero[..1])] };
-        assert_eq!(Timeline::new(2, bad, &[0, 0], 0).err(), Some(GraphError::Instant(0)));
+        fn made(from: &[u32], to: &[u32]) -> Option<GraphError> {
+            let (none, zero) = ([NONE; 2], [0.0; 2]);
+            let edges = Edges { from, to, lag: &[1, 1], terms: [(&none, &zero), (&none, &zero)] };
+            Timeline::new(2, edges, &[0, 0], 0).err()
+        }
+        assert_eq!(made(&[0, 1], &[1, 0]), Some(GraphError::Cycle(2)));
+        assert_eq!(made(&[0, 0], &[1, 9]), Some(GraphError::Instant(1)));
+        assert_eq!(made(&[0], &[1]), Some(GraphError::Lengths));
+    }
+
+    #[test]
+    fn an_end_that_a_negative_residual_hides_still_counts() {
+        let edges = Edges { from: &[0], to: &[1], lag: &[5], terms: [(&[NONE], &[0.0]), (&[NONE], &[0.0])] };
+        let t = Timeline::new(2, edges, &[10, -9], 1).unwrap();
+        assert_eq!(t.last(&[0.0], 1, &|| false).unwrap(), vec![10.0]);
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let n = 10_000_u32;
+        let (from, to): (Vec<u32>, Vec<u32>) = ((0..n).collect(), (1..=n).collect());
+        let (none, zero) = (vec![NONE; n as usize], vec![0.0; n as usize]);
+        let edges = Edges { from: &from, to: &to, lag: &vec![1; n as usize], terms: [(&none, &zero), (&none, &zero)] };
+        let t = Timeline::new(n as usize + 1, edges, &vec![0; n as usize + 1], 1).unwrap();
+        assert!(t.slots < 5 && t.laws.len() == 1);
+        assert_eq!(t.last(&[0.0], 1, &|| false).unwrap(), vec![f64::from(n)]);
     }
 }

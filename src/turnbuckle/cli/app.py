@@ -224,6 +224,38 @@ def _positive(draws: int) -> int:
 
 
 @app.command
+def slack(
+    profile: Profile,
+    /,
+    *,
+    mode: Annotated[Literal["link", "api"], Parameter(help="link: the fabric is longer; api: every crossing call blocks")] = "link",
+    over: Annotated[
+        Literal["latency", "bandwidth", "launch", "kernel", "cpu", "surface"],
+        Parameter(help="what to vary: added latency, another kind of speed, or latency and bandwidth at once"),
+    ] = "latency",
+    source: Source = None,
+    draws: Annotated[int, Parameter(name="--draws", help="draws for the interval of each tolerance; 0 leaves it out")] = 100,
+    seed: Seed = 20261121,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Say how much distance a run tolerates: run time against added latency, exactly, and the calls that carry it."""
+    from turnbuckle.cli import show_slack
+    from turnbuckle.study import slack as slack_study
+    from turnbuckle.study import sweep
+
+    seen = _seen(profile, source, no_cache)
+    if over == "latency":
+        show_slack.emit_slack(slack_study.tolerate(seen, mode, draws=_positive(draws), seed=seed), format, output)
+    elif over == "surface":
+        show_slack.emit_surface(sweep.surface(seen, mode), format, output)
+    else:
+        show_slack.emit_sweep(sweep.sweep(seen, over), format, output)
+    return 0
+
+
+@app.command
 def report(
     profile: Profile,
     /,
@@ -251,6 +283,57 @@ def report(
     path = write(answer, output or Path(f"turnbuckle-report-{profile.stem}.html"), question=question)
     print(path)
     return 0
+
+
+@app.command
+def export(
+    profile: Profile,
+    /,
+    *,
+    on: Annotated[str, Parameter(name="--on", help="target machine: a name, a TOML file or self")],
+    to: Annotated[Literal["perfetto"], Parameter(name="--to", help="perfetto: trace-event JSON for ui.perfetto.dev")] = "perfetto",
+    window: Annotated[str | None, Parameter(name="--window", help="only what was recorded from START:END of the run: 1.2s:1.3s")] = None,
+    source: Source = None,
+    alpha: Alpha = "flop",
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="write there; compressed if it ends in .gz")] = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Write measured and projected time lines side by side, with the critical path of both, for a trace viewer."""
+    from dataclasses import replace
+
+    from turnbuckle.machine import load
+    from turnbuckle.report import perfetto
+    from turnbuckle.study.moved import moved
+
+    if output is None and sys.stdout.isatty():
+        raise UsageError("A009", "a trace is not for a terminal", fix="give a file with --output FILE.json.gz")
+    within_ns = _window(window) if window is not None else None
+    seen, model = _seen(profile, source, no_cache), replace(_model(alpha, "nething", None), replay="timeline")
+    target = seen.source if on == "self" else load(on)
+    run = moved(seen.profile, seen.source, target, model, within_ns=within_ns)
+    if within_ns is not None and not run.table.height:
+        raise UsageError(
+            "A070", "nothing was recorded in the window", found=window or "", fix=f"the run ends at {seen.profile.seconds:.9g} s"
+        )
+    answer = replace(seen, model=model, targets=(target,), projections=[run.projection], draws=0)
+    if output is None:
+        perfetto.stream(run, answer, sys.stdout.buffer)
+    else:
+        print(perfetto.write(run, answer, output))
+    return 0
+
+
+def _window(text: str) -> tuple[int, int]:
+    """`1.2s:1.3s` -> nanoseconds after the run's start."""
+    from turnbuckle.units import parse
+
+    first, colon, last = text.partition(":")
+    if not colon:
+        raise UsageError("A070", "a window reads START:END", where="--window", found=text[:60], fix="--window 1.2s:1.3s")
+    bounds = [round(min(max(parse(end, "s"), 0.0), 1e9) * 1e9) for end in (first, last)]
+    if bounds[0] >= bounds[1]:
+        raise UsageError("A070", "a window ends after it begins", where="--window", found=text[:60], fix="--window 1.2s:1.3s")
+    return bounds[0], bounds[1]
 
 
 @app.command

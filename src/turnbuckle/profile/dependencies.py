@@ -6,8 +6,9 @@ of what it waits for has happened, plus the edge's lag, plus a residual no rule 
 ========  ==================================================================================================
 host      a call begins when the thread's last call has returned and the application's own work is done
 call      a call takes what it takes; of a call that waits, only what is left when the wait is over
-deliver   device work begins at the earliest one delivery after its call began
+deliver   device work begins at the earliest one delivery after its call began; or after a call that had to prepare it ended
 stream    work on one stream keeps its order
+engine    copies of one direction on one device keep their order: they share its copy engine
 run       device work takes what it takes
 barrier   work on the legacy default stream waits for the blocking streams of its context, and they for it
 event     work behind a cudaStreamWaitEvent waits for what the event was recorded behind
@@ -41,11 +42,15 @@ from turnbuckle.trace.trace import Trace
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-EDGES: Final = ("host", "call", "deliver", "stream", "run", "barrier", "event", "graph", "fault", "sync", "queue", "meet", "origin")
+EDGES: Final = (
+    "host", "call", "deliver", "stream", "engine", "run", "barrier", "event", "graph", "fault", "sync", "queue", "meet", "origin"
+)  # fmt: skip
 EDGE: Final = {word: code for code, word in enumerate(EDGES)}
 #: Kind of stream: the legacy default stream, and those that do not wait for it.
 _NULL_STREAM, _NON_BLOCKING = 3, 2
 _PAGE_IN: Final = "migration_h2d"
+#: Share of one kind of work that must have found its stream idle for its own typical delivery to count.
+_SEEN_IDLE: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ def dependencies(profile: Profile) -> Graph:
     device = Device(rows, starts, ends, host, profile.trace)
     own = ends - starts
     own = _host_order(edges, host, starts, ends, own)
-    _device_order(edges, device, starts, ends)
+    _device_order(edges, device, rows, starts, ends)
     _barriers(edges, device, profile.trace, starts, ends)
     _events(edges, device, profile, starts, ends)
     _graph_nodes(edges, device, starts, ends)
@@ -180,25 +185,46 @@ def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, own:
 # --- the device -------------------------------------------------------------------------------------------------------
 
 
-def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
-    """Stream order, and delivery after the call."""
+def _device_order(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int, ends: Int) -> None:
+    """Stream order, engine order, and delivery after the call."""
     idle_from = np.full(len(starts), NEVER, dtype=np.int64)
     for stream in device.streams:
-        before, after = stream[:-1], stream[1:]
-        kept = ends[before] <= starts[after]
-        edges.add(finish(before[kept]), begin(after[kept]), 0, "stream")
-        idle_from[after] = np.maximum.accumulate(ends[before])
+        _in_order(edges, stream, starts, ends, "stream")
+        idle_from[stream[1:]] = np.maximum.accumulate(ends[stream[:-1]])
+    for direction in ("copy_h2d", "copy_d2h"):
+        copies = device.rows[device.kind[device.rows] == direction]
+        gpu = rows["device"].fill_null(-1).to_numpy()[copies]
+        for number in np.unique(gpu):
+            mine = copies[gpu == number]
+            _in_order(edges, mine[np.lexsort((ends[mine], starts[mine]))], starts, ends, "engine", device.place)
     started = device.rows[device.call[device.rows] >= 0]
     call = device.call[started]
     delay = np.maximum(starts[started] - starts[call], 0)
-    free = idle_from[started] <= starts[call]
-    for table in np.unique(device.table[started]):
-        mine = device.table[started] == table
-        seen = mine & free
-        typical = int(np.median(delay[seen])) if seen.any() else int(delay[mine].min())
-        # a delivery faster than the typical one is believed, a slower one was not delivery alone
-        delay[mine] = np.minimum(delay[mine], typical)
-    edges.add(begin(call), begin(started), delay, "deliver")
+    typical = _typical_delivery(delay, idle_from[started] <= starts[call], device.table[started])
+    # a call longer than a delivery prepared the work first (loaded its code, staged its data), if the work began after its end
+    prepared = (starts[started] >= ends[call]) & ((ends - starts)[call] > typical)
+    edges.add(finish(call[prepared]), begin(started[prepared]), np.minimum(starts[started] - ends[call], typical)[prepared], "deliver")
+    # a delivery faster than the typical one is believed, a slower one was not delivery alone
+    edges.add(begin(call[~prepared]), begin(started[~prepared]), np.minimum(delay, typical)[~prepared], "deliver")
+
+
+def _in_order(edges: _Edges, work: Int, starts: Int, ends: Int, kind: str, place: Int | None = None) -> None:
+    """Each waits for the one before it, unless they overlap; with `place`, only where the two are in different streams."""
+    before, after = work[:-1], work[1:]
+    kept = ends[before] <= starts[after]
+    if place is not None:
+        kept &= place[before] != place[after]
+    edges.add(finish(before[kept]), begin(after[kept]), 0, kind)
+
+
+def _typical_delivery(delay: Int, free: Bool, table: NDArray[np.str_]) -> Int:
+    """Median delivery to an idle stream by kind of work [ns]; over all kinds where one was seldom seen to find its stream idle."""
+    typical = np.full(len(delay), int(np.median(delay[free])) if free.any() else int(delay.min(initial=0)), dtype=np.int64)
+    for word in np.unique(table):
+        mine = table == word
+        if (mine & free).sum() > _SEEN_IDLE * mine.sum():
+            typical[mine] = int(np.median(delay[mine & free]))
+    return typical
 
 
 def _barriers(edges: _Edges, device: Device, trace: Trace, starts: Int, ends: Int) -> None:
@@ -249,7 +275,9 @@ def recorded_events(profile: Profile, sync_type: int) -> pl.DataFrame:
     if not waits.height or not trace.events.height or not trace.api.height:
         return empty
     keys = ["process", "correlation"]
-    called = trace.api.select(*keys, called=pl.col("start_ns") - profile.first_ns).drop_nulls().unique(keys, keep="first", maintain_order=True)
+    called = (
+        trace.api.select(*keys, called=pl.col("start_ns") - profile.first_ns).drop_nulls().unique(keys, keep="first", maintain_order=True)
+    )
     records = trace.events.join(called, on=keys, how="inner").select("process", "event", recorded="called", on_stream="stream")
     placed = waits.select(*keys, "event", "context", "stream").join(called, on=keys, how="inner").sort("called")
     found = placed.join_asof(
@@ -263,9 +291,7 @@ def _graph_nodes(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
     nodes = device.rows[(device.node[device.rows] >= 0) & (device.call[device.rows] >= 0)]
     if not len(nodes):
         return
-    frame = pl.DataFrame(
-        {"i": nodes, "launch": device.call[nodes], "node": device.node[nodes], "start": starts[nodes], "end": ends[nodes]}
-    )
+    frame = pl.DataFrame({"i": nodes, "launch": device.call[nodes], "node": device.node[nodes], "start": starts[nodes], "end": ends[nodes]})
     by_end = frame.sort("end").select("launch", before="node", ended="end")
     pairs = (
         frame.sort("start")

@@ -208,7 +208,7 @@ def _host_part(trace: Trace) -> pl.DataFrame:
     inner = nested_calls(api)
     classes = call_classes(api["name"], trace.names)
     kinds = np.array([KIND[KIND_OF_CLASS.get(w, "api")] for w in CALL_CLASSES], dtype=np.int8)[classes]
-    kinds[calls_wait(api["name"], trace.names)] = KIND["sync"]
+    kinds[calls_wait(api["name"], trace.names) & ~_copies_on_device(trace)] = KIND["sync"]
     kinds[inner] = KIND["api"]
     delivered, idle = _deliveries(trace)
     # launches come before other calls on the time line, so that the wait for an idle device counts as launch, not as the sync behind it
@@ -223,6 +223,15 @@ def _host_part(trace: Trace) -> pl.DataFrame:
         idle_device=pl.when(outer).then(pl.lit(idle)),
         delivered_ns=pl.when(outer).then(pl.lit(delivered)),
     )
+
+
+def _copies_on_device(trace: Trace) -> NDArray[np.bool_]:
+    """Calls that copy inside one device: whatever their name, the host does not wait for those."""
+    pairs = launch_pairs(trace.tables).filter(pl.col("table") == "copies")
+    inside = trace.copies["direction"].to_numpy()[pairs["row"].to_numpy()] == DIRECTIONS.index("d2d")
+    found = np.zeros(trace.api.height, dtype=np.bool_)
+    found[pairs["api_row"].to_numpy()[inside]] = True
+    return found
 
 
 def _deliveries(trace: Trace) -> tuple[pl.Series, pl.Series]:

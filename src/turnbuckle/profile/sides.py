@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.profile.classify import by_name, call_class, waits
+from turnbuckle.profile.classify import by_name, call_class
 from turnbuckle.profile.profile import Profile
 from turnbuckle.trace.check import launch_pairs
 from turnbuckle.trace.trace import Trace
@@ -59,7 +59,7 @@ class Host:
         self.of_api[rows["row"].fill_null(-1).to_numpy()[self.calls]] = self.calls
         name = rows["name"].to_frame().with_columns(pl.when(category == "api").then("name"))["name"]
         #: Synchronisations and blocking copies.
-        self.waits: Bool = by_name(name, trace.names, waits, False)
+        self.waits: Bool = (rows["kind"] == "sync").to_numpy()
         #: cudaFree and its kin wait for the device they free on; the stream-ordered ones do not.
         self.frees: Bool = by_name(name, trace.names, lambda n: call_class(n) == "alloc" and "Free" in n and "Async" not in n, False)
 

@@ -11,7 +11,7 @@ engine, kernels side by side) is not slowed by it.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -79,20 +79,28 @@ class TimelineReplay:
         run, piece_of_row : its pieces, and the piece of every row of its activities.
         """
         piece = piece_of_row[graph.activity] if len(graph.activity) else np.zeros(0, dtype=np.int64)
-        (first, scaled), (second, added) = _parameters(graph, piece, len(run))
-        native = Timeline(
-            len(graph.time_ns),
-            graph.source.astype(np.uint32),
-            graph.target.astype(np.uint32),
-            np.ascontiguousarray(graph.lag_ns),
-            np.where(first < 0, _NONE, first).astype(np.uint32),
-            scaled,
-            np.where(second < 0, _NONE, second).astype(np.uint32),
-            added,
-            np.ascontiguousarray(graph.residual_ns),
-            4 * len(run) + 1,
-        )
-        return cls(graph, run, piece, native)
+        return cls(graph, run, piece, _native(graph, run, piece))
+
+    def _again(self, graph: Graph, spared: NDArray[np.bool_] | None = None) -> TimelineReplay:
+        return TimelineReplay(graph, self.run, self.piece, _native(graph, self.run, self.piece, spared))
+
+    def without(self, edges: NDArray[np.bool_]) -> TimelineReplay:
+        """The same run less some edges: what if nobody had waited there?  What else holds an instant back still does."""
+        graph, kept = self.graph, ~edges
+        left = replace(graph, source=graph.source[kept], target=graph.target[kept], lag_ns=graph.lag_ns[kept], kind=graph.kind[kept])
+        return self._again(left)
+
+    def sparing(self, activities: NDArray[np.bool_]) -> TimelineReplay:
+        """The same run where some activities pay nothing added: their durations scale, but no delay falls on them."""
+        return self._again(self.graph, activities)
+
+    def slopes(self, edges: Int, direction: Float) -> Float:
+        """Change of each edge's lag along a direction of the parameters [s a unit], shape (edges,)."""
+        (first, scaled), (second, added) = _parameters(self.graph, self.piece, len(self.run))
+        found = np.zeros(len(edges))
+        for parameter, amount in ((first, scaled), (second, added)):
+            found += np.where(parameter[edges] >= 0, direction[parameter[edges]] * amount[edges], 0.0) * 1e-9
+        return found
 
     def recorded_ns(self) -> Int:
         """Every instant of the unchanged run [ns]; equal to the recording."""
@@ -100,14 +108,21 @@ class TimelineReplay:
 
     def seconds(self, change: Change, threads: int | None = None) -> Float:
         """Run time after a change [s], shape of the change's leading axes."""
-        values = change.values
+        return self.seconds_at(change.values, threads)
+
+    def seconds_at(self, values: Float, threads: int | None = None) -> Float:
+        """`seconds` for rows of parameters, as `Change.values` has them."""
         flat = np.ascontiguousarray(values.reshape(-1, values.shape[-1]))
         last = np.frombuffer(self.native.last(flat, threads=threads or os.cpu_count() or 1), dtype=np.float64)
         return last.reshape(values.shape[:-1]) * 1e-9
 
     def path(self, change: Change) -> tuple[Float, Int]:
         """Every instant after one change [s], and the edges of the critical path, last first."""
-        instants, path = self.native.replayed(np.ascontiguousarray(change.values))
+        return self.replayed(change.values)
+
+    def replayed(self, values: Float) -> tuple[Float, Int]:
+        """`path` for a row of parameters, as `Change.values` has them."""
+        instants, path = self.native.replayed(np.ascontiguousarray(values))
         return np.frombuffer(instants, dtype=np.float64) * 1e-9, np.frombuffer(path, dtype=np.uint32).astype(np.int64)
 
     def budget(self, change: Change) -> tuple[Float, Float]:
@@ -139,11 +154,11 @@ class TimelineReplay:
         """What one unit of each parameter can do to the run at most [s]: recorded time it scales, or how often it is added."""
         kind, count = self.graph.kind, 4 * len(self.run) + 1
         (first, scaled), (second, added) = _parameters(self.graph, self.piece, len(self.run))
-        # several edges lead to the return of one call, which is delayed once: its delay stands on its call edge as well
+        # several edges lead to the end of one activity, which changes once: what it takes and its delay stand on its own edge as well
         once = np.zeros(len(kind), dtype=np.bool_)
         once[np.unique(np.where(kind == EDGE["sync"], self.graph.target, -1), return_index=True)[1]] = True
-        scales = (first >= 0) & ~np.isin(kind, [EDGE["sync"], EDGE["queue"]])
-        adds = (second >= 0) & (once | (kind != EDGE["sync"]))
+        scales = (first >= 0) & ~np.isin(kind, [EDGE["sync"], EDGE["queue"], EDGE["meet"]])
+        adds = (second >= 0) & (once | (kind != EDGE["sync"])) & (kind != EDGE["meet"])
         weights = np.zeros(count)
         weights += np.bincount(first[scales], scaled[scales], count) + np.bincount(second[adds], added[adds], count)
         return weights * 1e-9
@@ -159,12 +174,34 @@ class TimelineReplay:
         return 1.0 - unexplained / last
 
 
+def _native(graph: Graph, run: Pieces, piece: Int, spared: NDArray[np.bool_] | None = None) -> Timeline:
+    """The graph in the native core; activities that are `spared` keep their durations' scale but no added time."""
+    (first, scaled), (second, added) = _parameters(graph, piece, len(run))
+    if spared is not None:
+        deliver = graph.kind == EDGE["deliver"]
+        whose = np.where(deliver, np.maximum(graph.source - 1, 0), graph.target - 1) // 2
+        second = np.where(spared[whose], -1, second)
+        first = np.where(spared[whose] & np.isin(graph.kind, [EDGE["sync"], EDGE["queue"]]), -1, first)
+    return Timeline(
+        len(graph.time_ns),
+        graph.source.astype(np.uint32),
+        graph.target.astype(np.uint32),
+        np.ascontiguousarray(graph.lag_ns),
+        np.where(first < 0, _NONE, first).astype(np.uint32),
+        scaled,
+        np.where(second < 0, _NONE, second).astype(np.uint32),
+        added,
+        np.ascontiguousarray(graph.residual_ns),
+        4 * len(run) + 1,
+    )
+
+
 def _parameters(graph: Graph, piece: Int, count: int) -> list[tuple[Int, Float]]:
     """Per edge the two parameters that change its lag (-1 for none), and the nanoseconds a unit of each is worth."""
     kind = graph.kind
     owner = piece[graph.owner] if len(kind) else np.zeros(0, dtype=np.int64)
     caller = piece[np.maximum(graph.source - 1, 0) // 2] if len(kind) else owner
-    work, wait = np.isin(kind, [EDGE["run"], EDGE["call"]]), np.isin(kind, [EDGE["sync"], EDGE["queue"]])
+    work, wait = np.isin(kind, [EDGE["run"], EDGE["call"], EDGE["meet"]]), np.isin(kind, [EDGE["sync"], EDGE["queue"]])
     first = np.select([work, wait, kind == EDGE["host"]], [owner, count + owner, np.full(len(kind), 4 * count)], -1)
     second = np.select([work, kind == EDGE["deliver"], kind == EDGE["sync"]], [count + owner, 2 * count + caller, 3 * count + owner], -1)
     scaled = np.where(wait, 1e9, graph.lag_ns.astype(np.float64))

@@ -1,0 +1,160 @@
+"""What `turnbuckle slack` shows: a curve, what a run tolerates, and which calls carry the latency."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from turnbuckle.cli.output import write_json, write_rows
+from turnbuckle.cli.show import clean, print_findings, seconds
+from turnbuckle.errors import UsageError
+from turnbuckle.machine.hops import fibre_metres, hops
+from turnbuckle.study.slack import FARTHEST, NEAREST, THRESHOLDS, Slack
+from turnbuckle.study.sweep import SHOWN, WORDS, Surface, Sweep
+from turnbuckle.units import show as quantity
+
+_BARS = "▁▂▃▄▅▆▇█"
+_MODES = {
+    "link": "link: the fabric is longer; asynchronous calls stay asynchronous",
+    "api": "api: every call that crosses to the device blocks its thread for the delay",
+}
+
+
+def emit_slack(found: Slack, format: str, output: Path | None) -> None:
+    """Write the answer of ``slack``; CSV and Parquet hold the curve."""
+    if format == "json":
+        write_json(found.as_dict(), output)
+    elif format != "table":
+        write_rows(found.as_dict()["curve"], format, output)
+    else:
+        console = _console(output)
+        _print_curve(console, found)
+        _print_tolerances(console, found)
+        _print_carriers(console, found)
+        print_findings(console, found.answer, brief=True)
+
+
+def emit_sweep(found: Sweep, format: str, output: Path | None) -> None:
+    """Write the answer of ``slack --over``; CSV and Parquet hold the curve."""
+    if format == "json":
+        write_json(found.as_dict(), output)
+    elif format != "table":
+        write_rows(found.as_dict()["curve"], format, output)
+    else:
+        console = _console(output)
+        table = _table(f"run time against the {WORDS[found.over]} (measured {seconds(found.measured)})", "cost", "time", "vs now")
+        for cost in SHOWN:
+            time = float(found.curve(cost))
+            table.add_row(f"{cost:g}x", seconds(time), f"{time / found.measured:.3f}x")
+        console.print(table)
+        console.print()
+        table = _table("how much dearer it may become", "run longer by", "cost")
+        for share, reached in zip(THRESHOLDS, found.tolerances, strict=True):
+            table.add_row(f"{share:.0%}", "beyond 10x" if reached is None else f"{reached:.3f}x")
+        console.print(table)
+        console.print()
+        up, down = found.elasticity
+        console.print(f"one per cent dearer lengthens the run by {up:.3%}, one per cent cheaper shortens it by {down:.3%}")
+        console.print(_exactness(len(found.curve.breakpoints), found.curve.gap), style="dim")
+
+
+def emit_surface(found: Surface, format: str, output: Path | None) -> None:
+    """Write the answer of ``slack --over surface``: run time over added latency and bandwidth."""
+    if format == "json":
+        write_json(found.as_dict(), output)
+    elif format != "table":
+        write_rows(found.rows(), format, output)
+    else:
+        console = _console(output)
+        columns = [j for j, b in enumerate(found.bandwidth) if j % 3 == 0]
+        heads = [f"{found.bandwidth[j]:.2g}x" for j in columns]
+        table = _table(f"run time against now, over added one-way latency and link bandwidth ({found.mode})", "latency", *heads)
+        for i, slack in enumerate(found.slack):
+            if i % 2 == 0:
+                cells = [f"{found.seconds[i, j] / found.measured:.3f}x" for j in columns]
+                table.add_row(seconds(float(slack)), *cells)
+        console.print(table)
+        console.print()
+        console.print(f"off by {found.bound:.2%} of the run time at most; {found.evaluations} longest paths", style="dim")
+
+
+def _console(output: Path | None) -> Console:
+    if output is not None:
+        raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
+    return Console(soft_wrap=False, highlight=False)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for k, column in enumerate(columns):
+        table.add_column(column, justify="left" if k == 0 else "right", no_wrap=True)
+    return table
+
+
+def _print_curve(console: Console, found: Slack) -> None:
+    console.print()
+    console.print(Text(f"run time {seconds(found.measured)}; distance as a longer {_MODES[found.mode]}" if found.mode == "link"
+                       else f"run time {seconds(found.measured)}; distance in the {_MODES[found.mode]}"))  # fmt: skip
+    at = np.geomspace(NEAREST, FARTHEST, 49)
+    longer = np.array([found.penalty(float(s)) - 1.0 for s in at])
+    level = np.clip((np.log10(np.maximum(longer, 1e-4)) + 4) / 5 * (len(_BARS) - 1), 0, len(_BARS) - 1)
+    bars = "".join(_BARS[round(float(v))] for v in level)
+    console.print(Text.assemble(("100 ns ", "dim"), (bars, "cyan"), (" 100 ms", "dim")))
+    console.print(Text("lowest bar: 0.01 % longer or less; highest: ten times or more", "dim"))
+    console.print()
+    table = _table("one-way latency added", "as much as", "latency", "time", "vs now")
+    for hop in hops():
+        table.add_row(f"one more {hop.name} trip" if hop.name in ("package", "C2C", "PCIe", "switch") else f"a {hop.name} away",
+                      seconds(hop.one_way), seconds(float(found.curve(hop.one_way))), f"{found.penalty(hop.one_way):.3f}x")  # fmt: skip
+    for slack in (1e-5, 1e-4, 1e-3):
+        table.add_row(f"{quantity(fibre_metres(slack) / 1e3, '1')} km of fibre", seconds(slack), seconds(float(found.curve(slack))),
+                      f"{found.penalty(slack):.3f}x")  # fmt: skip
+    console.print(table)
+    console.print()
+
+
+def _print_tolerances(console: Console, found: Slack) -> None:
+    table = _table("what the run tolerates", "run longer by", "latency", "90% interval", "fibre")
+    for t in found.tolerances:
+        if t.slack is None:
+            table.add_row(f"{t.share:.0%}", f"over {seconds(FARTHEST)}", "", "")
+            continue
+        low, high = (f"over {seconds(FARTHEST)}" if v is None else seconds(v) for v in (t.low, t.high))
+        interval = "exact" if t.low == t.high else f"[{low}, {high}]"
+        metres = fibre_metres(t.slack)
+        table.add_row(f"{t.share:.0%}", seconds(t.slack), interval, f"{metres:,.0f} m" if metres < 1e4 else f"{metres / 1e3:,.0f} km")
+    console.print(table)
+    console.print(_exactness(len(found.curve.breakpoints), found.curve.gap), style="dim")
+    if found.assumed and any(t.low != t.high for t in found.tolerances):
+        console.print("the interval is what is not known of reads in flight: " + ", ".join(str(p) for p in found.assumed), style="dim")
+    console.print()
+
+
+def _print_carriers(console: Console, found: Slack) -> None:
+    if not found.carriers:
+        console.print("no call carries added latency into the run time")
+        return
+    table = Table(title=f"what carries the latency, at {seconds(found.carried_at)}", title_justify="left", box=None, pad_edge=False,
+                  header_style="dim")  # fmt: skip
+    for column, justify in (("of the penalty", "right"), ("adds", "right"), ("what", "left"), ("call", "left"), ("what if", "left")):
+        table.add_column(column, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for c in found.carriers[:8]:
+        options = []
+        if c.asynchronous is not None:
+            options.append(f"not waiting: {seconds(c.asynchronous)}")
+        if c.batched is not None:
+            options.append(f"in {c.batches:,} batches: {seconds(c.batched)}")
+        table.add_row(f"{c.share:.1%}", seconds(c.seconds), c.what, clean(c.call), "; ".join(options))
+    console.print(table)
+    there = seconds(float(found.curve(found.carried_at)))
+    console.print(Text(f"the run takes {there} there; what if: the same run with these calls changed", "dim"))
+    console.print()
+
+
+def _exactness(breakpoints: int, gap: float) -> str:
+    found = f"{breakpoints:,} breakpoint{'' if breakpoints == 1 else 's'}"
+    return f"exact, with {found}" if not gap else f"the first {found}; elsewhere off by {seconds(gap)} at most"

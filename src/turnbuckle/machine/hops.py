@@ -1,0 +1,59 @@
+"""How far away is that?  One-way latencies of well-known links, and of the distances among the machines.
+
+The table is ``machine/hops.csv``; where it names a machine, the number is that machine's ``slack.link``.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from turnbuckle.machine.catalog import load
+
+#: Light in glass takes 5 ns for a metre.
+FIBRE_SECONDS_PER_METRE = 5e-9
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One class of link.
+
+    Attributes
+    ----------
+    name : package, C2C, PCIe, switch, rack, row, data centre.
+    one_way : one trip over it [s].
+    what : what is between the two ends.
+    source : who says so.
+    """
+
+    name: str
+    one_way: float
+    what: str
+    source: str
+
+
+@cache
+def hops() -> tuple[Hop, ...]:
+    """All classes, nearest first."""
+    text = (files("turnbuckle") / "machine" / "hops.csv").read_text(encoding="utf-8")
+    found = [Hop(r["hop"], _one_way(r["one_way_s"], r["source"]), r["what"], r["source"]) for r in csv.DictReader(text.splitlines())]
+    return tuple(sorted(found, key=lambda h: h.one_way))
+
+
+def _one_way(written: str, source: str) -> float:
+    if written:
+        return float(written)
+    (change,) = (c for c in load(source.removeprefix("machine ")).changes if c.parameter == "slack.link")
+    assert change.set is not None
+    return change.set.value
+
+
+def fibre_metres(one_way: float) -> float:
+    """Length of glass fibre [m] that delays a signal by `one_way` [s].
+
+    >>> fibre_metres(100e-6)
+    20000.0
+    """
+    return one_way / FIBRE_SECONDS_PER_METRE

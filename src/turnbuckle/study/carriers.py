@@ -1,0 +1,264 @@
+"""Which calls carry the latency: what added distance costs, call by call, along the critical path.
+
+The run time at an added latency s is T(0) plus the integral of the slope up to s, and the slope is a sum over the edges of the
+critical path.  Added up by what each edge belongs to, the shares are exact: together they are the whole penalty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.profile.dependencies import EDGE
+from turnbuckle.profile.profile import Profile
+from turnbuckle.replay.timeline import Change, TimelineReplay
+from turnbuckle.study.sensitivity import Curve
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+#: Carriers named, and counterfactuals asked, at most.
+NAMED: Final = 12
+_ASKED: Final = 3
+#: Pieces of the curve walked one by one; of more, those that add most, and the others share their mix.
+_WALKED: Final = 48
+#: What of the latency a carrier pays for, by kind of edge.
+_PAYS: Final = {
+    "deliver": "command",
+    "run": "transfer",
+    "sync": "return",
+    "call": "call",
+    "queue": "call",
+    "meet": "call",
+    "host": "host work",
+}
+_TO: Final = {"copy_h2d": "to the device", "copy_d2h": "to the host", "copy_d2d": "inside the device", "copy_p2p": "to another device"}
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """One kind of call and what it adds to the run.
+
+    Attributes
+    ----------
+    call : name of the host call; of migrations, which no call starts, what they are.
+    what : words: "59 blocking copies of 8 B to the host".
+    count : how many of them are on the critical path.
+    of : how many there are in all.
+    size_bytes : bytes of each copy; None where it copies nothing.
+    seconds : what they add to the run [s].
+    share : of the whole penalty.
+    pays : for what: command, transfer, return, call.
+    asynchronous : run time [s] if none of them waited for the device; None where they do not wait, or it was not asked.
+    batched : run time [s] if those that follow each other without another crossing call between them paid for the distance once.
+    batches : how many calls would be left then.
+    """
+
+    call: str
+    what: str
+    count: int
+    of: int
+    size_bytes: int | None
+    seconds: float
+    share: float
+    pays: tuple[str, ...]
+    asynchronous: float | None = None
+    batched: float | None = None
+    batches: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As in the JSON contract of ``slack``."""
+        return {
+            "call": self.call,
+            "what": self.what,
+            "count": self.count,
+            "count_in_all": self.of,
+            "size_bytes": self.size_bytes,
+            "seconds": self.seconds,
+            "share": self.share,
+            "pays": list(self.pays),
+            "counterfactual": {
+                "asynchronous_seconds": self.asynchronous,
+                "batched_seconds": self.batched,
+                "batches": self.batches,
+            },
+        }
+
+
+def carriers(profile: Profile, replay: TimelineReplay, curve: Curve, change: Callable[[Float], Change], slack: float) -> list[Carrier]:
+    """What carries the penalty at an added latency, most first.
+
+    Parameters
+    ----------
+    profile, replay : the run.
+    curve, change : its run time along the added latency, and what changes there.
+    slack : the added latency [s].
+    """
+    penalty = float(curve(slack)) - float(curve.seconds[0])
+    if penalty <= 0:
+        return []
+    groups = _Groups.of(profile, replay)
+    seconds, met = _walked(replay, curve, change, slack, groups)
+    if not seconds.sum():
+        return []
+    seconds *= penalty / seconds.sum()
+    order = [int(g) for g in np.argsort(-seconds)[:NAMED] if seconds[g] > 0]
+    at = change(np.array([[slack]])).values
+    found = []
+    for rank, g in enumerate(order):
+        carrier = groups.named(g, float(seconds[g]), float(seconds[g] / penalty), met[g])
+        if rank < _ASKED:
+            carrier = _counterfactual(carrier, groups, g, profile, replay, at)
+        found.append(carrier)
+    return found
+
+
+def _walked(
+    replay: TimelineReplay, curve: Curve, change: Callable[[Float], Change], slack: float, groups: _Groups
+) -> tuple[Float, list[set[tuple[int, str]]]]:
+    """Seconds each group adds up to `slack`, and which of its activities were met on the critical path, paying for what."""
+    ends = np.minimum(curve.at[1:], slack)
+    lengths = np.maximum(ends - curve.at[:-1], 0.0)
+    rises = lengths * curve.slopes
+    pieces = np.argsort(-rises)[:_WALKED]
+    pieces = pieces[rises[pieces] > 0]
+    seconds = np.zeros(groups.count)
+    met: list[set[tuple[int, str]]] = [set() for _ in range(groups.count)]
+    for k in pieces:
+        low, high = curve.at[k], ends[k]
+        inside = np.array([[low + 0.25 * (high - low)], [low + 0.75 * (high - low)]])
+        values = change(inside).values
+        direction = (values[1] - values[0]) / (inside[1, 0] - inside[0, 0])
+        _, path = replay.replayed((values[0] + values[1]) / 2)
+        slope = replay.slopes(path, direction)
+        path, slope = path[slope > 0], slope[slope > 0]
+        group = groups.of_edge(path)
+        share = np.bincount(group, weights=slope, minlength=groups.count)
+        if share.sum():
+            seconds += rises[k] * share / share.sum()
+        for g, caller, kind in zip(group.tolist(), groups.caller_of(path).tolist(), replay.graph.kind[path].tolist(), strict=True):
+            met[g].add((caller, _PAYS.get(_WORDS[kind], _WORDS[kind])))
+    return seconds, met
+
+
+_WORDS: Final = tuple(EDGE)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Calls told apart by name and by what they copy: the group of every activity that can carry latency."""
+
+    replay: TimelineReplay
+    caller: Int
+    group: Int
+    labels: list[tuple[str, str, int, bool]]
+    sizes: Int
+
+    @property
+    def count(self) -> int:
+        return len(self.labels)
+
+    @classmethod
+    def of(cls, profile: Profile, replay: TimelineReplay) -> _Groups:
+        """Each activity counts as the call that started it, and each call as what it copies."""
+        graph, n = replay.graph, len(replay.graph.activity)
+        caller = np.arange(n)
+        started = np.full(n, -1, dtype=np.int64)
+        deliver = graph.kind == EDGE["deliver"]
+        call, work = (graph.source[deliver] - 1) // 2, (graph.target[deliver] - 1) // 2
+        caller[work] = call
+        started[call] = work
+        rows = profile.activities[graph.activity]
+        names = profile.trace.text(rows).fill_null("").to_numpy()
+        kind = rows["kind"].cast(str).to_numpy()
+        size = rows["size_bytes"].fill_null(0).to_numpy()
+        waits = np.zeros(n, dtype=np.bool_)
+        waits[(graph.target[graph.kind == EDGE["sync"]] - 1) // 2] = True
+        carried = np.where(started[caller] >= 0, started[caller], caller)
+        copies = np.isin(kind[carried], tuple(_TO))
+        keys = [
+            (
+                names[c] or ("memory moved by the driver" if kind[c] == "migration" else kind[c]),
+                _TO.get(kind[w], "") if copies[a] else "",
+                int(size[w]) if copies[a] or kind[w] == "migration" else -1,
+                bool(waits[c]),
+            )
+            for a, (c, w) in enumerate(zip(caller.tolist(), carried.tolist(), strict=True))
+        ]
+        number = {k: i for i, k in enumerate(dict.fromkeys(keys))}
+        group = np.array([number[k] for k in keys], dtype=np.int64)
+        callers = np.unique(caller)
+        return cls(replay, caller, group, list(number), np.bincount(group[callers], minlength=len(number)))
+
+    def _activity(self, edges: Int) -> Int:
+        """The activity each edge charges: what it leads to, or, of a delivery, the call it comes from."""
+        graph = self.replay.graph
+        deliver = graph.kind[edges] == EDGE["deliver"]
+        found: Int = np.where(deliver, (graph.source[edges] - 1) // 2, (graph.target[edges] - 1) // 2)
+        return found
+
+    def of_edge(self, edges: Int) -> Int:
+        """Group of every edge."""
+        return self.group[self._activity(edges)]
+
+    def caller_of(self, edges: Int) -> Int:
+        """Call of every edge."""
+        return self.caller[self._activity(edges)]
+
+    def calls(self, group: int) -> Int:
+        """Host calls of a group."""
+        return np.unique(self.caller[self.group == group])
+
+    def named(self, group: int, seconds: float, share: float, met: set[tuple[int, str]]) -> Carrier:
+        """A group in words."""
+        name, to, size, waits = self.labels[group]
+        count = len({caller for caller, _ in met})
+        plural = "" if count == 1 else "s"
+        if to:
+            what = f"{count:,} {'blocking cop' if waits else 'asynchronous cop'}{'y' if count == 1 else 'ies'} of {size:,} B {to}"
+        elif waits:
+            what = f"{count:,} wait{plural} for the device"
+        elif name == "memory moved by the driver":
+            what = f"{count:,} move{plural} of {size:,} B by the driver"
+        else:
+            what = f"{count:,} call{plural} of {name}"
+        pays = tuple(sorted({p for _, p in met}))
+        return Carrier(name, what, count, int(self.sizes[group]), size if size >= 0 else None, seconds, share, pays)
+
+
+def _counterfactual(carrier: Carrier, groups: _Groups, group: int, profile: Profile, replay: TimelineReplay, at: Float) -> Carrier:
+    """The same run with these calls not waiting, and with uninterrupted rows of them made one call."""
+    graph, calls = replay.graph, groups.calls(group)
+    beyond = profile.seconds - float(graph.time_ns.max()) * 1e-9
+    mine = np.zeros(len(graph.activity), dtype=np.bool_)
+    mine[calls] = True
+    returns = np.isin(graph.kind, [EDGE["sync"], EDGE["queue"]]) & mine[(graph.target - 1) // 2]
+    asynchronous = None
+    if returns.any():
+        asynchronous = float(replay.without(returns).seconds_at(at)[0]) + beyond
+    later = _later_in_row(groups, calls, profile, replay)
+    batched = batches = None
+    if len(later):
+        batches = len(calls) - len(later)
+        silent = np.zeros(len(graph.activity), dtype=np.bool_)
+        silent[later] = True
+        silent |= silent[groups.caller]
+        batched = float(replay.sparing(silent).seconds_at(at)[0]) + beyond
+    return replace(carrier, asynchronous=asynchronous, batched=batched, batches=batches)
+
+
+def _later_in_row(groups: _Groups, calls: Int, profile: Profile, replay: TimelineReplay) -> Int:
+    """Of calls that follow each other on a thread without another call that crosses to the device between them, all but the first."""
+    rows = profile.activities[replay.graph.activity]
+    host = np.flatnonzero((rows["category"].cast(str) == "api").to_numpy())
+    crossing = host[replay.run.crosses[replay.piece[host]]]
+    track = rows["track"].to_numpy()
+    order = crossing[np.lexsort((replay.graph.time_ns[2 * crossing + 1], track[crossing]))]
+    mine = np.isin(order, calls)
+    follows = np.zeros(len(order), dtype=np.bool_)
+    follows[1:] = mine[1:] & mine[:-1] & (track[order][1:] == track[order][:-1])
+    return order[follows]

@@ -1,0 +1,259 @@
+"""How much distance a run tolerates: run time against added one-way latency between host and device, exactly.
+
+Two ways to be far away, and they can differ by an order of magnitude on one profile:
+
+`link`  the fabric is longer (a composable PCIe or CXL switch, an optical cable).  Asynchronous calls stay asynchronous; every
+        one-way trip an operation waits for takes longer, and reads of host memory lose bandwidth once the requests in
+        flight cannot cover the round trip (decision D12).
+`api`   the calls themselves go over a network (API remoting), or sleep as in Shorts and Grant: every call that crosses to
+        the device blocks its host thread for the delay.
+
+The run time is the timeline's; see `turnbuckle.study.sensitivity` for why a curve has corners and nothing between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.anchor import anchored
+from turnbuckle.findings import Finding, finding
+from turnbuckle.machine import Machine, Parameter, load
+from turnbuckle.machine.hops import fibre_metres, hops
+from turnbuckle.model import link_bandwidth, nething
+from turnbuckle.order import Prepared, prepared, timeline_change
+from turnbuckle.project import require_activity
+from turnbuckle.projection import break_even_utilisation
+from turnbuckle.replay.timeline import Change, TimelineReplay
+from turnbuckle.study.carriers import Carrier, carriers
+from turnbuckle.study.sensitivity import Curve, along
+from turnbuckle.study.study import SCHEMA_VERSION, Answer
+from turnbuckle.study.uncertainty import SEED, DrawnMachine, drawn_source
+
+Float = NDArray[np.float64]
+Mode = Literal["link", "api"]
+
+MODES: Final[tuple[Mode, ...]] = ("link", "api")
+#: Added one-way latencies asked about [s], and points shown a decade.
+NEAREST, FARTHEST, PER_DECADE = 100e-9, 100e-3, 4
+#: Lengthening of the run at which a tolerance is given.
+THRESHOLDS: Final = (0.01, 0.02, 0.05, 0.10)
+#: The machine whose assumptions on reads stand in where the source machine gives none.
+_FABRIC: Final = "cdi-rack-link"
+_READS: Final = ("link.tags", "link.read_request", "link.round_trip")
+DRAWS: Final = 100
+#: Prices of a run whose kernels stay what they are.
+MODEL: Final = replace(nething("hold"), replay="timeline")
+#: Points of the grid that tolerances of draws are read from.
+_GRID: Final = 24
+#: Scenarios times instants of the spread of tolerances, at most.
+_WORK: Final = 400_000_000
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How much added latency lengthens the run by a share.
+
+    Attributes
+    ----------
+    share : of the run time, as 0.05.
+    slack : the largest added one-way latency within it [s]; None where even the farthest distance stays within.
+    low, high : the same at the 5 % and 95 % quantile of what is not known of the fabric; None as above.
+    """
+
+    share: float
+    slack: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Slack:
+    """What distance does to one run.
+
+    Attributes
+    ----------
+    mode : link or api.
+    measured : recorded run time [s].
+    curve : run time [s] against added one-way latency [s], with every breakpoint.
+    tolerances : per threshold.
+    carriers : what carries the latency on the critical path, most first, at `carried_at`.
+    carried_at : the added latency the carriers are given for [s].
+    assumed : what had to be assumed of reads in flight.
+    """
+
+    answer: Answer
+    mode: Mode
+    measured: float
+    curve: Curve
+    tolerances: tuple[Tolerance, ...]
+    carriers: tuple[Carrier, ...]
+    carried_at: float
+    explained: float
+    assumed: tuple[Parameter, ...] = ()
+    findings: list[Finding] = field(default_factory=list)
+
+    def penalty(self, slack: float) -> float:
+        """Run time at an added latency [s] over the recorded one."""
+        return float(self.curve(slack)) / self.measured if self.measured else 1.0
+
+    def shown(self) -> Float:
+        """Latencies a table shows [s]: `PER_DECADE` a decade from `NEAREST` to `FARTHEST`."""
+        decades = np.log10(FARTHEST / NEAREST)
+        return np.asarray(NEAREST * 10 ** (np.arange(round(decades * PER_DECADE) + 1) / PER_DECADE))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``slack``."""
+        curve = self.curve
+        points = [{"slack_s": float(s), "seconds": float(curve(s)), "penalty": self.penalty(s)} for s in (0.0, *self.shown())]
+        breaks = [
+            {"slack_s": float(s), "seconds": float(t), "slope_before": float(a), "slope_after": float(b)}
+            for s, t, a, b in zip(curve.at[1:-1], curve.seconds[1:-1], curve.slopes[:-1], curve.slopes[1:], strict=True)
+        ]
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "mode": self.mode,
+            "measured_seconds": self.measured,
+            "curve": points,
+            "breakpoints": breaks,
+            "curve_error_seconds": curve.gap,
+            "tolerance": {f"{t.share:.0%}": {"slack_s": t.slack, "interval": [t.low, t.high]} for t in self.tolerances},
+            "hops": [
+                {
+                    "hop": h.name, "one_way_s": h.one_way, "seconds": float(curve(h.one_way)), "penalty": self.penalty(h.one_way),
+                    "utilisation_factor": break_even_utilisation(self.penalty(h.one_way)), "source": h.source,
+                }
+                for h in hops()
+            ],
+            "calls": [c.as_dict() for c in self.carriers],
+            "calls_at_slack_s": self.carried_at,
+            "fibre_metres_per_second_of_slack": fibre_metres(1.0),
+            "explained": self.explained,
+            "findings": [f.as_dict() for f in [*self.answer.findings, *self.findings]],
+            "provenance": self.answer.provenance(),
+        }  # fmt: skip
+
+
+def tolerate(seen: Answer, mode: Mode = "link", *, draws: int = DRAWS, seed: int = SEED) -> Slack:
+    """Run time of an inspected profile against added distance.
+
+    Parameters
+    ----------
+    seen : what `inspect` gave.
+    mode : link or api.
+    draws, seed : of the interval of each tolerance; 0 draws leave it out.
+    """
+    distance = Distance.of(seen, mode)
+    replay, measured = distance.replay, seen.profile.seconds
+    beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
+    curve = along(replay, distance.change, [0.0, *distance.kinks(), FARTHEST], beyond)
+    # the curve's own zero is the recorded run, to the nanosecond
+    curve = replace(curve, seconds=curve.seconds + (measured - curve.seconds[0]))
+    reached = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
+    low, high = distance.spread(curve, measured, draws, seed)
+    tolerances = tuple(Tolerance(*t) for t in zip(THRESHOLDS, reached, low, high, strict=True))
+    at = next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST)
+    carried = carriers(seen.profile, replay, curve, distance.change, at)
+    explained = replay.explained()
+    findings = [finding("A309", 1, f"{explained:.1%} of the critical path")]
+    return Slack(seen, mode, measured, curve, tolerances, tuple(carried), at, explained, distance.assumed, findings)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """One profile made ready to be moved away from its device.
+
+    Attributes
+    ----------
+    source : the machine it ran on, with what is assumed of reads in flight.
+    """
+
+    mode: Mode
+    ready: Prepared
+    replay: TimelineReplay
+    source: Machine
+    assumed: tuple[Parameter, ...]
+
+    @classmethod
+    def of(cls, seen: Answer, mode: Mode, ready: Prepared | None = None) -> Distance:
+        """Prepare an inspected profile."""
+        require_activity(seen.profile)
+        ready = ready or prepared(seen.profile, MODEL)
+        assert ready.timeline is not None
+        fabric = {c.parameter: c.assume for c in load(_FABRIC).changes}
+        missing = {n: p for n in _READS if seen.source.value(n) is None and (p := fabric[n]) is not None}
+        source = _covered(seen.source.with_parameters(missing))
+        return cls(mode, ready, ready.timeline, source, tuple(missing.values()))
+
+    def change(self, slack: Float, drawn: DrawnMachine | None = None) -> Change:
+        """What an added one-way latency changes; `slack` of shape (points, 1) [s]."""
+        here = drawn or DrawnMachine({n: np.full((1, 1), p.value) for n, p in self.source.parameters.items()}, self.source.copies_vanish)
+        there = DrawnMachine({**here.values, "slack.link" if self.mode == "link" else "slack.call": slack}, here.copies_vanish)
+        return timeline_change(anchored(self.ready.run, here, there, MODEL))
+
+    def kinks(self) -> list[float]:
+        """Added latencies [s] from which on reads in flight no longer cover the round trip."""
+        reached = link_bandwidth(self.source, "h2d", self.source)
+        window, trip = _window(self.source), self.source.value("link.round_trip")
+        if self.mode == "api" or not reached or not window or not trip:
+            return []
+        return [s for s in [(window / float(reached) - trip) / 2] if 0 < s < FARTHEST]
+
+    def spread(self, curve: Curve, measured: float, draws: int, seed: int) -> tuple[list[float | None], list[float | None]]:
+        """5 % and 95 % quantile of each tolerance over what is not known of reads in flight [s]."""
+        exact = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
+        reads = bool(((self.ready.run.kind == "copy_h2d") | (self.ready.run.direction == "migration_h2d")).any())
+        known = [s for s in exact if s]
+        draws = min(draws, max(_WORK // (len(self.replay.graph.time_ns) * _GRID), 20)) if draws else 0
+        if self.mode == "api" or not reads or not known or not draws:
+            return exact, exact
+        grid = np.geomspace(min(known) / 10, min(max(known) * 10, FARTHEST), _GRID)
+        drawn = _covered_draws(drawn_source(self.source, draws, seed))
+        found = []
+        for d in range(draws):
+            one = DrawnMachine({n: v[min(d, len(v) - 1)].reshape(1, 1) for n, v in drawn.values.items()}, drawn.copies_vanish)
+            change = self.change(np.concatenate([[0.0], grid])[:, None], one)
+            seconds = self.replay.seconds(change)
+            bent = Curve(np.concatenate([[0.0], grid]), seconds - seconds[0] + measured, np.diff(seconds), 0.0)
+            found.append([np.inf if (s := bent.reaches(measured * (1 + share))) is None else s for share in THRESHOLDS])
+        quantile = np.quantile(np.array(found), [0.05, 0.95], axis=0, method="nearest")
+        low = [None if np.isinf(q) else float(q) for q in quantile[0]]
+        high = [None if np.isinf(q) else float(q) for q in quantile[1]]
+        return low, high
+
+
+def _window(machine: Machine) -> float:
+    """Bytes a device has asked for and not yet got, at most."""
+    return (machine.value("link.tags") or 0.0) * (machine.value("link.read_request") or 0.0)
+
+
+def _covered(source: Machine) -> Machine:
+    """A link that reached B over a round trip R had B x R on its way: no assumption on reads in flight may say less (Little's law)."""
+    parts = {n: source.parameters[n] for n in _READS}
+    values = _at_least(
+        {n: np.float64(p.value) for n, p in parts.items()}, source.value("link.h2d.bandwidth"), source.value("link.h2d.efficiency")
+    )
+    tags = parts["link.tags"]
+    if values["link.tags"] > tags.value:
+        note = f"at least what the observed bandwidth needs over the round trip; {tags.note}"
+        tags = replace(tags, value=float(values["link.tags"]), note=note)
+    return source.with_parameters({"link.tags": tags})
+
+
+def _covered_draws(drawn: DrawnMachine) -> DrawnMachine:
+    values = dict(drawn.values)
+    values |= _at_least({n: values[n] for n in _READS}, values.get("link.h2d.bandwidth"), values.get("link.h2d.efficiency"))
+    return DrawnMachine(values, drawn.copies_vanish)
+
+
+def _at_least(reads: Mapping[str, Any], bandwidth: Any, efficiency: Any) -> dict[str, Any]:
+    """Tags raised to what the link needs to reach its bandwidth."""
+    if bandwidth is None:
+        return dict(reads)
+    reached = bandwidth * (1.0 if efficiency is None else np.minimum(efficiency, 1.0))
+    needed = reached * reads["link.round_trip"] / reads["link.read_request"]
+    return {**reads, "link.tags": np.maximum(reads["link.tags"], needed)}
