@@ -46,8 +46,9 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, model: Model, missin
     """What the projection assumed, lacked or took over; nothing for a run on its own machine."""
     if pair.target is pair.source:
         return []
-    explained = None if ready.timeline is None else ready.timeline.explained()
-    out = [finding("A308")] if explained is None else [finding("A309", 1, f"{explained:.1%} of the critical path")]
+    out = [finding("A308")] if ready.timeline is None or ready.trust is None else [finding("A309", 1, ready.trust.words())]
+    if ready.timeline is None and ready.trust is not None:
+        out.append(finding("A310", 1, ready.trust.refused))
     out += _unpriced(pair, model, ready.run, missing)
     alpha = kernel_ratio(pair, model)
     if model.alpha == "hold" or alpha is None or alpha == 1.0:

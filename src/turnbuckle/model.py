@@ -26,6 +26,8 @@ from turnbuckle.profile.pieces import Pieces
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 Anchor = Literal["ratio", "difference", "absolute"]
+#: How activities add up; auto is the timeline where the recorded order can be trusted, else the sum.
+Replay = Literal["auto", "sum", "timeline"]
 #: Where a delay falls on the time line: on an activity itself, before device work begins, or before a wait returns.
 Falls = Literal["activity", "delivery", "return"]
 
@@ -79,7 +81,7 @@ class Model:
     sentence: str
     paper: str
     charges: tuple[Charge, ...]
-    replay: Literal["sum", "timeline"] = "sum"
+    replay: Replay = "sum"
     alpha: float | str = "flop"
     needs: frozenset[str] = field(default_factory=frozenset)
 

@@ -15,6 +15,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.projection import PART_OF_CATEGORY, PARTS
 from turnbuckle.replay.sum import replay_sum
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
+from turnbuckle.replay.trust import Trust, trust
 
 Float = NDArray[np.float64]
 
@@ -28,18 +29,28 @@ class Prepared:
     run : its pieces.
     measured : recorded run time [s].
     timeline : its compiled graph; None for the sum.
+    trust : how far its order can be trusted; None where nobody asked for the timeline.
     """
 
     run: Pieces
     measured: float
     timeline: TimelineReplay | None = None
+    trust: Trust | None = None
+
+    @property
+    def replay(self) -> str:
+        """Which replay it is ready for."""
+        return "sum" if self.timeline is None else "timeline"
 
 
 def prepared(profile: Profile, model: Model) -> Prepared:
-    """Group a profile into pieces and, for the timeline, compile its graph."""
+    """Group a profile into pieces and, for the timeline, compile its graph; ``auto`` takes the sum where the order cannot be trusted."""
     run, piece = grouped(profile)
-    graph = TimelineReplay.compiled(dependencies(profile), run, piece) if model.replay == "timeline" else None
-    return Prepared(run, profile.seconds, graph)
+    if model.replay == "sum":
+        return Prepared(run, profile.seconds)
+    timeline = TimelineReplay.compiled(dependencies(profile), run, piece)
+    found = trust(profile, timeline)
+    return Prepared(run, profile.seconds, None if model.replay == "auto" and found.refused else timeline, found)
 
 
 @dataclass(frozen=True)

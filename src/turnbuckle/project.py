@@ -37,7 +37,7 @@ def project(profile: Profile, pair: Pair, model: Model) -> Projection:
 
     Raises
     ------
-    CannotAnswer : A121, the profile has no host-device activity and the target is another machine.
+    CannotAnswer : A121, the profile has no host-device activity and the target is another machine; A122, its order cannot be trusted.
     """
     return answered(profile, prepared(profile, model), pair, model)
 
@@ -45,13 +45,15 @@ def project(profile: Profile, pair: Pair, model: Model) -> Projection:
 def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Projection:
     """`project` for a profile that is already prepared."""
     require(profile, pair)
+    if pair.target is not pair.source:
+        require_order(ready)
     durations = anchored(ready.run, pair.source, pair.target, model)
     result = replayed(ready, durations)
     return Projection(
         target="self" if pair.target is pair.source else pair.target.name,
         title=pair.target.title,
         model=model.name,
-        replay=model.replay,
+        replay=ready.replay,
         seconds=float(result.seconds),
         measured_seconds=profile.seconds,
         breakdown=result.breakdown,
@@ -61,6 +63,15 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
         alpha=kernel_ratio(pair, model),
         findings=findings(profile, ready, pair, model, durations.missing),
     )
+
+
+def require_order(ready: Prepared) -> None:
+    """Refuse a timeline whose recorded order cannot be trusted (A122)."""
+    if ready.timeline is not None and ready.trust is not None and ready.trust.refused:
+        raise CannotAnswer(
+            "A122", "the recorded order cannot be trusted, so the timeline cannot be replayed elsewhere",
+            found=ready.trust.refused, fix=f"{ready.trust.record}; --replay sum needs no order",
+        )  # fmt: skip
 
 
 def require(profile: Profile, pair: Pair) -> None:

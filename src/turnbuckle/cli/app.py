@@ -52,7 +52,10 @@ Totals = Annotated[
 FailIf = Annotated[str | None, Parameter(help='gate for scripts, as "penalty > 5%"; exit 1 if true for any target')]
 Question = Annotated[str, Parameter(help="the question, as the cover page should put it")]
 Alpha = Annotated[str, Parameter(name="--alpha", help="how much faster kernels run on the target: a number, flop, memory or hold")]
-Replay = Annotated[Literal["sum", "timeline"], Parameter(name="--replay", help="how activities add up")]
+Replay = Annotated[
+    Literal["auto", "sum", "timeline"],
+    Parameter(name="--replay", help="how activities add up; auto: the timeline where the recorded order can be trusted, else the sum"),
+]
 Draws = Annotated[int, Parameter(name="--draws", help="parameter draws for the interval; 0 leaves it out")]
 Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
 NoCache = Annotated[bool, Parameter(name="--no-cache", help="read the recording again instead of its Parquet copy", negative=())]
@@ -186,7 +189,7 @@ def project(
     model: Method = "nething",
     lambda_: Lambda = None,
     totals: Totals = None,
-    replay: Replay = "sum",
+    replay: Replay = "auto",
     draws: Draws = 1000,
     seed: Seed = 20261121,
     fail_if: FailIf = None,
@@ -209,7 +212,8 @@ def project(
         raise UsageError("A006", "no recording given", fix="turnbuckle project FILE --on MACHINE")
     targets = _targets(on)
     condition = gate(fail_if) if fail_if else None
-    chosen = replace(_model(alpha, model, lambda_), replay=replay)
+    # the published additive model is a sum
+    chosen = replace(_model(alpha, model, lambda_), replay="sum" if model == "additive" and replay == "auto" else replay)
     answer = ask(_seen(profile, source, no_cache), targets, model=chosen, draws=_positive(draws), seed=seed)
     show.emit(answer, "project", format, output)
     if condition:
@@ -263,7 +267,7 @@ def report(
     on: On = None,
     source: Source = None,
     alpha: Alpha = "flop",
-    replay: Replay = "sum",
+    replay: Replay = "auto",
     draws: Draws = 1000,
     seed: Seed = 20261121,
     question: Question = "",

@@ -26,7 +26,7 @@ edge's lag.  An edge that the recording contradicts (its work ended after the wa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.ranks import meetings
-from turnbuckle.profile.sides import NEVER, Device, Host, activities
+from turnbuckle.profile.sides import NEVER, UNKNOWN, Device, Host, activities
 from turnbuckle.profile.waits import full_queue, waited_for
 from turnbuckle.trace.trace import Trace
 
@@ -65,6 +65,7 @@ class Graph:
     residual_ns : per instant, what no edge explains.
     clipped_ns : per instant, by how much its edges had to be shortened because the recording is faster than they allow.
     dropped : edges left out because the recording contradicts them.
+    overlapping, early : device activities that overlap the one before them on their stream; that start before their call.
     """
 
     time_ns: Int
@@ -76,6 +77,8 @@ class Graph:
     residual_ns: Int
     clipped_ns: Int
     dropped: int
+    overlapping: int = 0
+    early: int = 0
 
     @property
     def owner(self) -> Int:
@@ -126,7 +129,9 @@ def dependencies(profile: Profile) -> Graph:
     own = _meetings(edges, rows, profile.trace, starts, ends, own)
     edges.add(begin(host.rows), finish(host.rows), own[host.rows], "call")
     edges.add(begin(device.rows), finish(device.rows), own[device.rows], "run")
-    return _settled(rows, starts, ends, edges)
+    overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in device.streams if device.where[device.place[s[0]], 2] != UNKNOWN)
+    early = int((starts[device.rows] < device.called[device.rows]).sum())
+    return replace(_settled(rows, starts, ends, edges), overlapping=overlapping, early=early)
 
 
 # --- the host ---------------------------------------------------------------------------------------------------------

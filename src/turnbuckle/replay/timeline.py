@@ -163,16 +163,6 @@ class TimelineReplay:
         weights += np.bincount(first[scales], scaled[scales], count) + np.bincount(second[adds], added[adds], count)
         return weights * 1e-9
 
-    def explained(self) -> float:
-        """Share of the recorded critical path that rules explain; the rest is residual no edge accounts for."""
-        _, path = self.path(no_change(len(self.run)))
-        last = float(self.graph.time_ns.max())
-        if not last:
-            return 1.0
-        target, kind = self.graph.target[path], self.graph.kind[path]
-        unexplained = float(self.graph.residual_ns[target].sum() + self.graph.lag_ns[path][kind == EDGE["origin"]].sum())
-        return 1.0 - unexplained / last
-
 
 def _native(graph: Graph, run: Pieces, piece: Int, spared: NDArray[np.bool_] | None = None) -> Timeline:
     """The graph in the native core; activities that are `spared` keep their durations' scale but no added time."""

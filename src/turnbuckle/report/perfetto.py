@@ -34,6 +34,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.errors import ReportError
+from turnbuckle.profile.dependencies import EDGES
 from turnbuckle.profile.profile import Profile
 from turnbuckle.report.text import clean
 from turnbuckle.study.moved import Moved
@@ -71,6 +72,8 @@ _EDGES: Final = {
     "event": "event",
     "sync": "return of a wait",
     "queue": "room in the queue",
+    "graph": "order of a graph",
+    "meet": "meeting of processes",
     "origin": "no rule: begins when it began",
 }
 """What the critical path does where it is inside no activity."""
@@ -141,11 +144,11 @@ def _unwritable(place: Path, why: Exception) -> ReportError:
 
 def stream(run: Moved, answer: Answer, sink: BinaryIO) -> int:
     """Write the JSON to an open file, a piece at a time -> number of events.  See `write`."""
-    shift = _shift(run)
-    about = {**answer.as_dict(), "critical_path_explained": run.explained, "projected_tracks_shifted_s": shift}
+    shift_ns = _shift_ns(run)
+    about = {**answer.as_dict(), "critical_path_explained": run.explained, "projected_tracks_shifted_s": shift_ns * 1e-9}
     sink.write(b'{"displayTimeUnit":"ns","otherData":' + _json(about) + b',"traceEvents":[\n')
     count = 0
-    for events in _events(run, about, shift):
+    for events in _events(run, about, shift_ns):
         if len(events):
             sink.write((b",\n" if count else b"") + ",\n".join(events).encode("utf-8"))
             count += len(events)
@@ -153,14 +156,20 @@ def stream(run: Moved, answer: Answer, sink: BinaryIO) -> int:
     return count
 
 
-def _shift(run: Moved) -> float:
-    """How much later than they are projected tracks are drawn [s]: in a window, so that what stands first in it begins together."""
+def _shift_ns(run: Moved) -> int:
+    """How much later than they are projected tracks are drawn [ns]: in a window, so that what stands first in it begins together."""
     if run.within_ns is None or not run.table.height:
-        return 0.0
+        return 0
     began = run.table.filter(pl.col("start_ns") >= run.within_ns[0])
     first = (began if began.height else run.table).row(0, named=True)
-    earliest = float(run.table["projected_start"].to_numpy().min())
-    return max(float(first["start_ns"] * 1e-9 - first["projected_start"]), -earliest)
+    wanted: int = first["start_ns"] - round(first["projected_start"] * 1e9)
+    return max(wanted, -int(_ns(run.table["projected_start"]).min()))
+
+
+def _ns(seconds: pl.Series) -> Int:
+    """Projected times to the nanosecond."""
+    out: Int = np.rint(seconds.to_numpy() * 1e9).astype(np.int64)
+    return out
 
 
 def _json(value: Any) -> bytes:
@@ -190,31 +199,26 @@ class _Side:
     after: bool
 
 
-def _events(run: Moved, about: dict[str, Any], shift: float) -> Iterator[list[str]]:
+def _events(run: Moved, about: dict[str, Any], shift_ns: int) -> Iterator[list[str]]:
     """All events as JSON texts, metadata first."""
     table = run.table
-    move = round(shift * 1e9)
-
-    def projected(column: str) -> Int:
-        return np.rint(table[column].to_numpy() * 1e9).astype(np.int64) + move
-
     before = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
-    after = projected("projected_start"), projected("projected_end")
+    after = _ns(table["projected_start"]) + shift_ns, _ns(table["projected_end"]) + shift_ns
     track = table["track"].to_numpy()
-    shifted = f" ({'+' if shift > 0 else '-'}{show(abs(shift), 's')})" if move else ""
+    shifted = f" ({'+' if shift_ns > 0 else '-'}{show(abs(shift_ns) * 1e-9, 's')})" if shift_ns else ""
     sides = [
         _Side("measured", clean(run.source.name), *before, lanes(track, *before), False),
         _Side("projected", clean(run.target.name) + shifted, *after, lanes(track, *after), True),
     ]
     places = [_places(run.profile, side, track) for side in sides]
-    yield _metadata(run.profile, sides, places)
+    yield _metadata(run, sides, places)
     labels = _labels(run)
     for side, place in zip(sides, places, strict=True):
         frame = _slices(run, labels, side, place)
         for at in range(0, frame.height, _AT_ONCE):
             yield _slice_texts(frame.slice(at, _AT_ONCE), side)
     for side, path in zip(sides, (run.path_before, run.path_after), strict=True):
-        shown = _shown(run, path, move if side.after else 0)
+        shown = _shown(run, path, shift_ns if side.after else 0)
         if shown.height:
             yield [_run_text(about, side, shown)]
         for at in range(0, shown.height, _AT_ONCE):
@@ -259,6 +263,9 @@ def _crowded(track: Int, start: Int, end: Int) -> Int:
     first = np.diff(track, prepend=track[0] - 1) != 0
     span = int(end.max()) + 1 - int(start.min())
     # tracks one behind the other on one axis, so that one running maximum serves all
+    if int(first.sum()) * span > 1 << 62:
+        start, end = np.unique(np.stack([start, end]), return_inverse=True)[1].reshape(2, -1)
+        span = 2 * len(start)
     offset = np.cumsum(first) * span
     reach = np.maximum.accumulate(end + offset)
     joined = np.concatenate([[False], (start + offset)[1:] < reach[:-1]]) & ~first
@@ -281,13 +288,14 @@ def _places(profile: Profile, side: _Side, track: Int) -> dict[tuple[int, int], 
     return {pair: _FIRST_TRACK + 2 * k + side.after for k, pair in enumerate(sorted(pairs, key=place))}
 
 
-def _processes(profile: Profile, side: _Side) -> dict[int | None, int]:
+def _processes(run: Moved, side: _Side) -> dict[int | None, int]:
     """Process number of each recorded process on one side: measured and projected take turns."""
-    distinct = profile.tracks["process"].unique(maintain_order=True).to_list()
+    used = run.profile.tracks.filter(pl.col("track").is_in(run.table["track"].unique().implode()))
+    distinct = used["process"].unique(maintain_order=True).to_list()
     return {process: _PATHS + 1 + 2 * k + side.after for k, process in enumerate(distinct)}
 
 
-def _metadata(profile: Profile, sides: list[_Side], places: list[dict[tuple[int, int], int]]) -> list[str]:
+def _metadata(run: Moved, sides: list[_Side], places: list[dict[tuple[int, int], int]]) -> list[str]:
     """Names and order of all tracks."""
     out: list[str] = []
 
@@ -297,20 +305,21 @@ def _metadata(profile: Profile, sides: list[_Side], places: list[dict[tuple[int,
 
     say("process_name", _PATHS, 0, name="critical path")
     say("process_sort_index", _PATHS, 0, sort_index=0)
-    tracks = {row["track"]: row for row in profile.tracks.iter_rows(named=True)}
-    ranks = {thread & ~0xFFFFFF: rank for thread, rank in profile.trace.mpi_ranks.select("thread", "rank").iter_rows()}
-    several = profile.tracks["process"].n_unique() > 1
+    tracks = {row["track"]: row for row in run.profile.tracks.iter_rows(named=True)}
+    ranks = {thread & ~0xFFFFFF: rank for thread, rank in run.profile.trace.mpi_ranks.select("thread", "rank").iter_rows()}
+    several = len(_processes(run, sides[0])) > 1
     for side, place in zip(sides, places, strict=True):
         say("thread_name", _PATHS, _path_track(side), name=f"{side.word} on {side.machine}")
         say("thread_sort_index", _PATHS, _path_track(side), sort_index=int(side.after))
-        for process, pid in _processes(profile, side).items():
+        numbers = _processes(run, side)
+        for process, pid in numbers.items():
             rank = f", rank {ranks[process]}" if process in ranks else ""
             which = f", process {process >> 24 & 0xFFFFFF}" if several and process is not None else ""
             say("process_name", pid, 0, name=f"{side.word} on {side.machine}{which}{rank}")
             say("process_sort_index", pid, 0, sort_index=pid)
         for (track, lane), tid in place.items():
             row = tracks[track]
-            pid = _processes(profile, side)[row["process"]]
+            pid = numbers[row["process"]]
             name = {"thread": f"host thread {(row['thread'] or 0) & 0xFFFFFF}", "stream": f"GPU {row['device']} stream {row['stream']}"}
             say("thread_name", pid, tid, name=name.get(row["what"], "host") + (f" ({lane + 1})" if lane else ""))
             say("thread_sort_index", pid, tid, sort_index=tid)
@@ -340,8 +349,8 @@ def _labels(run: Moved) -> pl.Series:
 
 def _slices(run: Moved, labels: pl.Series, side: _Side, place: dict[tuple[int, int], int]) -> pl.DataFrame:
     """One row a slice, track by track in time order, outer slices before those they hold."""
-    table, numbers = run.table, _processes(run.profile, side)
-    of_track = {track: numbers[process] for track, process in run.profile.tracks.select("track", "process").iter_rows()}
+    table, numbers = run.table, _processes(run, side)
+    of_track = {track: numbers.get(process, 0) for track, process in run.profile.tracks.select("track", "process").iter_rows()}
     where = pl.DataFrame(
         [(track, lane, of_track[track], tid) for (track, lane), tid in place.items()],
         schema={"track": pl.Int32, "lane": pl.Int64, "pid": pl.Int64, "tid": pl.Int64},
@@ -425,14 +434,15 @@ def _slice_texts(frame: pl.DataFrame, side: _Side) -> list[str]:
     return cast(list[str], text.to_series().to_list())
 
 
-def _shown(run: Moved, path: pl.DataFrame, move: int) -> pl.DataFrame:
+def _shown(run: Moved, path: pl.DataFrame, shift_ns: int) -> pl.DataFrame:
     """The edges of a critical path that lead to an activity of the table and take time [ns]; `at` is its row there."""
     rows = run.table.select("number").with_row_index("at")
+    first = run.within_ns[0] if run.within_ns else 0
     return (
         path.join(rows, on="number", how="inner", maintain_order="left")
         .with_columns(
-            ts=(pl.col("start") * 1e9).round().cast(pl.Int64) + move,
-            end=(pl.col("end") * 1e9).round().cast(pl.Int64) + move,
+            ts=((pl.col("start") * 1e9).round().cast(pl.Int64) + shift_ns).clip(lower_bound=first),
+            end=(pl.col("end") * 1e9).round().cast(pl.Int64) + shift_ns,
             moved_ns=(pl.col("moved") * 1e9).round().cast(pl.Int64),
         )
         .filter(pl.col("end") > pl.col("ts"))
@@ -461,7 +471,11 @@ def _run_text(about: dict[str, Any], side: _Side, shown: pl.DataFrame) -> str:
 
 def _path_texts(shown: pl.DataFrame, labels: pl.Series, side: _Side) -> list[str]:
     """The steps of a critical path: activities by their names, and what it waits for between them."""
-    words = pl.col("kind").cast(pl.String).replace_strict({k: json.dumps(w) for k, w in _EDGES.items()}, default=None)
+    words = (
+        pl.col("kind")
+        .cast(pl.String)
+        .replace_strict({k: json.dumps(_EDGES.get(k, k)) for k in EDGES if k not in ("run", "call")}, default=None)
+    )
     text = shown.with_columns(label=labels.gather(shown["at"])).select(
         pl.concat_str(
             pl.lit(f'{{"ph":"X","pid":{_PATHS},"tid":{_path_track(side)},"ts":'),
@@ -488,7 +502,7 @@ def _delay_texts(shown: pl.DataFrame) -> Iterator[list[str]]:
             pl.concat_str(
                 pl.lit(f'{{"ph":"C","pid":{_PATHS},"tid":{_PATHS + 101},"ts":'),
                 _microseconds(pl.col("end")),
-                pl.lit(',"name":"accumulated delay","args":{"us":'),
+                pl.lit(',"name":"accumulated delay","cat":"delay","args":{"us":'),
                 _microseconds(pl.col("moved_ns")),
                 pl.lit("}}"),
             )

@@ -8,9 +8,10 @@ where `handed` is the move of what it waits for on the target, `added` the chang
 `absorbed` the time that lag was waited for in vain in the recording, because something else was later then.  The move of
 its end is that of its begin plus how much `longer` it takes.
 
-Errors
-------
-CannotAnswer : A121, the profile has no host-device activity and the target is another machine.
+Errors (`turnbuckle.errors.CannotAnswer`), where the target is another machine:
+
+    A121  the profile holds no host-device activity
+    A122  its order cannot be trusted
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from turnbuckle.profile.dependencies import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import Profile
 from turnbuckle.project import answered, require
 from turnbuckle.projection import Projection
-from turnbuckle.replay.timeline import Change, TimelineReplay, _parameters, no_change
+from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -102,14 +103,14 @@ def moved(profile: Profile, source: Machine, target: Machine, model: Model, *, w
 
     Raises
     ------
-    CannotAnswer : A121.
+    CannotAnswer : A121, A122.
     """
     pair = Pair(source, target)
     require(profile, pair)
     model = replace(model, replay="timeline")
     ready = prepared(profile, model)
-    timeline = ready.timeline
-    assert timeline is not None
+    timeline, trust = ready.timeline, ready.trust
+    assert timeline is not None and trust is not None
     projection = answered(profile, ready, pair, model)
     change = timeline_change(anchored(ready.run, pair.source, pair.target, model))
     graph = timeline.graph
@@ -130,7 +131,7 @@ def moved(profile: Profile, source: Machine, target: Machine, model: Model, *, w
         _path(graph, edges_before, graph.time_ns.astype(np.float64), graph.time_ns),
         _path(graph, edges_after, after_ns, graph.time_ns),
         len(graph.activity),
-        timeline.explained(),
+        1.0 if ready.trust is None else ready.trust.explained,
         within_ns,
     )
 
@@ -191,7 +192,7 @@ def _moves(timeline: TimelineReplay, change: Change, after_ns: Float, keep: Int)
     shift = after_ns[start] - before_ns[start]
     longer = np.round(after_ns[end] - before_ns[end] - shift, 3)
     held_kind, ended_kind = (np.where(e >= 0, graph.kind[e], -1) if len(graph.kind) else e for e in (held, ended))
-    waits = np.isin(ended_kind, [EDGE["sync"], EDGE["queue"]])
+    waits = (ended >= 0) & ~np.isin(ended_kind, [EDGE["run"], EDGE["call"]])
     handed, added, absorbed = np.round(parts, 3)
     sizes = np.abs(
         [np.full(len(keep), _STILL_NS), absorbed * (handed != 0), added, np.where(waits, 0.0, longer), np.where(waits, longer, 0.0)]
@@ -222,11 +223,9 @@ def _moves(timeline: TimelineReplay, change: Change, after_ns: Float, keep: Int)
 
 def _lags_ns(timeline: TimelineReplay, change: Change) -> Float:
     """Lag of every edge after a change [ns]."""
-    values, lag = change.values, timeline.graph.lag_ns.astype(np.float64)
-    for parameter, amount in _parameters(timeline.graph, timeline.piece, len(timeline.run)):
-        changes = parameter >= 0
-        lag[changes] += amount[changes] * values[parameter[changes]]
-    out: Float = np.maximum(lag, 0.0)
+    lag = timeline.graph.lag_ns
+    more = timeline.slopes(np.arange(len(lag), dtype=np.int64), change.values) * 1e9
+    out: Float = np.maximum(lag + more, 0.0)
     return out
 
 

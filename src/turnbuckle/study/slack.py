@@ -26,9 +26,10 @@ from turnbuckle.machine import Machine, Parameter, load
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.model import link_bandwidth, nething
 from turnbuckle.order import Prepared, prepared, timeline_change
-from turnbuckle.project import require_activity
+from turnbuckle.project import require_activity, require_order
 from turnbuckle.projection import break_even_utilisation
 from turnbuckle.replay.timeline import Change, TimelineReplay
+from turnbuckle.replay.trust import Trust
 from turnbuckle.study.carriers import Carrier, carriers
 from turnbuckle.study.sensitivity import Curve, along
 from turnbuckle.study.study import SCHEMA_VERSION, Answer
@@ -93,7 +94,7 @@ class Slack:
     tolerances: tuple[Tolerance, ...]
     carriers: tuple[Carrier, ...]
     carried_at: float
-    explained: float
+    trust: Trust
     assumed: tuple[Parameter, ...] = ()
     findings: list[Finding] = field(default_factory=list)
 
@@ -132,13 +133,14 @@ class Slack:
             "calls": [c.as_dict() for c in self.carriers],
             "calls_at_slack_s": self.carried_at,
             "fibre_metres_per_second_of_slack": fibre_metres(1.0),
-            "explained": self.explained,
+            "explained": self.trust.explained,
+            "unexplained": [d.as_dict() for d in self.trust.doubts],
             "findings": [f.as_dict() for f in [*self.answer.findings, *self.findings]],
             "provenance": self.answer.provenance(),
         }  # fmt: skip
 
 
-def tolerate(seen: Answer, mode: Mode = "link", *, draws: int = DRAWS, seed: int = SEED) -> Slack:
+def tolerate(seen: Answer, mode: Mode = "link", *, draws: int = DRAWS, seed: int = SEED, ready: Prepared | None = None) -> Slack:
     """Run time of an inspected profile against added distance.
 
     Parameters
@@ -146,8 +148,9 @@ def tolerate(seen: Answer, mode: Mode = "link", *, draws: int = DRAWS, seed: int
     seen : what `inspect` gave.
     mode : link or api.
     draws, seed : of the interval of each tolerance; 0 draws leave it out.
+    ready : the profile prepared for the timeline, if that has been done.
     """
-    distance = Distance.of(seen, mode)
+    distance = Distance.of(seen, mode, ready)
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
     curve = along(replay, distance.change, [0.0, *distance.kinks(), FARTHEST], beyond)
@@ -158,9 +161,9 @@ def tolerate(seen: Answer, mode: Mode = "link", *, draws: int = DRAWS, seed: int
     tolerances = tuple(Tolerance(*t) for t in zip(THRESHOLDS, reached, low, high, strict=True))
     at = next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST)
     carried = carriers(seen.profile, replay, curve, distance.change, at)
-    explained = replay.explained()
-    findings = [finding("A309", 1, f"{explained:.1%} of the critical path")]
-    return Slack(seen, mode, measured, curve, tolerances, tuple(carried), at, explained, distance.assumed, findings)
+    assert distance.ready.trust is not None
+    findings = [finding("A309", 1, distance.ready.trust.words())]
+    return Slack(seen, mode, measured, curve, tolerances, tuple(carried), at, distance.ready.trust, distance.assumed, findings)
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,7 @@ class Distance:
         """Prepare an inspected profile."""
         require_activity(seen.profile)
         ready = ready or prepared(seen.profile, MODEL)
+        require_order(ready)
         assert ready.timeline is not None
         fabric = {c.parameter: c.assume for c in load(_FABRIC).changes}
         missing = {n: p for n in _READS if seen.source.value(n) is None and (p := fabric[n]) is not None}

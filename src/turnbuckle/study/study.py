@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -161,11 +161,11 @@ def ask(seen: Answer, on: Sequence[str] | None = None, *, model: Model | None = 
     ----------
     seen : what `inspect` gave.
     on : names or files of machines; ``"self"`` is the source; None asks `DEFAULT_TARGETS`.
-    model : None is `nething` with kernels by the machines' double precision rates.
+    model : None is `nething` with kernels by the machines' double precision rates, replayed as ``auto``.
     draws : parameter draws for the interval; 0 leaves it out.
     seed : of the draws.
     """
-    model = model or nething()
+    model = model or replace(nething(), replay="auto")
     if model.name == "additive":
         if on is not None and set(on) != {"self"}:
             raise UsageError(

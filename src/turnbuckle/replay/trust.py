@@ -1,0 +1,135 @@
+"""How far the order of a recording can be trusted: what the rules leave unexplained, where, and when the timeline refuses.
+
+Time on the recorded critical path that no rule explains stays as recorded whatever the target, so its share bounds what the
+timeline cannot know.  Where work of one stream overlaps, or starts before its call, the clocks or the order are wrong, and
+a replay of that order would be a guess.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.profile.dependencies import EDGE
+from turnbuckle.profile.profile import Profile
+from turnbuckle.replay.timeline import TimelineReplay, no_change
+
+Int = NDArray[np.int64]
+
+#: Share of device work that may overlap its predecessor on a stream, or start before its call, before order counts as lost.
+LOST: Final = 0.01
+#: Share of the critical path that the rules must explain.
+EXPLAINED: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Time on the critical path that no rule explains.
+
+    Attributes
+    ----------
+    track : the host thread or device stream, in words without ids of this run's machine.
+    kind : kind of activity that began or ended later than the rules say.
+    seconds : how much later, added up [s].
+    share : of the run time.
+    """
+
+    track: str
+    kind: str
+    seconds: float
+    share: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """As in the JSON contract."""
+        return {"track": self.track, "kind": self.kind, "seconds": self.seconds, "share": self.share}
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What a timeline may be trusted with.
+
+    Attributes
+    ----------
+    explained : share of the recorded critical path that rules explain.
+    doubts : where the rest is, largest first.
+    refused : why the order cannot be trusted, and what to record instead; empty where it can.
+    """
+
+    explained: float
+    doubts: tuple[Doubt, ...]
+    refused: str = ""
+    record: str = ""
+
+    def words(self) -> str:
+        """The share explained, and the largest doubt."""
+        said = f"{self.explained:.1%} of the critical path"
+        if not self.doubts:
+            return said
+        worst = self.doubts[0]
+        return f"{said}; most of the rest: {worst.kind} on {worst.track}, {worst.share:.1%}"
+
+
+def trust(profile: Profile, replay: TimelineReplay) -> Trust:
+    """Score the order of a profile."""
+    doubts = _doubts(profile, replay)
+    explained = 1.0 - sum(d.share for d in doubts)
+    refused, record = _refusal(replay, explained)
+    return Trust(explained, doubts, refused, record)
+
+
+def _doubts(profile: Profile, replay: TimelineReplay) -> tuple[Doubt, ...]:
+    """Residuals, origins and clipped edges on the recorded critical path, by track and kind."""
+    graph, last = replay.graph, float(replay.graph.time_ns.max())
+    if not last:
+        return ()
+    _, path = replay.path(no_change(len(replay.run)))
+    target = graph.target[path]
+    lost = graph.residual_ns[target] + graph.clipped_ns[target] + np.where(graph.kind[path] == EDGE["origin"], graph.lag_ns[path], 0)
+    rows = profile.activities[graph.activity[(target - 1) // 2]]
+    where = _tracks(profile)[rows["track"].to_numpy()]
+    kind = rows["kind"].cast(str).to_numpy()
+    found: dict[tuple[str, str], int] = {}
+    for key, ns in zip(zip(where.tolist(), kind.tolist(), strict=True), lost.tolist(), strict=True):
+        if ns > 0:
+            found[key] = found.get(key, 0) + ns
+    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Doubt(track, kind, ns * 1e-9, ns / last) for (track, kind), ns in ranked)
+
+
+def _tracks(profile: Profile) -> NDArray[np.object_]:
+    """Names of tracks: threads and processes are numbered in the order they appear."""
+    names = []
+    threads: dict[tuple[int | None, int | None], int] = {}
+    for what, process, thread, device, stream in profile.tracks.select("what", "process", "thread", "device", "stream").iter_rows():
+        if what == "thread":
+            names.append(f"host thread {threads.setdefault((process, thread), len(threads) + 1)}")
+        elif what == "stream":
+            names.append(f"device {device} stream {stream}" if stream is not None else f"device {device}")
+        else:
+            names.append("the run")
+    return np.array(names, dtype=object)
+
+
+def _refusal(replay: TimelineReplay, explained: float) -> tuple[str, str]:
+    graph = replay.graph
+    works = graph.kind == EDGE["run"]
+    count = int(works.sum())
+    if count and graph.overlapping / count > LOST:
+        return (
+            f"{graph.overlapping:,} of {count:,} activities overlap another on their own stream",
+            "record with one clock: a newer profiler, or nsys profile without sampling; nsys stats --report cuda_gpu_trace shows them",
+        )
+    if count and graph.early / count > LOST:
+        return (
+            f"{graph.early:,} of {count:,} activities start before the call that started them",
+            "the clocks of host and device differ: record again with a newer profiler or a shorter window",
+        )
+    if count and explained < EXPLAINED:
+        return (
+            f"rules explain {explained:.0%} of the critical path",
+            "record what is missing: --trace=cuda,nvtx,mpi, --cuda-event-trace=true, --cuda-graph-trace=node, all processes of the job",
+        )
+    return "", ""

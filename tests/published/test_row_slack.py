@@ -1,0 +1,245 @@
+"""Equations 1 to 3, the paper's own numbers, and both answers on one profile."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import turnbuckle as tb
+from turnbuckle.errors import CannotAnswer
+from turnbuckle.published import Surface, beside, binned, published_surface, recompute
+from turnbuckle.published.row_slack import bin_counts, binned_penalty, printed, seed_S, table_two, texts, total_penalty
+from turnbuckle.published.slack_surface import Point
+
+drawn = settings(deadline=None, derandomize=True, database=None, max_examples=80)
+ROOT = Path(__file__).resolve().parents[2]
+SLACK = 2.2e-6
+REAL = {
+    "cloverleaf_a100_perlmutter": "perlmutter-cloverleaf-cuda.sqlite",
+    "jacobi_gh200": "jacobi_report.sqlite",
+}
+
+
+@pytest.fixture(scope="module")
+def profile() -> tb.Profile:
+    with tb.sample() as path:
+        return tb.build(tb.read(path))
+
+
+# --- equations --------------------------------------------------------------------------------------------------------
+
+
+def test_equation_1() -> None:
+    assert seed_S(2.0, 1000, np.array([0.0, 1e-3])).tolist() == [2.0, 1.0]
+
+
+@drawn
+@given(st.dictionaries(st.text(max_size=3), st.tuples(st.floats(0, 1), st.floats(1, 40)), min_size=1, max_size=4))
+def test_equation_2_keeps_one_and_is_linear(parts: dict[str, tuple[float, float]]) -> None:
+    shares = {name: share for name, (share, _) in parts.items()}
+    assert total_penalty(shares, dict.fromkeys(shares, 1.0)) == 1.0
+    total = total_penalty(shares, {name: penalty for name, (_, penalty) in parts.items()})
+    assert total == pytest.approx(1 + sum(share * (penalty - 1) for share, penalty in parts.values()))
+
+
+@drawn
+@given(st.lists(st.floats(0, 200), max_size=30), st.lists(st.floats(0.5, 9), min_size=3, max_size=3))
+def test_equation_3_is_the_mean_of_neighbours(values: list[float], penalties: list[float]) -> None:
+    edges = [1.0, 16.0, 150.0]
+    above = [next((p for e, p in zip(edges, penalties, strict=True) if v < e), penalties[-1]) for v in values]
+    below = [next((p for e, p in zip(edges[::-1], penalties[::-1], strict=True) if v >= e), penalties[0]) for v in values]
+    counts = bin_counts(np.array(values), np.array(edges))
+    assert counts.sum() == len(values)
+    wanted = (np.mean(above), np.mean(below)) if values else (1.0, 1.0)
+    assert binned_penalty(counts, np.array(penalties)) == pytest.approx(wanted)
+
+
+def test_a_size_on_an_edge_counts_as_the_paper_counts() -> None:
+    """Table III has "< 16": 16 itself is in the next bin."""
+    assert bin_counts(np.array([0.5, 1, 15.9, 16, 4096]), np.array([1.0, 16, 256, 4096])).tolist() == [1, 2, 1, 0, 1]
+
+
+# --- the paper's numbers ----------------------------------------------------------------------------------------------
+
+
+def test_every_number_is_recomputed_or_said_not_to_be() -> None:
+    rows = recompute()
+    assert len({r.id for r in rows}) == len(rows) > 50
+    for row in rows:
+        assert row.verdict in ("reproduced", "reproduced*", "off", "contradiction", "n/r"), row
+        assert (row.recomputed == "") == (row.verdict == "n/r"), "no stand-in for what only a figure shows"
+        assert row.note or row.verdict in ("reproduced", "contradiction"), f"{row.id} does not say why"
+    four = [r for r in rows if r.id.startswith(("S.T4.LAMMPS.", "S.T4.CosmoFlow."))]
+    assert len(four) == 20 and {r.verdict for r in four} == {"n/r"}
+    assert {r.id: r.off_by for r in rows}["S.T1.60"] == pytest.approx(2.0)
+
+
+def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misprint in the file is found: the verdicts are no list."""
+    from turnbuckle.published import row_slack
+
+    changed = tuple(
+        p._replace(text={"2048": "2049", "83": "84", "16.85": "185", "5:4": "4:5", "24": "25"}.get(p.text, p.text)) for p in printed()
+    )
+    monkeypatch.setattr(row_slack, "printed", lambda: changed)
+    verdicts = {r.id: r.verdict for r in recompute()}
+    wanted = {
+        "S.T1.80": "off",
+        "S.T2.N13": "off",
+        "S.T3.LAMMPS": "off",
+        "S.5.ratio": "reproduced",
+        "S.4A.24": "off",
+        "S.T1.100": "reproduced",
+    }
+    assert {name: verdicts[name] for name in wanted} == wanted
+
+
+def test_verdicts_agree_with_the_table_of_all_papers(shared: Path) -> None:
+    ours = {r.id: r for r in recompute()}
+    with (shared / "reference" / "published.csv").open(encoding="utf-8", newline="") as file:
+        theirs = [row for row in csv.DictReader(file) if row["id"].startswith("S.")]
+    assert len(theirs) == 30
+    for row in theirs:
+        mine = (
+            [ours[row["id"]]]
+            if row["id"] in ours
+            else [r for name, r in ours.items() if name.startswith(row["id"] + ".") and r.verdict == "n/r"]
+        )
+        assert mine and {r.verdict for r in mine} == {row["verdict"]}, row
+
+
+def test_every_number_stands_in_the_paper(shared: Path) -> None:
+    (paper,) = (shared / "seeds").glob("004_*.txt")
+    text = paper.read_text(encoding="utf-8").replace(",", "").replace("{", "").replace("}", "")
+    # 24 GPUs, 16 CPUs and the like are words in running text
+    assert [p for p in printed() if p.text not in text] == []
+    for app, ends in (("LAMMPS", ("lower", "upper")), ("CosmoFlow", ("lower", "upper"))):
+        for end in ends:
+            assert "\t".join(texts(app, f"total slack penalty, {end}").values()) in text
+        assert "\t".join(texts(app, "copies by size [MiB]").values()) in text
+
+
+def test_what_the_paper_does_not_print_is_not_there() -> None:
+    with pytest.raises(KeyError):
+        texts("LAMMPS", "share of kernels")
+
+
+def test_table_two_gives_plausible_copies() -> None:
+    rates = [p.size_bytes / p.copy_seconds for p in table_two()]
+    assert min(rates) > 12e9 and max(rates) < 15e9
+    assert all(a.kernel_seconds < b.kernel_seconds for a, b in pairwise(table_two()))
+
+
+# --- a profile --------------------------------------------------------------------------------------------------------
+
+
+def test_binned_by_hand(profile: tb.Profile) -> None:
+    """Every kernel and copy taken one by one."""
+    surface = published_surface([1e-4])
+    found = binned(profile, surface, 1e-4)
+    penalties = [surface.penalty(float(n), 1, 1e-4) for n in surface.sizes(1)]
+    trace = profile.trace
+    durations = [(e - s) * 1e-9 for s, e in trace.kernels.select("start_ns", "end_ns").iter_rows()]
+    sizes = profile.of("copy_h2d", "copy_d2h")["size_bytes"].to_list()
+    for bins, values, edges in ((found.kernel, durations, surface.kernel_seconds(1)), (found.memory, sizes, surface.sizes(1))):
+        up = [next((p for e, p in zip(edges, penalties, strict=True) if v < e), penalties[-1]) for v in values]
+        assert len(values) > 100 and bins.counts.sum() == len(values)
+        assert bins.rounded_up == pytest.approx(np.mean(up))
+        assert 1.0 <= bins.rounded_up <= bins.rounded_down and 0 < bins.share < 1
+    up, down = (
+        1 + found.kernel.share * (k - 1) + found.memory.share * (m - 1)
+        for k, m in ((found.kernel.rounded_up, found.memory.rounded_up), (found.kernel.rounded_down, found.memory.rounded_down))
+    )
+    assert (found.lower, found.upper) == pytest.approx((up, down))
+    assert found.label.startswith("modelled")
+
+
+def test_elements_beyond_the_surface_are_said(profile: tb.Profile) -> None:
+    found = binned(profile, published_surface([1e-4]), 1e-4)
+    assert {f.code for f in found.findings} == {"A321"}
+    assert sum(f.count for f in found.findings) == sum(int(b.counts[0] + b.counts[-1]) for b in (found.kernel, found.memory)) > 0
+    assert found.memory.held_below == found.memory.counts[0] / found.memory.counts.sum()
+    wide = Surface(
+        tuple(Point(size, 1, s, 1.0 + s, kernel, 5) for size, kernel in ((1e-3, 1e-10), (1e15, 1e6)) for s in (0.0, 1.0)), "measured: x"
+    )
+    assert binned(profile, wide, 0.5).findings == ()
+
+
+def test_no_slack_no_penalty(profile: tb.Profile) -> None:
+    for threads in (1, 8):
+        found = binned(profile, published_surface([]), 0.0, threads=threads)
+        assert (found.lower, found.upper) == (1.0, 1.0)
+
+
+def test_equation_1_makes_the_bins_blind(profile: tb.Profile) -> None:
+    """One synchronous thread: after equation 1 nothing is left to bin."""
+    found = binned(profile, published_surface([1e-2]), 1e-2, equation="seed_S")
+    assert found.lower == pytest.approx(1.0) and found.upper == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("slack", "threads", "code"), [(1.0, 1, "A131"), (1e-4, 3, "A131"), (-1.0, 1, "A131")])
+def test_questions_beyond_the_surface(profile: tb.Profile, slack: float, threads: int, code: str) -> None:
+    with pytest.raises(CannotAnswer) as caught:
+        binned(profile, published_surface([1e-4]), slack, threads=threads)
+    assert caught.value.code == code
+
+
+def test_a_profile_with_nothing_to_bin(profile: tb.Profile) -> None:
+    tables = {name: frame for name, frame in profile.trace.tables.items() if name not in ("kernels", "copies", "graphs")}
+    empty = tb.build(replace(profile.trace, tables=tables))
+    with pytest.raises(CannotAnswer, match="A133"):
+        binned(empty, published_surface([1e-4]), 1e-4)
+
+
+def test_the_causal_answer_is_the_projects(profile: tb.Profile) -> None:
+    """`beside` asks the replay that ``turnbuckle project --replay timeline`` asks."""
+    (found,) = beside(profile, [SLACK])
+    (asked,) = tb.ask(
+        _inspected(profile),
+        ["cdi-row-api"],
+        model=replace(tb.nething("hold"), replay="timeline"),
+        draws=0,
+    ).projections
+    assert found.causal == pytest.approx(asked.penalty, rel=1e-9)
+    assert found.causal == pytest.approx(1 + found.felt * SLACK / profile.seconds)
+    low, high = found.implied
+    assert found.binned.upper == pytest.approx(1 + high * SLACK / profile.seconds) and low <= high
+    assert 0 < found.exposed_seconds <= found.calls * SLACK * (1 + 1e-9)
+
+
+def _inspected(profile: tb.Profile) -> tb.Answer:
+    from turnbuckle.study.study import inspect_profile
+
+    return inspect_profile(profile)
+
+
+@pytest.mark.parametrize("name", sorted(REAL))
+def test_the_two_answers_on_real_runs(shared: Path, name: str) -> None:
+    real = tb.build(tb.read(shared / "traces" / "nsys" / name / REAL[name], use_cache=False))
+    slack = [2.2e-6, 1e-4, 1e-2]
+    alone, crowd = (beside(real, slack, published_surface(slack, (k,)), threads=k) for k in (1, 8))
+    for one, eight in zip(alone, crowd, strict=True):
+        assert one.causal == eight.causal, "how many threads a user assumes is no matter of the recording"
+        assert one.binned.upper >= one.binned.lower and eight.binned.upper <= one.binned.upper
+        assert one.causal > eight.binned.lower, "eight threads hide what the recorded run cannot"
+    felt = [b.felt for b in alone]
+    assert felt == sorted(felt) and felt[-1] <= alone[0].calls * (1 + 1e-9), "convex: later slack is felt by more calls"
+    page = (ROOT / "docs" / "models" / "slack-published.md").read_text(encoding="utf-8")
+    shown = [
+        [float(n) for n in re.findall(r"-?[0-9.]+", row.split("|", 3)[3])] for row in page.splitlines() if row.startswith(f"| {name} ")
+    ]
+    said = [
+        [one.causal, one.felt, one.calls, *(v for b in (one, eight) for v in (b.binned.lower, b.binned.upper, *b.implied))]
+        for one, eight in zip(alone, crowd, strict=True)
+    ]
+    assert len(shown) == len(said)
+    for line, numbers in zip(shown, said, strict=True):
+        assert line == pytest.approx(numbers, rel=0.02, abs=1.0 if line[0] > 2 else 0.51), "docs/models/slack-published.md is not current"
