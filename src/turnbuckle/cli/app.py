@@ -234,9 +234,13 @@ def slack(
     *,
     mode: Annotated[Literal["link", "api"], Parameter(help="link: the fabric is longer; api: every crossing call blocks")] = "link",
     over: Annotated[
-        Literal["latency", "bandwidth", "launch", "kernel", "cpu", "surface"],
-        Parameter(help="what to vary: added latency, another kind of speed, or latency and bandwidth at once"),
+        Literal["latency", "bandwidth", "launch", "kernel", "cpu", "both"],
+        Parameter(help="what to vary: added latency, another kind of speed, or both latency and bandwidth at once"),
     ] = "latency",
+    published: Annotated[
+        str | None,
+        Parameter(help="also the binned answer of Shorts and Grant: modelled (their proxy in our replay), or a CSV of a measured surface"),
+    ] = None,
     source: Source = None,
     draws: Annotated[int, Parameter(name="--draws", help="draws for the interval of each tolerance; 0 leaves it out")] = 100,
     seed: Seed = 20261121,
@@ -249,14 +253,33 @@ def slack(
     from turnbuckle.study import slack as slack_study
     from turnbuckle.study import sweep
 
+    if published is not None and over != "latency":
+        raise UsageError("A015", "--published belongs to added latency", found=f"--over {over}", fix="leave --over out")
     seen = _seen(profile, source, no_cache)
     if over == "latency":
-        show_slack.emit_slack(slack_study.tolerate(seen, mode, draws=_positive(draws), seed=seed), format, output)
-    elif over == "surface":
+        found = slack_study.tolerate(seen, mode, draws=_positive(draws), seed=seed)
+        show_slack.emit_slack(found, _published(seen, published), format, output)
+    elif over == "both":
         show_slack.emit_surface(sweep.surface(seen, mode), format, output)
     else:
         show_slack.emit_sweep(sweep.sweep(seen, over), format, output)
     return 0
+
+
+def _published(seen: Any, surface: str | None) -> list[Any]:
+    """The binned answers of the slack study beside the timeline's: one thread, and as many as the surface has."""
+    if surface is None:
+        return []
+    from turnbuckle.published.row_slack import beside
+    from turnbuckle.published.slack_surface import read_surface
+
+    slacks = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+    if surface == "modelled":
+        return [*beside(seen.profile, slacks, threads=1), *beside(seen.profile, slacks, threads=8)]
+    measured = read_surface(Path(surface))
+    known = [s for s in sorted({p.slack_seconds for p in measured.points}) if s > 0]
+    ends = dict.fromkeys((measured.threads[0], measured.threads[-1]))
+    return [row for threads in ends for row in beside(seen.profile, known, measured, threads=threads)]
 
 
 @app.command

@@ -13,21 +13,22 @@ from turnbuckle.cli.output import write_json, write_rows
 from turnbuckle.cli.show import clean, print_findings, seconds
 from turnbuckle.errors import UsageError
 from turnbuckle.machine.hops import fibre_metres, hops
+from turnbuckle.published.row_slack import Beside
 from turnbuckle.study.slack import FARTHEST, NEAREST, THRESHOLDS, Slack
 from turnbuckle.study.sweep import SHOWN, WORDS, Surface, Sweep
 from turnbuckle.units import show as quantity
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MODES = {
-    "link": "link: the fabric is longer; asynchronous calls stay asynchronous",
-    "api": "api: every call that crosses to the device blocks its thread for the delay",
+    "link": "on the link: the fabric is longer, asynchronous calls stay asynchronous",
+    "api": "in the calls (api): each call that crosses to the device blocks its thread for the delay",
 }
 
 
-def emit_slack(found: Slack, format: str, output: Path | None) -> None:
-    """Write the answer of ``slack``; CSV and Parquet hold the curve."""
+def emit_slack(found: Slack, published: list[Beside], format: str, output: Path | None) -> None:
+    """Write the answer of ``slack``, and the binned answers beside it; CSV and Parquet hold the curve."""
     if format == "json":
-        write_json(found.as_dict(), output)
+        write_json({**found.as_dict(), **({"published": [_beside(b) for b in published]} if published else {})}, output)
     elif format != "table":
         write_rows(found.as_dict()["curve"], format, output)
     else:
@@ -35,6 +36,8 @@ def emit_slack(found: Slack, format: str, output: Path | None) -> None:
         _print_curve(console, found)
         _print_tolerances(console, found)
         _print_carriers(console, found)
+        if published:
+            _print_published(console, published)
         print_findings(console, found.answer, brief=True)
 
 
@@ -63,7 +66,7 @@ def emit_sweep(found: Sweep, format: str, output: Path | None) -> None:
 
 
 def emit_surface(found: Surface, format: str, output: Path | None) -> None:
-    """Write the answer of ``slack --over surface``: run time over added latency and bandwidth."""
+    """Write the answer of ``slack --over both``: run time over added latency and bandwidth."""
     if format == "json":
         write_json(found.as_dict(), output)
     elif format != "table":
@@ -97,8 +100,7 @@ def _table(title: str, *columns: str) -> Table:
 
 def _print_curve(console: Console, found: Slack) -> None:
     console.print()
-    console.print(Text(f"run time {seconds(found.measured)}; distance as a longer {_MODES[found.mode]}" if found.mode == "link"
-                       else f"run time {seconds(found.measured)}; distance in the {_MODES[found.mode]}"))  # fmt: skip
+    console.print(Text(f"run time {seconds(found.measured)}; distance {_MODES[found.mode]}"))
     at = np.geomspace(NEAREST, FARTHEST, 49)
     longer = np.array([found.penalty(float(s)) - 1.0 for s in at])
     level = np.clip((np.log10(np.maximum(longer, 1e-4)) + 4) / 5 * (len(_BARS) - 1), 0, len(_BARS) - 1)
@@ -152,6 +154,32 @@ def _print_carriers(console: Console, found: Slack) -> None:
     console.print(table)
     there = seconds(float(found.curve(found.carried_at)))
     console.print(Text(f"the run takes {there} there; what if: the same run with these calls changed", "dim"))
+    console.print()
+
+
+def _beside(b: Beside) -> dict[str, object]:
+    return {
+        "slack_s": b.slack_seconds,
+        "threads": b.binned.threads,
+        "timeline_penalty": b.causal,
+        "calls": b.calls,
+        "felt_calls": b.felt,
+        "binned_penalty": [b.binned.lower, b.binned.upper],
+        "surface": b.binned.label,
+        "findings": [f.as_dict() for f in b.binned.findings],
+    }
+
+
+def _print_published(console: Console, published: list[Beside]) -> None:
+    """The binned answer is a penalty for an application whose copies and kernels are those of the proxy."""
+    table = _table(
+        "slack on every call: this replay, and the binned answer of Shorts and Grant", "latency", "timeline", "felt by", "threads", "binned"
+    )
+    for b in published:
+        table.add_row(seconds(b.slack_seconds), f"{b.causal:.3f}x", f"{b.felt:,.0f} of {b.calls:,} calls", str(b.binned.threads),
+                      f"{b.binned.lower:.3f} to {b.binned.upper:.3f}x")  # fmt: skip
+    console.print(table)
+    console.print(Text(f"surface: {clean(published[0].binned.label, 200)}", "dim"))
     console.print()
 
 

@@ -145,10 +145,10 @@ class Surface:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``slack --over surface``."""
+        """The JSON contract of ``slack --over both``."""
         return {
             "schema_version": SCHEMA_VERSION,
-            "over": "surface",
+            "over": "both",
             "mode": self.mode,
             "measured_seconds": self.measured,
             "points": self.rows(),
