@@ -1,4 +1,4 @@
-"""Run every benchmark and say which targets are met: `python benchmarks/run.py [--rows N] [--rounds N] [--quick]`.
+"""Run every benchmark and say which targets are met: `python benchmarks/run.py [--rows N] [--events N] [--rounds N] [--quick]`.
 
 Writes ``benchmarks/out/benchmarks.json``. The exit status is 0 whether or not the targets are met; it is 1 where a benchmark cannot run.
 """
@@ -19,9 +19,10 @@ import nsys_generator
 import read_nsys
 import routes
 import start_up
+import timeline
 
 OUT = Path(__file__).resolve().parent / "out"
-PACKAGES = ("numpy", "polars", "pyarrow", "adbc-driver-sqlite", "connectorx", "duckdb", "pandas")
+PACKAGES = ("numpy", "polars", "pyarrow", "adbc-driver-sqlite", "connectorx", "duckdb", "pandas", "simpy", "networkx", "rustworkx")
 # the routes that the project promised to be measured against; connectorx is measured too
 NAMED = ("polars + ADBC", "ADBC to Arrow", "DuckDB sqlite scanner", "pandas.read_sql")
 
@@ -91,10 +92,13 @@ def main() -> None:
     """Run all of them."""
     parser = argparse.ArgumentParser(description="run every benchmark and compare with the targets")
     parser.add_argument("--rows", type=int, default=5_000_000, help="event rows of the generated file")
+    parser.add_argument("--events", type=int, default=10_000_000, help="events of the generated replay graph")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--schema", choices=("3.0", "3.24", "3.7"), default="3.7")
     parser.add_argument("--shuffle", action="store_true", help="rows out of time order")
-    parser.add_argument("--quick", action="store_true", help="200,000 rows, one round: shows that it runs, its figures mean little")
+    parser.add_argument(
+        "--quick", action="store_true", help="200,000 rows and events, one round: shows that it runs, its figures mean little"
+    )
     chosen = parser.parse_args()
     rows, rounds = (200_000, 1) if chosen.quick else (chosen.rows, chosen.rounds)
     OUT.mkdir(parents=True, exist_ok=True)
@@ -117,11 +121,14 @@ def main() -> None:
     finally:
         path.unlink(missing_ok=True)
     result["start_up"] = start_up.measure(3 if chosen.quick else 11)
+    result["timeline"] = timeline.measure(*((200_000, 1) if chosen.quick else (chosen.events, 5)))
     facts["load_at_the_end"] = list(os.getloadavg())
     print(read_nsys.table(result["read"]))
     for name, one in result["start_up"].items():
         print(f"{name}: {one['missing'] if 'missing' in one else format(one['median'], '.3f') + ' s'}")
-    result["targets"] = [{"met": met, "what": what} for met, what in targets(result, facts["cores"])]
+    print(f"\n{timeline.table(result['timeline'])}")
+    aims = [*targets(result, facts["cores"]), *timeline.targets(result["timeline"])]
+    result["targets"] = [{"met": met, "what": what} for met, what in aims]
     print("\n" + "\n".join(f"{'met    ' if one['met'] else 'NOT MET'}  {one['what']}" for one in result["targets"]))
     print(f"load {facts['load_at_the_end'][0]:.1f} at the end")
     (OUT / "benchmarks.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -47,6 +47,8 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, model: Model, missin
     if pair.target is pair.source:
         return []
     out = [finding("A308")] if ready.timeline is None or ready.trust is None else [finding("A309", 1, ready.trust.words())]
+    if ready.timeline is not None and ready.timeline.graph.unmatched:
+        out.append(finding("A311", ready.timeline.graph.unmatched))
     if ready.timeline is None and ready.trust is not None:
         out.append(finding("A310", 1, ready.trust.refused))
     out += _unpriced(pair, model, ready.run, missing)

@@ -60,6 +60,9 @@ pub struct Edges<'a> {
     pub terms: [(&'a [u32], &'a [f64]); 2],
 }
 
+/// Waits and scenarios below which a thread takes longer to start than to work.
+const SMALL: usize = 1 << 17;
+
 /// A graph compiled into steps that follow each other in topological order.
 ///
 /// A step keeps its instant in a slot of a small rolling memory until the last step that waits for it is done, so that a
@@ -156,6 +159,31 @@ impl<'a, const W: usize> Rates<'a, W> {
     }
 }
 
+/// Which of its waits decided each step: a byte a step, as there are seldom many.
+struct Decided {
+    few: Vec<u8>,
+    many: Vec<(usize, usize)>,
+}
+
+impl Decided {
+    fn note(&mut self, step: usize, wait: usize) {
+        // the first one need not be noted, so that most of the memory is never touched
+        if wait > 0 {
+            self.few[step] = wait.min(usize::from(u8::MAX)) as u8;
+            if wait >= usize::from(u8::MAX) {
+                self.many.push((step, wait));
+            }
+        }
+    }
+
+    fn of(&self, step: usize) -> usize {
+        match (self.few[step], self.many.binary_search_by_key(&step, |(step, _)| *step)) {
+            (u8::MAX, Ok(found)) => self.many[found].1,
+            (few, _) => usize::from(few),
+        }
+    }
+}
+
 impl Timeline {
     /// Number of instants.
     pub fn len(&self) -> usize {
@@ -167,13 +195,15 @@ impl Timeline {
         self.instants == 0
     }
 
-    /// Memory of the compiled graph [bytes].
-    pub fn size_bytes(&self) -> usize {
-        size_of_val(&*self.steps)
-            + size_of_val(&*self.waits)
-            + size_of_val(&*self.laws)
-            + size_of_val(&*self.instant)
-            + size_of_val(&*self.edge)
+    /// Memory of the compiled graph [bytes], and how much of it a pass reads.
+    pub fn size_bytes(&self) -> (usize, usize) {
+        let swept = size_of_val(&*self.steps) + size_of_val(&*self.waits) + size_of_val(&*self.laws);
+        (swept + size_of_val(&*self.instant) + size_of_val(&*self.edge), swept)
+    }
+
+    /// Threads that many scenarios of this graph are worth.
+    fn worth(&self, threads: usize, scenarios: usize) -> usize {
+        if self.waits.len().saturating_mul(scenarios) < SMALL { 1 } else { threads.max(1) }
     }
 
     /// Passes over the graph that `line` has made so far, and places it has looked at in them.
@@ -205,40 +235,48 @@ impl Timeline {
         if scenario.len() != self.parameters {
             return Err(GraphError::Lengths);
         }
-        let rates = Rates::<1>::new(self, scenario, 1.0);
-        // for each step the wait that decided it and the step waited for
-        let mut by = vec![(NONE, NONE); self.steps.len()];
-        let mut x = vec![(0.0_f64, NONE); self.slots];
-        let mut spare = Rate::NOTHING;
-        let (mut end, mut last) = (NONE, f64::NEG_INFINITY);
-        let mut next = 0_u32;
-        for (v, step) in self.steps.iter().enumerate() {
-            let mut latest = f64::NEG_INFINITY;
-            for wait in &self.waits[next as usize..(next + step.waits) as usize] {
-                let (before, who) = x[wait.slot as usize];
+        let (rates, mut spare) = (Rates::<1>::new(self, scenario, 1.0), Rate::NOTHING);
+        let mut by = Decided { few: vec![0; self.steps.len()], many: Vec::new() };
+        let mut x = vec![0.0_f64; self.slots];
+        let mut waits = &self.waits[..];
+        let (mut end, mut last) = (0, f64::NEG_INFINITY);
+        for (v, (step, instant)) in self.steps.iter().zip(&self.instant).enumerate() {
+            let (mine, rest) = waits.split_at(step.waits as usize);
+            waits = rest;
+            let (mut latest, mut decided) = (f64::NEG_INFINITY, 0);
+            for (i, wait) in mine.iter().enumerate() {
                 let rate = rates.of(wait, &mut spare);
-                let reached = before + (wait.lag as f64 * rate.scale[0] + rate.add[0]).max(0.0);
+                let reached = x[wait.slot as usize] + (wait.lag as f64 * rate.scale[0] + rate.add[0]).max(0.0);
                 if reached > latest {
-                    latest = reached;
-                    by[v] = (next, who);
+                    (latest, decided) = (reached, i);
                 }
-                next += 1;
             }
+            by.note(v, decided);
             let at = latest + step.residual as f64;
-            x[step.slot as usize] = (at, v as u32);
-            if self.instant[v] != NONE {
-                put(self.instant[v] as usize, at);
+            x[step.slot as usize] = at;
+            if *instant != NONE {
+                put(*instant as usize, at);
                 if at > last {
-                    (end, last) = (v as u32, at);
+                    (end, last) = (v, at);
                 }
             }
         }
+        Ok(self.path(end, &by))
+    }
+
+    /// The edges that decided a step, last first: what a wait read is what was last put into its slot.
+    fn path(&self, end: usize, by: &Decided) -> Vec<u32> {
         let mut path = Vec::new();
-        while let Some((wait, before)) = by.get(end as usize) {
-            path.extend(self.edge.get(*wait as usize).filter(|edge| **edge != NONE));
-            end = *before;
+        let (mut wanted, mut next) = (None, self.waits.len());
+        for (v, step) in self.steps.iter().enumerate().rev() {
+            next -= step.waits as usize;
+            if wanted.map_or(v == end, |slot| slot == step.slot) {
+                let wait = next + by.of(v);
+                path.extend(self.edge.get(wait).filter(|edge| **edge != NONE));
+                wanted = self.waits.get(wait).map(|w| w.slot);
+            }
         }
-        Ok(path)
+        path
     }
 
     /// The last instant [ns] under each of many scenarios, one row of `parameters` values each; `stop` is asked now and then.
@@ -250,7 +288,11 @@ impl Timeline {
             return Err(GraphError::Lengths);
         }
         let mut out = vec![0.0; scenarios.len() / self.parameters];
-        shared_out(scenarios, self.parameters, &mut out, threads, stop, |rows, part| match part.len() {
+        let threads = self.worth(threads, out.len());
+        // rather narrow passes side by side than a wide one alone
+        let width = out.len().div_ceil(threads).min(WIDTH);
+        let blocks = Blocks { length: self.parameters, width, threads };
+        shared_out(blocks, scenarios, &mut out, stop, |rows, part| match part.len() {
             0..=1 => self.last_of::<1>(rows, part),
             2 => self.last_of::<2>(rows, part),
             3..=4 => self.last_of::<4>(rows, part),
@@ -292,19 +334,26 @@ impl Timeline {
     }
 }
 
-/// Rows of `length` values and their results in blocks of at most `WIDTH`, shared out to threads; `stop` is asked before each block.
-fn shared_out<T: Send>(
-    rows: &[f64],
+/// How rows are shared out: values of a row, rows of a block, threads.
+#[derive(Clone, Copy)]
+struct Blocks {
     length: usize,
-    out: &mut [T],
+    width: usize,
     threads: usize,
+}
+
+/// Rows and their results in blocks, shared out to threads; `stop` is asked before each block.
+fn shared_out<T: Send>(
+    Blocks { length, width, threads }: Blocks,
+    rows: &[f64],
+    out: &mut [T],
     stop: &(dyn Fn() -> bool + Sync),
     block: impl Fn(&[f64], &mut [T]) + Sync,
 ) {
-    let share = out.len().div_ceil(threads.max(1)).max(1);
-    let share = if share < WIDTH { share } else { share.div_ceil(WIDTH) * WIDTH };
+    let width = width.max(1);
+    let share = out.len().div_ceil(threads.max(1)).div_ceil(width).max(1) * width;
     let work = |rows: &[f64], place: &mut [T]| {
-        for (rows, part) in rows.chunks(WIDTH * length).zip(place.chunks_mut(WIDTH)) {
+        for (rows, part) in rows.chunks(width * length).zip(place.chunks_mut(width)) {
             if stop() {
                 return;
             }
@@ -402,6 +451,20 @@ mod tests {
         let edges = Edges { from: &[0], to: &[1], lag: &[5], terms: [(&[NONE], &[0.0]), (&[NONE], &[0.0])] };
         let t = Timeline::new(2, edges, &[10, -9], 1).unwrap();
         assert_eq!(t.last(&[0.0], 1, &|| false).unwrap(), vec![10.0]);
+    }
+
+    #[test]
+    fn the_path_takes_the_right_one_of_many() {
+        // two fans in a row, the second through an instant whose slot was another's before
+        let n = 400_u32;
+        let (mut from, mut to) = (vec![0; n as usize], vec![1; n as usize]);
+        from.extend(vec![1; n as usize]);
+        to.extend(vec![2; n as usize]);
+        let lag: Vec<i64> = (0..2 * i64::from(n)).map(|i| if i == 300 || i == 777 { 9 } else { 1 }).collect();
+        let (none, zero) = (vec![NONE; lag.len()], vec![0.0; lag.len()]);
+        let edges = Edges { from: &from, to: &to, lag: &lag, terms: [(&none, &zero), (&none, &zero)] };
+        let t = Timeline::new(3, edges, &[0; 3], 0).unwrap();
+        assert_eq!(replayed(&t, &[]), (vec![0.0, 9.0, 18.0], vec![777, 300]));
     }
 
     #[test]

@@ -101,9 +101,9 @@ impl Timeline {
         Ok((instants, bytes(py, &path, u32::to_le_bytes)?))
     }
 
-    /// Memory of the graph [bytes].
+    /// Memory of the graph [bytes], and how much of it a pass reads.
     #[getter]
-    fn size_bytes(&self) -> usize {
+    fn size_bytes(&self) -> (usize, usize) {
         self.core.size_bytes()
     }
 

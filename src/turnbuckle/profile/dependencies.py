@@ -34,7 +34,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.ranks import meetings
+from turnbuckle.profile.ranks import Meetings, meetings
 from turnbuckle.profile.sides import NEVER, UNKNOWN, Device, Host, activities
 from turnbuckle.profile.waits import full_queue, waited_for
 from turnbuckle.trace.trace import Trace
@@ -46,6 +46,8 @@ EDGES: Final = (
     "host", "call", "deliver", "stream", "engine", "run", "barrier", "event", "graph", "fault", "sync", "queue", "meet", "origin"
 )  # fmt: skip
 EDGE: Final = {word: code for code, word in enumerate(EDGES)}
+#: Kinds that follow from one thread, one stream, or a call and its work.
+_OWN_ORDER: Final = [EDGE[word] for word in ("host", "call", "deliver", "stream", "run")]
 #: Kind of stream: the legacy default stream, and those that do not wait for it.
 _NULL_STREAM, _NON_BLOCKING = 3, 2
 _PAGE_IN: Final = "migration_h2d"
@@ -66,6 +68,7 @@ class Graph:
     clipped_ns : per instant, by how much its edges had to be shortened because the recording is faster than they allow.
     dropped : edges left out because the recording contradicts them.
     overlapping, early : device activities that overlap the one before them on their stream; that start before their call.
+    unmatched : MPI calls and NCCL kernels whose other side should be in the profile and was not found.
     """
 
     time_ns: Int
@@ -79,6 +82,7 @@ class Graph:
     dropped: int
     overlapping: int = 0
     early: int = 0
+    unmatched: int = 0
 
     @property
     def owner(self) -> Int:
@@ -126,12 +130,13 @@ def dependencies(profile: Profile) -> Graph:
     _graph_nodes(edges, device, starts, ends)
     own = _faults(edges, device, rows, starts, ends, own)
     own = _waits(edges, device, host, profile, starts, ends, own)
-    own = _meetings(edges, rows, profile.trace, starts, ends, own)
+    met = meetings(rows, starts, ends, profile.trace)
+    own = _meetings(edges, met, starts, ends, own)
     edges.add(begin(host.rows), finish(host.rows), own[host.rows], "call")
     edges.add(begin(device.rows), finish(device.rows), own[device.rows], "run")
     overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in device.streams if device.where[device.place[s[0]], 2] != UNKNOWN)
     early = int((starts[device.rows] < device.called[device.rows]).sum())
-    return replace(_settled(rows, starts, ends, edges), overlapping=overlapping, early=early)
+    return replace(_settled(rows, starts, ends, edges), overlapping=overlapping, early=early, unmatched=met.unmatched)
 
 
 # --- the host ---------------------------------------------------------------------------------------------------------
@@ -380,9 +385,8 @@ def _waits(edges: _Edges, device: Device, host: Host, profile: Profile, starts: 
     return own
 
 
-def _meetings(edges: _Edges, rows: pl.DataFrame, trace: Trace, starts: Int, ends: Int, own: Int) -> Int:
+def _meetings(edges: _Edges, met: Meetings, starts: Int, ends: Int, own: Int) -> Int:
     """Ranks that meet: the end of a call or kernel waits for the beginning of what it meets, then takes its own time."""
-    met = meetings(rows, starts, ends, trace)
     if not len(met.first):
         return own
     own = own.copy()
@@ -402,7 +406,9 @@ def _settled(rows: pl.DataFrame, starts: Int, ends: Int, edges: _Edges) -> Graph
     time[1::2], time[2::2] = starts, ends
     room = time[target] - time[source]
     against = room < 0
-    source, target, lag, kind, room = source[~against], target[~against], lag[~against], kind[~against], room[~against]
+    # a thread's and a stream's own order cannot close a ring; the other rules cannot either if they lead strictly forward in time
+    kept = ~against & ((room > 0) | np.isin(kind, _OWN_ORDER))
+    source, target, lag, kind, room = source[kept], target[kept], lag[kept], kind[kept], room[kept]
     waits = np.zeros(len(time), dtype=np.bool_)
     waits[target], waits[0] = True, True
     lonely = np.flatnonzero(~waits)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.profile.classify import by_name, call_class
 from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.ranks import same_call
 from turnbuckle.trace.check import launch_pairs
 from turnbuckle.trace.trace import Trace
 
@@ -30,12 +31,17 @@ UNKNOWN: Final = -1
 def activities(profile: Profile) -> pl.DataFrame:
     """Rows of the profile that are activities of a graph, with their track's process, thread, device and stream.
 
-    Gaps and calls inside other calls are left out: the outer call and the order of the thread stand for them.
+    Gaps and calls inside other calls are left out: the outer call and the order of the thread stand for them; so are further rows of
+    one MPI call (a Waitall is recorded once a request).
     """
     tracks = profile.tracks.select("track", "process", "thread", "device", "stream")
     rows = profile.activities.with_row_index("activity").filter(pl.col("kind") != "gap")
     inner = (pl.col("category") == "api") & pl.col("call_class").is_null()
-    return rows.filter(~inner).join(tracks, on="track", how="left", maintain_order="left")
+    stands = np.ones(rows.height, dtype=np.bool_)
+    mpi = (rows["category"] == "mpi").to_numpy()
+    row = rows["row"].to_numpy()[mpi]
+    stands[mpi] = same_call(profile.trace)[row] == row
+    return rows.filter(~inner & pl.lit(pl.Series(stands))).join(tracks, on="track", how="left", maintain_order="left")
 
 
 class Host:

@@ -283,6 +283,8 @@ pub const SOURCES: &[Source] = &[
             ("parent", Int(&["parentHandle"])),
             ("local_rank", Int(&["localRank"])),
             ("size", Int(&["size"])),
+            ("group_root", Int(&["groupRoot"])),
+            ("group_number", Int(&["groupRootUid"])),
         ],
     },
     Source {

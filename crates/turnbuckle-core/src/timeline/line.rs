@@ -5,7 +5,7 @@
 //! Each pass over the graph evaluates many intervals side by side, those with the largest possible error first.
 
 use super::compile::{END, Wait};
-use super::{GraphError, Rate, Rates, TIE, Timeline, WIDTH, shared_out};
+use super::{Blocks, GraphError, Rate, Rates, TIE, Timeline, WIDTH, shared_out};
 use std::sync::atomic::Ordering;
 
 /// A convex, piecewise linear function: `slopes[i]` between `knots[i]` and `knots[i + 1]`.
@@ -92,6 +92,7 @@ impl Timeline {
         if on.at.iter().chain(on.direction).chain([&first, &last]).any(|v| !v.is_finite()) || first > last || limit == 0 {
             return Err(GraphError::Value);
         }
+        let threads = self.worth(threads, threads.saturating_mul(WIDTH));
         let look = |places: &[f64]| self.supports(on, places, threads, stop);
         let spare = (WIDTH - 2).min(limit - 1) as i32;
         let mut places = vec![first];
@@ -105,7 +106,7 @@ impl Timeline {
         let mut open: Vec<Open> = known.windows(2).filter_map(|pair| Open::between(pair[0], pair[1], least)).collect();
         while !open.is_empty() && room > 0 && !stop() {
             open.sort_unstable_by(|a, b| a.gain.total_cmp(&b.gain));
-            let taken = open.split_off(open.len() - open.len().min(room).min(self.lanes(threads)));
+            let taken = open.split_off(open.len() - open.len().min(room).min(WIDTH * threads));
             let found = look(&taken.iter().map(|o| o.s).collect::<Vec<_>>());
             for (gap, support) in taken.iter().zip(found) {
                 if support.value() - gap.left.at(gap.s) > least {
@@ -116,16 +117,16 @@ impl Timeline {
                 }
             }
         }
-        let gap = self.error_left(open, &look, threads, least);
+        let gap = Self::error_left(open, &look, threads, least);
         Ok(envelope(known, on.ends, least, gap))
     }
 
     /// The largest error inside intervals that stay open: each is looked at where its error is largest.
-    fn error_left(&self, mut open: Vec<Open>, look: &dyn Fn(&[f64]) -> Vec<Support>, threads: usize, least: f64) -> f64 {
+    fn error_left(mut open: Vec<Open>, look: &dyn Fn(&[f64]) -> Vec<Support>, threads: usize, least: f64) -> f64 {
         open.sort_unstable_by(|a, b| a.gain.total_cmp(&b.gain));
         let mut error = 0.0_f64;
         while open.last().is_some_and(|o| o.gain > error) {
-            let taken = open.split_off(open.len().saturating_sub(self.lanes(threads)));
+            let taken = open.split_off(open.len().saturating_sub(WIDTH * threads));
             let found = look(&taken.iter().map(|o| o.s).collect::<Vec<_>>());
             let errors = taken.iter().zip(found).map(|(o, support)| support.value() - o.left.at(o.s));
             error = errors.filter(|e| *e > least).fold(error, f64::max);
@@ -136,7 +137,8 @@ impl Timeline {
     /// A longest path at each of `places`.
     fn supports(&self, on: Stretch<'_>, places: &[f64], threads: usize, stop: &(dyn Fn() -> bool + Sync)) -> Vec<Support> {
         let mut out = vec![Support::default(); places.len()];
-        shared_out(places, 1, &mut out, threads, stop, |part, place| self.supports_of_block(on, part, place));
+        let blocks = Blocks { length: 1, width: WIDTH, threads };
+        shared_out(blocks, places, &mut out, stop, |part, place| self.supports_of_block(on, part, place));
         out
     }
 
@@ -177,11 +179,6 @@ impl Timeline {
         for (w, support) in out.iter_mut().enumerate() {
             *support = Support { s: s[w], constant: constant[w], slope: slope[w] };
         }
-    }
-
-    /// Places worth looking at in one go.
-    fn lanes(&self, threads: usize) -> usize {
-        WIDTH * threads.max(1)
     }
 }
 

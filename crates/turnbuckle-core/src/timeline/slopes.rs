@@ -4,7 +4,7 @@
 //! right is that of the steepest one and the derivative to the left that of the flattest.
 
 use super::compile::{END, Wait};
-use super::{GraphError, Rate, Rates, TIE, Timeline, WIDTH, shared_out};
+use super::{Blocks, GraphError, Rate, Rates, TIE, Timeline, WIDTH, shared_out};
 
 /// The run time at a point and its derivatives along one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,7 +40,8 @@ impl Timeline {
             return Err(GraphError::Value);
         }
         let mut out = vec![Slopes::default(); directions.len() / self.parameters];
-        shared_out(directions, self.parameters, &mut out, threads, stop, |rows, part| self.slopes_of_block(at, rows, part));
+        let blocks = Blocks { length: self.parameters, width: WIDTH, threads: self.worth(threads, out.len()) };
+        shared_out(blocks, directions, &mut out, stop, |rows, part| self.slopes_of_block(at, rows, part));
         Ok(out)
     }
 
