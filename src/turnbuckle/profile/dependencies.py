@@ -21,7 +21,7 @@ origin    what no rule explains begins when it began
 ========  ==================================================================================================
 
 Lags are what was recorded, so that an unchanged replay gives back every recorded instant; waiting itself is never an
-edge's lag.  An edge that the recording contradicts (its work ended after the wait returned) is dropped and counted.
+edge's lag.  An edge that the recording contradicts (its work ended after the wait returned) is left out.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.ranks import Meetings, meetings
+from turnbuckle.profile.ranks import meetings
 from turnbuckle.profile.sides import NEVER, UNKNOWN, Device, Host, activities
-from turnbuckle.profile.waits import full_queue, waited_for
+from turnbuckle.profile.waits import Reach, event_waits, full_queue, waited_for
 from turnbuckle.trace.trace import Trace
 
 Int = NDArray[np.int64]
@@ -65,6 +65,7 @@ class Graph:
     activity : row of each activity i in ``profile.activities``.
     source, target, lag_ns, kind : the edges; `kind` indexes `EDGES`.
     residual_ns : per instant, what no edge explains.
+    paid : per edge, the activity whose price its lag is, where that is not plain from its ends (see `payer`); -1 elsewhere.
     clipped_ns : per instant, by how much its edges had to be shortened because the recording is faster than they allow.
     dropped : edges left out because the recording contradicts them.
     overlapping, early : device activities that overlap the one before them on their stream; that start before their call.
@@ -83,6 +84,7 @@ class Graph:
     overlapping: int = 0
     early: int = 0
     unmatched: int = 0
+    paid: Int | None = None
 
     @property
     def owner(self) -> Int:
@@ -90,16 +92,21 @@ class Graph:
         owner: Int = (self.target - 1) // 2
         return owner
 
+    @property
+    def payer(self) -> Int:
+        """Per edge, the activity whose price its lag is: the call of a delivery, the kernel between its faults, else the `owner`."""
+        payer = np.where(self.kind == EDGE["deliver"], (self.source - 1) // 2, self.owner)
+        return payer if self.paid is None else np.where(self.paid >= 0, self.paid, payer)
+
 
 @dataclass
 class _Edges:
-    parts: list[tuple[Int, Int, Int, int]] = field(default_factory=list)
+    parts: list[tuple[Int, Int, Int, Int, int]] = field(default_factory=list)
 
-    def add(self, source: Int, target: Int, lag: Int | int, kind: str) -> None:
+    def add(self, source: Int, target: Int, lag: Int | int, kind: str, paid: Int | int = -1) -> None:
         source = np.asarray(source, dtype=np.int64)
-        self.parts.append(
-            (source, np.asarray(target, dtype=np.int64), np.broadcast_to(np.asarray(lag, dtype=np.int64), source.shape), EDGE[kind])
-        )
+        lags, payers = (np.broadcast_to(np.asarray(values, dtype=np.int64), source.shape) for values in (lag, paid))
+        self.parts.append((source, np.asarray(target, dtype=np.int64), lags, payers, EDGE[kind]))
 
 
 def begin(activity: Int) -> Int:
@@ -122,16 +129,19 @@ def dependencies(profile: Profile) -> Graph:
     edges = _Edges()
     host = Host(rows, profile.trace)
     device = Device(rows, starts, ends, host, profile.trace)
-    own = ends - starts
-    own = _host_order(edges, host, starts, ends, own)
-    _device_order(edges, device, rows, starts, ends)
+    met = meetings(rows, starts, ends, profile.trace)
+    # when the last of those an activity meets has begun, or it itself
+    latest = starts.copy()
+    np.maximum.at(latest, met.waits, starts[met.first])
+    own = np.maximum(ends - latest, 0)
+    edges.add(begin(met.first), finish(met.waits), own[met.waits], "meet")
+    own = _host_order(edges, host, starts, ends, latest, own)
+    _device_order(edges, device, starts, ends)
     _barriers(edges, device, profile.trace, starts, ends)
-    _events(edges, device, profile, starts, ends)
+    reach = _events(edges, device, host, profile, starts, ends)
     _graph_nodes(edges, device, starts, ends)
     own = _faults(edges, device, rows, starts, ends, own)
-    own = _waits(edges, device, host, profile, starts, ends, own)
-    met = meetings(rows, starts, ends, profile.trace)
-    own = _meetings(edges, met, starts, ends, own)
+    own = _waits(edges, device, host, profile, reach, starts, ends, own)
     edges.add(begin(host.rows), finish(host.rows), own[host.rows], "call")
     edges.add(begin(device.rows), finish(device.rows), own[device.rows], "run")
     overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in device.streams if device.where[device.place[s[0]], 2] != UNKNOWN)
@@ -142,10 +152,11 @@ def dependencies(profile: Profile) -> Graph:
 # --- the host ---------------------------------------------------------------------------------------------------------
 
 
-def _host_order(edges: _Edges, host: Host, starts: Int, ends: Int, own: Int) -> Int:
+def _host_order(edges: _Edges, host: Host, starts: Int, ends: Int, latest: Int, own: Int) -> Int:
     """A thread's calls one after the other; the time between is the application's own work.
 
-    A call around others (an MPI call that copies from a GPU) is no more than the chain of what it holds.
+    A call around others (an MPI call that copies from a GPU) is no more than the chain of what it holds, and of whom it meets
+    (`latest`: when the last of those had begun).
     """
     order = host.rows[np.lexsort((-ends[host.rows], starts[host.rows], host.thread[host.rows]))]
     if not len(order):
@@ -156,14 +167,15 @@ def _host_order(edges: _Edges, host: Host, starts: Int, ends: Int, own: Int) -> 
     reach = np.maximum.accumulate(ends[order] + lift)
     heads = np.concatenate([[True], thread[1:] != thread[:-1]])
     outer = heads | (starts[order] + lift >= np.concatenate([[0], reach[:-1]]))
-    top = order[outer]
-    follows = ~heads[outer][1:]
-    before, after = top[:-1][follows], top[1:][follows]
+    # a call comes after the one of its thread that ended last before it
+    position = np.maximum.accumulate(np.where(np.diff(reach, prepend=-1) > 0, np.arange(len(order)), 0))
+    at = np.flatnonzero(outer & ~heads)
+    before, after = order[position[at - 1]], order[at]
     edges.add(finish(before), begin(after), starts[after] - ends[before], "host")
-    return _nested(edges, order, outer, starts, ends, own) if not outer.all() else own
+    return _nested(edges, order, outer, starts, ends, latest, own) if not outer.all() else own
 
 
-def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, own: Int) -> Int:
+def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, latest: Int, own: Int) -> Int:
     """Calls inside a call: a chain from the outer call's start through each of them to its end."""
     own = own.copy()
     source, target, lag = [], [], []
@@ -178,16 +190,12 @@ def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, own:
             target.append(2 * v + 1)
             lag.append(int(starts[v] - (ends[last[above]] if above in last else starts[above])))
             last[above] = v
-        elif not free:
-            # two calls of one thread that overlap without one holding the other: each keeps its distance from the run's start
-            source.append(0)
-            target.append(2 * v + 1)
-            lag.append(int(starts[v]))
+        # two calls of one thread that overlap without one holding the other: the second has no predecessor and keeps its origin
         stack.append(v)
     around = np.array(list(last), dtype=np.int64)
     inside = np.array(list(last.values()), dtype=np.int64)
     edges.add(np.array(source), np.array(target), np.array(lag), "host")
-    edges.add(finish(inside), finish(around), ends[around] - ends[inside], "host")
+    edges.add(finish(inside), finish(around), ends[around] - np.clip(latest[around], ends[inside], ends[around]), "host")
     own[around] = 0
     return own
 
@@ -195,7 +203,7 @@ def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, own:
 # --- the device -------------------------------------------------------------------------------------------------------
 
 
-def _device_order(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int, ends: Int) -> None:
+def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
     """Stream order, engine order, and delivery after the call."""
     idle_from = np.full(len(starts), NEVER, dtype=np.int64)
     for stream in device.streams:
@@ -203,14 +211,16 @@ def _device_order(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int
         idle_from[stream[1:]] = np.maximum.accumulate(ends[stream[:-1]])
     for direction in ("copy_h2d", "copy_d2h"):
         copies = device.rows[device.kind[device.rows] == direction]
-        gpu = rows["device"].fill_null(-1).to_numpy()[copies]
-        for number in np.unique(gpu):
-            mine = copies[gpu == number]
+        for number in np.unique(device.gpu[copies]):
+            mine = copies[device.gpu[copies] == number]
             _in_order(edges, mine[np.lexsort((ends[mine], starts[mine]))], starts, ends, "engine", device.place)
     started = device.rows[device.call[device.rows] >= 0]
+    started = started[np.lexsort((starts[started], device.call[started]))]
     call = device.call[started]
     delay = np.maximum(starts[started] - starts[call], 0)
-    typical = _typical_delivery(delay, idle_from[started] <= starts[call], device.table[started])
+    # only the first work of a call shows what delivery takes
+    first = np.diff(call, prepend=-1) != 0
+    typical = _typical_delivery(delay, (idle_from[started] <= starts[call]) & first, device.table[started])
     # a call longer than a delivery prepared the work first (loaded its code, staged its data), if the work began after its end
     prepared = (starts[started] >= ends[call]) & ((ends - starts)[call] > typical)
     edges.add(finish(call[prepared]), begin(started[prepared]), np.minimum(starts[started] - ends[call], typical)[prepared], "deliver")
@@ -219,17 +229,22 @@ def _device_order(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int
 
 
 def _in_order(edges: _Edges, work: Int, starts: Int, ends: Int, kind: str, place: Int | None = None) -> None:
-    """Each waits for the one before it, unless they overlap; with `place`, only where the two are in different streams."""
+    """Each waits for the one before it and for the one that ended last so far, where they do not overlap; with `place`, only if the
+    two are in different streams."""
+    longest = np.maximum.accumulate(ends[work])
+    at = np.maximum.accumulate(np.where(np.diff(longest, prepend=-1) > 0, np.arange(len(work)), 0))[:-1]
     before, after = work[:-1], work[1:]
-    kept = ends[before] <= starts[after]
-    if place is not None:
-        kept &= place[before] != place[after]
-    edges.add(finish(before[kept]), begin(after[kept]), 0, kind)
+    for source, wanted in ((before, np.ones(len(before), dtype=np.bool_)), (work[at], work[at] != before)):
+        kept = wanted & (ends[source] <= starts[after])
+        if place is not None:
+            kept &= place[source] != place[after]
+        edges.add(finish(source[kept]), begin(after[kept]), 0, kind)
 
 
 def _typical_delivery(delay: Int, free: Bool, table: NDArray[np.str_]) -> Int:
     """Median delivery to an idle stream by kind of work [ns]; over all kinds where one was seldom seen to find its stream idle."""
-    typical = np.full(len(delay), int(np.median(delay[free])) if free.any() else int(delay.min(initial=0)), dtype=np.int64)
+    least = int(delay.min()) if len(delay) else 0
+    typical = np.full(len(delay), int(np.median(delay[free])) if free.any() else least, dtype=np.int64)
     for word in np.unique(table):
         mine = table == word
         if (mine & free).sum() > _SEEN_IDLE * mine.sum():
@@ -256,44 +271,24 @@ def _barriers(edges: _Edges, device: Device, trace: Trace, starts: Int, ends: In
                 edges.add(finish(source[held]), begin(target[held]), 0, "barrier")
 
 
-def _events(edges: _Edges, device: Device, profile: Profile, starts: Int, ends: Int) -> None:
+def _events(edges: _Edges, device: Device, host: Host, profile: Profile, starts: Int, ends: Int) -> Reach:
     """cudaStreamWaitEvent: work issued behind the wait waits for the work the event was recorded behind."""
-    matched = recorded_events(profile, 2)
-    if not matched.height:
-        return
-    number = {(p, c, s): i for i, (p, c, s) in enumerate(device.where.tolist())}
-    for (process, context, on, stream), some in matched.group_by("process", "context", "on_stream", "stream", maintain_order=True):
-        first, then = number.get((process, context, on)), number.get((process, context, stream))
-        if first is None or then is None or first == then:
-            continue
-        at = device.before(first, some["recorded"].to_numpy())
-        to = device.before(then, some["called"].to_numpy()) + 1
-        there = (at >= 0) & (to < len(device.streams[then]))
-        source, target = device.streams[first][at[there]], device.streams[then][to[there]]
-        held = ends[source] <= starts[target]
-        edges.add(finish(source[held]), begin(target[held]), 0, "event")
-
-
-def recorded_events(profile: Profile, sync_type: int) -> pl.DataFrame:
-    """Waits for events with the record each waits for: process, correlation, context, stream, called, recorded, on_stream [ns after start].
-
-    The record is the latest of that event before the wait.
-    """
-    trace = profile.trace
-    waits = trace.syncs.filter(pl.col("sync_type") == sync_type)
-    empty = pl.DataFrame(schema={n: pl.Int64 for n in ("process", "correlation", "context", "stream", "called", "recorded", "on_stream")})
-    if not waits.height or not trace.events.height or not trace.api.height:
-        return empty
-    keys = ["process", "correlation"]
-    called = (
-        trace.api.select(*keys, called=pl.col("start_ns") - profile.first_ns).drop_nulls().unique(keys, keep="first", maintain_order=True)
-    )
-    records = trace.events.join(called, on=keys, how="inner").select("process", "event", recorded="called", on_stream="stream")
-    placed = waits.select(*keys, "event", "context", "stream").join(called, on=keys, how="inner").sort("called")
-    found = placed.join_asof(
-        records.sort("recorded"), left_on="called", right_on="recorded", by=["process", "event"], check_sortedness=False
-    ).drop_nulls(["recorded", "on_stream"])
-    return found.select(pl.col(n).fill_null(-1).cast(pl.Int64) for n in empty.columns)
+    waits = event_waits(device, host, profile, "stream waits for event")
+    reach = Reach(device, waits)
+    told = [(int(s), int(t), works) for s, t, works in zip(waits.stream, waits.called, reach.works, strict=True) if s >= 0 and works]
+    source: list[int] = []
+    target: list[int] = []
+    for stream in {s for s, _, _ in told}:
+        mine = [(t, works) for s, t, works in told if s == stream]
+        to = device.before(stream, np.array([t for t, _ in mine], dtype=np.int64)) + 1
+        for behind, (_, works) in zip(to.tolist(), mine, strict=True):
+            if behind < len(device.streams[stream]):
+                source += works
+                target += [int(device.streams[stream][behind])] * len(works)
+    first, then = np.array(source, dtype=np.int64), np.array(target, dtype=np.int64)
+    held = (ends[first] <= starts[then]) & (device.place[first] != device.place[then])
+    edges.add(finish(first[held]), begin(then[held]), 0, "event")
+    return reach
 
 
 def _graph_nodes(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
@@ -301,7 +296,16 @@ def _graph_nodes(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
     nodes = device.rows[(device.node[device.rows] >= 0) & (device.call[device.rows] >= 0)]
     if not len(nodes):
         return
-    frame = pl.DataFrame({"i": nodes, "launch": device.call[nodes], "node": device.node[nodes], "start": starts[nodes], "end": ends[nodes]})
+    frame = pl.DataFrame(
+        {
+            "i": nodes,
+            "launch": device.call[nodes],
+            # processes number their nodes alike
+            "node": np.unique(np.stack([device.process[nodes], device.node[nodes]], axis=1), axis=0, return_inverse=True)[1].reshape(-1),
+            "start": starts[nodes],
+            "end": ends[nodes],
+        }
+    )
     by_end = frame.sort("end").select("launch", before="node", ended="end")
     pairs = (
         frame.sort("start")
@@ -326,7 +330,7 @@ def _faults(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int, ends
     kernels = device.rows[device.kind[device.rows] == "kernel"]
     if not len(paged) or not len(kernels):
         return own
-    gpu = rows["device"].fill_null(-1).to_numpy()
+    gpu = device.gpu
     own = own.copy()
     for number in np.unique(gpu[paged]):
         pages, work = paged[gpu[paged] == number], kernels[gpu[kernels] == number]
@@ -335,7 +339,7 @@ def _faults(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int, ends
             continue
         at = np.searchsorted(starts[work], starts[pages], side="right") - 1
         kernel = work[np.maximum(at, 0)]
-        inside = (at >= 0) & (ends[pages] <= ends[kernel])
+        inside = (at >= 0) & (ends[pages] <= ends[kernel]) & (starts[kernel] < starts[pages])
         pages, kernel = pages[inside], kernel[inside]
         if not len(pages):
             continue
@@ -346,13 +350,13 @@ def _faults(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int, ends
         apart = np.zeros(len(pages), dtype=np.bool_)
         apart[1:] = starts[pages][1:] >= ends[pages][:-1]
         chained = follows & apart
-        edges.add(begin(kernel[first]), begin(pages[first]), (starts[pages] - starts[kernel])[first], "fault")
+        edges.add(begin(kernel[first]), begin(pages[first]), (starts[pages] - starts[kernel])[first], "fault", kernel[first])
         before = np.flatnonzero(chained) - 1
-        edges.add(finish(pages[before]), begin(pages[chained]), (starts[pages][chained] - ends[pages][before]), "fault")
+        edges.add(finish(pages[before]), begin(pages[chained]), starts[pages][chained] - ends[pages][before], "fault", kernel[chained])
         beside = follows & ~apart
         before = np.flatnonzero(beside) - 1
-        edges.add(begin(pages[before]), begin(pages[beside]), (starts[pages][beside] - starts[pages][before]), "fault")
-        edges.add(finish(pages[last]), finish(kernel[last]), (ends[kernel] - ends[pages])[last], "fault")
+        edges.add(begin(pages[before]), begin(pages[beside]), starts[pages][beside] - starts[pages][before], "fault", kernel[beside])
+        edges.add(finish(pages[last]), finish(kernel[last]), (ends[kernel] - ends[pages])[last], "fault", kernel[last])
         moving = np.bincount(kernel, weights=(ends - starts)[pages], minlength=len(own)).astype(np.int64)
         own -= np.minimum(moving, own)
     return own
@@ -361,13 +365,18 @@ def _faults(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int, ends
 # --- both -------------------------------------------------------------------------------------------------------------
 
 
-def _waits(edges: _Edges, device: Device, host: Host, profile: Profile, starts: Int, ends: Int, own: Int) -> Int:
-    """Calls that wait, and what for; returns what each call costs by itself."""
-    call, work, sure = waited_for(device, host, profile, recorded_events(profile, 1), starts)
+def _waits(edges: _Edges, device: Device, host: Host, profile: Profile, reach: Reach, starts: Int, ends: Int, own: Int) -> Int:
+    """Calls that wait, and what for; returns what each call costs by itself.
+
+    A call returns one return after the last of what it waits for has ended: that is the lag from each of them.
+    """
+    call, work, sure = waited_for(device, host, profile, reach, starts, ends)
     held = ends[work] <= ends[call]
     call, work, sure = call[held], work[held], sure[held]
-    back = ends[call] - ends[work]
-    waited = ends[work] > starts[call]
+    over = np.full(len(starts), NEVER, dtype=np.int64)
+    np.maximum.at(over, call, ends[work])
+    waited = over[call] > starts[call]
+    back = ends[call] - over[call]
     typical = int(np.median(back[waited & sure])) if (waited & sure).any() else 0
     # a call that need not wait did so if it returned just after work it found unfinished
     evident = sure | (waited & (back <= 10 * typical))
@@ -376,48 +385,39 @@ def _waits(edges: _Edges, device: Device, host: Host, profile: Profile, starts: 
     kept = order[np.unique(np.stack([host.thread[call], work], axis=1)[order], axis=0, return_index=True)[1]]
     call, work, back, waited = call[kept], work[kept], back[kept], waited[kept]
     edges.add(finish(work), finish(call), np.where(waited, back, np.minimum(back, typical)), "sync")
-    least = np.full(len(starts), np.iinfo(np.int64).max, dtype=np.int64)
-    np.minimum.at(least, call[waited], back[waited])
-    own = np.minimum(own, least)
-    slow, work, typical = full_queue(device, host, starts, ends)
-    edges.add(finish(work), finish(slow), ends[slow] - ends[work], "queue")
-    own[slow] = np.minimum(own[slow], typical)
-    return own
-
-
-def _meetings(edges: _Edges, met: Meetings, starts: Int, ends: Int, own: Int) -> Int:
-    """Ranks that meet: the end of a call or kernel waits for the beginning of what it meets, then takes its own time."""
-    if not len(met.first):
-        return own
     own = own.copy()
-    latest = starts.copy()
-    np.maximum.at(latest, met.waits, starts[met.first])
-    alone = np.minimum(own, ends - latest)
-    own[met.waits] = alone[met.waits]
-    edges.add(begin(met.first), finish(met.waits), own[met.waits], "meet")
+    np.minimum.at(own, call[waited], back[waited])
+    launch, work, slow, typical = full_queue(device, host, starts, ends)
+    held = ends[work] <= ends[launch]
+    launch, work = launch[held], work[held]
+    edges.add(finish(work), finish(launch), np.minimum(ends[launch] - ends[work], typical), "queue")
+    own[slow] = np.minimum(own[slow], typical)
     return own
 
 
 def _settled(rows: pl.DataFrame, starts: Int, ends: Int, edges: _Edges) -> Graph:
     """All edges as arrays, held to the recording: none may put an instant later than it was; what waits for nothing has its origin."""
-    source, target, lag = (np.concatenate([p[i] for p in edges.parts]) for i in range(3))
-    kind = np.concatenate([np.full(len(p[0]), p[3], dtype=np.int8) for p in edges.parts])
+    source, target, lag, paid = (np.concatenate([p[i] for p in edges.parts]) for i in range(4))
+    kind = np.concatenate([np.full(len(p[0]), p[4], dtype=np.int8) for p in edges.parts])
     time = np.zeros(2 * rows.height + 1, dtype=np.int64)
     time[1::2], time[2::2] = starts, ends
     room = time[target] - time[source]
     against = room < 0
     # a thread's and a stream's own order cannot close a ring; the other rules cannot either if they lead strictly forward in time
     kept = ~against & ((room > 0) | np.isin(kind, _OWN_ORDER))
-    source, target, lag, kind, room = source[kept], target[kept], lag[kept], kind[kept], room[kept]
+    source, target, lag, kind, room, paid = source[kept], target[kept], lag[kept], kind[kept], room[kept], paid[kept]
     waits = np.zeros(len(time), dtype=np.bool_)
     waits[target], waits[0] = True, True
     lonely = np.flatnonzero(~waits)
     source, target = np.concatenate([source, np.zeros(len(lonely), np.int64)]), np.concatenate([target, lonely])
     lag, room = np.concatenate([lag, time[lonely]]), np.concatenate([room, time[lonely]])
     kind = np.concatenate([kind, np.full(len(lonely), EDGE["origin"], dtype=np.int8)])
+    paid = np.concatenate([paid, np.full(len(lonely), -1, dtype=np.int64)])
     clipped = np.zeros(len(time), dtype=np.int64)
     np.maximum.at(clipped, target, lag - room)
     lag = np.minimum(lag, room)
     latest = np.zeros(len(time), dtype=np.int64)
     np.maximum.at(latest, target, time[source] + lag)
-    return Graph(time, rows["activity"].to_numpy().astype(np.int64), source, target, lag, kind, time - latest, clipped, int(against.sum()))
+    return Graph(
+        time, rows["activity"].to_numpy().astype(np.int64), source, target, lag, kind, time - latest, clipped, int(against.sum()), paid=paid
+    )

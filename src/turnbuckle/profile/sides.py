@@ -44,6 +44,26 @@ def activities(profile: Profile) -> pl.DataFrame:
     return rows.filter(~inner & pl.lit(pl.Series(stands))).join(tracks, on="track", how="left", maintain_order="left")
 
 
+def _frees(name: str) -> bool:
+    return call_class(name) == "alloc" and "Free" in name and "Async" not in name and "Address" not in name
+
+
+#: What a call waits for, by its name; what CUPTI's number means differs between versions of the profiler.
+SCOPES: Final = ("nothing", "event", "stream waits for event", "stream", "device")
+
+
+def scope_of(name: str) -> int:
+    """Index into `SCOPES`.
+
+    >>> [SCOPES[scope_of(n)] for n in ("cudaStreamSynchronize", "cudaStreamWaitEvent", "cuCtxSynchronize", "cudaEventQuery")]
+    ['stream', 'stream waits for event', 'device', 'nothing']
+    """
+    for code, word in ((2, "StreamWaitEvent"), (1, "EventSynchronize"), (3, "StreamSynchronize")):
+        if word in name:
+            return code
+    return 4 if call_class(name) == "sync" else 0
+
+
 class Host:
     """Calls of the GPU runtime and of MPI.
 
@@ -51,7 +71,8 @@ class Host:
     ----------
     rows : all of them; `calls` those of the GPU runtime.
     thread, process : per activity; `UNKNOWN` where it has none.
-    of_api : per row of the trace's table ``api`` the activity, -1 where it is none.
+    of_api : per row of the trace's table ``api`` the activity; of a call inside another one, the outer call's.
+    scope : per activity, what a synchronising call waits for by its name: see `SCOPES`.
     """
 
     def __init__(self, rows: pl.DataFrame, trace: Trace) -> None:
@@ -63,11 +84,22 @@ class Host:
         self.call_class = rows["call_class"].cast(pl.String).fill_null("").to_numpy()
         self.of_api: Int = np.full(trace.api.height, -1, dtype=np.int64)
         self.of_api[rows["row"].fill_null(-1).to_numpy()[self.calls]] = self.calls
+        self._inner_calls(trace.api)
         name = rows["name"].to_frame().with_columns(pl.when(category == "api").then("name"))["name"]
         #: Synchronisations and blocking copies.
         self.waits: Bool = (rows["kind"] == "sync").to_numpy()
-        #: cudaFree and its kin wait for the device they free on; the stream-ordered ones do not.
-        self.frees: Bool = by_name(name, trace.names, lambda n: call_class(n) == "alloc" and "Free" in n and "Async" not in n, False)
+        #: cudaFree and its kin wait for the device they free on; the stream-ordered ones, and those of addresses, do not.
+        self.frees: Bool = by_name(name, trace.names, _frees, False)
+        self.scope: NDArray[np.int8] = by_name(name, trace.names, scope_of, 0)
+
+    def _inner_calls(self, api: pl.DataFrame) -> None:
+        """Work and waits that a recording joins to a call inside another belong to the outer one."""
+        if (self.of_api >= 0).all():
+            return
+        order = np.lexsort((-api["end_ns"].to_numpy(), api["start_ns"].to_numpy(), api["thread"].to_numpy()))
+        known = pl.DataFrame({"thread": api["thread"].to_numpy()[order], "activity": self.of_api[order]})
+        outer = known.select(pl.when(pl.col("activity") >= 0).then("activity").forward_fill().over("thread").fill_null(-1))
+        self.of_api[order] = outer["activity"].to_numpy()
 
 
 class Device:
@@ -80,6 +112,7 @@ class Device:
     place : per activity the number of its stream, -1 off the device.
     streams : per stream its activities in the order they began.
     where : (process, context, stream) of every stream, shape (streams, 3).
+    gpu : per activity the number of its process's device, -1 off the device: a device number means something inside one process only.
     """
 
     def __init__(self, rows: pl.DataFrame, starts: Int, ends: Int, host: Host, trace: Trace) -> None:
@@ -106,12 +139,17 @@ class Device:
             if "graph_node" in frame.columns:
                 self.node[mine] = frame["graph_node"].fill_null(-1).to_numpy()[row[mine]]
         self.called: Int = np.where(self.call >= 0, starts[self.call], NEVER)
+        self._issued_at: Int = np.where(self.call >= 0, starts[self.call], starts)
         keys = {
             "process": rows["process"].fill_null(UNKNOWN).to_numpy()[self.rows],
             "context": context[self.rows],
             "stream": rows["stream"].fill_null(UNKNOWN).to_numpy().astype(np.int64)[self.rows],
             "device": rows["device"].fill_null(UNKNOWN).to_numpy().astype(np.int64)[self.rows],
         }
+        owner = np.stack([keys["process"], keys["device"]], axis=1)
+        self.gpu: Int = np.full(rows.height, -1, dtype=np.int64)
+        self.gpu[self.rows] = np.unique(owner, axis=0, return_inverse=True)[1].reshape(-1)
+        self.process: Int = rows["process"].fill_null(UNKNOWN).to_numpy()
         where, number = np.unique(np.stack(list(keys.values()), axis=1), axis=0, return_inverse=True)
         self.where: Int = where[:, :3].astype(np.int64)
         self.place: Int = np.full(rows.height, -1, dtype=np.int64)
@@ -121,8 +159,11 @@ class Device:
 
     @cached_property
     def issued(self) -> list[Int]:
-        """Per stream, when the latest call up to each of its activities began: what a call finds issued before it."""
-        return [np.maximum.accumulate(self.called[s]) for s in self.streams]
+        """Per stream, when the latest call up to each of its activities began: what a call finds issued before it.
+
+        Work whose call was not recorded was issued before it began.
+        """
+        return [np.maximum.accumulate(self._issued_at[s]) for s in self.streams]
 
     def before(self, stream: int, time: Int) -> Int:
         """Position in `stream` of the last activity whose call began before each time (or at it); -1 where there is none."""

@@ -7,6 +7,7 @@ memory waits for the device; other calls that make or load things may, and did w
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -14,24 +15,135 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.sides import UNKNOWN, Device, Host
+from turnbuckle.profile.sides import SCOPES, UNKNOWN, Device, Host
 
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
 #: Classes of calls that wait for the device only sometimes.
 _MAY_WAIT: Final = ("alloc", "module", "stream")
-#: A launch that takes this many times the median was waiting for room in the queue.
+#: A launch that takes this many times the median may have waited for room in the queue.
 _SLOW_LAUNCH: Final = 10.0
+#: Launches a device must be behind for its queue to be full: half of what CUDA's queue was seen to hold (1022, RTX 3060, CUDA 12).
+_QUEUED: Final = 512
+_EVENT, _STREAM_WAIT, _STREAM, _DEVICE = (SCOPES.index(word) for word in ("event", "stream waits for event", "stream", "device"))
+_KEYS: Final = ["process", "correlation"]
 
 
-def waited_for(device: Device, host: Host, profile: Profile, for_event: pl.DataFrame, starts: Int) -> tuple[Int, Int, Bool]:
-    """Pairs of a call and the last work of a stream that it waits for.
+@dataclass(frozen=True)
+class EventWaits:
+    """Calls that wait for an event, or make a stream wait, with the record each waits for; one length, in the order of the calls.
+
+    Attributes
+    ----------
+    call : the activity that waits, or that makes the stream wait; `called` when it began [ns].
+    stream : the stream that waits (number as in `Device.streams`), -1 for the host or an unknown one.
+    on, recorded : the stream the event was recorded on, -1 where it holds no work, and when [ns].
+    """
+
+    call: Int
+    called: Int
+    stream: Int
+    on: Int
+    recorded: Int
+
+
+def event_waits(device: Device, host: Host, profile: Profile, scope: str) -> EventWaits:
+    """Waits of one `scope` for events, each with the latest record of its event before it; waits for what was never recorded are none."""
+    trace, nothing = profile.trace, np.zeros(0, dtype=np.int64)
+    waits = _named(host, profile).filter(pl.col("scope") == SCOPES.index(scope))
+    if not waits.height or not trace.events.height:
+        return EventWaits(nothing, nothing, nothing, nothing, nothing)
+    started = trace.api.select(*_KEYS, recorded=pl.col("start_ns") - profile.first_ns).drop_nulls().unique(_KEYS, keep="first")
+    records = trace.events.join(started, on=_KEYS, how="inner").select(
+        "process", "event", "recorded", on_stream=pl.col("stream"), on_context=pl.col("context")
+    )
+    found = (
+        waits.sort("called")
+        .join_asof(records.sort("recorded"), left_on="called", right_on="recorded", by=["process", "event"], check_sortedness=False)
+        .drop_nulls(["recorded", "on_stream"])
+    )
+    context = found["on_context"].fill_null(UNKNOWN).to_numpy()
+    context = np.where(context == UNKNOWN, found["context"].fill_null(UNKNOWN).to_numpy(), context)
+    process = found["process"].to_numpy()
+    return EventWaits(
+        found["activity"].to_numpy(),
+        found["called"].to_numpy(),
+        _stream_number(device, process, found["context"].fill_null(UNKNOWN).to_numpy(), found["stream"].fill_null(UNKNOWN).to_numpy()),
+        _stream_number(device, process, context, found["on_stream"].to_numpy()),
+        found["recorded"].to_numpy(),
+    )
+
+
+def _named(host: Host, profile: Profile) -> pl.DataFrame:
+    """Rows of the recorded synchronisations with the call each belongs to, when that began [ns], and what it waits for by its name."""
+    api = profile.trace.api
+    calls = pl.DataFrame({**{k: api[k] for k in _KEYS}, "activity": host.of_api, "called": api["start_ns"].to_numpy() - profile.first_ns})
+    calls = calls.filter(pl.col("activity") >= 0).drop_nulls().unique(_KEYS, keep="first", maintain_order=True)
+    found = profile.trace.syncs.select(*_KEYS, "context", "stream", "event").unique(_KEYS, keep="first", maintain_order=True)
+    found = found.join(calls, on=_KEYS, how="inner")
+    return found.with_columns(scope=pl.Series(host.scope[found["activity"].to_numpy()], dtype=pl.Int8))
+
+
+def _stream_number(device: Device, process: Int, context: Int, stream: Int) -> Int:
+    """Number of the stream at each place; a context that is not recorded (0 in old versions) is any that has the stream."""
+    exact = {(p, c, s): i for i, (p, c, s) in enumerate(device.where.tolist())}
+    loose = {(p, s): i for i, (p, _, s) in reversed(list(enumerate(device.where.tolist())))}
+    places = zip(process.tolist(), context.tolist(), stream.tolist(), strict=True)
+    return np.array([exact.get((p, c, s), loose.get((p, s), -1) if c <= 0 else -1) for p, c, s in places], dtype=np.int64)
+
+
+class Reach:
+    """What is behind a point in a stream: its last work, and what waits issued after that work wait for.
+
+    A stream that was told to wait and got no work of its own afterwards passes the wait on: to whoever synchronises with
+    it, and to events recorded on it.
+    """
+
+    def __init__(self, device: Device, waits: EventWaits) -> None:
+        self._device = device
+        order = np.argsort(waits.called, kind="stable")
+        self._told: dict[int, tuple[list[int], list[tuple[int, ...]]]] = {}
+        #: Per wait, in the order given, the work it waits for.
+        self.works: list[tuple[int, ...]] = [()] * len(waits.called)
+        for k in order.tolist():
+            works = self.behind(int(waits.on[k]), int(waits.recorded[k]))
+            self.works[k] = works
+            if waits.stream[k] >= 0 and works:
+                times, told = self._told.setdefault(int(waits.stream[k]), ([], []))
+                times.append(int(waits.called[k]))
+                told.append(works)
+
+    def behind(self, stream: int, time: int) -> tuple[int, ...]:
+        """Work that everything issued to `stream` up to `time` [ns] comes down to."""
+        if stream < 0:
+            return ()
+        at = int(np.searchsorted(self._device.issued[stream], time, side="right")) - 1
+        last = (int(self._device.streams[stream][at]),) if at >= 0 else ()
+        passed = self.passed_on(stream, int(self._device.issued[stream][at]) if at >= 0 else None, time)
+        return tuple(dict.fromkeys((*last, *passed)))
+
+    def passed_on(self, stream: int, after: int | None, time: int) -> tuple[int, ...]:
+        """Work waited for by what `stream` was told after its last work and up to `time`."""
+        if stream not in self._told:
+            return ()
+        times, told = self._told[stream]
+        low = 0 if after is None else int(np.searchsorted(times, after, side="right"))
+        high = int(np.searchsorted(times, time, side="right"))
+        return tuple(dict.fromkeys(w for works in told[low:high] for w in works))
+
+    def streams(self) -> list[int]:
+        """Streams that were told to wait."""
+        return list(self._told)
+
+
+def waited_for(device: Device, host: Host, profile: Profile, reach: Reach, starts: Int, ends: Int) -> tuple[Int, Int, Bool]:
+    """Pairs of a call and work that it waits for.
 
     Parameters
     ----------
-    for_event : waits of host calls for events, with the record each waits for.
-    starts : when each activity began [ns].
+    reach : what streams were told to wait for.
+    starts, ends : of each activity [ns].
 
     Returns
     -------
@@ -39,54 +151,90 @@ def waited_for(device: Device, host: Host, profile: Profile, for_event: pl.DataF
     """
     copies = device.rows[device.call[device.rows] >= 0]
     copies = copies[(host.waits[device.call[copies]] & (device.table[copies] == "copies")) | device.pageable[copies]]
-    calls, works = [device.call[copies]], [copies]
-    sure = [np.ones(len(copies), dtype=np.bool_)]
-    scopes = _scopes(device, host, profile, for_event, starts)
+    launched = _launches_that_block(device, host, ends)
+    calls, works = [device.call[copies], device.call[launched]], [copies, launched]
+    sure = [np.ones(len(copies), dtype=np.bool_), np.zeros(len(launched), dtype=np.bool_)]
+    scopes = _scopes(device, host, profile, starts)
     for stream, place in enumerate(device.where):
-        mine = (scopes.process == place[0]) & np.isin(scopes.context, (UNKNOWN, place[1])) & np.isin(scopes.stream, (UNKNOWN, place[2]))
-        call = scopes.call[mine]
-        at = device.before(stream, scopes.until[mine])
+        mine = (scopes.process == place[0]) & np.isin(scopes.context, (UNKNOWN, place[1])) & np.isin(scopes.stream, (UNKNOWN, stream))
+        call, until = scopes.call[mine], scopes.until[mine]
+        at = device.before(stream, until)
         known = at >= 0
         calls.append(call[known])
         works.append(device.streams[stream][at[known]])
         sure.append(scopes.sure[mine][known])
+        if stream in reach.streams():
+            after = [int(device.issued[stream][k]) if k >= 0 else None for k in at.tolist()]
+            passed = [reach.passed_on(stream, a, t) for a, t in zip(after, until.tolist(), strict=True)]
+            calls.append(np.repeat(call, [len(p) for p in passed]))
+            works.append(np.array([w for p in passed for w in p], dtype=np.int64))
+            sure.append(np.repeat(scopes.sure[mine], [len(p) for p in passed]))
+    events = event_waits(device, host, profile, "event")
+    behind = [reach.behind(on, t) for on, t in zip(events.on.tolist(), events.recorded.tolist(), strict=True)]
+    calls.append(np.repeat(events.call, [len(b) for b in behind]))
+    works.append(np.array([w for b in behind for w in b], dtype=np.int64))
+    sure.append(np.ones(len(works[-1]), dtype=np.bool_))
     return np.concatenate(calls), np.concatenate(works), np.concatenate(sure)
 
 
+def _launches_that_block(device: Device, host: Host, ends: Int) -> Int:
+    """Work of launches that return after it ended, if most launches do (CUDA_LAUNCH_BLOCKING, or a debugger)."""
+    kernels = device.rows[(device.call[device.rows] >= 0) & (device.table[device.rows] == "kernels")]
+    kernels = kernels[host.call_class[device.call[kernels]] == "launch"]
+    late = ends[device.call[kernels]] >= ends[kernels]
+    return kernels[late] if late.sum() > len(kernels) / 2 else np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
 class _Scopes:
     """Calls that wait for streams: of which process, context and stream (`UNKNOWN` for all), for work issued until when."""
 
-    def __init__(self, call: Int, process: Int, context: Int, stream: Int, until: Int, sure: Bool) -> None:
-        self.call, self.process, self.context, self.stream, self.until, self.sure = call, process, context, stream, until, sure
+    call: Int
+    process: Int
+    context: Int
+    stream: Int
+    until: Int
+    sure: Bool
 
 
-def _scopes(device: Device, host: Host, profile: Profile, for_event: pl.DataFrame, starts: Int) -> _Scopes:
-    synchronises = host.call_class == "sync"
-    call = host.calls[(synchronises | host.frees | np.isin(host.call_class, _MAY_WAIT))[host.calls]]
+def _scopes(device: Device, host: Host, profile: Profile, starts: Int) -> _Scopes:
+    synchronises = (host.scope == _STREAM) | (host.scope == _DEVICE)
+    may = synchronises | host.frees | np.isin(host.call_class, _MAY_WAIT)
+    named = _named(host, profile)
+    if not profile.trace.events.height:
+        # without records an event stands for all that its stream was given before the wait
+        may |= host.scope == _EVENT
+        synchronises |= host.scope == _EVENT
+    call = host.calls[may[host.calls]]
     context = _current_context(device, host, starts)[call]
     stream = np.full(len(call), UNKNOWN, dtype=np.int64)
-    until = starts[call].copy()
     at = np.full(len(starts), -1, dtype=np.int64)
     at[call] = np.arange(len(call))
-    keys = ["process", "correlation"]
-    of_call = pl.DataFrame({**{k: profile.trace.api[k] for k in keys}, "activity": host.of_api}).filter(pl.col("activity") >= 0)
-    named = (
-        profile.trace.syncs.filter(pl.col("sync_type").is_in([1, 3, 4]))
-        .select(*keys, "context", "stream", "sync_type")
-        .unique(keys, maintain_order=True, keep="first")
-        .join(of_call, on=keys, how="inner")
-    )
+    named = named.filter(pl.Series(at[named["activity"].to_numpy()] >= 0))
     where = at[named["activity"].to_numpy()]
-    known = where >= 0
-    context[where[known]] = named["context"].fill_null(UNKNOWN).to_numpy()[known]
-    of_stream = named["sync_type"].is_in([1, 3]).to_numpy() & known
-    stream[where[of_stream]] = named["stream"].fill_null(UNKNOWN).to_numpy()[of_stream]
-    recorded = for_event.join(of_call.unique(keys, keep="first", maintain_order=True), on=keys, how="inner")
-    where = at[recorded["activity"].to_numpy()]
-    known = where >= 0
-    stream[where[known]] = recorded["on_stream"].to_numpy()[known]
-    until[where[known]] = recorded["recorded"].to_numpy()[known]
-    return _Scopes(call, host.process[call], context, stream, until, (synchronises | host.frees)[call])
+    given = named["context"].fill_null(UNKNOWN).to_numpy()
+    context[where[given > 0]] = given[given > 0]
+    of_stream = named["scope"].is_in([_STREAM, _EVENT]).to_numpy() & named["stream"].is_not_null().to_numpy()
+    number = _stream_number(device, named["process"].to_numpy(), given, named["stream"].fill_null(UNKNOWN).to_numpy())
+    # a stream that never had work is waited for in no time
+    stream[where[of_stream]] = np.where(number[of_stream] < 0, len(device.where), number[of_stream])
+    freed = _freed_context(host, profile)
+    known = (freed[call] != UNKNOWN) & host.frees[call]
+    context[known] = freed[call][known]
+    return _Scopes(call, host.process[call], context, stream, starts[call].copy(), (synchronises | host.frees)[call])
+
+
+def _freed_context(host: Host, profile: Profile) -> Int:
+    """Per activity, the context whose memory the call frees, where allocations were recorded."""
+    out = np.full(len(host.process), UNKNOWN, dtype=np.int64)
+    frees = profile.trace.allocations.filter(pl.col("operation") == 1).select(*_KEYS, "context").drop_nulls()
+    if not frees.height:
+        return out
+    api = profile.trace.api
+    calls = pl.DataFrame({**{k: api[k] for k in _KEYS}, "activity": host.of_api}).filter(pl.col("activity") >= 0)
+    found = frees.unique(_KEYS, keep="first", maintain_order=True).join(calls, on=_KEYS, how="inner")
+    out[found["activity"].to_numpy()] = found["context"].to_numpy()
+    return out
 
 
 def _current_context(device: Device, host: Host, starts: Int) -> Int:
@@ -102,25 +250,38 @@ def _current_context(device: Device, host: Host, starts: Int) -> Int:
     return out
 
 
-def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int, Int, int]:
-    """Launches that waited for room in the queue, the work whose end made room, and how long a launch takes [ns].
+def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int, Int, Int, int]:
+    """Launches that a full queue holds back: each waits for the work that many launches before it.
 
-    They are far slower than the others, and returned just after work of their process ended.
+    A queue counts as full where launches far slower than the others found hundreds of launches of their context not yet begun
+    and returned just after work ended; its depth is what the slow ones found, in the middle.
+
+    Returns
+    -------
+    Launches, the work each waits for, which of them did wait (the slow ones), and how long a launch takes by itself [ns].
     """
     nothing = np.zeros(0, dtype=np.int64)
     launches = host.calls[host.call_class[host.calls] == "launch"]
-    if not len(launches) or not len(device.rows):
-        return nothing, nothing, 0
+    known = device.rows[device.call[device.rows] >= 0]
+    if not len(launches) or not len(known):
+        return nothing, nothing, nothing, 0
     typical = float(np.median((ends - starts)[launches]))
-    slow = launches[(ends - starts)[launches] > _SLOW_LAUNCH * typical]
-    found, made_room = [nothing], [nothing]
-    process = device.where[device.place[device.rows], 0]
-    for number in np.unique(host.process[slow]):
-        mine, work = slow[host.process[slow] == number], device.rows[process == number]
-        by_end = work[np.argsort(ends[work], kind="stable")]
-        at = np.searchsorted(ends[by_end], ends[mine], side="right") - 1
-        mine, work = mine[at >= 0], by_end[at[at >= 0]]
-        just = (ends[work] > starts[mine]) & (ends[mine] - ends[work] < _SLOW_LAUNCH * typical) & (device.call[work] != mine)
-        found.append(mine[just])
-        made_room.append(work[just])
-    return np.concatenate(found), np.concatenate(made_room), int(typical)
+    found, made_room, held = [nothing], [nothing], [nothing]
+    context = device.where[device.place[known], :2]
+    for place in np.unique(context, axis=0):
+        work = known[(context == place).all(axis=1)]
+        work = work[np.lexsort((starts[work], device.called[work]))]
+        called, begun, ended = device.called[work], np.sort(starts[work]), np.sort(ends[work])
+        position = np.flatnonzero(host.call_class[device.call[work]] == "launch")
+        call = device.call[work[position]]
+        behind = position - np.searchsorted(begun, called[position], side="right")
+        back = ends[call] - ended[np.maximum(np.searchsorted(ended, ends[call], side="right") - 1, 0)]
+        slow = ((ends - starts)[call] > _SLOW_LAUNCH * typical) & (behind >= _QUEUED) & (back >= 0) & (back < _SLOW_LAUNCH * typical)
+        if not slow.any():
+            continue
+        depth = int(np.median(behind[slow]))
+        far = position >= depth
+        found.append(call[far])
+        made_room.append(work[position[far] - depth])
+        held.append(call[slow])
+    return np.concatenate(found), np.concatenate(made_room), np.concatenate(held), int(typical)

@@ -189,10 +189,11 @@ def _native(graph: Graph, run: Pieces, piece: Int, spared: NDArray[np.bool_] | N
 def _parameters(graph: Graph, piece: Int, count: int) -> list[tuple[Int, Float]]:
     """Per edge the two parameters that change its lag (-1 for none), and the nanoseconds a unit of each is worth."""
     kind = graph.kind
-    owner = piece[graph.owner] if len(kind) else np.zeros(0, dtype=np.int64)
-    caller = piece[np.maximum(graph.source - 1, 0) // 2] if len(kind) else owner
+    payer = piece[graph.payer] if len(kind) else np.zeros(0, dtype=np.int64)
     work, wait = np.isin(kind, [EDGE["run"], EDGE["call"], EDGE["meet"]]), np.isin(kind, [EDGE["sync"], EDGE["queue"]])
-    first = np.select([work, wait, kind == EDGE["host"]], [owner, count + owner, np.full(len(kind), 4 * count)], -1)
-    second = np.select([work, kind == EDGE["deliver"], kind == EDGE["sync"]], [count + owner, 2 * count + caller, 3 * count + owner], -1)
+    first = np.select(
+        [work | (kind == EDGE["fault"]), wait, kind == EDGE["host"]], [payer, count + payer, np.full(len(kind), 4 * count)], -1
+    )
+    second = np.select([work, kind == EDGE["deliver"], kind == EDGE["sync"]], [count + payer, 2 * count + payer, 3 * count + payer], -1)
     scaled = np.where(wait, 1e9, graph.lag_ns.astype(np.float64))
     return [(first, scaled), (second, np.full(len(kind), 1e9))]
