@@ -46,7 +46,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
     """`project` for a profile that is already prepared."""
     require(profile, pair)
     if pair.target is not pair.source:
-        require_order(ready)
+        require_order(ready, "; --replay sum needs no order")
     durations = anchored(ready.run, pair.source, pair.target, model)
     result = replayed(ready, durations)
     return Projection(
@@ -65,12 +65,12 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
     )
 
 
-def require_order(ready: Prepared) -> None:
-    """Refuse a timeline whose recorded order cannot be trusted (A122)."""
+def require_order(ready: Prepared, otherwise: str = "") -> None:
+    """Refuse a timeline whose recorded order cannot be trusted (A122); `otherwise` names a way that needs no order."""
     if ready.timeline is not None and ready.trust is not None and ready.trust.refused:
         raise CannotAnswer(
             "A122", "the recorded order cannot be trusted, so the timeline cannot be replayed elsewhere",
-            found=ready.trust.refused, fix=f"{ready.trust.record}; --replay sum needs no order",
+            found=ready.trust.refused, fix=ready.trust.record + otherwise,
         )  # fmt: skip
 
 

@@ -82,8 +82,8 @@ def test_the_native_replay_is_the_one_by_hand(trace: Trace, ratio: float, call: 
     lag = graph.lag_ns.astype(float)
     for e, kind in enumerate(graph.kind):
         word = EDGES[kind]
-        lag[e] *= {"run": ratio, "call": ratio, "host": host}.get(word, 1.0)
-        lag[e] += {"run": call, "call": call, "sync": call + back, "queue": call, "deliver": delivery}.get(word, 0)
+        lag[e] *= {"run": ratio, "call": ratio, "meet": ratio, "fault": ratio, "host": host}.get(word, 1.0)
+        lag[e] += {"run": call, "call": call, "meet": call, "sync": call + back, "queue": call, "deliver": delivery}.get(word, 0)
     expected = replayed_by_hand(graph, lag)
     instants, path = ready.timeline.path(change)
     assert np.allclose(instants * 1e9, expected, rtol=1e-9, atol=1e-3)

@@ -18,7 +18,10 @@ from turnbuckle.study.slack import FARTHEST, NEAREST, THRESHOLDS, Slack
 from turnbuckle.study.sweep import SHOWN, WORDS, Surface, Sweep
 from turnbuckle.units import show as quantity
 
-_BARS = "▁▂▃▄▅▆▇█"
+_BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"
+#: A what-if is worth showing if it saves this share of the run time.
+_WORTH = 1e-3
+READS = {"link.tags": "requests in flight", "link.read_request": "bytes a request", "link.round_trip": "round trip"}
 _MODES = {
     "link": "on the link: the fabric is longer, asynchronous calls stay asynchronous",
     "api": "in the calls (api): each call that crosses to the device blocks its thread for the delay",
@@ -49,13 +52,13 @@ def emit_sweep(found: Sweep, format: str, output: Path | None) -> None:
         write_rows(found.as_dict()["curve"], format, output)
     else:
         console = _console(output)
-        table = _table(f"run time against the {WORDS[found.over]} (measured {seconds(found.measured)})", "cost", "time", "vs now")
+        table = _table(console, f"run time against the {WORDS[found.over]} (measured {seconds(found.measured)})", "cost", "time", "vs now")
         for cost in SHOWN:
             time = float(found.curve(cost))
-            table.add_row(f"{cost:g}x", seconds(time), f"{time / found.measured:.3f}x")
+            table.add_row(f"{cost:g}x", seconds(time), f"{found.penalty(cost):.3f}x")
         console.print(table)
         console.print()
-        table = _table("how much dearer it may become", "run longer by", "cost")
+        table = _table(console, "how much dearer it may become", "run longer by", "cost")
         for share, reached in zip(THRESHOLDS, found.tolerances, strict=True):
             table.add_row(f"{share:.0%}", "beyond 10x" if reached is None else f"{reached:.3f}x")
         console.print(table)
@@ -74,11 +77,11 @@ def emit_surface(found: Surface, format: str, output: Path | None) -> None:
     else:
         console = _console(output)
         columns = [j for j, b in enumerate(found.bandwidth) if j % 3 == 0]
-        heads = [f"{found.bandwidth[j]:.2g}x" for j in columns]
-        table = _table(f"run time against now, over added one-way latency and link bandwidth ({found.mode})", "latency", *heads)
+        heads = [f"{found.bandwidth[j]:.3g}x" for j in columns]
+        table = _table(console, f"run time against now, over added one-way latency and link bandwidth ({found.mode})", "latency", *heads)
         for i, slack in enumerate(found.slack):
             if i % 2 == 0:
-                cells = [f"{found.seconds[i, j] / found.measured:.3f}x" for j in columns]
+                cells = [f"{found.penalties[i, j]:.3f}x" for j in columns]
                 table.add_row(seconds(float(slack)), *cells)
         console.print(table)
         console.print()
@@ -91,10 +94,12 @@ def _console(output: Path | None) -> Console:
     return Console(soft_wrap=False, highlight=False)
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
+def _table(console: Console, title: str, *columns: str) -> Table:
+    """A table under its title; numbers are never cut, whatever the width."""
+    console.print(Text(title, "italic"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
     for k, column in enumerate(columns):
-        table.add_column(column, justify="left" if k == 0 else "right", no_wrap=True)
+        table.add_column(column, justify="left" if k == 0 else "right", no_wrap=k > 0, overflow="fold", min_width=9 if k else 6)
     return table
 
 
@@ -103,12 +108,13 @@ def _print_curve(console: Console, found: Slack) -> None:
     console.print(Text(f"run time {seconds(found.measured)}; distance {_MODES[found.mode]}"))
     at = np.geomspace(NEAREST, FARTHEST, 49)
     longer = np.array([found.penalty(float(s)) - 1.0 for s in at])
-    level = np.clip((np.log10(np.maximum(longer, 1e-4)) + 4) / 5 * (len(_BARS) - 1), 0, len(_BARS) - 1)
-    bars = "".join(_BARS[round(float(v))] for v in level)
+    ramp = _BARS if _encodes(console, _BARS) else _PLAIN_BARS
+    level = np.clip((np.log10(np.maximum(longer, 1e-4)) + 4) / 5 * (len(ramp) - 1), 0, len(ramp) - 1)
+    bars = "".join(ramp[round(float(v))] for v in level)
     console.print(Text.assemble(("100 ns ", "dim"), (bars, "cyan"), (" 100 ms", "dim")))
     console.print(Text("lowest bar: 0.01 % longer or less; highest: ten times or more", "dim"))
     console.print()
-    table = _table("one-way latency added", "as much as", "latency", "time", "vs now")
+    table = _table(console, "one-way latency added", "as much as", "latency", "time", "vs now")
     for hop in hops():
         table.add_row(f"one more {hop.name} trip" if hop.name in ("package", "C2C", "PCIe", "switch") else f"a {hop.name} away",
                       seconds(hop.one_way), seconds(float(found.curve(hop.one_way))), f"{found.penalty(hop.one_way):.3f}x")  # fmt: skip
@@ -119,20 +125,31 @@ def _print_curve(console: Console, found: Slack) -> None:
     console.print()
 
 
+def _encodes(console: Console, text: str) -> bool:
+    try:
+        text.encode(console.encoding)
+    except (UnicodeError, LookupError):
+        return False
+    return True
+
+
 def _print_tolerances(console: Console, found: Slack) -> None:
-    table = _table("what the run tolerates", "run longer by", "latency", "90% interval", "fibre")
+    table = _table(console, "what the run tolerates", "run longer by", "latency", "90% interval", "fibre")
     for t in found.tolerances:
         if t.slack is None:
             table.add_row(f"{t.share:.0%}", f"over {seconds(FARTHEST)}", "", "")
             continue
         low, high = (f"over {seconds(FARTHEST)}" if v is None else seconds(v) for v in (t.low, t.high))
-        interval = "exact" if t.low == t.high else f"[{low}, {high}]"
+        interval = "" if t.interval is None else "exact" if t.low == t.high else f"[{low}, {high}]"
         metres = fibre_metres(t.slack)
         table.add_row(f"{t.share:.0%}", seconds(t.slack), interval, f"{metres:,.0f} m" if metres < 1e4 else f"{metres / 1e3:,.0f} km")
     console.print(table)
     console.print(_exactness(len(found.curve.breakpoints), found.curve.gap), style="dim")
     if found.assumed and any(t.low != t.high for t in found.tolerances):
-        console.print("the interval is what is not known of reads in flight: " + ", ".join(str(p) for p in found.assumed), style="dim")
+        console.print(
+            "the interval is what is not known of reads in flight: " + ", ".join(f"{READS[name]} {p}" for name, p in found.assumed.items()),
+            style="dim",
+        )
     console.print()
 
 
@@ -144,16 +161,18 @@ def _print_carriers(console: Console, found: Slack) -> None:
                   header_style="dim")  # fmt: skip
     for column, justify in (("of the penalty", "right"), ("adds", "right"), ("what", "left"), ("call", "left"), ("what if", "left")):
         table.add_column(column, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    there = float(found.curve(found.carried_at))
     for c in found.carriers[:8]:
         options = []
-        if c.asynchronous is not None:
+        if c.asynchronous is not None and c.asynchronous < there * (1 - _WORTH):
             options.append(f"not waiting: {seconds(c.asynchronous)}")
-        if c.batched is not None:
+        if c.batched is not None and c.batched < there * (1 - _WORTH):
             options.append(f"in {c.batches:,} batches: {seconds(c.batched)}")
         table.add_row(f"{c.share:.1%}", seconds(c.seconds), c.what, clean(c.call), "; ".join(options))
     console.print(table)
-    there = seconds(float(found.curve(found.carried_at)))
-    console.print(Text(f"the run takes {there} there; what if: the same run with these calls changed", "dim"))
+    console.print(
+        Text(f"the run takes {seconds(float(found.curve(found.carried_at)))} there; what if: the same run with these calls changed", "dim")
+    )
     console.print()
 
 
@@ -173,7 +192,13 @@ def _beside(b: Beside) -> dict[str, object]:
 def _print_published(console: Console, published: list[Beside]) -> None:
     """The binned answer is a penalty for an application whose copies and kernels are those of the proxy."""
     table = _table(
-        "slack on every call: this replay, and the binned answer of Shorts and Grant", "latency", "timeline", "felt by", "threads", "binned"
+        console,
+        "slack on every call: this replay, and the binned answer of Shorts and Grant",
+        "latency",
+        "timeline",
+        "felt by",
+        "threads",
+        "binned",
     )
     for b in published:
         table.add_row(seconds(b.slack_seconds), f"{b.causal:.3f}x", f"{b.felt:,.0f} of {b.calls:,} calls", str(b.binned.threads),

@@ -38,6 +38,7 @@ class Change:
     delivery : time added between a host call and the start of each piece of device work it started, by the call's piece [s].
     back : time added between the end of work and the return of a call that waits for it, by the call's piece [s].
     host : new over measured length of the application's own work between calls, shape (..., 1).
+    delivery_ratio : new over measured delivery, by the call's piece; None leaves deliveries as they are.
     """
 
     ratio: Float
@@ -45,13 +46,20 @@ class Change:
     delivery: Float
     back: Float
     host: Float
+    delivery_ratio: Float | None = None
 
     @property
     def values(self) -> Float:
-        """Parameters of the compiled graph, shape (..., 4 x pieces + 1)."""
-        columns = (self.ratio - 1.0, self.added, self.delivery, self.back, self.host - 1.0)
+        """Parameters of the compiled graph, shape (..., `parameters`)."""
+        handed = np.zeros_like(self.ratio) if self.delivery_ratio is None else self.delivery_ratio - 1.0
+        columns = (self.ratio - 1.0, self.added, self.delivery, self.back, self.host - 1.0, handed)
         lead = np.broadcast_shapes(*(c.shape[:-1] for c in columns))
         return np.concatenate([np.broadcast_to(c, (*lead, c.shape[-1])) for c in columns], axis=-1)
+
+
+def parameters(pieces: int) -> int:
+    """How many parameters a compiled graph has."""
+    return 5 * pieces + 1
 
 
 def no_change(pieces: int) -> Change:
@@ -87,7 +95,14 @@ class TimelineReplay:
     def without(self, edges: NDArray[np.bool_]) -> TimelineReplay:
         """The same run less some edges: what if nobody had waited there?  What else holds an instant back still does."""
         graph, kept = self.graph, ~edges
-        left = replace(graph, source=graph.source[kept], target=graph.target[kept], lag_ns=graph.lag_ns[kept], kind=graph.kind[kept])
+        left = replace(
+            graph,
+            source=graph.source[kept],
+            target=graph.target[kept],
+            lag_ns=graph.lag_ns[kept],
+            kind=graph.kind[kept],
+            paid=None if graph.paid is None else graph.paid[kept],
+        )
         return self._again(left)
 
     def sparing(self, activities: NDArray[np.bool_]) -> TimelineReplay:
@@ -152,7 +167,7 @@ class TimelineReplay:
     @cached_property
     def _weights(self) -> Float:
         """What one unit of each parameter can do to the run at most [s]: recorded time it scales, or how often it is added."""
-        kind, count = self.graph.kind, 4 * len(self.run) + 1
+        kind, count = self.graph.kind, parameters(len(self.run))
         (first, scaled), (second, added) = _parameters(self.graph, self.piece, len(self.run))
         # several edges lead to the end of one activity, which changes once: what it takes and its delay stand on its own edge as well
         once = np.zeros(len(kind), dtype=np.bool_)
@@ -182,7 +197,7 @@ def _native(graph: Graph, run: Pieces, piece: Int, spared: NDArray[np.bool_] | N
         np.where(second < 0, _NONE, second).astype(np.uint32),
         added,
         np.ascontiguousarray(graph.residual_ns),
-        4 * len(run) + 1,
+        parameters(len(run)),
     )
 
 
@@ -192,7 +207,9 @@ def _parameters(graph: Graph, piece: Int, count: int) -> list[tuple[Int, Float]]
     payer = piece[graph.payer] if len(kind) else np.zeros(0, dtype=np.int64)
     work, wait = np.isin(kind, [EDGE["run"], EDGE["call"], EDGE["meet"]]), np.isin(kind, [EDGE["sync"], EDGE["queue"]])
     first = np.select(
-        [work | (kind == EDGE["fault"]), wait, kind == EDGE["host"]], [payer, count + payer, np.full(len(kind), 4 * count)], -1
+        [work | (kind == EDGE["fault"]), wait, kind == EDGE["host"], kind == EDGE["deliver"]],
+        [payer, count + payer, np.full(len(kind), 4 * count), 4 * count + 1 + payer],
+        -1,
     )
     second = np.select([work, kind == EDGE["deliver"], kind == EDGE["sync"]], [count + payer, 2 * count + payer, 3 * count + payer], -1)
     scaled = np.where(wait, 1e9, graph.lag_ns.astype(np.float64))

@@ -13,7 +13,7 @@ from turnbuckle.report.figure import Figure
 from turnbuckle.report.table import Cell, Table, cells
 from turnbuckle.report.text import DASH, bounds, clean, count, factor, listed, number, percent, probability, seconds, signed, span
 from turnbuckle.report.unknowns import advice, unknown_label
-from turnbuckle.report.verdict import LINE, Verdict, three_sentences, what_would_change
+from turnbuckle.report.verdict import LINE, Verdict, on_timeline, three_sentences, what_would_change
 from turnbuckle.study.study import Answer
 
 COUPLING_WORDS = {
@@ -29,14 +29,14 @@ COUPLING_WORDS = {
 TONE = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft"}
 
 
-def answer_section(found: list[Verdict]) -> dict[str, Any]:
-    """Verdict strip, three sentences, what would change the answer, the table of all targets."""
+def answer_section(found: list[Verdict], distance: str = "") -> dict[str, Any]:
+    """Verdict strip, three sentences and one on distance, what would change the answer, the table of all targets."""
     if not found:
-        return {"figures": [], "sentences": [], "turns": [], "table": None}
+        return {"figures": [], "sentences": [distance] if distance else [], "turns": [], "table": None}
     level = next((v.projection.interval.level for v in found if v.projection.interval), None)
     return {
         "figures": [charts.verdict_strip(found)],
-        "sentences": three_sentences(found),
+        "sentences": [*three_sentences(found), *([distance] if distance else [])],
         "turns": what_would_change(found),
         "table": _targets_table(found, level),
     }
@@ -151,12 +151,16 @@ def projection_section(found: list[Verdict]) -> dict[str, Any]:
                 seconds(p.seconds),
             )
         )
-    head = ["target", *(f">{charts.PART_WORDS[part]}" for part in PARTS), ">in all", ">projected"]
+    head = ["target", *(f">{charts.part_words(found[0].projection.replay)[part]}" for part in PARTS), ">in all", ">projected"]
     shown = [v for v in found if v.kind != "self"]
     return {
         "figures": [charts.breakdown(found)],
         "steps": named([charts.steps(v) for v in shown]),
-        "table": Table("Change of exposed time by part, against the recorded run.", head, rows),
+        "table": Table(
+            f"Change of {'time on the critical path' if on_timeline(found) else 'exposed time'} by part, against the recorded run.",
+            head,
+            rows,
+        ),
     }
 
 
@@ -248,7 +252,10 @@ def left_out(answer: Answer) -> list[str]:
             "keep their recorded length; a faster or slower CPU is not projected."
         ),
         (
-            "Order: activities keep the order and the overlap they were recorded in; only exposed time changes. The "
+            "Order: activities of one track keep their order; what overlaps is found out anew. Work that shares a resource without waiting "
+            "for it, as kernels side by side do, is not slowed by it."
+            if any(p.replay == "timeline" for p in answer.projections)
+            else "Order: activities keep the order and the overlap they were recorded in; only exposed time changes. The "
             "envelope bounds what another order could do."
         ),
         "Sharing: links, host memory and network are taken as used by this run alone; neighbours on a pooled fabric are not there.",

@@ -11,7 +11,7 @@ from turnbuckle.report.look import ADDED, FAINT, FULL, HALF, INK, RECORDED, SAVE
 from turnbuckle.report.look import PARTS as PART_COLOURS
 from turnbuckle.report.text import NARROW, clean, number, percent, seconds, shorten, signed
 from turnbuckle.report.unknowns import unknown_label
-from turnbuckle.report.verdict import LINE, Verdict
+from turnbuckle.report.verdict import LINE, Verdict, on_timeline
 
 Spec = dict[str, Any]
 Rows = list[dict[str, Any]]
@@ -171,9 +171,15 @@ def verdict_strip(found: list[Verdict]) -> Figure:
     return Figure("verdict-strip", "Change of run time by target", alt, spec, told, caption)
 
 
+def part_words(replay: str) -> dict[str, str]:
+    """Parts of a breakdown: over exposed time for the sum, along the critical path for the timeline."""
+    return {**PART_WORDS, "copy": "copies"} if replay == "timeline" else PART_WORDS
+
+
 def breakdown(found: list[Verdict]) -> Figure:
     """Exposed time by part: the recorded run and every target (Groves et al. 2022, Fig 10)."""
     first = found[0].projection
+    words = part_words(first.replay)
     bars = [("recorded", first.measured_breakdown, first.measured_seconds, "")]
     bars += [(v.name, v.projection.breakdown, v.projection.seconds, signed(v.change)) for v in found if v.kind != "self"]
     longest = max([*(_sum(b[1]) for b in bars), 1e-12])
@@ -187,14 +193,14 @@ def breakdown(found: list[Verdict]) -> Figure:
             rows.append(
                 {
                     "row": i,
-                    "part": PART_WORDS[part],
+                    "part": words[part],
                     "from": at / divisor,
                     "to": (at + width) / divisor,
                     "middle": (at + width / 2) / divisor,
                     "colour": PART_COLOURS[part],
                     "label": number(width, "s", 2) if width > 0.09 * longest else "",
                     "ink": "#ffffff" if part in ("kernel", "launch") else INK,
-                    "tip": f"{name}: {PART_WORDS[part]} {number(width, 's')}, {percent(width / (_sum(parts) or 1.0))}",
+                    "tip": f"{name}: {words[part]} {number(width, 's')}, {percent(width / (_sum(parts) or 1.0))}",
                 }
             )
             at += width
@@ -234,14 +240,20 @@ def breakdown(found: list[Verdict]) -> Figure:
     )
     told = [{"target": name, **{f"{p}_seconds": parts[p] for p in PARTS}, "total_seconds": total} for name, parts, total, _ in bars]
     alt = "Run time by part. " + " ".join(
-        f"{n}: {', '.join(f'{PART_WORDS[k]} {number(v, chr(115))}' for k, v in parts.items())}." for n, parts, _, _ in bars
+        f"{n}: {', '.join(f'{words[k]} {number(v, chr(115))}' for k, v in parts.items())}." for n, parts, _, _ in bars
     )
+    only = "Time on the critical path only: a copy nobody waits for" if on_timeline(found) else "Exposed time only: a copy behind a kernel"
     caption = (
-        "Exposed time only: a copy behind a kernel costs nothing here. Everything else is MPI, other calls of the GPU "
-        "runtime and the application's own work on the host."
+        f"{only} costs nothing here. Everything else is MPI, other calls of the GPU runtime and the application's own work on the host."
     )
     return Figure(
-        "breakdown", "What the run time is made of", alt, spec, told, caption, legend=tuple((PART_WORDS[p], PART_COLOURS[p]) for p in PARTS)
+        "breakdown",
+        "Run time by part, recorded and projected",
+        alt,
+        spec,
+        told,
+        caption,
+        legend=tuple((words[p], PART_COLOURS[p]) for p in PARTS),
     )
 
 
@@ -264,6 +276,7 @@ def time_unit(longest: float) -> tuple[float, str]:
 def steps(v: Verdict) -> Figure:
     """From the recorded run to one target, part by part."""
     p = v.projection
+    words = part_words(p.replay)
     deltas = {part: p.breakdown[part] - p.measured_breakdown[part] for part in PARTS}
     divisor, unit = time_unit(max([*(abs(d) for d in deltas.values()), 1e-9]))
     rows: Rows = [{"step": "recorded", "from": 0.0, "to": 0.0, "label": seconds(p.measured_seconds), "colour": RECORDED, "end": 0.0}]
@@ -272,13 +285,13 @@ def steps(v: Verdict) -> Figure:
         text = "0" if abs(d) < 5e-13 else ("+" if d > 0 else "−") + number(abs(d), "s", 2)
         rows.append(
             {
-                "step": PART_WORDS[part],
+                "step": words[part],
                 "from": at / divisor,
                 "to": (at + d) / divisor,
                 "label": text,
                 "colour": ADDED if d > 0 else SAVED,
                 "end": max(at, at + d) / divisor,
-                "tip": f"{v.name}: {PART_WORDS[part]} {text}, {signed(d / (p.measured_seconds or 1.0))} of the run",
+                "tip": f"{v.name}: {words[part]} {text}, {signed(d / (p.measured_seconds or 1.0))} of the run",
             }
         )
         at += d
@@ -343,7 +356,7 @@ def steps(v: Verdict) -> Figure:
     ]
     alt = (
         f"{v.name}: recorded {seconds(p.measured_seconds)}, "
-        + ", ".join(f"{PART_WORDS[k]} {number(d, 's', 2)}" for k, d in deltas.items())
+        + ", ".join(f"{words[k]} {number(d, 's', 2)}" for k, d in deltas.items())
         + f", projected {seconds(p.seconds)}"
     )
     return Figure("steps", v.name, alt, spec, told, half=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from turnbuckle.report.look import config
+from turnbuckle.report.look import FONT, config
 
 #: Version of Vega-Lite the specifications are written for.
 VEGA_LITE: Final = "6.1"
@@ -59,6 +59,7 @@ ATTRIBUTES: Final = frozenset(
         "cy",
     }
 )
+_SAID: Final = frozenset({("font-family", FONT), ("opacity", "1"), ("font-weight", "normal")})
 _LONG_DECIMAL = re.compile(r"(-?\d+\.\d{2})\d+")
 _REFERENCE = re.compile(r"url\(#([\w-]+)\)")
 
@@ -146,6 +147,7 @@ def harmless(raw: str, name: str, alt: str) -> str:
     root.set("role", "img")
     root.set("aria-label", alt)
     root.set("class", "figure-svg")
+    root.set("font-family", FONT)
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -155,7 +157,8 @@ def _rebuilt(element: ElementTree.Element, name: str) -> ElementTree.Element | N
         return None
     new = ElementTree.Element(tag)
     for key, value in element.attrib.items():
-        if key in ATTRIBUTES:
+        # what holds anyway, or for the whole drawing, need not be said at every mark
+        if key in ATTRIBUTES and (key, value) not in _SAID:
             value = _REFERENCE.sub(rf"url(#{name}-\1)", value) if key == "clip-path" else _LONG_DECIMAL.sub(r"\1", value)
             new.set(key, f"{name}-{value}" if key == "id" else value)
     new.text = element.text if tag in ("text", "tspan", "title") else None

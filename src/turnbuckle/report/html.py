@@ -35,6 +35,8 @@ from turnbuckle.report.annex import annex_section
 from turnbuckle.report.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
 from turnbuckle.report.figure import Figure, draw
 from turnbuckle.report.profile_sections import cover_facts, profiled_section, synthetic, usage_section
+from turnbuckle.report.slack_sections import answer_sentence, distance_section, moved_section, replays_section, shares_section
+from turnbuckle.report.studied import studied
 from turnbuckle.report.text import clean
 from turnbuckle.report.verdict import sentence, verdicts
 from turnbuckle.study.study import Answer
@@ -48,6 +50,9 @@ SECTIONS: Final = (
     ("profiled", "What was profiled"),
     ("usage", "How the application uses the coupling"),
     ("projections", "Projections"),
+    ("moved", "Before and after"),
+    ("distance", "What distance costs"),
+    ("made", "What the run time is made of"),
     ("uncertainty", "Uncertainty"),
     ("validity", "Validity"),
     ("annex", "Annex: machines and provenance"),
@@ -94,14 +99,20 @@ def write(answer: Answer, path: str | Path, *, question: str = "") -> Path:
 def page(answer: Answer, *, question: str = "") -> str:
     """The report as text; see `write`."""
     found = verdicts(answer.projections)
+    studies = studied(answer)
+    timed = not isinstance(studies, str)
     drawn: dict[str, Figure] = {}
     sections = _drawn(
         {
-            "answer": answer_section(found),
+            "answer": answer_section(found, "" if isinstance(studies, str) else answer_sentence(studies)),
             "comparison": comparison_section(answer, found),
             "profiled": profiled_section(answer),
             "usage": usage_section(answer),
             "projections": projection_section(found),
+            "replays": {} if isinstance(studies, str) else replays_section(studies, found),
+            "moved": {} if isinstance(studies, str) else moved_section(studies),
+            "distance": {} if isinstance(studies, str) else distance_section(studies, found, answer),
+            "made": {} if isinstance(studies, str) else shares_section(studies, answer.profile.seconds),
             "uncertainty": uncertainty_section(answer, found),
             "validity": validity_section(answer, found),
             "annex": annex_section(answer),
@@ -121,6 +132,8 @@ def page(answer: Answer, *, question: str = "") -> str:
             facts=cover_facts(answer),
             synthetic=synthetic(answer),
             projected=bool(found),
+            timed=timed,
+            why_not=studies if isinstance(studies, str) else "",
             contents=SECTIONS,
             s=sections,
             style=Markup(_part("report.css")),

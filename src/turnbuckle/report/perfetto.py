@@ -471,11 +471,8 @@ def _run_text(about: dict[str, Any], side: _Side, shown: pl.DataFrame) -> str:
 
 def _path_texts(shown: pl.DataFrame, labels: pl.Series, side: _Side) -> list[str]:
     """The steps of a critical path: activities by their names, and what it waits for between them."""
-    words = (
-        pl.col("kind")
-        .cast(pl.String)
-        .replace_strict({k: json.dumps(_EDGES.get(k, k)) for k in EDGES if k not in ("run", "call")}, default=None)
-    )
+    known = {kind: json.dumps(_EDGES.get(kind, kind)) for kind in EDGES if kind not in ("run", "call")}
+    words = pl.col("kind").cast(pl.String).replace_strict(known, default=None)
     text = shown.with_columns(label=labels.gather(shown["at"])).select(
         pl.concat_str(
             pl.lit(f'{{"ph":"X","pid":{_PATHS},"tid":{_path_track(side)},"ts":'),

@@ -69,12 +69,18 @@ def cover_facts(answer: Answer) -> Facts:
         ("activities", ", ".join(plural(n, what, PLURALS.get(what, "")) for what, n in _counts(answer, kernels).items() if n) or "none"),
     ]
     if answer.model is not None:
-        out.append(("model", f"{answer.model.name}: {answer.model.sentence} ({answer.model.paper}); {answer.model.replay} replay"))
+        out.append(("model", f"{answer.model.name}: {answer.model.sentence} ({answer.model.paper}); {replay_words(answer)}"))
     out += [
         ("written by", f"Turnbuckle {about['version']}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"),
         ("SHA-256 of the recording", clean(facts.get("sha256") or "not known")),
     ]
     return out
+
+
+def replay_words(answer: Answer) -> str:
+    """How activities were added up, as the answers say themselves."""
+    used = list(dict.fromkeys(p.replay for p in answer.projections)) or ([answer.model.replay] if answer.model else [])
+    return f"{listed(used)} replay"
 
 
 def _counts(answer: Answer, kernels: dict[str, Any]) -> dict[str, int]:

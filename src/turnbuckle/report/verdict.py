@@ -144,15 +144,22 @@ def _verb(of: list[Verdict], one: str, many: str) -> str:
     return one if len(of) == 1 else many
 
 
+def on_timeline(found: list[Verdict]) -> bool:
+    """Whether the answers are the timeline's: their parts then add up along the critical path, not over exposed time."""
+    return any(v.projection.replay == "timeline" for v in found if v.kind != "self")
+
+
 def three_sentences(found: list[Verdict]) -> list[str]:
     """What the run is made of, what the best target gains and where, what the worst loses and where."""
     asked = [v for v in found if v.kind != "self"]
     if not asked:
         return []
     p = asked[0].projection
+    where = "time on the critical path" if on_timeline(found) else "recorded time"
+    hidden = "" if on_timeline(found) else " that no kernel hides"
     shares = {k: v / p.measured_seconds if p.measured_seconds else 0.0 for k, v in p.measured_breakdown.items()}
     out = [
-        f"Of the recorded time, {percent(shares['copy'])} is copies that no kernel hides, {percent(shares['launch'])} is "
+        f"Of the {where}, {percent(shares['copy'])} is copies{hidden}, {percent(shares['launch'])} is "
         "launches of an idle device, "
         f"{percent(shares['kernel'])} is kernels and {percent(shares['other'])} is everything else; a coupling acts on "
         "the first two and on waiting calls."
@@ -180,6 +187,14 @@ def _where(p: Projection, sign: int) -> str:
     change = {part: sign * (p.breakdown[part] - p.measured_breakdown[part]) for part in PARTS}
     total = sum(c for c in change.values() if c > 0)
     named = {"copy": "copies", "launch": "launches", "kernel": "kernels", "other": "waiting and other host calls"}
+    against = -sum(c for c in change.values() if c < 0)
+    if against > 0.1 * (total - against) > 0:
+        # the critical path took another way: what one part loses another gains
+        parts = sorted(change.items(), key=lambda kv: -abs(kv[1]))
+        return (
+            listed([f"{named[k]} {signed(sign * c / (p.measured_seconds or 1.0))}" for k, c in parts if abs(c) > 0.05 * total])
+            + " of the run"
+        )
     top = [(part, c / total) for part, c in sorted(change.items(), key=lambda kv: -kv[1]) if total > 0 and c / total >= 0.05]
     if len(top) == 1:
         return f"nearly all of it in {named[top[0][0]]}" if top[0][1] < 0.9995 else f"all of it in {named[top[0][0]]}"
@@ -200,10 +215,11 @@ def what_would_change(found: list[Verdict]) -> list[str]:
         elif v.kind in ("inside", "faster") and worst > LINE:
             out.append(
                 f"{v.name}: if the run lost the overlap it has (every delay exposed, no saving), it could reach "
-                f"{signed(worst)}; the timeline replay would tell."
+                f"{signed(worst)}{'; the timeline replay would tell' if p.replay == 'sum' else ''}."
             )
         elif v.kind == "over" and best <= LINE:
-            out.append(f"{v.name}: delays hidden behind other work could bring it down to {signed(best)} at best.")
+            hiding = "delays hidden behind other work" if p.replay == "sum" else "an order of the same calls that hides more of the delays"
+            out.append(f"{v.name}: {hiding} could bring it down to {signed(best)} at best.")
         for f in p.findings:
             if f.severity == "warning":
                 warned.setdefault(f.code, (f.meaning, []))[1].append(f"{v.name}{' (' + clean(f.detail) + ')' if f.detail else ''}")

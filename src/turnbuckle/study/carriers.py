@@ -45,7 +45,7 @@ class Carrier:
 
     Attributes
     ----------
-    call : name of the host call; of migrations, which no call starts, what they are.
+    call : name of the host call; "memory moved by the driver" for migrations, which no call starts, "call not recorded" where it was not.
     what : words: "59 blocking copies of 8 B to the host".
     count : how many of them are on the critical path.
     of : how many there are in all.
@@ -182,7 +182,7 @@ class _Groups:
         copies = np.isin(kind[carried], tuple(_TO))
         keys = [
             (
-                names[c] or ("memory moved by the driver" if kind[c] == "migration" else kind[c]),
+                names[c] or ("memory moved by the driver" if kind[c] == "migration" else "call not recorded"),
                 _TO.get(kind[w], "") if copies[a] else "",
                 int(size[w]) if copies[a] or kind[w] == "migration" else -1,
                 bool(waits[c]),

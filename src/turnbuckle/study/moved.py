@@ -310,6 +310,7 @@ def window(run: Moved, most: int = 400) -> Window:
 
 def _cut(run: Moved, first: int, last: int, most: int, chosen: str, iterations: int = 0, period: int = 0) -> Window:
     starts, ends = run.table["start_ns"].to_numpy(), run.table["end_ns"].to_numpy()
+    last = max(last, first + 1)
     rows: Int = np.flatnonzero((starts < last) & ((ends > first) | (starts >= first)))
     if len(rows) > most:
         rows = rows[:most]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.profile.dependencies import EDGE
 from turnbuckle.profile.pieces import Pieces
-from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
+from turnbuckle.replay.timeline import Change, TimelineReplay, no_change, parameters
 
 Float = NDArray[np.float64]
 
@@ -75,7 +75,7 @@ def along(replay: TimelineReplay, change: Callable[[Float], Change], ends: Seque
     most : breakpoints looked for on each stretch.
     """
     points = np.array(sorted(set(ends)), dtype=np.float64)
-    values = np.broadcast_to(change(points[:, None]).values, (len(points), 4 * len(replay.run) + 1))
+    values = np.broadcast_to(change(points[:, None]).values, (len(points), parameters(len(replay.run))))
     threads = os.cpu_count() or 1
     at: list[Float] = [points[:1]]
     seconds: list[Float] = []
@@ -151,16 +151,18 @@ def shares(replay: TimelineReplay, beyond: float = 0.0) -> list[Share]:
     count = len(replay.run)
     of = classes(replay.run)
     names = [*dict.fromkeys(of.tolist()), *({HOST_WORK} - set(of.tolist()))]
-    rows = np.zeros((len(names), 4 * count + 1))
+    names.append(DELIVERIES)
+    rows = np.zeros((len(names), parameters(count)))
     for row, name in zip(rows, names, strict=True):
         row[:count] = of == name
         row[4 * count] = name == HOST_WORK
+        row[4 * count + 1 :] = name == DELIVERIES
     raw = replay.native.slopes(no_change(count).values, rows, threads=os.cpu_count() or 1)
     derivatives = np.frombuffer(raw, dtype=np.float64).reshape(-1, 3) * 1e-9
     on_path = _on_critical_path(replay, of)
     on_path[REST] = on_path.get(REST, 0.0) + beyond
     found = [Share(n, on_path.get(n, 0.0), float(d[1]), float(d[2])) for n, d in zip(names, derivatives, strict=True)]
-    found += [Share(n, on_path.get(n, 0.0), on_path.get(n, 0.0), on_path.get(n, 0.0)) for n in (DELIVERIES, RETURNS, REST)]
+    found += [Share(n, on_path.get(n, 0.0), on_path.get(n, 0.0), on_path.get(n, 0.0)) for n in (RETURNS, REST)]
     return sorted((s for s in found if s.right > 0 or s.seconds > 0), key=lambda s: -s.right)
 
 

@@ -31,7 +31,7 @@ from turnbuckle.projection import break_even_utilisation
 from turnbuckle.replay.timeline import Change, TimelineReplay
 from turnbuckle.replay.trust import Trust
 from turnbuckle.study.carriers import Carrier, carriers
-from turnbuckle.study.sensitivity import Curve, along
+from turnbuckle.study.sensitivity import MOST, Curve, along
 from turnbuckle.study.study import SCHEMA_VERSION, Answer
 from turnbuckle.study.uncertainty import SEED, DrawnMachine, drawn_source
 
@@ -63,13 +63,22 @@ class Tolerance:
     ----------
     share : of the run time, as 0.05.
     slack : the largest added one-way latency within it [s]; None where even the farthest distance stays within.
-    low, high : the same at the 5 % and 95 % quantile of what is not known of the fabric; None as above.
+    interval : the same at the 5 % and 95 % quantile of what is not known of the fabric, None as above; None where nothing was drawn.
     """
 
     share: float
     slack: float | None
-    low: float | None
-    high: float | None
+    interval: tuple[float | None, float | None] | None
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of the interval [s]; the tolerance itself where nothing was drawn."""
+        return self.interval[0] if self.interval else self.slack
+
+    @property
+    def high(self) -> float | None:
+        """Upper end of the interval [s]; the tolerance itself where nothing was drawn."""
+        return self.interval[1] if self.interval else self.slack
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,7 @@ class Slack:
     carriers: tuple[Carrier, ...]
     carried_at: float
     trust: Trust
-    assumed: tuple[Parameter, ...] = ()
+    assumed: Mapping[str, Parameter] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     def penalty(self, slack: float) -> float:
@@ -122,7 +131,7 @@ class Slack:
             "curve": points,
             "breakpoints": breaks,
             "curve_error_seconds": curve.gap,
-            "tolerance": {f"{t.share:.0%}": {"slack_s": t.slack, "interval": [t.low, t.high]} for t in self.tolerances},
+            "tolerance": {f"{t.share:.0%}": {"slack_s": t.slack, "interval": t.interval and list(t.interval)} for t in self.tolerances},
             "hops": [
                 {
                     "hop": h.name, "one_way_s": h.one_way, "seconds": float(curve(h.one_way)), "penalty": self.penalty(h.one_way),
@@ -140,7 +149,9 @@ class Slack:
         }  # fmt: skip
 
 
-def tolerate(seen: Answer, mode: Mode = "link", *, draws: int = DRAWS, seed: int = SEED, ready: Prepared | None = None) -> Slack:
+def tolerate(
+    seen: Answer, mode: Mode = "link", *, draws: int = DRAWS, seed: int = SEED, ready: Prepared | None = None, most: int = MOST
+) -> Slack:
     """Run time of an inspected profile against added distance.
 
     Parameters
@@ -149,20 +160,21 @@ def tolerate(seen: Answer, mode: Mode = "link", *, draws: int = DRAWS, seed: int
     mode : link or api.
     draws, seed : of the interval of each tolerance; 0 draws leave it out.
     ready : the profile prepared for the timeline, if that has been done.
+    most : breakpoints looked for on each stretch of the curve; fewer for a very large run in a hurry, and `Curve.gap` says the error.
     """
     distance = Distance.of(seen, mode, ready)
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
-    curve = along(replay, distance.change, [0.0, *distance.kinks(), FARTHEST], beyond)
+    curve = along(replay, distance.change, [0.0, *distance.kinks(), FARTHEST], beyond, most)
     # the curve's own zero is the recorded run, to the nanosecond
     curve = replace(curve, seconds=curve.seconds + (measured - curve.seconds[0]))
     reached = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
-    low, high = distance.spread(curve, measured, draws, seed)
-    tolerances = tuple(Tolerance(*t) for t in zip(THRESHOLDS, reached, low, high, strict=True))
+    intervals = distance.spread(curve, measured, draws, seed)
+    tolerances = tuple(Tolerance(*t) for t in zip(THRESHOLDS, reached, intervals, strict=True))
     at = next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST)
     carried = carriers(seen.profile, replay, curve, distance.change, at)
     assert distance.ready.trust is not None
-    findings = [finding("A309", 1, distance.ready.trust.words())]
+    findings = [finding("A309", 1, distance.ready.trust.words()), *distance.unpriced()]
     return Slack(seen, mode, measured, curve, tolerances, tuple(carried), at, distance.ready.trust, distance.assumed, findings)
 
 
@@ -179,7 +191,7 @@ class Distance:
     ready: Prepared
     replay: TimelineReplay
     source: Machine
-    assumed: tuple[Parameter, ...]
+    assumed: Mapping[str, Parameter]
 
     @classmethod
     def of(cls, seen: Answer, mode: Mode, ready: Prepared | None = None) -> Distance:
@@ -191,13 +203,24 @@ class Distance:
         fabric = {c.parameter: c.assume for c in load(_FABRIC).changes}
         missing = {n: p for n in _READS if seen.source.value(n) is None and (p := fabric[n]) is not None}
         source = _covered(seen.source.with_parameters(missing))
-        return cls(mode, ready, ready.timeline, source, tuple(missing.values()))
+        return cls(mode, ready, ready.timeline, source, missing)
 
     def change(self, slack: Float, drawn: DrawnMachine | None = None) -> Change:
         """What an added one-way latency changes; `slack` of shape (points, 1) [s]."""
-        here = drawn or DrawnMachine({n: np.full((1, 1), p.value) for n, p in self.source.parameters.items()}, self.source.copies_vanish)
+        here = drawn or self.plain()
         there = DrawnMachine({**here.values, "slack.link" if self.mode == "link" else "slack.call": slack}, here.copies_vanish)
         return timeline_change(anchored(self.ready.run, here, there, MODEL))
+
+    def unpriced(self) -> list[Finding]:
+        """What could not be priced because the source machine lacks a number: it stays as recorded at every distance."""
+        plain = self.plain()
+        missing = anchored(self.ready.run, plain, plain, MODEL).missing
+        names = [n for c in MODEL.charges if c.name in missing for n in c.needs if self.source.value(n) is None]
+        return [finding("M104", len(set(names)), ", ".join(dict.fromkeys(names)))] if names else []
+
+    def plain(self) -> DrawnMachine:
+        """The source machine at its values, as arrays."""
+        return DrawnMachine({n: np.full((1, 1), p.value) for n, p in self.source.parameters.items()}, self.source.copies_vanish)
 
     def kinks(self) -> list[float]:
         """Added latencies [s] from which on reads in flight no longer cover the round trip."""
@@ -207,14 +230,16 @@ class Distance:
             return []
         return [s for s in [(window / float(reached) - trip) / 2] if 0 < s < FARTHEST]
 
-    def spread(self, curve: Curve, measured: float, draws: int, seed: int) -> tuple[list[float | None], list[float | None]]:
-        """5 % and 95 % quantile of each tolerance over what is not known of reads in flight [s]."""
+    def spread(self, curve: Curve, measured: float, draws: int, seed: int) -> list[tuple[float | None, float | None] | None]:
+        """5 % and 95 % quantile of each tolerance over what is not known of reads in flight [s]; None without draws."""
+        if not draws:
+            return [None] * len(THRESHOLDS)
         exact = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
         reads = bool(((self.ready.run.kind == "copy_h2d") | (self.ready.run.direction == "migration_h2d")).any())
         known = [s for s in exact if s]
-        draws = min(draws, max(_WORK // (len(self.replay.graph.time_ns) * _GRID), 20)) if draws else 0
-        if self.mode == "api" or not reads or not known or not draws:
-            return exact, exact
+        draws = min(draws, max(_WORK // (len(self.replay.graph.time_ns) * _GRID), 20))
+        if self.mode == "api" or not reads or not known:
+            return [(s, s) for s in exact]
         grid = np.geomspace(min(known) / 10, min(max(known) * 10, FARTHEST), _GRID)
         drawn = _covered_draws(drawn_source(self.source, draws, seed))
         found = []
@@ -225,9 +250,10 @@ class Distance:
             bent = Curve(np.concatenate([[0.0], grid]), seconds - seconds[0] + measured, np.diff(seconds), 0.0)
             found.append([np.inf if (s := bent.reaches(measured * (1 + share))) is None else s for share in THRESHOLDS])
         quantile = np.quantile(np.array(found), [0.05, 0.95], axis=0, method="nearest")
-        low = [None if np.isinf(q) else float(q) for q in quantile[0]]
-        high = [None if np.isinf(q) else float(q) for q in quantile[1]]
-        return low, high
+        # the stated values are inside, whatever the draws and the grid make of the edges
+        stated = [np.inf if s is None else s for s in exact]
+        low, high = np.minimum(quantile[0], stated), np.maximum(quantile[1], stated)
+        return [(None if np.isinf(a) else float(a), None if np.isinf(b) else float(b)) for a, b in zip(low, high, strict=True)]
 
 
 def _window(machine: Machine) -> float:

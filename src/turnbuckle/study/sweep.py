@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.anchor import anchored
+from turnbuckle.findings import Finding
 from turnbuckle.order import timeline_change
-from turnbuckle.replay.timeline import Change, no_change
+from turnbuckle.replay.timeline import Change, no_change, parameters
 from turnbuckle.study.sensitivity import Curve, along
 from turnbuckle.study.slack import FARTHEST, MODEL, THRESHOLDS, Distance, Mode
 from turnbuckle.study.study import SCHEMA_VERSION, Answer
@@ -28,7 +29,7 @@ Over = Literal["bandwidth", "launch", "kernel", "cpu"]
 OVER: Final[tuple[Over, ...]] = get_args(Over)
 WORDS: Final[dict[Over, str]] = {
     "bandwidth": "time of a byte on the link",
-    "launch": "delivery of a launch to an idle device, and the launch call",
+    "launch": "time of a launch call and of the delivery after it",
     "kernel": "time of every kernel",
     "cpu": "time of the application's own host work and of its runtime calls",
 }
@@ -57,6 +58,11 @@ class Sweep:
     curve: Curve
     tolerances: tuple[float | None, ...]
     elasticity: tuple[float, float]
+    findings: tuple[Finding, ...] = ()
+
+    def penalty(self, cost: float) -> float:
+        """Run time at a cost over the recorded one."""
+        return float(self.curve(cost)) / self.measured if self.measured else 1.0
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``slack --over``."""
@@ -66,44 +72,50 @@ class Sweep:
             "over": self.over,
             "cost_of": WORDS[self.over],
             "measured_seconds": self.measured,
-            "curve": [{"cost": c, "seconds": float(curve(c)), "penalty": float(curve(c)) / self.measured} for c in SHOWN],
+            "curve": [{"cost": c, "seconds": float(curve(c)), "penalty": self.penalty(c)} for c in SHOWN],
             "breakpoints": [{"cost": float(s), "seconds": float(t)} for s, t in zip(curve.at[1:-1], curve.seconds[1:-1], strict=True)],
             "curve_error_seconds": curve.gap,
             "tolerance": {f"{share:.0%}": cost for share, cost in zip(THRESHOLDS, self.tolerances, strict=True)},
             "elasticity": {"up": self.elasticity[0], "down": self.elasticity[1]},
-            "findings": [f.as_dict() for f in self.answer.findings],
+            "findings": [f.as_dict() for f in [*self.answer.findings, *self.findings]],
             "provenance": self.answer.provenance(),
         }
 
 
 def sweep(seen: Answer, over: Over) -> Sweep:
-    """Run time of an inspected profile against one kind of speed."""
+    """Run time of an inspected profile against one kind of speed.
+
+    Raises
+    ------
+    CannotAnswer : A121, A122.
+    """
     ready = Distance.of(seen, "link")
+    unpriced = tuple(ready.unpriced()) if over == "bandwidth" else ()
     measured = seen.profile.seconds
     curve = along(ready.replay, cost_change(ready, over), [CHEAPEST, 1.0, DEAREST], _beyond(ready, measured))
     curve = replace(curve, seconds=curve.seconds + (measured - float(curve(1.0))))
     left = curve.slopes[np.searchsorted(curve.at, 1.0) - 1]
     right = curve.slopes[np.searchsorted(curve.at, 1.0, side="right") - 1]
     tolerances = tuple(curve.reaches(measured * (1 + share)) for share in THRESHOLDS)
-    return Sweep(seen, over, measured, curve, tolerances, (float(right) / measured, float(left) / measured) if measured else (0.0, 0.0))
+    elasticity = (float(right) / measured, float(left) / measured) if measured else (0.0, 0.0)
+    return Sweep(seen, over, measured, curve, tolerances, elasticity, unpriced)
 
 
 def cost_change(ready: Distance, over: Over) -> Callable[[Float], Change]:
     """What a cost of shape (points, 1) changes; linear in the cost."""
-    run, source = ready.ready.run, ready.source
+    run = ready.ready.run
     none = no_change(len(run))
 
     def bandwidth(cost: Float) -> Change:
-        here = _plain(ready)
+        here = ready.plain()
         rates = {n: v / cost for n, v in here.values.items() if n in ("link.h2d.bandwidth", "link.d2h.bandwidth")}
         # a link of another speed is another link: its reads in flight are not this one's
         unlimited = {n: v for n, v in here.values.items() if n != "link.tags"}
         return timeline_change(anchored(run, DrawnMachine(unlimited, False), DrawnMachine({**unlimited, **rates}, False), MODEL))
 
     def launch(cost: Float) -> Change:
-        latency, call = source.value("launch.latency") or 0.0, source.value("launch.call") or 0.0
-        mine = run.kind == "launch"
-        return replace(none, delivery=(cost - 1.0) * latency * mine, added=(cost - 1.0) * call * mine)
+        dearer = 1.0 + (cost - 1.0) * (run.kind == "launch")
+        return replace(none, ratio=dearer, delivery_ratio=dearer)
 
     def kernel(cost: Float) -> Change:
         return replace(none, ratio=1.0 + (cost - 1.0) * (run.category == "kernel"))
@@ -136,12 +148,17 @@ class Surface:
     bound: float
     evaluations: int
 
+    @property
+    def penalties(self) -> Float:
+        """Run time over the recorded one, shape (m, n)."""
+        return self.seconds / self.measured if self.measured else np.ones_like(self.seconds)
+
     def rows(self) -> list[dict[str, float]]:
         """One row a point: added latency [s], bandwidth relative to now, run time [s], penalty."""
         return [
-            {"slack_s": float(s), "bandwidth": float(b), "seconds": float(t), "penalty": float(t) / self.measured}
-            for s, times in zip(self.slack, self.seconds, strict=True)
-            for b, t in zip(self.bandwidth, times, strict=True)
+            {"slack_s": float(s), "bandwidth": float(b), "seconds": float(self.seconds[i, j]), "penalty": float(self.penalties[i, j])}
+            for i, s in enumerate(self.slack)
+            for j, b in enumerate(self.bandwidth)
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -186,7 +203,8 @@ def surface(
     planes = known.reshape(-1)[:, None, None] + np.einsum("pk,pijk->pij", slopes, grid[None] - points[:, None, None])
     low = planes.max(axis=0)
     high = _between(_between(known, slack[rows], slack), cost[columns][::-1], cost, flip=True)
-    low, high = low + (offset := _beyond(ready, measured)), np.maximum(high, low) + offset
+    # straight lines between known points are above in any case; a plane may be off by rounding
+    low, high = np.minimum(low, high) + (offset := _beyond(ready, measured)), high + offset
     bound = float((high - low).max() / 2 / measured) if measured else 0.0
     return Surface(seen, mode, measured, slack, bandwidth, (low + high) / 2, bound, len(at))
 
@@ -195,31 +213,65 @@ def _every(count: int, step: int) -> list[int]:
     return sorted({*range(0, count, step), count - 1})
 
 
+@dataclass(frozen=True)
+class _Branch:
+    """Parameters of the replay as a plane over (added latency, cost of a byte): value = base + slack x later + cost x dearer."""
+
+    base: Float
+    later: Float
+    dearer: Float
+
+    @classmethod
+    def of(cls, ready: Distance, price: Callable[[float, float], Change]) -> _Branch:
+        """From three corners; `price` must be linear."""
+
+        def values(slack: float, cost: float) -> Float:
+            return price(slack, cost).values.reshape(-1)[-parameters(len(ready.replay.run)) :]
+
+        corner = values(0.0, 1.0)
+        later, dearer = (values(1.0, 1.0) - corner), values(0.0, 2.0) - corner
+        return cls(corner - dearer, later, dearer)
+
+    def at(self, slack: float, cost: float) -> Float:
+        return self.base + slack * self.later + cost * self.dearer
+
+
 def _touching(ready: Distance, at: list[tuple[float, float]]) -> tuple[Float, Float]:
     """Run time [s] at points (slack, cost of a byte), and the slopes of a plane that touches it there, shape (points,) and (points, 2).
 
-    Both slopes come from one longest path and one branch of the price: upwards in latency and downwards in cost, which is the branch
-    of the reads in flight where link and reads are equally slow.
+    A read of host memory takes what the slower of the link and the reads in flight allows: two branches, each linear, and the run
+    time is convex in both.  The slopes come from one longest path on the branch that decides at the point.
     """
-    step = 1e-3
-    slack, cost = np.array([s for s, _ in at]), np.array([c for _, c in at])
-    base = _both(ready, slack, cost).values
-    later = (_both(ready, slack + step * 1e-6, cost).values - base) / (step * 1e-6)
-    dearer = (base - _both(ready, slack, cost * (1 - step)).values) / (cost * step)[:, None]
+    link, reads = _Branch.of(ready, _priced(ready, reads=False)), _Branch.of(ready, _priced(ready, reads=True))
     seconds, slopes = [], []
-    for value, *directions in zip(base, later, dearer, strict=True):
+    for slack, cost in at:
+        ours, other = link.at(slack, cost), reads.at(slack, cost)
+        branch = link if (ours >= other).all() else reads
+        value = np.maximum(ours, other)
         instants, path = ready.replay.replayed(value)
         seconds.append(float(instants.max()))
-        slopes.append([float(ready.replay.slopes(path, d).sum()) for d in directions])
+        slopes.append([float(ready.replay.slopes(path, d).sum()) for d in (branch.later, branch.dearer)])
     return np.array(seconds), np.array(slopes)
 
 
-def _both(ready: Distance, slack: Float, cost: Float) -> Change:
-    """Added latency and another bandwidth at once; a byte costs what the slower of link and reads in flight allows."""
-    here = _plain(ready)
-    rates = {n: v / cost[:, None] for n, v in here.values.items() if n in ("link.h2d.bandwidth", "link.d2h.bandwidth")}
-    there = {**here.values, **rates, "slack.link" if ready.mode == "link" else "slack.call": slack[:, None]}
-    return timeline_change(anchored(ready.ready.run, here, DrawnMachine(there, here.copies_vanish), MODEL))
+def _priced(ready: Distance, reads: bool) -> Callable[[float, float], Change]:
+    """Added latency and another bandwidth at once, where the link decides (`reads` False) or the reads in flight do."""
+    here = ready.plain()
+    way = "slack.link" if ready.mode == "link" else "slack.call"
+
+    def change(slack: float, cost: float) -> Change:
+        values = {**here.values, way: np.full((1, 1), slack)}
+        for direction in ("h2d", "d2h"):
+            name = f"link.{direction}.bandwidth"
+            if name in values:
+                values[name] = values[name] / cost
+        if reads and "link.h2d.bandwidth" in values:
+            values["link.h2d.bandwidth"] = np.full((1, 1), np.inf)
+        if not reads:
+            values.pop("link.tags", None)
+        return timeline_change(anchored(ready.ready.run, here, DrawnMachine(values, here.copies_vanish), MODEL))
+
+    return change
 
 
 def _between(values: Float, known: Float, wanted: Float, flip: bool = False) -> Float:
@@ -227,10 +279,6 @@ def _between(values: Float, known: Float, wanted: Float, flip: bool = False) -> 
     if flip:
         return np.stack([np.interp(wanted, known, row[::-1]) for row in values])
     return np.stack([np.interp(wanted, known, column) for column in values.T], axis=1)
-
-
-def _plain(ready: Distance) -> DrawnMachine:
-    return DrawnMachine({n: np.full((1, 1), p.value) for n, p in ready.source.parameters.items()}, ready.source.copies_vanish)
 
 
 def _beyond(ready: Distance, measured: float) -> float:
