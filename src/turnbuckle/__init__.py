@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from turnbuckle.profile.profile import Profile, build
     from turnbuckle.projection import Projection
     from turnbuckle.report import write
+    from turnbuckle.study.slack import Slack, tolerate
     from turnbuckle.study.study import Answer, ask, inspect
     from turnbuckle.trace.read import read
     from turnbuckle.trace.trace import Trace
@@ -37,6 +38,7 @@ _ROOMS = {
     "Parameter": "machine",
     "Profile": "profile.profile",
     "Projection": "projection",
+    "Slack": "study.slack",
     "Trace": "trace.trace",
     "TurnbuckleError": "errors",
     "additive": "model",
@@ -47,6 +49,7 @@ _ROOMS = {
     "nething": "model",
     "read": "trace.read",
     "sample": "examples",
+    "tolerate": "study.slack",
     "write": "report",
 }
 
@@ -59,6 +62,7 @@ __all__ = [
     "Parameter",
     "Profile",
     "Projection",
+    "Slack",
     "Trace",
     "TurnbuckleError",
     "additive",
@@ -69,6 +73,7 @@ __all__ = [
     "nething",
     "read",
     "sample",
+    "tolerate",
     "write",
 ]
 

@@ -68,8 +68,8 @@ def test_errors_page_knows_errors_of_every_kind() -> None:
 def _keys(value: Any, path: str = "") -> set[str]:
     """Dotted paths of all leaves; a list adds [], keys that are data become <...>."""
     if isinstance(value, dict):
-        if path in ("projections[].drivers", "faster", "faster.<target>"):
-            inner = "<parameter>" if path.endswith("drivers") else "<target>"
+        if path in ("projections[].drivers", "faster", "faster.<target>", "tolerance"):
+            inner = "<parameter>" if path.endswith("drivers") else "<share>" if path == "tolerance" else "<target>"
             return set().union(*(_keys(v, f"{path}.{inner}") for v in value.values())) if value else {path}
         return set().union(*(_keys(v, f"{path}.{k}".removeprefix(".")) for k, v in value.items())) if value else {path}
     if isinstance(value, list) and any(isinstance(v, dict) for v in value):
@@ -99,10 +99,11 @@ def documents() -> dict[str, Any]:
     with tb.sample() as path:
         seen = tb.inspect(path, command="turnbuckle")
         asked = tb.ask(seen, ["self", "gh200", "cdi-row-api"], draws=50)
-        return {"inspect": json.loads(json.dumps(seen.inspection())), "project": json.loads(json.dumps(asked.as_dict()))}
+        found = {"inspect": seen.inspection(), "project": asked.as_dict(), "slack": tb.tolerate(seen, draws=20).as_dict()}
+        return {verb: json.loads(json.dumps(document)) for verb, document in found.items()}
 
 
-@pytest.mark.parametrize("verb", ["inspect", "project"])
+@pytest.mark.parametrize("verb", ["inspect", "project", "slack"])
 def test_json_page_lists_every_key(documents: dict[str, Any], verb: str) -> None:
     listed = _listed(verb) | _listed("Both")
     real = _keys(documents[verb])
@@ -111,9 +112,9 @@ def test_json_page_lists_every_key(documents: dict[str, Any], verb: str) -> None
 
 
 def test_json_page_lists_no_key_that_does_not_exist(documents: dict[str, Any]) -> None:
-    real = _keys(documents["inspect"]) | _keys(documents["project"])
-    # the sample holds neither scheduling records nor all kinds of copies
-    absent = {k for k in _listed("inspect") | _listed("project") | _listed("Both") if k not in real}
+    real = set().union(*(_keys(document) for document in documents.values()))
+    # the sample holds neither scheduling records nor all kinds of copies, and nobody asked for the published answer
+    absent = {k for verb in (*documents, "Both") for k in _listed(verb) if k not in real} - {"published[]"}
     assert all(k.startswith("profile.cpu_activity.") or re.match(r"profile\.links\.(p2p|migration_...)\.", k) for k in absent), sorted(
         absent
     )

@@ -39,7 +39,7 @@ def test_defaults_of_a_question() -> None:
     answer = ask(seen(), draws=20)
     assert tuple(p.target for p in answer.projections) == DEFAULT_TARGETS
     assert answer.model is not None and answer.model.name == "nething" and answer.model.alpha == "flop"
-    assert all(p.replay == "sum" and p.interval is not None for p in answer.projections)
+    assert all(p.replay == "timeline" and p.interval is not None for p in answer.projections)
     (lambdas,) = ask(seen(), model=tb.additive({"data": 10.0}), draws=20).projections
     assert lambdas.target == "lambda" and lambdas.penalty < 1
 
@@ -60,7 +60,7 @@ def test_provenance_is_enough_to_ask_again() -> None:
     assert about["profile"]["sha256"] == hashlib.sha256(SAMPLE.read_bytes()).hexdigest()
     assert about["source_machine"]["name"] == "a100-sxm4-40" and len(about["source_machine"]["sha256"]) == 64
     assert about["targets"] == [{"name": "cdi-row-link", "sha256": answer.targets[0].sha256}]
-    assert (about["seed"], about["draws"], about["model"]["replay"]) == (4, 10, "sum")
+    assert (about["seed"], about["draws"], about["model"]["replay"]) == (4, 10, "auto")
     assert about["command"] == "turnbuckle inspect dgemm-like-synthetic.sqlite"
     assert str(SAMPLE.parent) not in json.dumps(answer.as_dict()), "no folder of this machine"
 

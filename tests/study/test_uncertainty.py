@@ -209,7 +209,7 @@ def test_the_sources_own_error_cancels() -> None:
 def test_the_interval_holds_the_answer(trace: Trace, target: str, alpha: str, ordered: bool) -> None:
     seen = build(trace)
     source, fits, _ = observed_machine(seen)
-    model = replace(nething(alpha), replay="timeline" if ordered else "sum")
+    model = replace(nething(alpha), replay="auto" if ordered else "sum")
     (found,) = project_many(seen, source, [load(target)], model, fits, 60, 3)
     i = found.interval
     assert i is not None and found.sample is not None and found.sample.shape == (60,)
