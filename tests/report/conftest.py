@@ -18,6 +18,7 @@ from turnbuckle.examples import sample
 from turnbuckle.findings import finding
 from turnbuckle.machine import Machine, Parameter
 from turnbuckle.report.html import page
+from turnbuckle.report.studied import Studies, studied
 from turnbuckle.study.study import Answer, ask, inspect
 
 TARGETS = ("nvlink-c2c", "gh200", "mi300a", "cdi-row-link", "cdi-row-api", "cdi-datacentre-link", "self")
@@ -53,6 +54,14 @@ def seen() -> Answer:
 def answer(seen: Answer) -> Answer:
     """The sample on targets near and far, and on itself."""
     return ask(seen, TARGETS, draws=200)
+
+
+@pytest.fixture(scope="session")
+def studies(answer: Answer) -> Studies:
+    """What the report of `answer` asks beyond its projections."""
+    found = studied(answer)
+    assert isinstance(found, Studies)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -52,7 +52,7 @@ SECTIONS: Final = (
     ("projections", "Projections"),
     ("moved", "Before and after"),
     ("distance", "What distance costs"),
-    ("made", "What the run time is made of"),
+    ("made", "What the run is made of"),
     ("uncertainty", "Uncertainty"),
     ("validity", "Validity"),
     ("annex", "Annex: machines and provenance"),

@@ -250,7 +250,7 @@ def _break_even_sentence(found: Slack) -> str:
         "A run that takes longer holds its GPU longer, so a pooled GPU pays only if it is used more than a local one would be. For "
         f"example, a row away on a longer link, with a fabric that adds {percent(ADDERS[-1])} to the cost of a GPU, a pooled GPU must be "
         f"used {factor(need)} as much as a local one. No GPU is used more than all the time, so pooling can pay only where local GPUs are "
-        f"in use less than {percent(1 / need, 2)} of it."
+        f"in use less than {percent(1 / need, 2)} of the time."
     )
 
 

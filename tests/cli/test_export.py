@@ -1,0 +1,92 @@
+"""``turnbuckle export``: a file, a pipe, a window, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hostile_names import SAMPLE, SECRETS, Ran, outside
+
+Run = Callable[..., Ran]
+
+
+def test_a_file_for_the_viewer(turnbuckle: Run, tmp_path: Path) -> None:
+    ran = turnbuckle("export", SAMPLE, "--to", "perfetto", "--on", "cdi-row-link", "-o", "run.json.gz")
+    assert (ran.code, ran.out, ran.err) == (0, "run.json.gz\n", "")
+    found = json.loads(gzip.decompress((tmp_path / "run.json.gz").read_bytes()))
+    about = found["otherData"]
+    assert about["projections"][0]["target"] == "cdi-row-link" and about["projections"][0]["replay"] == "timeline"
+    assert about["provenance"]["command"].startswith("turnbuckle export dgemm-like-synthetic.sqlite --to perfetto")
+    assert {e["ph"] for e in found["traceEvents"]} == {"M", "X", "C"}
+
+
+def test_a_pipe_gets_the_same(turnbuckle: Run, tmp_path: Path) -> None:
+    assert turnbuckle("export", SAMPLE, "--on", "self", "-o", "run.json").code == 0
+    ran = turnbuckle("export", SAMPLE, "--on", "self")
+    assert ran.code == 0 and ran.err == ""
+    piped, filed = json.loads(ran.out), json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
+    assert piped["traceEvents"] == filed["traceEvents"] and len(piped["traceEvents"]) > 100
+    assert piped["otherData"]["projections"][0]["penalty"] == 1.0
+
+
+def test_not_for_a_terminal(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdout", Terminal())
+    ran = turnbuckle("export", SAMPLE, "--on", "self")
+    assert ran.code == 2 and "error[A009]" in ran.err and "--output" in ran.err
+
+
+def test_a_window_of_the_run(turnbuckle: Run, tmp_path: Path) -> None:
+    assert turnbuckle("export", SAMPLE, "--on", "cdi-row-link", "-o", "whole.json").code == 0
+    whole = json.loads((tmp_path / "whole.json").read_text(encoding="utf-8"))["traceEvents"]
+    times = sorted(e["ts"] for e in whole if e["ph"] == "X" and e["pid"] == 2)
+    first, last = times[len(times) // 3], times[2 * len(times) // 3]
+    assert turnbuckle("export", SAMPLE, "--on", "cdi-row-link", "--window", f"{first}us: {last} us", "-o", "part.json").code == 0
+    part = json.loads((tmp_path / "part.json").read_text(encoding="utf-8"))["traceEvents"]
+    mine = [e for e in part if e["ph"] == "X" and e["pid"] == 2]
+    assert 0 < len(mine) < len(times)
+    assert all(e["ts"] < last and e["ts"] + e["dur"] >= first - 1e-3 for e in mine)
+
+
+@pytest.mark.parametrize(
+    ("window", "code"),
+    [("1s", "A070"), ("2s:1s", "A070"), ("1s:1s", "A070"), ("8000s:9000s", "A070"), ("1:2s", "U001"), (":", "U004"), ("1GB:2GB", "U003")],
+)
+def test_windows_that_are_none(turnbuckle: Run, tmp_path: Path, window: str, code: str) -> None:
+    ran = turnbuckle("export", SAMPLE, "--on", "self", "--window", window, "-o", "run.json")
+    assert ran.code == 2 and f"error[{code}]" in ran.err and not (tmp_path / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ((), "A002"), (("--on", "self", "--to", "speedscope"), "A002"), (("--on", "gh2000"), "M001"),
+        (("--on", "self", "--alpha", "x"), "A003"),
+        (("--on", "self", "-o", "missing/run.json"), "R002"), (("--on", "self", "-o", "."), "R003"),
+    ],
+)  # fmt: skip
+def test_questions_that_are_refused(turnbuckle: Run, words: tuple[str, ...], code: str) -> None:
+    ran = turnbuckle("export", SAMPLE, *words)
+    assert ran.code == 2 and ran.out == "" and f"error[{code}]" in ran.err
+
+
+def test_a_full_disk_is_said_once() -> None:
+    with Path("/dev/full").open("w") as full:
+        ran = outside("export", SAMPLE, "--on", "self", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert ran.returncode == 2 and ran.stderr.count("error[R001]") == 1
+
+
+def test_nothing_secret_and_nothing_that_steers(turnbuckle: Run, hostile: Path, tmp_path: Path) -> None:
+    assert turnbuckle("export", hostile, "--on", "nvlink-c2c", "-o", tmp_path / "run.json").code == 0
+    said = (tmp_path / "run.json").read_text(encoding="utf-8")
+    assert not any(word in said for word in SECRETS)
+    assert not any(c in said for c in "\x1b\x07\x9b\u202e\r")
+    assert max(len(e["name"]) for e in json.loads(said)["traceEvents"]) <= 600
