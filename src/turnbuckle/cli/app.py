@@ -253,11 +253,16 @@ def slack(
     from turnbuckle.study import slack as slack_study
     from turnbuckle.study import sweep
 
+    _positive(draws)
+    if over in ("bandwidth", "launch", "kernel", "cpu") and mode != "link":
+        raise UsageError("A015", "--mode belongs to distance", found=f"--mode {mode} --over {over}", fix="leave --mode out")
+    if format == "table" and output is not None:
+        raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
     if published is not None and over != "latency":
         raise UsageError("A015", "--published belongs to added latency", found=f"--over {over}", fix="leave --over out")
     seen = _seen(profile, source, no_cache)
     if over == "latency":
-        found = slack_study.tolerate(seen, mode, draws=_positive(draws), seed=seed)
+        found = slack_study.tolerate(seen, mode, draws=draws, seed=seed)
         show_slack.emit_slack(found, _published(seen, published), format, output)
     elif over == "both":
         show_slack.emit_surface(sweep.surface(seen, mode), format, output)

@@ -9,11 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.cli.output import write_json, write_rows
+from turnbuckle.cli.terminal import Terminal
 from turnbuckle.findings import Finding
 from turnbuckle.study.study import SCHEMA_VERSION
 
@@ -35,7 +35,7 @@ def examine(profile: Path | None, format: str) -> int:
         for c in checks:
             colour = {"ok": "green", "look": "yellow", "bad": "red"}[c["state"]]
             table.add_row(Text(c["state"], style=colour), c["what"], Text(c["detail"], style="dim"))
-        Console(highlight=False).print(table)
+        Terminal(highlight=False).print(table)
     return 0
 
 

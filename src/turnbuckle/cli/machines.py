@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.cli.output import write_json, write_rows
+from turnbuckle.cli.terminal import Terminal
 from turnbuckle.errors import MachineError
 from turnbuckle.machine import Machine, all_machines, load
 from turnbuckle.study.study import SCHEMA_VERSION
@@ -47,7 +47,7 @@ def list_all(format: str) -> int:
     elif format != "table":
         write_rows(listed, format, None)
     else:
-        console = Console(highlight=False)
+        console = Terminal(highlight=False)
         for relative, title in ((False, "machines that stand alone"), (True, "changes to the machine a profile ran on")):
             table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
             for column in ("name", "coupling", "year", "what it is"):
@@ -72,7 +72,7 @@ def show(name: str, format: str) -> int:
     elif format != "table":
         write_rows(numbers, format, None)
     else:
-        console = Console(highlight=False)
+        console = Terminal(highlight=False)
         console.print(Text.assemble((machine.name, "bold"), f"  {machine.title}"))
         console.print(Text(machine.summary, style="dim"))
         table = Table(box=None, pad_edge=False, header_style="dim")
@@ -93,7 +93,7 @@ def check(files: list[Path]) -> int:
     """Check files, or the whole catalogue; raises the first error after all are named."""
     from turnbuckle.machine.check import check as examine
 
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     machines = [load(str(f)) for f in files] if files else list(all_machines())
     worst = 0
     for machine in machines:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.cli.output import flattened, write_frame, write_json, write_rows
+from turnbuckle.cli.terminal import Terminal
 from turnbuckle.errors import UsageError, did_you_mean
 from turnbuckle.findings import Finding
 from turnbuckle.profile import summary
@@ -51,7 +52,7 @@ def emit(answer: Answer, what: str, format: str, output: Path | None) -> None:
                 found=f"--output {output.name}",
                 fix="add --format json, csv or parquet, or use turnbuckle report",
             )
-        console = Console(soft_wrap=False, highlight=False)
+        console = Terminal(soft_wrap=False, highlight=False)
         brief = what in ("overview", "demo")
         if what != "project":
             print_inspection(console, answer, brief=brief)
@@ -331,7 +332,7 @@ def emit_placement(spread: Answer, packed: Answer, format: str, output: Path | N
                 share,
                 f"{r['nic_bound_count']:,}",
             )
-        Console(highlight=False).print(table)
+        Terminal(highlight=False).print(table)
 
 
 def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path | None) -> int:
@@ -378,7 +379,7 @@ def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path 
     elif format != "table":
         write_rows([flattened(document)], format, output)
     else:
-        console = Console(highlight=False)
+        console = Terminal(highlight=False)
         console.print(
             f"sum of the five terms {seconds(totals.summed)}, projected {seconds(projected)}: "
             + (

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from turnbuckle.cli.output import write_json, write_rows
 from turnbuckle.cli.show import clean, print_findings, seconds
+from turnbuckle.cli.terminal import Terminal
 from turnbuckle.errors import UsageError
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.published.row_slack import Beside
@@ -91,7 +92,7 @@ def emit_surface(found: Surface, format: str, output: Path | None) -> None:
 def _console(output: Path | None) -> Console:
     if output is not None:
         raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
-    return Console(soft_wrap=False, highlight=False)
+    return Terminal(soft_wrap=False, highlight=False)
 
 
 def _table(console: Console, title: str, *columns: str) -> Table:

@@ -8,6 +8,7 @@ Nothing is binned: the sum over pieces equals the sum over activities.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -50,7 +51,7 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.kind)
 
-    @property
+    @cached_property
     def crosses(self) -> NDArray[np.bool_]:
         """Whether each is a host call that crosses to the device."""
         return np.isin(self.call_class, BOUNDARY_CLASSES)

@@ -111,7 +111,7 @@ class TimelineReplay:
 
     def slopes(self, edges: Int, direction: Float) -> Float:
         """Change of each edge's lag along a direction of the parameters [s a unit], shape (edges,)."""
-        (first, scaled), (second, added) = _parameters(self.graph, self.piece, len(self.run))
+        (first, scaled), (second, added) = self._terms
         found = np.zeros(len(edges))
         for parameter, amount in ((first, scaled), (second, added)):
             found += np.where(parameter[edges] >= 0, direction[parameter[edges]] * amount[edges], 0.0) * 1e-9
@@ -165,10 +165,14 @@ class TimelineReplay:
         return {**found, "other": found["other"] + beyond}
 
     @cached_property
+    def _terms(self) -> list[tuple[Int, Float]]:
+        return _parameters(self.graph, self.piece, len(self.run))
+
+    @cached_property
     def _weights(self) -> Float:
         """What one unit of each parameter can do to the run at most [s]: recorded time it scales, or how often it is added."""
         kind, count = self.graph.kind, parameters(len(self.run))
-        (first, scaled), (second, added) = _parameters(self.graph, self.piece, len(self.run))
+        (first, scaled), (second, added) = self._terms
         # several edges lead to the end of one activity, which changes once: what it takes and its delay stand on its own edge as well
         once = np.zeros(len(kind), dtype=np.bool_)
         once[np.unique(np.where(kind == EDGE["sync"], self.graph.target, -1), return_index=True)[1]] = True
@@ -183,10 +187,9 @@ def _native(graph: Graph, run: Pieces, piece: Int, spared: NDArray[np.bool_] | N
     """The graph in the native core; activities that are `spared` keep their durations' scale but no added time."""
     (first, scaled), (second, added) = _parameters(graph, piece, len(run))
     if spared is not None:
-        deliver = graph.kind == EDGE["deliver"]
-        whose = np.where(deliver, np.maximum(graph.source - 1, 0), graph.target - 1) // 2
-        second = np.where(spared[whose], -1, second)
-        first = np.where(spared[whose] & np.isin(graph.kind, [EDGE["sync"], EDGE["queue"]]), -1, first)
+        whose = spared[graph.payer]
+        second = np.where(whose, -1, second)
+        first = np.where(whose & np.isin(graph.kind, [EDGE["sync"], EDGE["queue"]]), -1, first)
     return Timeline(
         len(graph.time_ns),
         graph.source.astype(np.uint32),

@@ -74,11 +74,11 @@ def studied(answer: Answer) -> Studies | str:
         return f"{e.what[:1].upper()}{e.what[1:]}: {e.found}." + (f" What to do: {e.fix}." if e.fix else "")
     beyond = profile.seconds - float(ready.timeline.graph.time_ns.max()) * 1e-9
     both = _both(answer, ready)
-    run = _moved(answer, both)
+    run = _moved(answer, both, ready)
     return Studies(
         link,
         api,
-        surface(answer, slack=_latencies(link)),
+        surface(answer, slack=_latencies(link), ready=ready),
         shares(ready.timeline, beyond),
         _without(ready.timeline, beyond),
         both,
@@ -106,13 +106,13 @@ def _both(answer: Answer, ready: Prepared) -> list[tuple[Projection, Projection]
     return found
 
 
-def _moved(answer: Answer, both: list[tuple[Projection, Projection]]) -> Moved | None:
+def _moved(answer: Answer, both: list[tuple[Projection, Projection]], ready: Prepared) -> Moved | None:
     """Before and after on the target that changes most on the timeline; None where none changes."""
     if not both or answer.model is None:
         return None
     change = [abs(p.penalty - 1.0) for p, _ in both]
     most = int(np.argmax(change))
-    return moved(answer.profile, answer.source, answer.targets[most], answer.model) if change[most] > STILL else None
+    return moved(answer.profile, answer.source, answer.targets[most], answer.model, ready=ready) if change[most] > STILL else None
 
 
 def _without(replay: TimelineReplay, beyond: float) -> dict[str, float]:

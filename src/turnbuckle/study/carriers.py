@@ -1,7 +1,8 @@
 """Which calls carry the latency: what added distance costs, call by call, along the critical path.
 
 The run time at an added latency s is T(0) plus the integral of the slope up to s, and the slope is a sum over the edges of the
-critical path.  Added up by what each edge belongs to, the shares are exact: together they are the whole penalty.
+critical path.  Added up by what each edge belongs to, the shares are exact: together they are the whole penalty.  Of a curve with
+very many pieces those are walked that add most, and the others are taken to have the same mix.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.profile.dependencies import EDGE
@@ -24,6 +26,8 @@ Int = NDArray[np.int64]
 #: Carriers named, and counterfactuals asked, at most.
 NAMED: Final = 12
 _ASKED: Final = 3
+#: Sizes of copies by one kind of call that are told apart one by one.
+_SIZES: Final = 6
 #: Pieces of the curve walked one by one; of more, those that add most, and the others share their mix.
 _WALKED: Final = 48
 #: What of the latency a carrier pays for, by kind of edge.
@@ -49,7 +53,7 @@ class Carrier:
     what : words: "59 blocking copies of 8 B to the host".
     count : how many of them are on the critical path.
     of : how many there are in all.
-    size_bytes : bytes of each copy; None where it copies nothing.
+    size_bytes : bytes of each copy; None where it copies nothing, or where many sizes are counted together.
     seconds : what they add to the run [s].
     share : of the whole penalty.
     pays : for what: command, transfer, return, call.
@@ -155,7 +159,7 @@ class _Groups:
     replay: TimelineReplay
     caller: Int
     group: Int
-    labels: list[tuple[str, str, int, bool]]
+    labels: list[tuple[str, str, tuple[int, int] | None, bool]]
     sizes: Int
 
     @property
@@ -173,33 +177,40 @@ class _Groups:
         caller[work] = call
         started[call] = work
         rows = profile.activities[graph.activity]
-        names = profile.trace.text(rows).fill_null("").to_numpy()
-        kind = rows["kind"].cast(str).to_numpy()
-        size = rows["size_bytes"].fill_null(0).to_numpy()
+        carried = np.where(started[caller] >= 0, started[caller], caller)
         waits = np.zeros(n, dtype=np.bool_)
         waits[(graph.target[graph.kind == EDGE["sync"]] - 1) // 2] = True
-        carried = np.where(started[caller] >= 0, started[caller], caller)
-        copies = np.isin(kind[carried], tuple(_TO))
-        keys = [
-            (
-                names[c] or ("memory moved by the driver" if kind[c] == "migration" else "call not recorded"),
-                _TO.get(kind[w], "") if copies[a] else "",
-                int(size[w]) if copies[a] or kind[w] == "migration" else -1,
-                bool(waits[c]),
-            )
-            for a, (c, w) in enumerate(zip(caller.tolist(), carried.tolist(), strict=True))
+        kind = rows["kind"].cast(pl.String)
+        page = kind == "migration"
+        unnamed = pl.when(page).then(pl.lit("memory moved by the driver")).otherwise(pl.lit("call not recorded"))
+        given = pl.col("given").replace("", None)
+        name = pl.DataFrame({"given": profile.trace.text(rows)}).select(pl.coalesce(given, unnamed).alias("name"))["name"]
+        copies = kind[carried].is_in(list(_TO)) | page[caller]
+        keys = pl.DataFrame(
+            {
+                "name": name[caller],
+                "to": kind[carried].replace_strict(_TO, default=""),
+                "size": rows["size_bytes"][carried].fill_null(0).set((~copies).fill_null(True), None),
+                "waits": waits[caller],
+            }
+        )
+        # a call with many sizes is told apart by their power of ten
+        several = pl.col("size").n_unique().over("name", "to", "waits") > _SIZES
+        decade = pl.when(several).then(pl.col("size").log10().floor()).otherwise(pl.col("size"))
+        keys = keys.with_columns(decade=decade).with_columns(group=pl.struct("name", "to", "decade", "waits").rank("dense") - 1)
+        labels = keys.group_by("group").agg(
+            pl.col("name", "to", "waits").first(), pl.col("size").min().alias("low"), pl.col("size").max().alias("high")
+        )
+        group = keys["group"].to_numpy().astype(np.int64)
+        words = [
+            (name, to, None if low is None else (low, high), waits)
+            for name, to, waits, low, high in labels.sort("group").drop("group").iter_rows()
         ]
-        number = {k: i for i, k in enumerate(dict.fromkeys(keys))}
-        group = np.array([number[k] for k in keys], dtype=np.int64)
-        callers = np.unique(caller)
-        return cls(replay, caller, group, list(number), np.bincount(group[callers], minlength=len(number)))
+        return cls(replay, caller, group, words, np.bincount(group[np.unique(caller)], minlength=len(words)))
 
     def _activity(self, edges: Int) -> Int:
-        """The activity each edge charges: what it leads to, or, of a delivery, the call it comes from."""
-        graph = self.replay.graph
-        deliver = graph.kind[edges] == EDGE["deliver"]
-        found: Int = np.where(deliver, (graph.source[edges] - 1) // 2, (graph.target[edges] - 1) // 2)
-        return found
+        """The activity each edge charges."""
+        return self.replay.graph.payer[edges]
 
     def of_edge(self, edges: Int) -> Int:
         """Group of every edge."""
@@ -215,19 +226,21 @@ class _Groups:
 
     def named(self, group: int, seconds: float, share: float, met: set[tuple[int, str]]) -> Carrier:
         """A group in words."""
-        name, to, size, waits = self.labels[group]
+        name, to, sizes, waits = self.labels[group]
         count = len({caller for caller, _ in met})
         plural = "" if count == 1 else "s"
+        of = "" if sizes is None else f"{sizes[0]:,} B" if sizes[0] == sizes[1] else f"{sizes[0]:,} to {sizes[1]:,} B"
         if to:
-            what = f"{count:,} {'blocking cop' if waits else 'asynchronous cop'}{'y' if count == 1 else 'ies'} of {size:,} B {to}"
+            what = f"{count:,} {'blocking cop' if waits else 'asynchronous cop'}{'y' if count == 1 else 'ies'} of {of} {to}"
         elif waits:
             what = f"{count:,} wait{plural} for the device"
-        elif name == "memory moved by the driver":
-            what = f"{count:,} move{plural} of {size:,} B by the driver"
+        elif sizes is not None:
+            what = f"{count:,} move{plural} of {of} by the driver"
         else:
             what = f"{count:,} call{plural} of {name}"
         pays = tuple(sorted({p for _, p in met}))
-        return Carrier(name, what, count, int(self.sizes[group]), size if size >= 0 else None, seconds, share, pays)
+        size = sizes[0] if sizes is not None and sizes[0] == sizes[1] else None
+        return Carrier(name, what, count, int(self.sizes[group]), size, seconds, share, pays)
 
 
 def _counterfactual(carrier: Carrier, groups: _Groups, group: int, profile: Profile, replay: TimelineReplay, at: Float) -> Carrier:

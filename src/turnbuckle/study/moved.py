@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from turnbuckle.anchor import anchored
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.model import Model
-from turnbuckle.order import prepared, timeline_change
+from turnbuckle.order import Prepared, prepared, timeline_change
 from turnbuckle.profile.dependencies import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import Profile
 from turnbuckle.project import answered, require
@@ -74,7 +74,15 @@ class Moved:
     within_ns: tuple[int, int] | None = None
 
 
-def moved(profile: Profile, source: Machine, target: Machine, model: Model, *, within_ns: tuple[int, int] | None = None) -> Moved:
+def moved(
+    profile: Profile,
+    source: Machine,
+    target: Machine,
+    model: Model,
+    *,
+    within_ns: tuple[int, int] | None = None,
+    ready: Prepared | None = None,
+) -> Moved:
     """Replay a run on its own machine and on another, and set the two beside each other.
 
     Parameters
@@ -83,6 +91,7 @@ def moved(profile: Profile, source: Machine, target: Machine, model: Model, *, w
     source, target : where it ran, as observed, and where it might run.
     model : price list; its replay is the timeline here, whatever it names.
     within_ns : only activities recorded (in part) between these two times [ns after the run's start]; None for all.
+    ready : the profile, compiled already.
 
     Returns
     -------
@@ -108,7 +117,7 @@ def moved(profile: Profile, source: Machine, target: Machine, model: Model, *, w
     pair = Pair(source, target)
     require(profile, pair)
     model = replace(model, replay="timeline")
-    ready = prepared(profile, model)
+    ready = ready or prepared(profile, model)
     timeline, trust = ready.timeline, ready.trust
     assert timeline is not None and trust is not None
     projection = answered(profile, ready, pair, model)

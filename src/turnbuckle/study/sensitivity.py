@@ -92,7 +92,10 @@ def along(replay: TimelineReplay, change: Callable[[Float], Change], ends: Seque
         seconds.append(found[1:])
         slopes.append(slope)
         gap = max(gap, raw[3])
-    return Curve(np.concatenate(at), np.concatenate(seconds) * 1e-9 + offset, np.concatenate(slopes) * 1e-9, gap * 1e-9)
+    knots, found, slope = np.concatenate(at), np.concatenate(seconds), np.concatenate(slopes)
+    # where two stretches meet there is a corner only if the slope changes
+    bends = np.concatenate([[True], np.abs(np.diff(slope)) > 1e-12 * np.abs(slope).max(initial=0.0), [True]])
+    return Curve(knots[bends], found[bends] * 1e-9 + offset, slope[bends[:-1]] * 1e-9, gap * 1e-9)
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ THRESHOLDS: Final = (0.01, 0.02, 0.05, 0.10)
 _FABRIC: Final = "cdi-rack-link"
 _READS: Final = ("link.tags", "link.read_request", "link.round_trip")
 DRAWS: Final = 100
+_STRETCHES: Final = (1e-5, 1e-4, 1e-3, 1e-2)
 #: Prices of a run whose kernels stay what they are.
 MODEL: Final = replace(nething("hold"), replay="timeline")
 #: Points of the grid that tolerances of draws are read from.
@@ -114,7 +115,7 @@ class Slack:
     def shown(self) -> Float:
         """Latencies a table shows [s]: `PER_DECADE` a decade from `NEAREST` to `FARTHEST`."""
         decades = np.log10(FARTHEST / NEAREST)
-        return np.asarray(NEAREST * 10 ** (np.arange(round(decades * PER_DECADE) + 1) / PER_DECADE))
+        return np.append(NEAREST * 10 ** (np.arange(round(decades * PER_DECADE)) / PER_DECADE), FARTHEST)
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``slack``."""
@@ -165,7 +166,8 @@ def tolerate(
     distance = Distance.of(seen, mode, ready)
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
-    curve = along(replay, distance.change, [0.0, *distance.kinks(), FARTHEST], beyond, most)
+    # in stretches, so that the near end is found as finely as the far one
+    curve = along(replay, distance.change, [0.0, *distance.kinks(), *_STRETCHES, FARTHEST], beyond, most)
     # the curve's own zero is the recorded run, to the nanosecond
     curve = replace(curve, seconds=curve.seconds + (measured - curve.seconds[0]))
     reached = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.anchor import anchored
 from turnbuckle.findings import Finding
-from turnbuckle.order import timeline_change
+from turnbuckle.order import Prepared, timeline_change
 from turnbuckle.replay.timeline import Change, no_change, parameters
 from turnbuckle.study.sensitivity import Curve, along
 from turnbuckle.study.slack import FARTHEST, MODEL, THRESHOLDS, Distance, Mode
@@ -35,8 +35,8 @@ WORDS: Final[dict[Over, str]] = {
 }
 #: Cost of a unit of work, relative to the recorded run.
 CHEAPEST, DEAREST = 0.1, 10.0
-#: Grid points times instants up to which a surface has a longest path at each of its points.
-_WORK: Final = 50_000_000
+#: Grid points times instants up to which a surface is replayed at each of its points.
+_WORK: Final = 2_000_000_000
 SHOWN: Final = (0.1, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 2.0, 5.0, 10.0)
 
 
@@ -177,36 +177,50 @@ class Surface:
 
 
 def surface(
-    seen: Answer, mode: Mode = "link", slack: Float | None = None, bandwidth: Float | None = None, every: int | None = None
+    seen: Answer,
+    mode: Mode = "link",
+    slack: Float | None = None,
+    bandwidth: Float | None = None,
+    every: int | None = None,
+    ready: Prepared | None = None,
 ) -> Surface:
     """Run time over latency and bandwidth.
 
     Parameters
     ----------
-    every : a longest path with both slopes is found at every so many points of the grid, the rest lies between bounds; None is every
-        point (no error at all) for small runs, and every third for large ones.
+    every : a longest path with both slopes is found at every so many points of the grid, and the rest lies between bounds; None replays
+        every point (no error at all) unless the run is too large for that, and then every third.
     slack, bandwidth : the grid; None is 100 ns to 10 ms by 0 first, and an eighth to eight times the bandwidth.
+    ready : the profile, compiled already.
     """
-    ready = Distance.of(seen, mode)
+    distance = Distance.of(seen, mode, ready)
     measured = seen.profile.seconds
     slack = np.concatenate([[0.0], np.geomspace(1e-7, FARTHEST / 10, 21)]) if slack is None else np.asarray(slack, dtype=np.float64)
     bandwidth = np.geomspace(1 / 8, 8, 19) if bandwidth is None else np.asarray(bandwidth, dtype=np.float64)
     cost = 1.0 / bandwidth
-    if every is None:
-        every = 1 if len(slack) * len(cost) * len(ready.replay.graph.time_ns) <= _WORK else 3
+    link, reads = _Branch.of(distance, _priced(distance, reads=False)), _Branch.of(distance, _priced(distance, reads=True))
+    # the recorded run is itself, to the last bit
+    beyond = measured - float(distance.replay.seconds_at(np.maximum(link.at(0.0, 1.0), reads.at(0.0, 1.0)), 1))
+    if every is None and len(slack) * len(cost) * len(distance.replay.graph.time_ns) <= _WORK:
+        rows = [np.array([np.maximum(link.at(s, c), reads.at(s, c)) for c in cost]) for s in slack]
+        seconds = np.stack([distance.replay.seconds_at(row) for row in rows]) + beyond
+        return Surface(seen, mode, measured, slack, bandwidth, seconds, 0.0, seconds.size)
+    low, high, count = _bounds(distance, link, reads, slack, cost, every or 3)
+    bound = float((high - low).max() / 2 / measured) if measured else 0.0
+    return Surface(seen, mode, measured, slack, bandwidth, (low + high) / 2 + beyond, bound, count)
+
+
+def _bounds(distance: Distance, link: _Branch, reads: _Branch, slack: Float, cost: Float, every: int) -> tuple[Float, Float, int]:
+    """Run time [s] between planes below and straight lines above, shape (slack, cost), and from how many longest paths."""
     rows, columns = _every(len(slack), every), _every(len(cost), every)
     at = [(slack[i], cost[j]) for i in rows for j in columns]
-    known, slopes = _touching(ready, at)
-    known = known.reshape(len(rows), len(columns))
-    points = np.array(at)
+    known, slopes = _touching(distance, link, reads, at)
     grid = np.stack(np.meshgrid(slack, cost, indexing="ij"), axis=-1)
-    planes = known.reshape(-1)[:, None, None] + np.einsum("pk,pijk->pij", slopes, grid[None] - points[:, None, None])
-    low = planes.max(axis=0)
+    planes = known[:, None, None] + np.einsum("pk,pijk->pij", slopes, grid[None] - np.array(at)[:, None, None])
+    known = known.reshape(len(rows), len(columns))
     high = _between(_between(known, slack[rows], slack), cost[columns][::-1], cost, flip=True)
     # straight lines between known points are above in any case; a plane may be off by rounding
-    low, high = np.minimum(low, high) + (offset := _beyond(ready, measured)), high + offset
-    bound = float((high - low).max() / 2 / measured) if measured else 0.0
-    return Surface(seen, mode, measured, slack, bandwidth, (low + high) / 2, bound, len(at))
+    return np.minimum(planes.max(axis=0), high), high, len(at)
 
 
 def _every(count: int, step: int) -> list[int]:
@@ -236,21 +250,19 @@ class _Branch:
         return self.base + slack * self.later + cost * self.dearer
 
 
-def _touching(ready: Distance, at: list[tuple[float, float]]) -> tuple[Float, Float]:
+def _touching(distance: Distance, link: _Branch, reads: _Branch, at: list[tuple[float, float]]) -> tuple[Float, Float]:
     """Run time [s] at points (slack, cost of a byte), and the slopes of a plane that touches it there, shape (points,) and (points, 2).
 
     A read of host memory takes what the slower of the link and the reads in flight allows: two branches, each linear, and the run
     time is convex in both.  The slopes come from one longest path on the branch that decides at the point.
     """
-    link, reads = _Branch.of(ready, _priced(ready, reads=False)), _Branch.of(ready, _priced(ready, reads=True))
     seconds, slopes = [], []
     for slack, cost in at:
         ours, other = link.at(slack, cost), reads.at(slack, cost)
         branch = link if (ours >= other).all() else reads
-        value = np.maximum(ours, other)
-        instants, path = ready.replay.replayed(value)
+        instants, path = distance.replay.replayed(np.maximum(ours, other))
         seconds.append(float(instants.max()))
-        slopes.append([float(ready.replay.slopes(path, d).sum()) for d in (branch.later, branch.dearer)])
+        slopes.append([float(distance.replay.slopes(path, d).sum()) for d in (branch.later, branch.dearer)])
     return np.array(seconds), np.array(slopes)
 
 
