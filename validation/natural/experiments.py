@@ -23,6 +23,7 @@ from parts import PARAMETERS, Costs, Part, by_sum, by_timeline, changed, costs, 
 
 from turnbuckle.errors import ProfileError
 from turnbuckle.profile.profile import build
+from turnbuckle.replay.trust import trust
 from turnbuckle.trace.read import read
 
 WORK = ("kernels", "copies")
@@ -203,7 +204,8 @@ def run(experiment: Experiment, recordings: Recordings) -> Result:
         left[parameter] = both[0] / measured - 1.0
         summed_left = both[1]
     return Result(
-        experiment, part.seconds, measured, timeline, summed, serial, left, summed_left / measured - 1.0, recorded.replay.explained(),
+        experiment, part.seconds, measured, timeline, summed, serial, left, summed_left / measured - 1.0,
+        trust(recorded.profile, recorded.replay).explained,
         (calls[0], calls[1]), recordings.seconds(experiment.source), recordings.seconds(experiment.target),
     )  # fmt: skip
 

@@ -230,10 +230,7 @@ def without(part: Part, name: str) -> Part:
     lag = np.where(after | ((graph.kind == EDGE["call"]) & out[graph.owner]), 0, graph.lag_ns)
     residual = graph.residual_ns.copy()
     residual[finish(np.flatnonzero(out))] = 0
-    kept = ~waits
-    edited = replace(
-        graph, source=graph.source[kept], target=graph.target[kept], lag_ns=lag[kept], kind=graph.kind[kept], residual_ns=residual
-    )
+    edited = replace(graph, lag_ns=lag, residual_ns=residual).kept(~waits)
     gone = np.zeros(len(part.key), dtype=np.bool_)
     gone[of[out]] = True
     rows = part.profile.activities

@@ -92,6 +92,11 @@ class Graph:
         owner: Int = (self.target - 1) // 2
         return owner
 
+    def kept(self, edges: Bool) -> Graph:
+        """The same instants with only some of the edges."""
+        per_edge = {n: getattr(self, n)[edges] for n in ("source", "target", "lag_ns", "kind")}
+        return replace(self, **per_edge, paid=None if self.paid is None else self.paid[edges])
+
     @property
     def payer(self) -> Int:
         """Per edge, the activity whose price its lag is: the call of a delivery, the kernel between its faults, else the `owner`."""

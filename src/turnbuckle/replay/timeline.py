@@ -94,16 +94,7 @@ class TimelineReplay:
 
     def without(self, edges: NDArray[np.bool_]) -> TimelineReplay:
         """The same run less some edges: what if nobody had waited there?  What else holds an instant back still does."""
-        graph, kept = self.graph, ~edges
-        left = replace(
-            graph,
-            source=graph.source[kept],
-            target=graph.target[kept],
-            lag_ns=graph.lag_ns[kept],
-            kind=graph.kind[kept],
-            paid=None if graph.paid is None else graph.paid[kept],
-        )
-        return self._again(left)
+        return self._again(self.graph.kept(~edges))
 
     def sparing(self, activities: NDArray[np.bool_]) -> TimelineReplay:
         """The same run where some activities pay nothing added: their durations scale, but no delay falls on them."""
