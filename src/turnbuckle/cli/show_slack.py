@@ -65,7 +65,7 @@ def emit_sweep(found: Sweep, format: str, output: Path | None) -> None:
         console.print(table)
         console.print()
         up, down = found.elasticity
-        console.print(f"one per cent dearer lengthens the run by {up:.3%}, one per cent cheaper shortens it by {down:.3%}")
+        console.print(f"one per cent dearer lengthens the run by {up / 100:.3%}, one per cent cheaper shortens it by {down / 100:.3%}")
         console.print(_exactness(len(found.curve.breakpoints), found.curve.gap), style="dim")
 
 

@@ -15,7 +15,7 @@ event     work behind a cudaStreamWaitEvent waits for what the event was recorde
 graph     a node of a CUDA graph waits for the nodes it followed in every launch of the graph
 fault     a kernel waits for the pages that were moved to its device while it ran
 sync      a call that waits (for device, stream, event, or its own copy) returns one return after the work ended
-queue     a launch that found the queue full returns when work ends
+queue     a launch that finds the queue full returns when the work a queue's length before it has ended
 meet      an MPI call or NCCL kernel ends after those it meets on other ranks have begun
 origin    what no rule explains begins when it began
 ========  ==================================================================================================
@@ -37,7 +37,6 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.ranks import meetings
 from turnbuckle.profile.sides import NEVER, UNKNOWN, Device, Host, activities
 from turnbuckle.profile.waits import Reach, event_waits, full_queue, waited_for
-from turnbuckle.trace.trace import Trace
 
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
@@ -48,8 +47,6 @@ EDGES: Final = (
 EDGE: Final = {word: code for code, word in enumerate(EDGES)}
 #: Kinds that follow from one thread, one stream, or a call and its work.
 _OWN_ORDER: Final = [EDGE[word] for word in ("host", "call", "deliver", "stream", "run")]
-#: Kind of stream: the legacy default stream, and those that do not wait for it.
-_NULL_STREAM, _NON_BLOCKING = 3, 2
 _PAGE_IN: Final = "migration_h2d"
 #: Share of one kind of work that must have found its stream idle for its own typical delivery to count.
 _SEEN_IDLE: Final = 0.1
@@ -142,14 +139,15 @@ def dependencies(profile: Profile) -> Graph:
     edges.add(begin(met.first), finish(met.waits), own[met.waits], "meet")
     own = _host_order(edges, host, starts, ends, latest, own)
     _device_order(edges, device, starts, ends)
-    _barriers(edges, device, profile.trace, starts, ends)
+    _barriers(edges, device, starts, ends)
     reach = _events(edges, device, host, profile, starts, ends)
     _graph_nodes(edges, device, starts, ends)
     own = _faults(edges, device, rows, starts, ends, own)
     own = _waits(edges, device, host, profile, reach, starts, ends, own)
     edges.add(begin(host.rows), finish(host.rows), own[host.rows], "call")
     edges.add(begin(device.rows), finish(device.rows), own[device.rows], "run")
-    overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in device.streams if device.where[device.place[s[0]], 2] != UNKNOWN)
+    told = [s for s, place in zip(device.streams, device.where, strict=True) if place[2] != UNKNOWN]
+    overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in told)
     early = int((starts[device.rows] < device.called[device.rows]).sum())
     return replace(_settled(rows, starts, ends, edges), overlapping=overlapping, early=early, unmatched=met.unmatched)
 
@@ -257,15 +255,10 @@ def _typical_delivery(delay: Int, free: Bool, table: NDArray[np.str_]) -> Int:
     return typical
 
 
-def _barriers(edges: _Edges, device: Device, trace: Trace, starts: Int, ends: Int) -> None:
+def _barriers(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
     """The legacy default stream and the blocking streams of its context wait for each other, in the order of their calls."""
-    kinds = {(p, c, s): k for p, c, s, k in trace.streams.select("process", "context", "stream", "kind").iter_rows()}
-    # older recordings name no process with a stream
-    kind = [kinds.get((p, c, s), kinds.get((None, c, s))) for p, c, s in device.where.tolist()]
-    for null in (i for i, k in enumerate(kind) if k == _NULL_STREAM):
-        for other in range(len(kind)):
-            if other == null or kind[other] == _NON_BLOCKING or (device.where[other, :2] != device.where[null, :2]).any():
-                continue
+    for null in np.flatnonzero(device.null).tolist():
+        for other in device.ordered_with(null)[1:]:
             for first, then in ((null, other), (other, null)):
                 target = device.streams[then]
                 at = np.searchsorted(device.issued[first], device.called[target], side="left") - 1
@@ -280,7 +273,8 @@ def _events(edges: _Edges, device: Device, host: Host, profile: Profile, starts:
     """cudaStreamWaitEvent: work issued behind the wait waits for the work the event was recorded behind."""
     waits = event_waits(device, host, profile, "stream waits for event")
     reach = Reach(device, waits)
-    told = [(int(s), int(t), works) for s, t, works in zip(waits.stream, waits.called, reach.works, strict=True) if s >= 0 and works]
+    orders = zip(waits.stream.tolist(), waits.called.tolist(), reach.works, strict=True)
+    told = [(one, t, works) for s, t, works in orders if s >= 0 and works for one in reach.waiting(s)]
     source: list[int] = []
     target: list[int] = []
     for stream in {s for s, _, _ in told}:

@@ -23,6 +23,8 @@ Bool = NDArray[np.bool_]
 
 #: Tables of a trace in the order device activities are told apart.
 _DEVICE: Final = ("kernels", "graphs", "memsets", "copies")
+#: Kinds of stream: the legacy default stream, and those that do not wait for it.
+_NULL_STREAM, _NON_BLOCKING = 3, 2
 NEVER: Final = np.iinfo(np.int64).min // 4
 #: What is not recorded: a context, a stream, a thread.
 UNKNOWN: Final = -1
@@ -111,7 +113,8 @@ class Device:
     call : per activity the call that started it, -1 where unknown; `called` when that call began.
     place : per activity the number of its stream, -1 off the device.
     streams : per stream its activities in the order they began.
-    where : (process, context, stream) of every stream, shape (streams, 3).
+    where : (process, context, stream) of every stream, shape (streams, 3); streams that never had work come last.
+    null, blocking : per stream, whether it is a legacy default stream, and whether it waits for the one of its context.
     gpu : per activity the number of its process's device, -1 off the device: a device number means something inside one process only.
     """
 
@@ -156,6 +159,33 @@ class Device:
         self.place[self.rows] = number.reshape(-1)
         order = self.rows[np.lexsort((ends[self.rows], starts[self.rows], self.place[self.rows]))]
         self.streams: list[Int] = np.split(order, np.flatnonzero(np.diff(self.place[order])) + 1) if len(order) else []
+        self._idle_streams(trace)
+        kinds = {(p, c, s): k for p, c, s, k in trace.streams.select("process", "context", "stream", "kind").iter_rows()}
+        # older recordings name no process with a stream
+        kind = [kinds.get((p, c, s), kinds.get((None, c, s))) for p, c, s in self.where.tolist()]
+        self.null: Bool = np.array([k == _NULL_STREAM for k in kind], dtype=np.bool_)
+        self.blocking: Bool = np.array([k != _NON_BLOCKING for k in kind], dtype=np.bool_) & ~self.null
+
+    def _idle_streams(self, trace: Trace) -> None:
+        """Number the streams that were only told to wait, recorded on or waited for."""
+        places = ["process", "context", "stream"]
+        named = pl.concat([t.select(pl.col(places).cast(pl.Int64)) for t in (trace.syncs, trace.events, trace.streams)]).drop_nulls()
+        known = {(p, c, s) for p, c, s in self.where.tolist()}
+        worked = {(p, s) for p, _, s in self.where.tolist()}
+        # old versions write context 0 for any
+        idle = sorted({r for r in named.unique().iter_rows()} - known)
+        idle = [(p, c, s) for p, c, s in idle if c > 0 or (p, s) not in worked]
+        if idle:
+            self.where = np.concatenate([self.where.reshape(-1, 3), np.array(idle, dtype=np.int64)])
+            self.streams += [np.zeros(0, dtype=np.int64)] * len(idle)
+
+    def ordered_with(self, stream: int) -> list[int]:
+        """Streams whose earlier work an action in `stream` waits for: itself; the legacy default and blocking streams for each other."""
+        if stream < 0 or not (self.null[stream] or self.blocking[stream]) or not self.null.any():
+            return [stream]
+        context = (self.where[:, :2] == self.where[stream, :2]).all(axis=1)
+        others = context & (self.blocking if self.null[stream] else self.null)
+        return [stream, *(k for k in np.flatnonzero(others).tolist() if k != stream)]
 
     @cached_property
     def issued(self) -> list[Int]:

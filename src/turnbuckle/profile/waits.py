@@ -110,14 +110,20 @@ class Reach:
             works = self.behind(int(waits.on[k]), int(waits.recorded[k]))
             self.works[k] = works
             if waits.stream[k] >= 0 and works:
-                times, told = self._told.setdefault(int(waits.stream[k]), ([], []))
-                times.append(int(waits.called[k]))
-                told.append(works)
+                for stream in self.waiting(int(waits.stream[k])):
+                    times, told = self._told.setdefault(stream, ([], []))
+                    times.append(int(waits.called[k]))
+                    told.append(works)
+
+    def waiting(self, stream: int) -> list[int]:
+        """Streams that wait when `stream` is told to: the blocking ones come after the legacy default stream."""
+        return self._device.ordered_with(stream) if self._device.null[stream] else [stream]
 
     def behind(self, stream: int, time: int) -> tuple[int, ...]:
         """Work that everything issued to `stream` up to `time` [ns] comes down to."""
-        if stream < 0:
-            return ()
+        return tuple(dict.fromkeys(w for one in self._device.ordered_with(stream) if one >= 0 for w in self._behind_one(one, time)))
+
+    def _behind_one(self, stream: int, time: int) -> tuple[int, ...]:
         at = int(np.searchsorted(self._device.issued[stream], time, side="right")) - 1
         last = (int(self._device.streams[stream][at]),) if at >= 0 else ()
         passed = self.passed_on(stream, int(self._device.issued[stream][at]) if at >= 0 else None, time)
@@ -153,10 +159,11 @@ def waited_for(device: Device, host: Host, profile: Profile, reach: Reach, start
     copies = copies[(host.waits[device.call[copies]] & (device.table[copies] == "copies")) | device.pageable[copies]]
     launched = _launches_that_block(device, host, ends)
     calls, works = [device.call[copies], device.call[launched]], [copies, launched]
-    sure = [np.ones(len(copies), dtype=np.bool_), np.zeros(len(launched), dtype=np.bool_)]
+    sure = [np.ones(len(copies) + len(launched), dtype=np.bool_)]
     scopes = _scopes(device, host, profile, starts)
     for stream, place in enumerate(device.where):
-        mine = (scopes.process == place[0]) & np.isin(scopes.context, (UNKNOWN, place[1])) & np.isin(scopes.stream, (UNKNOWN, stream))
+        asked = [UNKNOWN, stream, *(np.flatnonzero(device.null).tolist() if device.blocking[stream] else [])]
+        mine = (scopes.process == place[0]) & np.isin(scopes.context, (UNKNOWN, place[1])) & np.isin(scopes.stream, asked)
         call, until = scopes.call[mine], scopes.until[mine]
         at = device.before(stream, until)
         known = at >= 0

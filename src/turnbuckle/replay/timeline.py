@@ -4,14 +4,14 @@ Every instant of the run happens when the last of what it waits for has happened
 Prices change the lags of edges; waiting is never priced, it is what comes out.  At the identity every recorded instant
 comes back, exactly; in between, the run time is convex and piecewise linear in every parameter.
 
-What it cannot know: order on a track stays as recorded, and work that shares a resource without an edge (copies on one
-engine, kernels side by side) is not slowed by it.
+What it cannot know: order on a track stays as recorded, and work that shares a resource without an edge (kernels side by
+side on one device, ranks on one network) is not slowed by it.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
