@@ -103,7 +103,9 @@ def test_a_drawn_target_is_the_drawn_machine_on_the_drawn_source(declared: Machi
 
 def test_numbers_with_a_word_in_common_err_together() -> None:
     link, call = (
-        drawn_target(load(f"cdi-row-{way}"), Pair(SOURCE, load(f"cdi-row-{way}")).target, drawn_source(machine(FULL), 500, 3), 500, 3).values
+        drawn_target(
+            load(f"cdi-row-{way}"), Pair(SOURCE, load(f"cdi-row-{way}")).target, drawn_source(machine(FULL), 500, 3), 500, 3
+        ).values
         for way in ("link", "api")
     )
     assert np.array_equal(link["slack.link"], call["slack.call"]), "one distance, seen in two ways"
