@@ -169,7 +169,7 @@ def _print_carriers(console: Console, found: Slack) -> None:
             options.append(f"not waiting: {seconds(c.asynchronous)}")
         if c.batched is not None and c.batched < there * (1 - _WORTH):
             options.append(f"in {c.batches:,} batches: {seconds(c.batched)}")
-        table.add_row(f"{c.share:.1%}", seconds(c.seconds), c.what, clean(c.call), "; ".join(options))
+        table.add_row(f"{c.share:.1%}", seconds(c.seconds), clean(c.what, 160), clean(c.call), "; ".join(options))
     console.print(table)
     console.print(
         Text(f"the run takes {seconds(float(found.curve(found.carried_at)))} there; what if: the same run with these calls changed", "dim")

@@ -134,10 +134,13 @@ def _walked(
     met: list[set[tuple[int, str]]] = [set() for _ in range(groups.count)]
     for k in pieces:
         low, high = curve.at[k], ends[k]
-        inside = np.array([[low + 0.25 * (high - low)], [low + 0.75 * (high - low)]])
-        values = change(inside).values
-        direction = (values[1] - values[0]) / (inside[1, 0] - inside[0, 0])
-        _, path = replay.replayed((values[0] + values[1]) / 2)
+        middle, step = (low + high) / 2, (high - low) * 1e-3
+        # close to the middle, so that no kink of the price lies between
+        values = change(np.array([[middle - step], [middle], [middle + step]])).values
+        direction = (values[2] - values[0]) / (2 * step)
+        _, path = replay.replayed(values[1])
+        # where nothing is delivered or returned later, it is the calls themselves that take longer
+        in_calls = not direction[2 * len(replay.run) : 4 * len(replay.run)].any()
         slope = replay.slopes(path, direction)
         path, slope = path[slope > 0], slope[slope > 0]
         group = groups.of_edge(path)
@@ -145,7 +148,7 @@ def _walked(
         if share.sum():
             seconds += rises[k] * share / share.sum()
         for g, caller, kind in zip(group.tolist(), groups.caller_of(path).tolist(), replay.graph.kind[path].tolist(), strict=True):
-            met[g].add((caller, _PAYS.get(_WORDS[kind], _WORDS[kind])))
+            met[g].add((caller, "call" if in_calls else _PAYS.get(_WORDS[kind], _WORDS[kind])))
     return seconds, met
 
 
@@ -231,7 +234,9 @@ class _Groups:
         plural = "" if count == 1 else "s"
         of = "" if sizes is None else f"{sizes[0]:,} B" if sizes[0] == sizes[1] else f"{sizes[0]:,} to {sizes[1]:,} B"
         if to:
-            what = f"{count:,} {'blocking cop' if waits else 'asynchronous cop'}{'y' if count == 1 else 'ies'} of {of} {to}"
+            # a call that could have waited and did not (the driver staged the data) is neither
+            how = "blocking " if waits else "asynchronous " if "Async" in name else ""
+            what = f"{count:,} {how}cop{'y' if count == 1 else 'ies'} of {of} {to}"
         elif waits:
             what = f"{count:,} wait{plural} for the device"
         elif sizes is not None:
