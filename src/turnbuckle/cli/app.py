@@ -241,6 +241,9 @@ def slack(
         str | None,
         Parameter(help="also the binned answer of Shorts and Grant: modelled (their proxy in our replay), or a CSV of a measured surface"),
     ] = None,
+    starvation: Annotated[
+        Path | None, Parameter(help="CSV of what idle gaps of the device cost, measured: lines as 1 ms, 15 us under a heading")
+    ] = None,
     source: Source = None,
     draws: Annotated[int, Parameter(name="--draws", help="draws for the interval of each tolerance; 0 leaves it out")] = 100,
     seed: Seed = 20261121,
@@ -252,17 +255,19 @@ def slack(
     from turnbuckle.cli import show_slack
     from turnbuckle.study import slack as slack_study
     from turnbuckle.study import sweep
+    from turnbuckle.study.starvation import read_starvation
 
     _positive(draws)
     if over in ("bandwidth", "launch", "kernel", "cpu") and mode != "link":
         raise UsageError("A015", "--mode belongs to distance", found=f"--mode {mode} --over {over}", fix="leave --mode out")
     if format == "table" and output is not None:
         raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
-    if published is not None and over != "latency":
-        raise UsageError("A015", "--published belongs to added latency", found=f"--over {over}", fix="leave --over out")
+    if (published is not None or starvation is not None) and over != "latency":
+        raise UsageError("A015", "--published and --starvation belong to added latency", found=f"--over {over}", fix="leave --over out")
+    idle_cost = read_starvation(starvation) if starvation is not None else None
     seen = _seen(profile, source, no_cache)
     if over == "latency":
-        found = slack_study.tolerate(seen, mode, draws=draws, seed=seed)
+        found = slack_study.tolerate(seen, mode, draws=draws, seed=seed, starvation=idle_cost)
         show_slack.emit_slack(found, _published(seen, published), format, output)
     elif over == "both":
         show_slack.emit_surface(sweep.surface(seen, mode), format, output)

@@ -235,6 +235,9 @@ def print_projections(console: Console, answer: Answer) -> None:
     console.print()
     console.print(Text("what changes (host-to-device link: bandwidth, latency)", style="dim italic"))
     console.print(changes)
+    if explained := next((f.detail for p in answer.projections for f in p.findings if f.code == "A309"), ""):
+        console.print()
+        console.print(Text(f"replayed as a timeline: dependency rules explain {explained}", style="dim"))
     drawn = [p for p in answer.projections if p.interval and p.drivers]
     if drawn:
         widest = max(drawn, key=lambda p: p.interval.high - p.interval.low if p.interval else 0.0)

@@ -115,14 +115,19 @@ def _print_curve(console: Console, found: Slack) -> None:
     console.print(Text.assemble(("100 ns ", "dim"), (bars, "cyan"), (" 100 ms", "dim")))
     console.print(Text("lowest bar: 0.01 % longer or less; highest: ten times or more", "dim"))
     console.print()
-    table = _table(console, "one-way latency added", "as much as", "latency", "time", "vs now")
+    starved = [] if found.starved is None else ["with idle gaps"]
+    table = _table(console, "one-way latency added", "as much as", "latency", "time", "vs now", *starved)
+
+    def row(words: str, slack: float) -> None:
+        above = [] if found.starved is None or not found.measured else [f"{float(found.starved(slack)) / found.measured:.3f}x"]
+        table.add_row(words, seconds(slack), seconds(float(found.curve(slack))), f"{found.penalty(slack):.3f}x", *above)
+
     for hop in hops():
-        table.add_row(f"one more {hop.name} trip" if hop.name in ("package", "C2C", "PCIe", "switch") else f"a {hop.name} away",
-                      seconds(hop.one_way), seconds(float(found.curve(hop.one_way))), f"{found.penalty(hop.one_way):.3f}x")  # fmt: skip
+        row(f"one more {hop.name} trip" if hop.name in ("package", "C2C", "PCIe", "switch") else f"a {hop.name} away", hop.one_way)
     for slack in (1e-5, 1e-4, 1e-3):
-        table.add_row(f"{quantity(fibre_metres(slack) / 1e3, '1')} km of fibre", seconds(slack), seconds(float(found.curve(slack))),
-                      f"{found.penalty(slack):.3f}x")  # fmt: skip
+        row(f"{quantity(fibre_metres(slack) / 1e3, '1')} km of fibre", slack)
     console.print(table)
+    console.print(Text(f"dependency rules explain {found.trust.words()}", "dim"))
     console.print()
 
 

@@ -89,16 +89,17 @@ class TimelineReplay:
         piece = piece_of_row[graph.activity] if len(graph.activity) else np.zeros(0, dtype=np.int64)
         return cls(graph, run, piece, _native(graph, run, piece))
 
-    def _again(self, graph: Graph, spared: NDArray[np.bool_] | None = None) -> TimelineReplay:
+    def on(self, graph: Graph, spared: NDArray[np.bool_] | None = None) -> TimelineReplay:
+        """The same activities on a changed graph; those that are `spared` pay nothing added."""
         return TimelineReplay(graph, self.run, self.piece, _native(graph, self.run, self.piece, spared))
 
     def without(self, edges: NDArray[np.bool_]) -> TimelineReplay:
         """The same run less some edges: what if nobody had waited there?  What else holds an instant back still does."""
-        return self._again(self.graph.kept(~edges))
+        return self.on(self.graph.kept(~edges))
 
     def sparing(self, activities: NDArray[np.bool_]) -> TimelineReplay:
         """The same run where some activities pay nothing added: their durations scale, but no delay falls on them."""
-        return self._again(self.graph, activities)
+        return self.on(self.graph, activities)
 
     def slopes(self, edges: Int, direction: Float) -> Float:
         """Change of each edge's lag along a direction of the parameters [s a unit], shape (edges,)."""

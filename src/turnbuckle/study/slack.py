@@ -28,10 +28,11 @@ from turnbuckle.model import link_bandwidth, nething
 from turnbuckle.order import Prepared, prepared, timeline_change
 from turnbuckle.project import require_activity, require_order
 from turnbuckle.projection import break_even_utilisation
-from turnbuckle.replay.timeline import Change, TimelineReplay
+from turnbuckle.replay.timeline import Change, TimelineReplay, parameters
 from turnbuckle.replay.trust import Trust
 from turnbuckle.study.carriers import Carrier, carriers
 from turnbuckle.study.sensitivity import MOST, Curve, along
+from turnbuckle.study.starvation import Starvation, starved_seconds
 from turnbuckle.study.study import SCHEMA_VERSION, Answer
 from turnbuckle.study.uncertainty import SEED, DrawnMachine, drawn_source
 
@@ -94,6 +95,7 @@ class Slack:
     tolerances : per threshold.
     carriers : what carries the latency on the critical path, most first, at `carried_at`.
     carried_at : the added latency the carriers are given for [s].
+    starved : run time with the cost of idle gaps on top, at the latencies shown; None where no such curve was given.
     assumed : what had to be assumed of reads in flight.
     """
 
@@ -105,6 +107,7 @@ class Slack:
     carriers: tuple[Carrier, ...]
     carried_at: float
     trust: Trust
+    starved: Curve | None = None
     assumed: Mapping[str, Parameter] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
@@ -113,14 +116,19 @@ class Slack:
         return float(self.curve(slack)) / self.measured if self.measured else 1.0
 
     def shown(self) -> Float:
-        """Latencies a table shows [s]: `PER_DECADE` a decade from `NEAREST` to `FARTHEST`."""
-        decades = np.log10(FARTHEST / NEAREST)
-        return np.append(NEAREST * 10 ** (np.arange(round(decades * PER_DECADE)) / PER_DECADE), FARTHEST)
+        """Latencies a table shows [s]."""
+        return shown()
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``slack``."""
         curve = self.curve
-        points = [{"slack_s": float(s), "seconds": float(curve(s)), "penalty": self.penalty(s)} for s in (0.0, *self.shown())]
+        points = [
+            {
+                "slack_s": float(s), "seconds": float(curve(s)), "penalty": self.penalty(s),
+                **({} if self.starved is None else {"starved_seconds": float(self.starved(s))}),
+            }
+            for s in (0.0, *shown())
+        ]  # fmt: skip
         breaks = [
             {"slack_s": float(s), "seconds": float(t), "slope_before": float(a), "slope_after": float(b)}
             for s, t, a, b in zip(curve.at[1:-1], curve.seconds[1:-1], curve.slopes[:-1], curve.slopes[1:], strict=True)
@@ -151,7 +159,14 @@ class Slack:
 
 
 def tolerate(
-    seen: Answer, mode: Mode = "link", *, draws: int = DRAWS, seed: int = SEED, ready: Prepared | None = None, most: int = MOST
+    seen: Answer,
+    mode: Mode = "link",
+    *,
+    draws: int = DRAWS,
+    seed: int = SEED,
+    ready: Prepared | None = None,
+    most: int = MOST,
+    starvation: Starvation | None = None,
 ) -> Slack:
     """Run time of an inspected profile against added distance.
 
@@ -161,6 +176,7 @@ def tolerate(
     mode : link or api.
     draws, seed : of the interval of each tolerance; 0 draws leave it out.
     ready : the profile prepared for the timeline, if that has been done.
+    starvation : measured cost of idle gaps, replayed at the latencies shown, on top of the curve; None leaves it out.
     most : breakpoints looked for on each stretch of the curve; fewer for a very large run in a hurry, and `Curve.gap` says the error.
     """
     distance = Distance.of(seen, mode, ready)
@@ -177,7 +193,21 @@ def tolerate(
     carried = carriers(seen.profile, replay, curve, distance.change, at)
     assert distance.ready.trust is not None
     findings = [finding("A309", 1, distance.ready.trust.words()), *distance.unpriced()]
-    return Slack(seen, mode, measured, curve, tolerances, tuple(carried), at, distance.ready.trust, distance.assumed, findings)
+    starved = None
+    if starvation is not None:
+        points = np.concatenate([[0.0], shown()])
+        values = np.broadcast_to(distance.change(points[:, None]).values, (len(points), parameters(len(replay.run))))
+        seconds = starved_seconds(seen.profile, replay, values, starvation)
+        starved = Curve(points, seconds + (measured - seconds[0]), np.diff(seconds) / np.diff(points), 0.0)
+    return Slack(
+        seen, mode, measured, curve, tolerances, tuple(carried), at, distance.ready.trust, starved, distance.assumed, findings
+    )  # fmt: skip
+
+
+def shown() -> Float:
+    """Latencies a table shows [s]: `PER_DECADE` a decade from `NEAREST` to `FARTHEST`."""
+    decades = np.log10(FARTHEST / NEAREST)
+    return np.append(NEAREST * 10 ** (np.arange(round(decades * PER_DECADE)) / PER_DECADE), FARTHEST)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,73 @@
+"""What idle gaps cost: nothing where nothing changes, and what the curve says where a device runs dry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import turnbuckle as tb
+from turnbuckle.errors import UnitError, UsageError
+from turnbuckle.order import prepared
+from turnbuckle.replay.timeline import no_change
+from turnbuckle.study.slack import MODEL
+from turnbuckle.study.starvation import Starvation, read_starvation, starved_seconds
+
+MILLISECOND = Starvation(np.array([0.0, 1e-3]), np.array([0.0, 1e-4]))
+
+
+@pytest.fixture(scope="module")
+def seen() -> tb.Answer:
+    with tb.sample() as path:
+        return tb.inspect(path, use_cache=False)
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_curve_is_read_with_its_units(tmp_path: Path) -> None:
+    curve = read_starvation(written(tmp_path / "idle.csv", "idle gap, cost\n# measured twice\n100 us, 2 us\n1 ms, 0.015 ms\n"))
+    assert curve.idle.tolist() == pytest.approx([0, 1e-4, 1e-3]) and curve.cost.tolist() == pytest.approx([0, 2e-6, 1.5e-5])
+    assert curve(np.array([0.0, 5e-5, 1.0])).tolist() == pytest.approx([0, 1e-6, 1.5e-5]), "held beyond the last line"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "A066"), ("idle gap, cost\n", "A066"), ("h\n1 ms\n", "A066"), ("h\n1 ms, 2 us, 3 us\n", "A066"),
+        ("h\n2 ms, 2 us\n1 ms, 3 us\n", "A066"), ("h\n1 ms, 3 us\n2 ms, 2 us\n", "A066"), ("h\n1, 2 us\n", "U001"),
+    ],
+)  # fmt: skip
+def test_a_curve_that_cannot_be(tmp_path: Path, text: str, code: str) -> None:
+    with pytest.raises((UsageError, UnitError)) as refused:
+        read_starvation(written(tmp_path / "idle.csv", text))
+    assert refused.value.code == code and "idle.csv" in refused.value.where
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_starvation(tmp_path / "none.csv")
+    assert refused.value.code == "A066"
+
+
+def test_the_recorded_run_has_its_gaps_in_it_already(seen: tb.Answer) -> None:
+    replay = prepared(seen.profile, MODEL).timeline
+    assert replay is not None
+    row = no_change(len(replay.run)).values[None, :]
+    assert starved_seconds(seen.profile, replay, row, MILLISECOND)[0] == float(replay.seconds_at(row)[0])
+
+
+def test_a_device_that_runs_dry_costs_what_the_curve_says(seen: tb.Answer) -> None:
+    """Slack opens gaps; each kernel behind one pays, at most what the curve says of the longest gap there can be."""
+    plain = tb.tolerate(seen, "api", draws=0)
+    found = tb.tolerate(seen, "api", draws=0, starvation=MILLISECOND)
+    assert found.starved is not None and plain.starved is None
+    assert float(found.starved(0.0)) == found.measured
+    above = found.starved.seconds - found.curve(found.starved.at)
+    kernels = found.answer.profile.of("kernel").height
+    # at great distance the calls hide what the kernels take
+    assert (above >= -1e-9).all() and above.max() > 0 and above.max() <= kernels * 1e-4 * 1.01
+    assert found.as_dict()["curve"][-1]["starved_seconds"] == pytest.approx(float(found.starved.seconds[-1]))
