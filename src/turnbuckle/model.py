@@ -128,7 +128,7 @@ def nething(alpha: float | str = "flop") -> Model:
         ]
     return Model(
         "nething",
-        "copies by LogGP, launches by latency, kernels by alpha, exposed time only",
+        "copies by LogGP, launches by latency, kernels by alpha",
         "Groves et al., PMBS 2022",
         tuple(charges),
         alpha=alpha,
