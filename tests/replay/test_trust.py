@@ -1,0 +1,117 @@
+"""What order is worth: explained and unexplained are the whole run, and an order that cannot be trusted is refused with advice."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from turnbuckle.errors import CannotAnswer
+from turnbuckle.order import Prepared, prepared
+from turnbuckle.profile.profile import Profile, build
+from turnbuckle.project import require_order
+from turnbuckle.replay.trust import EXPLAINED, LOST, Doubt, Trust, trust
+from turnbuckle.study.slack import MODEL
+from turnbuckle.trace.read import read
+from turnbuckle.trace.trace import Trace
+
+# the strategies live with the profile's tests
+sys.path.insert(0, str(Path(__file__).parents[1] / "profile"))
+from strategies import FEWER, flawed_traces, gpu_traces, soups, traces
+from test_summary import PROCESS, THREAD, call, on_device, profile_of
+
+
+def ready(profile: Profile) -> tuple[Trust, Prepared]:
+    made = prepared(profile, MODEL)
+    assert made.trust is not None and made.timeline is not None
+    assert trust(profile, made.timeline) == made.trust
+    return made.trust, made
+
+
+def launches(n: int, late: int = 0, every: int = 10**9) -> Profile:
+    """`n` launches of 2 us with a kernel of 5 us each; every so many begin `late` before their call."""
+    calls = [call(1_000 + 20_000 * i, 3_000 + 20_000 * i, i + 1) for i in range(n)]
+    kernels = []
+    for i in range(n):
+        start = 1_000 + 20_000 * i + (6_000 if i % every else -late)
+        kernels.append(on_device(start, start + 5_000, i + 1))
+    return profile_of(api=calls, kernels=kernels)
+
+
+@FEWER
+@given(gpu_traces() | traces() | soups() | flawed_traces())
+def test_explained_and_doubts_are_the_whole_run(trace: Trace) -> None:
+    found, _ = ready(build(trace))
+    assert found.explained == pytest.approx(1.0 - sum(d.share for d in found.doubts))
+    assert -1e-12 <= found.explained <= 1.0
+    assert [d.share for d in found.doubts] == sorted((d.share for d in found.doubts), reverse=True)
+    assert all(d.seconds > 0 and d.share > 0 for d in found.doubts)
+    assert bool(found.refused) == bool(found.record), "a refusal says what to record"
+    assert str(PROCESS) not in found.words() and str(THREAD) not in found.words()
+
+
+def test_a_run_that_rules_explain() -> None:
+    found, made = ready(launches(5))
+    assert found == Trust(1.0, ()) and found.words() == "100.0% of the critical path"
+    require_order(made)
+
+
+def test_doubts_say_where_and_how_much() -> None:
+    """A kernel nobody is known to have started: when it began has no reason."""
+    alone = profile_of(kernels=[on_device(1_000, 4_000), on_device(10_000, 11_000)])
+    found, made = ready(alone)
+    (doubt,) = found.doubts
+    assert (doubt.track, doubt.kind) == ("device 0 stream 7", "kernel")
+    assert doubt.seconds == pytest.approx(6e-6) and doubt.share == pytest.approx(0.6)
+    assert found.explained == pytest.approx(0.4) and found.explained < EXPLAINED
+    assert found.words() == "40.0% of the critical path; most of the rest: kernel on device 0 stream 7, 60.0%"
+    assert doubt.as_dict() == {"track": doubt.track, "kind": "kernel", "seconds": doubt.seconds, "share": doubt.share}
+    assert "40%" in found.refused and "--trace=cuda" in found.record
+    with pytest.raises(CannotAnswer) as refused:
+        require_order(made)
+    assert refused.value.code == "A122" and refused.value.exit_code == 3
+
+
+def test_clocks_that_differ_are_refused() -> None:
+    found, _ = ready(launches(50, late=500, every=10))
+    assert found.refused.startswith("5 of 50 activities start before the call") and "clocks" in found.record
+    assert not ready(launches(300, late=500, every=299))[0].refused, "a few may"
+    assert 2 / 300 < LOST < 5 / 50
+
+
+def test_streams_that_overlap_themselves_are_refused() -> None:
+    beside = [on_device(1_000 + 1_000 * i, 2_500 + 1_000 * i) for i in range(8)]
+    found, _ = ready(profile_of(kernels=beside))
+    assert found.refused.startswith("7 of 8 activities overlap another on their own stream")
+    assert not ready(profile_of(kernels=[replace_stream(k, i) for i, k in enumerate(beside)]))[0].refused.startswith("7 of 8")
+
+
+def replace_stream(row: dict[str, object], stream: int) -> dict[str, object]:
+    return {**row, "stream": stream}
+
+
+def test_who_asks_for_either_gets_the_sum() -> None:
+    alone = profile_of(kernels=[on_device(1_000, 4_000), on_device(10_000, 11_000)])
+    made = prepared(alone, replace(MODEL, replay="auto"))
+    assert made.timeline is None and made.trust is not None and made.trust.refused
+    require_order(made)
+    assert prepared(launches(5), replace(MODEL, replay="auto")).timeline is not None
+    assert prepared(alone, replace(MODEL, replay="sum")).trust is None
+
+
+def test_nothing_is_wholly_explained() -> None:
+    assert ready(profile_of(kernels=[on_device(1_000, 1_000)]))[0] == Trust(1.0, ())
+    assert Trust(0.25, (Doubt("the run", "kernel", 1.0, 0.75),)).words().endswith("75.0%")
+
+
+@pytest.mark.parametrize(("name", "refused"), [("jacobi_gh200", False), ("cloverleaf_a100_perlmutter", False), ("extrap_con_kernel", True)])
+def test_real_runs(shared: Path, name: str, refused: bool) -> None:
+    (file,) = (shared / "traces/nsys" / name).glob("*.sqlite")
+    found, _ = ready(build(read(file, use_cache=False)))
+    assert bool(found.refused) is refused
+    if not refused:
+        assert 0.9 < found.explained <= 1.0
+        assert all(d.track.startswith(("host thread ", "device ", "the run")) for d in found.doubts)
