@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import FEWER
-from test_slack import MODE, RUNS, answer, distance, launch_and_wait, on_full, one_after_another
+from test_slack import MODE, RUNS, SOME, answer, distance, launch_and_wait, on_full, one_after_another
 from test_summary import call, copy, on_device, profile_of
 
 from turnbuckle.study.carriers import NAMED, Carrier
@@ -21,7 +20,7 @@ def at_tolerance(found: Slack) -> float:
     return float(found.curve(found.carried_at))
 
 
-@FEWER
+@SOME
 @given(RUNS, MODE, st.booleans())
 def test_shares_are_the_whole_penalty(trace: Trace, mode: Mode, known: bool) -> None:
     seen = answer(trace, known)

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from strategies import FEWER
-from test_slack import RUNS, answer, distance, launch_and_wait, on_full, one_after_another
+from test_slack import RUNS, SOME, answer, distance, launch_and_wait, on_full, one_after_another
 
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 from turnbuckle.study.sensitivity import DELIVERIES, HOST_WORK, RETURNS, Curve, Share, along, classes, shares
@@ -38,7 +37,7 @@ def scaled(replay: TimelineReplay, name: str, by: float) -> Change | None:
     return replace(none, ratio=np.where(of == name, by, 1.0)) if name in of else None
 
 
-@FEWER
+@SOME
 @given(RUNS, st.booleans())
 def test_shares_are_the_run_and_its_derivatives(trace: Trace, known: bool) -> None:
     seen = answer(trace, known)
@@ -87,7 +86,7 @@ def test_shares_of_real_runs(shared: Path, name: str) -> None:
 # --- a line -----------------------------------------------------------------------------------------------------------
 
 
-@FEWER
+@SOME
 @given(RUNS, st.integers(1, 6), st.lists(st.floats(0.01, 9.9), max_size=3))
 def test_a_line_is_the_same_however_it_is_cut(trace: Trace, most: int, cuts: list[float]) -> None:
     ready = distance(answer(trace, True))

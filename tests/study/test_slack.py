@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import FEWER, FULL, gpu_traces, machine, soups, traces, with_columns
 from test_summary import Row, call, copy, on_device, profile_of
@@ -26,6 +26,8 @@ from turnbuckle.trace.trace import Trace
 
 RUNS = gpu_traces() | traces() | soups()
 MODE = st.sampled_from(MODES)
+#: Every example replays a run many times.
+SOME = settings(FEWER, max_examples=15)
 AWAY = st.sampled_from([0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, FARTHEST]) | st.floats(-9, -1).map(lambda power: float(10**power))
 SMALL = ("jacobi_gh200", "cloverleaf_a100_perlmutter", "softmax_uvm_t4", "nvfuser_matmul_h100")
 
@@ -88,7 +90,7 @@ def launch_and_wait(n: int) -> Profile:
 # --- the curve --------------------------------------------------------------------------------------------------------
 
 
-@FEWER
+@SOME
 @given(RUNS, MODE, st.booleans(), AWAY)
 def test_the_curve_is_the_projection(trace: Trace, mode: Mode, known: bool, slack: float) -> None:
     seen = answer(trace, known)
@@ -102,7 +104,7 @@ def test_the_curve_is_the_projection(trace: Trace, mode: Mode, known: bool, slac
     assert found.penalty(0.0) == 1.0 and found.curve.gap == 0
 
 
-@FEWER
+@SOME
 @given(RUNS, MODE, st.booleans())
 def test_it_never_falls_and_bends_upwards_at_its_knots_only(trace: Trace, mode: Mode, known: bool) -> None:
     seen = answer(trace, known)
@@ -120,7 +122,7 @@ def test_it_never_falls_and_bends_upwards_at_its_knots_only(trace: Trace, mode: 
     assert np.allclose(direct - direct[0] + seen.profile.seconds, curve(between), rtol=1e-11, atol=1e-13)
 
 
-@FEWER
+@SOME
 @given(RUNS, MODE, st.booleans(), st.integers(1, 40))
 def test_a_tolerance_is_the_largest_distance_within(trace: Trace, mode: Mode, known: bool, draws: int) -> None:
     seen = answer(trace, known)
@@ -195,7 +197,7 @@ def test_delay_that_kernels_hide_costs_nothing() -> None:
 # --- what does not matter ---------------------------------------------------------------------------------------------
 
 
-@FEWER
+@SOME
 @given(gpu_traces(), MODE, st.integers(-900, 10**15))
 def test_time_and_names_of_a_recording_do_not_matter(trace: Trace, mode: Mode, later: int) -> None:
     shifted = with_columns(trace, lambda _, frame: frame.with_columns(pl.col(c) + later for c in frame.columns if c.endswith("_ns")))
@@ -243,7 +245,7 @@ def test_what_a_source_says_of_reads_is_not_assumed() -> None:
 # --- the answer -------------------------------------------------------------------------------------------------------
 
 
-@FEWER
+@SOME
 @given(RUNS, MODE, st.booleans())
 def test_the_contract(trace: Trace, mode: Mode, known: bool) -> None:
     seen = answer(trace, known)

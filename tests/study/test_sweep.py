@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from strategies import FEWER, FULL, machine
-from test_slack import MODE, RUNS, answer, distance, launch_and_wait, on_full, one_after_another
+from strategies import FULL, machine
+from test_slack import MODE, RUNS, SOME, answer, distance, launch_and_wait, on_full, one_after_another
 from test_summary import PROCESS, call, on_device, profile_of
 
 from turnbuckle.machine import Machine, Pair
@@ -49,7 +49,7 @@ def direct(ready: Distance, seen: Answer, slack: Float, bandwidth: Float) -> Flo
 # --- one speed --------------------------------------------------------------------------------------------------------
 
 
-@FEWER
+@SOME
 @given(RUNS, st.booleans(), st.sampled_from(OVER), COST)
 def test_a_sweep_is_the_replay(trace: Trace, known: bool, over: Over, cost: float) -> None:
     seen = answer(trace, known)
@@ -76,7 +76,7 @@ def test_a_sweep_is_the_replay(trace: Trace, known: bool, over: Over, cost: floa
             assert curve.seconds[-1] <= found.measured * (1 + share)
 
 
-@FEWER
+@SOME
 @given(RUNS, st.booleans(), st.sampled_from(OVER))
 def test_the_contract_of_a_sweep(trace: Trace, known: bool, over: Over) -> None:
     seen = answer(trace, known)
@@ -137,7 +137,7 @@ def test_what_is_not_known_is_said() -> None:
 # --- two at once ------------------------------------------------------------------------------------------------------
 
 
-@FEWER
+@SOME
 @given(
     RUNS,
     st.booleans(),

@@ -127,6 +127,8 @@ def _print_curve(console: Console, found: Slack) -> None:
     for slack in (1e-5, 1e-4, 1e-3):
         row(f"{quantity(fibre_metres(slack) / 1e3, '1')} km of fibre", slack)
     console.print(table)
+    parts = [f"{s.what} {s.seconds / found.measured:.1%}" for s in found.shares if found.measured and s.seconds >= 0.005 * found.measured]
+    console.print(Text(f"the run's critical path: {', '.join(parts)}", "dim"))
     console.print(Text(f"dependency rules explain {found.trust.words()}", "dim"))
     console.print()
 

@@ -31,7 +31,7 @@ from turnbuckle.projection import break_even_utilisation
 from turnbuckle.replay.timeline import Change, TimelineReplay, parameters
 from turnbuckle.replay.trust import Trust
 from turnbuckle.study.carriers import Carrier, carriers
-from turnbuckle.study.sensitivity import MOST, Curve, along
+from turnbuckle.study.sensitivity import MOST, Curve, Share, along, shares
 from turnbuckle.study.starvation import Starvation, starved_seconds
 from turnbuckle.study.study import SCHEMA_VERSION, Answer
 from turnbuckle.study.uncertainty import SEED, DrawnMachine, drawn_source
@@ -95,6 +95,7 @@ class Slack:
     tolerances : per threshold.
     carriers : what carries the latency on the critical path, most first, at `carried_at`.
     carried_at : the added latency the carriers are given for [s].
+    shares : what the recorded critical path is made of, largest first; together the run time.
     starved : run time with the cost of idle gaps on top, at the latencies shown; None where no such curve was given.
     assumed : what had to be assumed of reads in flight.
     """
@@ -107,6 +108,7 @@ class Slack:
     carriers: tuple[Carrier, ...]
     carried_at: float
     trust: Trust
+    shares: list[Share]
     starved: Curve | None = None
     assumed: Mapping[str, Parameter] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -151,6 +153,13 @@ class Slack:
             "calls": [c.as_dict() for c in self.carriers],
             "calls_at_slack_s": self.carried_at,
             "fibre_metres_per_second_of_slack": fibre_metres(1.0),
+            "critical_path": [
+                {
+                    "what": s.what, "seconds": s.seconds, "seconds_if_faster": s.left, "seconds_if_slower": s.right,
+                    "elasticity": s.elasticity(self.measured),
+                }
+                for s in self.shares
+            ],
             "explained": self.trust.explained,
             "unexplained": [d.as_dict() for d in self.trust.doubts],
             "findings": [f.as_dict() for f in [*self.answer.findings, *self.findings]],
@@ -200,8 +209,19 @@ def tolerate(
         seconds = starved_seconds(seen.profile, replay, values, starvation)
         starved = Curve(points, seconds + (measured - seconds[0]), np.diff(seconds) / np.diff(points), 0.0)
     return Slack(
-        seen, mode, measured, curve, tolerances, tuple(carried), at, distance.ready.trust, starved, distance.assumed, findings
-    )  # fmt: skip
+        answer=seen,
+        mode=mode,
+        measured=measured,
+        curve=curve,
+        tolerances=tolerances,
+        carriers=tuple(carried),
+        carried_at=at,
+        trust=distance.ready.trust,
+        shares=shares(replay, beyond),
+        starved=starved,
+        assumed=distance.assumed,
+        findings=findings,
+    )
 
 
 def shown() -> Float:

@@ -202,7 +202,8 @@ def surface(
     # the recorded run is itself, to the last bit
     beyond = measured - float(distance.replay.seconds_at(np.maximum(link.at(0.0, 1.0), reads.at(0.0, 1.0)), 1))
     if every is None and len(slack) * len(cost) * len(distance.replay.graph.time_ns) <= _WORK:
-        rows = [np.array([np.maximum(link.at(s, c), reads.at(s, c)) for c in cost]) for s in slack]
+        # one latency at a time: the parameters of all points together would be larger than the run
+        rows = (np.array([np.maximum(link.at(s, c), reads.at(s, c)) for c in cost]) for s in slack)
         seconds = np.stack([distance.replay.seconds_at(row) for row in rows]) + beyond
         return Surface(seen, mode, measured, slack, bandwidth, seconds, 0.0, seconds.size)
     low, high, count = _bounds(distance, link, reads, slack, cost, every or 3)
