@@ -56,7 +56,9 @@ Replay = Annotated[
     Literal["auto", "sum", "timeline"],
     Parameter(name="--replay", help="how activities add up; auto: the timeline where the recorded order can be trusted, else the sum"),
 ]
-Draws = Annotated[int, Parameter(name="--draws", help="parameter draws for the interval; 0 leaves it out")]
+Draws = Annotated[
+    int | None, Parameter(name="--draws", help="parameter draws for the interval: 1000, or fewer for very long runs; 0 leaves it out")
+]
 Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
 NoCache = Annotated[bool, Parameter(name="--no-cache", help="read the recording again instead of its Parquet copy", negative=())]
 
@@ -190,7 +192,7 @@ def project(
     lambda_: Lambda = None,
     totals: Totals = None,
     replay: Replay = "auto",
-    draws: Draws = 1000,
+    draws: Draws = None,
     seed: Seed = 20261121,
     fail_if: FailIf = None,
     format: FormatOption = "table",
@@ -221,8 +223,8 @@ def project(
     return 0
 
 
-def _positive(draws: int) -> int:
-    if not 0 <= draws <= 100_000:
+def _positive(draws: int | None) -> int | None:
+    if draws is not None and not 0 <= draws <= 100_000:
         raise UsageError("A007", f"--draws {draws} is out of range", fix="0 to 100000")
     return draws
 
@@ -301,7 +303,7 @@ def report(
     source: Source = None,
     alpha: Alpha = "flop",
     replay: Replay = "auto",
-    draws: Draws = 1000,
+    draws: Draws = None,
     seed: Seed = 20261121,
     question: Question = "",
     output: Output = None,

@@ -30,16 +30,10 @@ _ASKED: Final = 3
 _SIZES: Final = 6
 #: Pieces of the curve walked one by one; of more, those that add most, and the others share their mix.
 _WALKED: Final = 48
-#: What of the latency a carrier pays for, by kind of edge.
-_PAYS: Final = {
-    "deliver": "command",
-    "run": "transfer",
-    "sync": "return",
-    "call": "call",
-    "queue": "call",
-    "meet": "call",
-    "host": "host work",
-}
+#: What of the latency a carrier can pay for, and for what on each kind of edge.
+_PAID: Final = ("call", "command", "host work", "return", "transfer")
+_PAY_OF: Final = {"deliver": "command", "run": "transfer", "fault": "transfer", "sync": "return", "host": "host work"}
+_PAY_OF_EDGE: Final = np.array([_PAID.index(_PAY_OF.get(word, "call")) for word in EDGE])
 _TO: Final = {"copy_h2d": "to the device", "copy_d2h": "to the host", "copy_d2d": "inside the device", "copy_p2p": "to another device"}
 
 
@@ -106,7 +100,7 @@ def carriers(profile: Profile, replay: TimelineReplay, curve: Curve, change: Cal
     if penalty <= 0:
         return []
     groups = _Groups.of(profile, replay)
-    seconds, met = _walked(replay, curve, change, slack, groups)
+    seconds, callers, pays = _walked(replay, curve, change, slack, groups)
     if not seconds.sum():
         return []
     seconds *= penalty / seconds.sum()
@@ -114,7 +108,7 @@ def carriers(profile: Profile, replay: TimelineReplay, curve: Curve, change: Cal
     at = change(np.array([[slack]])).values
     found = []
     for rank, g in enumerate(order):
-        carrier = groups.named(g, float(seconds[g]), float(seconds[g] / penalty), met[g])
+        carrier = groups.named(g, float(seconds[g]), float(seconds[g] / penalty), int(callers[g]), pays[g])
         if rank < _ASKED:
             carrier = _counterfactual(carrier, groups, g, profile, replay, at)
         found.append(carrier)
@@ -123,15 +117,17 @@ def carriers(profile: Profile, replay: TimelineReplay, curve: Curve, change: Cal
 
 def _walked(
     replay: TimelineReplay, curve: Curve, change: Callable[[Float], Change], slack: float, groups: _Groups
-) -> tuple[Float, list[set[tuple[int, str]]]]:
-    """Seconds each group adds up to `slack`, and which of its activities were met on the critical path, paying for what."""
+) -> tuple[Float, Int, list[tuple[str, ...]]]:
+    """Seconds each group adds up to `slack`, how many of its calls were met on the critical path, and what they pay for."""
     ends = np.minimum(curve.at[1:], slack)
     lengths = np.maximum(ends - curve.at[:-1], 0.0)
     rises = lengths * curve.slopes
     pieces = np.argsort(-rises)[:_WALKED]
     pieces = pieces[rises[pieces] > 0]
     seconds = np.zeros(groups.count)
-    met: list[set[tuple[int, str]]] = [set() for _ in range(groups.count)]
+    callers = np.zeros(0, dtype=np.int64)
+    paid = np.zeros((groups.count, len(_PAID)), dtype=np.bool_)
+    calls = len(groups.caller)
     for k in pieces:
         low, high = curve.at[k], ends[k]
         middle, step = (low + high) / 2, (high - low) * 1e-3
@@ -147,12 +143,10 @@ def _walked(
         share = np.bincount(group, weights=slope, minlength=groups.count)
         if share.sum():
             seconds += rises[k] * share / share.sum()
-        for g, caller, kind in zip(group.tolist(), groups.caller_of(path).tolist(), replay.graph.kind[path].tolist(), strict=True):
-            met[g].add((caller, "call" if in_calls else _PAYS.get(_WORDS[kind], _WORDS[kind])))
-    return seconds, met
-
-
-_WORDS: Final = tuple(EDGE)
+        callers = np.union1d(callers, group * calls + groups.caller_of(path))
+        paid[group, _PAID.index("call") if in_calls else _PAY_OF_EDGE[replay.graph.kind[path]]] = True
+    pays = [tuple(word for word, is_paid in zip(_PAID, row, strict=True) if is_paid) for row in paid.tolist()]
+    return seconds, np.bincount(callers // max(calls, 1), minlength=groups.count), pays
 
 
 @dataclass(frozen=True)
@@ -227,10 +221,9 @@ class _Groups:
         """Host calls of a group."""
         return np.unique(self.caller[self.group == group])
 
-    def named(self, group: int, seconds: float, share: float, met: set[tuple[int, str]]) -> Carrier:
+    def named(self, group: int, seconds: float, share: float, count: int, pays: tuple[str, ...]) -> Carrier:
         """A group in words."""
         name, to, sizes, waits = self.labels[group]
-        count = len({caller for caller, _ in met})
         plural = "" if count == 1 else "s"
         of = "" if sizes is None else f"{sizes[0]:,} B" if sizes[0] == sizes[1] else f"{sizes[0]:,} to {sizes[1]:,} B"
         if to:
@@ -243,7 +236,6 @@ class _Groups:
             what = f"{count:,} move{plural} of {of} by the driver"
         else:
             what = f"{count:,} call{plural} of {name}"
-        pays = tuple(sorted({p for _, p in met}))
         size = sizes[0] if sizes is not None and sizes[0] == sizes[1] else None
         return Carrier(name, what, count, int(self.sizes[group]), size, seconds, share, pays)
 

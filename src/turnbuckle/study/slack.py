@@ -53,6 +53,8 @@ _STRETCHES: Final = (1e-5, 1e-4, 1e-3, 1e-2)
 MODEL: Final = replace(nething("hold"), replay="timeline")
 #: Points of the grid that tolerances of draws are read from.
 _GRID: Final = 24
+#: Instants times breakpoints of one stretch of a curve, unless the caller says how many; never fewer breakpoints than the second.
+_PLACES, _FEWEST = 2_400_000_000, 64
 #: Scenarios times instants of the spread of tolerances, at most.
 _WORK: Final = 400_000_000
 
@@ -174,7 +176,7 @@ def tolerate(
     draws: int = DRAWS,
     seed: int = SEED,
     ready: Prepared | None = None,
-    most: int = MOST,
+    most: int | None = None,
     starvation: Starvation | None = None,
 ) -> Slack:
     """Run time of an inspected profile against added distance.
@@ -186,11 +188,12 @@ def tolerate(
     draws, seed : of the interval of each tolerance; 0 draws leave it out.
     ready : the profile prepared for the timeline, if that has been done.
     starvation : measured cost of idle gaps, replayed at the latencies shown, on top of the curve; None leaves it out.
-    most : breakpoints looked for on each stretch of the curve; fewer for a very large run in a hurry, and `Curve.gap` says the error.
+    most : breakpoints looked for on each stretch of the curve; None is as many as a run of its size affords.  `Curve.gap` says the error.
     """
     distance = Distance.of(seen, mode, ready)
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
+    most = most or min(max(_PLACES // len(replay.graph.time_ns), _FEWEST), MOST)
     # in stretches, so that the near end is found as finely as the far one
     curve = along(replay, distance.change, [0.0, *distance.kinks(), *_STRETCHES, FARTHEST], beyond, most)
     # the curve's own zero is the recorded run, to the nanosecond

@@ -154,7 +154,7 @@ def inspect_profile(profile: Profile, *, source: str | None = None, command: str
     return Answer(profile, machine, fits, source_findings=found, command=command)
 
 
-def ask(seen: Answer, on: Sequence[str] | None = None, *, model: Model | None = None, draws: int = DRAWS, seed: int = SEED) -> Answer:
+def ask(seen: Answer, on: Sequence[str] | None = None, *, model: Model | None = None, draws: int | None = None, seed: int = SEED) -> Answer:
     """Project an inspected profile on targets.
 
     Parameters
@@ -162,7 +162,7 @@ def ask(seen: Answer, on: Sequence[str] | None = None, *, model: Model | None = 
     seen : what `inspect` gave.
     on : names or files of machines; ``"self"`` is the source; None asks `DEFAULT_TARGETS`.
     model : None is `nething` with kernels by the machines' double precision rates, replayed as ``auto``.
-    draws : parameter draws for the interval; 0 leaves it out.
+    draws : parameter draws for the interval; 0 leaves it out; None is 1000, or fewer for a timeline of millions of activities.
     seed : of the draws.
     """
     model = model or replace(nething(), replay="auto")
@@ -176,4 +176,5 @@ def ask(seen: Answer, on: Sequence[str] | None = None, *, model: Model | None = 
     else:
         targets = tuple(seen.source if name == "self" else load(name) for name in (on if on is not None else DEFAULT_TARGETS))
     projections = project_many(seen.profile, seen.source, targets, model, seen.fits, draws, seed)
-    return Answer(seen.profile, seen.source, seen.fits, model, targets, projections, seen.source_findings, seed, draws, seen.command)
+    drawn = max((p.interval.draws for p in projections if p.interval), default=draws or 0)
+    return Answer(seen.profile, seen.source, seen.fits, model, targets, projections, seen.source_findings, seed, drawn, seen.command)

@@ -29,6 +29,8 @@ from turnbuckle.projection import Interval, Projection
 Float = NDArray[np.float64]
 
 DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
+#: Draws times instants of a timeline, for one target, unless the user says how many draws; never fewer draws than the second.
+AFFORDABLE, FEWEST = 2_000_000_000, 100
 #: Pieces are thinned to about this many (pieces x draws) before drawing.
 CELLS = 1_000_000
 #: Draws of each number alone, for its share of the variance.
@@ -207,6 +209,13 @@ def uncertain(
     return Uncertain(ready, source, form, draws, seed, level)
 
 
+def affordable(ready: Prepared) -> int:
+    """How many draws a run of this size gets: `DRAWS`, or fewer where its timeline is very long."""
+    if ready.timeline is None:
+        return DRAWS
+    return min(DRAWS, max(AFFORDABLE // len(ready.timeline.graph.time_ns), FEWEST))
+
+
 def thinned(run: Pieces, most: int) -> Pieces:
     """At most about `most` pieces: neighbouring sizes of one class merged, sums kept, size averaged by time."""
     if len(run) <= most:
@@ -256,7 +265,7 @@ def with_interval(
     interval = Interval(min(low, projection.seconds), median, max(high, projection.seconds), question.level, question.draws, question.seed)
     shares: dict[str, float] = {}
     if drivers and np.ptp(sample) > 0:
-        few = replace(question, draws=min(question.draws, DRIVER_DRAWS))
+        few = replace(question, draws=min(question.draws, DRIVER_DRAWS, max(question.draws // 5, 30)))
         alone = {n: float(np.var(few.sample(declared, pair, model, only=n))) for n in few.names(declared, pair, model)}
         total = sum(alone.values())
         ranked = sorted(alone.items(), key=lambda kv: -kv[1])
@@ -266,10 +275,11 @@ def with_interval(
 
 def project_many(
     profile: Profile, source: Machine, targets: Sequence[Machine], model: Model, fits: Mapping[tuple[str, str], LinkFit],
-    draws: int = DRAWS, seed: int = SEED,
+    draws: int | None = DRAWS, seed: int = SEED,
 ) -> list[Projection]:  # fmt: skip
-    """Project one profile on several targets with common draws."""
+    """Project one profile on several targets with common draws; None is as many as a run of its size affords."""
     ready = prepared(profile, model)
+    draws = affordable(ready) if draws is None else draws
     question = uncertain(ready, source, fits, draws, seed)
     out = []
     for declared in targets:
