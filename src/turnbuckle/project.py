@@ -61,6 +61,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
         envelope=(float(result.lower), float(result.upper)),
         coupling=coupling_change(pair.source, pair.target),
         alpha=kernel_ratio(pair, model),
+        order=ready.trust.as_dict() if ready.trust is not None else {},
         findings=findings(profile, ready, pair, model, durations.missing),
     )
 

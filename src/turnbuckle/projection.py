@@ -41,6 +41,8 @@ class Projection:
     breakdown, measured_breakdown : exposed time by part [s]; the parts add up to the run time.
     envelope : what no other order of the same activities could leave [s]: all savings exposed, all delays exposed.
     coupling : the change in link, latency and bandwidth that the ratio stands for (decision D17).
+    order : how far the recorded order can be trusted: share of the critical path that rules explain, and where the rest is; empty where
+        nobody asked for the timeline.
     interval : from the errors of all parameters; None before `study.uncertainty` has drawn.
     drivers : share of the interval's variance by parameter, largest first.
     sample : the drawn run times [s], common draws for all targets of one call.
@@ -58,6 +60,7 @@ class Projection:
     envelope: tuple[float, float]
     coupling: dict[str, Any]
     alpha: float | None = None
+    order: dict[str, Any] = field(default_factory=dict)
     interval: Interval | None = None
     drivers: dict[str, float] = field(default_factory=dict)
     sample: Float | None = field(default=None, repr=False)
@@ -96,6 +99,7 @@ class Projection:
             "break_even": {"utilisation_factor": break_even_utilisation(self.penalty)},
             "model": self.model,
             "replay": self.replay,
+            "order": self.order,
             "drivers": self.drivers,
             "findings": [f.as_dict() for f in self.findings],
         }

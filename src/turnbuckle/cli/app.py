@@ -118,6 +118,12 @@ def _seen(profile: Path, source: str | None, no_cache: bool) -> Any:
         return inspect(profile, source=source, use_cache=not no_cache, progress=progress, command=command_line())
 
 
+def _working() -> Any:
+    from turnbuckle.cli.progress import working
+
+    return working("replaying")
+
+
 def _model(alpha: str, model: str, lambdas: list[str] | None) -> Any:
     from turnbuckle.model import additive, nething
 
@@ -216,7 +222,9 @@ def project(
     condition = gate(fail_if) if fail_if else None
     # the published additive model is a sum
     chosen = replace(_model(alpha, model, lambda_), replay="sum" if model == "additive" and replay == "auto" else replay)
-    answer = ask(_seen(profile, source, no_cache), targets, model=chosen, draws=_positive(draws), seed=seed)
+    seen = _seen(profile, source, no_cache)
+    with _working():
+        answer = ask(seen, targets, model=chosen, draws=_positive(draws), seed=seed)
     show.emit(answer, "project", format, output)
     if condition:
         condition.hold(answer.projections)
@@ -269,12 +277,17 @@ def slack(
     idle_cost = read_starvation(starvation) if starvation is not None else None
     seen = _seen(profile, source, no_cache)
     if over == "latency":
-        found = slack_study.tolerate(seen, mode, draws=draws, seed=seed, starvation=idle_cost)
-        show_slack.emit_slack(found, _published(seen, published), format, output)
+        with _working():
+            found, beside = slack_study.tolerate(seen, mode, draws=draws, seed=seed, starvation=idle_cost), _published(seen, published)
+        show_slack.emit_slack(found, beside, format, output)
     elif over == "both":
-        show_slack.emit_surface(sweep.surface(seen, mode), format, output)
+        with _working():
+            surface = sweep.surface(seen, mode)
+        show_slack.emit_surface(surface, format, output)
     else:
-        show_slack.emit_sweep(sweep.sweep(seen, over), format, output)
+        with _working():
+            swept = sweep.sweep(seen, over)
+        show_slack.emit_sweep(swept, format, output)
     return 0
 
 

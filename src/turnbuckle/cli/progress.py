@@ -1,4 +1,4 @@
-"""Progress of reading: on a terminal only, and only after half a second."""
+"""Progress of reading and of replaying: on a terminal only, and only after half a second."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
-#: Seconds before a bar appears.
+#: Seconds before anything appears.
 PATIENCE = 0.5
 
 
@@ -41,3 +42,22 @@ def reading(path: Path) -> Iterator[Callable[[float], None] | None]:
     finally:
         if started:
             bar.stop()
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say what is being done, on a terminal only and only after half a second."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status(what)
+    late = Timer(PATIENCE, status.start)
+    late.start()
+    try:
+        yield
+    finally:
+        late.cancel()
+        late.join()
+        status.stop()

@@ -63,6 +63,10 @@ class Trust:
     refused: str = ""
     record: str = ""
 
+    def as_dict(self) -> dict[str, Any]:
+        """As in the JSON contract of ``project``."""
+        return {"explained": self.explained, "unexplained": [d.as_dict() for d in self.doubts]}
+
     def words(self) -> str:
         """The share explained, and the largest doubt."""
         said = f"{self.explained:.1%} of the critical path"
