@@ -26,6 +26,7 @@ from turnbuckle.errors import ReportError
 from turnbuckle.examples import sample
 from turnbuckle.machine import Machine, load
 from turnbuckle.model import nething
+from turnbuckle.profile.dependencies import EDGES
 from turnbuckle.report import perfetto
 from turnbuckle.report.perfetto import lanes, stream, write
 from turnbuckle.study.moved import Moved, moved
@@ -407,3 +408,7 @@ def test_real_runs(shared: Path) -> None:
         well_formed(found)
         measured, projected = sides(found)
         assert len(measured) == len(projected) == run.activities
+
+
+def test_every_kind_of_edge_outside_activities_has_words() -> None:
+    assert set(perfetto._EDGES) == set(EDGES) - {"run", "call"}

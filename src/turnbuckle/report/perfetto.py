@@ -68,11 +68,13 @@ _EDGES: Final = {
     "host": "host work",
     "deliver": "delivery",
     "stream": "stream order",
+    "engine": "order of a copy engine",
     "barrier": "default stream",
     "event": "event",
     "sync": "return of a wait",
     "queue": "room in the queue",
     "graph": "order of a graph",
+    "fault": "kernel between page faults",
     "meet": "meeting of processes",
     "origin": "no rule: begins when it began",
 }
@@ -471,7 +473,7 @@ def _run_text(about: dict[str, Any], side: _Side, shown: pl.DataFrame) -> str:
 
 def _path_texts(shown: pl.DataFrame, labels: pl.Series, side: _Side) -> list[str]:
     """The steps of a critical path: activities by their names, and what it waits for between them."""
-    known = {kind: json.dumps(_EDGES.get(kind, kind)) for kind in EDGES if kind not in ("run", "call")}
+    known = {kind: json.dumps(_EDGES[kind]) for kind in EDGES if kind not in ("run", "call")}
     words = pl.col("kind").cast(pl.String).replace_strict(known, default=None)
     text = shown.with_columns(label=labels.gather(shown["at"])).select(
         pl.concat_str(
