@@ -96,7 +96,7 @@ def test_what_a_surface_may_lack(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "where"),
     [
-        ("", "A064", "runs.csv"),
+        ("", "A062", "runs.csv"),
         (HEAD, "A064", "runs.csv"),
         (HEAD + "1,1,10,1\n", "A064", "runs.csv"),
         (HEAD + ROW + "1,2,10,1\n", "A064", "runs.csv"),

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
+from turnbuckle.cli.models import models_app
+from turnbuckle.cli.options import FormatOption, NoCache, Output, Source
 from turnbuckle.cli.run import EXIT_CODES
 from turnbuckle.errors import UsageError, did_you_mean
-
-Format = Literal["table", "json", "csv", "parquet"]
 
 app = App(
     name="turnbuckle",
@@ -29,17 +29,13 @@ app = App(
 )
 machines_app = App(name="machines", help="The machines Turnbuckle knows: list them, show one with all sources, check a file of your own.")
 app.command(machines_app)
+app.command(models_app)
 
 Profile = Annotated[Path, Parameter(help="a recording: Nsight Systems SQLite export (nsys export --type sqlite)")]
-Source = Annotated[
-    str | None, Parameter(name="--source", help="machine it ran on: a name or a TOML file; recognised from the recording if left out")
-]
 On = Annotated[
     list[str] | None,
     Parameter(name="--on", help="target machine, a name, a TOML file or self; give it several times or with commas", negative=()),
 ]
-FormatOption = Annotated[Format, Parameter(name="--format", help="table for people, json for programs (stable), csv or parquet")]
-Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write there instead of to the terminal")]
 Minus = Annotated[
     Path | None, Parameter(help="a run of the same program, all ranks on one node: shows the traffic bound for the network card")
 ]
@@ -60,7 +56,6 @@ Draws = Annotated[
     int | None, Parameter(name="--draws", help="parameter draws for the interval: 1000, or fewer for very long runs; 0 leaves it out")
 ]
 Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
-NoCache = Annotated[bool, Parameter(name="--no-cache", help="read the recording again instead of its Parquet copy", negative=())]
 
 
 def dispatch(words: Sequence[str]) -> int:

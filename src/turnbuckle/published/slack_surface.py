@@ -11,13 +11,7 @@ Units stand in the heading or behind each number.  ``kernel`` (one kernel at tha
 thread) may be missing: without the first no kernels can be binned, without the second equation 1 cannot be applied.
 Several lines for one point are averaged, as the paper averages its runs.
 
-Errors (`turnbuckle.errors.UsageError`, with file:line:column):
-
-    A061  the file cannot be read as text
-    A062  a column missing, unknown or twice
-    A063  a line with too many or too few values, or a value that cannot be
-    A064  a size and thread count without a run at slack 0, or no runs at all
-    U0xx  a value without a unit, or with the wrong one
+Errors are those of `turnbuckle.table_file`, and A064: a size and thread count without a run at slack 0, or no runs at all.
 
 `turnbuckle.errors.CannotAnswer`:
 
@@ -28,7 +22,6 @@ Errors (`turnbuckle.errors.UsageError`, with file:line:column):
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,17 +31,23 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.errors import CannotAnswer, UnitError, UsageError
+from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.published.slack_proxy import Proxy, Waits, modelled
-from turnbuckle.units import parse, show
+from turnbuckle.table_file import Column, read_table
+from turnbuckle.units import show
 
 Float = NDArray[np.float64]
 
-#: Column of a file -> the SI unit it is read into.
-COLUMNS: Final = {"size": "B", "threads": "1", "slack": "s", "run time": "s", "kernel": "s", "calls": "1"}
-_NEEDED: Final = ("size", "threads", "slack", "run time")
+#: Columns of a file.
+COLUMNS: Final = (
+    Column("size", "B", above=True),
+    Column("threads", "1", above=True, whole=True, most=1e6),
+    Column("slack", "s"),
+    Column("run time", "s", above=True),
+    Column("kernel", "s", needed=False, above=True),
+    Column("calls", "1", needed=False, above=True, whole=True),
+)
 _LARGEST_BYTES: Final = 4 << 20
-_NAME = re.compile(r"\s*([a-z _]+?)\s*(?:[\[(]\s*([^\])]{1,16}?)\s*[\])])?\s*", re.IGNORECASE)
 #: Slack of the paper's sweep, by orders of magnitude [s].
 SLACK_SECONDS: Final = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
@@ -213,108 +212,18 @@ def modelled_surface(
 
 def read_surface(path: str | Path) -> Surface:
     """Load a measured surface from a CSV file (form and errors: the head of this module)."""
-    path = Path(path)
-    try:
-        if path.exists() and not path.is_file():
-            raise ValueError("not an ordinary file")
-        with path.open("rb") as file:
-            raw = file.read(_LARGEST_BYTES + 1)
-        text = raw.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        texts = isinstance(error, UnicodeDecodeError)
-        found = (error.strerror or "") if isinstance(error, OSError) else "not text in UTF-8" if texts else "not an ordinary file"
+    table = read_table(path, COLUMNS, "the response surface", largest_bytes=_LARGEST_BYTES)
+    runs: dict[tuple[float, int, float], list[tuple[float, float, float]]] = {}
+    columns = [table.number(c.name).tolist() for c in COLUMNS]
+    for size, threads, slack, *measured in zip(*columns, strict=True):
+        runs.setdefault((size, int(threads), slack), []).append((measured[0], measured[1], measured[2]))
+    points = tuple(sorted(Point(*key, *(float(np.mean(values)) for values in zip(*same, strict=True))) for key, same in runs.items()))
+    started = {(p.size_bytes, p.threads) for p in points if p.slack_seconds == 0.0}
+    without = next((p for p in points if (p.size_bytes, p.threads) not in started), None)
+    if without is not None or not points:
+        at = f"{show(without.size_bytes, 'B')} with {without.threads} threads" if without else "no runs"
         raise UsageError(
-            "A061", "the response surface cannot be read", where=path.name, found=found, fix="give a CSV file in UTF-8"
-        ) from None
-    if len(raw) > _LARGEST_BYTES:
-        raise UsageError("A061", "the response surface cannot be read", where=path.name, found="more than 4 MiB", fix="one line a run")
-    return _Reading(path.name).surface(text)
-
-
-class _Reading:
-    """One file being read; knows where it is."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.line, self.columns, self.units = name, 0, [""], [""]
-
-    def surface(self, text: str) -> Surface:
-        runs: dict[tuple[float, int, float], list[Point]] = {}
-        for self.line, line in enumerate(text.splitlines(), 1):
-            if not line.strip() or line.lstrip().startswith("#"):
-                continue
-            cells = _cells(line)
-            if self.columns == [""]:
-                self._heading(cells)
-                continue
-            point = self._point(cells)
-            runs.setdefault(point[:3], []).append(point)
-        points = tuple(sorted(Point(*key, *(float(np.mean([p[i] for p in same])) for i in (3, 4, 5))) for key, same in runs.items()))
-        started = {(p.size_bytes, p.threads) for p in points if p.slack_seconds == 0.0}
-        without = next((p for p in points if (p.size_bytes, p.threads) not in started), None)
-        if without is not None or not points:
-            at = f"{show(without.size_bytes, 'B')} with {without.threads} threads" if without else "no runs"
-            raise UsageError(
-                "A064", "a response surface needs a run without slack for every size and thread count", where=self.name, found=at,
-                fix="add a line with slack 0",
-            )  # fmt: skip
-        return Surface(points, f"measured: {self.name}")
-
-    def _heading(self, cells: list[tuple[int, str]]) -> None:
-        self.columns, self.units = [], []
-        for at, cell in cells:
-            match = _NAME.fullmatch(cell)
-            name = " ".join(match[1].lower().replace("_", " ").split()) if match else ""
-            if match is None or name not in COLUMNS or name in self.columns:
-                what = "a column stands twice" if name in self.columns else "a column that a response surface does not have"
-                raise UsageError("A062", what, where=self._at(at), found=_clip(cell), fix=f"columns are {', '.join(COLUMNS)}")
-            self.columns.append(name)
-            self.units.append(match[2] or "")
-        if missing := [name for name in _NEEDED if name not in self.columns]:
-            raise UsageError("A062", f"the response surface has no column {missing[0]}", where=self._at(1), fix=f"add {', '.join(missing)}")
-
-    def _point(self, cells: list[tuple[int, str]]) -> Point:
-        if len(cells) != len(self.columns):
-            raise UsageError(
-                "A063", "a line with too many or too few values", where=self._at(cells[-1][0]), found=str(len(cells)),
-                fix=f"{len(self.columns)} values, as in the heading; decimal points, no decimal commas",
-            )  # fmt: skip
-        value = {name: self._value(name, unit, at, cell) for name, unit, (at, cell) in zip(self.columns, self.units, cells, strict=True)}
-        return Point(
-            value["size"],
-            int(value["threads"]),
-            value["slack"],
-            value["run time"],
-            value.get("kernel", math.nan),
-            value.get("calls", math.nan),
-        )
-
-    def _value(self, name: str, unit: str, at: int, cell: str) -> float:
-        bare = float(cell) if re.fullmatch(r"0+(\.0*)?", cell) else None
-        try:
-            # nothing is nothing in every unit
-            value = bare if bare is not None else parse(f"{cell} {unit}".strip(), COLUMNS[name])
-        except UnitError as error:
-            error.where = self._at(at)
-            raise
-        whole = name in ("threads", "calls")
-        if value < 0 or (value == 0 and name != "slack") or (whole and value != round(value)) or (name == "threads" and value > 1e6):
-            wanted = "a whole number above 0" if whole else "0 or more" if name == "slack" else "more than 0"
-            raise UsageError("A063", f"{name} must be {wanted}", where=self._at(at), found=_clip(cell))
-        return value
-
-    def _at(self, column: int) -> str:
-        return f"{self.name}:{self.line}:{column}"
-
-
-def _cells(line: str) -> list[tuple[int, str]]:
-    """The cells of a line with the column each begins at, counted from 1."""
-    out, at = [], 1
-    for cell in line.split(","):
-        out.append((at + len(cell) - len(cell.lstrip()), cell.strip().strip('"').strip()))
-        at += len(cell) + 1
-    return out
-
-
-def _clip(text: str) -> str:
-    safe = "".join(c if c.isprintable() else "?" for c in text)
-    return safe if len(safe) <= 40 else safe[:37] + "..."
+            "A064", "a response surface needs a run without slack for every size and thread count", where=table.name, found=at,
+            fix="add a line with slack 0",
+        )  # fmt: skip
+    return Surface(points, f"measured: {table.name}")
