@@ -1,6 +1,6 @@
 """Papers recomputed: their own tables, number by number, and their methods on a user's own profile beside ours."""
 
-from .row_slack import Beside, Bounds, beside, binned, published_surface, recompute
+from .row_slack import Beside, Bounds, beside, binned, published_surface
 from .slack_proxy import Proxy, modelled
 from .slack_surface import Surface, modelled_surface, read_surface
 
@@ -15,5 +15,4 @@ __all__ = [
     "modelled_surface",
     "published_surface",
     "read_surface",
-    "recompute",
 ]

@@ -16,12 +16,15 @@ verdict            meaning
 
 from __future__ import annotations
 
+import csv
 import itertools
 import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from importlib.resources import files
+from typing import Literal, NamedTuple
 
 Verdict = Literal["reproduced", "reproduced*", "trunc", "off", "contradiction", "n/r"]
 
@@ -98,6 +101,52 @@ def swept(function: Callable[..., float], *inputs: Interval) -> Interval:
         low.append(one.low if ends[0] <= ends[1] else one.high)
         high.append(one.high if ends[0] <= ends[1] else one.low)
     return Interval(nominal, float(function(*low)), float(function(*high)))
+
+
+class Said(NamedTuple):
+    """One number a paper prints: of what, which, at what (a size, a bin, a row), the text, its unit, where it stands."""
+
+    subject: str
+    quantity: str
+    at: str
+    text: str
+    unit: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What a paper prints, as it ships with Turnbuckle: ``published/<file>.csv``, texts as printed.
+
+    >>> Paper("row_slack").text("proxy", "matrix size", "2^11")
+    '16'
+    """
+
+    file: str
+
+    @cached_property
+    def all(self) -> tuple[Said, ...]:
+        """Every number of the file."""
+        text = (files("turnbuckle") / "published" / f"{self.file}.csv").read_text(encoding="utf-8")
+        return tuple(Said(*row) for row in list(csv.reader(text.splitlines()))[1:])
+
+    def texts(self, subject: str, quantity: str) -> dict[str, str]:
+        """Numbers of one kind, as printed, by what they are at.  Raises `KeyError` for what the file does not hold."""
+        found = {p.at: p.text for p in self.all if (p.subject, p.quantity) == (subject, quantity)}
+        if not found:
+            raise KeyError((self.file, subject, quantity))
+        return found
+
+    def text(self, subject: str, quantity: str, at: str | None = None) -> str:
+        """One number as printed; `at` may be left out where there is only one.  Raises `KeyError` otherwise."""
+        found = self.texts(subject, quantity)
+        if at is None and len(found) == 1:
+            return next(iter(found.values()))
+        return found[at or ""]
+
+    def number(self, subject: str, quantity: str, at: str | None = None) -> Interval:
+        """One number with the interval its digits stand for."""
+        return printed(self.text(subject, quantity, at))
 
 
 @dataclass(frozen=True)

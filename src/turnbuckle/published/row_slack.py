@@ -7,19 +7,15 @@
 An application is compared with a proxy: its kernels are binned by duration and its copies by size, each bin takes the
 penalty of the next larger matrix (lower value) or the next smaller one (upper value), and the shares of run time weigh
 the two.  `binned` does this to a profile, `beside` puts the timeline replay next to it.  What the paper prints ships as
-``row_slack.csv``; `recompute` says of each number whether it follows.
+``row_slack.csv``; `turnbuckle.published.slack_numbers` says of each number whether it follows.
 """
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
-from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +26,8 @@ from turnbuckle.model import nething
 from turnbuckle.order import prepared
 from turnbuckle.profile.profile import Profile
 from turnbuckle.project import require_order
-from turnbuckle.published.slack_proxy import Proxy, modelled, slack_change
+from turnbuckle.published.numbers import Paper
+from turnbuckle.published.slack_proxy import Proxy, slack_change
 from turnbuckle.published.slack_surface import Surface, modelled_surface
 from turnbuckle.trace.intervals import union_ns
 from turnbuckle.units import parse, show
@@ -40,30 +37,8 @@ Int = NDArray[np.int64]
 Equation = Literal["run time", "seed_S"]
 
 
-class Printed(NamedTuple):
-    """One number the paper prints: of what, which, at what (a size, a bin, a slack), the text, its unit, where it stands."""
-
-    subject: str
-    quantity: str
-    at: str
-    text: str
-    unit: str
-    source: str
-
-
-@cache
-def printed() -> tuple[Printed, ...]:
-    """Every number of the paper that ships with Turnbuckle."""
-    text = (files("turnbuckle") / "published" / "row_slack.csv").read_text(encoding="utf-8")
-    return tuple(Printed(*row) for row in list(csv.reader(text.splitlines()))[1:])
-
-
-def texts(subject: str, quantity: str) -> dict[str, str]:
-    """The paper's numbers of one kind, as printed, by what they are at.  Raises `KeyError` for what the paper does not print."""
-    found = {p.at: p.text for p in printed() if (p.subject, p.quantity) == (subject, quantity)}
-    if not found:
-        raise KeyError((subject, quantity))
-    return found
+#: What the paper prints (``row_slack.csv``).
+PAPER = Paper("row_slack")
 
 
 def table_two() -> list[Proxy]:
@@ -72,8 +47,8 @@ def table_two() -> list[Proxy]:
     The paper does not print how long a copy takes; it is a third of what an iteration of the printed loop needs beyond its kernel,
     which is 12.0 to 14.8 GB/s.  Calls cost nothing by themselves, since that third holds what they cost.
     """
-    sizes, kernels = texts("proxy", "matrix size"), texts("proxy", "kernel run time")
-    counts, loops = texts("proxy", "serial kernels N"), texts("proxy", "compute loop run time")
+    sizes, kernels = PAPER.texts("proxy", "matrix size"), PAPER.texts("proxy", "kernel run time")
+    counts, loops = PAPER.texts("proxy", "serial kernels N"), PAPER.texts("proxy", "compute loop run time")
     out = []
     for at in sizes:
         kernel, iterations = parse(f"{kernels[at]} us", "s"), int(counts[at])
@@ -298,172 +273,3 @@ def beside(
         Beside(s, at_rest, 1.0 + felt / at_rest, calls, felt, guess)
         for s, felt, guess in zip(slack_seconds, (seconds[1:] - seconds[0]).tolist(), guesses, strict=True)
     ]
-
-
-# --- the paper's own numbers ------------------------------------------------------------------------------------------
-
-
-class Recomputed(NamedTuple):
-    """One printed number, recomputed.
-
-    Verdicts: ``reproduced`` (to the printed digits), ``reproduced*`` (under an assumption the paper does not print),
-    ``off``, ``contradiction`` (the paper disagrees with itself), ``n/r`` (its inputs are not printed).
-    """
-
-    id: str
-    what: str
-    printed: str
-    recomputed: str
-    verdict: str
-    note: str = ""
-
-    @property
-    def off_by(self) -> float | None:
-        """Relative deviation of the recomputed number; None where either is not a plain number."""
-        try:
-            return float(self.recomputed) / float(self.printed) - 1.0
-        except ValueError:
-            return None
-
-
-_NOT_PRINTED = (
-    "needs SP of every size, slack and thread count (only drawn, in Fig 3; for 4 threads not drawn either), the kernel bins "
-    "(left out for space) and the two shares of run time (not printed)"
-)
-_SPEED_IN_FIBRE = 2e8  # [m/s], refractive index 1.5
-
-
-def recompute() -> list[Recomputed]:
-    """Every number of the paper that ships here: printed, recomputed, verdict.  What exists only in a figure has no stand-in."""
-    return [*_table_one(), *_table_two(), *_table_three(), *_table_four(), *_text()]
-
-
-def _agrees(text: str, value: float) -> str:
-    """``reproduced`` if `value` lies within half a unit of the last digit printed."""
-    unit = 10.0 ** -len(text.partition(".")[2])
-    return "reproduced" if abs(value - float(text)) <= unit / 2 * (1 + 1e-9) else "off"
-
-
-def _checked(name: str, what: str, text: str, value: float, note: str = "", assumed: bool = False) -> Recomputed:
-    """A printed number beside a recomputed one; `note` says why they differ, or what was `assumed`."""
-    verdict = _agrees(text, value)
-    said = note if assumed or verdict == "off" else ""
-    return Recomputed(name, what, text, f"{value:g}", verdict + "*" * (assumed and verdict == "reproduced"), said)
-
-
-def _table_one() -> Iterator[Recomputed]:
-    atoms, seconds = texts("LAMMPS", "thousand atoms"), texts("LAMMPS", "run time of box")
-    cells = {box: 32 * (int(box) / 20) ** 3 for box in atoms}
-    for box, text in atoms.items():
-        note = f"a box of {box} has {(int(box) / 20) ** 3:g} units of 32 thousand atoms"
-        yield _checked(f"S.T1.{box}", "thousand atoms = 32 (box/20)^3", text, cells[box], note)
-    each = {box: float(seconds[box]) / cells[box] * 1e3 for box in atoms}
-    large = [each[box] for box in atoms if int(box) >= 60]
-    flat = "reproduced" if max(large) / min(large) < 1.05 else "off"
-    said = ", ".join(f"{box}: {us:.0f} us" for box, us in each.items())
-    yield Recomputed("S.T1.peratom", "run time an atom is flat from box 60 on", "flat", said, flat, "with the atoms recomputed above")
-
-
-def _table_two() -> Iterator[Recomputed]:
-    sizes, kernels, counts = (texts("proxy", q) for q in ("matrix size", "kernel run time", "serial kernels N"))
-    loops = texts("proxy", "compute loop run time")
-    (aim,), (fewest,), (most,) = (texts("proxy", q).values() for q in ("kernel time aimed at", "fewest iterations", "most iterations"))
-    for at in sizes:
-        power = int(at.partition("^")[2])
-        mib = 4 * 4.0**power / 2**20
-        yield _checked(f"S.T2.mib{power}", f"{at} squared floats [MiB]", sizes[at], mib)
-        number = min(max(math.ceil(float(aim) / (float(kernels[at]) * 1e-6)), int(fewest)), int(most))
-        what = f"{at}: iterations for {aim} s of kernels, within {fewest} to {most}"
-        yield _checked(f"S.T2.N{power}", what, counts[at], number)
-        why = "the time of a copy is not printed; this number is what our copy time comes from"
-        yield Recomputed(f"S.T2.loop{power}", f"{at}: run time of the loop [s]", loops[at], "", "n/r", why)
-    rates = ", ".join(f"{p.size_bytes / p.copy_seconds * 1e-9:.1f}" for p in table_two())
-    note = "if a copy is a third of what the loop needs beyond its kernels"
-    yield Recomputed("S.T2.bw", "copy rate implied by loop - N kernel", "-", f"{rates} GB/s", "reproduced*", note)
-    (memory,) = texts("GPU", "device memory").values()
-    needed = 3 * float(sizes["2^15"]) / 1024 * 4
-    verdict = "reproduced" if needed > float(memory) else "off"
-    yield Recomputed("S.4B.mem", f"3 matrices of 4 GiB and 4 threads exceed {memory} GiB", "yes", f"{needed:g} GiB", verdict)
-
-
-def _table_three() -> Iterator[Recomputed]:
-    for app in ("LAMMPS", "CosmoFlow"):
-        bins = texts(app, "copies by size [MiB]")
-        counts = np.array([int(n) for n in bins.values()])
-        edges = np.array([float(b.partition(" ")[2]) for b in list(bins)[:-1]])
-        total = counts.sum()
-        low, high = counts @ np.append(0.0, edges) / total, counts[:-1] @ edges / total
-        (mean,) = texts(app, "mean copy size").values()
-        inside = "reproduced" if low <= float(mean) <= high and not counts[-1] else "off"
-        yield Recomputed(f"S.T3.{app}", "mean copy size lies within its bins [MiB]", mean, f"{low:.1f}..{high:.1f}", inside)
-
-
-def _table_four() -> Iterator[Recomputed]:
-    four = {(app, end): texts(app, f"total slack penalty, {end}") for app in ("LAMMPS", "CosmoFlow") for end in ("lower", "upper")}
-    for (app, end), row in four.items():
-        for slack, text in row.items():
-            yield Recomputed(f"S.T4.{app}.{end}.{slack}", f"{app}: {end} penalty at {slack} us", text, "", "n/r", _NOT_PRINTED)
-    (percent,) = texts("both", "penalty at 100 us is below").values()
-    at_100 = [100 * (float(row["100"]) - 1) for row in four.values()]
-    below = "reproduced" if max(at_100) < float(percent) else "off"
-    yield Recomputed("S.T4.100", "penalty at 100 us [%]", f"<{percent}%", ", ".join(f"{p:.1f}" for p in at_100), below)
-    ordered = all(float(four[app, "upper"][s]) >= float(four[app, "lower"][s]) for app, _ in four for s in four[app, "lower"])
-    said = ("yes", "reproduced") if ordered else ("no", "contradiction")
-    yield Recomputed("S.T4.order", "upper value not below the lower", "yes", *said)
-    falls = []
-    for (app, end), row in four.items():
-        values = list(row.values())
-        falls += [f"{app} {end} {was} to {then}" for was, then in pairwise(values) if float(then) < float(was)]
-    note = "noise of about 0.5 % is in Table IV: differences below 1 % say nothing"
-    recomputed = ("; ".join(falls), "contradiction", note) if falls else ("yes", "reproduced", "")
-    yield Recomputed("S.T4.mono", "penalty grows with slack", "monotone", *recomputed)
-    # the smallest matrix suffers most, and one thread hides nothing
-    smallest, longest, worst = table_two()[0], 1e-2, four["CosmoFlow", "upper"]["10000"]
-    run = modelled(smallest, served_at=longest)
-    at_rest = float(run.seconds(0.0))
-    ratio = float(seed_S(run.seconds(longest), run.calls, longest)) / at_rest
-    left = (float(worst) - ratio) * at_rest / run.calls
-    note = (
-        f"one thread has SP 1 by equation 1 at every slack; what is left is {left * 1e3:.1f} ms a call of the smallest "
-        "matrix: sleep overshoot, further calls, a GPU that wakes, or threads served strictly in turn"
-    )
-    yield _checked("S.T4.wake", "largest penalty, from equation 1 and a graph", worst, round(ratio, 6), note)
-    shares, none = {"kernel": 0.5, "memory": 0.1}, {"kernel": 1.0, "memory": 1.0}
-    plain = sum(shares[name] * none[name] for name in shares)
-    note = f"shares of 0.5 and 0.1 give {plain:g}; 1 + sum share (SP - 1) gives {total_penalty(shares, none):g}"
-    verdict = "reproduced" if plain == 1.0 else "contradiction"
-    yield Recomputed("S.eq2", "equation 2 where nothing is slower", "1", "the sum of the shares", verdict, note)
-
-
-def _text() -> Iterator[Recomputed]:
-    def one(subject: str, quantity: str) -> str:
-        (text,) = texts(subject, quantity).values()
-        return text
-
-    km = 100e-6 * _SPEED_IN_FIBRE / 1e3
-    yield _checked("S.abs.km", "100 us as a length of fibre [km]", one("fibre", "length at 100 us"), km, "light at 2e8 m/s", assumed=True)
-    cores, needed = int(one("node", "CPU cores")), int(one("CosmoFlow", "CPU cores needed"))
-    idle = cores - int(one("node", "GPUs")) * needed
-    yield _checked("S.4A.waste", "idle cores of a node with CosmoFlow", one("CosmoFlow", "idle cores of a node"), idle)
-    yield _checked("S.4A.24", "GPUs one node drives", one("CosmoFlow", "GPUs one node drives"), cores / needed)
-    kept = (1 - float(one("LAMMPS", "decrease in all")) / 100) / (1 - float(one("LAMMPS", "decrease from 6 threads a process")) / 100)
-    chain = kept * float(texts("LAMMPS", "run time of box")["120"])
-    traced = one("LAMMPS", "run time traced, 8 processes")
-    verdict = "reproduced" if _agrees(traced, chain) == "reproduced" else "contradiction"
-    note = "from 541.452 s, 76.4 % in all and 52.3 % of it by threads"
-    yield Recomputed("S.4A.173", "box 120 on 8 processes [s]", traced, f"{chain:.0f}", verdict, note)
-    cpus, gpus = int(one("LAMMPS", "CPUs left in the example")), int(one("LAMMPS", "GPUs in the example"))
-    common = math.gcd(cpus, gpus)
-    ratio, said = f"{cpus // common}:{gpus // common}", one("LAMMPS", "CPU-to-GPU ratio of the example")
-    yield Recomputed("S.5.ratio", f"{cpus} CPUs to {gpus} GPUs", said, ratio, "reproduced" if said == ratio else "contradiction")
-    figures = (
-        ("S.F2.17.2", "LAMMPS", "decrease of box 60 from 8 processes", "the run times are only drawn, in Fig 2"),
-        ("S.F2.55.6", "LAMMPS", "decrease of box 120 from 24 processes", "the run times are only drawn, in Fig 2"),
-        ("S.F2.52.3", "LAMMPS", "decrease from 6 threads a process", "the run times are not printed"),
-        ("S.F2.76.4", "LAMMPS", "decrease in all", "the run times are not printed"),
-        ("S.F2.24.3", "LAMMPS", "gain of box 200 from 48 cores over 24", "the run times are not printed"),
-        ("S.F3.10", "proxy", "increase of 2^13 at 10 ms", "only drawn, in Fig 3"),
-        ("S.F4.49.9", "CosmoFlow", "kernel time of the five longest", "only drawn, in Fig 4"),
-    )
-    for name, subject, quantity, why in figures:
-        yield Recomputed(name, f"{subject}: {quantity} [%]", one(subject, quantity), "", "n/r", why)

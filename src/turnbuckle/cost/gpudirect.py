@@ -1,0 +1,109 @@
+"""A message between GPUs: through host memory, or straight from device memory (Khetawat et al., GPUDirect in TraceR-CODES).
+
+    HostCopy    T = wire(n) + copies (d + c n)         each copy: latency d, c a byte
+    GPUDirect   T = wire(n) + pins p                   each pinning of device memory costs p
+
+The paper does not say how many copies and pins it charges a message; its break-even and its largest gain fit one of each
+(preset `SEED_G`).  By physics a message between two nodes needs a copy at the sender and one at the receiver, and
+memory that stays pinned is pinned once (`PHYSICS`; decision D8).  What the two have in common, the wire, is the
+caller's: no protocol, no contention, no pipelining of copies with the wire.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Paths:
+    """What the two paths charge a message besides the wire.
+
+    Attributes
+    ----------
+    copies : host copies a message.
+    pins : times device memory is pinned a message.
+    copy_latency : of one host copy [s].
+    copy_per_byte : of one host copy [s/B].
+    pin_seconds : of pinning once [s].
+    """
+
+    copies: float
+    pins: float
+    copy_latency: float
+    copy_per_byte: float
+    pin_seconds: float
+
+
+#: One copy and one pin a message, with the paper's Table I.
+SEED_G = Paths(copies=1, pins=1, copy_latency=2e-6, copy_per_byte=0.07e-9, pin_seconds=4e-6)
+#: A copy at either end, pinned once for all messages of a buffer.
+PHYSICS = Paths(copies=2, pins=0, copy_latency=2e-6, copy_per_byte=0.07e-9, pin_seconds=4e-6)
+
+
+def hostcopy_seconds(size_bytes: Float | float, wire_seconds: Float | float, paths: Paths = SEED_G) -> Float:
+    """Time of a message through host memory [s].
+
+    Parameters
+    ----------
+    size_bytes : n [B].
+    wire_seconds : time on the network [s].
+
+    >>> float(hostcopy_seconds(32768, 32768 / 12.5e9).round(10))
+    6.9152e-06
+    """
+    return np.asarray(wire_seconds + paths.copies * (paths.copy_latency + paths.copy_per_byte * np.asarray(size_bytes)))
+
+
+def gpudirect_seconds(size_bytes: Float | float, wire_seconds: Float | float, paths: Paths = SEED_G) -> Float:
+    """Time of a message straight from device memory [s].
+
+    >>> float(gpudirect_seconds(32768, 32768 / 12.5e9).round(10))
+    6.6214e-06
+    """
+    return np.asarray(wire_seconds + paths.pins * paths.pin_seconds + 0.0 * np.asarray(size_bytes))
+
+
+def break_even_bytes(paths: Paths = SEED_G) -> float:
+    """Size from which GPUDirect is the faster path [B]; 0 where it always is, infinite where it never is.
+
+    >>> round(break_even_bytes(SEED_G))
+    28571
+    """
+    dearer = paths.pins * paths.pin_seconds - paths.copies * paths.copy_latency
+    per_byte = paths.copies * paths.copy_per_byte
+    if dearer <= 0:
+        return 0.0
+    return dearer / per_byte if per_byte > 0 else math.inf
+
+
+def largest_gain(bandwidth: float, paths: Paths = SEED_G) -> float:
+    """T_host / T_direct - 1 for messages so long that latency no longer counts: copies c BW.
+
+    >>> round(largest_gain(12.5e9), 3)
+    0.875
+    """
+    return paths.copies * paths.copy_per_byte * bandwidth
+
+
+def copy_bandwidth(paths: Paths = SEED_G) -> float:
+    """Bandwidth of one host copy [B/s].
+
+    >>> round(copy_bandwidth() * 1e-9, 1)
+    14.3
+    """
+    return 1.0 / paths.copy_per_byte
+
+
+def run_time_increase(share: float, communication_increase: float) -> float:
+    """By how much a run gets longer if its communication, a `share` of it, takes `communication_increase` longer.
+
+    >>> run_time_increase(0.4, 0.5)
+    0.2
+    """
+    return share * communication_increase

@@ -1,0 +1,33 @@
+"""GPUDirect in TraceR-CODES: what is printed stands in the paper, and verdicts follow from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from turnbuckle.published import gpudirect
+from turnbuckle.published.gpudirect import PAPER, recompute
+
+
+def test_every_number_stands_in_the_paper(shared: Path) -> None:
+    (paper,) = (shared / "seeds").glob("003_*.txt")
+    text = paper.read_text(encoding="utf-8")
+    assert [p for p in PAPER.all if p.text not in text] == []
+
+
+def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    misprints = {"9.1": "19.1", "227": "118", "0.07": "0.0133", "810": "855", "77": "177"}
+
+    class Changed(type(PAPER)):  # type: ignore[misc]
+        def texts(self, subject: str, quantity: str) -> dict[str, str]:
+            return {at: misprints.get(text, text) for at, text in super().texts(subject, quantity).items()}
+
+    before = {r.id: r for r in recompute()}
+    monkeypatch.setattr(gpudirect, "PAPER", Changed("gpudirect"))
+    after = {r.id: r for r in recompute()}
+    assert (before["G.SW4.32"].verdict, after["G.SW4.32"].verdict) == ("reproduced", "off")
+    assert (before["G.SW4.hi"].verdict, after["G.SW4.hi"].verdict) == ("contradiction", "reproduced")
+    assert (before["G.T1.bw"].verdict, after["G.T1.bw"].verdict) == ("off", "reproduced")
+    assert (before["G.obs.sp"].verdict, after["G.obs.sp"].verdict) == ("reproduced*", "off")
+    assert after["G.leaf"].recomputed == 19.0
