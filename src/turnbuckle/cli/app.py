@@ -12,6 +12,7 @@ from rich.console import Console
 
 from turnbuckle.cli.models import models_app
 from turnbuckle.cli.options import FormatOption, NoCache, Output, Source
+from turnbuckle.cli.recording import inspected
 from turnbuckle.cli.run import EXIT_CODES
 from turnbuckle.errors import UsageError, did_you_mean
 
@@ -83,16 +84,6 @@ def dispatch(words: Sequence[str]) -> int:
     return int(result or 0)
 
 
-def command_line() -> str:
-    """The command line with folders left out, so that no user or project name of this machine enters an output."""
-    return " ".join(["turnbuckle", *(_without_folder(word) for word in sys.argv[1:])])
-
-
-def _without_folder(word: str) -> str:
-    option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
-    return option + equals + (Path(value).name if "/" in value else value)
-
-
 def flat(names: Sequence[str] | None) -> list[str] | None:
     """`--on a,b --on c` -> [a, b, c]."""
     return None if names is None else [part.strip() for name in names for part in name.split(",") if part.strip()]
@@ -103,14 +94,6 @@ def _targets(on: Sequence[str] | None) -> list[str] | None:
     if names == []:
         raise UsageError("A013", "--on names no machine", fix="turnbuckle machines list names them all; self is the source")
     return names
-
-
-def _seen(profile: Path, source: str | None, no_cache: bool) -> Any:
-    from turnbuckle.cli.progress import reading
-    from turnbuckle.study.study import inspect
-
-    with reading(profile) as progress:
-        return inspect(profile, source=source, use_cache=not no_cache, progress=progress, command=command_line())
 
 
 def _working() -> Any:
@@ -154,7 +137,7 @@ def overview(profile: Profile, /, *, source: Source = None, format: FormatOption
     from turnbuckle.cli import show
     from turnbuckle.study.study import ask
 
-    seen = _seen(profile, source, no_cache)
+    seen = inspected(profile, source, no_cache)
     show.emit(ask(seen) if seen.projectable else seen, "overview", format, None)
     return 0
 
@@ -173,9 +156,9 @@ def inspect(
     """Say what a recording amounts to: where time goes, what the link did, what is wrong with the recording."""
     from turnbuckle.cli import show
 
-    seen = _seen(profile, source, no_cache)
+    seen = inspected(profile, source, no_cache)
     if minus is not None:
-        show.emit_placement(seen, _seen(minus, source, no_cache), format, output)
+        show.emit_placement(seen, inspected(minus, source, no_cache), format, output)
     else:
         show.emit(seen, "inspect", format, output)
     return 0
@@ -217,7 +200,7 @@ def project(
     condition = gate(fail_if) if fail_if else None
     # the published additive model is a sum
     chosen = replace(_model(alpha, model, lambda_), replay="sum" if model == "additive" and replay == "auto" else replay)
-    seen = _seen(profile, source, no_cache)
+    seen = inspected(profile, source, no_cache)
     with _working():
         answer = ask(seen, targets, model=chosen, draws=_positive(draws), seed=seed)
     show.emit(answer, "project", format, output)
@@ -270,7 +253,7 @@ def slack(
     if (published is not None or starvation is not None) and over != "latency":
         raise UsageError("A015", "--published and --starvation belong to added latency", found=f"--over {over}", fix="leave --over out")
     idle_cost = read_starvation(starvation) if starvation is not None else None
-    seen = _seen(profile, source, no_cache)
+    seen = inspected(profile, source, no_cache)
     if over == "latency":
         with _working():
             found, beside = slack_study.tolerate(seen, mode, draws=draws, seed=seed, starvation=idle_cost), _published(seen, published)
@@ -324,7 +307,7 @@ def report(
     from turnbuckle.study.study import ask
 
     chosen = replace(_model(alpha, "nething", None), replay=replay)
-    seen, targets = _seen(profile, source, no_cache), _targets(on)
+    seen, targets = inspected(profile, source, no_cache), _targets(on)
     # a recording without GPU activity still has a report; only a question about targets is refused
     answer = seen if targets is None and not seen.projectable else ask(seen, targets, model=chosen, draws=_positive(draws), seed=seed)
     path = write(answer, output or Path(f"turnbuckle-report-{profile.stem}.html"), question=question)
@@ -355,7 +338,7 @@ def export(
     if output is None and sys.stdout.isatty():
         raise UsageError("A009", "a trace is not for a terminal", fix="give a file with --output FILE.json.gz")
     within_ns = _window(window) if window is not None else None
-    seen, model = _seen(profile, source, no_cache), replace(_model(alpha, "nething", None), replay="timeline")
+    seen, model = inspected(profile, source, no_cache), replace(_model(alpha, "nething", None), replay="timeline")
     target = seen.source if on == "self" else load(on)
     run = moved(seen.profile, seen.source, target, model, within_ns=within_ns)
     if within_ns is not None and not run.table.height:
@@ -392,7 +375,7 @@ def demo(*, output: Output = None) -> int:
     from turnbuckle.study.study import ask
 
     with sample() as path:
-        answer = ask(_seen(path, None, False))
+        answer = ask(inspected(path, None, False))
         show.emit(answer, "demo", "table", None)
         written = write(
             answer,

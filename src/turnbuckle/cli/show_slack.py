@@ -11,8 +11,7 @@ from rich.text import Text
 
 from turnbuckle.cli.output import write_json, write_rows
 from turnbuckle.cli.show import clean, print_findings, seconds
-from turnbuckle.cli.terminal import Terminal
-from turnbuckle.errors import UsageError
+from turnbuckle.cli.terminal import console_for
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.published.row_slack import Beside
 from turnbuckle.study.slack import FARTHEST, NEAREST, THRESHOLDS, Slack
@@ -36,7 +35,7 @@ def emit_slack(found: Slack, published: list[Beside], format: str, output: Path 
     elif format != "table":
         write_rows(found.as_dict()["curve"], format, output)
     else:
-        console = _console(output)
+        console = console_for(output)
         _print_curve(console, found)
         _print_tolerances(console, found)
         _print_carriers(console, found)
@@ -52,7 +51,7 @@ def emit_sweep(found: Sweep, format: str, output: Path | None) -> None:
     elif format != "table":
         write_rows(found.as_dict()["curve"], format, output)
     else:
-        console = _console(output)
+        console = console_for(output)
         table = _table(console, f"run time against the {WORDS[found.over]} (measured {seconds(found.measured)})", "cost", "time", "vs now")
         for cost in SHOWN:
             time = float(found.curve(cost))
@@ -76,7 +75,7 @@ def emit_surface(found: Surface, format: str, output: Path | None) -> None:
     elif format != "table":
         write_rows(found.rows(), format, output)
     else:
-        console = _console(output)
+        console = console_for(output)
         columns = [j for j, b in enumerate(found.bandwidth) if j % 3 == 0]
         heads = [f"{found.bandwidth[j]:.3g}x" for j in columns]
         table = _table(console, f"run time against now, over added one-way latency and link bandwidth ({found.mode})", "latency", *heads)
@@ -87,12 +86,6 @@ def emit_surface(found: Surface, format: str, output: Path | None) -> None:
         console.print(table)
         console.print()
         console.print(f"off by {found.bound:.2%} of the run time at most; {found.evaluations} longest paths", style="dim")
-
-
-def _console(output: Path | None) -> Console:
-    if output is not None:
-        raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
-    return Terminal(soft_wrap=False, highlight=False)
 
 
 def _table(console: Console, title: str, *columns: str) -> Table:

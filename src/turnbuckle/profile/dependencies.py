@@ -44,7 +44,8 @@ Bool = NDArray[np.bool_]
 EDGES: Final = (
     "host", "call", "deliver", "stream", "engine", "run", "barrier", "event", "graph", "fault", "sync", "queue", "meet", "origin"
 )  # fmt: skip
-EDGE: Final = {word: code for code, word in enumerate(EDGES)}
+#: Codes of the kinds; ``order`` edges come from several runs of one program (`turnbuckle.profile.poset`), not from a rule.
+EDGE: Final = {word: code for code, word in enumerate((*EDGES, "order"))}
 #: Kinds that follow from one thread, one stream, or a call and its work.
 _OWN_ORDER: Final = [EDGE[word] for word in ("host", "call", "deliver", "stream", "run")]
 _PAGE_IN: Final = "migration_h2d"

@@ -1,0 +1,36 @@
+"""``turnbuckle model order``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from hostile_names import SAMPLE, Ran
+
+Run = Callable[..., Ran]
+
+
+def test_a_recording_with_itself(turnbuckle: Run) -> None:
+    ran = turnbuckle("model", "order", SAMPLE, SAMPLE)
+    assert ran.code == 0, ran.err
+    assert "hold in all 2 recordings" in ran.out and "no recording refutes another" in ran.out
+    about = json.loads(turnbuckle("model", "order", SAMPLE, SAMPLE, "--format", "json").out)
+    assert about["false_share"] == [0.0, 0.0] and about["runs"] == 2
+    assert about["seconds_with_order"] >= about["seconds_by_rules"]
+    table = turnbuckle("model", "order", SAMPLE, SAMPLE, "--format", "csv").out.splitlines()
+    assert table[0].startswith("first_track,first,first_instant,then_track") and len(table) == about["dependencies"] + 1
+
+
+def test_one_recording_is_not_enough(turnbuckle: Run) -> None:
+    ran = turnbuckle("model", "order", SAMPLE)
+    assert ran.code == 3 and "A162" in ran.err
+
+
+def test_a_delay_needs_a_unit(turnbuckle: Run) -> None:
+    ran = turnbuckle("model", "order", SAMPLE, SAMPLE, "--slack", "10")
+    assert ran.code == 2 and "error[U001]" in ran.err
+
+
+def test_names_from_recordings_cannot_steer_the_terminal(turnbuckle: Run, hostile: object) -> None:
+    ran = turnbuckle("model", "order", hostile, hostile)
+    assert ran.code == 0 and "\x1b" not in ran.out
