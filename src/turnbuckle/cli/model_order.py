@@ -54,7 +54,7 @@ def _print(found: Any, about: dict[str, Any], output: Path | None) -> None:
     from turnbuckle.units import show
 
     console = console_for(output)
-    low, high = about["false_share"]
+    wrong = about["false_share"]
     console.print(
         f"{about['dependencies']:,} dependencies across {about['tracks']} threads and streams hold in all {about['runs']} recordings"
     )
@@ -67,7 +67,10 @@ def _print(found: Any, about: dict[str, Any], output: Path | None) -> None:
         ("changed places on their own track", f"{about['disordered']:,}, set aside"),
         ("also follow from the rules", "not worked out for so long a run" if told is None else f"{told:.1%}"),
         ("refuted by the recording left out", ", ".join(f"{r:.1%}" for r in about["refuted"])),
-        ("false among what is left", f"{low:.1%} to {high:.1%}, if the recordings were disturbed independently"),
+        (
+            "false among what is left",
+            "cannot be told" if wrong is None else f"{wrong[0]:.1%} to {wrong[1]:.1%}, if disturbed independently",
+        ),
         ("levels", f"{about['levels']:,} with {about['widest_level']:,} activities at most, {about['mean_level']:.2f} on average"),
         (
             f"run time with {show(about['slack_s'], 's')} of added latency",
@@ -78,9 +81,7 @@ def _print(found: Any, about: dict[str, Any], output: Path | None) -> None:
         table.add_row(*row)
     console.print(table)
     if not any(about["refuted"]):
-        console.print(
-            Text("no recording refutes another: they may have been disturbed too little to tell order from habit", style="yellow")
-        )
+        console.print(Text("no recording refutes another: disturbed too little, perhaps", style="yellow"))
     unknown = found.table()
     if told is not None:
         unknown = unknown.filter(~unknown["rule"])

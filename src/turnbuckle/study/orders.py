@@ -87,8 +87,13 @@ class Order:
     profiles: tuple[Profile, ...]
 
     @property
-    def false(self) -> tuple[float, float]:
-        """Share of the dependencies that are false: where both orders are equally likely, and with the preference that was seen."""
+    def false(self) -> tuple[float, float] | None:
+        """Share of the dependencies that are false: where both orders are equally likely, and with the preference that was seen.
+
+        None where no recording refutes another, so that nothing was seen.
+        """
+        if not self.refuted.any():
+            return None
         mean, runs = float(self.refuted.mean()), len(self.refuted)
         found = [float(false_share(mean, q, runs)) for q in (0.5, min(self.first_share, 0.95))]
         return min(found), max(found)
@@ -137,7 +142,7 @@ class Order:
             "explained_share": None if told is None or not len(told) else float(told.mean()),
             "refuted": self.refuted.tolist(),
             "first_share": self.first_share,
-            "false_share": list(self.false),
+            "false_share": self.false and list(self.false),
             "levels": len(levels),
             "widest_level": int(levels.max(initial=0)),
             "mean_level": float(levels.mean()) if len(levels) else 0.0,
