@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import nsys_generator
+import packet
 import read_nsys
 import routes
 import start_up
 import timeline
+import triangular
 
 OUT = Path(__file__).resolve().parent / "out"
 PACKAGES = ("numpy", "polars", "pyarrow", "adbc-driver-sqlite", "connectorx", "duckdb", "pandas", "simpy", "networkx", "rustworkx")
@@ -122,12 +124,16 @@ def main() -> None:
         path.unlink(missing_ok=True)
     result["start_up"] = start_up.measure(3 if chosen.quick else 11)
     result["timeline"] = timeline.measure(*((200_000, 1) if chosen.quick else (chosen.events, 5)))
+    result["packet"] = packet.measure(*((200_000, 1) if chosen.quick else (10_000_000, 5)))
+    result["triangular"] = triangular.measure(*((20_000, 1) if chosen.quick else (1_000_000, 3)))
     facts["load_at_the_end"] = list(os.getloadavg())
     print(read_nsys.table(result["read"]))
     for name, one in result["start_up"].items():
         print(f"{name}: {one['missing'] if 'missing' in one else format(one['median'], '.3f') + ' s'}")
-    print(f"\n{timeline.table(result['timeline'])}")
-    aims = [*targets(result, facts["cores"]), *timeline.targets(result["timeline"])]
+    aims = targets(result, facts["cores"])
+    for bench in (timeline, packet, triangular):
+        print(f"\n{bench.table(result[bench.__name__])}")
+        aims += bench.targets(result[bench.__name__])
     result["targets"] = [{"met": met, "what": what} for met, what in aims]
     print("\n" + "\n".join(f"{'met    ' if one['met'] else 'NOT MET'}  {one['what']}" for one in result["targets"]))
     print(f"load {facts['load_at_the_end'][0]:.1f} at the end")

@@ -1,4 +1,4 @@
-"""The pages that are made from the program itself: nomenclature, findings, errors.
+"""The pages that are made from the program itself: nomenclature, findings, errors, the papers' numbers.
 
     python docs/generate.py            # write them
     python docs/generate.py --check    # 1 if a page is not current
@@ -17,6 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import papers
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "turnbuckle"
@@ -206,7 +209,7 @@ def raised() -> list[Raised]:
 def _called(node: ast.Call, texts: dict[str, ast.JoinedStr]) -> Raised | None:
     """The error a call makes: a class of `turnbuckle.errors`, or a helper that takes a code and then a text."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    if name in ("finding", "Finding") or not node.args:
+    if name.lower().endswith("finding") or not node.args:
         return None
     first, *rest = node.args
     if not (isinstance(first, ast.Constant) and isinstance(first.value, str) and _CODE.fullmatch(first.value)):
@@ -269,7 +272,13 @@ def _plain(text: str) -> str:
 
 # --- all --------------------------------------------------------------------------------------------------------------
 
-PAGES = {"nomenclature.md": nomenclature, "findings.md": findings, "errors.md": errors}
+PAGES = {
+    "nomenclature.md": nomenclature,
+    "findings.md": findings,
+    "errors.md": errors,
+    "reproduced.md": lambda: papers.reproduced(table),
+    "contradictions.md": lambda: papers.contradictions(table),
+}
 
 
 def generated() -> dict[str, str]:

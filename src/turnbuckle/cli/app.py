@@ -13,7 +13,9 @@ from rich.console import Console
 from turnbuckle.cli.models import models_app
 from turnbuckle.cli.options import FormatOption, NoCache, Output, Source
 from turnbuckle.cli.recording import inspected
+from turnbuckle.cli.reproduce import reproduce
 from turnbuckle.cli.run import EXIT_CODES
+from turnbuckle.cli.transfers import transfers
 from turnbuckle.errors import UsageError, did_you_mean
 
 app = App(
@@ -31,6 +33,8 @@ app = App(
 machines_app = App(name="machines", help="The machines Turnbuckle knows: list them, show one with all sources, check a file of your own.")
 app.command(machines_app)
 app.command(models_app)
+app.command(reproduce)
+app.command(transfers)
 
 Profile = Annotated[Path, Parameter(help="a recording: Nsight Systems SQLite export (nsys export --type sqlite)")]
 On = Annotated[

@@ -4,4 +4,25 @@ from __future__ import annotations
 
 from cyclopts import App
 
+from turnbuckle.cli.model_bound import bound
+from turnbuckle.cli.model_cxl import chain, cxl
+from turnbuckle.cli.model_dag import dag
+from turnbuckle.cli.model_kernels import dgemm, mdm, memory, power
+from turnbuckle.cli.model_link import link
+from turnbuckle.cli.model_node import additive, functions, integration
+from turnbuckle.cli.model_order import order
+
 models_app = App(name="model", help="The papers' models, one by one, on numbers, tables and recordings of your own.")
+models_app.command(bound)
+models_app.command(chain)
+models_app.command(cxl)
+models_app.command(link)
+models_app.command(functions)
+models_app.command(additive)
+models_app.command(integration)
+models_app.command(order)
+models_app.command(memory)
+models_app.command(mdm)
+models_app.command(dgemm)
+models_app.command(power)
+models_app.command(dag)

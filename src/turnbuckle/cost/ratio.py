@@ -1,11 +1,22 @@
 """Durations that scale: t / lambda, and work over a rate.
 
 `lambda > 1` always means better hardware; `lambda = 0.1` is a tenfold disaggregation.
+
+    scaled_seconds(seconds, improvement)                      t / lambda
+    fraction_benefit(share, improvement)                      b = 1 / (1 - f (1 - 1/lambda)), from a share of run time alone
+    fraction_penalty(share, worsening)                        p = 1 + f (w - 1), w = 1 / lambda
+    tied_penalty(benefit, improvement)                        the penalty that a benefit implies: w and lambda the same number
+    cpu_by_difference(total, gpu, control, data, mpi)         t_CPU as the report defines it
+    AdditiveTotals(gpu, control, data, cpu, mpi, total)       eqs 3 and 4: summed, closure_defect, projected(...), projected_by(...),
+                                                              benefit(lambdas, over=...), penalty(lambdas, over=...)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +33,72 @@ def scaled_seconds(seconds: Float, improvement: Float | float) -> Float:
     return np.asarray(seconds / improvement)
 
 
+def fraction_benefit(share: Float | float, improvement: Float | float) -> Float:
+    """Run time now over run time with a share of it `improvement` times faster: 1 / (1 - f (1 - 1/lambda)).
+
+    This is how the AMReX rows of Austin et al. 2021, Table 2, come about: they give shares of run time only.
+
+    Parameters
+    ----------
+    share : f, of the run time, in [0, 1]; shares of several classes with one lambda add.
+    improvement : lambda > 0; infinity leaves the other 1 - f.
+
+    >>> round(float(fraction_benefit(0.53, 10)), 2)
+    1.91
+    """
+    return np.asarray(1.0 / (1.0 - np.asarray(share) * (1.0 - 1.0 / np.asarray(improvement, dtype=np.float64))))
+
+
+def fraction_penalty(share: Float | float, worsening: Float | float) -> Float:
+    """Run time with a share of it `worsening` times slower, over run time now: 1 + f (w - 1) (Austin et al. 2021, Table 11).
+
+    Parameters
+    ----------
+    share : f, of the run time, in [0, 1].
+    worsening : w = 1 / lambda, above 0.
+
+    >>> round(float(fraction_penalty(0.2208, 10)), 2)
+    2.99
+    """
+    return np.asarray(1.0 + np.asarray(share) * (np.asarray(worsening, dtype=np.float64) - 1.0))
+
+
+def tied_penalty(benefit: Float | float, improvement: Float | float = 10.0) -> Float:
+    """The penalty that goes with a benefit, where the same terms get lambda times better or worse: 1 + lambda (1 - 1/b).
+
+    Both stay below lambda: the two columns of a table made so are one number.
+
+    >>> round(float(tied_penalty(fraction_benefit(0.53, 10))), 2)
+    5.77
+    """
+    return np.asarray(1.0 + improvement * (1.0 - 1.0 / np.asarray(benefit, dtype=np.float64)))
+
+
+def cpu_by_difference(total: float, gpu: float, control: float, data: float, mpi: float) -> float:
+    """t_CPU as Austin et al. 2021, section 4.2, define it: the run time that no other term explains [s].
+
+    Negative where the other terms count waits twice.
+
+    >>> round(cpu_by_difference(50.5, 16.79, 22.10, 5.05, 0.66), 2)
+    5.9
+    """
+    return total - gpu - control - data - mpi
+
+
 @dataclass(frozen=True)
 class AdditiveTotals:
     """The five numbers of the additive model, as given (Austin et al. 2021, eqs 3 and 4) [s].
 
     The printed terms need not add up to the run time; `closure_defect` says by how much (waits are
     counted twice there).
+
+    Attributes
+    ----------
+    gpu, control, data, cpu, mpi : the five terms.
+    total : the run time stated beside them; None where there is none.
+    waits : the part of `control` in which the host waits for the device.  It has no lambda, and since the device's work is
+        counted as `gpu` and `data`, it stays out of the projected time.
+    calls : other parts of `control` by class of host call, for lambdas of their own.
     """
 
     gpu: float
@@ -36,11 +107,39 @@ class AdditiveTotals:
     cpu: float
     mpi: float
     total: float | None = None
+    waits: float = 0.0
+    calls: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def by_difference(
+        cls, *, gpu: float, control: float, data: float, mpi: float, total: float, waits: float = 0.0,
+        calls: Mapping[str, float] | None = None, without_waits: bool = False,
+    ) -> AdditiveTotals:  # fmt: skip
+        """The terms with t_CPU as the run time that the others leave; 0 where they exceed it, which `closure_defect` then shows.
+
+        Parameters
+        ----------
+        waits : the part of `control` that waits for the device.  The report scales it like the rest of control.
+        without_waits : count waits once, as what they wait for: they are taken out of `control`.
+
+        >>> AdditiveTotals.by_difference(gpu=6.0, control=5.0, data=1.0, mpi=0.0, total=10.0).closure_defect
+        -2.0
+        >>> AdditiveTotals.by_difference(gpu=6.0, control=5.0, data=1.0, mpi=0.0, total=10.0, waits=4.0, without_waits=True).cpu
+        2.0
+        """
+        control -= waits if without_waits else 0.0
+        cpu = max(cpu_by_difference(total, gpu, control, data, mpi), 0.0)
+        return cls(gpu, control, data, cpu, mpi, total, calls=calls or {})
 
     @property
     def summed(self) -> float:
-        """Sum of the five terms [s]."""
+        """Sum of the five terms (eq 3) [s]."""
         return self.gpu + self.control + self.data + self.cpu + self.mpi
+
+    @property
+    def counted(self) -> float:
+        """The sum with every instant of waiting counted once, as what was waited for [s]; `summed` where no waits are known."""
+        return self.summed - self.waits
 
     @property
     def closure_defect(self) -> float | None:
@@ -54,4 +153,52 @@ class AdditiveTotals:
         >>> round(sigma.summed / sigma.projected(10, 10), 1)
         1.9
         """
-        return self.gpu + self.cpu + self.mpi + self.data / lambda_data + self.control / lambda_control
+        return self.projected_by({"data": lambda_data, "control": lambda_control})
+
+    def projected_by(self, lambdas: Mapping[str, float]) -> float:
+        """Equation 4 with a lambda for every class: ``data``, ``kernel``, ``control`` or any of `calls` [s].
+
+        A class of `calls` without a lambda of its own takes that of ``control``; what is not named stays.
+        """
+        control = lambdas.get("control", 1.0)
+        rest = self.control - self.waits - sum(self.calls.values())
+        named = sum(t / lambdas.get(name, control) for name, t in self.calls.items())
+        kernels = self.gpu / lambdas.get("kernel", 1.0)
+        return kernels + self.cpu + self.mpi + self.data / lambdas.get("data", 1.0) + rest / control + named
+
+    def benefit(self, lambdas: Mapping[str, float], over: Literal["sum", "stated"] = "sum") -> float:
+        """Run time now over run time then.
+
+        Parameters
+        ----------
+        over : ``"sum"`` takes the sum of the terms for the run time of now; ``"stated"`` the stated total, from which the
+            terms that scale are taken: total / (total - saved).  They agree where the terms add up.
+
+        Returns
+        -------
+        The ratio; nan where there is no stated total or no time, infinity where nothing is left.
+
+        >>> epsilon = AdditiveTotals(gpu=16.79, control=22.10, data=5.05, cpu=6.54, mpi=0.66, total=50.5)
+        >>> ten = {"data": 10, "control": 10}
+        >>> [round(epsilon.benefit(ten, over), 2) for over in ("sum", "stated")]
+        [1.91, 1.94]
+        """
+        now, then = self._now_and_then(lambdas, over)
+        if math.isnan(now) or not now:
+            return math.nan
+        return now / then if then > 0 else math.inf
+
+    def penalty(self, lambdas: Mapping[str, float], over: Literal["sum", "stated"] = "sum") -> float:
+        """Run time then over run time now; see `benefit`.
+
+        >>> epsilon = AdditiveTotals(gpu=16.79, control=22.10, data=5.05, cpu=6.54, mpi=0.66, total=50.5)
+        >>> tenth = {"data": 0.1, "control": 0.1}
+        >>> [round(epsilon.penalty(tenth, over), 2) for over in ("sum", "stated")]
+        [5.78, 5.84]
+        """
+        now, then = self._now_and_then(lambdas, over)
+        return then / now if now else math.nan
+
+    def _now_and_then(self, lambdas: Mapping[str, float], over: Literal["sum", "stated"]) -> tuple[float, float]:
+        now = self.counted if over == "sum" else (math.nan if self.total is None else self.total)
+        return now, now - (self.counted - self.projected_by(lambdas))

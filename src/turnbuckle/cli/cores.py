@@ -1,0 +1,291 @@
+"""``turnbuckle cores``: how many CPU cores a GPU needs, from runs with more and fewer of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.cli.options import Charts, FormatOption, NoCache, Output
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from turnbuckle.findings import Finding
+    from turnbuckle.scaling.cores import Cores
+    from turnbuckle.scaling.oversubscription import Curve
+    from turnbuckle.scaling.runs import Runs
+
+Given = Annotated[
+    Path, Parameter(help="CSV table of runs (cores, or ranks and threads; gpus; run time [s]; mpi time, repeat, program), or a recording")
+]
+More = Annotated[Path, Parameter(help="recordings of the same program with other core counts, or further tables")]
+Efficiency = Annotated[str, Parameter(name="--efficiency", help="share of the shortest run time that any number of cores allows")]
+Law = Annotated[
+    Literal["auto", "hybrid", "exponential", "usl"],
+    Parameter(name="--law", help="law of run time against cores; auto: the one with the lowest AICc, those not told from it beside it"),
+]
+At = Annotated[str | None, Parameter(name="--at", help="cores per GPU of each recording, in order, as 4,8,16; else the ranks it shows")]
+Worth = Annotated[str, Parameter(name="--worth", help="gain in performance from which one more rank on a GPU pays")]
+Extrapolate = Annotated[
+    bool, Parameter(name="--extrapolate", help="answer even beyond twice the most cores that were measured", negative=())
+]
+Draws = Annotated[int, Parameter(name="--draws", help="draws for the intervals, 100 to 100000")]
+Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
+
+
+def cores(
+    runs: Given,
+    /,
+    *profiles: More,
+    efficiency: Efficiency = "90%",
+    law: Law = "auto",
+    at: At = None,
+    worth: Worth = "5%",
+    extrapolate: Extrapolate = False,
+    draws: Draws = 1000,
+    seed: Seed = 20261121,
+    charts: Charts = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Say how many CPU cores a GPU needs for 90 % of what it can do, and how many ranks may share it, from runs that vary them."""
+    from turnbuckle.errors import UsageError
+    from turnbuckle.scaling.cores import cores_per_gpu
+    from turnbuckle.units import parse
+
+    if format == "table" and output is not None:
+        raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
+    share, gain = parse(efficiency, "1"), parse(worth, "1")
+    if not 0 <= seed < 2**63:
+        raise UsageError("A031", "--seed is out of range", found=str(seed), fix="0 or more")
+    given = _runs((runs, *profiles), at, no_cache)
+    found = [cores_per_gpu(r, efficiency=share, law=law, worth=gain, extrapolate=extrapolate, draws=draws, seed=seed) for r in given]
+    if charts is not None:
+        _draw(found, charts)
+    _emit(found, [p.name for p in (runs, *profiles)], seed, draws, format, output)
+    return 0
+
+
+def _runs(files: tuple[Path, ...], at: str | None, no_cache: bool) -> list[Runs]:
+    """Tables by their ending, everything else is a recording."""
+    from turnbuckle.cli.recording import inspected
+    from turnbuckle.errors import UsageError
+    from turnbuckle.scaling.runs import from_profiles, read_runs
+
+    tables = [f for f in files if f.suffix.lower() == ".csv"]
+    recordings = [f for f in files if f not in tables]
+    counts = _at(at)
+    if counts is not None and not recordings:
+        raise UsageError("A032", "--at belongs to recordings", found=at or "", fix="the table of runs has its own column cores")
+    out = [r for table in tables for r in read_runs(table)]
+    if recordings:
+        out.append(from_profiles([inspected(f, None, no_cache).profile for f in recordings], counts))
+    return out
+
+
+def _at(text: str | None) -> list[int] | None:
+    from turnbuckle.errors import UsageError
+
+    if text is None:
+        return None
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise UsageError("A032", "--at takes whole numbers", where="--at", found=text[:60], fix="as --at 4,8,16") from None
+
+
+def _draw(found: list[Cores], folder: Path) -> None:
+    from turnbuckle.errors import ReportError
+    from turnbuckle.report.cores_chart import figures
+    from turnbuckle.report.figure import draw
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for figure in draw(figures(found)):
+            # inside a page an SVG needs no namespace; a file of its own does
+            alone = figure.svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+            (folder / f"{figure.name}.svg").write_text(alone, encoding="utf-8")
+            (folder / f"{figure.name}.csv").write_text(figure.csv, encoding="utf-8")
+    except OSError as error:
+        raise ReportError(
+            "R001", "the figures cannot be written", where=folder.name, found=error.strerror or "", fix="name a folder you may write to"
+        ) from error
+
+
+def _emit(found: list[Cores], files: list[str], seed: int, draws: int, format: str, output: Path | None) -> None:
+    from turnbuckle.cli.output import write_json, write_rows
+
+    if format == "json":
+        from importlib.metadata import version
+
+        from turnbuckle.cli.recording import command_line
+        from turnbuckle.study.study import SCHEMA_VERSION
+
+        provenance = {
+            "tool": "turnbuckle", "version": version("turnbuckle"), "files": files, "seed": seed, "draws": draws, "command": command_line(),
+        }  # fmt: skip
+        write_json({"schema_version": SCHEMA_VERSION, "programs": [c.as_dict() for c in found], "provenance": provenance}, output)
+    elif format != "table":
+        write_rows([{"program": c.runs.program, **n.as_dict()} for c in found for n in c.counts], format, output)
+    else:
+        from turnbuckle.cli.terminal import Terminal
+
+        console = Terminal(soft_wrap=False, highlight=False)
+        _print(console, found)
+
+
+def _print(console: Console, found: list[Cores]) -> None:
+    """The answers first, one sentence each, then what each rests on."""
+    from rich.text import Text
+
+    from turnbuckle.cli.show import clean
+
+    for c in found:
+        console.print(Text.from_markup(f"[bold]{clean(c.sentence(), 400)}[/]"))
+    if len(found) > 1:
+        _print_all(console, found)
+    for c in found:
+        console.print()
+        if len(found) > 1:
+            console.print(Text.from_markup(f"[bold cyan]{clean(c.runs.program or 'recordings')}[/]"))
+        console.print(Text(_basis(c), "dim"))
+        if c.chosen is not None:
+            console.print(_counts_table(c))
+            console.print()
+        if any(not law.fit.missing for law in c.candidates):
+            console.print(_laws_table(c))
+        for curve in c.shared:
+            console.print()
+            console.print(_curve_table(curve, c.runs))
+        _print_findings(console, c.findings)
+
+
+def _print_all(console: Console, found: list[Cores]) -> None:
+    """The program that needs most decides the node."""
+    from turnbuckle.cli.show import clean
+    from turnbuckle.scaling.cores import percent, shape
+
+    needs = [(c.whole.cores, c) for c in found if c.whole is not None]
+    if len(needs) < len(found):
+        return
+    _, most = max(needs, key=lambda pair: pair[0])
+    assert most.whole is not None
+    console.print(f"[bold]all {len(found)}: {shape(most.whole)} per GPU for {percent(most.efficiency)} ({clean(most.runs.program)})[/]")
+
+
+def _basis(found: Cores) -> str:
+    """What the answer rests on, in words."""
+    from turnbuckle.scaling.cores import percent
+
+    runs = found.runs
+    low, high = float(runs.cores.min()), float(runs.cores.max())
+    spare = len(runs) - runs.shapes
+    repeats = f", {spare} of them repeats" if spare else ", no repeats"
+    out = f"{len(runs)} runs{repeats}, {low:g} to {high:g} cores per GPU; {found.why}"
+    if found.chosen is not None:
+        best = "Highest throughput" if runs.throughput else "Shortest run time"
+        out += f". {best} by the law {_time(runs, found.chosen.limit_seconds)}"
+        fastest = float(runs.mean_of_repeats(runs.seconds).min())
+        out += f"; the fastest measured reaches {percent(found.chosen.limit_seconds / fastest)} of that"
+    return out
+
+
+def _time(runs: Runs, seconds: float | None) -> str:
+    """A run time, or the throughput where that was given."""
+    from turnbuckle.units import show
+
+    return "-" if seconds is None else f"{1.0 / seconds:.4g}" if runs.throughput else show(seconds, "s", 4)
+
+
+def _table(title: str, *columns: str) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for k, column in enumerate(columns):
+        table.add_column(column, justify="left" if k == 0 else "right", overflow="fold")
+    return table
+
+
+def _counts_table(found: Cores) -> Table:
+    from turnbuckle.scaling.cores import percent, reached
+
+    split = any(c.ranks is not None for c in found.counts)
+    asked = percent(found.efficiency)
+    table = _table(
+        "cores per GPU", "cores", *(["ranks x threads"] if split else []), "measured", "by the law", "efficiency", f"reaches {asked}"
+    )
+    for c in found.counts:
+        chance = "surely" if c.reaches >= 0.995 else "surely not" if c.reaches <= 0.005 else f"in {c.reaches:.0%} of draws"
+        ways = [f"{c.ranks:g} x {c.threads:g}" if c.ranks is not None else ""] if split else []
+        style = "bold" if c is found.whole or (found.whole is not None and c.cores == found.whole.cores) else ""
+        table.add_row(
+            f"{c.cores:g}",
+            *ways,
+            _time(found.runs, c.measured_seconds),
+            _time(found.runs, c.seconds),
+            reached(c.efficiency, found.efficiency),
+            chance,
+            style=style,
+        )
+    return table
+
+
+def _laws_table(found: Cores) -> Table:
+    from turnbuckle.cli.show import seconds
+    from turnbuckle.scaling.cores import span
+
+    table = _table("laws", "law", "cores (90% interval)", "AICc", "RMS", "parameters")
+    for c in found.candidates:
+        law = c.fit.law
+        if c.fit.missing:
+            table.add_row(law.words, "", "", "", f"needs {c.fit.missing}", style="dim")
+            continue
+        told = [
+            f"{name} {seconds(value) if unit == 's' else f'{value:.3g}'}"
+            for (name, unit), value in zip(law.parameters, c.fit.values[0].tolist(), strict=True)
+        ]
+        aicc = "lowest" if not c.above else f"+{c.above:.1f}"
+        table.add_row(law.words, span(c.cores, c.low, c.high), aicc, f"{c.fit.rms:.2%}", ", ".join(told))
+    return table
+
+
+def _curve_table(curve: Curve, runs: Runs) -> Table:
+    from turnbuckle.scaling.cores import percent, sharing
+
+    against, pays = f"against {curve.steps[0].ranks:g}", f"pays {percent(curve.worth)}"
+    table = _table(
+        sharing(curve),
+        "ranks on a GPU",
+        "runs",
+        "throughput" if runs.throughput else "run time",
+        against,
+        "gain of the step",
+        "90% interval",
+        pays,
+    )
+    for s in curve.steps:
+        gain = "" if s.gain is None else f"{s.gain:+.1%}"
+        interval = "" if s.low is None or s.high is None else f"{s.low:+.1%} to {s.high:+.1%}"
+        table.add_row(f"{s.ranks:g}", str(s.runs), _time(runs, s.seconds), f"{s.performance:.3f}x", gain, interval, s.pays)
+    return table
+
+
+def _print_findings(console: Console, findings: tuple[Finding, ...]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from turnbuckle.cli.show import clean
+
+    if not findings:
+        return
+    console.print()
+    table = Table(title="findings", title_justify="left", box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="yellow")
+    table.add_column(overflow="fold")
+    for f in findings:
+        table.add_row(f.code, f"{escape(f.meaning)}[dim] ({clean(f.detail, 200)})[/]\n[dim]{escape(f.advice)}[/]")
+    console.print(table)

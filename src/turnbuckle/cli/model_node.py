@@ -1,0 +1,276 @@
+"""``turnbuckle model functions``, ``additive`` and ``integration``: where time goes, and what tighter coupling does to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.cli.options import FormatOption, NoCache, Output, Source
+
+if TYPE_CHECKING:
+    from turnbuckle.findings import Finding
+    from turnbuckle.study.integration import Link
+
+Recording = Annotated[Path, Parameter(help="a recording: Nsight Systems SQLite export")]
+TableOrRecording = Annotated[Path, Parameter(help="applications as a table (.csv), or a recording")]
+Lambda = Annotated[list[str] | None, Parameter(name="--lambda", help="improvement by class, as data=10,control=10", negative=())]
+Communication = Annotated[str | None, Parameter(help="share of run time in communication, as 7.8%")]
+P2P = Annotated[str | None, Parameter(name="--p2p", help="share of it in point-to-point messages, as 36%")]
+OffNode = Annotated[str | None, Parameter(help="share of these that leaves the node, as 12%; a recording shows it by its partners")]
+Ratio = Annotated[float | None, Parameter(help="messages that come to stay on a node get a path so many times faster, as 8.33")]
+Network = Annotated[str | None, Parameter(help='instead of a ratio: latency and bandwidth of their path now, as "2 us, 24 GB/s"')]
+NewPath = Annotated[str | None, Parameter(help='and of the path they would take, as "1 us, 200 GB/s"')]
+MessageSize = Annotated[str | None, Parameter(help="size of the messages for --network; a recording has its own")]
+Factor = Annotated[float | None, Parameter(help="bandwidth on the node becomes so many times higher, as 2")]
+Stages = Annotated[
+    list[str] | None,
+    Parameter(name="--stages", help="share of run time, stages on the node, stages in all: 5.8%:3/4,1.4%:1/1", negative=()),
+]
+RanksPerNode = Annotated[int | None, Parameter(help="ranks on a node of the recorded run; a recording does not say")]
+GpusPerNode = Annotated[int | None, Parameter(help="ranks, one a GPU, on the new node; all of them if left out")]
+Placement = Annotated[Literal["linear", "cyclic"], Parameter(help="rank r on node r // ranks-per-node, or r mod nodes")]
+Least = Annotated[str, Parameter(help="bandwidth limits messages and collectives from this size on; smaller ones keep their time")]
+
+
+def functions(
+    profile: Recording,
+    /,
+    *,
+    top: Annotated[int, Parameter(help="how many functions of each class the table shows; files hold all")] = 5,
+    format: FormatOption = "table",
+    output: Output = None,
+    source: Source = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Say where the time goes, function by function: its plain time, and its part of the exclusive time line."""
+    import polars as pl
+
+    from turnbuckle.cli.output import write_frame, write_json
+    from turnbuckle.cli.recording import inspected
+    from turnbuckle.cli.show_node import print_functions
+    from turnbuckle.errors import CannotAnswer, UsageError
+    from turnbuckle.profile.functions import functions as table_of
+
+    _for_terminal(format, output)
+    if top < 1:
+        raise UsageError("A037", "--top must be 1 or more", found=str(top))
+    seen = inspected(profile, source, no_cache)
+    found = table_of(seen.profile)
+    if set(found.rows["class"]) <= {"cpu"}:
+        raise CannotAnswer(
+            "A155", "the recording holds no kernel, copy, host call or MPI call", where=seen.profile.trace.name,
+            fix="record with nsys profile --trace=cuda,mpi",
+        )  # fmt: skip
+    if format == "json":
+        write_json({"schema_version": 1, **found.as_dict(), "provenance": seen.provenance()}, output)
+    elif format != "table":
+        # a name may hold what steers a terminal
+        write_frame(found.table().with_columns(pl.col("function").str.replace_all(r"\p{C}", "\N{REPLACEMENT CHARACTER}")), format, output)
+    else:
+        print_functions(found, top)
+    return 0
+
+
+def additive(
+    given: TableOrRecording,
+    /,
+    *,
+    lambda_: Lambda = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    source: Source = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Divide each class of time by its lambda: applications of a table, or a recording in the report's way and in ours."""
+    from turnbuckle.cli.app import _lambdas
+    from turnbuckle.cli.node_tables import additive_readings, additive_rows, is_table
+    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.recording import inspected
+    from turnbuckle.cli.show_node import print_additive, print_readings
+    from turnbuckle.model import additive as priced
+
+    _for_terminal(format, output)
+    lambdas = _lambdas(lambda_)
+    model = priced(lambdas)
+    about: dict[str, Any]
+    findings: list[Finding]
+    if is_table(given):
+        rows, findings = additive_rows(given, lambdas)
+        about = {"findings": [f.as_dict() for f in findings]}
+    else:
+        seen = inspected(given, source, no_cache)
+        rows, findings = additive_readings(seen, lambdas, model)
+        about = {"findings": [f.as_dict() for f in (*findings, *seen.findings)], "provenance": seen.provenance()}
+    if format == "json":
+        write_json({"schema_version": 1, "lambda": lambdas, "rows": rows, **about}, output)
+    elif format != "table":
+        write_rows(rows, format, output)
+    elif is_table(given):
+        print_additive(rows, lambdas, findings)
+    else:
+        print_readings(rows, lambdas, findings)
+    return 0
+
+
+def integration(
+    given: Annotated[Path | None, Parameter(help="a recording with MPI, or applications as a table (.csv); left out with shares")] = None,
+    /,
+    *,
+    communication: Communication = None,
+    p2p: P2P = None,
+    off_node: OffNode = None,
+    bandwidth_ratio: Ratio = None,
+    network: Network = None,
+    new_path: NewPath = None,
+    message_size: MessageSize = None,
+    on_node_factor: Factor = None,
+    stages: Stages = None,
+    ranks_per_node: RanksPerNode = None,
+    gpus_per_node: GpusPerNode = None,
+    placement: Placement = "linear",
+    least_size: Least = "0 B",
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Say what GPUs closer to each other would give: more of them on a node, or a faster node."""
+    from turnbuckle.cli.node_tables import is_table
+    from turnbuckle.cli.output import flattened, write_json, write_rows
+    from turnbuckle.cli.show_node import print_integration
+
+    _for_terminal(format, output)
+    _belongs(
+        given is not None and not is_table(given),
+        {"--communication": communication, "--p2p": p2p, "--stages": stages, "--message-size": message_size},
+        {"--ranks-per-node": ranks_per_node, "--gpus-per-node": gpus_per_node},
+    )
+    paths = _paths(network, new_path, bandwidth_ratio)
+    for option, number in (("--bandwidth-ratio", bandwidth_ratio), ("--on-node-factor", on_node_factor)):
+        _positive(option, number)
+    if given is not None and not is_table(given):
+        document = _of_recording(
+            given, no_cache, ranks_per_node=ranks_per_node, gpus_per_node=gpus_per_node, mapping=placement, paths=paths,
+            bandwidth_ratio=bandwidth_ratio, on_node_factor=on_node_factor, off_node=off_node, least_size=least_size,
+        )  # fmt: skip
+    else:
+        ratio = bandwidth_ratio if paths is None else _path_ratio(paths, message_size)
+        document = _of_shares(given, (communication, p2p, off_node), ratio, stages, on_node_factor)
+    if format == "json":
+        write_json({"schema_version": 1, **document}, output)
+    elif format != "table":
+        rows = document.get("rows")
+        write_rows(rows if rows is not None else [flattened(document)], format, output)
+    else:
+        print_integration(document)
+    return 0
+
+
+def _for_terminal(format: str, output: Path | None) -> None:
+    from turnbuckle.errors import UsageError
+
+    if format == "table" and output is not None:
+        raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
+
+
+def _belongs(recording: bool, to_shares: dict[str, Any], to_recording: dict[str, Any]) -> None:
+    """Refuse options of the other way of asking."""
+    from turnbuckle.errors import UsageError
+
+    for name, value in (to_shares if recording else to_recording).items():
+        if value is not None:
+            of = "shares given on the command line" if recording else "a recording"
+            raise UsageError("A035", f"{name} belongs to {of}", fix="leave it out, or give one or the other")
+
+
+def _positive(option: str, number: float | None) -> None:
+    from turnbuckle.errors import UsageError
+
+    if number is not None and not 0 < number < float("inf"):
+        raise UsageError("A037", f"{option} must be a number above 0", found=f"{number:g}", fix="above 1 is faster")
+
+
+def _paths(network: str | None, new_path: str | None, ratio: float | None) -> tuple[Link, Link] | None:
+    """Two paths of messages, or None where a ratio stands for them."""
+    from turnbuckle.errors import UsageError
+    from turnbuckle.units import parse
+
+    if network is None and new_path is None:
+        return None
+    if network is None or new_path is None or ratio is not None:
+        raise UsageError(
+            "A035", "--network and --new-path belong together, instead of --bandwidth-ratio",
+            fix='--network "2 us, 24 GB/s" --new-path "1 us, 200 GB/s"',
+        )  # fmt: skip
+    found = []
+    for option, text in (("--network", network), ("--new-path", new_path)):
+        words = text.split(",")
+        if len(words) != 2:
+            raise UsageError("A037", f"{option} is a latency and a bandwidth", found=text[:40], fix=f'{option} "2 us, 24 GB/s"')
+        latency, bandwidth = parse(words[0].strip(), "s"), parse(words[1].strip(), "B/s")
+        if latency < 0 or bandwidth <= 0:
+            raise UsageError("A037", f"{option}: a latency of 0 or more and a bandwidth above 0 are wanted", found=text[:40])
+        found.append((latency, bandwidth))
+    return found[0], found[1]
+
+
+def _path_ratio(paths: tuple[Link, Link], message_size: str | None) -> float:
+    import numpy as np
+
+    from turnbuckle.cost.integration import path_ratio
+    from turnbuckle.errors import UsageError
+    from turnbuckle.units import parse
+
+    if message_size is None:
+        raise UsageError("A035", "--network without a recording needs the size of the messages", fix='--message-size "64 KiB"')
+    size = parse(message_size, "B")
+    if size <= 0:
+        raise UsageError("A037", "--message-size must be above 0", found=message_size[:40])
+    return path_ratio(np.array([size]), *paths[0], *paths[1])
+
+
+def _of_shares(
+    table: Path | None, shares: tuple[str | None, ...], ratio: float | None, stages: list[str] | None, factor: float | None
+) -> dict[str, Any]:
+    """Fractions of a table or of the command line, or stages."""
+    from turnbuckle.cli import node_tables
+    from turnbuckle.errors import UsageError
+
+    options = ("--communication", "--p2p", "--off-node")
+    given = [name for name, text in zip(options, shares, strict=True) if text is not None]
+    if (stages is None) != (factor is None):
+        raise UsageError("A035", "--stages and --on-node-factor belong together", fix="--stages 5.8%:3/4,1.4%:1/1 --on-node-factor 2")
+    if stages is not None and factor is not None:
+        if table is not None or given or ratio is not None:
+            raise UsageError("A035", "shares and stages are two questions", fix="ask them one after the other")
+        return {"stages": node_tables.by_stages(node_tables.staged(stages), factor)}
+    if table is not None:
+        if given:
+            raise UsageError("A035", f"{given[0]} stands in the table", fix="leave it out")
+        return {"rows": node_tables.integration_rows(table, ratio)}
+    missing = [name for name, text in zip(options, shares, strict=True) if text is None]
+    if missing or ratio is None:
+        raise UsageError(
+            "A035", f"{', '.join([*missing, *(['--bandwidth-ratio'] if ratio is None else [])])} is missing",
+            fix="--communication 7.8% --p2p 36% --off-node 12% --bandwidth-ratio 8.33; or a recording with --ranks-per-node",
+        )  # fmt: skip
+    read = [node_tables.share(text or "", name) for name, text in zip(options, shares, strict=True)]
+    return {"rows": [{"name": "given", **node_tables.by_fractions(read[0], read[1], read[2], ratio)}]}
+
+
+def _of_recording(
+    profile: Path, no_cache: bool, *, ranks_per_node: int | None, off_node: str | None, least_size: str, **how: Any
+) -> dict[str, Any]:
+    from turnbuckle.cli.node_tables import share
+    from turnbuckle.cli.recording import inspected
+    from turnbuckle.errors import UsageError
+    from turnbuckle.study.integration import closer
+    from turnbuckle.units import parse
+
+    if ranks_per_node is None:
+        raise UsageError("A035", "a recording does not say where its ranks were", fix="--ranks-per-node 4")
+    leaves = None if off_node is None else share(off_node, "--off-node").value
+    seen = inspected(profile, None, no_cache)
+    found = closer(seen.profile, ranks_per_node=ranks_per_node, off_node=leaves, least_bytes=parse(least_size, "B"), **how)
+    return {**found.as_dict(), "provenance": seen.provenance()}

@@ -1,0 +1,97 @@
+"""``turnbuckle reproduce``: every published number that Turnbuckle rests on, recomputed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.cli.options import FormatOption, Output
+
+if TYPE_CHECKING:
+    from turnbuckle.published.reproduce import Row
+
+Paper = Annotated[
+    list[Literal["ecp", "nething", "ahead", "gpudirect", "slack"]] | None,
+    Parameter(name="--paper", help="only this paper; may be given several times", negative=()),
+]
+Verdict = Annotated[
+    list[Literal["reproduced", "reproduced*", "trunc", "off", "contradiction", "n/r"]] | None,
+    Parameter(name="--verdict", help="show only rows of this verdict; may be given several times", negative=()),
+]
+_STYLE = {"reproduced": "green", "reproduced*": "green", "trunc": "yellow", "off": "yellow", "contradiction": "red", "n/r": "dim"}
+
+
+def reproduce(*, paper: Paper = None, verdict: Verdict = None, format: FormatOption = "table", output: Output = None) -> int:
+    """Recompute every published number Turnbuckle rests on: printed, recomputed, deviation, verdict.  Exit 1 if a verdict moved."""
+    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.errors import GateFailed
+    from turnbuckle.published.reproduce import PAPERS, counts
+    from turnbuckle.published.reproduce import reproduce as recompute
+    from turnbuckle.study.study import SCHEMA_VERSION
+
+    rows = recompute(tuple(paper or PAPERS))
+    shown = [r for r in rows if not verdict or (r.now and r.now.verdict in verdict)]
+    if format == "json":
+        about = {"schema_version": SCHEMA_VERSION, "verdicts": counts(rows), "moved": [r.id for r in rows if r.moved]}
+        write_json({**about, "rows": [r.as_dict() for r in shown]}, output)
+    elif format != "table":
+        write_rows([r.as_dict() for r in shown], format, output)
+    else:
+        _print(shown, counts(rows), output)
+    moved = [f"{r.id}: {r.moved}" for r in rows if r.moved]
+    if moved:
+        raise GateFailed(
+            "A202", f"{len(moved)} of {len(rows)} rows moved from what is recorded", found="; ".join(moved[:5]),
+            cause="an equation or a printed number was changed",
+            fix="mend it, or record the new verdict with its reason (published/recorded.csv)",
+        )  # fmt: skip
+    return 0
+
+
+def _print(rows: list[Row], found: dict[str, int], output: Path | None) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from turnbuckle.cli.terminal import console_for
+    from turnbuckle.published.reproduce import PAPERS
+
+    console = console_for(output)
+    for letter, title in PAPERS.values():
+        mine = [r for r in rows if r.id.startswith(f"{letter}.")]
+        if not mine:
+            continue
+        table = Table(title=title, title_justify="left", title_style="italic", box=None, pad_edge=False, header_style="dim")
+        table.add_column("id", no_wrap=True, overflow="fold")
+        table.add_column("what", overflow="fold", ratio=3)
+        for name, share in (("printed", 1), ("recomputed", 2)):
+            table.add_column(name, justify="right", overflow="fold", ratio=share)
+        table.add_column("off by", justify="right", no_wrap=True)
+        table.add_column("verdict", no_wrap=True)
+        for row in mine:
+            table.add_row(*_cells(row))
+        console.print(table)
+        console.print()
+    total = sum(found.values())
+    console.print(Text.assemble(f"{total} numbers: ", *_joined(found)))
+    console.print(Text("* under an assumption the paper does not print; --format json has notes, intervals and resolutions", style="dim"))
+
+
+def _joined(found: dict[str, int]) -> list[Any]:
+    out: list[Any] = []
+    for verdict, count in found.items():
+        out += [", " if out else "", (f"{count} {verdict}", _STYLE[verdict])]
+    return out
+
+
+def _cells(row: Row) -> list[Any]:
+    from rich.text import Text
+
+    now = row.now
+    if now is None:
+        return [row.id, "", "", "", "", Text("missing", style="red")]
+    got = "" if now.recomputed is None else f"{now.recomputed:.6g}" if isinstance(now.recomputed, float) else now.recomputed
+    off = "" if now.deviation is None else f"{now.deviation:+.1%}" if abs(now.deviation) >= 5e-4 else "0"
+    verdict = Text(now.verdict, style=_STYLE[now.verdict])
+    return [now.id, now.what, now.printed, got, off, verdict]

@@ -1,0 +1,352 @@
+"""``turnbuckle transfers``: copies of one node on the data sheet of another, and how far off that is where both were measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.cli.options import Charts, FormatOption, NoCache, Output, Source
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from turnbuckle.machine import Machine
+    from turnbuckle.study.datasheet import Error, Projected, Study
+    from turnbuckle.study.sheet import Sheet
+    from turnbuckle.study.transfers import Transfers
+
+#: Asked when the user names no node: today's host links.
+DEFAULT_LINKS = ("pcie4x16", "pcie5x16", "pcie6x16")
+#: Columns of a terminal in which an interval stands on one line.
+_WIDE = 90
+WORDS = {"projected": "packets", "peak": "peak bandwidth", "envelope": "back of the envelope"}
+
+File = Annotated[
+    str,
+    Parameter(help="recordings or measured copies (bandwidthTest, hipBusBandwidth, OSU, gpu_copy, CSV); NAME=FILE names one, FILE#2 picks"),
+]
+On = Annotated[
+    list[str] | None,
+    Parameter(name="--on", help="link (pcie5x16, nvlink2x2) or machine of the other node; several times or with commas", negative=()),
+]
+MeasuredThere = Annotated[
+    list[str] | None,
+    Parameter(name="--measured", help="recording or measured copies of the other node; one for each file, in the same order", negative=()),
+]
+Sizes = Annotated[
+    Literal["own", "measured"],
+    Parameter(help="whose transfers are priced: the files' own, or those of --measured with (L+O) of the files"),
+]
+HostMemory = Annotated[str | None, Parameter(help="bandwidth of host memory there, for pageable copies; instead of the machine's")]
+DeviceMemory = Annotated[str | None, Parameter(help="bandwidth of device memory there, for copies inside a device")]
+Peer = Annotated[str | None, Parameter(help="link between devices there, as nvlink3x4")]
+Latency = Annotated[str | None, Parameter(help="(L+O), the time of a one-byte copy; instead of the smallest copies of each file")]
+CopiedSize = Annotated[str | None, Parameter(help="size of the copies in a file of rates that does not say it (gpu_copy)")]
+
+
+def transfers(
+    *files: File,
+    on: On = None,
+    measured: MeasuredThere = None,
+    sizes: Sizes = "own",
+    host_memory: HostMemory = None,
+    device_memory: DeviceMemory = None,
+    peer: Peer = None,
+    latency: Latency = None,
+    copied_size: CopiedSize = None,
+    source: Source = None,
+    charts: Charts = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Project every copy of a run on the data sheet of another node (AHEAD), and say how far off that is where both were measured."""
+    from turnbuckle.cli.terminal import console_for
+    from turnbuckle.errors import UsageError
+    from turnbuckle.study.datasheet import study
+    from turnbuckle.units import parse
+
+    if not files:
+        raise UsageError("A024", "no file to project", fix="turnbuckle transfers RUN.sqlite --on pcie5x16")
+    console = console_for(output) if format == "table" else None
+    there, targets = _flat(measured), _flat(on) or list(DEFAULT_LINKS)
+    if there and len(there) != len(files):
+        raise UsageError(
+            "A024", "files and --measured do not pair up", found=f"{len(files)} files, {len(there)} measured",
+            fix="give one --measured for each file, in the same order",
+        )  # fmt: skip
+    if there and len(files) > 1 and len(targets) not in (1, len(files)):
+        raise UsageError(
+            "A024", "files and --on do not pair up", found=f"{len(files)} files, {len(targets)} nodes",
+            fix="with --measured give one --on for all files, or one for each in the same order",
+        )  # fmt: skip
+    if sizes == "measured" and not there:
+        raise UsageError("A024", "--sizes measured without --measured", fix="give a recording or a measurement of the other node")
+    size = None if copied_size is None else _above(parse(copied_size, "B"), "--copied-size")
+    options: dict[str, Any] = {
+        "host_memory": None if host_memory is None else _above(parse(host_memory, "B/s"), "--host-memory"),
+        "device_memory": None if device_memory is None else _above(parse(device_memory, "B/s"), "--device-memory"),
+        "peer": peer,
+    }
+    fixed = None if latency is None else _above(parse(latency, "s"), "--latency")
+    here = [_read(word, source, size, no_cache) for word in files]
+    beyond = [_read(word, None, size, no_cache)[0] for word in there] if there else [None] * len(here)
+    named = _apart([found for found, _ in here])
+    paired = bool(there) and len(targets) == len(files) > 1
+    sheets = [_sheets([targets[k]] if paired else targets, machine, options) for k, (_, machine) in enumerate(here)]
+    found = study(list(zip(named, beyond, strict=True)), sheets, all_of_there=sizes == "measured", latency=fixed)
+    if charts is not None:
+        _draw(found, charts)
+    emit(found, format, output, console)
+    return 0
+
+
+def _flat(words: list[str] | None) -> list[str]:
+    return [part.strip() for word in words or [] for part in word.split(",") if part.strip()]
+
+
+def _above(value: float, option: str) -> float:
+    from turnbuckle.errors import UsageError
+
+    if value <= 0:
+        raise UsageError("A023", f"{option} must be above zero", found=f"{value:g}")
+    return value
+
+
+def _sheets(targets: list[str], machine: Machine | None, options: dict[str, Any]) -> list[Sheet]:
+    from turnbuckle.study.sheet import sheet
+
+    return [sheet(name, source=machine, **options) for name in targets]
+
+
+def _read(word: str, source: str | None, size: float | None, no_cache: bool) -> tuple[Transfers, Machine | None]:
+    """A recording, or measured copies: the first bytes tell."""
+    from turnbuckle.errors import ProfileError
+    from turnbuckle.machine.measured import format_of, read_measured, split_part, unknown_format
+    from turnbuckle.study.transfers import measured, recorded
+
+    name, equals, file = word.partition("=")
+    if not equals or not name or not file or Path(word).exists():
+        name, file = "", word
+    place, _ = split_part(file)
+    text = _text_of(place)
+    if text is not None and format_of(text) is not None:
+        return measured(read_measured(file, size_bytes=size), name), None
+    from turnbuckle.cli.recording import inspected
+
+    try:
+        seen = inspected(place, source, no_cache)
+    except ProfileError as error:
+        if text is not None and error.code == "P013":
+            raise unknown_format(place.name) from None
+        raise
+    return recorded(seen.profile, name), seen.source
+
+
+def _text_of(place: Path) -> str | None:
+    """The text of a small file, or None where it is something else."""
+    from turnbuckle.machine.measured import LARGEST_BYTES
+
+    try:
+        if not place.is_file() or place.stat().st_size > LARGEST_BYTES:
+            return None
+        raw = place.read_bytes()
+    except (OSError, ValueError):
+        return None
+    if b"\x00" in raw[:4096]:
+        return None
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+
+
+def _apart(found: list[Transfers]) -> list[Transfers]:
+    """Names that occur twice get a number."""
+    from dataclasses import replace
+
+    names = [f.name for f in found]
+    return [
+        replace(f, name=f"{f.name} ({names[: k + 1].count(f.name)})" if names.count(f.name) > 1 else f.name) for k, f in enumerate(found)
+    ]
+
+
+def _draw(found: Study, folder: Path) -> None:
+    from turnbuckle.errors import ReportError
+    from turnbuckle.report.figure import draw
+    from turnbuckle.report.transfers_chart import figures
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for figure in draw(figures(found)):
+            (folder / f"{figure.name}.svg").write_text(figure.svg, encoding="utf-8")
+            (folder / f"{figure.name}.csv").write_text(figure.csv, encoding="utf-8")
+    except OSError as error:
+        raise ReportError(
+            "R001", "the figures cannot be written", where=folder.name, found=error.strerror or "", fix="name a folder you may write to"
+        ) from error
+
+
+def emit(found: Study, format: str, output: Path | None, console: Console | None) -> None:
+    """Write the answer; CSV and Parquet hold the totals by class."""
+    from turnbuckle.cli.output import write_json, write_rows
+
+    if console is not None:
+        _print(console, found)
+    elif format == "json":
+        from importlib.metadata import version
+
+        from turnbuckle.cli.recording import command_line
+
+        provenance = {"tool": "turnbuckle", "version": version("turnbuckle"), "command": command_line()}
+        write_json({**found.as_dict(), "provenance": provenance}, output)
+    else:
+        write_rows(found.rows(), format, output)
+
+
+def _table(console: Console, title: str, *columns: str, folds: str = "") -> Table:
+    """A table under its title; numbers are never cut.  The column `folds` may take two lines."""
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print(Text(title, "italic"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for k, column in enumerate(columns):
+        table.add_column(column, justify="left" if k == 0 else "right", no_wrap=column != folds)
+    return table
+
+
+def _print(console: Console, found: Study) -> None:
+    last = ""
+    for projected in found.projected:
+        if projected.application != last:
+            _print_application(console, projected, next(s for s in found.subjects if s.name == projected.application))
+            last = projected.application
+        _print_totals(console, projected)
+        if projected.errors:
+            _print_errors(console, projected)
+        _print_findings(console, projected)
+    judged = [p for p in found.projected if p.errors]
+    if len(judged) > 1:
+        _print_summary(console, judged)
+
+
+def _plain(text: str) -> str:
+    """Text of a user or a file without anything a terminal obeys, for places that know no markup."""
+    from rich.text import Text
+
+    from turnbuckle.cli.show import clean
+
+    return Text.from_markup(clean(text, 120)).plain
+
+
+def _class(direction: str, memory: str) -> str:
+    from turnbuckle.cli.show import clean
+    from turnbuckle.study.transfers import words
+
+    return "all" if direction == "all" else clean(words((direction, memory)))
+
+
+def _print_application(console: Console, projected: Projected, subject: Transfers) -> None:
+    from rich.text import Text
+
+    from turnbuckle.study.transfers import distribution
+    from turnbuckle.units import show as quantity
+
+    console.print(Text.assemble((_plain(projected.application), "bold"), f"  {subject.rows.height:,} transfers"))
+    if projected.transfers_of != projected.application:
+        console.print(Text(f"transfers of {_plain(projected.transfers_of)}, (L+O) of {_plain(projected.application)}", "dim"))
+    console.print()
+    table = _table(console, "(L+O), the fixed part of a copy, kept for the other node", "copies", "(L+O)", "read off", "of size")
+    for (direction, memory), latency in projected.latency.items():
+        size = f"{latency.size_bytes:,.0f} B" if latency.copies else ""
+        of = f"{latency.copies:,} {latency.source if latency.borrowed else 'smallest'}" if latency.copies else "as given"
+        table.add_row(_class(direction, memory), quantity(latency.seconds, "s"), of, size)
+    console.print(table)
+    console.print()
+    table = _table(console, "transfers by size", "size", "transfers", "of them", "of their time")
+    for row in distribution(subject):
+        low, high = (quantity(row[k], "B") for k in ("low_bytes", "high_bytes"))
+        table.add_row(f"{low} to {high}", f"{row['count']:,}", f"{row['count_share']:.1%}", f"{row['time_share']:.1%}")
+    console.print(table)
+    console.print()
+
+
+def _print_totals(console: Console, projected: Projected) -> None:
+    from rich.text import Text
+
+    from turnbuckle.cli.show import seconds
+    from turnbuckle.study.datasheet import LEVEL
+    from turnbuckle.units import show as quantity
+
+    own = projected.totals[-1].measured is not None
+    target = _plain(projected.target)
+    title = f"on {target}" if projected.link == projected.target else f"on {target} ({projected.link})"
+    interval = f"{LEVEL:.0%} interval"
+    columns = ["transfers", "count", "size", *(["here"] if own else []), "packets", interval, "peak", "envelope"]
+    table = _table(console, title, *columns, folds=interval)
+    totals = projected.totals if len(projected.totals) > 2 else projected.totals[:1]
+    between = " " if console.width >= _WIDE else "\n"
+    for t in totals:
+        low, high = (quantity(end, "s") for end in (t.low, t.high))
+        measured = [seconds(t.measured)] if own else []
+        table.add_row(
+            _class(t.direction, t.memory), f"{t.count:,}", quantity(t.size_bytes, "B"), *measured, seconds(t.projected),
+            f"\\[{low},{between}{high}]", seconds(t.peak), seconds(t.envelope),
+        )  # fmt: skip
+    console.print(table)
+    console.print("the interval is what (L+O) may be there (and where staging begins); it does not judge the method", style="dim")
+    slowed = [f"{_class(t.direction, t.memory)} {seconds(t.read_limited)}" for t in totals if t.read_limited is not None]
+    if slowed:
+        console.print(Text(f"with its reads in flight limited (tags), which the paper leaves out: {', '.join(slowed)}"))
+    console.print()
+
+
+def _print_errors(console: Console, projected: Projected) -> None:
+    from turnbuckle.cli.show import seconds
+
+    title = "against the times measured there: WMAPE and spread [%] of three approaches"
+    table = _table(console, title, "transfers", "count", "there", "packets", "peak", "envelope", "packets/there")
+    by_class: dict[tuple[str, str], list[Error]] = {}
+    for e in projected.errors:
+        by_class.setdefault((e.direction, e.memory), []).append(e)
+    shown = list(by_class.items())
+    for which, group in shown if len(shown) > 2 else shown[:1]:
+        first = group[0]
+        cells = [_off(e) for e in group]
+        table.add_row(_class(*which), f"{first.count:,}", seconds(first.actual), *cells, f"{first.predicted / first.actual:.2f}x")
+    console.print(table)
+    console.print()
+
+
+def _off(error: Error) -> str:
+    return f"{error.wmape:.1f} ± {error.spread:.1f}"
+
+
+def _print_summary(console: Console, judged: list[Projected]) -> None:
+    """The paper's Tables III and IV, a row an application."""
+    from turnbuckle.cli.show import clean
+
+    table = _table(console, "by application: WMAPE and spread [%]", "application", "node", "transfers", "packets", "peak", "envelope")
+    for p in judged:
+        group = [e for e in p.errors if e.direction == "all"]
+        table.add_row(clean(p.application, 60), clean(p.target, 40), f"{group[0].count:,}", *(_off(e) for e in group))
+    means = [sum(e.wmape for p in judged for e in p.errors if (e.direction, e.approach) == ("all", a)) / len(judged) for a in WORDS]
+    table.add_row("mean", "", "", *(f"{m:.1f}" for m in means))
+    console.print(table)
+
+
+def _print_findings(console: Console, projected: Projected) -> None:
+    from rich.text import Text
+
+    from turnbuckle.cli.show import clean
+
+    for f in projected.findings:
+        style = "yellow" if f.severity == "warning" else "dim"
+        for line in (f.detail or f.meaning).split("; "):
+            console.print(Text.from_markup(f"{f.code}  {clean(line, 240)}", style=style))
+    if projected.findings:
+        console.print()

@@ -1,0 +1,310 @@
+"""Small transfers over CXL and over PCIe, and chains of accelerators (Austin et al. 2021, ECP-HIHE01-35, eqs 9 to 13).
+
+    (9)  t_pcie = n / b_n + t_s                  b_n: `pcie.Pcie.bandwidth`, both directions at once
+    (10) t_cxl1 = ceil(n / 64) 40 ns             one line after the other
+    (11) t_cxl2 = n / (0.6 .. 0.9 b_n) + 40 ns   a stream, after the access time of one line
+    (12) t_app  = (d + n - 1) t_stage + s        balanced; unbalanced: sum t_j + (n - 1) max t_j + s
+    (13) penalty = t_total / (t_1 + t_2 + ...)
+
+Equation 10 is printed without the ceil; a cache moves whole lines.  The report takes t_s from a figure and does not print
+it: `start_ups` finds what its three printed anchors leave (738 ns, decision D6).
+
+Nothing here knows contention, and reads are not limited by what may be in flight, but for `lines_in_flight` of equation 10;
+`loggp.read_limited_bandwidth` has that limit for PCIe (decision D12).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from turnbuckle.cost.pcie import Pcie
+from turnbuckle.cost.wire import WAYS, Way
+
+Float = NDArray[np.float64]
+#: Seconds of transfers of n bytes, elementwise.
+Law = Callable[[Float], Float]
+
+#: A cache line [B], and what an access to it takes [s] (CXL 1.1, as the report has it).
+LINE_BYTES: Final = 64
+LINE_SECONDS: Final = 40e-9
+#: Share of PCIe's bandwidth that CXL.cache and CXL.mem reach: the report's pessimistic and optimistic ends.
+LEAST_SHARE, MOST_SHARE = 0.6, 0.9
+#: Start-up of a PCIe transfer behind the report's figures [s] (decision D6).
+START_UP: Final = 738e-9
+
+#: Largest copies whose time says something of the start-up [B].
+SMALL_BYTES: Final = 64 * 1024
+
+_PIECE = 1 << 20
+
+
+def pcie_seconds(size_bytes: ArrayLike, bandwidth: ArrayLike, start_up: float = START_UP) -> Float:
+    """Time of one transfer over PCIe [s] (eq 9).
+
+    Parameters
+    ----------
+    size_bytes : n [B], any shape.
+    bandwidth : b_n, what n bytes see [B/s].
+    start_up : t_s [s].
+
+    >>> link = Pcie(3, 16)
+    >>> round(float(pcie_seconds(64, link.bandwidth(64, "both"))) * 1e9)
+    746
+    """
+    return np.asarray(np.asarray(size_bytes, dtype=np.float64) / np.asarray(bandwidth) + start_up)
+
+
+def cxl_line_seconds(
+    size_bytes: ArrayLike,
+    line_seconds: float = LINE_SECONDS,
+    *,
+    line_bytes: float = LINE_BYTES,
+    lines_in_flight: float = 1.0,
+    whole_lines: bool = True,
+) -> Float:
+    """Time to move n bytes by cache misses [s] (eq 10, CXL model 1).
+
+    Parameters
+    ----------
+    size_bytes : n [B], any shape.
+    line_seconds : time of one access [s].
+    line_bytes : a cache line [B].
+    lines_in_flight : misses that may be open at once; the report has one, which caps CXL at 1.6 GB/s (Little's law).
+    whole_lines : whether a part of a line costs a line; False is the equation as printed.
+
+    >>> [round(float(cxl_line_seconds(n)) * 1e9) for n in (1, 64, 65)]
+    [40, 40, 80]
+    """
+    lines = np.asarray(size_bytes, dtype=np.float64) / line_bytes
+    if whole_lines:
+        lines = np.ceil(lines)
+        return np.asarray(np.ceil(lines / lines_in_flight) * line_seconds)
+    return np.asarray(lines / lines_in_flight * line_seconds)
+
+
+def cxl_stream_seconds(
+    size_bytes: ArrayLike, bandwidth: ArrayLike, share: float = LEAST_SHARE, line_seconds: float = LINE_SECONDS
+) -> Float:
+    """Time of a transfer at a share of PCIe's bandwidth [s] (eq 11, CXL model 2).
+
+    Parameters
+    ----------
+    size_bytes : n [B], any shape.
+    bandwidth : b_n of PCIe [B/s].
+    share : of b_n, in (0, 1].
+    line_seconds : access time of one line [s]: for more than one line a lower bound of the start-up.
+
+    >>> link = Pcie(3, 16)
+    >>> n = 16 * 2**20
+    >>> b = link.bandwidth(n, "both")
+    >>> round(float(cxl_stream_seconds(n, b) / pcie_seconds(n, b)), 5)
+    1.66578
+    """
+    return np.asarray(np.asarray(size_bytes, dtype=np.float64) / (share * np.asarray(bandwidth)) + line_seconds)
+
+
+def pipeline_seconds(stage_seconds: ArrayLike, items: ArrayLike, start_up: ArrayLike = 0.0) -> Float:
+    """Run time of a pipeline [s] (eq 12): sum t_j + (n - 1) max t_j + s; with equal stages (d + n - 1) t + s.
+
+    Parameters
+    ----------
+    stage_seconds : one time a stage, shape (..., stages) [s].
+    items : n, how often every stage runs, 1 or more, shape (...).
+    start_up : s [s].
+
+    >>> float(pipeline_seconds([2.0, 2.0, 2.0], 4)), float(pipeline_seconds([1.0, 5.0, 2.0], 4))
+    (12.0, 23.0)
+    """
+    stages = np.asarray(stage_seconds, dtype=np.float64)
+    return np.asarray(stages.sum(-1) + (np.asarray(items) - 1) * stages.max(-1) + start_up)
+
+
+def disaggregation_penalty(total_seconds: ArrayLike, *device_seconds: ArrayLike) -> Float:
+    """Run time over the time that the devices compute (eq 13), 1 or more where they never overlap.
+
+    >>> float(disaggregation_penalty(10.0, 7.5, 0.5))
+    1.25
+    """
+    return np.asarray(np.asarray(total_seconds) / sum(np.asarray(t, dtype=np.float64) for t in device_seconds))
+
+
+def offload_bound(transfer_seconds: ArrayLike) -> Float:
+    """What a task must save to be worth moving [s]: t - t' > 2 d, with d the time its data takes one way.
+
+    >>> round(float(offload_bound(cxl_line_seconds(64))) * 1e6, 3)
+    0.08
+    """
+    return 2.0 * np.asarray(transfer_seconds, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """Where one law stops being faster than another, in whole bytes.
+
+    Attributes
+    ----------
+    first : smallest size at which it is no longer faster [B].
+    last : smallest size from which on it is never faster again, up to the limit [B]; limit + 1 where it is faster there.  Between
+        the two the sawtooth of packets and lines decides.
+    """
+
+    first: int
+    last: int
+
+
+def crossover(faster: Law, slower: Law, limit_bytes: int = 1 << 24) -> Crossover | None:
+    """Where `faster` stops being faster than `slower`: every size from 1 B to the limit is looked at.
+
+    Returns
+    -------
+    None if it is faster at every size, and `first` 1 if it never is.
+
+    >>> link = Pcie(3, 16)
+    >>> pcie = lambda n: pcie_seconds(n, link.bandwidth(n, "both"))
+    >>> crossover(cxl_line_seconds, pcie)
+    Crossover(first=1345, last=1345)
+    """
+    first = last = 0
+    for start in range(1, limit_bytes + 1, _PIECE):
+        sizes = np.arange(start, min(start + _PIECE, limit_bytes + 1), dtype=np.float64)
+        behind = np.asarray(faster(sizes)) >= np.asarray(slower(sizes))
+        if not first and behind.any():
+            first = start + int(behind.argmax())
+        ahead = np.flatnonzero(~behind)
+        if len(ahead):
+            last = start + int(ahead[-1]) + 1
+    return Crossover(first, max(last, first)) if first else None
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A printed number that depends on the start-up of PCIe.
+
+    Attributes
+    ----------
+    kind : ``"crossover"``: size [B] at which a CXL law stops being faster; ``"relative"``: its time over PCIe's at `size_bytes`.
+    low, high : the interval that the printed digits stand for [B], or a plain number.
+    cxl : the law, given sizes [B] and b_n [B/s].
+    size_bytes : of ``"relative"`` [B].
+    """
+
+    kind: Literal["crossover", "relative"]
+    low: float
+    high: float
+    cxl: Callable[[Float, Float], Float]
+    size_bytes: float = 0.0
+
+
+def start_ups(bandwidth: Law, anchor: Anchor) -> tuple[float, float] | None:
+    """The start-ups of PCIe [s] that put an anchor inside its interval: above the first, up to the second; None if none does.
+
+    Parameters
+    ----------
+    bandwidth : b_n of sizes [B] -> [B/s].
+
+    A crossover is the first size n with t_cxl(n) - n/b_n >= t_s: it lies in [low, high] for t_s between the largest difference
+    below `low` and the largest up to `high`.  No scan is needed.
+    """
+    if anchor.kind == "relative":
+        size = np.array([anchor.size_bytes])
+        bare, cxl = size / bandwidth(size), anchor.cxl(size, bandwidth(size))
+        low, high = float(cxl[0] / anchor.high - bare[0]), float(cxl[0] / anchor.low - bare[0])
+    else:
+        sizes = np.arange(1, np.floor(anchor.high) + 1)
+        speed = bandwidth(sizes)
+        behind = np.maximum.accumulate(anchor.cxl(sizes, speed) - sizes / speed)
+        below = behind[sizes < anchor.low]
+        low, high = float(below[-1]) if len(below) else -np.inf, float(behind[-1])
+    return (max(low, 0.0), high) if high > max(low, 0.0) else None
+
+
+@dataclass(frozen=True)
+class Identified:
+    """A setting of PCIe that explains all anchors, and the start-ups it does so with.
+
+    Attributes
+    ----------
+    way : what the bandwidth is of: ``"both"``, ``"write"`` or ``"read"``.
+    link : the setting.
+    ranges : of each anchor alone [s]; low, high : of all together [s].
+    """
+
+    way: Way
+    link: Pcie
+    ranges: tuple[tuple[float, float], ...]
+    low: float
+    high: float
+
+
+def identified(settings: Iterable[tuple[Way, Pcie]], anchors: Iterable[Anchor]) -> list[Identified]:
+    """The settings for which one start-up puts every anchor where it is printed, each with its range of start-ups."""
+    wanted, found = tuple(anchors), []
+    for way, link in settings:
+        ranges: list[tuple[float, float]] = []
+        for anchor in wanted:
+            one = start_ups(lambda n, way=way, link=link: link.bandwidth(n, way), anchor)  # type: ignore[misc]
+            if one is None:
+                break
+            ranges.append(one)
+        else:
+            low, high = max(low for low, _ in ranges), min(high for _, high in ranges)
+            if low < high:
+                found.append(Identified(way, link, tuple(ranges), low, high))
+    return found
+
+
+@dataclass(frozen=True)
+class StartUp:
+    """The start-up of PCIe that measured copies show.
+
+    Attributes
+    ----------
+    seconds : median of t - n / b_n [s].
+    low, high : its middle half [s].
+    count : copies it was taken over.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    count: int
+
+
+def measured_start_up(size_bytes: Float, seconds: Float, bandwidth: Float) -> StartUp | None:
+    """t_s of eq 9 from measured copies: what they take beyond n / b_n; None without copies of 64 KiB or less.
+
+    Parameters
+    ----------
+    size_bytes, seconds : of measured copies, shape (copies,) [B], [s].
+    bandwidth : b_n of the link at their sizes, shape (copies,) [B/s].
+
+    >>> n = np.array([64.0, 4096.0])
+    >>> found = measured_start_up(n, n / 1e10 + 2e-6, np.full(2, 1e10))
+    >>> found is not None and round(found.seconds * 1e6, 6)
+    2.0
+    """
+    small = np.asarray(size_bytes) <= SMALL_BYTES
+    if not small.any():
+        return None
+    beyond = np.maximum(seconds[small] - size_bytes[small] / bandwidth[small], 0.0)
+    low, middle, high = (float(q) for q in np.quantile(beyond, (0.25, 0.5, 0.75)))
+    return StartUp(middle, low, high, int(small.sum()))
+
+
+def pcie_settings(generation: int, lanes: int) -> list[tuple[Way, Pcie]]:
+    """Ways and settings in which a link is plausibly run: 144 of them, without ECRC.
+
+    >>> len(pcie_settings(3, 16))
+    144
+    """
+    completions: tuple[Literal["mps", "rcb"], ...] = ("mps", "rcb")
+    return [
+        (way, Pcie(generation, lanes, mps=mps, mrrs=mrrs, address_bits=bits, completion=completion))
+        for way, mps, mrrs, bits, completion in itertools.product(WAYS, (128, 256, 512), (256, 512, 1024, 2048), (32, 64), completions)
+    ]

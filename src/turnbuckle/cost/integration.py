@@ -1,0 +1,161 @@
+"""GPUs closer to each other: what a run gains where messages move from the network to a node (Austin et al. 2021, section 8).
+
+    fraction_speedup(communication, p2p, off_node, bandwidth_ratio)     S = 1 / (1 - c p o (1 - 1/k))         section 8.1, Table 12
+    aggregate_ratio(gpus, link_bandwidth, shared_bandwidth)             k, where a link a GPU replaces one shared path
+    path_ratio(size_bytes, now_latency, now_bandwidth, ...)             k of messages with a latency
+    staged_share(parts, bandwidth_factor)                               run time left, in shares of now       section 8.2
+    all_on_node(parts)                                                  the same parts with every stage on the node
+    tree_stages(ranks, ranks_per_node)                                  (stages on the node, stages) of a binary tree
+    needed_share(speedup, bandwidth_ratio)                              the share of run time that a speed-up needs
+    gain(before, after)                                                 before / after - 1
+
+Shares are of the run time and lie in [0, 1].  Every part that is not named keeps its time, and so do latencies and the wait for
+a rank that comes late: MPI time is not all transfer, so what comes out is the most a run can gain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.cost.loggp import loggp_seconds
+from turnbuckle.cost.ratio import fraction_benefit
+
+Float = NDArray[np.float64]
+
+
+def fraction_speedup(communication: Float | float, p2p: Float | float, off_node: Float | float, bandwidth_ratio: Float | float) -> Float:
+    """Run time now over run time with the off-node point-to-point messages on a path `bandwidth_ratio` times faster.
+
+    S = 1 / (1 - c p o (1 - 1/k)).  The report does not print the formula; this one gives all four rows of its Table 12.
+
+    Parameters
+    ----------
+    communication : c, share of the run time spent communicating.
+    p2p : p, share of that in point-to-point messages; collectives are left as they are.
+    off_node : o, share of those that leaves the node.
+    bandwidth_ratio : k, new over old bandwidth of the path they take; infinity gives the bound.
+
+    >>> round(float(fraction_speedup(0.75, 0.99, 0.29, 25 * 8 / 24)), 2)
+    1.23
+    """
+    moved = np.asarray(communication, dtype=np.float64) * p2p * off_node
+    return fraction_benefit(moved, bandwidth_ratio)
+
+
+def aggregate_ratio(gpus: Float | float, link_bandwidth: Float | float, shared_bandwidth: Float | float) -> Float:
+    """How much more all links of a node carry than the one path they shared: n BW_link / BW_shared.
+
+    Parameters
+    ----------
+    gpus : n, that send at once.
+    link_bandwidth : of the link that each of them gets [B/s].
+    shared_bandwidth : of the path that all of them share now, as measured [B/s].
+
+    >>> round(float(aggregate_ratio(8, 25e9, 24e9)), 1)
+    8.3
+    """
+    return np.asarray(np.asarray(gpus, dtype=np.float64) * link_bandwidth / shared_bandwidth)
+
+
+def path_ratio(
+    size_bytes: Float,
+    now_latency: Float | float,
+    now_bandwidth: Float | float,
+    then_latency: Float | float,
+    then_bandwidth: Float | float,
+) -> float:
+    """How many times faster a set of messages is on another path, latencies counted: sum T_now(n) / sum T_then(n).
+
+    T(n) = (o + L) + n / BW.  Tends to the ratio of bandwidths for long messages, to that of latencies for short ones.
+
+    Parameters
+    ----------
+    size_bytes : of each message [B], shape (messages,).
+    now_latency, then_latency : of either path [s].
+    now_bandwidth, then_bandwidth : of either path [B/s].
+
+    Returns
+    -------
+    k for `fraction_speedup`; 1 without messages.
+
+    >>> [round(path_ratio(np.array([n]), 2e-6, 24e9, 1e-6, 200e9), 2) for n in (8.0, 64e3, 1e9)]
+    [2.0, 3.54, 8.33]
+    """
+    now = float(loggp_seconds(size_bytes, now_latency, now_bandwidth).sum())
+    then = float(loggp_seconds(size_bytes, then_latency, then_bandwidth).sum())
+    return now / then if now > 0 and then > 0 else math.inf if now > 0 else 1.0
+
+
+class Staged(NamedTuple):
+    """A share of run time that bandwidth limits, and how many of its stages stay on a node.
+
+    A tree collective has log2(ranks) stages; a message has one.
+    """
+
+    share: float
+    on_node: float
+    stages: float
+
+
+def staged_share(parts: Sequence[Staged | tuple[float, float, float]], bandwidth_factor: float) -> float:
+    """Run time with on-node bandwidth `bandwidth_factor` times what it is, as a share of today's.
+
+    T = 1 - sum over parts of share x (on_node / stages) x (1 - 1/factor): stages of one part take the same time.
+
+    Parameters
+    ----------
+    parts : share of run time, stages on the node, stages in all (at least 1).  Only what bandwidth limits: a barrier is no part.
+    bandwidth_factor : new over old bandwidth on the node; infinity gives the bound.
+
+    >>> round(staged_share([(0.058, 3, 4), (0.014, 1, 1)], 2), 5)
+    0.97125
+    """
+    return 1.0 - sum(share * on_node / stages for share, on_node, stages in parts) * (1.0 - 1.0 / bandwidth_factor)
+
+
+def all_on_node(parts: Sequence[Staged | tuple[float, float, float]]) -> list[Staged]:
+    """The same parts on a node that holds all ranks: every stage on it.
+
+    >>> all_on_node([(0.058, 3, 4)])
+    [Staged(share=0.058, on_node=4, stages=4)]
+    """
+    return [Staged(share, stages, stages) for share, _, stages in parts]
+
+
+def tree_stages(ranks: int, ranks_per_node: int) -> tuple[int, int]:
+    """Stages of a binary tree over `ranks` that stay on a node, and stages in all.
+
+    All: ceil(log2(ranks)).  Across nodes: ceil(log2(nodes)), with ranks placed node by node.
+
+    >>> tree_stages(16, 8), tree_stages(16, 16), tree_stages(1, 8)
+    ((3, 4), (4, 4), (0, 0))
+    """
+    stages = max(ranks - 1, 0).bit_length()
+    nodes = -(-ranks // ranks_per_node)
+    across = min(max(nodes - 1, 0).bit_length(), stages)
+    return stages - across, stages
+
+
+def needed_share(speedup: Float | float, bandwidth_ratio: Float | float) -> Float:
+    """The share of run time that must be limited by bandwidth for a speed-up: (1 - 1/S) / (1 - 1/k).
+
+    Above 1 no run can have it.
+
+    >>> round(float(needed_share(1.17, 4)), 3)
+    0.194
+    """
+    return np.asarray((1.0 - 1.0 / np.asarray(speedup, dtype=np.float64)) / (1.0 - 1.0 / np.asarray(bandwidth_ratio, dtype=np.float64)))
+
+
+def gain(before: Float | float, after: Float | float) -> Float:
+    """How much more gets done: before / after - 1, of two run times or two shares of one.
+
+    >>> round(100 * float(gain(1, 0.97125)), 2)
+    2.96
+    """
+    return np.asarray(np.asarray(before, dtype=np.float64) / after - 1.0)

@@ -1,0 +1,149 @@
+"""Bytes on an NVLink, and the bandwidth that is left for data.
+
+    bandwidth  lanes x lane bandwidth x links             AHEAD eq 8
+    write      n^ = 16 ceil(n/256) + n                    eq 7
+    read       n^ = 16 + 16 ceil(n/256) + n               eq 6
+    both       as read: the packets of one way, and the request of the other
+
+A packet is a header flit of 16 bytes, up to 16 flits of data, and, where asked for, an address-extension flit (requests and
+writes) and a byte-enable flit (writes).  The packet is that of versions 1 and 2 (P100, V100); later ones are taken to be alike,
+which is an assumption.  Data is charged by the byte, as the paper does, not by the flit it fills.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from turnbuckle.cost.wire import Float, Way, Wire, carried_bytes, one_of
+
+#: Bytes of a flit.  A header flit holds the CRC, the transaction and what the data link needs.
+FLIT: Final = 16
+#: Most data in a packet [B].
+PAYLOAD: Final = 256
+#: By version: lanes of a link, bandwidth of a lane one way [B/s], most links of a device.
+VERSIONS: Final[dict[int, tuple[int, float, int]]] = {
+    1: (8, 2.5e9, 4), 2: (8, 3.125e9, 6), 3: (4, 6.25e9, 12), 4: (2, 12.5e9, 18), 5: (2, 25e9, 18),
+}  # fmt: skip
+
+
+def link_bandwidth(lanes: float, lane_bandwidth: float, links: float) -> float:
+    """Bandwidth one way [B/s]: lanes x lane bandwidth x links (AHEAD eq 8).
+
+    Parameters
+    ----------
+    lanes : of one link.
+    lane_bandwidth : of one lane, one way [B/s].
+    links : side by side (bricks).
+
+    >>> link_bandwidth(8, 3.125e9, 2)
+    50000000000.0
+    """
+    return lanes * lane_bandwidth * links
+
+
+def write_bytes(size_bytes: Float | float, header: float = FLIT) -> Float:
+    """Bytes on the link for writing n bytes (AHEAD eq 7).
+
+    Parameters
+    ----------
+    size_bytes : n [B].
+    header : bytes of a packet beyond its data: a flit, or more with address extension or byte enables [B].
+
+    >>> float(write_bytes(256.0))
+    272.0
+    """
+    return carried_bytes(size_bytes, PAYLOAD, header)
+
+
+def read_bytes(size_bytes: Float | float, request: float = FLIT) -> Float:
+    """Bytes on the link for reading n bytes: the first request and the answers (AHEAD eq 6).
+
+    >>> float(read_bytes(256.0))
+    288.0
+    """
+    return request + carried_bytes(size_bytes, PAYLOAD, FLIT)
+
+
+@dataclass(frozen=True)
+class Nvlink(Wire):
+    """Some NVLinks side by side.
+
+    Attributes
+    ----------
+    version : 1 to 5.
+    links : side by side between two devices, at most as many as a device of that version has.
+    address_extension : whether requests and writes carry such a flit.
+    byte_enable : whether writes carry such a flit.
+
+    Raises
+    ------
+    UsageError : A016, no such link.
+
+    >>> link = Nvlink(2, 2)
+    >>> link.raw_bandwidth / 1e9, round(float(link.efficiency(2**30, "write")), 4)
+    (50.0, 0.9412)
+    """
+
+    version: int
+    links: int = 1
+    address_extension: bool = False
+    byte_enable: bool = False
+
+    def __post_init__(self) -> None:
+        one_of("A016", "version of NVLink", self.version, tuple(VERSIONS))
+        one_of("A016", f"number of links of NVLink {self.version}", self.links, tuple(range(1, VERSIONS[self.version][2] + 1)))
+
+    @property
+    def name(self) -> str:
+        """As `packet.link` reads it."""
+        return f"nvlink{self.version}x{self.links}"
+
+    @property
+    def raw_bandwidth(self) -> float:
+        """One way [B/s]."""
+        lanes, lane_bandwidth, _ = VERSIONS[self.version]
+        return link_bandwidth(lanes, lane_bandwidth, self.links)
+
+    @property
+    def packet_bandwidth(self) -> float:
+        """What is left for packets, one way [B/s]: all of it, link layer and checks are in the header flit."""
+        return self.raw_bandwidth
+
+    @property
+    def request_bytes(self) -> int:
+        """Most data that one read asks for [B]."""
+        return PAYLOAD
+
+    @property
+    def request_header(self) -> int:
+        """Bytes of a read request."""
+        return FLIT * (1 + self.address_extension)
+
+    @property
+    def write_header(self) -> int:
+        """Bytes of a write beyond its data."""
+        return FLIT * (1 + self.address_extension + self.byte_enable)
+
+    def _sent(self, n: Float, way: str) -> Float:
+        if way == "read":
+            return np.where(n > 0.0, float(self.request_header), 0.0)  # the others travel while data comes
+        first = np.where(n > 0.0, float(self.request_header), 0.0) if way == "both" else 0.0
+        return first + write_bytes(n, self.write_header)
+
+    def _received(self, n: Float, way: str) -> Float:
+        if way == "write":
+            return np.zeros(n.shape)
+        return np.where(n > 0.0, read_bytes(n, self.request_header), 0.0)
+
+
+def efficiency(size_bytes: ArrayLike, link: Nvlink, way: Way) -> Float:
+    """Data over bytes on the heavier direction: n / n^ (AHEAD eq 2); 0 bytes count as 1, in the shape of the sizes.
+
+    >>> round(float(efficiency(2**30, Nvlink(2, 2), "read")), 4)
+    0.9412
+    """
+    return link.efficiency(size_bytes, way)

@@ -1,0 +1,177 @@
+"""How long one copy takes over a link that carries packets (Abdelhafez et al., AHEAD, eqs 9 and 10).
+
+    pinned, peer      T = (o + L) + n / BW_eff                    eq 10
+    pageable          T = (o + L) + 2 n / MemBW + n / BW_eff      eq 9, from a size of the driver's choosing on
+    on the device     T = (o + L) + n / MemBW                     eq 10 with the device's memory
+
+Times are those of the device's clock, as profilers record copies.  Below the driver's threshold it stages a pageable copy
+before the device begins, so that the device sees eq 10; the paper has eq 9 for all sizes (threshold 0).
+
+What the papers leave out: a device that reads has only so many requests on their way (`read_limited`, decision D12).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from turnbuckle.cost.loggp import read_limited_bandwidth
+from turnbuckle.cost.nvlink import VERSIONS, Nvlink
+from turnbuckle.cost.pcie import LANES, RATE, Pcie
+from turnbuckle.cost.wire import Float, Way, checked_way, in_pieces
+from turnbuckle.errors import UsageError, did_you_mean
+
+Link = Pcie | Nvlink
+#: Where the driver begins to stage pageable copies piece by piece: the paper saw something between 256 KiB and 1 MiB on every node.
+PAGEABLE_THRESHOLD: Final = 512 * 1024.0
+
+_LONGEST = 40
+_KIND = re.compile(r"(pcie|nvlink)[ _-]?([0-9])", re.ASCII)
+_NAME = re.compile(r"(pcie|nvlink)[ _-]?([0-9]{1,3})[ _-]?x([0-9]{1,3})", re.ASCII)
+
+
+def link(text: str) -> Link:
+    """A link by its name: ``pcie4x16`` (generation, lanes), ``nvlink2x2`` (version, links).
+
+    Raises
+    ------
+    UsageError : A016, with the nearest name.
+
+    >>> link("pcie4x16").raw_bandwidth, link("PCIe 3 x8").lanes, link("nvlink2x2").links
+    (31507692307.69231, 8, 2)
+    """
+    word = text.strip().lower() if len(text) <= _LONGEST else ""
+    match = _NAME.fullmatch(word)
+    if match is None:
+        shown = "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])
+        raise UsageError("A016", "no such link", found=f'"{shown}"', fix=_meant(word))
+    kind, version, count = match[1], int(match[2]), int(match[3])
+    return Pcie(version, count) if kind == "pcie" else Nvlink(version, count)
+
+
+def _meant(word: str) -> str:
+    """The nearest name of a link, or how names are written."""
+    without_count = _KIND.fullmatch(word)
+    if without_count is not None:
+        kind, count = without_count[1], "x16" if without_count[1] == "pcie" else "x2"
+        return f"say how many {'lanes' if kind == 'pcie' else 'links'}, as in {kind}{without_count[2]}{count}"
+    if "c2c" in word:
+        return "the packets of NVLink-C2C are not published: take its bandwidth as it is (turnbuckle machines show nvlink-c2c)"
+    known = [f"pcie{g}x{n}" for g in RATE for n in LANES] + [f"nvlink{v}x{n}" for v in VERSIONS for n in (1, 2, 3, 4, 6, 12, 18)]
+    written = "write generation and lanes as in pcie4x16, version and links as in nvlink2x2"
+    return did_you_mean(word, known) or written
+
+
+def copy_seconds(
+    size_bytes: ArrayLike,
+    link: Link,
+    way: Way,
+    *,
+    latency: float,
+    host_memory_bandwidth: float | None = None,
+    pageable_threshold: float = PAGEABLE_THRESHOLD,
+) -> Float:
+    """Time of one copy over a link [s]: pinned host memory or a peer (eq 10), pageable host memory (eq 9).
+
+    Parameters
+    ----------
+    size_bytes : n [B], any shape; no bytes take the latency.
+    link, way : ``"read"`` is a copy to the device, ``"write"`` one to the host or to a peer, ``"both"`` n bytes each way at once.
+    latency : o + L, the time of a one-byte copy [s].
+    host_memory_bandwidth : of the memory that pageable copies are staged through [B/s]; none: pinned.  What one core copies at is
+        nearer the truth than the data sheet's peak, which the paper takes.
+    pageable_threshold : from this size on the staging shows [B]; 0 for the paper's eq 9 at all sizes.
+
+    Returns
+    -------
+    Seconds, in the shape of the sizes.
+
+    Raises
+    ------
+    UsageError : A017, a latency, bandwidth or threshold that is none; A018, a size that is none.
+
+    >>> round(float(copy_seconds(2**20, Pcie(3, 16), "read", latency=2e-6)) * 1e6, 1)
+    81.5
+    >>> round(float(copy_seconds(2**20, Pcie(3, 16), "read", latency=2e-6, host_memory_bandwidth=50e9)) * 1e6, 1)
+    123.5
+    """
+    checked_way(way)
+    _at_least_zero(latency=latency, pageable_threshold=pageable_threshold)
+    if host_memory_bandwidth is None:
+        return in_pieces(lambda n: latency + link.wire_seconds(n, way), size_bytes)
+    staged = 2.0 / _above_zero(host_memory_bandwidth=host_memory_bandwidth)
+    return in_pieces(lambda n: latency + link.wire_seconds(n, way) + np.where(n >= pageable_threshold, staged * n, 0.0), size_bytes)
+
+
+def pageable_log_sd(
+    size_bytes: ArrayLike,
+    link: Link,
+    way: Way,
+    *,
+    latency: float,
+    host_memory_bandwidth: float,
+    pageable_threshold: float = PAGEABLE_THRESHOLD,
+) -> Float:
+    """By how much not knowing the driver's threshold widens the answer: a standard deviation of ln T, dimensionless.
+
+    Below the threshold a copy may be staged piece by piece after all: the log of eq 9 over eq 10.  From it on 0; what latency and
+    bandwidths add is not in it.
+
+    >>> [round(float(s), 2) for s in pageable_log_sd([1, 2**18, 2**20], Pcie(3, 16), "read", latency=2e-6, host_memory_bandwidth=50e9)]
+    [0.0, 0.39, 0.0]
+    """
+    pinned = copy_seconds(size_bytes, link, way, latency=latency)
+    staged = copy_seconds(size_bytes, link, way, latency=latency, host_memory_bandwidth=host_memory_bandwidth, pageable_threshold=0.0)
+    _at_least_zero(pageable_threshold=pageable_threshold)
+    ratio = np.divide(staged, pinned, out=np.ones(staged.shape), where=pinned > 0.0)
+    return np.where(np.asarray(size_bytes) < pageable_threshold, np.log(ratio), 0.0)
+
+
+def on_device_seconds(size_bytes: ArrayLike, memory_bandwidth: float, *, latency: float) -> Float:
+    """Time of a copy inside one device [s]: eq 10 with the bandwidth of its memory (the paper counts n, not n read and n written).
+
+    >>> float(on_device_seconds(9e6, 900e9, latency=2e-6))
+    1.2e-05
+    """
+    _at_least_zero(latency=latency)
+    each = 1.0 / _above_zero(memory_bandwidth=memory_bandwidth)
+    return in_pieces(lambda n: latency + n * each, size_bytes)
+
+
+def read_limited(size_bytes: ArrayLike, link: Link, way: Way, *, tags: float, round_trip: float) -> Float:
+    """Bandwidth [B/s] with so many reads on their way: min(BW_eff, tags x request / round trip) (Little's law, D12).
+
+    Writes are posted and wait for no answer: theirs is the link's.  Steady state: a copy of fewer requests than tags waits once.
+
+    Parameters
+    ----------
+    size_bytes : n [B], any shape.
+    tags : reads that may be on their way.
+    round_trip : from a request to its data, added distance included [s].
+
+    >>> [round(float(read_limited(2**20, Pcie(4, 16), "read", tags=256, round_trip=r)) / 1e9, 1) for r in (1.2e-6, 5.2e-6, 101e-6)]
+    [26.4, 25.2, 1.3]
+    """
+    free = link.bandwidth(size_bytes, way)
+    _above_zero(tags=tags), _above_zero(round_trip=round_trip)
+    return free if way == "write" else read_limited_bandwidth(free, tags, link.request_bytes, round_trip)
+
+
+def _at_least_zero(**given: float) -> None:
+    for name, value in given.items():
+        if not 0.0 <= value < np.inf:
+            raise _outside(name, value, "0 or more, and finite")
+
+
+def _above_zero(**given: float) -> float:
+    ((name, value),) = given.items()
+    if not 0.0 < value < np.inf:
+        raise _outside(name, value, "above 0, and finite")
+    return value
+
+
+def _outside(name: str, value: float, wanted: str) -> UsageError:
+    return UsageError("A017", f"{name.replace('_', ' ')} is out of range", found=f"{value:g}", fix=f"give a value {wanted}")

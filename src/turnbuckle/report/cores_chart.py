@@ -1,0 +1,298 @@
+"""Figures of cores per GPU: run time against cores with the laws and the answer on them, and performance against ranks on one GPU."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+import numpy as np
+
+from turnbuckle.report.charts import Rows, Spec, layer, own_colour, quantitative, time_unit
+from turnbuckle.report.figure import Figure
+from turnbuckle.report.look import FAINT, FULL, INK, MODES, RECORDED, SOFT, TARGET_COLOURS, ZONES
+from turnbuckle.report.slack_charts import digits
+from turnbuckle.report.text import clean, shorten
+from turnbuckle.scaling import laws
+from turnbuckle.scaling.cores import Candidate, Cores, percent, span
+from turnbuckle.scaling.fits import Axes, axes
+from turnbuckle.scaling.oversubscription import Curve
+from turnbuckle.scaling.runs import Runs
+
+#: Characters of a line below the title.
+_LINE: Final = 118
+_POINTS: Final = 121
+_HEIGHT: Final = 300
+_WORDS: Final = {"hybrid": "hybrid (eq 5)", "exponential": "exponential", "usl": "contention"}
+_CHOSEN, _OTHER = MODES["link"], FAINT
+_BAND: Final = ZONES[1][2]
+#: Threads of a rank, one line each; more of them are left out.
+_MOST_LINES: Final = 6
+
+
+def figures(found: list[Cores]) -> list[Figure]:
+    """Two figures a program where there is something to draw: run time against cores, performance against ranks."""
+    out = []
+    for k, c in enumerate(found):
+        name = re.sub(r"[^a-z0-9]+", "-", c.runs.program.lower())[:40].strip("-")
+        tail = "" if len(found) == 1 else f"-{k + 1}" + (f"-{name}" if name else "")
+        if c.chosen is not None:
+            out.append(cores_figure(c, f"cores{tail}"))
+        if c.shared:
+            out.append(sharing_figure(c, f"ranks{tail}"))
+    return out
+
+
+def cores_figure(found: Cores, name: str) -> Figure:
+    """Measured runs, the fitted laws, and the cores for the efficiency with their interval."""
+    assert found.chosen is not None
+    runs, chosen = found.runs, found.chosen
+    most = max(float(runs.cores.max()), min(chosen.cores, 1e6)) * 1.06
+    fitted = [c for c in found.candidates if not c.fit.missing]
+    t_mpi = float(runs.mpi_seconds.mean())
+    least = min(1.0, float(runs.cores.min()))
+    divisor, unit = time_unit(float(runs.seconds.max()))
+    lines: Rows = []
+    for c in fitted:
+        for n in np.linspace(least, most, _POINTS).tolist():
+            seconds = _along(c, n, axes(runs)) + t_mpi
+            lines.append({"cores": digits(n), "seconds": digits(seconds), "time": digits(seconds / divisor), "law": c.fit.law.name})
+    points = [{**row, "time": digits(row["seconds"] / divisor)} for row in _measured(runs)]
+    floor, line = chosen.limit_seconds / divisor, chosen.limit_seconds / found.efficiency / divisor
+    top = max(float(runs.seconds.max()) / divisor, line) * 1.06
+    low = max(0.0, floor - (top - floor) * 0.14)
+    x0 = least - (most - least) * 0.02
+    x: Spec = {"scale": {"domain": [x0, most], "nice": False}}
+    y: Spec = {"scale": {"domain": [low, top], "nice": False}}
+    xaxis: Spec = {"title": "CPU cores per GPU", "grid": False, "tickMinStep": 1, "format": "~g"}
+    title = f"{'time of a unit of work' if runs.throughput else 'run time'} [{unit}]"
+    yaxis: Spec = {"title": title, "labelExpr": "format(datum.value, ',~r')"}
+    at_x, at_y = quantitative("cores", axis=xaxis, **x), quantitative("time", axis=yaxis, **y)
+    band = [{"cores": digits(max(found.low, least)), "to": digits(min(found.high, most))}]
+    words = f"{span(found.cores, found.low, found.high)} cores for {percent(found.efficiency)}"
+    # the answer's words stand on the side that has more room
+    right = found.cores < least + (most - least) * 0.55
+    side: Spec = {"align": "left", "dx": 8} if right else {"align": "right", "dx": -8}
+    spec = layer(
+        {
+            "data": {"values": band},
+            "mark": {"type": "rect", "color": _BAND},
+            "encoding": {"x": at_x, "x2": {"field": "to"}},
+        },
+        _level(line, f"{percent(found.efficiency)} efficiency", at_y, most, x, -7),
+        _level(floor, "shortest by the law", at_y, most, x, 9),
+        *_law_layers(lines, fitted, chosen, at_x, at_y),
+        {
+            "data": {"values": [{"cores": digits(found.cores)}]},
+            "mark": {"type": "rule", "color": INK, "strokeDash": [4, 3], "strokeWidth": 1.3},
+            "encoding": {"x": at_x},
+        },
+        {
+            "data": {"values": [{"cores": digits(found.cores), "words": words}]},
+            "mark": {"type": "text", "y": 10, "fontSize": 12, "fontWeight": "bold", "color": INK, **side},
+            "encoding": {"x": at_x, "text": {"field": "words"}},
+        },
+        {
+            "data": {"values": points},
+            "mark": {"type": "point", "filled": True, "size": 42, "color": RECORDED, "opacity": 0.85, "stroke": "white", "aria": True},
+            "encoding": {"x": at_x, "y": at_y, "description": {"field": "tip"}},
+        },
+        *_legend_layers(
+            fitted, chosen, FULL - 78 if right else (max(found.low, least) - x0) / (most - x0) * (FULL - 78) - 12, 0 if right else 1
+        ),
+        height=_HEIGHT,
+        left=64,
+        right=14,
+        top=72 if len(found.sentence()) > _LINE else 58,
+        bottom=44,
+        title=_title("CPU cores per GPU", found.sentence()),
+    )
+    told = [{"cores_per_gpu": r["cores"], "seconds": r["seconds"], "what": "measured"} for r in points]
+    told += [{"cores_per_gpu": r["cores"], "seconds": r["seconds"], "what": r["law"]} for r in lines]
+    caption = (
+        "Dots: runs. Thick line: the law behind the answer; with ranks and threads, the best split of so many cores. Shaded: 90 % interval."
+    )
+    return Figure(name, "Run time against CPU cores per GPU", clean(found.sentence()), spec, told, caption)
+
+
+def _title(words: str, below: str) -> Spec:
+    parts = [clean(below)] if len(below) <= _LINE else [clean(part) for part in below.split("; ", 1)]
+    return {"text": words, "subtitle": [shorten(part, _LINE) for part in parts], "offset": 12}
+
+
+def _along(c: Candidate, cores: float, varies: Axes) -> float:
+    """Run time without MPI by a law; eq 5 with its best split."""
+    values = c.fit.values
+    ranks = varies.ranks[0]
+    if c.fit.law.name == "hybrid":
+        ranks = float(laws.best_ranks(cores, values[0, 1], values[0, 2], varies.ranks, varies.threads))
+    return float(c.fit.law.seconds(values, np.asarray(ranks), np.asarray(cores / ranks)).ravel()[0])
+
+
+def _measured(runs: Runs) -> Rows:
+    return [
+        {
+            "cores": digits(float(n)),
+            "seconds": digits(float(s), 6),
+            "tip": clean(f"{label}: {s:.4g} s" + (f" with {r:g} ranks x {t:g} threads" if runs.split else f" with {n:g} cores")),
+        }
+        for n, s, r, t, label in zip(runs.cores, runs.seconds, runs.ranks, runs.threads, runs.labels, strict=True)
+    ]
+
+
+def _level(time: float, words: str, at_y: Spec, most: float, x: Spec, below: int) -> Spec:
+    """A level line with its name at the right end, `below` it by so many pixels."""
+    row = [{"time": digits(time, 6), "cores": digits(most), "words": words}]
+    text: Spec = {"type": "text", "align": "right", "dy": below, "fontSize": 10}
+    at = {"x": quantitative("cores", **x), "y": at_y, "text": {"field": "words"}}
+    return {
+        "data": {"values": row},
+        "layer": [
+            {"mark": {"type": "rule", "color": SOFT, "strokeWidth": 0.8, "strokeDash": [1, 3]}, "encoding": {"y": at_y}},
+            {"mark": {**text, "stroke": "white", "strokeWidth": 3, "strokeJoin": "round"}, "encoding": at},
+            {"mark": {**text, "color": SOFT}, "encoding": at},
+        ],
+    }
+
+
+def _law_layers(lines: Rows, fitted: list[Candidate], chosen: Candidate, at_x: Spec, at_y: Spec) -> list[Spec]:
+    out: list[Spec] = []
+    for c in sorted(fitted, key=lambda c: c is chosen):
+        mine = c is chosen
+        colour, width = (_CHOSEN, 2.6) if mine else (_OTHER, 1.2)
+        dash = {} if mine else {"strokeDash": _dash(c)}
+        out.append(
+            {
+                "data": {"values": [r for r in lines if r["law"] == c.fit.law.name]},
+                "mark": {"type": "line", "color": colour, "strokeWidth": width, "clip": True, **dash},
+                "encoding": {"x": at_x, "y": at_y},
+            }
+        )
+    return out
+
+
+def _dash(c: Candidate) -> list[int]:
+    return {"hybrid": [7, 3], "exponential": [2, 2], "usl": [7, 3, 2, 3]}[c.fit.law.name]
+
+
+def _legend_layers(fitted: list[Candidate], chosen: Candidate, right: float, line: int) -> list[Spec]:
+    """The laws by name, with their distance from the best, left of a pixel and below so many lines."""
+    out: list[Spec] = []
+    for k, c in enumerate(fitted):
+        mine = c is chosen
+        apart = "lowest AICc" if not c.above else f"AICc +{c.above:.1f}"
+        y = 34 + 16 * (k + line)
+        colour = _CHOSEN if mine else _OTHER
+        dash = {} if mine else {"strokeDash": _dash(c)}
+        row = {"data": {"values": [{"words": f"{_WORDS[c.fit.law.name]}: {apart}"}]}}
+        rule: Spec = {"type": "rule", "color": colour, "strokeWidth": 2.6 if mine else 1.2, **dash}
+        out.append({**row, "mark": rule, "encoding": {"x": {"value": right - 208}, "x2": {"value": right - 180}, "y": {"value": y}}})
+        text: Spec = {"type": "text", "x": right - 172, "y": y, "align": "left", "fontSize": 11, "color": INK if mine else SOFT}
+        out.append({**row, "mark": text, "encoding": {"text": {"field": "words"}}})
+    return out
+
+
+def sharing_figure(found: Cores, name: str) -> Figure:
+    """Performance against ranks on one GPU, one line for each number of threads, ringed where one more stops paying."""
+    shown = found.shared[:_MOST_LINES]
+    most = max(s.ranks for c in shown for s in c.steps)
+    least = min(c.steps[0].ranks for c in shown)
+    rows: Rows = []
+    ends: Rows = []
+    rings: Rows = []
+    dots: Rows = []
+    for k, c in enumerate(shown):
+        colour = TARGET_COLOURS[k]
+        rows += [{"ranks": s.ranks, "performance": digits(s.performance), "colour": colour} for s in c.steps]
+        rings += [{**r, "tip": clean(_ring(c))} for r in rows[-len(c.steps) :] if r["ranks"] == c.ranks]
+        ends.append({**rows[-1], "words": _ring(c)})
+        dots += _runs_of(found.runs, c, colour)
+    _apart(ends, max(r["performance"] for r in dots) - min(r["performance"] for r in dots))
+    values = [r["performance"] for r in dots]
+    low, high = min(values), max(values)
+    room = max(high - low, 0.05) * 0.12
+    x = quantitative(
+        "ranks",
+        scale={"type": "log", "base": 2, "domain": [least / 1.06, most * 1.06], "nice": False},
+        axis={"title": "MPI ranks on one GPU", "values": sorted({s.ranks for c in shown for s in c.steps}), "format": "~g", "grid": False},
+    )
+    y = quantitative(
+        "performance",
+        scale={"domain": [low - room, high + room], "nice": False, "zero": False},
+        axis={"title": "performance against the fewest ranks", "labelExpr": "format(datum.value, '.3~r') + '×'"},
+    )
+    spec = layer(
+        {
+            "data": {"values": dots},
+            "mark": {"type": "point", "filled": True, "size": 22, "opacity": 0.4},
+            "encoding": {"x": x, "y": y, "color": own_colour()},
+        },
+        *(
+            {
+                "data": {"values": [r for r in rows if r["colour"] == TARGET_COLOURS[k]]},
+                "mark": {
+                    "type": "line",
+                    "color": TARGET_COLOURS[k],
+                    "strokeWidth": 2.2,
+                    "point": {"filled": True, "size": 34, "color": TARGET_COLOURS[k]},
+                },
+                "encoding": {"x": x, "y": y},
+            }
+            for k in range(len(shown))
+        ),
+        {
+            "data": {"values": rings},
+            "mark": {"type": "point", "filled": False, "size": 190, "strokeWidth": 2, "aria": True},
+            "encoding": {"x": x, "y": y, "color": own_colour(), "description": {"field": "tip"}},
+        },
+        {
+            "data": {"values": ends},
+            "mark": {"type": "text", "align": "left", "dx": 14, "fontSize": 11, "color": INK},
+            "encoding": {"x": x, "y": quantitative("at", scale=y["scale"]), "text": {"field": "words"}},
+        },
+        height=_HEIGHT,
+        left=64,
+        right=236,
+        top=58,
+        bottom=44,
+        title=_title("Ranks that share a GPU", f"ringed: the last step that gains {percent(shown[0].worth)} or more"),
+    )
+    told = [
+        {
+            "threads": c.threads,
+            "ranks_per_gpu": s.ranks,
+            "seconds": s.seconds,
+            "performance": s.performance,
+            "gain": s.gain,
+            "low": s.low,
+            "high": s.high,
+        }
+        for c in found.shared
+        for s in c.steps
+    ]
+    alt = "; ".join(_ring(c) for c in shown)
+    return Figure(name, "Performance against ranks on one GPU", alt, spec, told, "Dots: runs. Lines: their geometric means.")
+
+
+def _ring(c: Curve) -> str:
+    each = f"{c.threads:g} thread{'' if c.threads == 1 else 's'} a rank: "
+    doubt = "" if c.low is None or c.low == c.high else f" ({c.low:g} to {c.high:g})"
+    last = ", the most measured" if c.ranks == c.steps[-1].ranks else ""
+    return each + (f"pays up to {c.ranks:g}{last}{doubt}" if c.ranks != c.steps[0].ranks else f"does not pay{doubt}")
+
+
+def _runs_of(runs: Runs, c: Curve, colour: str) -> Rows:
+    some = runs.threads == c.threads
+    start = c.steps[0].seconds
+    return [
+        {"ranks": digits(float(r)), "performance": digits(start / float(s)), "colour": colour}
+        for r, s in zip(runs.ranks[some], runs.seconds[some], strict=True)
+    ]
+
+
+def _apart(ends: Rows, reach: float) -> None:
+    """Names at the ends of lines, moved apart until none stands on another."""
+    gap = max(reach, 0.05) * 0.062
+    under = -math.inf
+    for row in sorted(ends, key=lambda r: r["performance"]):
+        row["at"] = under = max(row["performance"], under + gap)

@@ -1,0 +1,46 @@
+"""``turnbuckle reproduce``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hostile_names import Ran
+
+from turnbuckle.published import gpudirect
+
+Run = Callable[..., Ran]
+KEYS = {"id", "what", "printed", "recomputed", "deviation", "verdict", "note"}
+
+
+def test_all_papers(turnbuckle: Run) -> None:
+    ran = turnbuckle("reproduce", "--format", "json")
+    assert ran.code == 0, ran.err
+    about = json.loads(ran.out)
+    assert len(about["rows"]) == 212 and all(set(r) >= KEYS for r in about["rows"])
+    assert sum(about["verdicts"].values()) == 212 and about["moved"] == []
+
+
+def test_one_paper_and_one_verdict(turnbuckle: Run) -> None:
+    ran = turnbuckle("reproduce", "--paper", "gpudirect", "--verdict", "contradiction", "--format", "csv")
+    assert ran.code == 0, ran.err
+    assert [line.partition(",")[0] for line in ran.out.splitlines()] == ["id", "G.SW4.hi", "G.lulesh"]
+
+
+def test_the_table_ends_with_the_counts(turnbuckle: Run) -> None:
+    ran = turnbuckle("reproduce", "--paper", "slack")
+    assert ran.code == 0, ran.err
+    assert "30 numbers: 20 reproduced, 2 reproduced*, 0 trunc, 2 off, 4 contradiction, 2 n/r" in ran.out
+
+
+def test_a_moved_verdict_fails(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [replace(r, verdict="off") if r.id == "G.leaf" else r for r in gpudirect.recompute()]
+    monkeypatch.setattr(gpudirect, "recompute", lambda: rows)
+    ran = turnbuckle("reproduce", "--paper", "gpudirect")
+    assert ran.code == 1 and "A202" in ran.err and "G.leaf" in ran.err
+
+
+def test_an_unknown_paper(turnbuckle: Run) -> None:
+    assert turnbuckle("reproduce", "--paper", "bible").code == 2

@@ -1,0 +1,227 @@
+"""``turnbuckle transfers``: from recordings and measurements to tables, documents and figures, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import polars as pl
+import pytest
+from cyclopts import App
+from hostile_names import SAMPLE
+
+from turnbuckle.cli.transfers import transfers
+from turnbuckle.errors import TurnbuckleError
+
+Run = Callable[..., str]
+CURVE = """direction, memory, size [B], time [us]
+h2d, pinned,         8,   2.1
+h2d, pinned,      8192,   3.1
+h2d, pinned,   1048576,  22.4
+h2d, pinned, 134217728,  2440
+d2h, pinned,         8,   1.9
+d2h, pinned, 134217728,  2440
+"""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run the verb in an empty folder -> what it prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    (tmp_path / "there.csv").write_text(CURVE, encoding="utf-8")
+    app = App()
+    app.default(transfers)
+
+    def call(*words: object) -> str:
+        given = [str(w) for w in words]
+        monkeypatch.setattr("sys.argv", ["turnbuckle", "transfers", *given])
+        capsys.readouterr()
+        assert app(given, exit_on_error=False, print_error=False, result_action="return_value") == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+def document(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def code(run: Run, *words: object) -> str:
+    with pytest.raises(TurnbuckleError) as refused:
+        run(*words)
+    assert "\x1b" not in "".join(refused.value.lines())
+    return refused.value.code
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+def test_a_recording_on_todays_links(run: Run) -> None:
+    said = run(SAMPLE)
+    for word in ("(L+O)", "on pcie4x16", "on pcie5x16", "on pcie6x16", "envelope", "90% interval", "A334", "transfers by size"):
+        assert word in said
+    assert "WMAPE" not in said
+
+
+def test_the_contract(run: Run) -> None:
+    found = document(run(SAMPLE, "--on", "pcie5x16,h100-sxm5", "--measured", "there.csv", "--format", "json"))
+    assert set(found) == {"schema_version", "level", "latency_sd", "projections", "distributions", "provenance"}
+    one, other = found["projections"]
+    assert set(one) == {"application", "target", "link", "transfers_of", "latency", "totals", "errors", "findings"}
+    assert set(one["latency"][0]) == {"direction", "memory", "seconds", "size_bytes", "copies", "source"}
+    assert set(one["totals"][0]) == {
+        "direction", "memory", "count", "size_bytes", "measured_seconds", "seconds", "low_seconds", "high_seconds", "peak_seconds",
+        "envelope_seconds", "read_limited_seconds",
+    }  # fmt: skip
+    assert set(one["errors"][0]) == {
+        "direction", "memory", "approach", "count", "actual_seconds", "seconds", "wmape_percent", "spread_percent", "median_percent"
+    }  # fmt: skip
+    assert {e["approach"] for e in one["errors"]} == {"projected", "peak", "envelope"}
+    assert other["link"] == "pcie5x16", "the machine's link is that link"
+    assert [e["seconds"] for e in other["errors"]] == pytest.approx([e["seconds"] for e in one["errors"]], rel=1e-4)
+    total = one["totals"][-1]
+    assert total["envelope_seconds"] < total["peak_seconds"] < total["low_seconds"] < total["seconds"] < total["high_seconds"]
+    assert str(SAMPLE.parent) not in json.dumps(found) and found["provenance"]["command"].startswith("turnbuckle transfers")
+
+
+def test_one_answer_in_every_format(run: Run, tmp_path: Path) -> None:
+    totals = [t for p in document(run(SAMPLE, "--format", "json"))["projections"] for t in p["totals"]]
+    run(SAMPLE, "--format", "csv", "-o", "out.csv")
+    run(SAMPLE, "--format", "parquet", "-o", "out.parquet")
+    for frame in (pl.read_csv(tmp_path / "out.csv", infer_schema_length=None), pl.read_parquet(tmp_path / "out.parquet")):
+        assert frame["seconds"].to_list() == pytest.approx([t["seconds"] for t in totals])
+        assert frame["application"].unique().to_list() == [SAMPLE.name]
+
+
+def test_the_table_against_measured_times(run: Run) -> None:
+    said = run(SAMPLE, "--on", "pcie5x16", "--measured", "there.csv")
+    assert "against the times measured there" in said and "packets/there" in said and "by application" not in said
+
+
+def test_several_applications_side_by_side(run: Run) -> None:
+    said = run(f"heat={SAMPLE}", "curve=there.csv", "--on", "pcie4x16,pcie5x16", "--measured", "there.csv,there.csv")
+    summary = said[said.index("by application") :]
+    first, second, mean = (line.split() for line in summary.splitlines()[2:5])
+    assert (first[:2], second[:2], mean[0]) == (["heat", "pcie4x16"], ["curve", "pcie5x16"], "mean")
+    assert float(mean[1]) == pytest.approx((float(first[3]) + float(second[3])) / 2, abs=0.11)
+    twice = document(run("there.csv", "there.csv", "--on", "pcie4x16", "--format", "json"))
+    assert [p["application"] for p in twice["projections"]] == ["there.csv (1)", "there.csv (2)"]
+
+
+def test_options_change_what_they_should(run: Run, tmp_path: Path) -> None:
+    def total(*words: object, file: object = "there.csv") -> dict[str, Any]:
+        found: dict[str, Any] = document(run(file, "--on", "pcie4x16", "--format", "json", *words))["projections"][0]["totals"][-1]
+        return found
+
+    plain = total()
+    latency = 4 * 2.1e-6 + 2 * 1.9e-6
+    assert total("--latency", "1 ms")["seconds"] == pytest.approx(plain["seconds"] - latency + 6e-3)
+    assert total("--sizes", "measured", "--measured", "there.csv", file=SAMPLE)["count"] == 6
+    (tmp_path / "pageable.csv").write_text(CURVE.replace("pinned", "pageable"), encoding="utf-8")
+    staged = total("--host-memory", "10 GB/s", file="pageable.csv")["seconds"]
+    assert staged == pytest.approx(plain["seconds"] + 2 * (2**20 + 2 * 2**27) / 10e9)
+    assert total(file="pageable.csv")["seconds"] == pytest.approx(plain["seconds"]) == total("--host-memory", "10 GB/s")["seconds"]
+
+
+def test_a_file_of_rates(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "copy.log").write_text("cpu_to_gpu0_by_dma_under_numa0 26.2\ngpu0_to_gpu0_by_dma 657.3\n", encoding="utf-8")
+    assert code(run, "copy.log") == "A145"
+    assert code(run, "copy.log", "--copied-size", "256 MiB") == "A144"
+    found = document(run("copy.log", "--copied-size", "256 MiB", "--latency", "2 us", "--device-memory", "2 TB/s", "--format", "json"))
+    assert [t["count"] for t in found["projections"][0]["totals"]] == [1, 1, 2]
+
+
+def test_hostile_names_are_shown_and_not_obeyed(run: Run) -> None:
+    said = run("\x1b[31m[bold]evil[/bold]=there.csv", "--on", "pcie4x16", "--measured", "there.csv")
+    assert "\x1b" not in said and "[bold]evil[/bold]" in said and "\\[" not in said
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def test_figures(run: Run, tmp_path: Path) -> None:
+    run("<b>evil</b>=there.csv", SAMPLE, "--on", "pcie5x16", "--measured", "there.csv,there.csv", "--charts", "figures")
+    names = {"transfer-errors", "transfers-by-size", "transfer-time-by-size"}
+    assert {f.name for f in (tmp_path / "figures").iterdir()} == {f"{n}.{end}" for n in names for end in ("svg", "csv")}
+    for name in names:
+        text = (tmp_path / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+        root = ElementTree.fromstring(text)
+        assert root.get("aria-label") and "<b>" not in text and "script" not in text
+        rows = pl.read_csv(tmp_path / "figures" / f"{name}.csv")
+        assert rows["application"].unique(maintain_order=True).to_list() == ["<b>evil</b>", SAMPLE.name]
+    boxes = pl.read_csv(tmp_path / "figures" / "transfer-errors.csv")
+    assert boxes.height == 6
+    for low, high in (("low", "first"), ("first", "median"), ("median", "third"), ("third", "high")):
+        assert (boxes[low] <= boxes[high] + 1e-9).all()
+    shares = pl.read_csv(tmp_path / "figures" / "transfer-time-by-size.csv").group_by("application").agg(pl.col("share").sum())
+    assert shares["share"].to_list() == pytest.approx([1, 1])
+
+
+def test_errors_beyond_the_plain_axis(run: Run, tmp_path: Path) -> None:
+    run("there.csv", "--on", "pcie1x1", "--measured", "there.csv", "--charts", "figures")
+    assert pl.read_csv(tmp_path / "figures" / "transfer-errors.csv")["high"].max() > 1000  # type: ignore[operator]
+    ElementTree.fromstring((tmp_path / "figures" / "transfer-errors.svg").read_text(encoding="utf-8"))
+
+
+def test_no_folder_for_figures(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("", encoding="utf-8")
+    assert code(run, "there.csv", "--charts", "taken") == "R001"
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), "A024"),
+        (("there.csv", "--measured", "there.csv,there.csv"), "A024"),
+        (("there.csv", "there.csv", "there.csv", "--measured", "there.csv,there.csv,there.csv", "--on", "pcie4x16,pcie5x16"), "A024"),
+        (("there.csv", "--sizes", "measured"), "A024"),
+        (("there.csv", "--latency", "0 s"), "A023"),
+        (("there.csv", "--latency=-1 us"), "A023"),
+        (("there.csv", "--host-memory", "50"), "U001"),
+        (("there.csv", "--on", "warp9"), "A022"),
+        (("there.csv", "--on", "pcie9x16"), "A016"),
+        (("there.csv", "--peer", "rope"), "A016"),
+        (("there.csv", "--on", "cdi-row-link"), "A145"),
+        (("there.csv#7",), "A021"),
+        (("note.txt",), "A020"),
+        (("missing.sqlite",), "P001"),
+        (("broken.sqlite",), "P004"),
+        (("there.csv", "-o", "out.txt"), "A010"),
+    ],
+)
+def test_what_cannot_be_is_refused(run: Run, tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
+    (tmp_path / "note.txt").write_text("hello\n", encoding="utf-8")
+    (tmp_path / "broken.sqlite").write_bytes(b"\x00\x01" * 400)
+    assert code(run, *words) == expected
+
+
+def test_nothing_in_common(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text("direction, size [B], time [us]\nd2d, 8, 1\n", encoding="utf-8")
+    assert code(run, "there.csv", "--measured", "other.csv", "--on", "pcie4x16") == "A146"
+    (tmp_path / "host.csv").write_text("direction, size [B], time [us]\nh2h, 8, 1\n", encoding="utf-8")
+    assert code(run, "host.csv") == "A146"
+
+
+# --- real runs --------------------------------------------------------------------------------------------------------
+
+
+def test_real_pairs(run: Run, shared: Path) -> None:
+    """A100 to H100 and GH200: the method says less there, and says so."""
+    nsys = shared / "traces" / "nsys"
+    here = nsys / "cloverleaf_a100_perlmutter" / "perlmutter-cloverleaf-cuda.sqlite"
+    there = [nsys / "h100_2gpu_1s" / "h100_2gpu_1s.sqlite", nsys / "jacobi_gh200" / "jacobi_report.sqlite"]
+    words = (here, here, "--on", "h100-sxm5,gh200", "--measured", f"{there[0]},{there[1]}", "--sizes", "measured", "--format", "json")
+    h100, gh200 = document(run(*words))["projections"]
+    assert (h100["link"], gh200["link"]) == ("pcie5x16", "no packet model")
+    off = {p["target"]: {e["approach"]: e["wmape_percent"] for e in p["errors"] if e["direction"] == "all"} for p in (h100, gh200)}
+    assert off["h100-sxm5"]["projected"] == pytest.approx(47.5, abs=0.5), "that node's copies ran at 27.7 of 63 GB/s"
+    assert off["gh200"]["projected"] == off["gh200"]["peak"]
+    assert any("without packets" in f["detail"] for f in gh200["findings"])

@@ -1,0 +1,69 @@
+"""The ECP report's cores per GPU against the recorded verdicts, and Table 6 through the product's own fit."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from turnbuckle.published import ecp_cores
+from turnbuckle.published.ecp_cores import as_printed, parameters, recompute
+from turnbuckle.scaling.cores import cores_per_gpu
+from turnbuckle.scaling.laws import exponential_cores, exponential_seconds
+from turnbuckle.scaling.runs import Runs
+
+ROWS = {row.id: row for row in recompute()}
+FAMILIES = re.compile(r"R\.(T6\..+|eq6|F31)")
+
+
+def golden(shared: Path) -> dict[str, dict[str, str]]:
+    with (shared / "reference" / "published.csv").open(encoding="utf-8", newline="") as file:
+        return {row["id"]: row for row in csv.DictReader(file) if FAMILIES.fullmatch(row["id"])}
+
+
+def test_every_row_is_as_recorded(shared: Path) -> None:
+    recorded = golden(shared)
+    assert set(ROWS) == set(recorded) and len(recorded) == 7
+    for id, row in ROWS.items():
+        assert (row.verdict, row.printed) == (recorded[id]["verdict"], recorded[id]["paper"])
+        if recorded[id]["recomputed"] == "-":
+            assert row.recomputed is None
+        elif isinstance(row.recomputed, float):
+            assert row.recomputed == pytest.approx(float(recorded[id]["recomputed"]), rel=2e-3)
+            assert row.low is not None and row.low == pytest.approx(float(recorded[id]["lo"]), rel=1e-6)
+        else:
+            assert row.recomputed == recorded[id]["recomputed"]
+
+
+def test_the_contradiction_says_what_we_do_and_the_missing_row_what_is_missing() -> None:
+    assert "D3" in ROWS["R.eq6"].resolution
+    assert "Fig 31" in ROWS["R.F31"].note and "0.389" in ROWS["R.F31"].note
+
+
+def test_a_verdict_follows_its_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another printed number, another verdict: none is fixed in the code."""
+    changed = {**ecp_cores._table(), ("Total", "alpha", "fit"): "221.89", ("Total", "run time", "8 threads"): "111.63"}
+    monkeypatch.setattr(ecp_cores, "_table", lambda: changed)
+    rows = {row.id: row for row in recompute()}
+    assert rows["R.T6.Total"].verdict == "off" and rows["R.T6.x5"].verdict == "off"
+    assert rows["R.T6.eff3"].verdict == "reproduced"
+
+
+def test_what_is_not_printed_is_not_answered() -> None:
+    with pytest.raises(KeyError):
+        as_printed("Total", "alpha", "never")
+
+
+@pytest.mark.parametrize("routine", ["Total", "Charge", "Push"])
+def test_the_fit_finds_table_six_again(routine: str) -> None:
+    """Runs made by the printed parameters, without noise: the law, its parameters and the cores come back."""
+    alpha, beta, rate = (p.value for p in parameters(routine))
+    cores = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0])
+    seconds = exponential_seconds(cores, alpha, beta, rate)
+    found = cores_per_gpu(Runs(routine, np.ones(6), cores, seconds, np.zeros(6), False, False, ("planted",) * 6))
+    assert found.chosen is not None and found.chosen.fit.law.name == "exponential"
+    assert found.chosen.fit.values[0] == pytest.approx([alpha, beta, rate], rel=1e-4)
+    assert found.cores == pytest.approx(float(exponential_cores(alpha, beta, rate)), rel=1e-4)

@@ -1,0 +1,50 @@
+"""Sparse triangular solves of the ECP report: what is printed stands in the paper, and verdicts follow from it."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from turnbuckle.cost.tiers import fabric
+from turnbuckle.published import ecp_dag
+from turnbuckle.published.ecp_dag import PAPER, recompute
+from turnbuckle.study.triangular_tasks import INTEGRATED
+
+
+def test_verdicts_are_the_recorded_ones(shared: Path) -> None:
+    with (shared / "reference" / "published.csv").open(encoding="utf-8", newline="") as file:
+        recorded = {row["id"]: row for row in csv.DictReader(file)}
+    for row in recompute():
+        assert row.verdict == recorded[row.id]["verdict"], row.id
+        if isinstance(row.recomputed, float):
+            assert row.recomputed == pytest.approx(float(recorded[row.id]["recomputed"]), rel=2e-3)
+            assert (row.low, row.high) == pytest.approx((float(recorded[row.id]["lo"]), float(recorded[row.id]["hi"])), rel=1e-9)
+
+
+def test_numbers_stand_in_the_paper(shared: Path) -> None:
+    (paper,) = (shared / "seeds").glob("000_*.txt")
+    text = paper.read_text(encoding="utf-8").replace("10×", "").replace("805Ms", "80 SMs")
+    assert [p for p in PAPER.all if p.text not in text] == []
+
+
+def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    misprints = {"828": "900", "640": "320", "0.5": "1.5"}
+
+    class Changed(type(PAPER)):  # type: ignore[misc]
+        def texts(self, subject: str, quantity: str) -> dict[str, str]:
+            return {at: misprints.get(text, text) for at, text in super().texts(subject, quantity).items()}
+
+    monkeypatch.setattr(ecp_dag, "PAPER", Changed("ecp_dag"))
+    after = {r.id: r.verdict for r in recompute()}
+    assert [after[f"R.8.4.{name}"] for name in ("blocks", "lo", "hi")] == ["off", "off", "off"]
+    assert (after["R.5.4.put"], after["R.5.4.int"]) == ("reproduced", "off")
+
+
+def test_the_model_takes_the_same_numbers() -> None:
+    rows = {row.id: row.recomputed for row in recompute()}
+    assert rows["R.5.4.int"] == pytest.approx(INTEGRATED)
+    machine = fabric("summit-v100")
+    assert rows["R.8.4.lo"] == pytest.approx(machine.low * 1e-9)
+    assert rows["R.8.4.hi"] == pytest.approx(machine.high * 1e-9)

@@ -1,0 +1,69 @@
+"""Nething: what is printed stands in the paper, verdicts follow from it and agree with the table of all papers."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from turnbuckle.published import nething
+from turnbuckle.published.nething import PAPER, recompute
+
+
+def test_every_number_stands_in_the_paper(shared: Path) -> None:
+    (paper,) = (shared / "seeds").glob("001_*.txt")
+    text = paper.read_text(encoding="utf-8")
+    assert [p for p in PAPER.all if p.text not in text and not p.source.startswith("not in the paper: ")] == []
+
+
+def test_verdicts_agree_with_the_table_of_all_papers(shared: Path) -> None:
+    with (shared / "reference" / "published.csv").open(encoding="utf-8", newline="") as file:
+        wanted = {row["id"]: row for row in csv.DictReader(file) if row["id"].startswith("N.")}
+    found = {r.id: r for r in recompute()}
+    assert found.keys() == wanted.keys() and len(found) == 29
+    for name, row in wanted.items():
+        mine = found[name]
+        assert mine.verdict == row["verdict"], name
+        try:
+            number = float(row["recomputed"])
+        except ValueError:
+            assert mine.verdict == "n/r" or isinstance(mine.recomputed, str)
+        else:
+            assert isinstance(mine.recomputed, float) and mine.recomputed == pytest.approx(number, rel=2e-3), name
+
+
+def test_every_row_says_why() -> None:
+    for row in recompute():
+        assert row.note or row.verdict == "reproduced", row
+        assert bool(row.resolution) == (row.verdict == "contradiction"), row
+
+
+def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Misprints are found: the verdicts are no list."""
+    misprints = {
+        ("on-board", "rate"): "143",
+        ("DGEMM", "speedup of the smallest size stays below"): "6",
+        ("MILC", "share of time in PCIe"): "10",
+        ("MILC", "share of launches"): "2",
+        ("2026", "growth of cores a GPU"): "4",
+        ("APU", "share of the on-board rate"): "77",
+        ("MILC", "disaggregation penalty"): "30",
+    }
+
+    class Changed(type(PAPER)):  # type: ignore[misc]
+        def text(self, subject: str, quantity: str, at: str | None = None) -> str:
+            return misprints.get((subject, quantity)) or super().text(subject, quantity, at)
+
+    before = {r.id: r.verdict for r in recompute()}
+    monkeypatch.setattr(nething, "PAPER", Changed("nething"))
+    after = {r.id: r.verdict for r in recompute()}
+    wanted = {
+        "N.T1.obtf": ("reproduced", "off"),
+        "N.F3.1024": ("off", "reproduced"),
+        "N.5D.pcie": ("contradiction", "reproduced"),
+        "N.5D.launch": ("off", "reproduced"),
+        "N.6B.cores": ("reproduced", "off"),
+        "N.F10.milc": ("reproduced*", "off"),
+    }
+    assert {name: (before[name], after[name]) for name in wanted} == wanted

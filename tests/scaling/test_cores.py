@@ -1,0 +1,230 @@
+"""The answer: which law, how many cores with which interval, what can be run, what is refused, what is said about it."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from turnbuckle.errors import CannotAnswer, UsageError
+from turnbuckle.scaling.cores import Cores, cores_per_gpu, percent, shape, span
+from turnbuckle.scaling.fits import LAWS, Name
+from turnbuckle.scaling.runs import Runs
+
+Float = NDArray[np.float64]
+CORES = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0])
+GRID = tuple(a.ravel() for a in np.meshgrid([1.0, 2.0, 4.0], [1.0, 2.0, 4.0, 8.0]))
+TOTAL = [121.89, 137.99, 0.766]
+
+
+def planted(
+    name: Name,
+    parameters: list[float],
+    threads: Float = CORES,
+    ranks: Float | None = None,
+    noise: float = 0.0,
+    repeats: int = 1,
+    seed: int = 0,
+) -> Runs:
+    m = np.repeat(threads, repeats)
+    n = np.ones(len(m)) if ranks is None else np.repeat(ranks, repeats)
+    seconds = LAWS[name].seconds(np.array([parameters]), n, m)[0]
+    seconds = seconds * (1 + noise * np.random.default_rng(seed).standard_normal(len(m)))
+    return Runs("", n, m, seconds, np.zeros(len(m)), ranks is not None, False, ("",) * len(m))
+
+
+def codes(found: Cores) -> list[str]:
+    return [f.code for f in found.findings]
+
+
+# --- the choice of a law ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("exponential", TOTAL), ("hybrid", [20.0, 0.0, 60.0, 0.0]), ("usl", [100.0, 0.3, 0.02])])
+def test_the_planted_law_is_chosen(name: Name, parameters: list[float]) -> None:
+    runs = planted(name, parameters, noise=0.003, repeats=3, seed=4)
+    found = cores_per_gpu(runs, extrapolate=True)
+    assert found.chosen is not None and found.chosen.fit.law.name == name
+    criteria = [c.fit.aicc for c in found.candidates]
+    assert criteria == sorted(criteria), "best first"
+    others = [c.fit.law.name for c in found.candidates[1:]]
+    assert all(f"{o} is " in found.why for o in others) and "lowest AICc" in found.why
+
+
+def test_laws_that_are_not_excluded_are_named_and_widen_the_interval() -> None:
+    runs = planted("exponential", [60.0, 80.0, 0.7], noise=0.02, repeats=2, seed=8)
+    found = cores_per_gpu(runs, extrapolate=True)
+    ties = [c for c in found.candidates[1:] if c.above is not None and c.above < 2]
+    assert ties and "A338" in codes(found)
+    assert found.sentence().endswith(f"; hybrid fits as well and says {ties[0].cores:.3g}")
+    for c in ties:
+        assert found.low <= c.low and found.high >= c.high and c.fit.law.name in found.why
+    assert found.chosen is not None
+    assert found.ties == tuple(ties)
+    alone = cores_per_gpu(runs, law=found.chosen.fit.law.name, extrapolate=True)
+    assert alone.low >= found.low and alone.high <= found.high and "A338" not in codes(alone)
+
+
+def test_a_law_can_be_asked_for() -> None:
+    runs = planted("exponential", TOTAL, noise=0.003, repeats=2)
+    found = cores_per_gpu(runs, law="usl")
+    assert found.chosen is not None and found.chosen.fit.law.name == "usl"
+    assert "as asked for" in found.why and "AICc of exponential" in found.why
+    assert len(found.candidates) == 3, "the others are shown"
+
+
+def test_too_few_runs() -> None:
+    with pytest.raises(CannotAnswer, match="A150") as refused:
+        cores_per_gpu(planted("exponential", TOTAL, CORES[:4]))
+    assert "hybrid needs 5 runs, there are 4" in refused.value.found and "exponential needs 6 runs" in refused.value.found
+    with pytest.raises(CannotAnswer, match="exponential law"):
+        cores_per_gpu(planted("exponential", TOTAL, CORES[:5]), law="exponential")
+    five = cores_per_gpu(planted("hybrid", [20.0, 0.0, 10.0, 0.0], CORES[:5]))
+    assert five.chosen is not None and five.chosen.fit.law.name == "hybrid" and "only law" in five.why
+
+
+# --- the number -------------------------------------------------------------------------------------------------------
+
+
+def test_table_six_three_numbers_never_one() -> None:
+    found = cores_per_gpu(planted("exponential", TOTAL))
+    assert found.sentence() == "3.03 (3.03 to 3.03) cores per GPU for 90 %; with 3 cores 89.8 %, with 4 cores 95 %"
+    assert found.whole is not None and found.below is not None
+    assert (found.whole.cores, found.below.cores) == (4.0, 3.0)
+    assert found.below.efficiency == pytest.approx(0.8979, abs=1e-4), "three cores are just not enough (D3)"
+
+
+def test_the_interval_holds_the_planted_number_with_noise() -> None:
+    found = cores_per_gpu(planted("exponential", TOTAL, noise=0.005, repeats=3, seed=8))
+    assert found.low < found.cores < found.high and found.low < 3.03 < found.high
+    at_three = next(c for c in found.counts if c.cores == 3.0)
+    assert 0 < at_three.reaches < 1, "whether three are enough is not settled"
+    assert at_three.measured_seconds == pytest.approx(at_three.seconds, rel=0.01)
+
+
+@pytest.mark.parametrize("efficiency", [0.6, 0.8, 0.95])
+def test_more_efficiency_needs_more_cores(efficiency: float) -> None:
+    runs = planted("exponential", TOTAL, noise=0.002, repeats=2)
+    less, more = (cores_per_gpu(runs, efficiency=e).cores for e in (efficiency, efficiency + 0.04))
+    assert less <= more
+
+
+def test_ranks_and_threads_are_split_at_best() -> None:
+    parameters = [100.0, 20.0, 10.0, 40.0]
+    found = cores_per_gpu(planted("hybrid", parameters, GRID[1], GRID[0], noise=0.001, seed=3))
+    assert found.whole is not None and found.whole.ranks is not None and found.whole.threads is not None
+    # by brute force over whole numbers
+    n, m = np.meshgrid(np.arange(1, 30), np.arange(1, 30))
+    seconds = LAWS["hybrid"].seconds(found.chosen.fit.values, n, m)[0] if found.chosen else n
+    enough = found.chosen is not None and found.chosen.limit_seconds >= 0.9 * seconds
+    assert found.whole.cores == float((n * m)[enough].min())
+    assert found.cores <= found.whole.cores and shape(found.whole) in found.sentence()
+
+
+def test_one_core_is_the_least() -> None:
+    found = cores_per_gpu(planted("hybrid", [100.0, 0.0, 1.0, 0.0], noise=0.001, repeats=2, seed=2))
+    assert found.cores == 1.0 and found.low == 1.0
+    assert found.sentence().startswith("1 core per GPU is enough for 90 %: 99")
+
+
+def test_held_ranks_give_whole_multiples() -> None:
+    runs = planted("hybrid", [100.0, 0.0, 50.0, 0.0], CORES, np.full(6, 2.0), noise=1e-4)
+    found = cores_per_gpu(runs)
+    assert found.cores == pytest.approx(2 * 9 * 0.5, rel=1e-2), "two ranks a GPU of 4.5 threads"
+    assert found.whole is not None and (found.whole.ranks, found.whole.threads, found.whole.cores) == (2.0, 5.0, 10.0)
+
+
+def test_a_run_that_gets_slower_again() -> None:
+    found = cores_per_gpu(planted("usl", [100.0, 0.1, 0.04], noise=0.002, repeats=2))
+    assert found.chosen is not None and found.chosen.fit.law.name == "usl" and "A339" in codes(found)
+    assert found.whole is not None and found.whole.cores <= 5
+    assert "longer with 8 cores than with" in next(f.detail for f in found.findings if f.code == "A339")
+
+
+# --- beyond what was measured -----------------------------------------------------------------------------------------
+
+
+def test_beyond_the_measured_counts_is_said() -> None:
+    runs = planted("hybrid", [100.0, 0.0, 130.0, 0.0], noise=0.001, repeats=2)
+    found = cores_per_gpu(runs)
+    assert 8 < found.cores < 16 and "A337" in codes(found)
+    assert "A337" not in codes(cores_per_gpu(runs, efficiency=0.8))
+
+
+def test_far_beyond_is_refused_unless_asked_for() -> None:
+    runs = planted("hybrid", [10.0, 0.0, 100.0, 0.0], noise=0.001, repeats=2)
+    with pytest.raises(CannotAnswer, match="A151") as refused:
+        cores_per_gpu(runs)
+    assert "at most 8 were measured" in refused.value.found and "--extrapolate" in refused.value.fix
+    found = cores_per_gpu(runs, extrapolate=True)
+    assert found.cores == pytest.approx(90, rel=0.1) and "A337" in codes(found)
+    assert found.whole is not None and found.whole.cores == math.ceil(found.cores)
+
+
+def test_without_a_floor_nothing_is_answered() -> None:
+    runs = planted("hybrid", [0.0, 0.0, 100.0, 0.0])
+    for extrapolate in (False, True):
+        with pytest.raises(CannotAnswer, match="A151") as refused:
+            cores_per_gpu(runs, law="hybrid", extrapolate=extrapolate)
+        assert "no floor" in refused.value.found
+
+
+# --- around it --------------------------------------------------------------------------------------------------------
+
+
+def test_mpi_time_that_differs_is_said() -> None:
+    plain = planted("hybrid", [100.0, 0.0, 40.0, 0.0], noise=0.001)
+    mpi = np.array([14.0, 10.0, 10.0, 10.0, 10.0, 10.0])
+    found = cores_per_gpu(Runs("", plain.ranks, plain.threads, plain.seconds + mpi, mpi, True, False, plain.labels))
+    assert "A340" in codes(found) and found.cores == pytest.approx(9 * 40 / 110.67, rel=0.02)
+    same = cores_per_gpu(Runs("", plain.ranks, plain.threads, plain.seconds + 10, np.full(6, 10.0), True, False, plain.labels))
+    assert "A340" not in codes(same)
+
+
+def test_too_few_for_a_law_but_not_for_ranks() -> None:
+    runs = Runs("x", np.array([1.0, 2.0]), np.ones(2), np.array([1 / 203.198, 1 / 256.53]), np.zeros(2), True, True, ("", ""))
+    found = cores_per_gpu(runs)
+    assert found.chosen is None and math.isnan(found.cores) and found.whole is None and "no law" in found.why
+    assert (
+        found.sentence() == "x: sharing a GPU pays up to 2 ranks, the most measured: 26.2 % faster than with 1 (single runs, no interval)"
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [{"efficiency": 1.0}, {"efficiency": 0.2}, {"efficiency": math.nan}, {"worth": -0.1}, {"draws": 10}, {"draws": 10**6}]
+)
+def test_options_out_of_range(options: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match="A031"):
+        cores_per_gpu(planted("exponential", TOTAL), **options)  # type: ignore[arg-type]
+
+
+def test_more_draws_than_can_be_held() -> None:
+    long = planted("exponential", TOTAL, repeats=1000)
+    with pytest.raises(UsageError, match="A031") as refused:
+        cores_per_gpu(long, draws=100_000)
+    assert refused.value.fix == "--draws 3333"
+
+
+def test_json_holds_all_of_it() -> None:
+    found = cores_per_gpu(planted("hybrid", [100.0, 20.0, 10.0, 40.0], GRID[1], GRID[0], noise=0.001)).as_dict()
+    again = json.loads(json.dumps(found))
+    assert again == found
+    assert set(found["whole"]) == {"cores_per_gpu", "ranks_per_gpu", "threads", "seconds", "efficiency", "probability", "measured_seconds"}
+    assert found["laws"][0]["law"] == found["law"] and len(found["laws"]) == 3
+    assert found["interval"][0] <= found["cores_per_gpu"] <= found["interval"][1]
+    assert len(found["oversubscription"]) == 4
+
+
+def test_the_same_seed_gives_the_same_answer() -> None:
+    runs = planted("exponential", TOTAL, noise=0.01, repeats=2)
+    one, again, other = (cores_per_gpu(runs, seed=s) for s in (1, 1, 2))
+    assert (one.low, one.high) == (again.low, again.high) != (other.low, other.high)
+    assert one.cores == other.cores
+
+
+def test_words() -> None:
+    assert percent(0.95063) == "95.1 %" and percent(1.0) == "100 %"
+    assert span(123.4, 120.2, 130.9) == "123 (120 to 131)"
