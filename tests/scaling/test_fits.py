@@ -62,7 +62,7 @@ def test_planted_parameters_come_back(name: Name) -> None:
 
 
 def test_planted_hybrid_on_a_grid_comes_back() -> None:
-    found = fits.fit(LAWS["hybrid"], planted("hybrid", *GRID, [100.0, 20.0, 10.0, 40.0]))
+    found = fits.fit(LAWS["hybrid"], planted("hybrid", GRID[0], GRID[1], [100.0, 20.0, 10.0, 40.0]))
     assert found.values[0] == pytest.approx([100.0, 20.0, 10.0, 40.0], rel=1e-8)
     assert found.unknowns == 4
 
@@ -75,7 +75,7 @@ def test_the_exponential_fit_is_the_best_there_is(seed: int) -> None:
     law = LAWS["exponential"]
 
     def off(p: Float) -> Float:
-        return (law.seconds(p[None, :], runs.ranks, runs.threads)[0] - runs.seconds) * w
+        return np.asarray((law.seconds(p[None, :], runs.ranks, runs.threads)[0] - runs.seconds) * w)
 
     ours = float((off(found.values[0]) ** 2).sum())
     starts = [[a, b, r] for a in (1.0, 20.0) for b in (10.0, 100.0) for r in (0.05, 0.3, 1.0, 3.0)]

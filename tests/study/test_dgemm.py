@@ -209,3 +209,7 @@ def test_the_figure(profile: tb.Profile) -> None:
     assert len(figure.rows) == 7 * 6 * 9
     (one,) = draw([dgemm_figure(study(by_alpha(8.0), sizes=[1024], launches=[0.0], bandwidths=bandwidths))])
     assert one.svg.count("kernel alone") == figure.svg.count("kernel alone") // 3 and "Nobody measured" in one.caption
+    steep = dgemm_figure(study(by_alpha(500.0), bandwidths=bandwidths))
+    (_, row) = steep.spec["vconcat"]
+    scales = {layer["encoding"]["y"]["scale"].get("type") for panel in row["hconcat"] for layer in panel["layer"]}
+    assert scales == {"log"}, "small products are not left on the floor"

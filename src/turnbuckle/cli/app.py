@@ -11,7 +11,7 @@ from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
 from turnbuckle.cli.models import models_app
-from turnbuckle.cli.options import FormatOption, NoCache, Output, Source
+from turnbuckle.cli.options import FormatOption, NoCache, Output, Source, flat, lambdas_of
 from turnbuckle.cli.recording import inspected
 from turnbuckle.cli.reproduce import reproduce
 from turnbuckle.cli.run import EXIT_CODES
@@ -88,11 +88,6 @@ def dispatch(words: Sequence[str]) -> int:
     return int(result or 0)
 
 
-def flat(names: Sequence[str] | None) -> list[str] | None:
-    """`--on a,b --on c` -> [a, b, c]."""
-    return None if names is None else [part.strip() for name in names for part in name.split(",") if part.strip()]
-
-
 def _targets(on: Sequence[str] | None) -> list[str] | None:
     names = flat(on)
     if names == []:
@@ -110,7 +105,7 @@ def _model(alpha: str, model: str, lambdas: list[str] | None) -> Any:
     from turnbuckle.model import additive, nething
 
     if model == "additive":
-        return additive(_lambdas(lambdas))
+        return additive(lambdas_of(lambdas))
     if alpha in ("flop", "memory", "hold"):
         return nething(alpha)
     try:
@@ -122,17 +117,6 @@ def _model(alpha: str, model: str, lambdas: list[str] | None) -> Any:
     if not 1e-3 <= value <= 1e3:
         raise UsageError("A003", f"--alpha {alpha} is out of range", found=alpha, fix="give a speed-up between 0.001 and 1000")
     return nething(value)
-
-
-def _lambdas(words: list[str] | None) -> dict[str, float]:
-    out: dict[str, float] = {}
-    for word in flat(words) or []:
-        name, _, value = word.partition("=")
-        try:
-            out[name] = float(value)
-        except ValueError:
-            raise UsageError("A004", f"lambda of {name} is no number", found=word, fix=f"--lambda {name}=10") from None
-    return out
 
 
 @app.command(show=False)
@@ -195,7 +179,7 @@ def project(
     from turnbuckle.study.study import ask
 
     if totals is not None:
-        return show.emit_totals(totals, _lambdas(lambda_), format, output)
+        return show.emit_totals(totals, lambdas_of(lambda_), format, output)
     if lambda_ and model != "additive":
         raise UsageError("A012", "--lambda belongs to the additive model", found=f"--model {model}", fix="add --model additive")
     if profile is None:

@@ -411,7 +411,7 @@ def _print_dgemm(console: Console, found: Study) -> None:
         for p in found.products:
             table.add_row(f"{p.size:,}", *(f"{v:.2f}x" for v in p.speedup[i]))
         smallest = found.times.sizes[0] if found.times.mode == "measured" else 1.0
-        from_n = ("never" if math.isnan(n) else f"{'at most ' if n == smallest else ''}{n:,.0f}" for n in found.pays_from[i])
+        from_n = ("never" if math.isnan(n) else f"{'<=' if n == smallest else ''}{n:,.0f}" for n in found.pays_from[i])
         table.add_row("pays from", *from_n, style="bold")
         console.print(table)
     if found.times.mode == "measured":

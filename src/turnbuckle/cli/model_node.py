@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.cli.options import FormatOption, NoCache, Output, Source
+from turnbuckle.cli.options import FormatOption, NoCache, Output, Source, lambdas_of
 
 if TYPE_CHECKING:
     from turnbuckle.findings import Finding
@@ -84,7 +84,6 @@ def additive(
     no_cache: NoCache = False,
 ) -> int:
     """Divide each class of time by its lambda: applications of a table, or a recording in the report's way and in ours."""
-    from turnbuckle.cli.app import _lambdas
     from turnbuckle.cli.node_tables import additive_readings, additive_rows, is_table
     from turnbuckle.cli.output import write_json, write_rows
     from turnbuckle.cli.recording import inspected
@@ -92,7 +91,7 @@ def additive(
     from turnbuckle.model import additive as priced
 
     _for_terminal(format, output)
-    lambdas = _lambdas(lambda_)
+    lambdas = lambdas_of(lambda_)
     model = priced(lambdas)
     about: dict[str, Any]
     findings: list[Finding]

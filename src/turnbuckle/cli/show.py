@@ -343,7 +343,7 @@ def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path 
     from turnbuckle.cost.ratio import AdditiveTotals
 
     known = ("gpu", "control", "data", "cpu", "mpi", "total")
-    values: dict[str, float] = {}
+    values: dict[str, Any] = {}
     for word in text.split(","):
         name, _, number = word.strip().partition("=")
         if name not in known:

@@ -114,7 +114,7 @@ def same_call(trace: Trace) -> Int:
     row = np.arange(mpi.height, dtype=np.int64)
     if not mpi.height:
         return row
-    both = _operation(trace).str.contains(_BOTH).fill_null(False).to_numpy()
+    both = operation(trace).str.contains(_BOTH).fill_null(False).to_numpy()
     many = np.flatnonzero(both | (mpi["kind"] == 2).to_numpy())
     start, end, thread = (mpi[c].to_numpy()[many] for c in ("start_ns", "end_ns", "thread"))
     name = mpi["name"].fill_null(-1).to_numpy()[many]
@@ -128,7 +128,7 @@ def same_call(trace: Trace) -> Int:
     return row
 
 
-def _operation(trace: Trace) -> pl.Series:
+def operation(trace: Trace) -> pl.Series:
     """Name of each MPI call in lower case, without its prefix."""
     names = trace.mpi["name"].unique().to_frame()
     short = trace.text(names).str.to_lowercase().str.replace(r"^p?mpi_", "")
@@ -139,14 +139,14 @@ def _mpi(rows: pl.DataFrame, trace: Trace) -> Meetings:
     mpi = trace.mpi.with_row_index("at").with_columns(pl.col("at").cast(pl.Int64), process=pl.col("thread") & _PROCESS)
     if mpi["process"].n_unique() < 2:
         return _nothing()
-    made = _communicators(trace)
+    made = communicators(trace)
     activity = np.full(mpi.height, -1, dtype=np.int64)
     mine = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi", pl.col("row").is_not_null())
     activity[mine["row"].to_numpy()] = mine["i"].to_numpy()
     stands = same_call(trace)
-    calls = _placed(mpi.with_columns(does=_operation(trace), activity=activity[stands], until=mpi["end_ns"].to_numpy()[stands]), made)
+    calls = placed(mpi.with_columns(does=operation(trace), activity=activity[stands], until=mpi["end_ns"].to_numpy()[stands]), made)
     members = made.drop_nulls("comm")
-    calls = _posted(calls).sort("start_ns", "at", maintain_order=True)
+    calls = posted(calls).sort("start_ns", "at", maintain_order=True)
     return _joined(_collectives(calls, members), _messages(calls, members))
 
 
@@ -154,7 +154,7 @@ def _joined(*parts: Meetings) -> Meetings:
     return Meetings(np.concatenate([p.first for p in parts]), np.concatenate([p.waits for p in parts]), sum(p.unmatched for p in parts))
 
 
-def _communicators(trace: Trace) -> pl.DataFrame:
+def communicators(trace: Trace) -> pl.DataFrame:
     """Communicators by the time they were made, one row a member: comm (null where it cannot be told), me (rank inside),
     rank, process, communicator (handle), time_ns.
 
@@ -214,7 +214,7 @@ def _whole(level: pl.DataFrame, key: list[str], complete: bool) -> pl.DataFrame:
     return level.filter(pl.col("bad_from").is_null() | (pl.col("k") < pl.col("bad_from")))
 
 
-def _placed(calls: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
+def placed(calls: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
     """The calls with their communicator `comm` and the caller's rank `me` in it; null where unknown.
 
     A handle means what was last made under it.  A matched receive (Mrecv) names none and is taken to be the world's.
@@ -236,7 +236,7 @@ def _placed(calls: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _posted(calls: pl.DataFrame) -> pl.DataFrame:
+def posted(calls: pl.DataFrame) -> pl.DataFrame:
     """Calls that begin a message or collective, with the call that completes each.
 
     Adds ``done`` (its activity, -1 for none in the recording) and ``done_until`` [ns].  A persistent request

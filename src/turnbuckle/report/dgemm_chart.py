@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from turnbuckle.report.charts import Rows, Spec, own_colour, quantitative
+from turnbuckle.report.charts import Rows, Spec, log_ticks, own_colour, quantitative
 from turnbuckle.report.figure import Figure
 from turnbuckle.report.look import FAINT, FULL, INK, SOFT
 from turnbuckle.report.text import NARROW, clean, factor, number
@@ -12,6 +12,8 @@ from turnbuckle.study.dgemm import Product, Study
 
 #: Panels drawn, at most.
 MOST: Final = 3
+#: Speed-ups up to this are drawn on a plain axis.
+_PLAIN: Final = 20.0
 #: Launch times, short to long: dark to light.
 _SHADES: Final = ("#0b3c68", "#1f5b91", "#3a7ab3", "#5f9ac9", "#85b5d9", "#a9cce6")
 _HEIGHT, _LEGEND, _GAP = 230, 26, 26
@@ -31,7 +33,7 @@ def dgemm_figure(found: Study) -> Figure:
     step = max(1, -(-len(found.launches) // len(_SHADES)))
     launches = list(range(0, len(found.launches), step))
     colours = [_SHADES[round(k * (len(_SHADES) - 1) / max(len(launches) - 1, 1))] for k in range(len(launches))]
-    top = max(float(p.alpha) for p in shown) * 1.08
+    y = _axis(shown)
     width = (FULL - 60 - _GAP * (len(shown) - 1)) / len(shown)
     legend_rows: Rows = [
         {"x": 98 + 74 * k, "colour": c, "label": number(float(found.launches[i]), "s")}
@@ -41,12 +43,21 @@ def dgemm_figure(found: Study) -> Figure:
         "padding": {"left": 4, "right": 8, "top": 4, "bottom": 4},
         "vconcat": [
             _legend(legend_rows),
-            {"hconcat": [_panel(found, p, launches, colours, width, top, first=k == 0) for k, p in enumerate(shown)], "spacing": _GAP},
+            {"hconcat": [_panel(found, p, launches, colours, width, y, first=k == 0) for k, p in enumerate(shown)], "spacing": _GAP},
         ],
         "spacing": 4,
     }
     alt = "; ".join(f"{p.size:,} reaches {factor(float(p.speedup.max()))} of at most {factor(p.alpha)}" for p in shown)
     return Figure("dgemm", "Is a matrix product worth moving?", f"Speed-up over the host: {alt}.", spec, found.rows(), _caption(found))
+
+
+def _axis(shown: list[Product]) -> Spec:
+    """Scale and ticks that all panels share; logarithmic where plain ones would leave the smallest product on the floor."""
+    top, bottom = max(p.alpha for p in shown), min(1.0, *(float(p.speedup.min()) for p in shown))
+    if top <= _PLAIN:
+        return {"scale": {"domain": [0, max(top, 1.0) * 1.08], "nice": False}, "axis": {"tickCount": 8}}
+    low, high = bottom / 1.3, top * 1.6
+    return {"scale": {"type": "log", "domain": [low, high], "nice": False}, "axis": {"values": log_ticks(low, high, 8)}}
 
 
 def _caption(found: Study) -> str:
@@ -55,9 +66,11 @@ def _caption(found: Study) -> str:
         if found.times.mode == "measured"
         else f"Nobody measured these kernels: each takes the {clean(found.times.source)}"
     )
+    spread = any(p.kernel_ends is not None for p in found.products)
+    band = " Band: from the shortest to the longest kernel measured, at the shortest launch time." if spread else ""
     return (
         f"{how}; copies and launches are modelled. The host computes {number(found.host_rate, 'FLOP/s')}. Below the thick line the "
-        "host is faster; the dashed line is what the kernel alone would reach."
+        "host is faster; the dashed line is what the kernel alone would reach." + band
     )
 
 
@@ -85,7 +98,7 @@ def _legend(rows: Rows) -> Spec:
     }
 
 
-def _panel(found: Study, product: Product, launches: list[int], colours: list[str], width: float, top: float, first: bool) -> Spec:
+def _panel(found: Study, product: Product, launches: list[int], colours: list[str], width: float, axis: Spec, first: bool) -> Spec:
     low, high = float(found.bandwidths.min()), float(found.bandwidths.max())
     ticks = [t for t in (1e9, 3e9, 12.5e9, 25e9, 50e9, 100e9, 200e9, 400e9, 900e9, 1.8e12) if low * 0.999 <= t <= high * 1.001]
     x = quantitative(
@@ -95,15 +108,15 @@ def _panel(found: Study, product: Product, launches: list[int], colours: list[st
     )
     y = quantitative(
         "speedup",
-        scale={"domain": [0, top], "nice": False},
-        axis={"title": "speed-up over the host" if first else None, "labels": first, "ticks": first, "tickCount": 8, "domain": first},
+        scale=axis["scale"],
+        axis={**axis["axis"], "title": "speed-up over the host" if first else None, "labels": first, "ticks": first, "domain": first},
     )
     lines: Rows = [
         {
             "bandwidth": float(b), "launch": i, "colour": colour,
             "speedup": float(product.speedup[i, j]), "low": float(product.low[i, j]), "high": float(product.high[i, j]),
         }
-        for i, colour in zip(launches, colours, strict=True)
+        for i, colour in reversed(list(zip(launches, colours, strict=True)))  # the dark line of no launch time on top
         for j, b in enumerate(found.bandwidths)
     ]  # fmt: skip
     levels: Rows = [{"speedup": 1.0, "label": ""}, {"speedup": product.alpha, "label": f"kernel alone {factor(product.alpha)}"}]
@@ -124,20 +137,23 @@ def _panel(found: Study, product: Product, launches: list[int], colours: list[st
                     "stroke": {"condition": {"test": "datum.speedup == 1", "value": INK}, "value": FAINT},
                 },
             },
+            *(
+                {
+                    "data": {"values": levels[1:]},
+                    "mark": {"type": "text", "align": "left", "x": 4, "dy": -7, "fontSize": 10, "color": SOFT, **extra},
+                    "encoding": {"y": y, "text": {"field": "label"}},
+                }
+                for extra in ({"stroke": "white", "strokeWidth": 4, "strokeJoin": "round"}, {})
+            ),
             {
-                "data": {"values": levels[1:]},
-                "mark": {"type": "text", "align": "left", "x": 4, "dy": -7, "fontSize": 10, "color": SOFT},
-                "encoding": {"y": y, "text": {"field": "label"}},
-            },
-            {
-                "data": {"values": [r for r in lines if r["low"] < r["high"]]},
+                "data": {"values": [r for r in lines if r["launch"] == launches[0] and r["low"] < r["high"]]},
                 "mark": {"type": "area", "opacity": 0.14, "clip": True},
                 "encoding": {
                     "x": x,
                     "y": {**y, "field": "low"},
                     "y2": {"field": "high"},
                     "fill": own_colour(),
-                    "detail": {"field": "launch"},
+                    "detail": {"field": "launch", "type": "nominal"},
                 },
             },
             {

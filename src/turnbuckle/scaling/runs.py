@@ -121,7 +121,7 @@ def read_runs(path: str | Path) -> list[Runs]:
     _complete(table)
     ranks, threads, split = _counts(table)
     seconds, mpi = _times(table)
-    names = table.texts.get("program", [""] * len(table))
+    names = [_readable(name) for name in table.texts.get("program", [""] * len(table))]
     _once(table, names, ranks, threads)
     out = []
     for name in dict.fromkeys(names):
@@ -129,6 +129,12 @@ def read_runs(path: str | Path) -> list[Runs]:
         labels = tuple(f"line {table.lines[i]}" for i in rows)
         out.append(Runs(name, ranks[rows], threads[rows], seconds[rows], mpi[rows], split, "throughput" in table.columns, labels))
     return out
+
+
+def _readable(name: str) -> str:
+    """A name without what steers a terminal, and not too long."""
+    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+    return plain if len(plain) <= 60 else plain[:57] + "..."
 
 
 def _complete(table: Table) -> None:

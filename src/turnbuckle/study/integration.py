@@ -25,7 +25,7 @@ from turnbuckle.cost.ratio import fraction_benefit
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.findings import Finding, finding
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.ranks import _communicators, _operation, _placed, _posted, same_call
+from turnbuckle.profile.ranks import communicators, operation, placed, posted, same_call
 from turnbuckle.profile.summary import UNNAMED
 from turnbuckle.trace.intervals import union_ns
 from turnbuckle.trace.trace import Trace
@@ -196,17 +196,17 @@ def _calls(trace: Trace, worlds: pl.DataFrame) -> pl.DataFrame:
     """MPI rows with what they do, whose call they stand for, the communicator they run on and how many ranks it has."""
     stands = same_call(trace)
     at = np.arange(trace.mpi.height, dtype=np.int64)
-    made = _communicators(trace)
+    made = communicators(trace)
     told = trace.mpi_communicators.select("rank", "communicator", "time_ns", "size").unique(["rank", "communicator", "time_ns"])
     sizes = made.drop_nulls("comm").join(told, on=["rank", "communicator", "time_ns"], how="left").group_by("comm")
     members = sizes.agg(members=pl.max_horizontal(pl.col("me").n_unique().cast(pl.Int64), pl.col("size").max()))
     calls = trace.mpi.with_columns(
-        at=pl.Series(at), process=pl.col("thread") & _PROCESS, does=_operation(trace).fill_null(""),
+        at=pl.Series(at), process=pl.col("thread") & _PROCESS, does=operation(trace).fill_null(""),
         activity=pl.Series(stands), until=trace.mpi["end_ns"].gather(stands), stands=pl.Series(stands == at),
         function=trace.text(trace.mpi).fill_null(UNNAMED),
     )  # fmt: skip
     return (
-        _placed(calls, made)
+        placed(calls, made)
         .join(members, on="comm", how="left", maintain_order="left")
         .join(worlds, on=["process", "communicator"], how="left", maintain_order="left")
         .with_columns(members=pl.max_horizontal("members", "size"))
@@ -230,7 +230,7 @@ def _worlds(trace: Trace) -> pl.DataFrame:
 
 def _posts(calls: pl.DataFrame) -> pl.DataFrame:
     """Messages and collectives as begun, each with the call that completes it; persistent ones once a start."""
-    return _posted(calls.drop("stands", "function", "members", "size"))
+    return posted(calls.drop("stands", "function", "members", "size"))
 
 
 def _what() -> pl.Expr:
@@ -262,7 +262,7 @@ def _window(calls: pl.DataFrame, profile: Profile) -> tuple[pl.DataFrame, float]
 
 def _messages(posts: pl.DataFrame, trace: Trace, worlds: pl.DataFrame) -> pl.DataFrame:
     """Sent messages with both ends as ranks of the world."""
-    made = _communicators(trace)
+    made = communicators(trace)
     members = made.drop_nulls("comm").select("comm", partner="me", target="rank").unique(["comm", "partner"])
     ranks = trace.mpi_ranks.select("rank", process=pl.col("thread") & _PROCESS).unique("process", keep="none")
     does = pl.col("does")

@@ -413,15 +413,15 @@ def _extreme(least: Float, most: Float, rest: float, factor: Float, sign: float)
     At the extreme every kernel whose factor lies beyond the ratio takes as long as it can, and every other as short: a few rounds
     of that find it (Dinkelbach's method for a ratio of sums).
     """
-    time, ratio = most, math.nan
+    best, time = -sign * math.inf, most
     for _ in range(len(most) + 2):
         total = rest + float(time.sum())
-        found = (rest + float((time * factor).sum())) / total if total > 0 else 1.0
-        if found == ratio:
+        found = (rest + float((time * factor).sum())) / total if total > 0 else best
+        if sign * found <= sign * best:
             break
-        ratio = found
-        time = np.where(sign * factor >= sign * ratio, most, least)
-    return ratio
+        best = found
+        time = np.where(sign * factor > sign * best, most, least)
+    return best if math.isfinite(best) else 1.0
 
 
 def _bytes() -> Any:

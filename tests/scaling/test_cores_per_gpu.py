@@ -7,10 +7,12 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.scaling.cores import Cores, cores_per_gpu, percent, shape, span
+from turnbuckle.scaling.cores import Choice, Cores, cores_per_gpu, percent, shape, span
 from turnbuckle.scaling.fits import LAWS, Name
 from turnbuckle.scaling.runs import Runs
 
@@ -48,7 +50,7 @@ def test_the_planted_law_is_chosen(name: Name, parameters: list[float]) -> None:
     runs = planted(name, parameters, noise=0.003, repeats=3, seed=4)
     found = cores_per_gpu(runs, extrapolate=True)
     assert found.chosen is not None and found.chosen.fit.law.name == name
-    criteria = [c.fit.aicc for c in found.candidates]
+    criteria = [c.fit.aicc or math.inf for c in found.candidates]
     assert criteria == sorted(criteria), "best first"
     others = [c.fit.law.name for c in found.candidates[1:]]
     assert all(f"{o} is " in found.why for o in others) and "lowest AICc" in found.why
@@ -117,7 +119,7 @@ def test_ranks_and_threads_are_split_at_best() -> None:
     found = cores_per_gpu(planted("hybrid", parameters, GRID[1], GRID[0], noise=0.001, seed=3))
     assert found.whole is not None and found.whole.ranks is not None and found.whole.threads is not None
     # by brute force over whole numbers
-    n, m = np.meshgrid(np.arange(1, 30), np.arange(1, 30))
+    n, m = np.meshgrid(np.arange(1.0, 30.0), np.arange(1.0, 30.0))
     seconds = LAWS["hybrid"].seconds(found.chosen.fit.values, n, m)[0] if found.chosen else n
     enough = found.chosen is not None and found.chosen.limit_seconds >= 0.9 * seconds
     assert found.whole.cores == float((n * m)[enough].min())
@@ -223,6 +225,32 @@ def test_the_same_seed_gives_the_same_answer() -> None:
     one, again, other = (cores_per_gpu(runs, seed=s) for s in (1, 1, 2))
     assert (one.low, one.high) == (again.low, again.high) != (other.low, other.high)
     assert one.cores == other.cores
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.5, 1, 2, 4, 64]), st.sampled_from([1, 2, 3, 8, 1e6]), st.floats(1e-9, 1e9)), min_size=1, max_size=14
+    ),
+    st.sampled_from(["auto", "hybrid", "exponential", "usl"]),
+    st.sampled_from([0.5, 0.9, 0.999]),
+    st.booleans(),
+)
+def test_any_runs_are_answered_or_refused(
+    rows: list[tuple[float, float, float]], law: Choice, efficiency: float, extrapolate: bool
+) -> None:
+    ranks, threads, seconds = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    runs = Runs("", ranks, threads, seconds, seconds / 10, True, False, ("",) * len(rows))
+    try:
+        found = cores_per_gpu(runs, efficiency=efficiency, law=law, extrapolate=extrapolate, draws=100)
+    except CannotAnswer as refused:
+        assert refused.code in ("A150", "A151") and refused.found and refused.fix
+        return
+    assert found.sentence()
+    if found.chosen is not None:
+        assert 0 < found.low <= found.cores <= found.high and math.isfinite(found.cores)
+        assert all(0 < c.efficiency <= 1 + 1e-9 and 0 <= c.reaches <= 1 for c in found.counts)
+        assert found.whole is None or found.whole.efficiency >= efficiency - 1e-9
 
 
 def test_words() -> None:
