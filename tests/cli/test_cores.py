@@ -147,9 +147,9 @@ def test_charts(turnbuckle: Run, two: Path, tmp_path: Path) -> None:
 
 
 def test_a_chart_draws_what_the_table_says(turnbuckle: Run, table: Path, tmp_path: Path) -> None:
-    turnbuckle("cores", table, "--charts", tmp_path / "c")
+    turnbuckle("cores", table, "--node", "40:4", "--charts", tmp_path / "c")
     text = (tmp_path / "c" / "cores.svg").read_text(encoding="utf-8")
-    assert "cores for 90 %" in text and "lowest AICc" in text and "90 % efficiency" in text
+    assert "cores for 90 %" in text and "lowest AICc" in text and "90 % efficiency" in text and "this node: 10" in text
     rows = pl.read_csv(tmp_path / "c" / "cores.csv")
     assert set(rows["what"]) == {"measured", "exponential", "hybrid", "usl"}
 
@@ -200,6 +200,10 @@ def test_one_recording_is_too_few(turnbuckle: Run) -> None:
         (["--worth", "-1"], 2, "A031"),
         (["--draws", "3"], 2, "A031"),
         (["--seed", "-1"], 2, "A031"),
+        (["--node", "64"], 2, "A031"),
+        (["--node", "64:0"], 2, "A031"),
+        (["--node", "a:b"], 2, "A031"),
+        (["--node", "20:4"], 0, "this node's 5 cores per GPU give 97.6 %: enough for 90 %"),
         (["--law", "amdahl"], 2, "law"),
         (["--at", "1,2"], 2, "A032"),
         (["-o", "out.txt"], 2, "A010"),

@@ -62,7 +62,9 @@ def test_csv_has_a_row_a_run(turnbuckle: Run, matrix: Path) -> None:
 
 def test_options_reach_the_model(turnbuckle: Run, matrix: Path, tmp_path: Path) -> None:
     def seconds(*words: object) -> float:
-        ran = turnbuckle("model", "dag", matrix, "--gpus", "12", "--format", "json", *words)
+        ran = turnbuckle(
+            "model", "dag", matrix, "--gpus", "12", "--format", "json", *(words if "--on" in words else ("--on", "summit-v100", *words))
+        )
         assert ran.code == 0, ran.err
         return float(json.loads(ran.out)["runs"][0]["seconds"])
 
@@ -140,8 +142,8 @@ def test_one_count_one_gpu_and_nothing_to_draw(turnbuckle: Run, matrix: Path, tm
         (["--widest", "0"], "A043"),
         (["--relaxed", "1"], "A043"),
         (["--per-node", "0"], "A043"),
-        (["--per-socket", "7"], "A043"),
-        (["--block-low", "6 GB/s"], "A043"),
+        (["--per-socket", "9"], "A043"),
+        (["--block-low", "13 GB/s"], "A043"),
         (["--memory-bandwidth", "0 GB/s"], "A043"),
         (["--on", "sumit"], "A043"),
         (["--tiers", "none.csv"], "A061"),
@@ -174,3 +176,13 @@ def test_an_unknown_tier(turnbuckle: Run, matrix: Path, tmp_path: Path) -> None:
     assert ran.code == 3
     assert "error[A156]" in ran.err
     assert turnbuckle("model", "dag", matrix, "--tiers", tmp_path / "tiers.csv", "--gpus", "1-6").code == 0
+
+
+def test_a_socket_of_one_gpu_has_no_messages(turnbuckle: Run, matrix: Path, tmp_path: Path) -> None:
+    (tmp_path / "tiers.csv").write_text("tier, latency, bandwidth\nsocket, 1 us, 1 GB/s\nnode, 2 us, 1 GB/s\nnetwork, 9 us, 1 GB/s\n")
+    ran = turnbuckle("model", "dag", matrix, "--tiers", tmp_path / "tiers.csv")
+    assert "error[A043]" in ran.err
+    assert "--per-socket 8" in ran.err
+    ran = turnbuckle("model", "dag", matrix, "--tiers", tmp_path / "tiers.csv", "--per-socket", "4", "--gpus", "4", "--format", "json")
+    (now, *_) = json.loads(ran.out)["runs"]
+    assert now["path_socket_messages"] == now["path_messages"] > 0

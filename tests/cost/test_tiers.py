@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -109,16 +110,28 @@ def test_every_number_that_ships_has_a_source() -> None:
 
 def test_what_is_put_together_says_so() -> None:
     assert "socket latency" in fabric("summit-v100").assumed
-    assert not any("bandwidth" in what for what in fabric("alps-gh200").assumed)
+    for name in ("dgx-h100", "alps-gh200"):
+        assert not any("bandwidth" in what or "latency" in what for what in fabric(name).assumed)
 
 
-def test_the_measured_machine_is_what_was_measured(shared: Path) -> None:
+def test_alps_is_what_was_measured(shared: Path) -> None:
     text = (shared / "traces" / "measured" / "osu_alps_gh200_mpich" / "osu_mpich.txt").read_text(encoding="utf-8")
     for head, tier in (("GPU-to-GPU memory intra-node", NODE), ("GPU-to-GPU memory inter-node", NETWORK)):
         lines = text.split(f"## {head}")[1].split("\n## ")[0].splitlines()
         pairs = np.array([[float(w) for w in line.split()] for line in lines if line[:1].isdigit()])
         found = fabric("alps-gh200").message(tier).seconds(pairs[:, 0])
         assert found == pytest.approx(pairs[:, 0] / (pairs[:, 1] * 1e6))
+
+
+def test_the_dgx_is_what_was_measured(shared: Path) -> None:
+    path = shared / "traces" / "measured" / "vidur_dgx_collectives" / "h100_dgx__send_recv.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for devices, tier in (("2", NODE), ("1", NETWORK)):
+        known = {int(r["size"]): float(r["time_stats.send_recv.median"]) * 1e-3 for r in rows if r["devices_per_node"] == devices}
+        curve = fabric("dgx-h100").message(tier)
+        assert curve.size_bytes / curve.bandwidth == pytest.approx([known[int(n)] for n in curve.size_bytes], rel=1e-6)
+        assert (np.diff(curve.size_bytes) > 0).all()
 
 
 def test_the_printed_ratios_hold_for_small_messages() -> None:
@@ -134,7 +147,7 @@ def test_a_socket_is_like_its_node_unless_said() -> None:
 
 
 def test_messages_of_mixed_tiers_and_slower_ones() -> None:
-    machine = fabric()
+    machine = fabric("summit-v100")
     tier = np.array([SAME, SOCKET, NODE, NETWORK, NETWORK])
     found = machine.message_seconds(tier, [8, 8, 8, 8, 0], {NETWORK: 0.5})
     assert found == pytest.approx([0, 1.6667e-6, 2e-6, 3.25e-6, 0], rel=1e-3)
@@ -144,7 +157,7 @@ def test_messages_of_mixed_tiers_and_slower_ones() -> None:
 @pytest.mark.parametrize("bad", [{"gpus_per_socket": 0}, {"gpus_per_socket": 7}, {"low": 0.0}, {"high": 1e9}, {"peak": float("nan")}])
 def test_a_machine_that_does_not_hold(bad: dict[str, float]) -> None:
     with pytest.raises(UsageError) as error:
-        Fabric(**{**fabric().__dict__, **bad})
+        Fabric(**{**fabric("summit-v100").__dict__, **bad})
     assert error.value.code == "A043"
 
 
@@ -165,10 +178,10 @@ def table(tmp_path: Path, text: str) -> Path:
 
 def test_a_table_of_tiers(tmp_path: Path) -> None:
     path = table(tmp_path, "tier, size [B], bandwidth, latency\nnode, 1024, 1 GB/s,\nnode, 8, 8 MB/s,\nnetwork,, 10 GB/s, 2 us\n")
-    machine = read_tiers(path, fabric())
+    machine = read_tiers(path, fabric("summit-v100"))
     assert machine.message(NODE).seconds([8, 1024]) == pytest.approx([1e-6, 1.024e-6])
     assert machine.message(NETWORK).seconds(1024) == pytest.approx(2e-6 + 1024 / 10e9)
-    assert (machine.peak, machine.gpus_per_node) == (fabric().peak, 6)
+    assert (machine.peak, machine.gpus_per_node) == (828e9, 6)
     assert not any("latency" in what for what in machine.assumed)
 
 

@@ -179,7 +179,7 @@ def chain(count: int) -> Supernodes:
 
 
 def test_a_chain_takes_all_its_tasks_in_turn() -> None:
-    machine = fabric()
+    machine = fabric("summit-v100")
     alone = solve(work(chain(1000), Dealt.on_grid(1), machine), machine)
     # 999 columns of two values and two indices, and the last of one
     assert alone.path_seconds == pytest.approx((999 * 24 + 12) / machine.high)

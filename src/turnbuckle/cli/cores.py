@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from turnbuckle.findings import Finding
-    from turnbuckle.scaling.cores import Cores
+    from turnbuckle.scaling.answer import Cores
     from turnbuckle.scaling.oversubscription import Curve
     from turnbuckle.scaling.runs import Runs
 
@@ -29,6 +29,7 @@ Law = Annotated[
 ]
 At = Annotated[str | None, Parameter(name="--at", help="cores per GPU of each recording, in order, as 4,8,16; else the ranks it shows")]
 Worth = Annotated[str, Parameter(name="--worth", help="gain in performance from which one more rank on a GPU pays")]
+Node = Annotated[str | None, Parameter(name="--node", help="a node's CPU cores and GPUs, as 64:4: says what it reaches")]
 Extrapolate = Annotated[
     bool, Parameter(name="--extrapolate", help="answer even beyond twice the most cores that were measured", negative=())
 ]
@@ -44,6 +45,7 @@ def cores(
     law: Law = "auto",
     at: At = None,
     worth: Worth = "5%",
+    node: Node = None,
     extrapolate: Extrapolate = False,
     draws: Draws = 1000,
     seed: Seed = 20261121,
@@ -62,8 +64,11 @@ def cores(
     share, gain = parse(efficiency, "1"), parse(worth, "1")
     if not 0 <= seed < 2**63:
         raise UsageError("A031", "--seed is out of range", found=str(seed), fix="0 or more")
+    have = _per_gpu(node)
     given = _runs((runs, *profiles), at, no_cache)
-    found = [cores_per_gpu(r, efficiency=share, law=law, worth=gain, extrapolate=extrapolate, draws=draws, seed=seed) for r in given]
+    found = [
+        cores_per_gpu(r, efficiency=share, law=law, worth=gain, extrapolate=extrapolate, have=have, draws=draws, seed=seed) for r in given
+    ]
     if charts is not None:
         _draw(found, charts)
     _emit(found, [p.name for p in (runs, *profiles)], seed, draws, format, output)
@@ -85,6 +90,18 @@ def _runs(files: tuple[Path, ...], at: str | None, no_cache: bool) -> list[Runs]
     if recordings:
         out.append(from_profiles([inspected(f, None, no_cache).profile for f in recordings], counts))
     return out
+
+
+def _per_gpu(node: str | None) -> float | None:
+    """`64:4` -> 16 cores per GPU."""
+    from turnbuckle.errors import UsageError
+
+    if node is None:
+        return None
+    cores, _, gpus = node.partition(":")
+    if not (cores.isascii() and cores.isdigit() and gpus.isascii() and gpus.isdigit() and len(node) < 20 and int(gpus) and int(cores)):
+        raise UsageError("A031", "a node has cores and GPUs", where="--node", found=node[:60], fix="as --node 64:4")
+    return int(cores) / int(gpus)
 
 
 def _at(text: str | None) -> list[int] | None:
@@ -143,9 +160,12 @@ def _print(console: Console, found: list[Cores]) -> None:
     from rich.text import Text
 
     from turnbuckle.cli.show import clean
+    from turnbuckle.scaling.answer import node_sentence
 
     for c in found:
         console.print(Text.from_markup(f"[bold]{clean(c.sentence(), 400)}[/]"))
+        if c.have is not None:
+            console.print(Text.from_markup(clean(node_sentence(c), 400)))
     if len(found) > 1:
         _print_all(console, found)
     for c in found:
@@ -167,7 +187,7 @@ def _print(console: Console, found: list[Cores]) -> None:
 def _print_all(console: Console, found: list[Cores]) -> None:
     """The program that needs most decides the node."""
     from turnbuckle.cli.show import clean
-    from turnbuckle.scaling.cores import percent, shape
+    from turnbuckle.scaling.answer import percent, shape
 
     needs = [(c.whole.cores, c) for c in found if c.whole is not None]
     if len(needs) < len(found):
@@ -179,8 +199,6 @@ def _print_all(console: Console, found: list[Cores]) -> None:
 
 def _basis(found: Cores) -> str:
     """What the answer rests on, in words."""
-    from turnbuckle.scaling.cores import percent
-
     runs = found.runs
     low, high = float(runs.cores.min()), float(runs.cores.max())
     spare = len(runs) - runs.shapes
@@ -190,7 +208,7 @@ def _basis(found: Cores) -> str:
         best = "Highest throughput" if runs.throughput else "Shortest run time"
         out += f". {best} by the law {_time(runs, found.chosen.limit_seconds)}"
         fastest = float(runs.mean_of_repeats(runs.seconds).min())
-        out += f"; the fastest measured reaches {percent(found.chosen.limit_seconds / fastest)} of that"
+        out += f", {'highest' if runs.throughput else 'fastest'} measured {_time(runs, fastest)}"
     return out
 
 
@@ -211,7 +229,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _counts_table(found: Cores) -> Table:
-    from turnbuckle.scaling.cores import percent, reached
+    from turnbuckle.scaling.answer import percent, reached
 
     split = any(c.ranks is not None for c in found.counts)
     asked = percent(found.efficiency)
@@ -219,7 +237,7 @@ def _counts_table(found: Cores) -> Table:
         "cores per GPU", "cores", *(["ranks x threads"] if split else []), "measured", "by the law", "efficiency", f"reaches {asked}"
     )
     for c in found.counts:
-        chance = "surely" if c.reaches >= 0.995 else "surely not" if c.reaches <= 0.005 else f"in {c.reaches:.0%} of draws"
+        chance = "surely" if c.reaches >= 0.995 else "surely not" if c.reaches <= 0.005 else f"{c.reaches:.0%} likely"
         ways = [f"{c.ranks:g} x {c.threads:g}" if c.ranks is not None else ""] if split else []
         style = "bold" if c is found.whole or (found.whole is not None and c.cores == found.whole.cores) else ""
         table.add_row(
@@ -236,7 +254,7 @@ def _counts_table(found: Cores) -> Table:
 
 def _laws_table(found: Cores) -> Table:
     from turnbuckle.cli.show import seconds
-    from turnbuckle.scaling.cores import span
+    from turnbuckle.scaling.answer import span
 
     table = _table("laws", "law", "cores (90% interval)", "AICc", "RMS", "parameters")
     for c in found.candidates:
@@ -254,7 +272,7 @@ def _laws_table(found: Cores) -> Table:
 
 
 def _curve_table(curve: Curve, runs: Runs) -> Table:
-    from turnbuckle.scaling.cores import percent, sharing
+    from turnbuckle.scaling.answer import percent, sharing
 
     against, pays = f"against {curve.steps[0].ranks:g}", f"pays {percent(curve.worth)}"
     table = _table(

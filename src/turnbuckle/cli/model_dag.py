@@ -30,7 +30,9 @@ Layout = Annotated[
     Literal["2d", "columns", "rows"], Parameter(help="blocks dealt to a grid of GPUs, or to one row or column of them, cyclically")
 ]
 Map = Annotated[Path | None, Parameter(help="CSV column, gpu: from that column on (counted from 1) this GPU (from 0); instead of a layout")]
-On = Annotated[str | None, Parameter(name="--on", help="machine: summit-v100 (put together from printed numbers) or alps-gh200 (measured)")]
+On = Annotated[
+    str | None, Parameter(name="--on", help="machine: dgx-h100 or alps-gh200 (measured), summit-v100 (put together from printed numbers)")
+]
 Tiers = Annotated[
     Path | None, Parameter(help="CSV tier, size, bandwidth of messages in a socket, node, network; or tier, latency, bandwidth")
 ]
@@ -102,7 +104,10 @@ def dag(
     with working("replaying"):
         found = sweep(merged_columns, machine, counts, layout, owner=of_supernode, changes=changes, **options)
     if charts is not None:
-        _draw(found, charts)
+        from turnbuckle.report.figure_files import save
+        from turnbuckle.report.triangular_chart import figures
+
+        save(figures(found), charts)
     _emit(found, format, output, console)
     return 0
 
@@ -136,6 +141,7 @@ def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_nod
     from dataclasses import replace
 
     from turnbuckle.cost.tiers import DEFAULT, fabric, read_tiers
+    from turnbuckle.errors import UsageError
     from turnbuckle.units import parse
 
     machine = fabric(on or DEFAULT)
@@ -149,29 +155,15 @@ def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_nod
         given = {"low": machine.low * share, "high": machine.high * share, **given}
     node = machine.gpus_per_node if per_node is None else per_node
     socket = min(machine.gpus_per_socket, node) if per_socket is None else per_socket
+    if tiers is not None and "socket" in machine.tiers and socket == 1:
+        raise UsageError(
+            "A043", "the table has a tier socket, but a socket has one GPU", where=machine.name, fix=f"say how many, as --per-socket {node}"
+        )
     changed = {"gpus_per_socket": "GPUs a socket", "gpus_per_node": "GPUs a node", "peak": "memory bandwidth"}
     given |= {"gpus_per_socket": socket, "gpus_per_node": node}
     stated = {what for name, what in changed.items() if getattr(machine, name) != given.get(name, getattr(machine, name))}
     sources = {what: "stated on the command line" if what in stated else source for what, source in machine.sources.items()}
     return replace(machine, **given, sources=sources)
-
-
-def _draw(found: Solves, folder: Path) -> None:
-    from turnbuckle.errors import ReportError
-    from turnbuckle.report.figure import draw
-    from turnbuckle.report.triangular_chart import figures
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for figure in draw(figures(found)):
-            # a file of its own needs the name space that a page gives its drawings
-            alone = figure.svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-            (folder / f"{figure.name}.svg").write_text(alone, encoding="utf-8")
-            (folder / f"{figure.name}.csv").write_text(figure.csv, encoding="utf-8")
-    except OSError as error:
-        raise ReportError(
-            "R001", "the figures cannot be written", where=folder.name, found=error.strerror or "", fix="name a folder you may write to"
-        ) from error
 
 
 def _emit(found: Solves, format: str, output: Path | None, console: Console | None) -> None:

@@ -38,7 +38,7 @@ Int = NDArray[np.int64]
 #: Between whom a message travels; the index is its tier, 0 is none.
 TIERS: Final = ("same GPU", "socket", "node", "network")
 SAME, SOCKET, NODE, NETWORK = range(4)
-DEFAULT: Final = "summit-v100"
+DEFAULT: Final = "dgx-h100"
 _TABLE: Final = (
     Column("tier", ""),
     Column("size", "B", needed=False, above=True),
@@ -254,8 +254,8 @@ def fabric(name: str = DEFAULT) -> Fabric:
     ------
     UsageError : A043 for a name that is none.
 
-    >>> fabric().gpus_per_node, round(fabric().high / 1e9, 3)
-    (6, 5.175)
+    >>> fabric().gpus_per_node, round(fabric("summit-v100").high / 1e9, 3)
+    (8, 5.175)
     """
     if name not in _shipped():
         fix = did_you_mean(name, fabrics()) or f"one of {', '.join(fabrics())}"
@@ -309,10 +309,13 @@ def read_tiers(path: str | Path, base: Fabric) -> Fabric:
             continue
         rows = rows[np.argsort(size[rows], kind="stable")]
         if (again := np.flatnonzero(np.diff(size[rows]) == 0)).size:
-            raise UsageError("A043", f"tier {name} has one size twice", where=table.where(int(rows[again[0] + 1]), "size"))
+            where = table.where(int(rows[again[0] + 1]), "size")
+            raise UsageError("A043", f"tier {name} has one size twice", where=where, fix="one line a size: the median")
         known[name] = Tier(size[rows], bandwidth[rows])
     if not known:
         raise UsageError("A043", "the table of tiers has no lines", where=table.name, fix="tier, size, bandwidth: one line for each size")
     kept = {what: source for what, source in base.sources.items() if what.partition(" ")[0] not in TIERS}
     assumed = tuple(what for what in base.assumed if what.partition(" ")[0] not in TIERS)
-    return replace(base, name=table.name, title=f"messages of {table.name}", tiers=known, sources=kept, assumed=assumed)
+    return replace(
+        base, name=table.name, title=f"{base.title.partition(';')[0]}; messages of {table.name}", tiers=known, sources=kept, assumed=assumed
+    )

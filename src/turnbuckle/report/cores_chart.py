@@ -14,7 +14,7 @@ from turnbuckle.report.look import FAINT, FULL, INK, MODES, RECORDED, SOFT, TARG
 from turnbuckle.report.slack_charts import digits
 from turnbuckle.report.text import clean, shorten
 from turnbuckle.scaling import laws
-from turnbuckle.scaling.cores import Candidate, Cores, percent, span
+from turnbuckle.scaling.answer import Candidate, Cores, percent, span
 from turnbuckle.scaling.fits import Axes, axes
 from turnbuckle.scaling.oversubscription import Curve
 from turnbuckle.scaling.runs import Runs
@@ -23,6 +23,8 @@ from turnbuckle.scaling.runs import Runs
 _LINE: Final = 118
 _POINTS: Final = 121
 _HEIGHT: Final = 300
+#: A node is drawn up to this multiple of the most cores measured or answered.
+_ROOM: Final = 3.0
 _WORDS: Final = {"hybrid": "hybrid (eq 5)", "exponential": "exponential", "usl": "contention"}
 _CHOSEN, _OTHER = MODES["link"], FAINT
 _BAND: Final = ZONES[1][2]
@@ -47,7 +49,7 @@ def cores_figure(found: Cores, name: str) -> Figure:
     """Measured runs, the fitted laws, and the cores for the efficiency with their interval."""
     assert found.chosen is not None
     runs, chosen = found.runs, found.chosen
-    most = max(float(runs.cores.max()), min(chosen.cores, 1e6)) * 1.06
+    most = max(float(runs.cores.max()), min(chosen.cores, 1e6), _node(found)) * 1.06
     fitted = [c for c in found.candidates if not c.fit.missing]
     t_mpi = float(runs.mpi_seconds.mean())
     least = min(1.0, float(runs.cores.min()))
@@ -97,6 +99,7 @@ def cores_figure(found: Cores, name: str) -> Figure:
             "mark": {"type": "point", "filled": True, "size": 42, "color": RECORDED, "opacity": 0.85, "stroke": "white", "aria": True},
             "encoding": {"x": at_x, "y": at_y, "description": {"field": "tip"}},
         },
+        *_node_layers(found, at_x),
         *_legend_layers(
             fitted, chosen, FULL - 78 if right else (max(found.low, least) - x0) / (most - x0) * (FULL - 78) - 12, 0 if right else 1
         ),
@@ -137,6 +140,25 @@ def _measured(runs: Runs) -> Rows:
             "tip": clean(f"{label}: {s:.4g} s" + (f" with {r:g} ranks x {t:g} threads" if runs.split else f" with {n:g} cores")),
         }
         for n, s, r, t, label in zip(runs.cores, runs.seconds, runs.ranks, runs.threads, runs.labels, strict=True)
+    ]
+
+
+def _node(found: Cores) -> float:
+    """Cores per GPU of the node asked about, where the figure has room for it; else 0."""
+    near = found.have is not None and found.have.cores <= _ROOM * max(float(found.runs.cores.max()), found.cores)
+    return found.have.cores if found.have is not None and near else 0.0
+
+
+def _node_layers(found: Cores, at_x: Spec) -> list[Spec]:
+    """The ratio that a node has."""
+    if not (cores := _node(found)):
+        return []
+    row = {"data": {"values": [{"cores": digits(cores), "words": f"this node: {cores:.3g}"}]}}
+    text: Spec = {"type": "text", "y": _HEIGHT - 8, "align": "right", "dx": -6, "fontSize": 11, "color": RECORDED}
+    return [
+        {**row, "mark": {"type": "rule", "color": RECORDED, "strokeWidth": 1.6}, "encoding": {"x": at_x}},
+        {**row, "mark": {**text, "stroke": "white", "strokeWidth": 3}, "encoding": {"x": at_x, "text": {"field": "words"}}},
+        {**row, "mark": text, "encoding": {"x": at_x, "text": {"field": "words"}}},
     ]
 
 
@@ -252,7 +274,7 @@ def sharing_figure(found: Cores, name: str) -> Figure:
         },
         height=_HEIGHT,
         left=64,
-        right=236,
+        right=270,
         top=58,
         bottom=44,
         title=_title("Ranks that share a GPU", f"ringed: the last step that gains {percent(shown[0].worth)} or more"),
@@ -277,8 +299,8 @@ def sharing_figure(found: Cores, name: str) -> Figure:
 def _ring(c: Curve) -> str:
     each = f"{c.threads:g} thread{'' if c.threads == 1 else 's'} a rank: "
     doubt = "" if c.low is None or c.low == c.high else f" ({c.low:g} to {c.high:g})"
-    last = ", the most measured" if c.ranks == c.steps[-1].ranks else ""
-    return each + (f"pays up to {c.ranks:g}{last}{doubt}" if c.ranks != c.steps[0].ranks else f"does not pay{doubt}")
+    last = ", most measured" if c.ranks == c.steps[-1].ranks else ""
+    return each + (f"up to {c.ranks:g}{last}{doubt}" if c.ranks != c.steps[0].ranks else f"does not pay{doubt}")
 
 
 def _runs_of(runs: Runs, c: Curve, colour: str) -> Rows:

@@ -23,7 +23,6 @@ _LEFT: Final = 66
 #: Room right of the lines for their names, and the height of one [px].
 _NAMES: Final = 214
 _LINE: Final = 15
-_CHARACTER: Final = 5.6
 _WORDS: Final = {
     "computing": "computing",
     "dependency": "waits inside a GPU",
@@ -70,10 +69,9 @@ def run_times(found: Solves) -> Figure:
     name = shorten(clean(found.supernodes.triangle.name), 40)
     caption = (
         f"{name} on {clean(found.fabric.title)}. Dots: the fastest count of each line. Both axes are logarithmic. "
-        + " ".join(f"{v.what}: {v.words}." for v in found.variants[1:])
+        + " ".join(f"{v.what[:1].upper()}{v.what[1:]}: {v.words}." for v in found.variants[1:])
     )  # fmt: skip
-    legend = tuple((v.what, COLOURS[v.what]) for v in found.variants)
-    return Figure("solve-run-time", "Run time over the number of GPUs", alt, spec, told, caption, legend=legend)
+    return Figure("solve-run-time", "Run time over the number of GPUs", alt, spec, told, caption)
 
 
 def _ticks(counts: list[int]) -> list[int]:
@@ -174,11 +172,10 @@ def path_parts(found: Solves, what: What = "as is") -> Figure:
             "mark": {"type": "text", "dy": -7, "fontSize": 10, "color": INK},
             "encoding": {"x": x, "y": quantitative("high", **y), "text": {"field": "label"}},
         },
-        *_key([name for name in PARTS if any(_parts(run)[name] for run in runs)]),
         height=height,
         left=left,
         right=right,
-        top=36,
+        top=20,
         bottom=42,
     )
     told = [{"variant": run.what, "gpus": run.gpus, **{f"{k}_seconds": v for k, v in _parts(run).items()}} for run in runs]
@@ -192,17 +189,6 @@ def path_parts(found: Solves, what: What = "as is") -> Figure:
     )  # fmt: skip
     legend = tuple((_WORDS[name], colour) for name, colour in PARTS.items() if any(_parts(run)[name] for run in runs))
     return Figure("solve-path", "What the longest path is made of", alt, spec, told, caption, legend=legend)
-
-
-def _key(names: list[str]) -> list[Spec]:
-    """What the colours stand for, above the bars."""
-    out: list[Spec] = []
-    at = 0.0
-    for name in names:
-        text = {"type": "text", "align": "left", "x": at, "y": -24, "fontSize": 11, "fontWeight": "bold", "color": PARTS[name]}
-        out.append({"data": {"values": [{"label": _WORDS[name]}]}, "mark": text, "encoding": {"text": {"field": "label"}}})
-        at += _CHARACTER * len(_WORDS[name]) + 24
-    return out
 
 
 def _parts(run: Run) -> dict[str, float]:

@@ -174,9 +174,10 @@ def _needs_hybrid(runs: Runs) -> int:
 
 def _fit_usl(runs: Runs, seconds: Float, weights: Float) -> Float:
     n = runs.cores
-    columns = np.stack([1.0 / n, np.ones_like(n), n - 1.0], axis=-1)
+    columns = np.stack([1.0 / n, np.ones_like(n), np.maximum(n - 1.0, 0.0)], axis=-1)
     shared, serial, each = nonnegative(columns * weights[:, None], seconds * weights).T
-    first = np.maximum(shared + serial, 1e-300)
+    # a run that only gets slower with more cores keeps a first core, if a negligible one
+    first = np.maximum(shared + serial, np.maximum(ROUNDING * seconds.max(axis=1), 1e-300))
     return np.stack([first, serial / first, each / first], axis=-1)
 
 

@@ -81,7 +81,7 @@ def usl_seconds(cores: ArrayLike, first: ArrayLike, contention: ArrayLike, coher
 
     Parameters
     ----------
-    cores : above 0.
+    cores : above 0; below 1 there is no coherency to pay for.
     first : run time on one core [s].
     contention : sigma, share of it that does not run in parallel, 0 to 1.
     coherency : kappa, cost of every further core as a share of it, not negative.
@@ -90,7 +90,7 @@ def usl_seconds(cores: ArrayLike, first: ArrayLike, contention: ArrayLike, coher
     43.0
     """
     n, sigma = np.asarray(cores, dtype=np.float64), np.asarray(contention)
-    return np.asarray(np.asarray(first) * ((1.0 - sigma) / n + sigma + np.asarray(coherency) * (n - 1.0)))
+    return np.asarray(np.asarray(first) * ((1.0 - sigma) / n + sigma + np.asarray(coherency) * np.maximum(n - 1.0, 0.0)))
 
 
 def usl_fastest_cores(contention: ArrayLike, coherency: ArrayLike) -> Float:
@@ -194,6 +194,8 @@ def split_cores(
     >>> split_cores(6, 4.0, 8.0, 1.0, (1, 8), (1, 8))
     (2, 3)
     """
-    splits = [(n, cores // n) for n in range(ranks[0], min(ranks[1], cores) + 1) if cores % n == 0]
-    splits = [(n, m) for n, m in splits if threads[0] <= m <= threads[1]]
+    small = np.arange(1, math.isqrt(cores) + 1)
+    low = small[cores % small == 0].tolist()
+    splits = [(n, cores // n) for n in sorted({*low, *(cores // n for n in low)})]
+    splits = [(n, m) for n, m in splits if ranks[0] <= n <= ranks[1] and threads[0] <= m <= threads[1]]
     return min(splits, key=lambda s: float(hybrid_seconds(s[0], s[1], 0.0, c_mpi, c_omp, c_hyb)), default=None)
