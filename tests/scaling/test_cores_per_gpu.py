@@ -189,6 +189,16 @@ def test_far_beyond_is_refused_unless_asked_for() -> None:
     assert found.whole is not None and found.whole.cores == math.ceil(found.cores)
 
 
+def test_one_count_far_beyond_is_refused_even_if_their_product_is_not() -> None:
+    """Threads alone help: 36 of them for one rank, where 8 were run and 4 x 8 = 32 cores."""
+    runs = planted("hybrid", [100.0, 0.0, 400.0, 0.0], GRID[1], GRID[0], noise=1e-3)
+    with pytest.raises(CannotAnswer, match="A151") as refused:
+        cores_per_gpu(runs)
+    assert "at most 4 ranks and 8 threads were measured" in refused.value.found
+    found = cores_per_gpu(runs, extrapolate=True)
+    assert found.whole is not None and found.whole.ranks == 1.0 and found.cores == pytest.approx(36, rel=0.02) and "A337" in codes(found)
+
+
 def test_without_a_floor_nothing_is_answered() -> None:
     runs = planted("hybrid", [0.0, 0.0, 100.0, 0.0])
     for extrapolate in (False, True):

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
+from turnbuckle.cli.cores import cores
 from turnbuckle.cli.models import models_app
 from turnbuckle.cli.options import FormatOption, NoCache, Output, Source, flat, lambdas_of
 from turnbuckle.cli.recording import inspected
@@ -33,6 +34,7 @@ app = App(
 machines_app = App(name="machines", help="The machines Turnbuckle knows: list them, show one with all sources, check a file of your own.")
 app.command(machines_app)
 app.command(models_app)
+app.command(cores)
 app.command(reproduce)
 app.command(transfers)
 

@@ -116,21 +116,10 @@ def _at(text: str | None) -> list[int] | None:
 
 
 def _draw(found: list[Cores], folder: Path) -> None:
-    from turnbuckle.errors import ReportError
     from turnbuckle.report.cores_chart import figures
-    from turnbuckle.report.figure import draw
+    from turnbuckle.report.figure_files import save
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for figure in draw(figures(found)):
-            # inside a page an SVG needs no namespace; a file of its own does
-            alone = figure.svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-            (folder / f"{figure.name}.svg").write_text(alone, encoding="utf-8")
-            (folder / f"{figure.name}.csv").write_text(figure.csv, encoding="utf-8")
-    except OSError as error:
-        raise ReportError(
-            "R001", "the figures cannot be written", where=folder.name, found=error.strerror or "", fix="name a folder you may write to"
-        ) from error
+    save(figures(found), folder)
 
 
 def _emit(found: list[Cores], files: list[str], seed: int, draws: int, format: str, output: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _RATIO = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*x?\s*", re.ASCII)
 #: What is shown where nothing is asked for: none at all, and so many times worse than --from.
 _FACTORS = (0, 2, 10, 100)
-_SLOWEST = 1e-9  # [B/s]
+_SLOWEST, _FASTEST, _LONGEST = 1e-9, 1e18, 1e9  # [B/s], [B/s], [s]
 
 Gain = Annotated[str, Parameter(help="run time at --from over run time at --to, as printed: 1.21 stands for 1.205 to 1.215")]
 From = Annotated[str, Parameter(name="--from", help="latency of the baseline, as 100us; or its bandwidth, as 16GB/s")]
@@ -41,6 +42,8 @@ def bound(
     if not near < now:
         raise UsageError("A044", "--to is no better than --from", found=f"--from {from_} --to {to}", fix="--to is where the run is faster")
     words = [part.strip() for word in at or [] for part in word.split(",") if part.strip()]
+    if at is not None and not words:
+        raise UsageError("A044", "--at names nothing", fix="--at 1ms, or leave it out")
     far = [_delay("--at", word, unit) for word in words] or [factor * now for factor in _FACTORS]
     if claimed is not None and len(words) != 1:
         raise UsageError("A044", "a claim belongs to one --at", found=f"{len(words)} of them", fix="--at 1ms --claimed 2.39")
@@ -95,6 +98,8 @@ def _delay(option: str, text: str, unit: Literal["s", "B/s"]) -> float:
         raise UsageError(
             "A044", what, found=f"{option} {text}", fix="for example --from 100us" if unit == "s" else "for example --from 16GB/s"
         )
+    if value > (_LONGEST if unit == "s" else _FASTEST):
+        raise UsageError("A044", f"{option} is beyond what any machine has", found=text[:40], fix="give it in another unit")
     return value if unit == "s" else 1.0 / value
 
 
@@ -115,7 +120,7 @@ def answer(
     now, near, far : delays [s], or seconds a byte [s/B].
     claimed : T(far) / T(now) as somebody has it, for a single `far`.
     """
-    from turnbuckle.cost.affine import bound_on
+    from turnbuckle.cost.affine import bound_on, possible_on
     from turnbuckle.study.study import SCHEMA_VERSION
 
     key = "seconds" if over == "latency" else "bandwidth"
@@ -127,12 +132,15 @@ def answer(
     for x in far:
         inside = near < x < now
         ends = [float(bound_on(x, near, now, max(b, 1.0))) for b in (gain.low, gain.high)]
+        least, most = zip(*(possible_on(x, near, now, max(b, 1.0)) for b in (gain.low, gain.high)), strict=True)
         rows.append(
             {
                 f"at_{key}": named(x),
-                "holds": "at most" if inside else "at least",
+                "holds": "exactly" if x in (near, now) else "at most" if inside else "at least",
                 "ratio": float(bound_on(x, near, now, gain.value)),
                 "rounded_ratio": max(ends) if inside else min(ends),
+                "low": float(min(least)),
+                "high": float(max(most)),
             }
         )
     return {
@@ -147,17 +155,17 @@ def answer(
 
 
 def _judged(claimed: Interval, gain: Interval, row: dict[str, Any], known: tuple[float, float], named: Any, key: str) -> dict[str, Any]:
-    """A claim beside its bound; beyond --from also where it would hold."""
+    """A claim beside what is possible; beyond --from also where it would hold."""
     from turnbuckle.cost.affine import farthest
 
-    holds = claimed.high >= row["rounded_ratio"] if row["holds"] == "at least" else claimed.low <= row["rounded_ratio"]
+    holds = claimed.high >= row["low"] and claimed.low <= row["high"]
     out: dict[str, Any] = {
         "ratio": claimed.value,
         "low": claimed.low,
         "high": claimed.high,
         "verdict": "possible" if holds else "contradicts",
     }
-    if claimed.value >= 1 and row["holds"] == "at least":
+    if claimed.value >= 1 and math.isinf(row["high"]):
         out[f"reached_{key}"] = named(float(farthest(gain.value, claimed.value, *known)))
         out[f"rounded_reached_{key}"] = named(float(farthest(gain.low, claimed.high, *known)))
     return out
@@ -196,6 +204,9 @@ def _print(console: Any, document: dict[str, Any]) -> None:
         if said["verdict"] == "contradicts" and f"reached_{key}" in said:
             most, rounded = (at(said[f"{name}_{key}"]) for name in ("reached", "rounded_reached"))
             verdict += f": it is reached by {most} ({rounded} with rounding)"
+        elif said["verdict"] == "contradicts":
+            row = document["bounds"][0]
+            verdict += f": {row['low']:.3f}x " + (f"to {row['high']:.3f}x" if row["high"] < math.inf else "or more") + " can be, with rounding"
         console.print(Text(verdict, "bold red" if said["verdict"] == "contradicts" else "bold"))
     if gain["low"] <= 1:
         console.print(Text("the gain may be rounded up from none, so nothing follows from it", "yellow"))

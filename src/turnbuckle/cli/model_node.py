@@ -84,7 +84,8 @@ def additive(
     no_cache: NoCache = False,
 ) -> int:
     """Divide each class of time by its lambda: applications of a table, or a recording in the report's way and in ours."""
-    from turnbuckle.cli.node_tables import additive_readings, additive_rows, is_table
+    from turnbuckle.cli.model_tables import is_table
+    from turnbuckle.cli.node_tables import additive_readings, additive_rows
     from turnbuckle.cli.output import write_json, write_rows
     from turnbuckle.cli.recording import inspected
     from turnbuckle.cli.show_node import print_additive, print_readings
@@ -135,7 +136,7 @@ def integration(
     no_cache: NoCache = False,
 ) -> int:
     """Say what GPUs closer to each other would give: more of them on a node, or a faster node."""
-    from turnbuckle.cli.node_tables import is_table
+    from turnbuckle.cli.model_tables import is_table
     from turnbuckle.cli.output import flattened, write_json, write_rows
     from turnbuckle.cli.show_node import print_integration
 

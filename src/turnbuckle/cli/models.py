@@ -7,10 +7,13 @@ from cyclopts import App
 from turnbuckle.cli.model_bound import bound
 from turnbuckle.cli.model_cxl import chain, cxl
 from turnbuckle.cli.model_dag import dag
-from turnbuckle.cli.model_kernels import dgemm, mdm, memory, power
+from turnbuckle.cli.model_dgemm import dgemm
 from turnbuckle.cli.model_link import link
+from turnbuckle.cli.model_mdm import mdm
+from turnbuckle.cli.model_memory import memory
 from turnbuckle.cli.model_node import additive, functions, integration
 from turnbuckle.cli.model_order import order
+from turnbuckle.cli.model_power import power
 
 models_app = App(name="model", help="The papers' models, one by one, on numbers, tables and recordings of your own.")
 models_app.command(bound)

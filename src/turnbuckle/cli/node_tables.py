@@ -34,11 +34,6 @@ SHARES: Final = {
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
-def is_table(path: Path) -> bool:
-    """Whether a file is taken for a table: by its name, so that a recording is never read as text."""
-    return path.suffix.lower() in (".csv", ".txt")
-
-
 def share(text: str, option: str) -> Interval:
     """A share of the command line with the interval of its digits: ``"7.8%"`` is 0.078, between 0.0775 and 0.0785.
 

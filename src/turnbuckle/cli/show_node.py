@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rich.table import Table
 from rich.text import Text
 
+from turnbuckle.cli.model_tables import plain, print_findings, titled
 from turnbuckle.cli.show import clean, ns, seconds
 from turnbuckle.cli.terminal import Terminal
 from turnbuckle.findings import Finding
@@ -21,20 +21,11 @@ _NUMBERS: Final = 60
 _WORDS: Final = {"gpu": "GPU", "control": "control", "data": "data", "mpi": "MPI", "cpu": "CPU"}
 
 
-def _table(console: Terminal, title: str, *columns: str) -> Table:
-    """A table under its title; numbers are never cut, whatever the width."""
-    console.print(Text(title, "italic"))
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for k, column in enumerate(columns):
-        table.add_column(column, justify="left" if k == 0 else "right", no_wrap=k > 0, overflow="fold")
-    return table
-
-
 def print_functions(found: Functions, top: int) -> None:
     """The longest functions of each class, the rest of it as one line, its sum, and both closure defects."""
     console = Terminal(highlight=False)
     title = f"functions of a run of {ns(found.run_time_ns)}"
-    table = _table(console, title, "", "time", "calls", "average", "of run", "exposed", "of run")
+    table = titled(console, title, "", "time", "calls", "average", "of run", "exposed", "of run")
     rows, classes = found.table(), found.classes()
     width = max(min(console.width - _NUMBERS, 60), 24)
 
@@ -62,7 +53,7 @@ def print_functions(found: Functions, top: int) -> None:
         short = dict(zip(kernels, kernel_labels(kernels, width - 6), strict=True))
         for label, row in zip((short.get(name, name) for name in names), shown, strict=True):
             mark = f" ({row['call_class']})" if row["call_class"] else ""
-            name = f"  {clean(label, width - len(mark))}[dim]{mark}[/]"
+            name = Text.assemble(f"  {plain(label, width - len(mark))}", (mark, "dim"))
             line(name, row["time_ns"], row["calls"], row["exposed_ns"])
         if rest := mine[len(shown) :]:
             sums = [sum(r[c] for r in rest) for c in ("time_ns", "calls", "exposed_ns")]
@@ -112,11 +103,11 @@ def print_additive(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, floa
     console = Terminal(highlight=False)
     title = f"additive model: {_lambdas(lambdas)}"
     if rows and "scaled_share" in rows[0]:
-        table = _table(console, title, "", "scaled share", "run gets", "interval")
+        table = titled(console, title, "", "scaled share", "run gets", "interval")
         for row in rows:
             table.add_row(clean(row["name"]), f"{row['scaled_share']:.2%}", *_ratio(row))
     else:
-        table = _table(console, title, "", "sum", "defect", "then", "over", "run gets", "interval")
+        table = titled(console, title, "", "sum", "defect", "then", "over", "run gets", "interval")
         for row in rows:
             defect = row["closure_defect_seconds"]
             stated = "-" if defect is None else _signed(defect if abs(defect) > 1e-9 * row["summed_seconds"] else 0.0)
@@ -133,13 +124,13 @@ def print_additive(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, floa
                 Text("waits have no lambda and are counted once, as what they wait for: they are in the sum, not in the ratios", "dim")
             )
     console.print(Text("intervals: the least and most that the digits of the table allow", "dim"))
-    _print_findings(console, findings)
+    print_findings(console, (f.as_dict() for f in findings))
 
 
 def print_readings(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], findings: Sequence[Finding]) -> None:
     """Three readings of one recording, term by term."""
     console = Terminal(highlight=False)
-    table = _table(console, f"additive model: {_lambdas(lambdas)}", "", "as the report", "waits once", "time line")
+    table = titled(console, f"additive model: {_lambdas(lambdas)}", "", "as the report", "waits once", "time line")
     for term in CLASSES:
         table.add_row(_WORDS[term], *(seconds(row[f"{term}_seconds"]) for row in rows))
     table.add_row("sum", *(seconds(row["summed_seconds"]) for row in rows), style="bold")
@@ -154,12 +145,7 @@ def print_readings(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, floa
         "time line: each instant belongs to one class, and no wait is scaled (as turnbuckle project --model additive)",
     ):
         console.print(Text(words, "dim"))
-    _print_findings(console, findings)
-
-
-def _print_findings(console: Terminal, findings: Sequence[Finding]) -> None:
-    for f in findings:
-        console.print(Text(f"{f.code}  {f.meaning} ({f.count:,}: {f.detail})", "yellow"))
+    print_findings(console, (f.as_dict() for f in findings))
 
 
 def print_integration(document: Mapping[str, Any]) -> None:
@@ -168,7 +154,7 @@ def print_integration(document: Mapping[str, Any]) -> None:
     if "communication" in document:
         _print_shares(console, document)
     if rows := document.get("rows"):
-        table = _table(
+        table = titled(
             console, "GPU-GPU integration by fractions", "", "communication", "p2p", "off node", "path", "speed-up", "interval", "at most"
         )
         for row in rows:
@@ -183,14 +169,13 @@ def print_integration(document: Mapping[str, Any]) -> None:
         _print_fractions(console, document)
     if stages := document.get("stages"):
         _print_stages(console, stages)
-    for f in document.get("findings", ()):
-        console.print(Text(f"{f['code']}  {f['meaning']} ({f['count']:,}: {f['detail']})", "yellow"))
+    print_findings(console, document.get("findings", ()))
 
 
 def _print_shares(console: Terminal, document: Mapping[str, Any]) -> None:
     of, placed = document["communication"], document["placement"]
     title = f"MPI: {of['communication_share']:.1%} of {seconds(of['seconds'])} between MPI_Init and MPI_Finalize"
-    table = _table(console, title, "", "of MPI time", "calls")
+    table = titled(console, title, "", "of MPI time", "calls")
     every = sum(f["seconds"] for f in of["functions"]) or 1.0
     words = {"p2p": "point to point", "collective": "collectives with data", "synchronising": "barriers and the rest"}
     for what, share in (("p2p", of["p2p_share"]), ("collective", of["collective_share"]), ("synchronising", of["synchronising_share"])):
@@ -211,7 +196,7 @@ def _print_shares(console: Terminal, document: Mapping[str, Any]) -> None:
 
 def _print_fractions(console: Terminal, document: Mapping[str, Any]) -> None:
     found = document["fractions"]
-    table = _table(console, "more GPUs on a node: off-node messages that come to stay on it", "", "of the bytes", "speed-up")
+    table = titled(console, "more GPUs on a node: off-node messages that come to stay on it", "", "of the bytes", "speed-up")
     table.add_row("leave the node now", f"{found['off_node_share']:.1%}", "")
     table.add_row(
         f"stay on the new node, {found['bandwidth_ratio']:.4g}x faster", f"{found['moved_share']:.1%}", f"{found['speedup']:.3f}x"
@@ -228,7 +213,7 @@ def _print_fractions(console: Terminal, document: Mapping[str, Any]) -> None:
 
 
 def _print_stages(console: Terminal, found: Mapping[str, Any]) -> None:
-    table = _table(console, f"a faster node: {found['on_node_factor']:g}x the bandwidth on it", "", "of run time", "stages on the node")
+    table = titled(console, f"a faster node: {found['on_node_factor']:g}x the bandwidth on it", "", "of run time", "stages on the node")
     for part in found["parts"]:
         table.add_row("limited by bandwidth", f"{part['share']:.2%}", f"{part['on_node']:.3g} of {part['stages']:g}")
     console.print(table)

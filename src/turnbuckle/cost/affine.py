@@ -7,6 +7,7 @@
     least_penalty(benefit, near, now, far)               p >= 1 + reach (1 - 1/b)        convex
     most_benefit(penalty, near, now, far)                b <= 1 / (1 - (p - 1) / reach)  convex
     bound_on(delay, near, now, benefit)                  T(x) / T(now) on the line through both points, whatever x
+    possible_on(delay, near, now, benefit)               least and most T(x) / T(now): that line, and no delay shortens a run
     farthest(benefit, penalty, near, now)                the largest x at which a penalty can hold
     added_seconds(seconds, benefit)                      what the latency of today adds to a run without any
 
@@ -102,6 +103,23 @@ def bound_on(delay: Float | float, near: Float | float, now: Float | float, bene
     """
     risen = 1.0 - 1.0 / np.asarray(benefit, dtype=np.float64)
     return np.maximum(1.0 + risen * reach(near, now, delay), 0.0)
+
+
+def possible_on(delay: Float | float, near: Float | float, now: Float | float, benefit: Float | float) -> tuple[Float, Float]:
+    """The least and the most T(x) / T(now) of a run that is convex in the delay and that no delay makes shorter.
+
+    Below `near` between the line and 1/b, between the two from 1/b to the line, beyond `now` from the line on.
+
+    Parameters
+    ----------
+    delay, near, now, benefit : as `bound_on`.
+
+    >>> [tuple(round(float(end), 3) for end in possible_on(x, 10, 100, 1.21)) for x in (0, 10, 55, 100, 1000)]
+    [(0.807, 0.826), (0.826, 0.826), (0.826, 0.913), (1.0, 1.0), (2.736, inf)]
+    """
+    x, line, flat = np.asarray(delay), bound_on(delay, near, now, benefit), 1.0 / np.asarray(benefit, dtype=np.float64)
+    least = np.where((x > near) & (x < now), flat, line)
+    return least, np.where(x > now, np.inf, np.where(x <= near, flat, line))
 
 
 def least_penalty(benefit: Float | float, near: Float | float, now: Float | float, far: Float | float) -> Float:

@@ -38,6 +38,11 @@ DIRECTIONS: Final = ("h2d", "d2h", "d2d", "p2p", "h2h", "network")
 #: A value printed to no better than this share of itself says nothing.
 COARSEST: Final = 0.25
 LARGEST_BYTES: Final = 16 << 20
+#: Sizes up to which a float counts single bytes, and times that a copy may have [B], [s].
+LARGEST_COPY: Final = 2.0**53
+SHORTEST, LONGEST = 1e-12, 1e9
+
+_LONGEST_LINE = 4096
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,15 @@ class _Points:
         self.seconds.append(seconds)
         self.resolution.append(resolution)
 
+    def check(self, file: str) -> None:
+        """Raises A023 for a size or a time that no copy has."""
+        for size, seconds in zip(self.size, self.seconds, strict=True):
+            if not (1.0 <= size <= LARGEST_COPY and SHORTEST <= seconds <= LONGEST):
+                raise UsageError(
+                    "A023", "a size or a time that no copy has", where=file, found=f"{self.name}: {size:g} B in {seconds:g} s",
+                    fix="give copies of 1 B or more, and the time of one",
+                )  # fmt: skip
+
     def curve(self) -> Curve:
         """Ascending; repeated sizes become their median."""
         size, seconds, coarse = (np.array(x, dtype=np.float64) for x in (self.size, self.seconds, self.resolution))
@@ -166,6 +180,8 @@ def read_measured(path: str | Path, *, size_bytes: float | None = None) -> Measu
         raise unknown_format(place.name)
     left = _Left()
     points, device = _FORMATS[name][1](_Text(place, text, size_bytes), left)
+    for p in points:
+        p.check(place.name)
     curves = tuple(p.curve() for p in points if p.size)
     if not curves:
         raise UsageError(
@@ -224,7 +240,8 @@ class _Text:
         return self.path.name
 
     def lines(self) -> list[str]:
-        return self.text.splitlines()
+        """Lines; one that is longer than any of these tests writes counts as empty, since patterns would take long on it."""
+        return [line if len(line) <= _LONGEST_LINE else "" for line in self.text.splitlines()]
 
 
 _Found = tuple[list[_Points], str]
@@ -251,7 +268,7 @@ def _of(group: dict[tuple[str, ...], _Points], direction: str, memory: str, name
 
 
 _CSV_LINE = re.compile(
-    r"bandwidthTest-(\S+),\s*Bandwidth = ([0-9.]+) ([GM])B/s,\s*Time = ([0-9.]+) s,\s*Size = ([0-9]+) bytes", re.IGNORECASE
+    r"bandwidthTest-(\S+),\s*Bandwidth = ([0-9.]+) ([GM])B/s,\s*Time = ([0-9.]+) s,\s*Size = ([0-9]{1,15}) bytes", re.IGNORECASE
 )
 _SECTION = re.compile(r"\s*(Host|Device) to (Host|Device) Bandwidth\b")
 _HEADING = re.compile(r"\s*Transfer Size \(Bytes\)\s+Bandwidth\(([GM])B/s\)")
@@ -310,7 +327,7 @@ def _way_words(direction: str, memory: str) -> str:
 
 
 _HIP = re.compile(
-    r"\s*(H2D|D2H|D2D|Bidir|P2P\w*)_(Time|Bandwidth)_?(pinned|unpinned|registered)?\s+\+?0*([0-9]+)(By|kB|MB)(?:x([0-9]+))?\s+(ms|GB/sec)\s+([0-9.]+)\b"
+    r"\s*(H2D|D2H|D2D|Bidir|P2P\w*)_(Time|Bandwidth)_?(pinned|unpinned|registered)?\s+\+?0*([0-9]{1,15})(By|kB|MB)(?:x([0-9]{1,9}))?\s+(ms|GB/sec)\s+([0-9.]+)\b"
 )
 _HIP_UNIT = {"By": 1, "kB": 1024, "MB": 1 << 20}
 
@@ -319,8 +336,10 @@ def _hip_bus_bandwidth(file: _Text, left: _Left) -> _Found:
     """The median time of each size.  The rates beside it are left: some versions drop the part of the size below 1000 B."""
     group: dict[tuple[str, ...], _Points] = {}
     rates: dict[tuple[str, ...], _Points] = {}
-    device = re.search(r"^Device:(.*?)(?:\s+Mem=|$)", file.text, re.MULTILINE)
+    device = ""
     for line in file.lines():
+        if line.startswith("Device:"):
+            device = device or _clean(line.removeprefix("Device:").partition(" Mem=")[0])
         found = _HIP.match(line)
         if found is None:
             continue
@@ -337,7 +356,7 @@ def _hip_bus_bandwidth(file: _Text, left: _Left) -> _Found:
         held = group if what == "Time" else rates
         seconds = float(value) * 1e-3 / repeats if what == "Time" else n / (float(value) * 1e9)
         _of(held, way.lower(), memory, _way_words(way.lower(), memory)).add(n, seconds, coarse)
-    return list((group or rates).values()), _clean(device[1]) if device else ""
+    return list((group or rates).values()), device
 
 
 _OSU_HEAD = re.compile(r"#\s*OSU\s+MPI(\S*)\s+(.*?)(?:\s+Test)?(?:\s+v[0-9.]+)?\s*", re.IGNORECASE)
@@ -435,7 +454,7 @@ def _gpu_copy(file: _Text, left: _Left) -> _Found:
 COLUMNS: Final = (
     Column("direction", ""),
     Column("memory", "", needed=False),
-    Column("size", "B", above=True),
+    Column("size", "B", least=1.0, most=LARGEST_COPY),
     Column("time", "s", needed=False, above=True),
     Column("bandwidth", "B/s", needed=False, above=True),
     Column("name", "", needed=False),
@@ -468,9 +487,9 @@ def _table(file: _Text, left: _Left) -> _Found:
 
 _FORMATS: Final[dict[str, tuple[re.Pattern[str], _Reader]]] = {
     "bandwidthTest": (re.compile(r"\[CUDA Bandwidth Test\]|^bandwidthTest-\w+", re.MULTILINE), _bandwidth_test),
-    "hipBusBandwidth": (re.compile(r"^\s*(?:H2D|D2H|Bidir)_(?:Time|Bandwidth)", re.MULTILINE), _hip_bus_bandwidth),
+    "hipBusBandwidth": (re.compile(r"^[^\S\n]*(?:H2D|D2H|Bidir)_(?:Time|Bandwidth)", re.MULTILINE), _hip_bus_bandwidth),
     "OSU": (re.compile(r"^# OSU MPI", re.MULTILINE), _osu),
     "gpu_copy": (re.compile(r"^(?:cpu|gpu\d+)_to_(?:cpu|gpu\d+)\w*_by_(?:sm|dma)", re.MULTILINE), _gpu_copy),
-    "CSV": (re.compile(r"\A(?:\s*(?:#.*)?\n)*(?=[^\n]*\bsize\b)(?=[^\n]*\b(?:direction|time|bandwidth)\b)[^\n]*,", re.IGNORECASE), _table),
+    "CSV": (re.compile(r"\A(?:[^\S\n]*(?:#.*)?\n)*(?=[^\n]*\bsize\b)(?=[^\n]*\b(?:direction|time|bandwidth)\b)[^\n]*,", re.IGNORECASE), _table),
 }
 """Every format: how its text is told from others, and what reads it."""

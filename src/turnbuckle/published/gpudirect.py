@@ -93,7 +93,9 @@ def _network() -> Iterator[Recomputed]:
     # 30 ports a switch: what goes down is the taper times what goes up
     taper = PAPER.text("network", "tapering")
     ports = leaf * (1 + 1 / float(taper))
-    yield judged("G.leaf", "nodes of a leaf switch", f"{leaf:.0f}", leaf)
+    whole = float(round(leaf))
+    note = "not printed; switches that are alike must share the nodes evenly"
+    yield judged("G.leaf", "nodes of a leaf switch", f"{whole:.0f}", leaf, within=(whole, whole), note=note)
     up = round(ports - leaf)
     yield judged(
         "G.taper",

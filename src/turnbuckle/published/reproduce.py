@@ -111,7 +111,7 @@ def recorded() -> dict[str, Recorded]:
 
 def reproduce(papers: Collection[str] = tuple(PAPERS)) -> list[Row]:
     """Recompute the rows of some papers (words of `PAPERS`), in the order in which they are recorded."""
-    letters = [PAPERS[word][0] for word in papers]
+    letters = list(dict.fromkeys(PAPERS[word][0] for word in papers))
     now: dict[str, Recomputed] = {}
     for letter in letters:
         for module in _MODULES[letter]:

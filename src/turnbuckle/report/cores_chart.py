@@ -156,7 +156,11 @@ def _node_layers(found: Cores, at_x: Spec) -> list[Spec]:
     row = {"data": {"values": [{"cores": digits(cores), "words": f"this node: {cores:.3g}"}]}}
     text: Spec = {"type": "text", "y": _HEIGHT - 8, "align": "right", "dx": -6, "fontSize": 11, "color": RECORDED}
     return [
-        {**row, "mark": {"type": "rule", "color": RECORDED, "strokeWidth": 1.6}, "encoding": {"x": at_x}},
+        {
+            **row,
+            "mark": {"type": "rule", "color": RECORDED, "strokeWidth": 1.6},
+            "encoding": {"x": at_x, "y": {"value": 26}, "y2": {"value": _HEIGHT}},
+        },
         {**row, "mark": {**text, "stroke": "white", "strokeWidth": 3}, "encoding": {"x": at_x, "text": {"field": "words"}}},
         {**row, "mark": text, "encoding": {"x": at_x, "text": {"field": "words"}}},
     ]

@@ -49,7 +49,7 @@ def alone(figure: Figure) -> str:
     drawing = ElementTree.fromstring(figure.svg)
     width, height = (float(drawing.get(side, "0")) for side in ("width", "height"))
     full = max(width, 420.0) + 2 * _MARGIN
-    page = ElementTree.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "font-family": FONT})
+    page = ElementTree.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria-label": figure.alt, "font-family": FONT})
     ElementTree.SubElement(page, "title").text = figure.alt
     ElementTree.SubElement(page, "rect", {"width": "100%", "height": "100%", "fill": "#ffffff"})
     down = _text(page, figure.title, 15, INK, full, _MARGIN + 4.0, bold=True)

@@ -80,7 +80,7 @@ def cores_per_gpu(
     if draws * len(runs) > _AFFORDABLE:
         fewer = f"--draws {max(100, _AFFORDABLE // len(runs))}"
         raise UsageError("A031", "too many draws for so many runs", found=f"{draws:,} draws of {len(runs):,} runs", fix=fewer)
-    varies, t_mpi = axes(runs), runs.mpi_seconds.mean(keepdims=True)
+    varies, t_mpi = axes(runs, math.inf if extrapolate else FARTHEST), runs.mpi_seconds.mean(keepdims=True)
     fits = [fit(found, runs) for found in LAWS.values()]
     shared = tuple(curves(runs, worth))
     usable = [f for f in fits if f.aicc is not None and law in ("auto", f.law.name)]
@@ -105,7 +105,7 @@ def cores_per_gpu(
     chosen = next(c for c in candidates if any(c.fit is f for f in usable))
     most = float(runs.cores.max())
     if chosen.cores > FARTHEST * most and not (extrapolate and math.isfinite(chosen.cores)):
-        raise _too_far(chosen, most, efficiency, extrapolate)
+        raise _too_far(chosen, most, efficiency, varies)
     ties = _not_excluded(candidates, chosen) if law == "auto" else []
     low, high = min(c.low for c in (chosen, *ties)), max(c.high for c in (chosen, *ties))
     mixed = [(c.fit.law, drawn[c.fit.law.name], math.exp(-((c.above or 0.0) - (chosen.above or 0.0)) / 2)) for c in (chosen, *ties)]
@@ -139,14 +139,18 @@ def _too_few(runs: Runs, fits: list[Fit]) -> CannotAnswer:
     return CannotAnswer("A150", what, where=runs.program[:60], found=found, fix=fix)
 
 
-def _too_far(chosen: Candidate, most: float, efficiency: float, extrapolate: bool) -> CannotAnswer:
+def _too_far(chosen: Candidate, most: float, efficiency: float, varies: Axes) -> CannotAnswer:
     name = chosen.fit.law.name
     if math.isfinite(chosen.cores):
         found = f"{chosen.cores:.3g} cores per GPU by the {name} law; at most {most:g} were measured"
         fix = f"measure with up to {math.ceil(chosen.cores)} cores, or add --extrapolate"
+    elif name == "hybrid" and varies.both and math.isfinite(varies.ranks[1]) and chosen.limit_seconds > 0:
+        ranks, threads = (v[1] / FARTHEST for v in (varies.ranks, varies.threads))
+        found = f"at most {ranks:g} ranks and {threads:g} threads were measured, and twice as many are not enough by the {name} law"
+        fix = "measure with more ranks or threads, or add --extrapolate"
     else:
         found = f"by the {name} law the run time has no floor yet at {most:g} cores"
-        fix = "measure with more cores" + ("" if extrapolate else "; --extrapolate does not help here")
+        fix = "measure with more cores"
     return CannotAnswer(
         "A151", f"the cores for {efficiency:.4g} lie more than {FARTHEST:g} times beyond those measured", found=found,
         cause="a law says little so far outside its runs", fix=fix,
@@ -268,9 +272,8 @@ def _runnable(runs: Runs, chosen: Candidate, varies: Axes) -> dict[float, tuple[
     if chosen.fit.law.name != "hybrid":
         return {float(n): (1.0, float(n)) for n in sorted(steps)}
     _, c_mpi, c_omp, c_hyb = chosen.fit.values[0].tolist()
-    # an answer beyond the runs may put all of its cores on one of the two
-    wide = math.ceil(1.5 * at) + 2 if at > most else 1
-    ranks, threads = ((1, max(math.ceil(FARTHEST * float(v.max())), wide)) for v in (runs.ranks, runs.threads))
+    wide = math.ceil(1.5 * at) + 2
+    ranks, threads = ((1, math.floor(v[1]) if math.isfinite(v[1]) else wide) for v in (varies.ranks, varies.threads))
     splits = {float(n): laws.split_cores(n, c_mpi, c_omp, c_hyb, ranks, threads) for n in sorted(steps)}
     return {n: (float(s[0]), float(s[1])) for n, s in splits.items() if s is not None}
 

@@ -61,13 +61,21 @@ class Axes:
         return self.ranks[0] * self.threads[0]
 
 
-def axes(runs: Runs) -> Axes:
-    """What the runs vary: a count that is the same in all of them stays what it is."""
+def axes(runs: Runs, farthest: float = math.inf) -> Axes:
+    """What the runs vary: a count that is the same in all of them stays what it is.
+
+    `farthest` bounds ranks and threads by this multiple of the most that were run, where both vary: their product may lie
+    within what was measured while one of them is far beyond.
+    """
     spans: list[laws.Range] = []
     for values in (runs.ranks, runs.threads):
         low, high = float(values.min()), float(values.max())
         spans.append((low, low) if low == high else (min(1.0, low), math.inf))
-    return Axes(spans[0], spans[1])
+    found = Axes(spans[0], spans[1])
+    if not found.both or math.isinf(farthest):
+        return found
+    bounds = [(low, farthest * float(v.max())) for (low, _), v in zip(spans, (runs.ranks, runs.threads), strict=True)]
+    return Axes(bounds[0], bounds[1])
 
 
 @dataclass(frozen=True)

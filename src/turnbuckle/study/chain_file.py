@@ -42,6 +42,7 @@ from turnbuckle.units import parse
 
 _MOST_DOTS = 64  # tomllib takes time quadratic in the parts of a dotted key
 _NAME = re.compile(r"[a-z0-9_]{1,40}")
+_LEAST, _MOST = 1e-15, 1e18  # of any quantity, SI
 
 
 def read_chain(path: str | Path) -> Chain:
@@ -115,7 +116,7 @@ class _Reading:
 
     def _link(self, at: tuple[str, ...], table: dict[str, Any]) -> Link:
         kind = table.get("kind")
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             fix = did_you_mean(str(kind), KINDS) or f"one of {', '.join(KINDS)}"
             raise self._flaw((*at, "kind"), "no such kind of link", found=str(kind)[:40], fix=fix)
         self._known(at, table, ("kind", *KINDS[kind]))
@@ -156,6 +157,8 @@ class _Reading:
             raise
         if found < 0 or (at[-1] in ("share", "lines_in_flight") and found == 0):
             raise self._flaw(at, f"{at[-1]} must not be negative", found=str(value)[:40])
+        if found and not _LEAST <= found <= _MOST:
+            raise self._flaw(at, f"{at[-1]} is beyond what any machine has", found=str(value)[:40])
         return found
 
     def _count(self, at: tuple[str, ...], value: object) -> int | None:

@@ -1,0 +1,137 @@
+"""``turnbuckle model memory``: kernels with their data in host memory, in device memory, or moved on demand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.cli.options import FormatOption, NoCache, Output, Source
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnbuckle.study.unified_memory import Ratio, UnifiedMemory
+
+#: Columns of a terminal on which values and intervals stand in one line.
+_WIDE = 116
+
+
+def memory(
+    work: Annotated[Path, Parameter(help="a table (name, flops, regular, irregular, h2d, d2h), or a recording with unified memory")],
+    /,
+    *,
+    on: Annotated[str | None, Parameter(name="--on", help="machine whose memories are meant; that of the recording if left out")] = None,
+    memories: Annotated[
+        Path | None,
+        Parameter(help="CSV of measured bandwidths: memory (hbm, ddr), regular, irregular [B/s], error; replaces the machine's"),
+    ] = None,
+    memory_bound: Annotated[
+        str | None, Parameter(help="recording: share of kernel time that memory bounds, as 0.6:0.9, or unknown for everything that can be")
+    ] = None,
+    counters: Annotated[
+        Path | None, Parameter(help="recording: table of what its kernels do; a name stands for all that contain it")
+    ] = None,
+    overlap: Annotated[Literal["full", "none"], Parameter(help="table: copies behind arithmetic as in equation 8, or beside it")] = "full",
+    source: Source = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Compare data in host memory, in device memory and moved on demand: equation 8 of the ECP report."""
+    from turnbuckle.cli.model_tables import is_table
+    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.terminal import console_for
+    from turnbuckle.errors import UsageError
+    from turnbuckle.machine import load
+    from turnbuckle.study import unified_memory as study
+
+    console = console_for(output) if format == "table" else None
+    measured = study.read_memories(memories) if memories is not None else None
+    if is_table(work):
+        if on is None:
+            raise UsageError("A045", "a table of work needs a machine", fix="add --on MACHINE; turnbuckle machines list names them")
+        if memory_bound is not None or counters is not None:
+            raise UsageError("A045", "--memory-bound and --counters belong to a recording", found=work.name, fix="leave them out")
+        found = study.from_numbers(study.read_work(work), study.memories(load(on), measured), overlap)
+    else:
+        from turnbuckle.cli.recording import inspected
+
+        share = _share(memory_bound) if memory_bound is not None else None
+        counted = study.read_work(counters) if counters is not None else None
+        seen = inspected(work, source, no_cache)
+        machine = load(on).resolved(seen.source) if on is not None else seen.source
+        found = study.from_profile(seen.profile, study.memories(machine, measured), memory_bound=share, counted=counted, overlap=overlap)
+    if console is not None:
+        _print_memory(console, found)
+    elif format == "json":
+        write_json(found.as_dict(), output)
+    else:
+        write_rows([_memory_row(r) for r in found.as_dict()["rows"]], format, output)
+    return 0
+
+
+def _share(text: str) -> tuple[float, float]:
+    from turnbuckle.units import parse
+
+    if text.strip().lower() == "unknown":
+        return 0.0, 1.0
+    low, _, high = text.partition(":")
+    return parse(low, "1"), parse(high or low, "1")
+
+
+def _memory_row(row: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {"name": row["name"]}
+    ends = ("low", "value", "high")
+    for placement, three in row["seconds"].items():
+        flat |= {f"{placement}_{end}_seconds": v for end, v in zip(ends, three, strict=True)}
+    return flat | {f"ddr_over_hbm_{end}": v for end, v in zip(ends, row["ddr_over_hbm"], strict=True)}
+
+
+def _print_memory(console: Console, found: UnifiedMemory) -> None:
+    from rich.text import Text
+
+    from turnbuckle.cli.model_tables import plain, print_findings, titled
+    from turnbuckle.cli.show import clean
+    from turnbuckle.units import show
+
+    recorded = found.basis == "recording"
+    head = "bracket from what is not recorded" if recorded else "modelled by equation 8"
+    title = f"time of kernels by where their data lies, {head}"
+    table = titled(console, title, "", "hbm", "ddr", "migrated", "ddr / hbm", "bound by", words=("bound by",))
+    for row in found.rows:
+        bound = row.bound_by[0] if row.bound_by[0] == row.bound_by[1] else f"{row.bound_by[0]}, in ddr {row.bound_by[1]}"
+        name = {"all": "the run"}.get(row.name, row.name) if recorded else row.name
+        cells = [*(_of(row.seconds[p], "s") for p in ("hbm", "ddr", "migrated")), _of(row.ratio, "1")]
+        if console.width < _WIDE:
+            # a narrow terminal: the interval below its value, rather than torn in two
+            cells = [cell.replace(" [", "\n[", 1) for cell in cells]
+        table.add_row(clean(name), *cells, bound)
+    console.print(table)
+    if found.migrated_bytes:
+        volumes = ", ".join(f"{show(b, 'B')} {way.rpartition('_')[2]}" for way, b in found.migrated_bytes.items())
+        console.print(Text(f"migrated: {volumes}; that column is as recorded, the other two are without migrations", "dim"))
+    if found.shortest_seconds is not None and found.shortest_seconds < 0.999 * found.rows[0].seconds["hbm"].high:
+        said = (
+            f"if every launch took as long as the shortest of its kernel: {show(found.shortest_seconds, 's')} of kernels (a hint, no bound)"
+        )
+        console.print(Text(said, "dim"))
+    for name, words in found.said.items():
+        if words:
+            console.print(Text(f"{name}: {plain(words, 160)}", "dim"))
+    print_findings(console, (f.as_dict() for f in found.findings))
+
+
+def _of(ratio: Ratio, unit: str) -> str:
+    """A value with its interval; a bracket has no value."""
+    from turnbuckle.cli.model_tables import span
+    from turnbuckle.units import show
+
+    if ratio.value is None:
+        return span(ratio.low, ratio.high, unit)
+    return (
+        show(ratio.value, unit)
+        if ratio.low == ratio.high
+        else f"{show(ratio.value, unit)} {span(ratio.low, ratio.high, unit, ratio.value)}"
+    )
