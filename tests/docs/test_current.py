@@ -137,6 +137,17 @@ def test_command_line_page_shows_every_verb() -> None:
     assert all(f"$ turnbuckle {verb} --help\n" in page for verb in verbs)
 
 
+def test_the_readme_counts_the_published_numbers() -> None:
+    from turnbuckle.published.reproduce import counts, reproduce
+
+    found = counts(reproduce())
+    told = (
+        found["reproduced"] + found["reproduced*"], found["trunc"] + found["off"], found["contradiction"], found["n/r"],
+    )  # fmt: skip
+    words = "{} come out, {} are cut off or off, {} contradict themselves, {} cannot be recomputed".format(*told)
+    assert words in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+
 # --- the site ---------------------------------------------------------------------------------------------------------
 
 
