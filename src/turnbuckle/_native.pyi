@@ -39,3 +39,35 @@ class Timeline:
     def size_bytes(self) -> tuple[int, int]: ...
     @property
     def looks(self) -> tuple[int, int]: ...
+
+def contend(
+    *,
+    first: Buffer,
+    code: Buffer,
+    arg: Buffer,
+    durations: Buffer,
+    resource: Buffer,
+    takes: Buffer,
+    capacity: Buffer,
+    host: Buffer,
+    source: Buffer,
+    target: Buffer,
+    size: Buffer,
+    leaves: Buffer,
+    hosts: int,
+    down: list[int],
+    up: list[int],
+    cables: list[int],
+    bandwidth: float,
+    hop: int,
+    inside: float,
+    inside_latency: int,
+    latency: int,
+    send_overhead: int,
+    receive_overhead: int,
+    gap: int,
+    per_byte: float,
+    overhead_per_byte: float,
+    fidelity: str,
+    traced: bool,
+) -> dict[str, Any]: ...

@@ -3,6 +3,7 @@
 //! [`nsys::read`] turns an Nsight Systems SQLite export into a [`Recording`]: typed columns in the vocabulary of
 //! `src/turnbuckle/schema/trace.csv`, one array of names, a few facts and counted flaws.
 
+pub mod contention;
 pub mod digest;
 pub mod error;
 pub mod nsys;

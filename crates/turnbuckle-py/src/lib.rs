@@ -14,6 +14,7 @@ use turnbuckle_core::error::{ReadError, Trouble};
 use turnbuckle_core::nsys;
 use turnbuckle_core::recording::{Fact, Recording};
 
+mod contention;
 mod timeline;
 
 /// Shortest time between two calls of the progress function.
@@ -152,6 +153,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<ArrowTable>()?;
     m.add_class::<timeline::Timeline>()?;
+    m.add_function(wrap_pyfunction!(contention::contend, m)?)?;
     m.add_function(wrap_pyfunction!(read_nsys, m)?)?;
     Ok(())
 }

@@ -20,11 +20,15 @@ fn refused(error: GraphError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-fn taken<T: Element>(py: Python<'_>, buffer: &PyBuffer<T>) -> PyResult<Vec<T>> {
+pub(crate) fn taken<T: Element>(py: Python<'_>, buffer: &PyBuffer<T>) -> PyResult<Vec<T>> {
     buffer.to_vec(py)
 }
 
-fn bytes<'py, T: Copy, const N: usize>(py: Python<'py>, values: &[T], to: impl Fn(T) -> [u8; N]) -> PyResult<Bound<'py, PyBytes>> {
+pub(crate) fn bytes<'py, T: Copy, const N: usize>(
+    py: Python<'py>,
+    values: &[T],
+    to: impl Fn(T) -> [u8; N],
+) -> PyResult<Bound<'py, PyBytes>> {
     PyBytes::new_with(py, values.len() * N, |out| {
         for (place, value) in out.chunks_exact_mut(N).zip(values) {
             place.copy_from_slice(&to(*value));

@@ -1,0 +1,210 @@
+use super::super::network::{LogP, Shape};
+use super::*;
+
+/// A program as lists.
+#[derive(Default)]
+struct Made {
+    ops: Vec<Vec<(Op, u32)>>,
+    durations: Vec<Time>,
+    uses: Vec<(u32, Time)>,
+    capacity: Vec<u32>,
+    host: Vec<u32>,
+    from: Vec<u32>,
+    to: Vec<u32>,
+    bytes: Vec<u64>,
+    leaves: Vec<u8>,
+}
+
+impl Made {
+    fn process(&mut self) -> u32 {
+        self.ops.push(Vec::new());
+        self.host.push(self.host.len() as u32);
+        self.host.len() as u32 - 1
+    }
+
+    fn work(&mut self, process: u32, takes: Time) {
+        self.durations.push(takes);
+        self.ops[process as usize].push((Op::Work, self.durations.len() as u32 - 1));
+    }
+
+    fn using(&mut self, process: u32, resource: u32, takes: Time) {
+        self.uses.push((resource, takes));
+        self.ops[process as usize].push((Op::Use, self.uses.len() as u32 - 1));
+    }
+
+    fn message(&mut self, from: u32, to: u32, bytes: u64, leaves: Leaves) -> u32 {
+        self.from.push(from);
+        self.to.push(to);
+        self.bytes.push(bytes);
+        self.leaves.push(leaves as u8);
+        self.from.len() as u32 - 1
+    }
+
+    fn op(&mut self, process: u32, op: Op, message: u32) {
+        self.ops[process as usize].push((op, message));
+    }
+
+    fn run(&self, network: &Network) -> Result<Outcome, RunError> {
+        let mut first = vec![0_u32];
+        let (mut code, mut arg) = (Vec::new(), Vec::new());
+        for list in &self.ops {
+            for (op, a) in list {
+                code.push(*op as u8);
+                arg.push(*a);
+            }
+            first.push(code.len() as u32);
+        }
+        let program = Program {
+            first: &first,
+            code: &code,
+            arg: &arg,
+            durations: &self.durations,
+            uses: &self.uses,
+            capacity: &self.capacity,
+            host: &self.host,
+        };
+        let messages = Messages { from: &self.from, to: &self.to, bytes: &self.bytes, leaves: &self.leaves };
+        run(program, messages, network, true, &|| false)
+    }
+}
+
+fn net(hosts: u32, fidelity: Fidelity, logp: LogP) -> Network {
+    Network::new(Shape::Switch, hosts, 0.0125, 500_000, (0.1, 0), logp, fidelity).expect("a network")
+}
+
+fn logp() -> LogP {
+    LogP { latency: 1_000_000, send_overhead: 500_000, receive_overhead: 500_000, gap: 0, per_byte: 80.0, overhead_per_byte: 0.0 }
+}
+
+#[test]
+fn one_message_takes_what_the_closed_form_says() {
+    let mut made = Made::default();
+    let (a, b) = (made.process(), made.process());
+    let m = made.message(a, b, 100_000, Leaves::Eager);
+    made.op(a, Op::Send, m);
+    made.op(b, Op::Await, m);
+    // o + L + nG + o
+    assert_eq!(made.run(&net(2, Fidelity::LogP, logp())).expect("runs").ends, [500_000, 500_000 + 1_000_000 + 8_000_000 + 500_000]);
+    // o + 2 hops + n / bandwidth + o
+    assert_eq!(made.run(&net(2, Fidelity::Flow, logp())).expect("runs").ends, [500_000, 500_000 + 1_000_000 + 8_000_000 + 500_000]);
+}
+
+#[test]
+fn a_rendezvous_waits_for_both_ends() {
+    for (early, late, begins) in [(0, 7_000_000, 7_000_000), (9_000_000, 0, 9_500_000)] {
+        let mut made = Made::default();
+        let (a, b) = (made.process(), made.process());
+        let m = made.message(a, b, 1_000, Leaves::Ready);
+        made.work(a, early);
+        made.op(a, Op::Send, m);
+        made.op(a, Op::Sent, m);
+        made.work(b, late);
+        made.op(b, Op::Post, m);
+        made.op(b, Op::Await, m);
+        let done = made.run(&net(2, Fidelity::LogP, logp())).expect("runs");
+        assert_eq!(done.began, [begins]);
+        assert_eq!(done.ends[0], done.arrived[0], "the sender's buffer is free when the message has arrived");
+    }
+}
+
+#[test]
+fn an_eager_message_needs_no_receiver() {
+    let mut made = Made::default();
+    let (a, b) = (made.process(), made.process());
+    let m = made.message(a, b, 1_000, Leaves::Eager);
+    made.op(a, Op::Send, m);
+    made.op(a, Op::Sent, m);
+    made.work(b, 50_000_000);
+    made.op(b, Op::Post, m);
+    made.op(b, Op::Await, m);
+    let done = made.run(&net(2, Fidelity::LogP, logp())).expect("runs");
+    assert_eq!(done.ends, [500_000, 50_500_000]);
+    assert_eq!(done.waited, [0, 0]);
+}
+
+#[test]
+fn a_card_takes_one_message_at_a_time() {
+    let mut made = Made::default();
+    let (a, b, c) = (made.process(), made.process(), made.process());
+    let (m, n) = (made.message(a, c, 100_000, Leaves::Eager), made.message(b, c, 100_000, Leaves::Eager));
+    made.op(a, Op::Send, m);
+    made.op(b, Op::Send, n);
+    made.op(c, Op::Await, m);
+    made.op(c, Op::Await, n);
+    let done = made.run(&net(3, Fidelity::LogP, logp())).expect("runs");
+    assert_eq!(done.arrived, [9_500_000, 17_500_000]);
+    // flows share the last link: both end together
+    let shared = made.run(&net(3, Fidelity::Flow, logp())).expect("runs");
+    assert_eq!(shared.arrived, [17_500_000, 17_500_000]);
+    assert_eq!(shared.carried.iter().sum::<f64>(), 400_000.0, "every byte crosses two links");
+}
+
+#[test]
+fn an_exclusive_resource_serves_in_order_of_arrival() {
+    let mut made = Made { capacity: vec![1], ..Made::default() };
+    let (a, b, c) = (made.process(), made.process(), made.process());
+    made.work(b, 5);
+    made.work(c, 3);
+    made.using(a, 0, 10);
+    made.using(b, 0, 10);
+    made.using(c, 0, 10);
+    let done = made.run(&net(3, Fidelity::LogP, logp())).expect("runs");
+    assert_eq!(done.ends, [10, 30, 20]);
+    assert_eq!(done.waited, [0, 15, 7]);
+}
+
+#[test]
+fn a_faster_part_can_make_the_whole_slower() {
+    // a known anomaly of first come, first served: with work of 2 instead of 3 before it, the wrong job goes first
+    let ends = |before: Time| {
+        let mut made = Made { capacity: vec![1], ..Made::default() };
+        let (a, b) = (made.process(), made.process());
+        made.work(a, before);
+        made.using(a, 0, 8);
+        made.work(b, 2);
+        made.using(b, 0, 4);
+        made.work(b, 10);
+        *made.run(&net(2, Fidelity::LogP, logp())).expect("runs").ends.iter().max().expect("an end")
+    };
+    assert_eq!((ends(3), ends(1)), (16, 23));
+}
+
+#[test]
+fn an_edge_is_a_delay() {
+    let mut made = Made::default();
+    let (a, b) = (made.process(), made.process());
+    let m = made.message(a, b, 42, Leaves::Edge);
+    made.work(a, 100);
+    made.op(a, Op::Send, m);
+    made.work(b, 7);
+    made.op(b, Op::Await, m);
+    assert_eq!(made.run(&net(2, Fidelity::LogP, logp())).expect("runs").ends, [100, 142]);
+}
+
+#[test]
+fn a_deadlock_is_named() {
+    let mut made = Made::default();
+    let (a, b) = (made.process(), made.process());
+    let (m, n) = (made.message(a, b, 8, Leaves::Ready), made.message(b, a, 8, Leaves::Ready));
+    for (p, mine, other) in [(a, m, n), (b, n, m)] {
+        made.op(p, Op::Send, mine);
+        made.op(p, Op::Sent, mine);
+        made.op(p, Op::Post, other);
+    }
+    assert_eq!(made.run(&net(2, Fidelity::LogP, logp())), Err(RunError::Deadlock(vec![(a, m), (b, n)])));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let mut made = Made::default();
+    let (a, b) = (made.process(), made.process());
+    let m = made.message(a, b, 8, Leaves::Eager);
+    made.op(b, Op::Send, m);
+    assert_eq!(made.run(&net(2, Fidelity::LogP, logp())), Err(RunError::Unknown(1, 0)));
+    let mut twice = Made::default();
+    let (a, b) = (twice.process(), twice.process());
+    let m = twice.message(a, b, 8, Leaves::Eager);
+    twice.op(a, Op::Send, m);
+    twice.op(a, Op::Send, m);
+    assert_eq!(twice.run(&net(2, Fidelity::LogP, logp())), Err(RunError::Message(m)));
+}
