@@ -1,3 +1,5 @@
+//! The contention engine against closed forms and known cases.
+
 use super::super::network::{LogP, Shape};
 use super::*;
 
