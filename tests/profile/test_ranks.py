@@ -12,8 +12,9 @@ import strategies
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnbuckle.profile.mpi_calls import MOST_MEMBERS, same_call
 from turnbuckle.profile.profile import build
-from turnbuckle.profile.ranks import MOST_MEMBERS, Meetings, meetings, same_call
+from turnbuckle.profile.ranks import Meetings, meetings
 from turnbuckle.profile.sides import activities
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace

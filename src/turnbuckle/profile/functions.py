@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.profile.exposure import between
+from turnbuckle.profile.mpi_calls import same_call
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.ranks import same_call
 from turnbuckle.profile.summary import UNNAMED, kernel_names
 
 #: Terms of equation 3: other work of the device, host calls, transfers between host and device, messages, the host's own work.

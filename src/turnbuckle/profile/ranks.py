@@ -1,15 +1,8 @@
 """Ranks that meet: which MPI calls and NCCL kernels of one profile cannot end before which others have begun.
 
-MPI, on Nsight Systems' tables.  Handles are local to a process: a communicator is told by its parent, its size and its
-number among such children, or by its group's root where that is recorded.  The k-th send of a stream (source, target, tag,
-communicator) meets the k-th receive; a request is completed by the first wait or test that names it.  A receive waits for
-its send; a synchronous send, or one too large to leave early, for its receive.  The k-th collective of a communicator is the
-same call on every member.  A call written as several rows (one a request, or one a half of a Sendrecv) is one activity.
-
-NCCL kernels name neither communicator nor root.  Streams of different devices are one communicator if their k-th kernels,
-shifted by the most common offset, have one name and overlap, and end closer together than they begin.
-
-What cannot be told is left alone and counted.
+A receive waits for its send; a synchronous send, or one too large to leave early, for its receive; a collective for those
+whose data it needs (`turnbuckle.profile.mpi_calls`).  NCCL kernels of one operation wait for each other
+(`turnbuckle.profile.nccl`).  What cannot be told is left alone and counted.
 """
 
 from __future__ import annotations
@@ -21,46 +14,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.profile.mpi_calls import FROM_ROOT, PREFIX, TO_ROOT, exchanges
+from turnbuckle.profile.nccl import kernels_that_meet
 from turnbuckle.trace.trace import Trace
 
 Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
-#: More members than this, and all pairs of a collective would be more edges than the rest of the graph.
-MOST_MEMBERS: Final = 64
-#: Share of two streams' kernels that must agree in name and overlap for them to be one communicator.
-AGREEING: Final = 0.95
-#: Two streams end together: within half of what their beginnings are apart, or within this share of the kernels' length.
-_TOGETHER, _SHARE = 0.5, 0.05
 #: So many sends must be seen to wait: the first message between two ranks is slow for other reasons.
 _WITNESSES: Final = 3
-_MOST_LANES: Final = 128
-_MOST_LEVELS: Final = 64
-#: Wildcard receives times open streams of one rank that are compared.
-_MOST_COMPARED: Final = 4096
-#: A process's threads share everything but the low bits of their id.
-_PROCESS: Final = ~0xFFFFFF
-
-_SEND: Final = r"^i?[bsr]?send(_init)?$"
-_RECEIVE: Final = r"^i?m?recv(_init)?$"
-_BOTH: Final = r"^i?sendrecv(_replace)?$"
-_ALL: Final = (
-    "barrier",
-    "allreduce",
-    "allgather",
-    "allgatherv",
-    "alltoall",
-    "alltoallv",
-    "alltoallw",
-    "reduce_scatter",
-    "reduce_scatter_block",
-)
-_FROM_ROOT: Final = ("bcast", "scatter", "scatterv")
-_TO_ROOT: Final = ("reduce", "gather", "gatherv")
-_PREFIX: Final = ("scan", "exscan")
-_STREAM: Final = ["comm", "source", "target", "tag"]
-#: Operations of NCCL in which every rank needs every other; a kernel's name holds them.
-_EVERY: Final = ("allreduce", "allgather", "reducescatter", "alltoall")
 
 
 @dataclass(frozen=True)
@@ -87,7 +48,7 @@ def meetings(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> Meetin
     starts, ends : when each begins and ends [ns], shape (``rows.height``,).
     trace : the recording the activities come from.
     """
-    parts = [_mpi(rows, trace), _nccl(rows, starts, ends, trace)]
+    parts = [_mpi(rows, trace), Meetings(*kernels_that_meet(rows, starts, ends, trace))]
     first, waits = (np.concatenate([getattr(p, side) for p in parts]) for side in ("first", "waits"))
     there = (first >= 0) & (waits >= 0) & (first != waits)
     pair = np.sort(first[there] * rows.height + waits[there])
@@ -101,280 +62,19 @@ def _nothing(unmatched: int = 0) -> Meetings:
     return Meetings(np.zeros(0, np.int64), np.zeros(0, np.int64), unmatched)
 
 
-# --- MPI: calls and communicators -------------------------------------------------------------------------------------
-
-
-def same_call(trace: Trace) -> Int:
-    """Per row of the trace's table ``mpi``, the row that stands for its call: the longest, then the first.
-
-    A Waitall or Startall is one row a request, with one begin and one end.  A Sendrecv between two partners is a row
-    without length for the send and one for the receive (both seen in exports of Nsight Systems 2023.4).
-    """
-    mpi = trace.mpi
-    row = np.arange(mpi.height, dtype=np.int64)
-    if not mpi.height:
-        return row
-    both = operation(trace).str.contains(_BOTH).fill_null(False).to_numpy()
-    many = np.flatnonzero(both | (mpi["kind"] == 2).to_numpy())
-    start, end, thread = (mpi[c].to_numpy()[many] for c in ("start_ns", "end_ns", "thread"))
-    name = mpi["name"].fill_null(-1).to_numpy()[many]
-    until = np.where(both[many], 0, end)
-    order = np.lexsort((many, -end, until, name, start, thread))
-    new = np.ones(len(many), dtype=np.bool_)
-    for key in (thread, start, name, until):
-        new[1:] &= key[order][1:] == key[order][:-1]
-    new[1:] = ~new[1:]
-    row[many[order]] = many[order][np.maximum.accumulate(np.where(new, np.arange(len(many)), 0))]
-    return row
-
-
-def operation(trace: Trace) -> pl.Series:
-    """Name of each MPI call in lower case, without its prefix."""
-    names = trace.mpi["name"].unique().to_frame()
-    short = trace.text(names).str.to_lowercase().str.replace(r"^p?mpi_", "")
-    return trace.mpi["name"].replace_strict(names["name"], short, return_dtype=pl.String)
-
-
 def _mpi(rows: pl.DataFrame, trace: Trace) -> Meetings:
-    mpi = trace.mpi.with_row_index("at").with_columns(pl.col("at").cast(pl.Int64), process=pl.col("thread") & _PROCESS)
-    if mpi["process"].n_unique() < 2:
+    found = exchanges(rows, trace)
+    if found is None:
         return _nothing()
-    made = communicators(trace)
-    activity = np.full(mpi.height, -1, dtype=np.int64)
-    mine = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi", pl.col("row").is_not_null())
-    activity[mine["row"].to_numpy()] = mine["i"].to_numpy()
-    stands = same_call(trace)
-    calls = placed(mpi.with_columns(does=operation(trace), activity=activity[stands], until=mpi["end_ns"].to_numpy()[stands]), made)
-    members = made.drop_nulls("comm")
-    calls = posted(calls).sort("start_ns", "at", maintain_order=True)
-    return _joined(_collectives(calls, members), _messages(calls, members))
+    first, then = (np.concatenate(sides) for sides in zip(_of_rounds(found.rounds), _of_messages(found.messages), strict=True))
+    return Meetings(first, then, found.unmatched)
 
 
-def _joined(*parts: Meetings) -> Meetings:
-    return Meetings(np.concatenate([p.first for p in parts]), np.concatenate([p.waits for p in parts]), sum(p.unmatched for p in parts))
-
-
-def communicators(trace: Trace) -> pl.DataFrame:
-    """Communicators by the time they were made, one row a member: comm (null where it cannot be told), me (rank inside),
-    rank, process, communicator (handle), time_ns.
-
-    Children of one parent with one size are told by their number; a split into several of one size only by the root of
-    their groups (``group_root``, ``group_number``), where the recording has it.  A duplicate is recorded with neither rank
-    nor size: it has its parent's.
-    """
-    ranks = trace.mpi_ranks.select("rank", process=pl.col("thread") & _PROCESS).unique()
-    # one rank in two processes is two programs; two ranks in one process have their handles in common
-    ranks = ranks.unique("rank", keep="none").unique("process", keep="none")
-    made = trace.mpi_communicators.drop_nulls(["rank", "time_ns", "communicator"]).join(ranks, on="rank")
-    made = made.sort("time_ns", "rank", "communicator").with_row_index("i").with_columns(pl.col("i").cast(pl.Int64))
-    parents = made.select("rank", "time_ns", parent="communicator", above="i")
-    made = made.join_asof(
-        parents, on="time_ns", by=["rank", "parent"], strategy="backward", allow_exact_matches=False, check_sortedness=False
-    ).with_columns(
-        above=pl.when(pl.col("parent").fill_null(0) == 0).then(-1).otherwise("above"),
-        copy=pl.col("local_rank").is_null() & pl.col("size").is_null(),
-        alone=pl.when(pl.col("size") == 1).then("rank"),  # a communicator of one is nobody else's
-    )
-    key = ["over", "copy", "size", "alone", "group_root", "group_number"]
-    comm, me = np.full(made.height, -1, dtype=np.int64), made["local_rank"].fill_null(-1).to_numpy().copy()
-    level = made.filter(pl.col("above") == -1).with_columns(over=pl.lit(-1, pl.Int64), members=pl.lit(0, pl.UInt32))
-    complete = ranks.height >= level["size"].fill_null(0).to_numpy().max(initial=0)
-    number = 0
-    for _ in range(_MOST_LEVELS):
-        if not level.height:
-            break
-        at = level["i"].to_numpy()
-        copies = (level["copy"] & (level["over"] >= 0)).to_numpy()
-        me[at[copies]] = me[level["above"].to_numpy()[copies]]
-        good = _whole(level.with_columns(me=me[at]), key, complete).with_columns(pl.col("group") + number)
-        comm[good["i"].to_numpy()] = good["group"].to_numpy()
-        number += level.height
-        level = made.join(good.select(above="i", over="group", members=pl.len().over("group")), on="above").sort("i")
-    told = made.with_columns(comm=pl.Series(comm), me=pl.Series(me)).with_columns(pl.when(pl.col("comm") >= 0).then("comm"))
-    return told.select("comm", "me", "rank", "process", "communicator", "time_ns")
-
-
-def _whole(level: pl.DataFrame, key: list[str], complete: bool) -> pl.DataFrame:
-    """Rows of the communicators whose members are all there once, each with the number of its `group`.
-
-    Behind one that is not, no number of the same kind of child can be trusted.
-    """
-    one = [*key, "k"]
-    expected, there = pl.when("copy").then("members").otherwise("size"), pl.len().over(one)
-    level = level.with_columns(k=pl.int_range(pl.len()).over(["rank", *key]))
-    good = (
-        (pl.col("me") >= 0)
-        & (pl.col("me").n_unique().over(one) == there)
-        & ((there == expected) | (there < expected) & (not complete))
-        & (pl.col("copy") | (pl.col("me") < pl.col("size")))
-    )
-    level = level.with_columns(good=good.fill_null(False))
-    level = level.with_columns(bad_from=pl.col("k").filter(~pl.col("good")).min().over(key))
-    level = level.with_columns(group=pl.struct(one).rank("dense").cast(pl.Int64))
-    return level.filter(pl.col("bad_from").is_null() | (pl.col("k") < pl.col("bad_from")))
-
-
-def placed(calls: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
-    """The calls with their communicator `comm` and the caller's rank `me` in it; null where unknown.
-
-    A handle means what was last made under it.  A matched receive (Mrecv) names none and is taken to be the world's.
-    """
-    keys = ["process", "communicator"]
-    worlds = made.unique("process", keep="first", maintain_order=True).select("process", world="communicator")
-    matched = pl.col("does").str.contains(r"^i?mrecv$")
-    calls = calls.join(worlds, on="process", how="left", maintain_order="left").with_columns(
-        communicator=pl.coalesce("communicator", pl.when(matched).then("world"))
-    )
-    last = made.select(*keys, "comm", "me", start_ns="time_ns", seen=True)
-    first = made.unique(keys, keep="first", maintain_order=True).select(*keys, comm0="comm", me0="me")
-    return (
-        calls.sort("start_ns", maintain_order=True)
-        .join_asof(last, on="start_ns", by=keys, strategy="backward", check_sortedness=False)
-        .join(first, on=keys, how="left", maintain_order="left")
-        .with_columns(pl.when("seen").then(c).otherwise(c + "0").alias(c) for c in ("comm", "me"))
-        .drop("comm0", "me0", "world", "seen")
-    )
-
-
-def posted(calls: pl.DataFrame) -> pl.DataFrame:
-    """Calls that begin a message or collective, with the call that completes each.
-
-    Adds ``done`` (its activity, -1 for none in the recording) and ``done_until`` [ns].  A persistent request
-    begins with each of its starts; what a wait or test completes is the latest begun under its request.
-    """
-    does = pl.col("does").fill_null("")
-    waiting, starting = pl.col("kind") == 2, does.str.contains(r"^start(all)?$")
-    request = ["process", "request"]
-    work = calls.filter(pl.col("kind") <= 1)
-    lasting = does.str.ends_with("_init")
-    described = work.filter(lasting & pl.col("request").is_not_null()).drop("at", "activity", "until", "end_ns", "thread")
-    begun = calls.filter(waiting & starting & pl.col("request").is_not_null()).select(
-        "start_ns", "end_ns", "thread", "at", "activity", "until", *request
-    )
-    begun = begun.sort("start_ns", maintain_order=True).join_asof(
-        described.sort("start_ns", maintain_order=True), on="start_ns", by=request, strategy="backward", check_sortedness=False
-    )
-    posts = pl.concat([work.filter(~lasting), begun.filter(pl.col("does").is_not_null())], how="diagonal").sort("start_ns", "at")
-    later = does.str.starts_with("i") | lasting
-    open_ = posts.filter(later & pl.col("request").is_not_null()).select(*request, "start_ns", post="at")
-    finished = (
-        calls.filter(waiting & ~starting & pl.col("request").is_not_null())
-        .select(*request, "start_ns", done="activity", done_until="until")
-        .sort("start_ns", maintain_order=True)
-        .join_asof(open_, on="start_ns", by=request, strategy="backward", check_sortedness=False)
-        .filter(pl.col("post").is_not_null())
-        .unique("post", keep="first", maintain_order=True)
-        .select("post", "done", "done_until")
-    )
-    own = {"done": "activity", "done_until": "until"}
-    return (
-        posts.join(finished, left_on="at", right_on="post", how="left", maintain_order="left")
-        .with_columns(pl.when(later).then(name).otherwise(own_name).alias(name) for name, own_name in own.items())
-        .with_columns(pl.col("done").fill_null(-1))
-    )
-
-
-# --- MPI: messages ----------------------------------------------------------------------------------------------------
-
-
-def _messages(calls: pl.DataFrame, members: pl.DataFrame) -> Meetings:
+def _of_messages(pairs: pl.DataFrame) -> tuple[Int, Int]:
     """Point to point: a receive waits for its send to begin, a send that cannot leave early for its receive."""
-    does = pl.col("does").fill_null("")
-    both = does.str.contains(_BOTH)
-    call = ["thread", "start_ns", "name"]
-    calls = calls.filter(pl.col("kind") == 0)
-    halves = calls.filter(both).select("at", half=pl.col("end_ns").rank("ordinal").over(call), of=pl.len().over(call))
-    # a null partner is MPI_PROC_NULL: no message
-    calls = calls.drop_nulls("partner").join(halves, on="at", how="left", maintain_order="left")
-    sends = calls.filter(does.str.contains(_SEND) | (both & (pl.col("half") == 1)))
-    receives = calls.filter(does.str.contains(_RECEIVE) | (both & (pl.col("half") == pl.col("of"))))
-    lost = sends.filter(pl.col("comm").is_null()).height + receives.filter(pl.col("comm").is_null()).height
-    there = members.select("comm", partner="me").unique()
-    sends = sends.with_columns(source="me", target="partner").join(there, on=["comm", "partner"], how="semi", maintain_order="left")
-    # only receives name a wildcard: any source is negative, any tag null
-    wild = (pl.col("partner") < 0) | (pl.col("tag").fill_null(-1) < 0)
-    receives = receives.drop_nulls("comm").with_columns(source="partner", target="me", open=wild)
-    known = receives.filter(pl.col("partner") < 0), receives.join(there, on=["comm", "partner"], how="semi", maintain_order="left")
-    receives = pl.concat(known).sort("start_ns", "at")
-    exact, anything = receives.filter(~pl.col("open")), receives.filter("open")
-    streams = (
-        sends.group_by(_STREAM)
-        .agg(sent=pl.len())
-        .join(exact.group_by(_STREAM).agg(received=pl.len()), on=_STREAM, how="left")
-        .with_columns(pl.col("received").fill_null(0))
-    )
-    taken, fed = _wildcards(anything, streams)
-    sends_left = sends.join(taken, on=_STREAM, how="anti", maintain_order="left") if taken.height else sends
-    pairs = _in_order(sends_left, pl.concat([exact.drop("open"), fed.drop("open")]).sort("start_ns", "at"))
-    unmatched = lost + sends.height + receives.height - 2 * pairs.height
     waits = pairs.filter(_too_large(pairs) | pl.col("does").str.contains(r"^i?ssend(_init)?$"))
     first = np.concatenate([pairs["activity"].to_numpy(), waits["activity_r"].to_numpy()])
-    then = np.concatenate([pairs["done_r"].to_numpy(), waits["done"].to_numpy()])
-    return Meetings(first, then, unmatched)
-
-
-def _wildcards(anything: pl.DataFrame, streams: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Receives from any source or of any tag that only one stream can feed.
-
-    Returns
-    -------
-    Streams that cannot be told (some of their messages may have gone to a wildcard), and the receives that can, with the
-    source and tag of their stream.
-    """
-    any_source, any_tag = pl.col("partner") < 0, pl.col("tag").fill_null(-1) < 0
-    anything = anything.with_columns(
-        partner=pl.when(any_source).then(-1).otherwise("partner"), tag=pl.when(any_tag).then(-1).otherwise("tag")
-    )
-    pattern = ["comm", "target", "partner", "tag"]
-    patterns = anything.group_by(pattern).agg(asked=pl.len())
-    spare = streams.filter(pl.col("sent") > pl.col("received"))
-    place = ["comm", "target"]
-    many = patterns.group_by(place).agg(n=pl.len()).join(spare.group_by(place).agg(m=pl.len()), on=place)
-    beyond = many.filter(pl.col("n") * pl.col("m") > _MOST_COMPARED).select(place)
-    fits = (
-        patterns.join(beyond, on=place, how="anti")
-        .join(spare, on=place, suffix="_s")
-        .filter(
-            any_source | (pl.col("partner") == pl.col("source")),
-            any_tag | (pl.col("tag") == pl.col("tag_s")),
-        )
-        .with_columns(
-            one=(pl.len().over(pattern) == 1)
-            & (pl.len().over([*place, "source", "tag_s"]) == 1)
-            & (pl.col("received") == 0)
-            & (pl.col("sent") == pl.col("asked"))
-        )
-    )
-    stream = pl.col("comm"), pl.col("source"), pl.col("target"), pl.col("tag_s").alias("tag")
-    doubtful = fits.filter(~pl.col("one")).select(*stream).unique()
-    taken = pl.concat([doubtful, spare.join(beyond, on=place, how="semi").select(_STREAM)])
-    told = fits.filter("one").select(*pattern, "tag_s", from_=pl.col("source"))
-    fed = anything.join(told, on=pattern, maintain_order="left").with_columns(source="from_", tag="tag_s")
-    return taken, fed.drop("tag_s", "from_")
-
-
-def _in_order(sends: pl.DataFrame, receives: pl.DataFrame) -> pl.DataFrame:
-    """Each send with its receive (columns with ``_r``): k-th with k-th of the stream.
-
-    Where a stream has more of one side the recording was cut: they are counted from its beginning or from its end,
-    whichever the times contradict less.
-    """
-    keep = [*_STREAM, "activity", "done", "start_ns", "done_until", "size_bytes", "does", "of"]
-    keyed = [
-        frame.select(keep).with_columns(k=pl.int_range(pl.len()).over(_STREAM), last=pl.len().over(_STREAM)) for frame in (sends, receives)
-    ]
-    by_start = keyed[0].join(keyed[1], on=[*_STREAM, "k"], suffix="_r")
-    unequal = by_start.filter(pl.col("last") != pl.col("last_r")).select(_STREAM).unique()
-    against = (pl.col("start_ns") >= pl.col("done_until_r")).fill_null(False)
-    if unequal.height:
-        backward = [f.join(unequal, on=_STREAM, how="semi").with_columns(k=pl.col("last") - pl.col("k")) for f in keyed]
-        by_end = backward[0].join(backward[1], on=[*_STREAM, "k"], suffix="_r")
-        wrong = by_start.group_by(_STREAM).agg(n=against.sum()).join(by_end.group_by(_STREAM).agg(m=against.sum()), on=_STREAM)
-        from_end = wrong.filter(pl.col("m") < pl.col("n")).select(_STREAM)
-        by_start = pl.concat([by_start.join(from_end, on=_STREAM, how="anti"), by_end.join(from_end, on=_STREAM, how="semi")])
-    # a message longer than what was received: not these two.  A Sendrecv of one row tells one of its two sizes.
-    one_row = (pl.col("does").str.contains(_BOTH) & (pl.col("of") == 1)) | (pl.col("does_r").str.contains(_BOTH) & (pl.col("of_r") == 1))
-    return by_start.filter(one_row | (pl.col("size_bytes") <= pl.col("size_bytes_r")).fill_null(True))
+    return first, np.concatenate([pairs["done_r"].to_numpy(), waits["done"].to_numpy()])
 
 
 def _too_large(pairs: pl.DataFrame) -> pl.Series:
@@ -397,147 +97,13 @@ def _too_large(pairs: pl.DataFrame) -> pl.Series:
     return pairs.select((plain & (size >= held[_WITNESSES - 1])).fill_null(False)).to_series()
 
 
-# --- MPI: collectives -------------------------------------------------------------------------------------------------
-
-
-def _collectives(calls: pl.DataFrame, members: pl.DataFrame) -> Meetings:
-    """The k-th collective of a communicator is the same call on each of its members."""
-    known = (*_ALL, *_FROM_ROOT, *_TO_ROOT, *_PREFIX)
-    base = pl.col("does").str.replace(r"_init$", "")
-    calls = calls.filter(pl.col("kind") == 1).with_columns(
-        does=pl.when(base.is_in(known)).then(base).otherwise(base.str.replace("^i", "")).fill_null("")
-    )
-    lost = calls.filter(pl.col("comm").is_null()).height
-    sizes = members.group_by("comm").agg(members=pl.col("me").n_unique())
-    calls = calls.drop_nulls("comm").join(sizes, on="comm", maintain_order="left").filter(pl.col("members") > 1)
-    calls = calls.with_columns(k=pl.int_range(pl.len()).over("comm", "me"), n=pl.len().over("comm", "me"))
-    calls = _numbered(calls)
+def _of_rounds(good: pl.DataFrame) -> tuple[Int, Int]:
+    """Who of a collective waits for whom: all for all, for the root, the root for all, or each for those before it."""
     group = ["comm", "k"]
-    same = (pl.len() == pl.col("members").first()) & (pl.col("does").n_unique() == 1)
-    rooted = pl.col("does").is_in([*_FROM_ROOT, *_TO_ROOT])
-    told = pl.col("does").is_in(known) & (~rooted | (pl.col("root") >= 0))
-    calls = calls.with_columns(good=same.over(group) & told.fill_null(False).all().over(group) & (pl.col("members") <= MOST_MEMBERS))
-    good = calls.filter("good")
     first = good.select(*group, "activity", a="me")
     then = good.filter(pl.col("done") >= 0).select(*group, "done", "does", "root", b="me")
-    of_root = pl.when(pl.col("does").is_in(_FROM_ROOT)).then(pl.col("a") == pl.col("root"))
-    to_root = of_root.when(pl.col("does").is_in(_TO_ROOT)).then(pl.col("b") == pl.col("root"))
-    needed = to_root.when(pl.col("does").is_in(_PREFIX)).then(pl.col("a") < pl.col("b")).otherwise(True)
+    of_root = pl.when(pl.col("does").is_in(FROM_ROOT)).then(pl.col("a") == pl.col("root"))
+    to_root = of_root.when(pl.col("does").is_in(TO_ROOT)).then(pl.col("b") == pl.col("root"))
+    needed = to_root.when(pl.col("does").is_in(PREFIX)).then(pl.col("a") < pl.col("b")).otherwise(True)
     pairs = first.join(then, on=group).filter(needed & (pl.col("a") != pl.col("b")))
-    return Meetings(pairs["activity"].to_numpy(), pairs["done"].to_numpy(), lost + calls.height - good.height)
-
-
-def _numbered(calls: pl.DataFrame) -> pl.DataFrame:
-    """Where members have different numbers of calls the recording was cut: count from the end if more agree so."""
-    cut = calls.filter((pl.col("n").min() != pl.col("n").max()).over("comm"))
-    if not cut.height:
-        return calls
-    back = cut.with_columns(k=pl.col("k") - pl.col("n") + pl.col("n").max().over("comm"))
-    agree = (pl.col("does").n_unique() == 1) & (
-        ~pl.col("does").first().is_in(_ALL) | (pl.col("start_ns").max() < pl.col("done_until").min()).fill_null(True)
-    )
-    scores = [
-        frame.group_by("comm", "k")
-        .agg(agrees=agree & (pl.len() == pl.col("members").first()))
-        .group_by("comm")
-        .agg(pl.col("agrees").sum().alias(name))
-        for frame, name in ((cut, "forth"), (back, "back"))
-    ]
-    better = scores[0].join(scores[1], on="comm").filter(pl.col("back") > pl.col("forth")).select("comm")
-    return pl.concat([calls.join(better, on="comm", how="anti"), back.join(better, on="comm", how="semi")])
-
-
-# --- NCCL -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Lane:
-    """NCCL kernels of one stream, in the order they began: shape (kernels,)."""
-
-    rank: tuple[int, int]
-    activity: Int
-    name: Int
-    start: Int
-    end: Int
-
-
-def _nccl(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> Meetings:
-    lanes, does = _lanes(rows, starts, ends, trace)
-    if len({lane.rank for lane in lanes}) < 2:
-        return _nothing()
-    every = sum(len(lane.activity) for lane in lanes)
-    if len(lanes) > _MOST_LANES:
-        return _nothing(every)
-    first, then, met = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
-    free = sorted(lanes, key=lambda lane: -len(lane.activity))
-    while free:
-        group = _communicator(free.pop(0), free)
-        taken = {id(lane) for lane, _ in group}
-        free = [lane for lane in free if id(lane) not in taken]
-        low = max(-shift for _, shift in group)
-        high = min(len(lane.activity) - shift for lane, shift in group)
-        if len(group) < 2 or len(group) > MOST_MEMBERS or high <= low:
-            continue
-        kernel, name = (
-            np.stack([getattr(lane, what)[low + shift : high + shift] for lane, shift in group]) for what in ("activity", "name")
-        )
-        mutual = (*_EVERY, "sendrecv") if len(group) == 2 else _EVERY
-        needs_all = np.isin(name[0], [n for n, what in does.items() if what in mutual])
-        kernel = kernel[:, needs_all & (name == name[0]).all(axis=0)]
-        met += kernel.size
-        for a in range(len(group)):
-            others = np.delete(kernel, a, axis=0)
-            first.append(others.reshape(-1))
-            then.append(np.tile(kernel[a], len(others)))
-    return Meetings(np.concatenate(first), np.concatenate(then), every - met)
-
-
-def _lanes(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[list[_Lane], dict[int, str]]:
-    """Streams with NCCL kernels, and what each kernel name does."""
-    kernels = (rows["category"].cast(pl.String) == "kernel").fill_null(False)
-    names = rows.filter(kernels).select(pl.col("name").unique()).drop_nulls()
-    text = trace.text(names).str.to_lowercase()
-    names = names.with_columns(text=text).filter(pl.col("text").str.contains(r"^(void )?nccl\w*kernel"))
-    word = pl.col("text").str.replace_all("_", "").str.extract(r"(allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce)")
-    does = dict(names.select("name", word.fill_null("")).iter_rows())
-    mine = np.flatnonzero((kernels & rows["name"].is_in(names["name"].implode())).fill_null(False).to_numpy())
-    mine = mine[np.lexsort((ends[mine], starts[mine]))]
-    place = rows.select(pl.col("process", "device", "stream").cast(pl.Int64).fill_null(-1))[mine].with_columns(i=mine)
-    name = rows["name"].fill_null(-1).to_numpy()
-    lanes = []
-    for (process, device, _), some in place.group_by("process", "device", "stream", maintain_order=True):
-        i = some["i"].to_numpy()
-        lanes.append(_Lane((int(process), int(device)), i, name[i], starts[i], ends[i]))
-    return lanes, does
-
-
-def _communicator(lane: _Lane, others: list[_Lane]) -> list[tuple[_Lane, int]]:
-    """A stream and those of other ranks that run the same collectives, each with its shift; of one rank the one that agrees most."""
-    best: dict[tuple[int, int], tuple[int, _Lane, int]] = {}
-    for other in others:
-        if other.rank == lane.rank or not set(lane.name.tolist()) & set(other.name.tolist()):
-            continue
-        agreeing, shift = _agreement(lane, other)
-        if agreeing > best.get(other.rank, (0,))[0]:
-            best[other.rank] = (agreeing, other, shift)
-    return [(lane, 0), *((other, shift) for _, other, shift in best.values())]
-
-
-def _agreement(a: _Lane, b: _Lane) -> tuple[int, int]:
-    """Kernels of two streams that agree, and the shift from `a` to `b`; 0 where they are not one communicator's.
-
-    The shift is the most common one between kernels that run together, so a cut at either end does no harm.
-    """
-    at = np.searchsorted(b.start, a.end, side="left") - 1
-    together = (at >= 0) & (b.end[at] > a.start)
-    if not together.any():
-        return 0, 0
-    shifts, seen = np.unique((at - np.arange(len(at)))[together], return_counts=True)
-    shift = int(shifts[np.argmax(seen)])
-    low, high = max(0, -shift), min(len(at), len(b.start) - shift)
-    one, two = slice(low, high), slice(low + shift, high + shift)
-    agree = (a.name[one] == b.name[two]) & (np.maximum(a.start[one], b.start[two]) < np.minimum(a.end[one], b.end[two]))
-    apart = np.abs(a.start[one] - b.start[two]).sum(), np.abs(a.end[one] - b.end[two]).sum()
-    length = np.minimum(a.end[one] - a.start[one], b.end[two] - b.start[two]).sum()
-    enough = agree.sum() >= AGREEING * len(agree) and 2 * len(agree) >= min(len(a.start), len(b.start))
-    return (int(agree.sum()) if enough and apart[1] <= max(_TOGETHER * apart[0], _SHARE * length) else 0), shift
+    return pairs["activity"].to_numpy(), pairs["done"].to_numpy()

@@ -13,8 +13,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.profile.classify import by_name, call_class
+from turnbuckle.profile.mpi_calls import same_call
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.ranks import same_call
 from turnbuckle.trace.check import launch_pairs
 from turnbuckle.trace.trace import Trace
 

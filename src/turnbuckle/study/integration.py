@@ -25,7 +25,7 @@ from turnbuckle.cost.ratio import fraction_benefit
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.findings import Finding, finding
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.ranks import communicators, operation, placed, posted, same_call
+from turnbuckle.profile.mpi_calls import communicators, operation, placed, posted, same_call
 from turnbuckle.profile.summary import UNNAMED
 from turnbuckle.trace.intervals import union_ns
 from turnbuckle.trace.trace import Trace
@@ -40,6 +40,8 @@ _SENDS: Final = r"^i?[bsr]?send(_init)?$"
 _BOTH: Final = r"^i?sendrecv(_replace)?$"
 #: Collectives that move nothing: no bandwidth makes them faster.
 _EMPTY: Final = r"^i?barrier"
+#: Ranks on a node beyond which nothing is meant.
+MOST_RANKS: Final = 10_000_000
 _SET_UP: Final = r"^(init|init_thread|finalize)$"
 
 
@@ -100,6 +102,7 @@ class Closer:
     ranks_per_node, gpus_per_node : ranks on a node now, and on the new node.
     off_node : share of the message bytes that leaves a node now; None where nobody knows.
     moved : share that leaves a node now and would not then.
+    least_bytes : size from which bandwidth limits messages and collectives [B]; shares of bytes are of these.
     bandwidth_ratio : of the path that the moved messages take, new over old; with latencies where both paths are given.
     speedup, speedup_bound : run time now over then (section 8.1), and with a path that costs nothing.
     speedup_all : the same with every rank on one node.
@@ -116,6 +119,7 @@ class Closer:
     mapping: Mapping
     off_node: float | None
     moved: float | None
+    least_bytes: float = 0.0
     bandwidth_ratio: float | None = None
     speedup: float | None = None
     speedup_bound: float | None = None
@@ -141,7 +145,12 @@ class Closer:
         }  # fmt: skip
         return {
             "communication": self.of.as_dict(),
-            "placement": {"ranks_per_node": self.ranks_per_node, "gpus_per_node": self.gpus_per_node, "mapping": self.mapping},
+            "placement": {
+                "ranks_per_node": self.ranks_per_node,
+                "gpus_per_node": self.gpus_per_node,
+                "mapping": self.mapping,
+                "least_size_bytes": self.least_bytes,
+            },
             "fractions": fractions,
             "stages": stages,
             "findings": [f.as_dict() for f in self.findings],
@@ -336,12 +345,13 @@ def closer(
     bandwidth_ratio : off-node messages that come to lie inside a node get a path so many times faster (section 8.1).
     paths : instead of it, (latency [s], bandwidth [B/s]) of the path they take now and of the one they would take.
     on_node_factor : bandwidth on the node, new over old (section 8.2).
-    off_node : share of the message bytes that leaves a node, for a recording that does not name partners.
+    off_node : share of the message bytes that leaves a node, for a recording that does not name partners; the new node then holds
+        every rank.
     least_bytes : messages and collectives from this size on are limited by bandwidth; smaller ones keep their time.
 
     Raises
     ------
-    UsageError : A035 where neither way is asked for, A036 and A037 for numbers that cannot be.
+    UsageError : A035 where neither way is asked for or an off-node share is split again, A036 and A037 for numbers that cannot be.
     CannotAnswer : A153 without MPI; A154 where the placement is not known and nobody says what leaves a node.
     """
     if bandwidth_ratio is None and paths is None and on_node_factor is None:
@@ -356,6 +366,11 @@ def closer(
         raise UsageError(
             "A037", "the new node holds fewer ranks than today's", found=f"{then} against {ranks_per_node}",
             fix="this asks for closer GPUs: give as many GPUs per node as ranks per node, or more",
+        )  # fmt: skip
+    if off_node is not None and then < of.world:
+        raise UsageError(
+            "A035", "which part of --off-node stays on a node of so few ranks nobody knows", found=f"{then} of {of.world} ranks",
+            fix="leave out --gpus-per-node: --off-node is what leaves the node now and stays on the new one",
         )  # fmt: skip
     found: list[Finding] = []
     large = of.messages.filter(pl.col("size_bytes") >= least_bytes)
@@ -376,7 +391,7 @@ def closer(
         parts = _parts(of, ranks_per_node, leaves, kept, least_bytes)
         answer |= {"on_node_factor": on_node_factor, "parts": parts, "share_then": staged_share(parts, on_node_factor)}
         answer["share_all"] = staged_share(all_on_node(parts), on_node_factor)
-    return Closer(of, ranks_per_node, then, mapping, leaves, moved, findings=found, **answer)
+    return Closer(of, ranks_per_node, then, mapping, leaves, moved, least_bytes=least_bytes, findings=found, **answer)
 
 
 def _checked(
@@ -384,8 +399,8 @@ def _checked(
     off_node: float | None, least_bytes: float,
 ) -> None:  # fmt: skip
     for what, value in (("ranks per node", ranks_per_node), ("GPUs per node", gpus_per_node)):
-        if value is not None and value < 1:
-            raise UsageError("A037", f"{what} must be 1 or more", found=str(value))
+        if value is not None and not 1 <= value <= MOST_RANKS:
+            raise UsageError("A037", f"{what} must be 1 or more, and no more than {MOST_RANKS:,}", found=f"{value:g}")
     for what, number in (("the bandwidth ratio", ratio), ("the factor on the node", factor)):
         if number is not None and not number > 0:
             raise UsageError("A037", f"{what} must be above 0", found=f"{number:g}", fix="above 1 is faster")
