@@ -11,6 +11,7 @@ from turnbuckle.cli.model_dgemm import dgemm
 from turnbuckle.cli.model_link import link
 from turnbuckle.cli.model_mdm import mdm
 from turnbuckle.cli.model_memory import memory
+from turnbuckle.cli.model_messages import messages
 from turnbuckle.cli.model_node import additive, functions, integration
 from turnbuckle.cli.model_order import order
 from turnbuckle.cli.model_power import power
@@ -23,6 +24,7 @@ models_app.command(link)
 models_app.command(functions)
 models_app.command(additive)
 models_app.command(integration)
+models_app.command(messages)
 models_app.command(order)
 models_app.command(memory)
 models_app.command(mdm)

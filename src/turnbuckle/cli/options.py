@@ -30,6 +30,8 @@ def lambdas_of(words: list[str] | None) -> dict[str, float]:
     out: dict[str, float] = {}
     for word in flat(words) or []:
         name, _, value = word.partition("=")
+        if name in out:
+            raise UsageError("A004", f"lambda of {name} is given twice", found=word, fix="give each class once")
         try:
             out[name] = float(value)
         except ValueError:
