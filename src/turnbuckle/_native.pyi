@@ -54,6 +54,7 @@ def contend(
     target: Buffer,
     size: Buffer,
     leaves: Buffer,
+    limit: Buffer,
     hosts: int,
     down: list[int],
     up: list[int],

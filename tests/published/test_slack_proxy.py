@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnbuckle.errors import UsageError
-from turnbuckle.published.row_slack import seed_S, table_two, texts
+from turnbuckle.published.row_slack import PAPER, seed_S, table_two
 from turnbuckle.published.slack_proxy import WAITING, WORK, Proxy, Waits, modelled
 
 SLACKS = np.array([0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0])
@@ -25,7 +25,7 @@ nanoseconds = st.integers(1, 400)
 
 def test_one_synchronous_thread_feels_every_call() -> None:
     """P11: T(s) = T(0) + n s, and T(0) is the loop the paper prints."""
-    loops = [float(text) for text in texts("proxy", "compute loop run time").values()]
+    loops = [float(text) for text in PAPER.texts("proxy", "compute loop run time").values()]
     for proxy, loop in zip(table_two(), loops, strict=True):
         run = modelled(proxy)
         assert float(run.seconds()) == pytest.approx(loop, abs=2e-9 * proxy.iterations)

@@ -101,6 +101,8 @@ pub struct Messages<'a> {
     pub bytes: &'a [u64],
     /// How each leaves: a code of [`Leaves`].
     pub leaves: &'a [u8],
+    /// Most that each can go at [B/ps], whatever its links leave; empty where nothing limits any.
+    pub limit: &'a [f64],
 }
 
 /// What processes do, as parallel arrays.

@@ -29,7 +29,7 @@ fn refused(error: RunError) -> PyErr {
 /// Returns a dictionary: `ends`, `waited` of processes, with `traced` also `began` and `arrived` of messages and `done` of
 /// operations (uint64), `carried` by links (float64), and the number of `events`.
 #[pyfunction]
-#[pyo3(signature = (*, first, code, arg, durations, resource, takes, capacity, host, source, target, size, leaves, hosts, down, up, cables,
+#[pyo3(signature = (*, first, code, arg, durations, resource, takes, capacity, host, source, target, size, leaves, limit, hosts, down, up, cables,
                     bandwidth, hop, inside, inside_latency, latency, send_overhead, receive_overhead, gap, per_byte, overhead_per_byte,
                     fidelity, traced))]
 #[allow(clippy::too_many_arguments, reason = "one argument an array or a number of the network")]
@@ -47,6 +47,7 @@ pub fn contend<'py>(
     target: PyBuffer<u32>,
     size: PyBuffer<u64>,
     leaves: PyBuffer<u8>,
+    limit: PyBuffer<f64>,
     hosts: u32,
     down: Vec<u32>,
     up: Vec<u32>,
@@ -76,6 +77,7 @@ pub fn contend<'py>(
     let (durations, capacity, host) = (taken(py, &durations)?, taken(py, &capacity)?, taken(py, &host)?);
     let uses: Vec<(u32, u64)> = taken(py, &resource)?.into_iter().zip(taken(py, &takes)?).collect();
     let (from, to, size, leaves) = (taken(py, &source)?, taken(py, &target)?, taken(py, &size)?, taken(py, &leaves)?);
+    let limit = taken(py, &limit)?;
     let stopped = AtomicBool::new(false);
     let stop = || {
         if Python::attach(|py| py.check_signals()).is_err() {
@@ -87,7 +89,7 @@ pub fn contend<'py>(
         .detach(|| {
             let program =
                 Program { first: &first, code: &code, arg: &arg, durations: &durations, uses: &uses, capacity: &capacity, host: &host };
-            let messages = Messages { from: &from, to: &to, bytes: &size, leaves: &leaves };
+            let messages = Messages { from: &from, to: &to, bytes: &size, leaves: &leaves, limit: &limit };
             run(program, messages, &network, traced, &stop)
         })
         .map_err(refused)?;

@@ -15,6 +15,7 @@ from turnbuckle.cli.model_messages import messages
 from turnbuckle.cli.model_node import additive, functions, integration
 from turnbuckle.cli.model_order import order
 from turnbuckle.cli.model_power import power
+from turnbuckle.cli.model_sharing import sharing
 
 models_app = App(name="model", help="The papers' models, one by one, on numbers, tables and recordings of your own.")
 models_app.command(bound)
@@ -25,6 +26,7 @@ models_app.command(functions)
 models_app.command(additive)
 models_app.command(integration)
 models_app.command(messages)
+models_app.command(sharing)
 models_app.command(order)
 models_app.command(memory)
 models_app.command(mdm)

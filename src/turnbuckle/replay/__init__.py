@@ -7,5 +7,6 @@
 `tasks`      a declared task graph, replayed by the same longest path
 `contention` processes that share resources and links, event by event
 `mpi`        a recorded MPI run as such processes; `collectives` as messages
+`graphs`     recorded GPU runs as such processes, their copies on one link
 ============ ============================================================================
 """

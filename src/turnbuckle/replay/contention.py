@@ -71,6 +71,7 @@ class Program:
     source, target : processes of each message, shape (messages,).
     size_bytes : of each message [B]; seconds of an ``EDGE``.
     leaves : `Leaves` of each message.
+    rate_limit : most that each message goes at, whatever its links leave (flow) [B/s]; empty where nothing limits any.
     """
 
     first: Int
@@ -85,6 +86,7 @@ class Program:
     target: Int
     size_bytes: Float
     leaves: NDArray[np.uint8]
+    rate_limit: Float = field(default_factory=lambda: np.zeros(0))
 
     @property
     def processes(self) -> int:
@@ -192,7 +194,8 @@ def replay(program: Program, network: Network, fidelity: Fidelity = "flow", *, t
             first=_as(program.first, np.uint32), code=_as(program.code, np.uint8), arg=_as(program.arg, np.uint32),
             durations=_ticks(program.work_seconds), resource=_as(program.resource, np.uint32), takes=_ticks(program.use_seconds),
             capacity=_as(program.capacity, np.uint32), host=_as(program.host, np.uint32), source=_as(program.source, np.uint32),
-            target=_as(program.target, np.uint32), size=_whole(size), leaves=_as(program.leaves, np.uint8), hosts=network.hosts,
+            target=_as(program.target, np.uint32), size=_whole(size), leaves=_as(program.leaves, np.uint8),
+            limit=np.ascontiguousarray(program.rate_limit / PICOSECONDS), hosts=network.hosts,
             down=list(shape.down), up=list(shape.up), cables=list(shape.cables), bandwidth=network.bandwidth / PICOSECONDS,
             hop=_tick(network.hop_seconds), inside=network.inside_bandwidth / PICOSECONDS, inside_latency=_tick(network.inside_seconds),
             latency=_tick(network.latency), send_overhead=_tick(network.send_overhead), receive_overhead=_tick(network.receive_overhead),

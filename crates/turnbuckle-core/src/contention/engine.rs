@@ -122,7 +122,8 @@ impl Engine<'_> {
                 Event::Enter(message) => {
                     let m = message as usize;
                     self.network.route(self.host(self.messages.from[m]), self.host(self.messages.to[m]), &mut self.route);
-                    self.fluid.begin(message, self.messages.bytes[m] as f64, &self.route, now);
+                    let limit = self.messages.limit.get(m).copied();
+                    self.fluid.begin(message, self.messages.bytes[m] as f64, &self.route, limit, now);
                 }
                 Event::Drain(slot, version) => {
                     if let Some(message) = self.fluid.end(slot, version) {
@@ -343,6 +344,12 @@ fn check(program: &Program<'_>, messages: &Messages<'_>, network: &Network) -> R
         || [messages.to.len(), messages.bytes.len(), messages.leaves.len()].iter().any(|n| *n != count)
     {
         return Err(RunError::Lengths);
+    }
+    if !messages.limit.is_empty() && messages.limit.len() != count {
+        return Err(RunError::Lengths);
+    }
+    if messages.limit.iter().any(|l| !(l.is_finite() && *l > 0.0)) {
+        return Err(RunError::Value);
     }
     if program.capacity.contains(&0) || program.host.iter().any(|h| *h >= network.hosts) {
         return Err(RunError::Value);

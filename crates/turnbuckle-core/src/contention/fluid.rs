@@ -42,6 +42,8 @@ pub(super) struct Fluid {
     /// Links on which something began or ended since the rates were last settled.
     touched: Vec<u32>,
     round: u32,
+    /// Links that flows share; behind them stands one for each flow with a limit of its own.
+    shared: usize,
     /// Scratch: links and flows of the touched part.
     part: Vec<u32>,
     moved: Vec<u32>,
@@ -52,12 +54,13 @@ const NOTHING: f64 = 1e-6;
 
 impl Fluid {
     pub(super) fn new(capacities: impl Iterator<Item = f64>) -> Self {
-        let links = capacities.map(|capacity| Link { capacity, ..Link::default() }).collect();
-        Self { links, flows: Vec::new(), idle: Vec::new(), touched: Vec::new(), round: 0, part: Vec::new(), moved: Vec::new() }
+        let links: Vec<Link> = capacities.map(|capacity| Link { capacity, ..Link::default() }).collect();
+        let shared = links.len();
+        Self { links, flows: Vec::new(), idle: Vec::new(), touched: Vec::new(), round: 0, shared, part: Vec::new(), moved: Vec::new() }
     }
 
     /// A flow begins; `settle` gives it its rate.
-    pub(super) fn begin(&mut self, name: u32, bytes: f64, route: &[u32], now: Time) {
+    pub(super) fn begin(&mut self, name: u32, bytes: f64, route: &[u32], limit: Option<f64>, now: Time) {
         let slot = self.idle.pop().unwrap_or_else(|| {
             self.flows.push(Flow::default());
             self.flows.len() as u32 - 1
@@ -67,10 +70,19 @@ impl Fluid {
         flow.route.extend_from_slice(route);
         (flow.left, flow.rate, flow.since, flow.name, flow.alive) = (bytes, 0.0, now, name, true);
         flow.version = flow.version.wrapping_add(1);
-        for link in route {
-            self.links[*link as usize].flows.push(slot);
-            self.links[*link as usize].carried += bytes;
-            self.touched.push(*link);
+        if let Some(limit) = limit {
+            let own = self.shared + slot as usize;
+            if self.links.len() <= own {
+                self.links.resize_with(own + 1, Link::default);
+            }
+            self.links[own].capacity = limit;
+            flow.route.push(own as u32);
+        }
+        for hop in 0..self.flows[slot as usize].route.len() {
+            let link = self.flows[slot as usize].route[hop];
+            self.links[link as usize].flows.push(slot);
+            self.links[link as usize].carried += bytes;
+            self.touched.push(link);
         }
     }
 
@@ -186,7 +198,7 @@ impl Fluid {
 
     /// Bytes that each link has carried.
     pub(super) fn carried(&self) -> Vec<f64> {
-        self.links.iter().map(|l| l.carried).collect()
+        self.links[..self.shared].iter().map(|l| l.carried).collect()
     }
 
     /// Rates of the flows under way, by name [B/ps].
@@ -228,10 +240,10 @@ mod tests {
     fn a_known_case() {
         // two links of 10; one flow over both, one on the first, four on the second: 2, 8, 2
         let mut fluid = Fluid::new([10.0, 10.0].into_iter());
-        fluid.begin(0, 100.0, &[0, 1], 0);
-        fluid.begin(1, 100.0, &[0], 0);
+        fluid.begin(0, 100.0, &[0, 1], None, 0);
+        fluid.begin(1, 100.0, &[0], None, 0);
         for name in 2..6 {
-            fluid.begin(name, 100.0, &[1], 0);
+            fluid.begin(name, 100.0, &[1], None, 0);
         }
         settled(&mut fluid, 0);
         let mut rates = fluid.rates();
@@ -256,7 +268,7 @@ mod tests {
                 let mut route: Vec<u32> = (0..1 + next(3)).map(|_| next(links as u64) as u32).collect();
                 route.sort_unstable();
                 route.dedup();
-                fluid.begin(name, 1e9, &route, 0);
+                fluid.begin(name, 1e9, &route, None, 0);
                 routes.push(route);
                 if next(2) == 0 {
                     settled(&mut fluid, 0);
@@ -282,10 +294,22 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_with_a_limit_leaves_the_rest_to_others() {
+        let mut fluid = Fluid::new([10.0].into_iter());
+        fluid.begin(0, 100.0, &[0], Some(2.0), 0);
+        fluid.begin(1, 100.0, &[0], None, 0);
+        settled(&mut fluid, 0);
+        let mut rates = fluid.rates();
+        rates.sort_by_key(|r| r.0);
+        assert_eq!(rates, [(0, 2.0), (1, 8.0)]);
+        assert_eq!(fluid.carried(), [200.0]);
+    }
+
+    #[test]
     fn what_ends_makes_room() {
         let mut fluid = Fluid::new([1.0].into_iter());
-        fluid.begin(7, 100.0, &[0], 0);
-        fluid.begin(8, 50.0, &[0], 0);
+        fluid.begin(7, 100.0, &[0], None, 0);
+        fluid.begin(8, 50.0, &[0], None, 0);
         let said = settled(&mut fluid, 0);
         assert_eq!(said.iter().map(|s| s.2).collect::<Vec<_>>(), [200, 100]);
         assert_eq!(fluid.end(said[1].0, said[1].1), Some(8));

@@ -65,7 +65,7 @@ impl Made {
             capacity: &self.capacity,
             host: &self.host,
         };
-        let messages = Messages { from: &self.from, to: &self.to, bytes: &self.bytes, leaves: &self.leaves };
+        let messages = Messages { from: &self.from, to: &self.to, bytes: &self.bytes, leaves: &self.leaves, limit: &[] };
         run(program, messages, network, true, &|| false)
     }
 }
