@@ -78,13 +78,13 @@ def _print(found: Any, output: Path | None) -> None:
     from turnbuckle.units import show
 
     console = console_for(output)
-    fit, most = found.fit(), max(r.runs for r in found.rows)
+    fit, most = found.fit, max(r.runs for r in found.rows)
     if fit is None:
         verdict = "not even one run keeps within 5 % of its recorded time behind this link"
     elif fit == most:
         verdict = f"{fit} of these runs fit behind one link within 5 % each; more were not tried"
     else:
-        verdict = f"{fit} of these runs fit behind one link within 5 % each"
+        verdict = f"{fit} of these runs fit behind one link within 5 % each, {fit + 1} do not"
     console.print(Text(verdict, "bold"))
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("runs at once", "GPUs", "run time of each", "vs recorded", "link busy to device", "to host"):

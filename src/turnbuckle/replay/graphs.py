@@ -97,7 +97,8 @@ def behind_one_link(graph: Graph, moved: Copies, times: int = 1, *, kernel: floa
     ends = [(side[None, :] + processes * run[:, None]).reshape(-1) for side in (one.source, one.target)]
     nothing = np.zeros(0, dtype=np.int64)
     return Program(
-        np.append(first, len(one.code) * times), np.tile(one.code, times), arg.reshape(-1).astype(np.int64), np.tile(one.work_seconds, times), nothing,
+        np.append(first, len(one.code) * times), np.tile(one.code, times), arg.reshape(-1).astype(np.int64),
+        np.tile(one.work_seconds, times), nothing,
         nothing.astype(np.float64), nothing, host.reshape(-1), ends[0], ends[1], np.tile(one.size_bytes, times), np.tile(one.leaves, times),
         np.tile(one.rate_limit, times),
     )  # fmt: skip

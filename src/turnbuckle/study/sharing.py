@@ -21,6 +21,8 @@ from turnbuckle.study.study import SCHEMA_VERSION, Answer
 
 #: Runs at once that can be asked for.
 MOST: Final = 256
+#: A run fits behind a link if it gets no longer than by this share.
+FITS: Final = 0.05
 #: Processes of the replay that fit into memory on a small machine.
 _MOST_PROCESSES: Final = 20_000_000
 
@@ -67,9 +69,10 @@ class Sharing:
     to_host_bytes: float
     rows: tuple[Shared, ...]
 
-    def fit(self, threshold: float = 0.05) -> int | None:
-        """Most runs of those replayed that stay within a threshold; None where not even one does."""
-        fitting = [r.runs for r in self.rows if r.penalty <= 1.0 + threshold]
+    @property
+    def fit(self) -> int | None:
+        """Most runs that stay within `FITS` of the recorded run time each; None where not even one does."""
+        fitting = [r.runs for r in self.rows if r.penalty <= 1.0 + FITS]
         return max(fitting) if fitting else None
 
     def as_dict(self) -> dict[str, Any]:
@@ -84,7 +87,7 @@ class Sharing:
             "copies": self.copies,
             "to_device_bytes": self.to_device_bytes,
             "to_host_bytes": self.to_host_bytes,
-            "fit_within_5_percent": self.fit(),
+            "fit_within_5_percent": self.fit,
             "rows": [r.__dict__ for r in self.rows],
         }
 
@@ -95,7 +98,7 @@ def sharing(seen: Answer, runs: Sequence[int] = (1, 2, 4, 8), *, bandwidth: floa
     Parameters
     ----------
     seen : what `inspect` gave.
-    runs : how many at once, each is replayed.
+    runs : how many at once; each is replayed, and what it takes to find out how many fit.
     bandwidth : of the link, one way [B/s]; None takes the rate of the fastest copy recorded.
     hop_seconds : latency of the link and of each device's own, each [s].
 
@@ -125,14 +128,23 @@ def sharing(seen: Answer, runs: Sequence[int] = (1, 2, 4, 8), *, bandwidth: floa
     devices = int(moved.device.max()) + 1
     rate = float(moved.rate.max()) if bandwidth is None else bandwidth
     beyond = profile.seconds - float(graph.time_ns.max()) * 1e-9
-    rows = []
-    for count in dict.fromkeys(runs):
+
+    def together(count: int) -> Shared:
         done = replay(behind_one_link(graph, moved, count), Network(1 + count * devices, rate, hop_seconds), "flow")
         seconds = done.seconds + beyond
         up, down = done.carried_bytes[0], done.carried_bytes[1 + count * devices]
-        rows.append(Shared(count, seconds, seconds / profile.seconds, float(up / rate / seconds), float(down / rate / seconds)))
+        return Shared(count, seconds, seconds / profile.seconds, float(up / rate / seconds), float(down / rate / seconds))
+
+    rows = {count: together(count) for count in sorted(set(runs))}
+    # between the most that fit and the fewest that do not: how many do?
+    few = max((r.runs for r in rows.values() if r.penalty <= 1.0 + FITS), default=0)
+    many = min((r.runs for r in rows.values() if r.runs > few), default=few + 1)
+    while many - few > 1:
+        middle = (few + many) // 2
+        rows[middle] = together(middle)
+        few, many = (middle, many) if rows[middle].penalty <= 1.0 + FITS else (few, middle)
     into = float(moved.size_bytes[moved.to_device].sum())
     return Sharing(
         profile.seconds, devices, rate, bandwidth is not None, hop_seconds, len(moved.activity), into, float(moved.size_bytes.sum()) - into,
-        tuple(rows),
+        tuple(rows[count] for count in sorted(rows)),
     )  # fmt: skip
