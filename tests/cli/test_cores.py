@@ -109,6 +109,14 @@ def test_throughput_alone_answers_for_ranks(turnbuckle: Run, tmp_path: Path) -> 
     out = turnbuckle("cores", path).out
     assert out.startswith("sharing a GPU pays up to 2 ranks, the most measured: 26.2 % faster than with 1 (single runs, no interval)")
     assert "256.5" in out and "no law: hybrid needs" in " ".join(out.split())
+    assert "what this node reaches is not known: no law" in turnbuckle("cores", path, "--node", "64:4").out
+    for form in ("csv", "parquet"):
+        ran = turnbuckle("cores", path, "--format", form)
+        assert (ran.code, ran.out) == (3, "") and "A150" in ran.err and "--format json" in ran.err
+
+
+def test_two_tables_without_names(turnbuckle: Run, table: Path) -> None:
+    assert "all 2: 4 cores per GPU for 90 %\n" in turnbuckle("cores", table, table).out
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "200"])
@@ -150,6 +158,7 @@ def test_a_chart_draws_what_the_table_says(turnbuckle: Run, table: Path, tmp_pat
     turnbuckle("cores", table, "--node", "40:4", "--charts", tmp_path / "c")
     text = (tmp_path / "c" / "cores.svg").read_text(encoding="utf-8")
     assert "cores for 90 %" in text and "lowest AICc" in text and "90 % efficiency" in text and "this node: 10" in text
+    assert text.count("CPU cores per GPU<") == 2, "said once above the figure and once at its axis"
     rows = pl.read_csv(tmp_path / "c" / "cores.csv")
     assert set(rows["what"]) == {"measured", "exponential", "hybrid", "usl"}
 
@@ -233,6 +242,11 @@ def test_core_counts_that_cannot_be(turnbuckle: Run, at: str) -> None:
         ("cores,run time [s]\n1,-3\n", 2, "A063"),
         ("run time [s]\n3\n", 2, "A030"),
         ("cores,run time [s],repeat\n1,3,1\n1,3,1\n", 2, "A034"),
+        ("cores,run time [s]\n" + "".join(f"{n},{1 + 5 / n}e300\n" for n in (1, 2, 3, 4, 6, 8)), 2, "A063"),
+        ("cores,throughput\n" + "".join(f"{n},{n}e-320\n" for n in (1, 2, 3, 4, 6, 8)), 2, "A063"),
+        ("cores,run time [s]\n1000000,1\n", 2, "A030"),
+        ("ranks,threads,run time [s]\n" + "".join(f"{n},{8 // n},{10 + n}\n" * 3 for n in (1, 2, 4, 8)), 3, "12 runs of 1 core count;"),
+        ("program,cores,run time [s]\n" + "".join(f"gtcp,{n},{100 / n + 0.5}\n" for n in (1, 2, 3, 4, 6, 8)), 3, "--> gtcp"),
     ],
 )
 def test_tables_that_cannot_be(turnbuckle: Run, tmp_path: Path, text: str, code: int, says: str) -> None:

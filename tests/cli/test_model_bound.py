@@ -38,6 +38,26 @@ def test_between_the_two_latencies_the_bound_is_an_upper_one(turnbuckle: Run) ->
     assert document["claimed"]["verdict"] == "contradicts" and "reached_seconds" not in document["claimed"]
 
 
+@pytest.mark.parametrize(
+    ("at", "claimed", "possible"),
+    [
+        ("1us", "0.82", True), ("1us", "2", False), ("1us", "0.7", False),
+        ("10us", "0.83", True), ("10us", "0.9", False), ("10us", "0.5", False),
+        ("50us", "0.9", True), ("50us", "0.10", False), ("50us", "2", False),
+        ("100us", "1", True), ("100us", "2", False), ("100us", "0.9", False),
+        ("1ms", "900", True), ("1ms", "0.5", False),
+    ],
+)  # fmt: skip
+def test_a_claim_is_held_against_both_ends(turnbuckle: Run, at: str, claimed: str, possible: bool) -> None:
+    """Run time is convex in latency, and no latency shortens it."""
+    question = ("model", "bound", *KNOWN, "--at", at, "--claimed", claimed)
+    document = json.loads(turnbuckle(*question, "--format", "json").out)
+    assert (document["claimed"]["verdict"] == "possible") == possible
+    assert (document["bounds"][0]["high"] is None) == (at == "1ms")
+    assert ("reached_seconds" in document["claimed"]) == ((at, claimed) == ("1ms", "900"))
+    assert ("is possible" if possible else "contradicts") in turnbuckle(*question).out
+
+
 def test_json_csv_and_parquet_hold_the_same_rows(turnbuckle: Run, tmp_path: Path) -> None:
     question = ("model", "bound", *KNOWN, "--at", "0s,1ms", "--at", "10ms")
     document = json.loads(turnbuckle(*question, "--format", "json").out)
@@ -88,6 +108,9 @@ def test_a_gain_that_may_be_none_says_nothing(turnbuckle: Run) -> None:
         (("--gain", "1.21", "--from", "16GB/s", "--to", "10us"), "U003"),
         ((*KNOWN, "--at", "1 parsec"), "U002"),
         ((*KNOWN, "--at=-1ms"), "A044"),
+        ((*KNOWN, "--at", " , "), "A044"),
+        ((*KNOWN, "--at", "1e300 s"), "A044"),
+        (("--gain", "1.21", "--from", "1 GB/s", "--to", "1e300 B/s"), "A044"),
         ((*KNOWN, "--claimed", "2.39"), "A044"),
         ((*KNOWN, "--at", "1ms,2ms", "--claimed", "2.39"), "A044"),
         ((*KNOWN, "--at", "1ms", "--claimed", "slow"), "A044"),

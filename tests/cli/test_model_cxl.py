@@ -15,6 +15,7 @@ import pytest
 from hostile_names import SAMPLE, SECRETS, Ran
 
 Run = Callable[..., Ran]
+LIMIT = ("--tags", 256, "--round-trip", "101 us")
 
 CHAIN = """
 items = 99
@@ -91,6 +92,12 @@ def test_json_has_every_law_at_every_size(turnbuckle: Run) -> None:
     assert [(c["law"], c["first_bytes"]) for c in found["crossovers"]] == [("cxl1", 1345), ("cxl2", 13033)]
 
 
+def test_pcie_is_not_the_fastest_where_its_reads_are_limited(turnbuckle: Run) -> None:
+    question = ("model", "cxl", "--sizes", "16 MiB", "--share", "0.6")
+    rows = [next(x for x in turnbuckle(*question, *more).out.splitlines() if x.startswith("16 MiB")) for more in ((), LIMIT)]
+    assert [" ".join(row.split()).partition("2.24 ms ")[2] for row in rows] == ["PCIe 2.69 ms", "CXL 2 0.6 4.49 ms"]
+
+
 def test_csv_and_parquet_hold_the_rows(turnbuckle: Run, tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(turnbuckle("model", "cxl", "--format", "csv").out)))
     assert len(rows) == 8 * 4 and set(rows[0]) == {"size_bytes", "law", "share", "seconds", "relative", "offload_bound_seconds"}
@@ -135,6 +142,15 @@ def test_a_recording_without_kernels_is_refused(turnbuckle: Run, open_chain: Pat
     assert ran.code == 3 and "error[A147]" in ran.err
 
 
+def test_copies_of_a_faster_link_tell_no_start_up(turnbuckle: Run, tmp_path: Path) -> None:
+    """Nothing beyond n / b_n is no start-up of 0 s, but the wrong link."""
+    path = tmp_path / "fast.csv"
+    path.write_text("direction, size [B], time [us]\nh2d, 65536, 3\nh2d, 32768, 1.5\n", encoding="utf-8")
+    ran = turnbuckle("model", "cxl", "--measured", path)
+    assert ran.code == 3 and "error[A148]: the copies are faster than pcie3x16" in ran.err and "--link" in ran.err
+    assert turnbuckle("model", "cxl", "--measured", path, "--link", "pcie5x16").code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -145,6 +161,9 @@ def test_a_recording_without_kernels_is_refused(turnbuckle: Run, open_chain: Pat
         (("--share", "0"), "A028"),
         (("--share", "1.2"), "A028"),
         (("--share", "nan"), "U004"),
+        (("--share", "1e-320"), "A028"),
+        (("--start-up", "1e300 s"), "A028"),
+        (("--line-time", "1e300 s"), "A028"),
         (("--start-up=-1 ns",), "A028"),
         (("--line-time", "40"), "U001"),
         (("--lines-in-flight", "0"), "A028"),
@@ -159,6 +178,14 @@ def test_a_recording_without_kernels_is_refused(turnbuckle: Run, open_chain: Pat
 def test_a_question_that_cannot_be_is_refused(turnbuckle: Run, words: tuple[str, ...], code: str) -> None:
     ran = turnbuckle("model", "cxl", *words)
     assert ran.code == 2 and f"error[{code}]" in ran.err and not ran.out
+
+
+@pytest.mark.parametrize("columns", [50, 60, 80, 200])
+def test_nothing_is_cut(turnbuckle: Run, chain: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for words in (("cxl",), ("cxl", "--tags", "64", "--round-trip", "3 us"), ("chain", chain)):
+        out = turnbuckle("model", *words).out
+        assert "…" not in out and max(map(len, out.splitlines())) <= columns
 
 
 # --- chain ------------------------------------------------------------------------------------------------------------

@@ -60,6 +60,27 @@ def test_csv_has_a_row_a_run(turnbuckle: Run, matrix: Path) -> None:
     assert all(float(row["seconds"]) > 0 for row in rows)
 
 
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_the_answer_comes_first_and_nothing_is_cut(turnbuckle: Run, matrix: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = turnbuckle("model", "dag", matrix).out
+    assert out.startswith("square.mtx: fastest on 1 GPU, ")
+    assert "cost nothing here" in out.splitlines()[1], "what the answer leaves out stands beside it"
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= columns
+
+
+def test_a_node_of_another_size_is_not_called_the_machine_s(turnbuckle: Run, matrix: Path) -> None:
+    words = ("model", "dag", matrix, "--gpus", "2", "--format", "json")
+    assert "eight H100 a node" in json.loads(turnbuckle(*words).out)["machine"]["title"]
+    assert json.loads(turnbuckle(*words, "--per-node", "4").out)["machine"]["title"] == "DGX H100; NCCL send and receive"
+
+
+def test_any_width_of_supernodes(turnbuckle: Run, matrix: Path) -> None:
+    runs = [turnbuckle("model", "dag", matrix, "--widest", wide, "--format", "csv", "--gpus", "2") for wide in (128, "9" * 30)]
+    assert runs[0].out == runs[1].out != ""
+
+
 def test_options_reach_the_model(turnbuckle: Run, matrix: Path, tmp_path: Path) -> None:
     def seconds(*words: object) -> float:
         ran = turnbuckle(
@@ -142,6 +163,10 @@ def test_one_count_one_gpu_and_nothing_to_draw(turnbuckle: Run, matrix: Path, tm
         (["--widest", "0"], "A043"),
         (["--relaxed", "1"], "A043"),
         (["--per-node", "0"], "A043"),
+        (["--per-node", "9" * 30], "A043"),
+        (["--merged", "9" * 400], "A043"),
+        (["--dependency", "1e300 s"], "A043"),
+        (["--memory-bandwidth", "1e-300 B/s"], "A043"),
         (["--per-socket", "9"], "A043"),
         (["--block-low", "13 GB/s"], "A043"),
         (["--memory-bandwidth", "0 GB/s"], "A043"),

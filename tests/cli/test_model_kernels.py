@@ -25,6 +25,8 @@ INTERVALS = "instructions, cycles, read misses, writes, times\n40, 60, 1, 0, 100
 def files(tmp_path: Path) -> Path:
     for name, text in (("work.csv", WORK), ("memories.csv", MEMORIES), ("intervals.csv", INTERVALS)):
         (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "wild.csv").write_text("name, flops, regular\na, 1e308, 1 GB\n")
+    (tmp_path / "fast.csv").write_text("instructions, cycles, read misses\n400, 60, 0\n")
     shutil.copy(EXAMPLES / "dgemm-like-synthetic.sqlite", tmp_path / "dgemm.sqlite")
     shutil.copy(EXAMPLES / "milc-like-synthetic.sqlite", tmp_path / "run.sqlite")
     return tmp_path
@@ -36,6 +38,7 @@ def files(tmp_path: Path) -> Path:
 def test_memory_from_numbers(turnbuckle: Turnbuckle, files: Path) -> None:
     ran = turnbuckle("model", "memory", "work.csv", "--on", "summit", "--memories", "memories.csv")
     assert ran.code == 0 and "modelled by equation 8" in ran.out and "17.5 [14" in ran.out and "memories.csv:2" in ran.out
+    assert "copies behind arithmetic (--overlap full)" in ran.out and "[ ]: 90 %" in ran.out
     found = json.loads(turnbuckle("model", "memory", "work.csv", "--on", "summit", "--memories", "memories.csv", "--format", "json").out)
     assert found["schema_version"] == 1 and found["basis"] == "numbers" and [r["name"] for r in found["rows"]] == ["triad", "walk", "all"]
     low, value, high = found["rows"][0]["ddr_over_hbm"]
@@ -54,6 +57,9 @@ def test_memory_of_a_recording(turnbuckle: Turnbuckle, shared: Path) -> None:
     assert ran.code == 0 and "[0 s, 35.6 ms]" in ran.out and "bracket" in ran.out and "A343" in ran.out
     found = json.loads(turnbuckle("model", "memory", path, "--memory-bound", "20 %:0.5", "--on", "summit", "--format", "json").out)
     assert found["migrated_bytes"] == {"migration_h2d": 268500992, "migration_d2h": 268435456}
+    assert found["memory_bound"] == [0.2, 0.5] and found["overlap"] is None and found["rows"][0]["bound_by"] == {"hbm": None, "ddr": None}
+    said = turnbuckle("model", "memory", path, "--memory-bound", "20 %:0.5", "--on", "summit").out
+    assert "20% to 50% of kernel time is bound by memory, as you say; the rest keeps its time in ddr" in said
     assert found["rows"][1]["name"] == "all" and found["rows"][1]["seconds"]["migrated"][1] == found["measured_seconds"]
 
 
@@ -63,6 +69,10 @@ def test_memory_of_a_recording(turnbuckle: Turnbuckle, shared: Path) -> None:
         (["work.csv"], "A045"),
         (["work.csv", "--on", "summit"], "A045"),
         (["work.csv", "--on", "summit", "--memory-bound", "unknown"], "A045"),
+        (["work.csv", "--on", "summit", "--source", "summit"], "A045"),
+        (["run.sqlite", "--memory-bound", "unknown", "--overlap", "none"], "A045"),
+        (["run.sqlite", "--memory-bound", "0.5:"], "U004"),
+        (["wild.csv", "--on", "summit"], "A063"),
         (["run.sqlite", "--memory-bound", "unknown"], "A160"),
         (["work.csv", "--on", "nowhere"], "M001"),
         (["run.sqlite", "--memory-bound", "half"], "U004"),
@@ -108,11 +118,18 @@ def test_mdm_stands_beside_what_was_measured(turnbuckle: Turnbuckle, files: Path
         (["--warps", "8", "--miss-rate", "0.4", "--instructions", "0"], "A046"),
         (["--warps", "8", "--miss-rate", "0.4", "--clock", "0 GHz"], "A046"),
         (["--warps", "8", "--miss-rate", "0.4", "--dram", "480"], "U001"),
+        (["--warps", "8", "--miss-rate", "0.4", "--dram", "1e-300 B/s"], "A046"),
+        (["--warps", "8", "--miss-rate", "0.4", "--kernel", "axpy"], "A046"),
     ],
 )
 def test_mdm_refuses(turnbuckle: Turnbuckle, files: Path, words: list[str], code: str) -> None:
     ran = turnbuckle("model", "mdm", "intervals.csv", *words)
     assert ran.code == 2 and f"error[{code}]" in ran.err
+
+
+def test_no_sm_issues_so_much(turnbuckle: Turnbuckle, files: Path) -> None:
+    ran = turnbuckle("model", "mdm", "fast.csv", "--warps", "32", "--miss-rate", "0.4")
+    assert ran.code == 3 and "error[A160]" in ran.err and "213, above 8" in ran.err
 
 
 # --- dgemm ------------------------------------------------------------------------------------------------------------
@@ -129,9 +146,21 @@ def test_dgemm_by_alpha_says_so(turnbuckle: Turnbuckle) -> None:
 def test_dgemm_of_a_recording(turnbuckle: Turnbuckle, files: Path) -> None:
     ran = turnbuckle("model", "dgemm", "dgemm.sqlite", "--launch", "4.5 us", "--bandwidth", "25 GB/s,400 GB/s")
     assert ran.code == 0 and "kernel times measured: dgemm.sqlite" in ran.out and "never" in ran.out
+    mixed = turnbuckle("model", "dgemm", "run.sqlite", "--kernel", "lattice", "--size", "100")
+    assert "measured: run.sqlite, 5 different kernels;" in mixed.out
     table = pl.read_csv(turnbuckle("model", "dgemm", "dgemm.sqlite", "--sizes", "1024,3000", "--format", "csv").out.encode())
     assert table["kernel_times"].unique().to_list() == ["measured"] and table.height == 2 * 6 * 7
     assert (table["speedup_low"] <= table["speedup"]).all() and (table["speedup"] <= table["speedup_high"]).all()
+
+
+def test_dgemm_in_a_narrow_terminal(turnbuckle: Turnbuckle, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    ran = turnbuckle("model", "dgemm", "--bandwidth", ",".join(f"{k} GB/s" for k in range(1, 13)), "--launch", "9 us,1 us,5 us")
+    assert all(f" {k} GB/s" in ran.out for k in range(1, 13)) and max(map(len, ran.out.splitlines())) <= 60
+    assert ran.out.count("launch 1 us\n") == ran.out.count("launch 9 us\n") > 1 and "launch 5 us" not in ran.out
+    assert "the shortest and the longest of 3 launch times" in ran.out
+    table = pl.read_csv(turnbuckle("model", "dgemm", "--launch", "9 us,1 us,5 us", "--format", "csv").out.encode())
+    assert table["launch_seconds"].unique(maintain_order=True).to_list() == [1e-6, 5e-6, 9e-6]
 
 
 def test_dgemm_draws(turnbuckle: Turnbuckle, files: Path) -> None:
@@ -155,6 +184,14 @@ def test_dgemm_draws(turnbuckle: Turnbuckle, files: Path) -> None:
         (["--bandwidth", "0 GB/s"], "A047"),
         (["--bandwidth", "25"], "U001"),
         (["--element", "99"], "A047"),
+        (["dgemm.sqlite", "--element", "0"], "A047"),
+        (["dgemm.sqlite", "--element", "-8"], "A047"),
+        (["dgemm.sqlite", "--size", "0"], "A047"),
+        (["--size", "1024"], "A047"),
+        (["--kernel", "gemm"], "A047"),
+        (["--sizes", ","], "A047"),
+        (["--launch", "1e300 s"], "A047"),
+        (["--bandwidth", "1e-300 B/s"], "A047"),
         (["dgemm.sqlite", "--sizes", "100000"], "A160"),
         (["dgemm.sqlite", "--kernel", "nothing"], "A160"),
         (["run.sqlite", "--kernel", "axpy"], "A160"),
@@ -198,6 +235,9 @@ def test_power_of_other_parts_and_splits(turnbuckle: Turnbuckle, tmp_path: Path)
         (["--package=-5 W"], "A048"),
         (["--doubling", "0"], "A048"),
         (["--doubling", "3", "--base", "A100"], "A048"),
+        (["--doubling", "3", "--since", "2020"], "A048"),
+        (["--doubling", "3", "gone.csv"], "A048"),
+        (["--base", "MI100"], "A048"),
         (["--since", "2024"], "A161"),
         (["--since", "nan"], "A161"),
         (["gone.csv"], "A061"),
@@ -207,6 +247,20 @@ def test_power_of_other_parts_and_splits(turnbuckle: Turnbuckle, tmp_path: Path)
 def test_power_refuses(turnbuckle: Turnbuckle, words: list[str], code: str) -> None:
     ran = turnbuckle("model", "power", *words)
     assert ran.code in (2, 3) and f"error[{code}]" in ran.err
+
+
+def test_a_steep_trend_has_no_end(turnbuckle: Turnbuckle, tmp_path: Path) -> None:
+    lines = "a, 2016, 1, 1\nb, 2016, 1, 2\nc, 2016.001, 9, 1\n"
+    (tmp_path / "parts.csv").write_text("part, year, rate [TFLOP/s], power [W]\n" + lines)
+    ran = turnbuckle("model", "power", "parts.csv")
+    assert ran.code == 0 and "no end" in ran.out and "inf" not in ran.out
+    found = json.loads(turnbuckle("model", "power", "parts.csv", "--format", "json").out)
+    assert found["flops_per_second_per_watt"] == {"value": None, "low": 0.0, "high": None}
+
+
+def test_names_of_files_are_shown_as_they_are(turnbuckle: Turnbuckle, tmp_path: Path) -> None:
+    (tmp_path / "a[b]<i>.csv").write_text("size, time\n1024, 1 ms\n")
+    assert "measured: a[b]<i>.csv;" in turnbuckle("model", "dgemm", "a[b]<i>.csv").out
 
 
 @pytest.mark.parametrize("words", [["memory", "work.csv", "--on", "summit"], ["dgemm"], ["power"]])

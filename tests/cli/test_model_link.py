@@ -116,6 +116,13 @@ def test_no_number_is_cut_however_many_links(turnbuckle: Run, monkeypatch: pytes
         assert all(name in heads for name in ("pcie1x1", "pcie4x16", "pcie7x32", "nvlink5x18"))
 
 
+def test_units_stay_on_a_narrow_terminal(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    for words in ((), ("--host-memory", "50 GB/s", "--tags", 64, "--round-trip", "3 us")):
+        rows = [line for line in turnbuckle("model", "link", "pcie4x16", *words).out.splitlines() if line.startswith(("64 B", "256 MiB"))]
+        assert [row.rstrip()[-2:] for row in rows] == ["ns", "ms"] and all(len(row) <= 60 for row in rows)
+
+
 @pytest.mark.parametrize("format", ["csv", "parquet"])
 def test_rows_for_programs(turnbuckle: Run, tmp_path: Path, format: str) -> None:
     file = tmp_path / f"rows.{format}"
@@ -152,6 +159,8 @@ def test_csv_goes_to_the_terminal(turnbuckle: Run) -> None:
         ("A017", ("pcie4x16", "--tags", "0", "--round-trip", "1 us")),
         ("A017", ("pcie4x16", "--latency=-1 us",)),
         ("A017", ("pcie4x16", "--host-memory", "0 GB/s")),
+        ("A017", ("pcie4x16", "--host-memory", "1e-300 GB/s")),
+        ("A017", ("pcie4x16", "--tags", "64", "--round-trip", "1e300 s")),
         ("A018", ("pcie4x16", "--sizes=-1 B",)),
         ("A018", ("pcie4x16", "--sizes", "1e300 B")),
         ("U001", ("pcie4x16", "--sizes", "64")),

@@ -112,6 +112,25 @@ def test_units_and_terms_by_difference(turnbuckle: Run, tmp_path: Path) -> None:
     assert "2.584x slower" in said.out and "waits have no lambda" in said.out and "A341" not in said.out
 
 
+def test_no_time_of_the_host_is_negative(turnbuckle: Run, tmp_path: Path) -> None:
+    text = "gpu [s], control [s], data [s], mpi [s], total [s]\n10, 10, 1, 0, 15\n"
+    found = document(turnbuckle("model", "additive", table(tmp_path, text), *TEN, "--format", "json"))
+    (row,) = found["rows"]
+    assert row["cpu_seconds"] == 0 and row["closure_defect_seconds"] == -6 and row["benefit"] == pytest.approx(21 / 11.1)
+    assert [f["code"] for f in found["findings"]] == ["A341"]
+
+
+def test_digits_of_short_times_have_an_interval(turnbuckle: Run, tmp_path: Path) -> None:
+    text = "gpu [s], control [s], data [s], cpu [s], mpi [s]\n1e-14, 0, 1e-13, 0, 0\n"
+    (row,) = document(turnbuckle("model", "additive", table(tmp_path, text), "--lambda", "data=10", "--format", "json"))["rows"]
+    assert (row["benefit_low"], row["benefit"], row["benefit_high"]) == pytest.approx((65 / 20, 110 / 20, 155 / 20))
+
+
+def test_a_table_has_no_machine(turnbuckle: Run, tmp_path: Path) -> None:
+    ran = turnbuckle("model", "additive", table(tmp_path, FIVE), *TEN, "--source", "summit")
+    assert ran.code == 2 and "error[A039]" in ran.err
+
+
 def test_shares_of_run_time(turnbuckle: Run, tmp_path: Path) -> None:
     worse = document(turnbuckle("model", "additive", table(tmp_path, AMREX), "--lambda", "data=0.1,launch=0.1", "--format", "json"))
     assert [r["penalty"] for r in worse["rows"]] == pytest.approx([5.7745, 3.7909])
@@ -144,6 +163,8 @@ def test_a_recording_in_three_readings(turnbuckle: Run) -> None:
         ("A004", FIVE, "weather=2"),
         ("A039", FIVE, "launch=2"),
         ("A039", AMREX, "kernel=2"),
+        ("A039", FIVE, "data=1e-300"),
+        ("A039", FIVE.splitlines()[0] + "\n", "data=2"),
         ("A039", "name\nA\n", "data=2"),
         ("A039", "gpu [s], data share [%]\n1, 2\n", "data=2"),
         ("A039", "launch share [%], data share [%]\n60, 50\n", "data=2"),
@@ -152,6 +173,7 @@ def test_a_recording_in_three_readings(turnbuckle: Run) -> None:
         ("A039", "gpu [s], control [s], data [s], cpu [s], mpi [s], waits [s]\n1, 1, 1, 1, 1, 2\n", "data=2"),
         ("A062", "gpu [s], colour\n1, red\n", "data=2"),
         ("A063", "gpu [s], control [s], data [s], cpu [s], mpi [s]\n1, -1, 1, 1, 1\n", "data=2"),
+        ("A063", "gpu [s], control [s], data [s], cpu [s], mpi [s]\n1e308, 1e308, 1e308, 1, 1\n", "data=2"),
         ("U001", "gpu, control [s], data [s], cpu [s], mpi [s]\n1, 1, 1, 1, 1\n", "data=2"),
         ("U004", "gpu [s], control [s], data [s], cpu [s], mpi [s]\nnan, 1, 1, 1, 1\n", "data=2"),
     ],
@@ -220,6 +242,9 @@ def test_stages(turnbuckle: Run) -> None:
         ("A035", CASTRO),
         ("A035", ("--bandwidth-ratio", "8")),
         ("A035", (*CASTRO, "--bandwidth-ratio", "8", "--ranks-per-node", "2")),
+        ("A035", (*CASTRO, "--bandwidth-ratio", "8", "--message-size", "8 B")),
+        ("A035", (*CASTRO, "--bandwidth-ratio", "8", "--placement", "cyclic")),
+        ("A035", (*CASTRO, "--bandwidth-ratio", "8", "--least-size", "1 MB")),
         ("A035", (*CASTRO, "--network", "2 us, 24 GB/s")),
         ("A035", (*CASTRO, "--network", "2 us, 24 GB/s", "--new-path", "1 us, 200 GB/s")),
         ("A035", ("--stages", "5%:1/2")),
@@ -229,6 +254,8 @@ def test_stages(turnbuckle: Run) -> None:
         ("A036", ("--stages", "60%:1/2,50%:1/1", "--on-node-factor", "2")),
         ("A037", (*CASTRO, "--bandwidth-ratio", "0")),
         ("A037", (*CASTRO, "--bandwidth-ratio", "nan")),
+        ("A037", (*CASTRO, "--bandwidth-ratio", "1e308")),
+        ("A037", ("--stages", "5%:1/2", "--on-node-factor", "1e300")),
         ("A037", (*CASTRO, "--network", "2 us", "--new-path", "1 us, 200 GB/s", "--message-size", "8 B")),
         ("A037", (*CASTRO, "--network", "2 us, 0 B/s", "--new-path", "1 us, 200 GB/s", "--message-size", "8 B")),
         ("A037", (*CASTRO, "--network", "2 us, 1 GB/s", "--new-path", "1 us, 200 GB/s", "--message-size", "0 B")),
@@ -241,12 +268,27 @@ def test_stages(turnbuckle: Run) -> None:
         ("A035", (SAMPLE, "--ranks-per-node", "2", "--p2p", "3%", "--bandwidth-ratio", "8")),
         ("A035", (SAMPLE, "--ranks-per-node", "2")),
         ("A037", (SAMPLE, "--ranks-per-node", "0", "--bandwidth-ratio", "8")),
+        ("A037", (SAMPLE, "--ranks-per-node", str(1 << 63), "--bandwidth-ratio", "8")),
     ],
 )
 def test_questions_that_are_refused(turnbuckle: Run, code: str, words: tuple[str, ...]) -> None:
     ran = turnbuckle("model", "integration", *words)
     assert ran.code == 2 and f"error[{code}]" in ran.err, ran.err
     assert not ran.out
+
+
+def test_whole_shares_stay_shares(turnbuckle: Run) -> None:
+    whole = ("--communication", "100%", "--p2p", "100%", "--off-node", "100%", "--bandwidth-ratio", "1e9")
+    ran = turnbuckle("model", "integration", *whole, "--format", "json")
+    (row,) = document(ran)["rows"]
+    assert 1 < row["speedup_low"] <= row["speedup"] == row["speedup_high"] == pytest.approx(1e9) and not ran.err
+    stages = document(turnbuckle("model", "integration", "--stages", "60%:1/1,40%:1/1", "--on-node-factor", "1e9", "--format", "json"))
+    assert 0 <= stages["stages"]["run_time_share_low"] <= stages["stages"]["run_time_share"] == pytest.approx(1e-9)
+
+
+def test_a_table_without_applications(turnbuckle: Run, tmp_path: Path) -> None:
+    ran = turnbuckle("model", "integration", table(tmp_path, TWELVE.splitlines()[0] + "\n"), "--bandwidth-ratio", 8)
+    assert ran.code == 2 and "error[A039]" in ran.err
 
 
 def test_a_recording_without_mpi(turnbuckle: Run) -> None:
@@ -271,6 +313,14 @@ def test_an_mpi_recording(turnbuckle: Run, shared: Path) -> None:
     assert said.code == 0 and "MPI_Waitall" in said.out and "leave the node now" in said.out and "all on one node" in said.out
     row = next(csv.DictReader(io.StringIO(turnbuckle("model", "integration", path, *asked, "--format", "csv").out)))
     assert float(row["fractions.speedup"]) == found["fractions"]["speedup"]
+    whole = turnbuckle("model", "integration", path, "--ranks-per-node", 2, "--bandwidth-ratio", 8, "--off-node", "50%")
+    split = turnbuckle(
+        "model", "integration", path, "--ranks-per-node", 2, "--bandwidth-ratio", 8, "--off-node", "50%", "--gpus-per-node", 2
+    )
+    assert whole.code == 0 and split.code == 2 and "error[A035]" in split.err, "nobody says which part of it stays"
+    large = turnbuckle("model", "integration", path, *asked, "--least-size", "1 GB", "--format", "json")
+    assert document(large)["placement"]["least_size_bytes"] == 1e9 and document(large)["fractions"]["speedup"] == 1
+    assert "1 GB or more" in turnbuckle("model", "integration", path, *asked, "--least-size", "1 GB").out
     bytes_alone = turnbuckle(
         "model", "integration", path, "--ranks-per-node", 2, "--network", "2 us,12 GB/s", "--new-path", "1 us,150 GB/s"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
 from hostile_names import SAMPLE, Ran
 
 Run = Callable[..., Ran]
@@ -21,6 +22,12 @@ def test_a_recording_with_itself(turnbuckle: Run) -> None:
     assert table[0].startswith("first_track,first,first_instant,then_track") and len(table) == about["dependencies"] + 1
 
 
+def test_what_is_not_shown_is_counted(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "more kinds" not in turnbuckle("model", "order", SAMPLE, SAMPLE).out
+    monkeypatch.setattr("turnbuckle.cli.model_order._SHOWN", 0)
+    assert "more kinds of it; --format csv has all" in turnbuckle("model", "order", SAMPLE, SAMPLE).out
+
+
 def test_one_recording_is_not_enough(turnbuckle: Run) -> None:
     ran = turnbuckle("model", "order", SAMPLE)
     assert ran.code == 3 and "A162" in ran.err
@@ -29,6 +36,12 @@ def test_one_recording_is_not_enough(turnbuckle: Run) -> None:
 def test_a_delay_needs_a_unit(turnbuckle: Run) -> None:
     ran = turnbuckle("model", "order", SAMPLE, SAMPLE, "--slack", "10")
     assert ran.code == 2 and "error[U001]" in ran.err
+
+
+@pytest.mark.parametrize("delay", ["-1 us", "1e300 s"])
+def test_a_delay_that_none_has(turnbuckle: Run, delay: str) -> None:
+    ran = turnbuckle("model", "order", SAMPLE, SAMPLE, f"--slack={delay}")
+    assert ran.code == 2 and "error[A017]" in ran.err and "fix:" in ran.err and not ran.out
 
 
 def test_names_from_recordings_cannot_steer_the_terminal(turnbuckle: Run, hostile: object) -> None:

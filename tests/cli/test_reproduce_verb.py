@@ -12,6 +12,7 @@ from hostile_names import Ran
 from turnbuckle.published import gpudirect
 
 Run = Callable[..., Ran]
+PAPER = ("--paper", "gpudirect")
 KEYS = {"id", "what", "printed", "recomputed", "deviation", "verdict", "note"}
 
 
@@ -27,6 +28,11 @@ def test_one_paper_and_one_verdict(turnbuckle: Run) -> None:
     ran = turnbuckle("reproduce", "--paper", "gpudirect", "--verdict", "contradiction", "--format", "csv")
     assert ran.code == 0, ran.err
     assert [line.partition(",")[0] for line in ran.out.splitlines()] == ["id", "G.SW4.hi", "G.lulesh"]
+
+
+def test_a_paper_named_twice_is_one(turnbuckle: Run) -> None:
+    once, twice = (turnbuckle("reproduce", *words, "--format", "csv") for words in ((*PAPER,), (*PAPER, *PAPER)))
+    assert once.code == twice.code == 0 and once.out == twice.out
 
 
 def test_the_table_ends_with_the_counts(turnbuckle: Run) -> None:

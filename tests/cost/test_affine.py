@@ -16,6 +16,7 @@ from turnbuckle.cost.affine import (
     least_penalty,
     most_benefit,
     penalty_from_benefit,
+    possible_on,
     reach,
 )
 from turnbuckle.cost.ratio import AdditiveTotals, tied_penalty
@@ -50,6 +51,9 @@ def test_the_bound_holds_for_every_longest_path(run: tuple[np.ndarray, np.ndarra
     assert benefit <= float(most_benefit(penalty, near, now, far)) * (1 + 1e-9)
     if benefit > 1 + 1e-9:
         assert float(farthest(benefit, penalty, near, now)) >= far * (1 - 1e-6), "the delay it happened at is one at which it can"
+    for x in (0.0, near / 2, near, (near + now) / 2, now, far):
+        least, most = (float(end) for end in possible_on(x, near, now, benefit))
+        assert least * (1 - 1e-9) <= seconds(run, x) / seconds(run, now) <= most * (1 + 1e-9)
     for x in (near / 2, near, now, far, 3 * far):
         assert seconds(run, x) >= seconds(run, now) * float(bound_on(x, near, now, benefit)) * (1 - 1e-9)
     inside = (near + now) / 2

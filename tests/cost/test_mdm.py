@@ -118,4 +118,4 @@ def test_nobody_takes_it_for_a_measured_duration() -> None:
         for p in (ROOT / "src" / "turnbuckle").rglob("*.py")
         if "cost.mdm" in p.read_text(encoding="utf-8") or "cost import mdm" in p.read_text(encoding="utf-8")
     }
-    assert users == {"cli/model_kernels.py", "published/ecp_kernels.py"}
+    assert users == {"cli/model_mdm.py", "published/ecp_kernels.py"}

@@ -170,6 +170,8 @@ def test_names_that_are_none(text: str, hint: str) -> None:
         {"latency": -1e-6},
         {"latency": math.nan},
         {"latency": math.inf},
+        {"latency": 1e300},
+        {"host_memory_bandwidth": 1e-300},
         {"host_memory_bandwidth": 0.0},
         {"host_memory_bandwidth": -1.0},
         {"host_memory_bandwidth": math.inf},
@@ -185,7 +187,7 @@ def test_values_out_of_range(given: dict[str, Any]) -> None:
 
 
 def test_reads_and_memory_out_of_range() -> None:
-    for tags, trip in ((0, 1e-6), (-1, 1e-6), (256, 0.0), (256, math.nan)):
+    for tags, trip in ((0, 1e-6), (-1, 1e-6), (256, 0.0), (256, math.nan), (256, 1e300)):
         with pytest.raises(UsageError) as e:
             read_limited(1, Pcie(4), "read", tags=tags, round_trip=trip)
         assert e.value.code == "A017"

@@ -109,7 +109,9 @@ def code(path: Path | str, **more: float) -> str:
 @pytest.mark.parametrize(
     ("text", "name"),
     [(SHMOO, "bandwidthTest"), (QUICK, "bandwidthTest"), (HIP, "hipBusBandwidth"), (OSU, "OSU"), (LATENCY, "OSU"), (COPY, "gpu_copy"),
-     (TABLE, "CSV"), ("time,size,collective\n", "CSV"), ("a, b\n1, 2\n", None), ("", None), ("SQLite format 3", None)],
+     (TABLE, "CSV"), ("time,size,collective\n", "CSV"), ("a, b\n1, 2\n", None), ("", None),
+     ("\n" * 5000 + "hello\n", None), ("# a\n\n" * 5000 + "hello\n", None), ("# a\n\n \r\n" + TABLE, "CSV"),
+     ("\n" * 5000 + HIP, "hipBusBandwidth"), ("SQLite format 3", None)],
 )  # fmt: skip
 def test_a_format_is_told_by_its_text(text: str, name: str | None) -> None:
     assert format_of(text) == name
@@ -222,6 +224,15 @@ def test_one_measurement_of_a_file(tmp_path: Path) -> None:
         ("direction, size [B], time [us], bandwidth [GB/s]\nh2d, 8, 1, 1\n", "A023"),
         ("direction, size [B], time [us], bandwidth [GB/s]\nh2d, 8, , \n", "A023"),
         ("direction, size [B], time [us]\nh2d, -8, 1\n", "A063"),
+        ("direction, size [B], time [us]\nh2d, 0.5, 1\n", "A063"),
+        ("direction, size [B], time [us]\nh2d, 1e300, 1\n", "A063"),
+        ("direction, size [B], time [us]\nh2d, 8, 1e-300\n", "A023"),
+        ("direction, size [B], bandwidth [GB/s]\nh2d, 1e15, 1e-300\n", "A023"),
+        (f"H2D_Time_pinned +{'9' * 400}kB ms 1.00\n", "A023"),
+        (f"H2D_Time_pinned +{'9' * 5000}kB ms 1.00\n", "A023"),
+        (f"H2D_Time_pinned +{'9' * 15}MB ms 1.00\n", "A023"),
+        (f"H2D_Time_pinned +1kBx{'9' * 400} ms 1.00\n", "A023"),
+        (f"bandwidthTest-H2D-Pinned, Bandwidth = 12.4 GB/s, Time = 0.001 s, Size = {'9' * 400} bytes\n", "A023"),
         ("direction, size [B], time [us]\nh2d, 8, 0\n", "A063"),
         ("direction, size [B], time\nh2d, 8, 5\n", "U001"),
         ("direction, size [B], weight\nh2d, 8, 5\n", "A062"),

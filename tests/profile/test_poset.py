@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 import turnbuckle as tb
 from turnbuckle.errors import CannotAnswer
 from turnbuckle.profile.dependencies import EDGE, dependencies
-from turnbuckle.profile.poset import Runs, _longest_rising, clocks, covers, matched, ordered, ranks
+from turnbuckle.profile.poset import Runs, _longest_rising, _places, clocks, covers, matched, ordered, ranks
 
 
 def runs_of(track: list[int], times: list[list[int]]) -> Runs:
@@ -119,6 +120,18 @@ def test_a_recording_with_itself_is_its_own_order(profile: tb.Profile) -> None:
     latest = np.zeros(len(more.time_ns), dtype=np.int64)
     np.maximum.at(latest, more.target, more.time_ns[more.source] + more.lag_ns)
     assert (latest + more.residual_ns == more.time_ns).all(), "every recorded instant comes back"
+
+
+def test_a_stream_is_the_same_whichever_begins_first() -> None:
+    """Which of two independent streams has work first is the question; it must not swap their names."""
+    named = []
+    for first, second in ((10, 20), (20, 10)):
+        rows = pl.DataFrame(
+            {"track": [0, 1, 2], "process": [7, 7, 7], "thread": [3, None, None], "device": [None, 0, 0], "stream": [None, 13, 14],
+             "start_ns": [0, first, second]}
+        )  # fmt: skip
+        named.append(_places(rows))
+    assert named[0] == named[1] == {0: "rank 0 thread 0", 1: "rank 0 device 0 stream 0", 2: "rank 0 device 0 stream 1"}
 
 
 def test_one_recording_tells_no_order(profile: tb.Profile) -> None:

@@ -16,6 +16,15 @@ def test_every_number_stands_in_the_paper(shared: Path) -> None:
     assert [p for p in PAPER.all if p.text not in text] == []
 
 
+def test_switches_that_do_not_share_the_nodes_evenly_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Changed(type(PAPER)):  # type: ignore[misc]
+        def texts(self, subject: str, quantity: str) -> dict[str, str]:
+            return {at: "46" if text == "45" else text for at, text in super().texts(subject, quantity).items()}
+
+    monkeypatch.setattr(gpudirect, "PAPER", Changed("gpudirect"))
+    assert {r.id: r.verdict for r in recompute()}["G.leaf"] == "off"
+
+
 def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     misprints = {"9.1": "19.1", "227": "118", "0.07": "0.0133", "810": "855", "77": "177"}
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from turnbuckle.published import slack_numbers
+from turnbuckle.published import row_slack, slack_numbers
 from turnbuckle.published.row_slack import PAPER
 from turnbuckle.published.slack_numbers import recompute
 
@@ -30,6 +31,18 @@ def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> No
         "S.T1.100": "reproduced",
     }
     assert {name: verdicts[name] for name in wanted} == wanted
+
+
+def test_the_smallest_box_and_the_copy_rate_are_judged_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Changed(type(PAPER)):  # type: ignore[misc]
+        def texts(self, subject: str, quantity: str) -> dict[str, str]:
+            return {at: {"32": "33"}.get(text, text) for at, text in super().texts(subject, quantity).items()}
+
+    monkeypatch.setattr(slack_numbers, "PAPER", Changed("row_slack"))
+    points = row_slack.table_two()
+    monkeypatch.setattr(slack_numbers, "table_two", lambda: [replace(points[0], copy_seconds=points[0].copy_seconds / 3), *points[1:]])
+    verdicts = {r.id: r.verdict for r in recompute()}
+    assert (verdicts["S.T1.20"], verdicts["S.T2.bw"]) == ("off", "off")
 
 
 def test_every_number_stands_in_the_paper(shared: Path) -> None:

@@ -7,11 +7,13 @@ import math
 import re
 import statistics
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from turnbuckle.cost.ratio import tied_penalty
+from turnbuckle.published import table_13 as table
 from turnbuckle.published.ecp_tables import PAPER
 from turnbuckle.published.numbers import printed
 from turnbuckle.published.reproduce import reproduce
@@ -40,6 +42,15 @@ def test_a_cell_holds_together(cell: Cell) -> None:
     assert cell.low is not None and cell.high is not None and cell.low <= cell.recomputed <= cell.high
     overlaps = "–" in cell.printed or (cell.low <= printed(cell.printed).high + 1e-9 and cell.high >= printed(cell.printed).low - 1e-9)
     assert overlaps == (cell.verdict in ("reproduced", "reproduced*")) or cell.verdict == "contradiction"
+
+
+def test_no_verdict_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Castro's penalty is contradicted by another table, and by nothing if the row that says so holds."""
+    rows = {row.id: row.now for row in reproduce(("ecp",))}
+    agreed = replace(rows["R.T13.Castro"], verdict="reproduced")  # type: ignore[type-var]
+    monkeypatch.setattr(table, "_row", lambda id: agreed if id == "R.T13.Castro" else rows[id])
+    (castro,) = (c for c in table._apart() if c.application == "Castro")
+    assert castro.verdict == "reproduced"
 
 
 def test_cells_agree_with_the_rows_of_reproduce() -> None:

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import turnbuckle as tb
-from turnbuckle.cost.gpudirect import SEED_G
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.replay.contention import Leaves, Network, Op, replay
-from turnbuckle.replay.mpi import Messages, Rounds, Traffic, expanded, program, recorded
+from turnbuckle.replay.mpi import Charges, Messages, Rounds, Traffic, expanded, program, recorded
 
 FREE = Network(1, 1e15, 0.0, inside_bandwidth=1e15)
 
@@ -39,17 +38,28 @@ def test_compute_is_kept_and_waiting_is_replayed() -> None:
     assert faster.seconds == pytest.approx(1.5e-3)
 
 
-@pytest.mark.parametrize(("path", "more"), [("host", 0.0), ("hostcopy", 2e-6 + 0.07e-9 * 1e6), ("gpudirect", 4e-6)])
-def test_a_path_costs_what_it_is_charged(path: str, more: float) -> None:
-    one = program(PING, path=path, charged=SEED_G)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("charged", "more"),
+    [
+        (Charges(), 0.0), (Charges((2e-6, 0.07e-9)), 72e-6), (Charges((1e-6, 0.0), (2e-6, 1e-12)), 4e-6),
+        (Charges((4e-6, 0.0), ready=True), 4e-6),
+    ],
+        (Charges(), 0.0),
+        (Charges((2e-6, 0.07e-9)), 72e-6),
+        (Charges((1e-6, 0.0), (2e-6, 1e-12)), 4e-6),
+        (Charges((4e-6, 0.0), ready=True), 4e-6),
+    ],
+)
+def test_either_end_costs_what_it_is_charged(charged: Charges, more: float) -> None:
+    one = program(PING, charged=charged)
     assert replay(one, Network(2, 1e9, 0.0), "flow").seconds == pytest.approx(2e-3 + more, abs=1e-11)
     assert (one.leaves == Leaves.READY).all()
 
 
-def test_small_messages_leave_early_unless_by_gpudirect() -> None:
+def test_small_messages_leave_early_unless_both_ends_must_be_ready() -> None:
     small = made([(0, 0, 1, 1, 100.0)], [0, 1], [0.0, 1.0])
-    assert replay(program(small), FREE.__class__(2, 1e9, 0.0), "flow").ends[0] < 1e-3
-    assert replay(program(small, path="gpudirect"), FREE.__class__(2, 1e9, 0.0), "flow").ends[0] >= 1.0
+    assert replay(program(small), Network(2, 1e9, 0.0), "flow").ends[0] < 1e-3
+    assert replay(program(small, charged=Charges(ready=True)), Network(2, 1e9, 0.0), "flow").ends[0] >= 1.0
 
 
 def test_ranks_of_a_node_share_its_card() -> None:

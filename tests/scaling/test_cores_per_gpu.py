@@ -84,7 +84,7 @@ def test_a_law_can_be_asked_for() -> None:
 def test_too_few_runs() -> None:
     with pytest.raises(CannotAnswer, match="A150") as refused:
         cores_per_gpu(planted("exponential", TOTAL, CORES[:4]))
-    assert "hybrid needs 5 runs, there are 4" in refused.value.found and "exponential needs 6 runs" in refused.value.found
+    assert "4 runs of 4 core counts; hybrid needs 5 runs; " in refused.value.found and "exponential needs 6 runs" in refused.value.found
     with pytest.raises(CannotAnswer, match="exponential law"):
         cores_per_gpu(planted("exponential", TOTAL, CORES[:5]), law="exponential")
     five = cores_per_gpu(planted("hybrid", [20.0, 0.0, 10.0, 0.0], CORES[:5]))
@@ -108,6 +108,17 @@ def test_the_interval_holds_the_planted_number_with_noise() -> None:
     at_three = next(c for c in found.counts if c.cores == 3.0)
     assert 0 < at_three.reaches < 1, "whether three are enough is not settled"
     assert at_three.measured_seconds == pytest.approx(at_three.seconds, rel=0.01)
+
+
+@pytest.mark.parametrize("noise", [0.005, 0.02])
+def test_six_runs_without_repeats_exclude_no_law_by_their_number(noise: float) -> None:
+    """AICc sets a law of three unknowns back by 28 at six runs, however well it fits."""
+    sets = [cores_per_gpu(planted("exponential", TOTAL, noise=noise, seed=seed), draws=200) for seed in range(30)]
+    assert sum(found.low <= 3.03 <= found.high for found in sets) >= 25
+    unsure = [found for found in sets if found.chosen is not None and found.chosen.fit.law.name == "hybrid"]
+    assert unsure and all("A338" in codes(found) for found in unsure)
+    assert all("cannot be excluded by so few runs and says" in f.sentence() for f in unsure if f.ties[0].above and f.ties[0].above > 6)
+    assert all(0.0 < count.reaches < 1.0 for found in unsure for count in found.counts if 3.5 < count.cores < 5), "the laws disagree"
 
 
 @pytest.mark.parametrize("efficiency", [0.6, 0.8, 0.95])
@@ -160,7 +171,6 @@ def test_a_node_is_told_what_it_reaches() -> None:
     both = planted("hybrid", [100.0, 20.0, 10.0, 40.0], GRID[1], GRID[0], noise=0.001, seed=3)
     held = cores_per_gpu(both, have=8.0).have
     assert held is not None and held.ranks == pytest.approx(4.0, rel=0.02), "the best split"
-    assert node_sentence(cores_per_gpu(runs)) == ""
 
 
 @pytest.mark.parametrize("have", [0.0, -1.0, math.nan, 1e9])

@@ -103,12 +103,26 @@ def test_the_unit_of_time_changes_nothing() -> None:
 
 def test_too_few_runs_say_what_is_missing() -> None:
     runs = planted("hybrid", np.ones(4), CORES[:4], PLANTED["hybrid"])
-    assert fits.fit(LAWS["exponential"], runs).missing == "6 runs, there are 4"
+    assert fits.fit(LAWS["exponential"], runs).missing == "6 runs"
     same = planted("usl", np.ones(8), np.repeat(CORES[:2], 4), PLANTED["usl"])
-    assert fits.fit(LAWS["usl"], same).missing == "3 different core counts, there are 2"
+    assert fits.fit(LAWS["usl"], same).missing == "3 different core counts"
     assert fits.fit(LAWS["hybrid"], same).missing == ""
     one = planted("hybrid", np.ones(6), np.full(6, 4.0), PLANTED["hybrid"])
-    assert "2 different core counts, there are 1" in fits.fit(LAWS["hybrid"], one).missing
+    assert "2 different core counts" in fits.fit(LAWS["hybrid"], one).missing
+
+
+def test_splits_of_the_same_cores_are_one_core_count() -> None:
+    """What changes between them says nothing of more cores: no law of cores, and no limit of equation 5."""
+    ranks = np.repeat([1.0, 2.0, 4.0, 8.0], 3)
+    same = runs_of(ranks, 8.0 / ranks, 10.0 + 0.3 * ranks)
+    assert [fits.fit(law, same).missing for law in LAWS.values()] == [f"{n} different core counts" for n in (2, 3, 3)]
+    two = runs_of(np.r_[ranks, ranks], np.r_[8.0 / ranks, 4.0 / ranks], np.r_[10.0 + 0.3 * ranks, 12.0 + 0.3 * ranks])
+    assert [law for law, found in ((n, fits.fit(law, two)) for n, law in LAWS.items()) if not found.missing] == ["hybrid"]
+
+
+def test_without_the_correction_for_few_runs() -> None:
+    assert fits.aicc(0.1, 6, 3) - fits.aic(0.1, 6, 3) == pytest.approx(40.0)
+    assert fits.aicc(0.1, 10_000, 3) == pytest.approx(fits.aic(0.1, 10_000, 3), abs=0.01)
 
 
 @given(st.floats(1e-6, 1e3), st.integers(6, 50), st.integers(1, 3))

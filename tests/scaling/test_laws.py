@@ -42,6 +42,13 @@ def test_usl_cores_are_the_fewest_within_an_efficiency_of_the_best(
     assert cores <= float(laws.usl_fastest_cores(sigma, kappa)) * (1 + 1e-9)
 
 
+def test_usl_cores_below_one_reach_the_efficiency_too() -> None:
+    cores = float(laws.usl_cores(0.0, 100.0, 0.9, 0.01, 0.5))
+    best = float(laws.usl_limit(0.0, 100.0, 0.9, 0.01))
+    assert cores < 1
+    assert best / float(laws.usl_seconds(cores, 100.0, 0.9, 0.01)) == pytest.approx(0.5, rel=1e-12)
+
+
 @given(st.floats(0, 1), st.floats(1e-4, 0.5))
 def test_usl_is_slower_on_both_sides_of_its_fastest(sigma: float, kappa: float) -> None:
     n = float(laws.usl_fastest_cores(sigma, kappa))

@@ -81,7 +81,7 @@ def test_the_smallest_size_that_pays_is_the_smallest(alpha: float, launch: float
         return float(offload_seconds(times.at(n), copy_seconds(n, bandwidth), launch)) < float(host_seconds(n, 2.5e12))
 
     if math.isnan(found):
-        assert not pays(1 << 17)
+        assert not pays(10_000_000)
     else:
         assert pays(found) and (found == 1 or not pays(found - 1))
 
@@ -213,3 +213,16 @@ def test_the_figure(profile: tb.Profile) -> None:
     (_, row) = steep.spec["vconcat"]
     scales = {layer["encoding"]["y"]["scale"].get("type") for panel in row["hconcat"] for layer in panel["layer"]}
     assert scales == {"log"}, "small products are not left on the floor"
+
+
+def test_a_slow_link_only_needs_a_larger_product() -> None:
+    """By hand: 24 N^2 / BW < 7/8 2 N^3 / F, so N > 24 8 F / (7 2 BW)."""
+    found = study(by_alpha(8.0), launches=[0.0], bandwidths=[1e8, 1e3])
+    assert math.isnan(found.pays_from[0, 0]), "not up to the largest size that may be asked for"
+    assert found.pays_from[0, 1] == math.floor(24 * 8 * 2.5e12 / (7 * 2 * 1e8)) + 1
+
+
+def test_launches_and_bandwidths_ascend() -> None:
+    found = study(by_alpha(8.0), launches=[5e-4, 0.0, 5e-4], bandwidths=[4e11, 1e10])
+    assert found.launches.tolist() == [0.0, 5e-4] and found.bandwidths.tolist() == [1e10, 4e11]
+    assert (np.diff(found.products[0].speedup, axis=1) > 0).all()

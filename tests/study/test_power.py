@@ -95,7 +95,7 @@ def test_every_shipped_part_has_a_source() -> None:
     parts = shipped()
     assert len({p.name for p in parts}) == len(parts) >= 10
     for p in parts:
-        assert p.source and p.rate("best") >= p.vector > 1e12 and 100 < p.power < 2000 and p.form in ("card", "module")
+        assert p.source and p.rate("best") >= p.vector > 1e12 and 100 < p.power < 2000 and p.form in ("full", "reduced")
 
 
 def test_shipped_parts_agree_with_the_catalogue(shared: Path) -> None:
@@ -114,7 +114,7 @@ def test_shipped_parts_agree_with_the_catalogue(shared: Path) -> None:
 def test_the_trend_of_the_shipped_parts() -> None:
     """Matrix units count: the best rates double in about three years, the vector rates take longer."""
     modules = chosen(shipped())
-    assert {p.form for p in modules} == {"module"}
+    assert {p.form for p in modules} == {"full"}
     best, vector = fitted(modules), fitted(modules, "vector")
     assert 2.5 < best.doubling_years.value < 3.7 < vector.doubling_years.value < 5
     assert best.doubling_years.low < 3.0 < best.doubling_years.high

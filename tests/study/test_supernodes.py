@@ -178,6 +178,7 @@ def test_a_file_is_the_matrix(tmp_path: Path) -> None:
         # an entry twice is one entry
         (HEAD + "2 2 4\n1 1 1\n2 1 1\n2 1 1\n2 2 1\n", 8, 3),
         (HEAD + "3 3 0\n", 8, 0),
+        (HEAD.replace("real", "unsigned-integer") + "1 1 1\n1 1 7\n", 8, 1),
     ],
 )
 def test_what_else_a_file_may_hold(tmp_path: Path, text: str, value_bytes: int, entries: int) -> None:
@@ -198,6 +199,7 @@ def test_what_else_a_file_may_hold(tmp_path: Path, text: str, value_bytes: int, 
         (HEAD + "-3 3 1\n1 1 1\n", "A040"),
         (HEAD + "3 3 900000000000\n1 1 1\n", "A040"),
         (HEAD + "4000000000 4000000000 1\n1 1 1\n", "A040"),
+        (HEAD + "100000000 100000000 1\n2 1 1\n", "A040"),
         (HEAD + "3 3 2\n1 1 1\n", "A040"),
         (HEAD + "2 2 1\n3 1 1\n", "A040"),
         (HEAD + "2 2 1\n0 1 1\n", "A040"),
@@ -222,6 +224,16 @@ def test_the_row_without_a_diagonal_is_named(tmp_path: Path) -> None:
         with pytest.raises(UsageError) as error:
             read_triangle(written(tmp_path, HEAD + text))
         assert error.value.found == "none in row 2"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("", "an empty file"), (bytes(range(256)), "a binary file"), ("\ufeff" + HEAD, "a byte order mark"), ("Bonjour é\n", "Bonjour é")],
+)
+def test_what_is_no_matrix_is_named(tmp_path: Path, text: str | bytes, says: str) -> None:
+    with pytest.raises(UsageError) as error:
+        read_triangle(written(tmp_path, text))
+    assert says in error.value.found + error.value.cause
 
 
 def test_packed_missing_and_odd_files(tmp_path: Path) -> None:

@@ -55,12 +55,12 @@ def cores(
     no_cache: NoCache = False,
 ) -> int:
     """Say how many CPU cores a GPU needs for 90 % of what it can do, and how many ranks may share it, from runs that vary them."""
+    from turnbuckle.cli.terminal import console_for
     from turnbuckle.errors import UsageError
     from turnbuckle.scaling.cores import cores_per_gpu
     from turnbuckle.units import parse
 
-    if format == "table" and output is not None:
-        raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
+    console = console_for(output) if format == "table" else None
     share, gain = parse(efficiency, "1"), parse(worth, "1")
     if not 0 <= seed < 2**63:
         raise UsageError("A031", "--seed is out of range", found=str(seed), fix="0 or more")
@@ -70,8 +70,14 @@ def cores(
         cores_per_gpu(r, efficiency=share, law=law, worth=gain, extrapolate=extrapolate, have=have, draws=draws, seed=seed) for r in given
     ]
     if charts is not None:
-        _draw(found, charts)
-    _emit(found, [p.name for p in (runs, *profiles)], seed, draws, format, output)
+        from turnbuckle.report.cores_chart import figures
+        from turnbuckle.report.figure_files import save
+
+        save(figures(found), charts)
+    if console is not None:
+        _print(console, found, have is not None)
+    else:
+        _emit(found, [p.name for p in (runs, *profiles)], seed, draws, format, output)
     return 0
 
 
@@ -115,15 +121,9 @@ def _at(text: str | None) -> list[int] | None:
         raise UsageError("A032", "--at takes whole numbers", where="--at", found=text[:60], fix="as --at 4,8,16") from None
 
 
-def _draw(found: list[Cores], folder: Path) -> None:
-    from turnbuckle.report.cores_chart import figures
-    from turnbuckle.report.figure_files import save
-
-    save(figures(found), folder)
-
-
 def _emit(found: list[Cores], files: list[str], seed: int, draws: int, format: str, output: Path | None) -> None:
     from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.errors import CannotAnswer
 
     if format == "json":
         from importlib.metadata import version
@@ -135,16 +135,19 @@ def _emit(found: list[Cores], files: list[str], seed: int, draws: int, format: s
             "tool": "turnbuckle", "version": version("turnbuckle"), "files": files, "seed": seed, "draws": draws, "command": command_line(),
         }  # fmt: skip
         write_json({"schema_version": SCHEMA_VERSION, "programs": [c.as_dict() for c in found], "provenance": provenance}, output)
-    elif format != "table":
-        write_rows([{"program": c.runs.program, **n.as_dict()} for c in found for n in c.counts], format, output)
-    else:
-        from turnbuckle.cli.terminal import Terminal
+        return
+    rows = [{"program": c.runs.program, **n.as_dict()} for c in found for n in c.counts]
+    if not rows:
+        raise CannotAnswer(
+            "A150",
+            "too few runs for any law: there is no row to write",
+            found=found[0].why,
+            fix="--format json holds the ranks that share a GPU",
+        )
+    write_rows(rows, format, output)
 
-        console = Terminal(soft_wrap=False, highlight=False)
-        _print(console, found)
 
-
-def _print(console: Console, found: list[Cores]) -> None:
+def _print(console: Console, found: list[Cores], node: bool) -> None:
     """The answers first, one sentence each, then what each rests on."""
     from rich.text import Text
 
@@ -153,7 +156,7 @@ def _print(console: Console, found: list[Cores]) -> None:
 
     for c in found:
         console.print(Text.from_markup(f"[bold]{clean(c.sentence(), 400)}[/]"))
-        if c.have is not None:
+        if node:
             console.print(Text.from_markup(clean(node_sentence(c), 400)))
     if len(found) > 1:
         _print_all(console, found)
@@ -183,7 +186,8 @@ def _print_all(console: Console, found: list[Cores]) -> None:
         return
     _, most = max(needs, key=lambda pair: pair[0])
     assert most.whole is not None
-    console.print(f"[bold]all {len(found)}: {shape(most.whole)} per GPU for {percent(most.efficiency)} ({clean(most.runs.program)})[/]")
+    decides = f" ({clean(most.runs.program)})" if most.runs.program else ""
+    console.print(f"[bold]all {len(found)}: {shape(most.whole)} per GPU for {percent(most.efficiency)}{decides}[/]")
 
 
 def _basis(found: Cores) -> str:

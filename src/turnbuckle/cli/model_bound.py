@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -140,7 +139,7 @@ def answer(
                 "ratio": float(bound_on(x, near, now, gain.value)),
                 "rounded_ratio": max(ends) if inside else min(ends),
                 "low": float(min(least)),
-                "high": float(max(most)),
+                "high": None if x > now else float(max(most)),
             }
         )
     return {
@@ -158,14 +157,14 @@ def _judged(claimed: Interval, gain: Interval, row: dict[str, Any], known: tuple
     """A claim beside what is possible; beyond --from also where it would hold."""
     from turnbuckle.cost.affine import farthest
 
-    holds = claimed.high >= row["low"] and claimed.low <= row["high"]
+    holds = claimed.high >= row["low"] and (row["high"] is None or claimed.low <= row["high"])
     out: dict[str, Any] = {
         "ratio": claimed.value,
         "low": claimed.low,
         "high": claimed.high,
         "verdict": "possible" if holds else "contradicts",
     }
-    if claimed.value >= 1 and math.isinf(row["high"]):
+    if claimed.value >= 1 and row["high"] is None:
         out[f"reached_{key}"] = named(float(farthest(gain.value, claimed.value, *known)))
         out[f"rounded_reached_{key}"] = named(float(farthest(gain.low, claimed.high, *known)))
     return out
@@ -205,8 +204,8 @@ def _print(console: Any, document: dict[str, Any]) -> None:
             most, rounded = (at(said[f"{name}_{key}"]) for name in ("reached", "rounded_reached"))
             verdict += f": it is reached by {most} ({rounded} with rounding)"
         elif said["verdict"] == "contradicts":
-            row = document["bounds"][0]
-            verdict += f": {row['low']:.3f}x " + (f"to {row['high']:.3f}x" if row["high"] < math.inf else "or more") + " can be, with rounding"
+            low, high = document["bounds"][0]["low"], document["bounds"][0]["high"]
+            verdict += f": {low:.3f}x {'or more' if high is None else f'to {high:.3f}x'} can be, with rounding"
         console.print(Text(verdict, "bold red" if said["verdict"] == "contradicts" else "bold"))
     if gain["low"] <= 1:
         console.print(Text("the gain may be rounded up from none, so nothing follows from it", "yellow"))

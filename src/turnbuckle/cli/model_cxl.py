@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 #: Sizes shown where none are asked for.
 SIZES = ("64 B", "256 B", "1 KiB", "4 KiB", "16 KiB", "64 KiB", "1 MiB", "16 MiB")
 _LIMIT_BYTES = 1 << 22
+#: Longest time and smallest share that is taken [s], [1].
+_LONGEST, _LEAST_SHARE = 1e9, 1e-6
 #: Flows that differ by no more than this are alike: the simpler one is named.
 _ALIKE = 0.01
+#: Characters that a column of times takes.
+_COLUMN = 10
 
 Sizes = Annotated[list[str] | None, Parameter(name="--sizes", help="bytes of a transfer: several times or with commas", negative=())]
 Shares = Annotated[
@@ -55,13 +59,13 @@ def cxl(
 ) -> int:
     """Compare transfers over PCIe with those over CXL: times by size, crossovers, and what offloading must save (equations 9 to 11)."""
     from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.terminal import console_for
     from turnbuckle.cost import packet
     from turnbuckle.cost.pcie import Pcie
     from turnbuckle.errors import UsageError
     from turnbuckle.units import parse
 
-    if format == "table" and output is not None:
-        raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
+    console = console_for(output if format == "table" else None)
     if (tags is None) != (round_trip is None):
         raise UsageError("A028", "--tags and --round-trip belong together", fix='--tags 256 --round-trip "1.2 us"')
     wire = packet.link(link)
@@ -72,8 +76,9 @@ def cxl(
         raise UsageError("A028", "--start-up and --measured exclude each other", fix="leave one out")
     times = {"--start-up": parse(start_up or "738 ns", "s"), "--line-time": parse(line_time, "s")}
     for name, value in times.items():
-        if value < 0:
-            raise UsageError("A028", f"{name} must not be negative", found=f"{value:g} s")
+        if not 0 <= value <= _LONGEST:
+            what = f"{name} must not be negative" if value < 0 else f"{name} is longer than any machine takes"
+            raise UsageError("A028", what, found=f"{value:g} s", fix=f'{name} "1 us"')
     if lines_in_flight < 1 or (tags is not None and tags < 1):
         raise UsageError("A028", "one line, or one read, is in flight at least", fix="give 1 or more")
     shown = None if measured is None else _measured(measured, wire)
@@ -93,7 +98,7 @@ def cxl(
     elif format != "table":
         write_rows(document["rows"], format, output)
     else:
-        _print_compared(document)
+        _print_compared(console, document)
     return 0
 
 
@@ -110,6 +115,11 @@ def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
             if curve.direction != direction or curve.memory == "pageable" or curve.streamed:
                 continue
             found = measured_start_up(curve.size_bytes, curve.seconds, wire.bandwidth(curve.size_bytes, way))
+            if found is not None and not found.seconds:
+                raise CannotAnswer(
+                    "A148", f"the copies are faster than {wire.name} lets them be", where=file.name, found=curve.name,
+                    cause="they leave nothing for a start-up", fix="name the link that they were measured on: --link pcie5x16",
+                )  # fmt: skip
             if found is not None:
                 return {
                     "file": file.name, "curve": curve.name, "copies": found.count, "seconds": found.seconds,
@@ -135,7 +145,7 @@ def _share(word: str) -> float:
     from turnbuckle.units import parse
 
     share = parse(word, "1")
-    if not 0 < share <= 1:
+    if not _LEAST_SHARE <= share <= 1:
         raise UsageError("A028", "a share of PCIe's bandwidth is above 0 and 1 at most", found=word[:40], fix="--share 0.6, or 60%")
     return share
 
@@ -224,14 +234,12 @@ def _label(name: str, share: float | None) -> str:
     return words.get(name) or f"CXL 2 {share:.4g}"
 
 
-def _print_compared(document: dict[str, Any]) -> None:
+def _print_compared(console: Console, document: dict[str, Any]) -> None:
     from rich.text import Text
 
     from turnbuckle.cli.show import clean
-    from turnbuckle.cli.terminal import Terminal
     from turnbuckle.units import show
 
-    console = Terminal(soft_wrap=False, highlight=False)
     rows = document["rows"]
     laws = list(dict.fromkeys((r["law"], r["share"]) for r in rows))
     by_law = {key: [r for r in rows if (r["law"], r["share"]) == key] for key in laws}
@@ -239,19 +247,29 @@ def _print_compared(document: dict[str, Any]) -> None:
     console.print(Text(f"{document['link']} with both ways busy, start-up {start}; CXL {access} a line of 64 B"))
     if (shown := document["measured_start_up"]) is not None:
         low, high = (show(t, "s") for t in shown["middle_half_seconds"])
-        words = f"start-up from {shown['copies']} copies of {clean(shown['file'])}, {clean(shown['curve'])}: half of them {low} to {high}"
+        copies = "1 copy" if shown["copies"] == 1 else f"{shown['copies']:,} copies"
+        words = f"start-up from {copies} of {clean(shown['file'])}, {clean(shown['curve'])}: half of them {low} to {high}"
         console.print(words, style="dim")
     console.print()
     heads = [_label(*key) for key in laws]
-    table = _table("size", *heads, "fastest", "worth moving")
-    for k, first in enumerate(by_law[laws[0]]):
-        times = [by_law[key][k]["seconds"] for key in laws]
-        best = min(range(len(laws)), key=lambda i: times[i])
-        cells = [show(t, "s") for t in times]
-        table.add_row(show(first["size_bytes"], "B"), *cells, heads[best], show(by_law[laws[best]][k]["offload_bound_seconds"], "s"))
-    console.print(table)
-    console.print()
+    sizes = [show(r["size_bytes"], "B") for r in by_law[laws[0]]]
+    columns = [(head, [show(r["seconds"], "s") for r in by_law[key]]) for head, key in zip(heads, laws, strict=True)]
+    # with a limit on reads PCIe is as fast as that leaves it
+    real = [key for key in laws if key[0] != "pcie"] if ("pcie_reads_limited", None) in laws else laws
+    best = [min(real, key=lambda key, k=k: by_law[key][k]["seconds"]) for k in range(len(sizes))]  # type: ignore[misc]
+    columns.append(("fastest", [_label(*key) for key in best]))
+    columns.append(("worth moving", [show(by_law[key][k]["offload_bound_seconds"], "s") for k, key in enumerate(best)]))
+    fits = max(2, (console.width - 8) // _COLUMN)
+    for first in range(0, len(columns), fits):
+        part = columns[first : first + fits]
+        table = _table("size", *(head for head, _ in part))
+        for k, size in enumerate(sizes):
+            table.add_row(size, *(cells[k] for _, cells in part))
+        console.print(table)
+        console.print()
     console.print(Text("worth moving: a task that saves more than two such transfers, by the fastest", "dim"))
+    if real is not laws:
+        console.print(Text("fastest: PCIe with its reads limited; --line-time says what the same distance does to CXL", "dim"))
     console.print(Text("CXL 1: line after line; CXL 2: a stream at a share of PCIe's bandwidth", "dim"))
     console.print()
     for crossing in document["crossovers"]:
@@ -279,7 +297,8 @@ def _table(*columns: str) -> Table:
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for k, column in enumerate(columns):
-        table.add_column(column, justify="left" if k == 0 else "right", no_wrap=True)
+        # on a narrow terminal a cell takes two lines: nothing is cut
+        table.add_column(column, justify="left" if k == 0 else "right", overflow="fold")
     return table
 
 
@@ -301,12 +320,12 @@ def chain(
 
     from turnbuckle.cli.output import write_json, write_rows
     from turnbuckle.cli.progress import working
+    from turnbuckle.cli.terminal import console_for
     from turnbuckle.errors import UsageError
     from turnbuckle.study.chain import play
     from turnbuckle.study.chain_file import read_chain
 
-    if format == "table" and output is not None:
-        raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
+    console = console_for(output if format == "table" else None)
     for name, value in (("--items", items), ("--in-flight", in_flight)):
         if value is not None and value < 1:
             raise UsageError("A029", f"{name} is 1 or more", found=str(value))
@@ -324,7 +343,7 @@ def chain(
     elif format != "table":
         write_rows(document["flows"], format, output)
     else:
-        _print_chain(played)
+        _print_chain(console, played)
     return 0
 
 
@@ -339,14 +358,12 @@ def _recorded(chain: Chain, recording: Path, no_cache: bool, per: Literal["run",
     return with_recording(chain, profile, per=per, stage=stage)
 
 
-def _print_chain(played: Played) -> None:
+def _print_chain(console: Console, played: Played) -> None:
     from rich.text import Text
 
     from turnbuckle.cli.show import clean
-    from turnbuckle.cli.terminal import Terminal
     from turnbuckle.units import show
 
-    console = Terminal(soft_wrap=False, highlight=False)
     chain, today = played.chain, played.today
     stages = ", ".join(f"{s.name} on {s.device} {show(s.seconds or 0.0, 's')}" for s in chain.stages)
     console.print(f"{clean(chain.name)}: {chain.items or 0:,} {'item' if chain.items == 1 else 'items'} of {stages}")

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from turnbuckle.cost.tiers import Fabric
     from turnbuckle.study.supernodes import Supernodes
     from turnbuckle.study.triangular import Solves
-    from turnbuckle.study.triangular_tasks import Run
 
 _RANGE = re.compile(r"\s*([0-9]{1,6})\s*(?:-\s*([0-9]{1,6})\s*)?", re.ASCII)
 _FACTOR = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*x?\s*", re.ASCII)
@@ -163,7 +162,9 @@ def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_nod
     given |= {"gpus_per_socket": socket, "gpus_per_node": node}
     stated = {what for name, what in changed.items() if getattr(machine, name) != given.get(name, getattr(machine, name))}
     sources = {what: "stated on the command line" if what in stated else source for what, source in machine.sources.items()}
-    return replace(machine, **given, sources=sources)
+    # "DGX H100: eight H100 a node; ..." is no longer true of other nodes
+    title = machine.title if node == machine.gpus_per_node else re.sub(":[^;]*", "", machine.title, count=1)
+    return replace(machine, **given, title=title, sources=sources)
 
 
 def _emit(found: Solves, format: str, output: Path | None, console: Console | None) -> None:
@@ -179,6 +180,16 @@ def _emit(found: Solves, format: str, output: Path | None, console: Console | No
 
 
 def _print(console: Console, found: Solves) -> None:
+    """The answer first, then what it rests on."""
+    from rich.text import Text
+
+    from turnbuckle.cli.show import clean
+
+    console.print(Text.from_markup(f"[bold]{clean(found.sentence(), 400)}[/]"))
+    if not found.dependency:
+        console.print(
+            "waits inside a GPU cost nothing here, as in the paper: few GPUs look better than they are (--dependency)", style="yellow"
+        )
     _print_matrix(console, found.supernodes)
     _print_machine(console, found)
     _print_runs(console, found)
@@ -193,23 +204,23 @@ def _print(console: Console, found: Solves) -> None:
 def _print_matrix(console: Console, found: Supernodes) -> None:
     import numpy as np
 
-    from turnbuckle.cli.show import clean
-
     triangle, concurrency = found.triangle, found.concurrency
-    words = f"{'upper' if triangle.upper else 'lower'} triangle, {len(triangle):,} rows, {triangle.entries:,} entries"
-    console.print(f"[bold]{clean(triangle.name)}[/]  {words}" + (", a unit diagonal that is not stored" if triangle.implied else ""))
+    diagonal = ", a unit diagonal that is not stored" if triangle.implied else ""
+    side, entries = "upper" if triangle.upper else "lower", f"{triangle.entries:,} entr{'y' if triangle.entries == 1 else 'ies'}"
+    console.print(f"{side} triangle, {_many(len(triangle), 'row')}, {entries}{diagonal}")
     zeros = f", {found.padding:,} of them zeros of relaxed merging" if found.padding else ""
-    width = f"{len(triangle) / len(found):.3g} columns in one on average, {found.width.max()} at most"
-    console.print(f"{_many(len(found), 'supernode')}, {width}; {int(found.values.sum()):,} values held{zeros}")
+    width = f"columns in one: {len(triangle) / len(found):.3g} on average, {found.width.max()} at most"
+    console.print(f"{_many(len(found), 'supernode')}; {width}; {_many(int(found.values.sum()), 'value')} held{zeros}")
     single = int(np.count_nonzero(concurrency == 1))
     console.print(
-        f"{_many(found.levels, 'level')} of {len(found) / found.levels:,.3g} supernodes on average, {concurrency.max():,} at most; "
+        f"{_many(found.levels, 'level')}; supernodes in one: {len(found) / found.levels:,.3g} on average, {concurrency.max():,} at most; "
         f"{_many(single, 'level')} of a single one"
     )  # fmt: skip
     console.print()
 
 
 def _print_machine(console: Console, found: Solves) -> None:
+    from rich.padding import Padding
     from rich.text import Text
 
     from turnbuckle.cli.show import clean
@@ -217,17 +228,19 @@ def _print_machine(console: Console, found: Solves) -> None:
 
     machine = found.fabric
     block = f"{show(machine.low, 'B/s')} to {show(machine.high, 'B/s')} a block"
-    console.print(f"on {clean(machine.title, 100)}")
-    console.print(
-        f"   {machine.gpus_per_socket} GPU{'s' * (machine.gpus_per_socket > 1)} a socket, {machine.gpus_per_node} a node; "
-        f"memory {show(machine.peak, 'B/s')}, {block}; {found.layout}"
-    )
+    said = [
+        f"{_many(machine.gpus_per_socket, 'GPU')} a socket, {machine.gpus_per_node} a node; {found.layout}",
+        f"memory {show(machine.peak, 'B/s')}, {block}",
+    ]
     if found.one_at_a_time:
-        console.print("   a GPU receives one message at a time")
+        said.append("a GPU receives one message at a time")
     if found.dependency:
-        console.print(f"   a wait for another supernode on the same GPU takes {show(found.dependency, 's')}")
+        said.append(f"a wait for another supernode on the same GPU takes {show(found.dependency, 's')}")
+    console.print(f"on {clean(machine.title, 100)}")
+    console.print(Padding("\n".join(said), (0, 0, 0, 3), expand=False))
     if machine.assumed:
-        console.print(Text(f"   assumed, neither measured nor stated by anybody: {', '.join(machine.assumed)}", "dim"))
+        words = f"assumed, neither measured nor stated by anybody: {', '.join(machine.assumed)}"
+        console.print(Padding(Text(words, "dim"), (0, 0, 0, 3), expand=False))
     console.print()
 
 
@@ -250,11 +263,7 @@ def _print_runs(console: Console, found: Solves) -> None:
         now = by[count, names[0]]
         table.add_row(str(count), *cells, f"{now.path_messages:,}", show(now.message_bytes, "B"), f"{now.latency_share:.1%}")
     console.print(table)
-    console.print(Text("messages, bytes: on the path; latency: what the smallest message takes, as a share of the path", "dim"))
-    if not found.dependency:
-        console.print(
-            Text("waits inside a GPU cost nothing here, as in the paper: few GPUs look better than they are (--dependency)", "dim")
-        )
+    console.print(Text("messages, bytes: on the path; latency: what the quickest message takes, as a share of the path", "dim"))
     console.print()
 
 
@@ -277,17 +286,10 @@ def _print_spots(console: Console, found: Solves) -> None:
             ratios = [_times(against.ratio), "same" if same else f"{_times(most.ratio)} at {most.to.gpus}"]
         table.add_row(variant.what, str(best.gpus), seconds(best.seconds), str(enough.gpus), *ratios)
     console.print(table)
-    now, one = found.best(), [run for run in found.of("as is") if run.gpus == 1]
-    if one and now.gpus > 1:
-        console.print(Text(f"as it is, {now.gpus} GPUs are {_over(one[0], now):.3g}x as fast as one", "dim"))
     said = f"within {NEARLY:.0%}: the fewest GPUs that come so near; against now: best so changed against best as it is"
     console.print(Text(f"{said}; at most: both on as many GPUs", "dim"))
     for variant in found.variants[1:]:
         console.print(Text(f"{variant.what}: {variant.words}", "dim"))
-
-
-def _over(one: Run, other: Run) -> float:
-    return one.seconds / other.seconds if other.seconds else 1.0
 
 
 def _times(ratio: float) -> str:
@@ -310,5 +312,5 @@ def _table(*columns: str) -> Table:
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for k, column in enumerate(columns):
-        table.add_column(column, justify="right" if k or column == "GPUs" else "left", no_wrap=True)
+        table.add_column(column, justify="right" if k or column == "GPUs" else "left", overflow="fold")
     return table

@@ -33,7 +33,7 @@ def dgemm(
     bandwidth: Annotated[Words, Parameter(help="bandwidths of a copy, with commas; 12.5 to 400 GB/s", negative=())] = None,
     latency: Annotated[str, Parameter(help="o + L of one copy; the paper has none")] = "0 s",
     element: Annotated[int, Parameter(help="bytes of a matrix element: 8 double, 4 single, 2 half")] = 8,
-    kernel: Annotated[str, Parameter(help="recording: part of the kernel's name")] = "gemm",
+    kernel: Annotated[str | None, Parameter(help="recording: part of the kernel's name; gemm if left out")] = None,
     size: Annotated[int | None, Parameter(help="recording: N of all these kernels; read off their copies if left out")] = None,
     charts: Charts = None,
     format: FormatOption = "table",
@@ -52,9 +52,12 @@ def dgemm(
 
     console = console_for(output) if format == "table" else None
     rate, left_out = parse(host_rate, "FLOP/s"), 0
-    launches = [parse(w, "s") for w in _listed(launch)] or list(study.LAUNCHES)
-    bandwidths = [parse(w, "B/s") for w in _listed(bandwidth)] or list(study.BANDWIDTHS)
-    wanted = [_size(w) for w in _listed(sizes)] or None
+    launches = list(study.LAUNCHES) if launch is None else [parse(w, "s") for w in _listed("--launch", launch)]
+    bandwidths = list(study.BANDWIDTHS) if bandwidth is None else [parse(w, "B/s") for w in _listed("--bandwidth", bandwidth)]
+    wanted = None if sizes is None else [_size(w) for w in _listed("--sizes", sizes)]
+    if (times is None or is_table(times)) and (kernel is not None or size is not None):
+        option = "--kernel" if size is None else "--size"
+        raise UsageError("A047", f"{option} belongs to a recording", fix="leave it out; --sizes names the sizes to look at")
     if times is None:
         known = study.by_alpha(8.0 if alpha is None else alpha, rate)
     elif alpha is not None:
@@ -64,7 +67,7 @@ def dgemm(
     else:
         from turnbuckle.cli.recording import inspected
 
-        known, left_out = study.recorded(inspected(times, None, no_cache).profile, kernel, size, element)
+        known, left_out = study.recorded(inspected(times, None, no_cache).profile, "gemm" if kernel is None else kernel, size, element)
     asked: dict[str, Any] = {
         "sizes": wanted,
         "host_rate": rate,
@@ -74,9 +77,13 @@ def dgemm(
     }
     found = study.study(known, bandwidths=bandwidths, left_out=left_out, **asked)
     if charts is not None:
+        from turnbuckle.report.dgemm_chart import dgemm_figure
+        from turnbuckle.report.figure_files import save
+
         low, high = min(bandwidths), max(bandwidths)
         fine = np.geomspace(low, high if high > low else low * 2, _DRAWN)
-        _draw(study.study(known, bandwidths=fine, left_out=left_out, **asked), charts)
+        drawn = study.study(known, bandwidths=fine, left_out=left_out, **asked)
+        save([dgemm_figure(drawn)], charts)
     if console is not None:
         _print_dgemm(console, found)
     elif format == "json":
@@ -86,8 +93,14 @@ def dgemm(
     return 0
 
 
-def _listed(words: Words) -> list[str]:
-    return [part.strip() for word in words or [] for part in word.split(",") if part.strip()]
+def _listed(option: str, words: list[str]) -> list[str]:
+    """`--sizes 1,2 --sizes 3` -> [1, 2, 3]."""
+    from turnbuckle.errors import UsageError
+
+    found = [part.strip() for word in words for part in word.split(",") if part.strip()]
+    if not found:
+        raise UsageError("A047", f"{option} names nothing", found=", ".join(words)[:40], fix="leave it out, or name values with commas")
+    return found
 
 
 def _size(word: str) -> int:
@@ -95,69 +108,87 @@ def _size(word: str) -> int:
 
     if not word.isdecimal():
         raise UsageError("A047", "a size is a whole number", where="--sizes", found=word[:40], fix="--sizes 1024,2048")
-    return int(word[:12])
-
-
-def _draw(found: Study, folder: Path) -> None:
-    from turnbuckle.errors import ReportError
-    from turnbuckle.report.dgemm_chart import dgemm_figure
-    from turnbuckle.report.figure import draw
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for figure in draw([dgemm_figure(found)]):
-            # inside a page the namespace is known, a file of its own must state it
-            alone = figure.svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-            (folder / f"{figure.name}.svg").write_text(alone, encoding="utf-8")
-            (folder / f"{figure.name}.csv").write_text(figure.csv, encoding="utf-8")
-    except OSError as error:
-        raise ReportError(
-            "R001", "the figures cannot be written", where=folder.name, found=error.strerror or "", fix="name a folder you may write to"
-        ) from error
+    return int(word[:18])
 
 
 def _print_dgemm(console: Console, found: Study) -> None:
-    import math
-
     from rich.text import Text
 
-    from turnbuckle.cli.model_tables import plain, span, titled
+    from turnbuckle.cli.model_tables import plain
+    from turnbuckle.study.dgemm import LARGEST
     from turnbuckle.units import show
 
     mode = "measured" if found.times.mode == "measured" else "not measured"
     console.print(Text(f"kernel times {mode}: {plain(found.times.source)}; copies and launches modelled", "bold"))
     said = (
-        f"host {show(found.host_rate, 'FLOP/s')}; elements of {found.element_bytes} B; {show(found.latency, 's')} a copy besides its bytes"
+        f"host {show(found.host_rate, 'FLOP/s')}; elements of {found.element_bytes} B; "
+        f"{show(found.latency, 's')} a copy besides its bytes; no overlap"
     )
     console.print(Text(said, "dim"))
     if found.left_out:
         console.print(Text(f"{found.left_out:,} kernels left out: their copies do not tell a size", "yellow"))
     console.print()
-    first, last = 0, len(found.launches) - 1
-    ends = [first] if first == last else [first, last]
-    columns = [f"pays from, launch {show(float(found.launches[i]), 's')}" for i in ends]
-    table = titled(
-        console, "the product alone, and the bandwidth from which moving it pays", "N", "kernel", "host", "at best", "limit", *columns
-    )
-    for p in found.products:
-        ends_known = p.kernel_ends is not None and p.kernel_ends[0] < p.kernel_ends[1]
-        spread = f" {span(*p.kernel_ends, 's', p.kernel_seconds)}" if ends_known and p.kernel_ends else ""
-        needed = ["never" if math.isinf(v) else show(v, "B/s") for v in (float(p.needed[i]) for i in ends)]
-        limit = f"{p.ratio_limit:.3f}"
-        table.add_row(f"{p.size:,}", show(p.kernel_seconds, "s") + spread, show(p.host_seconds, "s"), f"{p.alpha:.3g}x", limit, *needed)
-    console.print(table)
-    console.print(Text("limit: share of the host's time that launch and copies may take (offload:compute)", "dim"))
+    last = len(found.launches) - 1
+    ends = [0] if last == 0 else [0, last]
+    _print_products(console, found, ends)
     for i in ends:
-        console.print()
-        title = f"times as fast as the host, launch {show(float(found.launches[i]), 's')}"
-        table = titled(console, title, "N", *(show(float(b), "B/s") for b in found.bandwidths))
-        for p in found.products:
-            table.add_row(f"{p.size:,}", *(f"{v:.2f}x" for v in p.speedup[i]))
-        smallest = found.times.sizes[0] if found.times.mode == "measured" else 1.0
-        from_n = ("never" if math.isnan(n) else f"{'<=' if n == smallest else ''}{n:,.0f}" for n in found.pays_from[i])
-        table.add_row("pays from", *from_n, style="bold")
-        console.print(table)
+        _print_speedups(console, found, i)
+    if last > 1:
+        console.print(Text(f"the shortest and the longest of {last + 1} launch times; --format json or csv has all", "dim"))
     if found.times.mode == "measured":
         low, high = found.times.sizes[0], found.times.sizes[-1]
         words = f"sizes from {low:,.0f} to {high:,.0f} are known; never: not up to {high:,.0f}"
-        console.print(Text(words + ("" if low < high else "; one size: no other is guessed"), "dim"))
+        console.print(Text(words if low < high else f"one size is known, {low:,.0f}, and no other is guessed", "dim"))
+    elif any(v != v for v in found.pays_from.flat):
+        console.print(Text(f"never: not up to {LARGEST:,}", "dim"))
+
+
+def _print_products(console: Console, found: Study, ends: list[int]) -> None:
+    """Each size on its own, and the bandwidth from which it pays."""
+    import math
+
+    from rich.text import Text
+
+    from turnbuckle.cli.model_tables import span, titled
+    from turnbuckle.units import show
+
+    columns = [f"pays from, launch {show(float(found.launches[i]), 's')}" for i in ends]
+    title = "the product alone, and the bandwidth from which moving it pays"
+    table = titled(console, title, "N", "kernel", "host", "at best", "limit", *columns)
+    spread = False
+    for p in found.products:
+        kernel = show(p.kernel_seconds, "s")
+        if p.kernel_ends is not None and p.kernel_ends[0] < p.kernel_ends[1]:
+            kernel, spread = f"{kernel} {span(*p.kernel_ends, 's', p.kernel_seconds)}", True
+        needed = ["never" if math.isinf(v) else show(v, "B/s") for v in (float(p.needed[i]) for i in ends)]
+        table.add_row(f"{p.size:,}", kernel, show(p.host_seconds, "s"), f"{p.alpha:.3g}x", f"{p.ratio_limit:.3f}", *needed)
+    console.print(table)
+    console.print(Text("limit: share of the host's time that launch and copies may take (offload:compute)", "dim"))
+    if spread:
+        console.print(Text("[ ]: shortest and longest kernel measured", "dim"))
+
+
+def _print_speedups(console: Console, found: Study, launch: int) -> None:
+    """Speed-up by size and bandwidth at one launch time, in as many tables as the terminal's width needs."""
+    import math
+
+    from turnbuckle.cli.model_tables import titled
+    from turnbuckle.units import show
+
+    heads = [show(float(b), "B/s") for b in found.bandwidths]
+    fit = max((console.width - 11) // (max(len(h) for h in heads) + 2), 1)
+    # as many as fit by their own widths, at least
+    while fit < len(heads) and 9 + sum(max(len(h), 7) + 2 for h in heads[: fit + 1]) <= console.width:
+        fit += 1
+    smallest = found.times.sizes[0] if found.times.mode == "measured" else 1.0
+    for start in range(0, len(heads), fit):
+        some = range(start, min(start + fit, len(heads)))
+        console.print()
+        title = f"times as fast as the host, launch {show(float(found.launches[launch]), 's')}"
+        table = titled(console, title, "N", *(heads[j] for j in some))
+        for p in found.products:
+            table.add_row(f"{p.size:,}", *(f"{p.speedup[launch, j]:.2f}x" for j in some))
+        sizes = [float(found.pays_from[launch, j]) for j in some]
+        from_n = ("never" if math.isnan(n) else f"{'<=' if n == smallest else ''}{n:,.0f}" for n in sizes)
+        table.add_row("pays from", *from_n, style="bold")
+        console.print(table)

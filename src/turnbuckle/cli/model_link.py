@@ -12,6 +12,7 @@ from turnbuckle.cli.options import FormatOption, Output
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rich.console import Console
     from rich.table import Table
 
     from turnbuckle.cost.packet import Link
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Sizes shown where none are asked for.
 SIZES = ("64 B", "256 B", "1 KiB", "4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MiB", "16 MiB", "256 MiB")
+#: Columns of a terminal in which the bytes of each direction fit.
+_WIRE = 63
 WORDS = {"read": "copies to the device", "write": "copies to the host or to a peer", "both": "copies both ways at once"}
 
 Links = Annotated[str, Parameter(help="generation and lanes as pcie4x16, version and links as nvlink2x2; several stand side by side")]
@@ -58,6 +61,7 @@ def link(
     output: Output = None,
 ) -> int:
     """Price copies over a PCI Express or NVLink connection: bytes on the wire, efficiency, bandwidth and time by size."""
+    from turnbuckle.cli.terminal import console_for
     from turnbuckle.errors import UsageError
     from turnbuckle.units import parse
 
@@ -68,8 +72,7 @@ def link(
         raise UsageError("A019", f"{given} says nothing without {missing}", fix='for example --tags 256 --round-trip "1.2 us"')
     if pageable_threshold is not None and host_memory is None:
         raise UsageError("A019", "--pageable-threshold belongs to pageable copies", fix='add --host-memory "50 GB/s"')
-    if format == "table" and output is not None:
-        raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
+    console = console_for(output if format == "table" else None)
     given_settings = {"mps": mps, "mrrs": mrrs, "rcb": rcb, "address_bits": address_bits}
     settings: dict[str, Any] = {name: value for name, value in given_settings.items() if value is not None}
     settings |= {"completion": "rcb"} if rcb is not None else {}
@@ -84,7 +87,7 @@ def link(
         threshold=None if pageable_threshold is None else parse(pageable_threshold, "B"),
         reads=None if tags is None or round_trip is None else (tags, parse(round_trip, "s")),
     )
-    emit(document, format, output)
+    emit(document, format, output, console)
     return 0
 
 
@@ -181,7 +184,7 @@ def _finding(code: str, count: int, detail: str) -> list[Finding]:
     return [finding(code, count, detail)] if count else []
 
 
-def emit(document: dict[str, Any], format: str, output: Path | None) -> None:
+def emit(document: dict[str, Any], format: str, output: Path | None, console: Console) -> None:
     """Write the answer; CSV and Parquet hold the rows."""
     from turnbuckle.cli.output import write_json, write_rows
 
@@ -190,16 +193,14 @@ def emit(document: dict[str, Any], format: str, output: Path | None) -> None:
     elif format != "table":
         write_rows(document["rows"], format, output)
     else:
-        _print(document)
+        _print(console, document)
 
 
-def _print(document: dict[str, Any]) -> None:
+def _print(console: Console, document: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from turnbuckle.cli.terminal import Terminal
     from turnbuckle.units import show
 
-    console = Terminal(soft_wrap=False, highlight=False)
     links, rows = document["links"], document["rows"]
     each = len(rows) // len(links)
     console.print(Text(f"{WORDS[document['way']]}, {_path(document)}"))
@@ -216,7 +217,15 @@ def _print(document: dict[str, Any]) -> None:
     for first in range(0, len(links), fits):
         console.print()
         side_by_side = [(links[k]["name"], rows[k * each : (k + 1) * each]) for k in range(first, min(first + fits, len(links)))]
-        console.print(_table(side_by_side, shown, wire=len(links) == 1 and len(shown) == 2, named=len(links) > 1))
+        console.print(
+            _table(
+                side_by_side,
+                shown,
+                wire=len(links) == 1 and len(shown) == 2 and console.width >= _WIRE,
+                named=len(links) > 1,
+                width=console.width,
+            )
+        )
     if "at most" in shown or "limited" in shown:
         console.print()
     if "at most" in shown:
@@ -229,7 +238,7 @@ def _print(document: dict[str, Any]) -> None:
         )
 
 
-def _table(links: list[tuple[str, list[dict[str, Any]]]], shown: list[str], *, wire: bool, named: bool) -> Table:
+def _table(links: list[tuple[str, list[dict[str, Any]]]], shown: list[str], *, wire: bool, named: bool, width: int) -> Table:
     """Links side by side, sizes one below the other; `wire` shows the bytes of each direction too."""
     from rich.table import Table
 
@@ -247,11 +256,13 @@ def _table(links: list[tuple[str, list[dict[str, Any]]]], shown: list[str], *, w
     }
     heads = [*(("sent", "received", "efficiency") if wire else ()), *shown]
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("size", no_wrap=True, min_width=6)
+    table.add_column("size", overflow="fold", min_width=6)
+    least = 9 if 8 + 11 * len(heads) * len(links) <= width else None
     for name, _ in links:
         for k, head in enumerate(heads):
             above = f"{name if k == 0 else ''}\n" if named else ""
-            table.add_column(above + head, justify="right", no_wrap=True, min_width=9)
+            # on a narrow terminal a cell takes two lines: nothing is cut
+            table.add_column(above + head, justify="right", overflow="fold", min_width=least)
     for k, row in enumerate(links[0][1]):
         table.add_row(show(row["size_bytes"], "B"), *(cells[head](rows[k]) for _, rows in links for head in heads))
     return table

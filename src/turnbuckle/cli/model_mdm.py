@@ -32,7 +32,7 @@ def mdm(
     kappa: Annotated[float, Parameter(help="share of a queue that a request waits for")] = 0.5,
     kappa_divergent: Annotated[float | None, Parameter(help="the same in divergent intervals; as --kappa if left out")] = None,
     profile: Annotated[Path | None, Parameter(help="recording of the kernel: its measured duration stands beside the model's")] = None,
-    kernel: Annotated[str, Parameter(help="part of the kernel's name in the recording")] = "",
+    kernel: Annotated[str | None, Parameter(help="part of the kernel's name in the recording")] = None,
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
@@ -41,9 +41,12 @@ def mdm(
     from turnbuckle.cli.output import write_json, write_rows
     from turnbuckle.cli.terminal import console_for
     from turnbuckle.cost import mdm as cost
+    from turnbuckle.errors import CannotAnswer, UsageError
     from turnbuckle.units import parse
 
     console = console_for(output) if format == "table" else None
+    if kernel is not None and profile is None:
+        raise UsageError("A046", "--kernel belongs to a recording", fix="add --profile RECORDING")
     device = cost.MdmDevice(sms, miss_registers, parse(clock, "Hz"), l2_cycles, dram_cycles, parse(noc, "B/s"), parse(dram, "B/s"))
     cost.within("warps", warps, 1, 1024)
     m = cost.within("miss rate", parse(miss_rate, "1"), 0, 1)
@@ -54,11 +57,16 @@ def mdm(
     run = cost.read_intervals(intervals)
     stalled = cost.stalls(run.read_misses, run.writes, warps, m, device, kappa, kappa_divergent)
     ipc = cost.instructions_per_cycle(run, stalled, warps)
+    if ipc > cost.MOST_ISSUED:
+        raise CannotAnswer(
+            "A160", "more instructions a cycle than any SM issues", found=f"{ipc:.3g}, above {cost.MOST_ISSUED:g}",
+            cause="the model knows no limit of issue: it is for kernels that wait for memory", fix="see that --warps share one SM",
+        )  # fmt: skip
     found = _mdm_document(run, stalled, device, ipc)
     if instructions is not None:
         modelled = cost.modelled_duration(instructions, ipc, sms, device.clock)
         found["modelled_seconds"] = {"value": modelled.seconds, "low": modelled.low, "high": modelled.high, "log_sd": modelled.log_sd}
-    found["measured"] = _measured_kernel(profile, kernel, no_cache) if profile is not None else None
+    found["measured"] = _measured_kernel(profile, kernel or "", no_cache) if profile is not None else None
     if console is not None:
         _print_mdm(console, found, device)
     elif format == "json":

@@ -33,7 +33,9 @@ def memory(
     counters: Annotated[
         Path | None, Parameter(help="recording: table of what its kernels do; a name stands for all that contain it")
     ] = None,
-    overlap: Annotated[Literal["full", "none"], Parameter(help="table: copies behind arithmetic as in equation 8, or beside it")] = "full",
+    overlap: Annotated[
+        Literal["full", "none"] | None, Parameter(help="table: copies behind arithmetic as in equation 8 (if left out), or beside it")
+    ] = None,
     source: Source = None,
     format: FormatOption = "table",
     output: Output = None,
@@ -54,15 +56,19 @@ def memory(
             raise UsageError("A045", "a table of work needs a machine", fix="add --on MACHINE; turnbuckle machines list names them")
         if memory_bound is not None or counters is not None:
             raise UsageError("A045", "--memory-bound and --counters belong to a recording", found=work.name, fix="leave them out")
-        found = study.from_numbers(study.read_work(work), study.memories(load(on), measured), overlap)
+        if source is not None:
+            raise UsageError("A045", "--source belongs to a recording", found=work.name, fix="leave it out; --on names the machine")
+        found = study.from_numbers(study.read_work(work), study.memories(load(on), measured), overlap or "full")
     else:
         from turnbuckle.cli.recording import inspected
 
+        if overlap is not None:
+            raise UsageError("A045", "--overlap belongs to a table", found=work.name, fix="leave it out: a recording has its own overlap")
         share = _share(memory_bound) if memory_bound is not None else None
         counted = study.read_work(counters) if counters is not None else None
         seen = inspected(work, source, no_cache)
         machine = load(on).resolved(seen.source) if on is not None else seen.source
-        found = study.from_profile(seen.profile, study.memories(machine, measured), memory_bound=share, counted=counted, overlap=overlap)
+        found = study.from_profile(seen.profile, study.memories(machine, measured), memory_bound=share, counted=counted)
     if console is not None:
         _print_memory(console, found)
     elif format == "json":
@@ -77,8 +83,8 @@ def _share(text: str) -> tuple[float, float]:
 
     if text.strip().lower() == "unknown":
         return 0.0, 1.0
-    low, _, high = text.partition(":")
-    return parse(low, "1"), parse(high or low, "1")
+    low, colon, high = text.partition(":")
+    return parse(low, "1"), parse(high if colon else low, "1")
 
 
 def _memory_row(row: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +105,8 @@ def _print_memory(console: Console, found: UnifiedMemory) -> None:
     recorded = found.basis == "recording"
     head = "bracket from what is not recorded" if recorded else "modelled by equation 8"
     title = f"time of kernels by where their data lies, {head}"
-    table = titled(console, title, "", "hbm", "ddr", "migrated", "ddr / hbm", "bound by", words=("bound by",))
+    bounds = () if recorded else ("bound by",)
+    table = titled(console, title, "", "hbm", "ddr", "migrated", "ddr / hbm", *bounds, words=bounds)
     for row in found.rows:
         bound = row.bound_by[0] if row.bound_by[0] == row.bound_by[1] else f"{row.bound_by[0]}, in ddr {row.bound_by[1]}"
         name = {"all": "the run"}.get(row.name, row.name) if recorded else row.name
@@ -107,8 +114,10 @@ def _print_memory(console: Console, found: UnifiedMemory) -> None:
         if console.width < _WIDE:
             # a narrow terminal: the interval below its value, rather than torn in two
             cells = [cell.replace(" [", "\n[", 1) for cell in cells]
-        table.add_row(clean(name), *cells, bound)
+        table.add_row(clean(name), *cells, *([] if recorded else [bound]))
     console.print(table)
+    for words in _assumed(found):
+        console.print(Text(words, "dim"))
     if found.migrated_bytes:
         volumes = ", ".join(f"{show(b, 'B')} {way.rpartition('_')[2]}" for way, b in found.migrated_bytes.items())
         console.print(Text(f"migrated: {volumes}; that column is as recorded, the other two are without migrations", "dim"))
@@ -121,6 +130,21 @@ def _print_memory(console: Console, found: UnifiedMemory) -> None:
         if words:
             console.print(Text(f"{name}: {plain(words, 160)}", "dim"))
     print_findings(console, (f.as_dict() for f in found.findings))
+
+
+def _assumed(found: UnifiedMemory) -> list[str]:
+    """What the numbers rest on that no measurement says."""
+    said = ["[ ]: 90 %, from the errors of the bandwidths"]
+    if found.overlap is not None:
+        copies = {"full": "behind arithmetic", "none": "before and after kernels"}[found.overlap]
+        return [*said, f"migrated: copies {copies} (--overlap {found.overlap}); ddr: kernels read over the link, nothing moves"]
+    said = ["[ ]: least and most of what the recording leaves open, with 90 % of the errors of the bandwidths"]
+    if found.memory_bound not in (None, (0.0, 1.0)):
+        low, high = found.memory_bound or (0.0, 1.0)
+        share = f"{low:.0%}" if low == high else f"{low:.0%} to {high:.0%}"
+        said.append(f"{share} of kernel time is bound by memory, as you say; the rest keeps its time in ddr")
+        said.append("that holds only where the rest moves far less than hbm could")
+    return said
 
 
 def _of(ratio: Ratio, unit: str) -> str:

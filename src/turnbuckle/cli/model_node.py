@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from turnbuckle.study.integration import Link
 
 Recording = Annotated[Path, Parameter(help="a recording: Nsight Systems SQLite export")]
-TableOrRecording = Annotated[Path, Parameter(help="applications as a table (.csv), or a recording")]
+TableOrRecording = Annotated[
+    Path, Parameter(help="applications as a table (.csv: name; gpu, control, data, cpu, mpi, total; or shares), or a recording")
+]
 Lambda = Annotated[list[str] | None, Parameter(name="--lambda", help="improvement by class, as data=10,control=10", negative=())]
 Communication = Annotated[str | None, Parameter(help="share of run time in communication, as 7.8%")]
 P2P = Annotated[str | None, Parameter(name="--p2p", help="share of it in point-to-point messages, as 36%")]
@@ -30,8 +32,12 @@ Stages = Annotated[
 ]
 RanksPerNode = Annotated[int | None, Parameter(help="ranks on a node of the recorded run; a recording does not say")]
 GpusPerNode = Annotated[int | None, Parameter(help="ranks, one a GPU, on the new node; all of them if left out")]
-Placement = Annotated[Literal["linear", "cyclic"], Parameter(help="rank r on node r // ranks-per-node, or r mod nodes")]
-Least = Annotated[str, Parameter(help="bandwidth limits messages and collectives from this size on; smaller ones keep their time")]
+Placement = Annotated[
+    Literal["linear", "cyclic"] | None, Parameter(help="of a recording: rank r on node r // ranks-per-node (if left out), or r mod nodes")
+]
+Least = Annotated[
+    str | None, Parameter(help="of a recording: bandwidth limits messages and collectives from this size on; smaller ones keep their time")
+]
 
 
 def functions(
@@ -89,6 +95,7 @@ def additive(
     from turnbuckle.cli.output import write_json, write_rows
     from turnbuckle.cli.recording import inspected
     from turnbuckle.cli.show_node import print_additive, print_readings
+    from turnbuckle.errors import UsageError
     from turnbuckle.model import additive as priced
 
     _for_terminal(format, output)
@@ -97,6 +104,8 @@ def additive(
     about: dict[str, Any]
     findings: list[Finding]
     if is_table(given):
+        if source is not None:
+            raise UsageError("A039", "--source belongs to a recording", found=given.name, fix="leave it out")
         rows, findings = additive_rows(given, lambdas)
         about = {"findings": [f.as_dict() for f in findings]}
     else:
@@ -129,8 +138,8 @@ def integration(
     stages: Stages = None,
     ranks_per_node: RanksPerNode = None,
     gpus_per_node: GpusPerNode = None,
-    placement: Placement = "linear",
-    least_size: Least = "0 B",
+    placement: Placement = None,
+    least_size: Least = None,
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
@@ -139,20 +148,23 @@ def integration(
     from turnbuckle.cli.model_tables import is_table
     from turnbuckle.cli.output import flattened, write_json, write_rows
     from turnbuckle.cli.show_node import print_integration
+    from turnbuckle.errors import UsageError
 
     _for_terminal(format, output)
     _belongs(
         given is not None and not is_table(given),
         {"--communication": communication, "--p2p": p2p, "--stages": stages, "--message-size": message_size},
-        {"--ranks-per-node": ranks_per_node, "--gpus-per-node": gpus_per_node},
+        {"--ranks-per-node": ranks_per_node, "--gpus-per-node": gpus_per_node, "--placement": placement, "--least-size": least_size},
     )
     paths = _paths(network, new_path, bandwidth_ratio)
+    if paths is None and message_size is not None:
+        raise UsageError("A035", "--message-size belongs to --network and --new-path", fix="leave it out, or give both")
     for option, number in (("--bandwidth-ratio", bandwidth_ratio), ("--on-node-factor", on_node_factor)):
         _positive(option, number)
     if given is not None and not is_table(given):
         document = _of_recording(
-            given, no_cache, ranks_per_node=ranks_per_node, gpus_per_node=gpus_per_node, mapping=placement, paths=paths,
-            bandwidth_ratio=bandwidth_ratio, on_node_factor=on_node_factor, off_node=off_node, least_size=least_size,
+            given, no_cache, ranks_per_node=ranks_per_node, gpus_per_node=gpus_per_node, mapping=placement or "linear", paths=paths,
+            bandwidth_ratio=bandwidth_ratio, on_node_factor=on_node_factor, off_node=off_node, least_size=least_size or "0 B",
         )  # fmt: skip
     else:
         ratio = bandwidth_ratio if paths is None else _path_ratio(paths, message_size)
@@ -185,10 +197,12 @@ def _belongs(recording: bool, to_shares: dict[str, Any], to_recording: dict[str,
 
 
 def _positive(option: str, number: float | None) -> None:
+    from turnbuckle.cli.node_tables import MOST_RATIO
     from turnbuckle.errors import UsageError
 
-    if number is not None and not 0 < number < float("inf"):
-        raise UsageError("A037", f"{option} must be a number above 0", found=f"{number:g}", fix="above 1 is faster")
+    if number is not None and not 1 / MOST_RATIO <= number <= MOST_RATIO:
+        fix = f"above 1 is faster; {1 / MOST_RATIO:g} to {MOST_RATIO:g}"
+        raise UsageError("A037", f"{option} must be a number above 0", found=f"{number:g}", fix=fix)
 
 
 def _paths(network: str | None, new_path: str | None, ratio: float | None) -> tuple[Link, Link] | None:

@@ -12,6 +12,7 @@ from turnbuckle.cli.options import FormatOption, NoCache, Output, Source
 Recordings = Annotated[list[Path], Parameter(help="two or more recordings of one program, disturbed differently; the first is replayed")]
 Slack = Annotated[str, Parameter(name="--slack", help="added one-way latency at which the order is tried out")]
 _SHOWN = 12
+_LONGEST = 3600.0  # [s]
 
 
 def order(
@@ -27,10 +28,13 @@ def order(
     """Find which order several recordings have in common: dependencies across threads and streams, and how many may be false."""
     from turnbuckle.cli.output import write_frame, write_json
     from turnbuckle.cli.recording import inspected
+    from turnbuckle.errors import UsageError
     from turnbuckle.study import orders
     from turnbuckle.units import parse
 
     delay = parse(slack, "s")
+    if not 0 <= delay <= _LONGEST:
+        raise UsageError("A017", "--slack is out of range", found=slack[:40], fix=f'0 to {_LONGEST:g} s, for example --slack "10 us"')
     answers = [inspected(path, source, no_cache) for path in recordings]
     found = orders.order([a.profile for a in answers])
     if format in ("csv", "parquet"):
@@ -92,6 +96,8 @@ def _print(found: Any, about: dict[str, Any], output: Path | None) -> None:
             shown.add_column(column, overflow="fold", justify="right" if column == "count" else "left")
         groups = unknown.group_by("first", "first_instant", "first_track", "then", "then_instant", "then_track", maintain_order=True).len()
         for row in groups.sort("len", descending=True, maintain_order=True).head(_SHOWN).iter_rows(named=True):
-            first, then = (f"{row[f'{w}_instant']} of {clean(row[w])[:40]}" for w in ("first", "then"))
+            first, then = (f"{row[f'{w}_instant']} of {clean(row[w], 40)}" for w in ("first", "then"))
             shown.add_row(f"{row['len']:,}", first, row["first_track"], then, row["then_track"])
         console.print(shown)
+        if groups.height > _SHOWN:
+            console.print(Text(f"and {groups.height - _SHOWN:,} more kinds of it; --format csv has all", style="dim"))

@@ -14,7 +14,7 @@ from turnbuckle.errors import UsageError
 from turnbuckle.findings import Finding, finding
 from turnbuckle.model import Model
 from turnbuckle.profile.functions import functions
-from turnbuckle.published.numbers import Interval, exact, printed, swept
+from turnbuckle.published.numbers import Interval, exact, swept, unit_of_last_digit
 from turnbuckle.study.study import Answer, ask
 from turnbuckle.table_file import Column, Table, read_table, read_text
 from turnbuckle.units import parse
@@ -22,6 +22,9 @@ from turnbuckle.units import parse
 #: Terms of equation 3 as a table has them, and parts of control that may have a lambda of their own.
 TERMS: Final = ("gpu", "control", "data", "cpu", "mpi")
 PARTS: Final = ("launch", "copy", "memset", "alloc", "event", "query", "stream", "module", "other")
+#: Seconds and ratios beyond which something is a slip of the pen.
+MOST_SECONDS: Final = 1e12
+MOST_RATIO: Final = 1e9
 #: Shares of run time that a table may have instead, and the class of each.
 SHARES: Final = {
     "launch share": "launch",
@@ -44,26 +47,27 @@ def share(text: str, option: str) -> Interval:
     value = parse(text, "1")
     if not 0 <= value <= 1:
         raise UsageError("A036", f"{option} must lie between 0 and 100 %", found=text[:40], fix=f'for example {option} "7.8 %"')
-    return _within(value, text)
+    return _within(value, text, most=1.0)
 
 
-def _within(value: float, text: str) -> Interval:
+def _within(value: float, text: str, most: float = math.inf) -> Interval:
     """The interval of a quantity's digits, in the unit it was read into; a bare 0 stands for itself."""
     number = _NUMBER.search(text)
     if number is None or not value or not float(number[0]):
         return exact(value)
-    found = printed(number[0].removesuffix(".")).times(value / float(number[0]))
-    return Interval(value, max(found.low, 0.0), found.high)
+    half = unit_of_last_digit(number[0]) / 2 * abs(value / float(number[0]))
+    return Interval(value, max(value - half, 0.0), max(min(value + half, most), value))
 
 
-def _digits(path: Path, table: Table) -> Callable[[int, str], Interval]:
+def _digits(path: Path, table: Table, columns: Sequence[Column]) -> Callable[[int, str], Interval]:
     """Number of a cell with the interval of its digits, by row and column."""
     lines = read_text(path, "the table of applications").splitlines()
+    most = {c.name: c.most for c in columns}
 
     def cell(row: int, column: str) -> Interval:
         at = int(table.where(row, column).rsplit(":", 1)[1])
         text = lines[table.lines[row] - 1][at - 1 :].split(",")[0]
-        return _within(float(table.numbers[column][row]), text)
+        return _within(float(table.numbers[column][row]), text, most[column])
 
     return cell
 
@@ -91,7 +95,7 @@ def additive_rows(path: Path, lambdas: Mapping[str, float]) -> tuple[list[dict[s
         lambda is given for a class without a column.
     """
     columns = [Column("name", "", needed=False)]
-    columns += [Column(n, "s", needed=False) for n in (*TERMS, "total", "waits", *PARTS)]
+    columns += [Column(n, "s", needed=False, most=MOST_SECONDS) for n in (*TERMS, "total", "waits", *PARTS)]
     columns += [Column(n, "1", needed=False, most=1.0) for n in SHARES]
     table = read_table(path, columns, "the table of applications")
     shares = any(name in table.columns for name in SHARES)
@@ -101,7 +105,8 @@ def additive_rows(path: Path, lambdas: Mapping[str, float]) -> tuple[list[dict[s
             fix=f"columns {', '.join(TERMS)} [s], perhaps total; or {', '.join(SHARES)} [%]",
         )  # fmt: skip
     _scales(table, lambdas, shares)
-    cell = _digits(path, table)
+    _filled(table)
+    cell = _digits(path, table, columns)
     rows = []
     over = 0
     for i in range(len(table)):
@@ -112,8 +117,16 @@ def additive_rows(path: Path, lambdas: Mapping[str, float]) -> tuple[list[dict[s
     return rows, [finding("A341", over, "terms of a table against its total")] if over else []
 
 
+def _filled(table: Table) -> None:
+    if not len(table):
+        raise UsageError("A039", "the table names no application", where=table.name, fix="a line of numbers below the heading")
+
+
 def _scales(table: Table, lambdas: Mapping[str, float], shares: bool) -> None:
-    """Refuse a lambda that nothing of the table would follow."""
+    """Refuse a lambda that nothing of the table would follow, or that no hardware has."""
+    if wild := [name for name, value in lambdas.items() if not 1 / MOST_RATIO <= value <= MOST_RATIO]:
+        fix = f"{1 / MOST_RATIO:g} to {MOST_RATIO:g}"
+        raise UsageError("A039", f"the lambda of {wild[0]} is out of range", found=f"{lambdas[wild[0]]:g}", fix=fix)
     if shares:
         classes = {SHARES[name] for name in table.columns if name in SHARES}
         known = classes | ({"control"} if classes - {"data"} else set())
@@ -130,9 +143,9 @@ def _scales(table: Table, lambdas: Mapping[str, float], shares: bool) -> None:
 
 def _exceeds(numbers: Mapping[str, Interval]) -> bool:
     """Whether the terms, waits counted once, exceed the stated total whatever their digits stand for."""
-    if "total" not in numbers or "cpu" not in numbers:
+    if "total" not in numbers:
         return False
-    least = sum(numbers[n].low for n in TERMS) - (numbers["waits"].high if "waits" in numbers else 0.0)
+    least = sum(numbers[n].low for n in TERMS if n in numbers) - (numbers["waits"].high if "waits" in numbers else 0.0)
     return least > numbers["total"].high
 
 
@@ -157,9 +170,11 @@ def _from_terms(numbers: Mapping[str, Interval], lambdas: Mapping[str, float]) -
     def totals(*values: float) -> AdditiveTotals:
         given = dict(zip(numbers, values, strict=True))
         gpu, control, data, mpi = (given[n] for n in ("gpu", "control", "data", "mpi"))
-        cpu = given["cpu"] if "cpu" in given else cpu_by_difference(given["total"], gpu, control - given.get("waits", 0.0), data, mpi)
+        waits = given.get("waits", 0.0)
+        # no time is negative: what the others exceed the total by is their closure defect
+        cpu = given["cpu"] if "cpu" in given else max(cpu_by_difference(given["total"], gpu, control - waits, data, mpi), 0.0)
         calls: dict[str, float] = {name: given[name] for name in PARTS if name in given}
-        return AdditiveTotals(gpu, control, data, cpu, mpi, given.get("total"), given.get("waits", 0.0), calls)
+        return AdditiveTotals(gpu, control, data, cpu, mpi, given.get("total"), waits, calls)
 
     values = list(numbers.values())
     nominal = totals(*(v.value for v in values))
@@ -228,8 +243,10 @@ def additive_readings(seen: Answer, lambdas: Mapping[str, float], model: Model) 
 def integration_rows(path: Path, ratio: float | None) -> list[dict[str, Any]]:
     """Section 8.1 on every application of a table: columns communication, p2p and off node [%], perhaps bandwidth ratio."""
     columns = [Column("name", "", needed=False), *(Column(n, "1", most=1.0) for n in ("communication", "p2p", "off node"))]
-    table = read_table(path, [*columns, Column("bandwidth ratio", "1", needed=False, above=True)], "the table of applications")
-    cell = _digits(path, table)
+    columns.append(Column("bandwidth ratio", "1", needed=False, above=True, most=MOST_RATIO))
+    table = read_table(path, columns, "the table of applications")
+    _filled(table)
+    cell = _digits(path, table, columns)
     rows = []
     for i in range(len(table)):
         own = float(table.number("bandwidth ratio")[i])
@@ -264,7 +281,7 @@ def staged(words: Sequence[str]) -> list[tuple[Interval, int, int]]:
     """
     out = []
     for word in (part.strip() for text in words for part in text.split(",") if part.strip()):
-        match = re.fullmatch(r"([^:]+):(\d{1,4})/(\d{1,4})", word)
+        match = re.fullmatch(r"([^:]+):([0-9]{1,4})/([0-9]{1,4})", word)
         if match is None or int(match[3]) < 1 or int(match[2]) > int(match[3]):
             raise UsageError(
                 "A038", "--stages is a share of run time, stages on the node and stages in all", found=word[:40], fix="--stages 5.8%:3/4"
@@ -291,7 +308,7 @@ def by_stages(parts: Sequence[tuple[Interval, int, int]], factor: float) -> dict
     then, everything = swept(left(False), *shares), swept(left(True), *shares)
     return {
         "on_node_factor": factor, "parts": [{"share": s.value, "on_node": on, "stages": of} for s, on, of in parts],
-        "run_time_share": then.value, "run_time_share_low": then.low, "run_time_share_high": then.high,
+        "run_time_share": then.value, "run_time_share_low": max(then.low, 0.0), "run_time_share_high": then.high,
         "gain": float(gain(1.0, then.value)), "run_time_share_all_on_node": everything.value,
         "gain_all_on_node": float(gain(then.value, everything.value)),
     }  # fmt: skip

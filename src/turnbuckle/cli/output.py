@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
@@ -61,7 +62,10 @@ def write_frame(frame: Any, format: str, output: Path | None) -> None:
     if output is None:
         if sys.stdout.isatty():
             raise UsageError("A009", "Parquet is not for a terminal", fix="give a file with --output FILE.parquet")
-        frame.write_parquet(sys.stdout.buffer)
+        # whole first: a reader who goes away is met where text is written, not inside the library
+        held = io.BytesIO()
+        frame.write_parquet(held)
+        sys.stdout.buffer.write(held.getbuffer())
         return
     try:
         frame.write_parquet(output)

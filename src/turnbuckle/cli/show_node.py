@@ -59,9 +59,9 @@ def print_functions(found: Functions, top: int) -> None:
             sums = [sum(r[c] for r in rest) for c in ("time_ns", "calls", "exposed_ns")]
             line(f"  {len(rest)} others", sums[0], sums[1], sums[2], "dim")
     every = found.time_ns(*CLASSES)
-    table.add_row(
-        "sum", ns(every), "", "", f"{found.share(every):.1%}", ns(found.run_time_ns - found.exposed_defect_ns), "100.0%", style="bold"
-    )
+    exposed = found.run_time_ns - found.exposed_defect_ns
+    cells = (ns(every), "", "", f"{found.share(every):.1%}", ns(exposed), f"{found.exposed_share(exposed):.1%}")
+    table.add_row("sum", *cells, style="bold")
     defect = found.closure_defect_ns
     table.add_row(
         "closure defect", _signed(defect * 1e-9), "", "", f"{found.share(defect):+.1%}", ns(found.exposed_defect_ns), "", style="dim"
@@ -95,7 +95,11 @@ def _ratio(row: Mapping[str, Any], suffix: str = "") -> tuple[str, str]:
     what, word = ("benefit", "faster") if benefit >= 1 else ("penalty", "slower")
     key = f"{what}{suffix}"
     low, high = row.get(f"{key}_low"), row.get(f"{key}_high")
-    return f"{row[key]:.3f}x {word}", "" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
+    return f"{_digits(row[key])}x {word}", "" if low is None or high is None else f"[{_digits(low)}, {_digits(high)}]"
+
+
+def _digits(ratio: float) -> str:
+    return f"{ratio:.3f}" if ratio < 1e4 else f"{ratio:.3g}"
 
 
 def print_additive(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], findings: Sequence[Finding]) -> None:
@@ -159,8 +163,9 @@ def print_integration(document: Mapping[str, Any]) -> None:
         )
         for row in rows:
             shares = (f"{row[f'{name}_share']:.3g}" for name in ("communication", "p2p", "off_node"))
-            interval = f"[{row['speedup_low']:.3f}, {row['speedup_high']:.3f}]"
-            cells = (*shares, f"{row['bandwidth_ratio']:.4g}x", f"{row['speedup']:.3f}x", interval, f"{row['speedup_bound']:.3f}x")
+            interval = f"[{_digits(row['speedup_low'])}, {_digits(row['speedup_high'])}]"
+            speedups = (f"{_digits(row['speedup'])}x", interval, f"{_digits(row['speedup_bound'])}x")
+            cells = (*shares, f"{row['bandwidth_ratio']:.4g}x", *speedups)
             table.add_row(clean(row["name"]), *cells)
         console.print(table)
         console.print()
@@ -190,6 +195,8 @@ def _print_shares(console: Terminal, document: Mapping[str, Any]) -> None:
     recorded = "1 rank" if of["ranks"] == 1 else f"{of['ranks']} ranks"
     sent = f"{recorded} of {of['world_ranks']} recorded: {sent}"
     where = f"{now} a node now, {placed['gpus_per_node']} on the new node, placed {placed['mapping']}"
+    if placed["least_size_bytes"]:
+        where += f"; bandwidth limits what has {quantity(placed['least_size_bytes'], 'B')} or more"
     console.print(Text(f"{sent}; {where}", "dim"))
     console.print()
 
@@ -224,3 +231,4 @@ def _print_stages(console: Terminal, found: Mapping[str, Any]) -> None:
     console.print(
         f"with every stage on the node {found['run_time_share_all_on_node']:.3%}: another {found['gain_all_on_node']:.2%}, at most"
     )
+    console.print(Text("a collective is a binary tree whose stages all take the same time, a message one stage", "dim"))

@@ -12,6 +12,7 @@ from turnbuckle.cli.options import Charts, FormatOption, NoCache, Output, Source
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from turnbuckle.machine import Machine
     from turnbuckle.study.datasheet import Error, Projected, Study
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 DEFAULT_LINKS = ("pcie4x16", "pcie5x16", "pcie6x16")
 #: Columns of a terminal in which an interval stands on one line.
 _WIDE = 90
+#: Columns below which every column of a table may take several lines.
+_NARROW = 80
+#: Of any time, size or bandwidth that is given, SI.
+_LEAST, _MOST = 1e-15, 1e18
 WORDS = {"projected": "packets", "peak": "peak bandwidth", "envelope": "back of the envelope"}
 
 File = Annotated[
@@ -72,7 +77,7 @@ def transfers(
     if not files:
         raise UsageError("A024", "no file to project", fix="turnbuckle transfers RUN.sqlite --on pcie5x16")
     console = console_for(output) if format == "table" else None
-    there, targets = _flat(measured), _flat(on) or list(DEFAULT_LINKS)
+    there, targets = _flat("--measured", measured), _flat("--on", on) or list(DEFAULT_LINKS)
     if there and len(there) != len(files):
         raise UsageError(
             "A024", "files and --measured do not pair up", found=f"{len(files)} files, {len(there)} measured",
@@ -93,19 +98,30 @@ def transfers(
     }
     fixed = None if latency is None else _above(parse(latency, "s"), "--latency")
     here = [_read(word, source, size, no_cache) for word in files]
+    if source is not None and not any(machine for _, machine in here):
+        raise UsageError("A024", "--source belongs to a recording", found="measured copies alone", fix="leave --source out")
     beyond = [_read(word, None, size, no_cache)[0] for word in there] if there else [None] * len(here)
     named = _apart([found for found, _ in here])
     paired = bool(there) and len(targets) == len(files) > 1
     sheets = [_sheets([targets[k]] if paired else targets, machine, options) for k, (_, machine) in enumerate(here)]
     found = study(list(zip(named, beyond, strict=True)), sheets, all_of_there=sizes == "measured", latency=fixed)
     if charts is not None:
-        _draw(found, charts)
+        from turnbuckle.report.figure_files import save
+        from turnbuckle.report.transfers_chart import figures
+
+        save(figures(found), charts)
     emit(found, format, output, console)
     return 0
 
 
-def _flat(words: list[str] | None) -> list[str]:
-    return [part.strip() for word in words or [] for part in word.split(",") if part.strip()]
+def _flat(option: str, words: list[str] | None) -> list[str]:
+    """The words of an option that takes several, also with commas; none where it is left out."""
+    from turnbuckle.errors import UsageError
+
+    found = [part.strip() for word in words or [] for part in word.split(",") if part.strip()]
+    if words is not None and not found:
+        raise UsageError("A024", f"{option} names nothing", fix=f"leave {option} out, or name something")
+    return found
 
 
 def _above(value: float, option: str) -> float:
@@ -113,6 +129,8 @@ def _above(value: float, option: str) -> float:
 
     if value <= 0:
         raise UsageError("A023", f"{option} must be above zero", found=f"{value:g}")
+    if not _LEAST <= value <= _MOST:
+        raise UsageError("A023", f"{option} is beyond what any machine has", found=f"{value:g}", fix="give it in another unit")
     return value
 
 
@@ -174,22 +192,6 @@ def _apart(found: list[Transfers]) -> list[Transfers]:
     ]
 
 
-def _draw(found: Study, folder: Path) -> None:
-    from turnbuckle.errors import ReportError
-    from turnbuckle.report.figure import draw
-    from turnbuckle.report.transfers_chart import figures
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for figure in draw(figures(found)):
-            (folder / f"{figure.name}.svg").write_text(figure.svg, encoding="utf-8")
-            (folder / f"{figure.name}.csv").write_text(figure.csv, encoding="utf-8")
-    except OSError as error:
-        raise ReportError(
-            "R001", "the figures cannot be written", where=folder.name, found=error.strerror or "", fix="name a folder you may write to"
-        ) from error
-
-
 def emit(found: Study, format: str, output: Path | None, console: Console | None) -> None:
     """Write the answer; CSV and Parquet hold the totals by class."""
     from turnbuckle.cli.output import write_json, write_rows
@@ -207,15 +209,16 @@ def emit(found: Study, format: str, output: Path | None, console: Console | None
         write_rows(found.rows(), format, output)
 
 
-def _table(console: Console, title: str, *columns: str, folds: str = "") -> Table:
-    """A table under its title; numbers are never cut.  The column `folds` may take two lines."""
+def _table(console: Console, title: str, *columns: str, folds: tuple[str, ...] = ()) -> Table:
+    """A table under its title; nothing is cut.  The first column and `folds` may take several lines, all may on a narrow terminal."""
     from rich.table import Table
     from rich.text import Text
 
     console.print(Text(title, "italic"))
     table = Table(box=None, pad_edge=False, header_style="dim")
     for k, column in enumerate(columns):
-        table.add_column(column, justify="left" if k == 0 else "right", no_wrap=column != folds)
+        wraps = k == 0 or column in folds or console.width < _NARROW
+        table.add_column(column, justify="left" if k == 0 else "right", no_wrap=not wraps, overflow="fold")
     return table
 
 
@@ -223,7 +226,8 @@ def _print(console: Console, found: Study) -> None:
     last = ""
     for projected in found.projected:
         if projected.application != last:
-            _print_application(console, projected, next(s for s in found.subjects if s.name == projected.application))
+            mine = [p for p in found.projected if p.application == projected.application]
+            _print_application(console, mine, next(s for s in found.subjects if s.name == projected.application))
             last = projected.application
         _print_totals(console, projected)
         if projected.errors:
@@ -250,15 +254,19 @@ def _class(direction: str, memory: str) -> str:
     return "all" if direction == "all" else clean(words((direction, memory)))
 
 
-def _print_application(console: Console, projected: Projected, subject: Transfers) -> None:
+def _print_application(console: Console, on: list[Projected], subject: Transfers) -> None:
+    """What is the same on every node, with the answer first."""
     from rich.text import Text
 
     from turnbuckle.study.transfers import distribution
     from turnbuckle.units import show as quantity
 
-    console.print(Text.assemble((_plain(projected.application), "bold"), f"  {subject.rows.height:,} transfers"))
+    count, projected = subject.rows.height, on[0]
+    console.print(Text.assemble((_plain(projected.application), "bold"), f"  {count:,} transfer{'' if count == 1 else 's'}"))
     if projected.transfers_of != projected.application:
         console.print(Text(f"transfers of {_plain(projected.transfers_of)}, (L+O) of {_plain(projected.application)}", "dim"))
+    for one in on:
+        console.print(_answer(one, count))
     console.print()
     table = _table(console, "(L+O), the fixed part of a copy, kept for the other node", "copies", "(L+O)", "read off", "of size")
     for (direction, memory), latency in projected.latency.items():
@@ -275,6 +283,18 @@ def _print_application(console: Console, projected: Projected, subject: Transfer
     console.print()
 
 
+def _answer(projected: Projected, count: int) -> Text:
+    """All transfers on one node, in a line."""
+    from rich.text import Text
+
+    from turnbuckle.cli.show import seconds
+
+    total = projected.totals[-1]
+    words = f"{seconds(total.projected)} projected on {_plain(projected.target)}"
+    words += f", {seconds(total.measured)} here" if total.measured is not None else ""
+    return Text(words + (f" ({count - total.count:,} of them not priced)" if total.count < count else ""))
+
+
 def _print_totals(console: Console, projected: Projected) -> None:
     from rich.text import Text
 
@@ -287,7 +307,7 @@ def _print_totals(console: Console, projected: Projected) -> None:
     title = f"on {target}" if projected.link == projected.target else f"on {target} ({projected.link})"
     interval = f"{LEVEL:.0%} interval"
     columns = ["transfers", "count", "size", *(["here"] if own else []), "packets", interval, "peak", "envelope"]
-    table = _table(console, title, *columns, folds=interval)
+    table = _table(console, title, *columns, folds=(interval,))
     totals = projected.totals if len(projected.totals) > 2 else projected.totals[:1]
     between = " " if console.width >= _WIDE else "\n"
     for t in totals:
@@ -330,7 +350,8 @@ def _print_summary(console: Console, judged: list[Projected]) -> None:
     """The paper's Tables III and IV, a row an application."""
     from turnbuckle.cli.show import clean
 
-    table = _table(console, "by application: WMAPE and spread [%]", "application", "node", "transfers", "packets", "peak", "envelope")
+    columns = ("application", "node", "transfers", "packets", "peak", "envelope")
+    table = _table(console, "by application: WMAPE and spread [%]", *columns, folds=("node",))
     for p in judged:
         group = [e for e in p.errors if e.direction == "all"]
         table.add_row(clean(p.application, 60), clean(p.target, 40), f"{group[0].count:,}", *(_off(e) for e in group))

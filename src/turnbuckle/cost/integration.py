@@ -115,7 +115,8 @@ def staged_share(parts: Sequence[Staged | tuple[float, float, float]], bandwidth
     >>> round(staged_share([(0.058, 3, 4), (0.014, 1, 1)], 2), 5)
     0.97125
     """
-    return 1.0 - sum(share * on_node / stages for share, on_node, stages in parts) * (1.0 - 1.0 / bandwidth_factor)
+    moved = sum(share * on_node / stages for share, on_node, stages in parts)
+    return 1.0 - moved + moved / bandwidth_factor
 
 
 def all_on_node(parts: Sequence[Staged | tuple[float, float, float]]) -> list[Staged]:
@@ -158,4 +159,5 @@ def gain(before: Float | float, after: Float | float) -> Float:
     >>> round(100 * float(gain(1, 0.97125)), 2)
     2.96
     """
-    return np.asarray(np.asarray(before, dtype=np.float64) / after - 1.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.asarray(before, dtype=np.float64) / after - 1.0)

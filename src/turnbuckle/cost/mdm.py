@@ -39,13 +39,23 @@ REQUEST_BYTES: Final = 128.0
 #: Mean position in a queue, as a share of its length.
 KAPPA: Final = 0.5
 
+#: Instructions a cycle beyond any SM: two from each of four schedulers.
+MOST_ISSUED: Final = 8.0
+#: Counts beyond which something is a slip of the pen.
+_MOST: Final = 1e15
+
 COLUMNS: Final = (
-    Column("instructions", "1", above=True),
-    Column("cycles", "1", above=True),
-    Column("read misses", "1"),
-    Column("writes", "1", needed=False),
-    Column("times", "1", needed=False),
+    Column("instructions", "1", above=True, most=_MOST),
+    Column("cycles", "1", least=1, most=_MOST),
+    Column("read misses", "1", most=_MOST),
+    Column("writes", "1", needed=False, most=_MOST),
+    Column("times", "1", needed=False, most=_MOST),
 )
+#: Least and most of each number of a device.
+_DEVICE: Final = {
+    "sms": (1.0, 1e6), "miss_registers": (1.0, 1e9), "clock": (1e3, 1e12), "l2_cycles": (1.0, 1e6), "dram_cycles": (1.0, 1e6),
+    "noc_bandwidth": (1e3, 1e30), "dram_bandwidth": (1e3, 1e30),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ class MdmDevice:
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            within(f.name, getattr(self, f.name), 0.0, math.inf, above=True)
+            within(f.name, getattr(self, f.name), *_DEVICE[f.name])
 
 
 @dataclass(frozen=True)

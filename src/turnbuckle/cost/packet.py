@@ -29,6 +29,8 @@ Link = Pcie | Nvlink
 PAGEABLE_THRESHOLD: Final = 512 * 1024.0
 
 _LONGEST = 40
+#: Of times, bandwidths and counts, SI: nothing that a machine has lies beyond, and nothing within overflows.
+_LEAST, _MOST = 1e-15, 1e30
 _KIND = re.compile(r"(pcie|nvlink)[ _-]?([0-9])", re.ASCII)
 _NAME = re.compile(r"(pcie|nvlink)[ _-]?([0-9]{1,3})[ _-]?x([0-9]{1,3})", re.ASCII)
 
@@ -162,16 +164,16 @@ def read_limited(size_bytes: ArrayLike, link: Link, way: Way, *, tags: float, ro
 
 def _at_least_zero(**given: float) -> None:
     for name, value in given.items():
-        if not 0.0 <= value < np.inf:
-            raise _outside(name, value, "0 or more, and finite")
+        if not 0.0 <= value <= _MOST:
+            raise _outside(name, value, f"from 0 to {_MOST:g}")
 
 
 def _above_zero(**given: float) -> float:
     ((name, value),) = given.items()
-    if not 0.0 < value < np.inf:
-        raise _outside(name, value, "above 0, and finite")
+    if not _LEAST <= value <= _MOST:
+        raise _outside(name, value, f"from {_LEAST:g} to {_MOST:g}")
     return value
 
 
 def _outside(name: str, value: float, wanted: str) -> UsageError:
-    return UsageError("A017", f"{name.replace('_', ' ')} is out of range", found=f"{value:g}", fix=f"give a value {wanted}")
+    return UsageError("A017", f"{name.replace('_', ' ')} is out of range", found=f"{value:g}", fix=f"give a value {wanted}, in SI units")

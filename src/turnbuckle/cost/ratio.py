@@ -46,7 +46,9 @@ def fraction_benefit(share: Float | float, improvement: Float | float) -> Float:
     >>> round(float(fraction_benefit(0.53, 10)), 2)
     1.91
     """
-    return np.asarray(1.0 / (1.0 - np.asarray(share) * (1.0 - 1.0 / np.asarray(improvement, dtype=np.float64))))
+    f = np.asarray(share, dtype=np.float64)
+    with np.errstate(divide="ignore"):  # nothing is left of a whole run that is infinitely faster
+        return np.asarray(1.0 / (1.0 - f + f / np.asarray(improvement, dtype=np.float64)))
 
 
 def fraction_penalty(share: Float | float, worsening: Float | float) -> Float:

@@ -39,11 +39,12 @@ Int = NDArray[np.int64]
 TIERS: Final = ("same GPU", "socket", "node", "network")
 SAME, SOCKET, NODE, NETWORK = range(4)
 DEFAULT: Final = "dgx-h100"
+MOST_IN_A_NODE: Final = 1 << 20
 _TABLE: Final = (
     Column("tier", ""),
-    Column("size", "B", needed=False, above=True),
-    Column("bandwidth", "B/s", above=True),
-    Column("latency", "s", needed=False),
+    Column("size", "B", needed=False, above=True, most=1e18),
+    Column("bandwidth", "B/s", least=1.0, most=1e18),
+    Column("latency", "s", needed=False, most=1e3),
 )
 
 
@@ -160,8 +161,8 @@ class Tier:
         return np.where(size > 0, line * beyond, 0.0)
 
     def latency_seconds(self, size_bytes: ArrayLike) -> Float:
-        """The part of `seconds` that the smallest message takes as well [s]."""
-        least = self.latency if not len(self.size_bytes) else float(self.size_bytes[0] / self.bandwidth[0])
+        """The part of `seconds` that the quickest message takes as well [s]: on a curve it need not be the smallest one."""
+        least = float((self.size_bytes / self.bandwidth).min()) if len(self.size_bytes) else self.latency
         return np.minimum(self.seconds(size_bytes), least)
 
 
@@ -191,13 +192,14 @@ class Fabric:
     assumed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        grouped = 1 <= self.gpus_per_socket <= self.gpus_per_node
+        grouped = 1 <= self.gpus_per_socket <= self.gpus_per_node <= MOST_IN_A_NODE
         if not grouped:
             found = f"{self.gpus_per_socket} GPUs a socket, {self.gpus_per_node} a node"
-            raise UsageError("A043", "GPUs are not grouped so", found=found, fix="1 or more a socket, and no more than a node has")
-        if not 0 < self.low <= self.high <= self.peak < np.inf:
+            fix = f"1 or more a socket, no more than a node has, and {MOST_IN_A_NODE:,} a node at most"
+            raise UsageError("A043", "GPUs are not grouped so", found=found, fix=fix)
+        if not 1 <= self.low <= self.high <= self.peak < np.inf:
             found = f"memory {show(self.peak, 'B/s')}, a block {show(self.low, 'B/s')} to {show(self.high, 'B/s')}"
-            raise UsageError("A043", "the memory bandwidths of a block do not hold", found=found, fix="0 < lower <= upper <= memory")
+            raise UsageError("A043", "the memory bandwidths of a block do not hold", found=found, fix="1 B/s <= lower <= upper <= memory")
 
     def message(self, tier: int) -> Tier:
         """How long messages of a tier (index into `TIERS`) take.
@@ -220,7 +222,7 @@ class Fabric:
         return self._over(tier, size_bytes, "seconds", slower or {})
 
     def latency_seconds(self, tier: Int, size_bytes: ArrayLike, slower: Mapping[int, float] | None = None) -> Float:
-        """The part of `message_seconds` that the smallest message of the tier takes as well [s]."""
+        """The part of `message_seconds` that the quickest message of the tier takes as well [s]."""
         return self._over(tier, size_bytes, "latency_seconds", slower or {})
 
     def _over(self, tier: Int, size_bytes: ArrayLike, what: str, slower: Mapping[int, float]) -> Float:

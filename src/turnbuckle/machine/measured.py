@@ -490,6 +490,9 @@ _FORMATS: Final[dict[str, tuple[re.Pattern[str], _Reader]]] = {
     "hipBusBandwidth": (re.compile(r"^[^\S\n]*(?:H2D|D2H|Bidir)_(?:Time|Bandwidth)", re.MULTILINE), _hip_bus_bandwidth),
     "OSU": (re.compile(r"^# OSU MPI", re.MULTILINE), _osu),
     "gpu_copy": (re.compile(r"^(?:cpu|gpu\d+)_to_(?:cpu|gpu\d+)\w*_by_(?:sm|dma)", re.MULTILINE), _gpu_copy),
-    "CSV": (re.compile(r"\A(?:[^\S\n]*(?:#.*)?\n)*(?=[^\n]*\bsize\b)(?=[^\n]*\b(?:direction|time|bandwidth)\b)[^\n]*,", re.IGNORECASE), _table),
+    "CSV": (
+        re.compile(r"\A(?:[^\S\n]*(?:#.*)?\n)*(?=[^\n]*\bsize\b)(?=[^\n]*\b(?:direction|time|bandwidth)\b)[^\n]*,", re.IGNORECASE),
+        _table,
+    ),
 }
 """Every format: how its text is told from others, and what reads it."""

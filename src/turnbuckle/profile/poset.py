@@ -70,8 +70,8 @@ class Runs:
 def matched(profiles: Sequence[Profile]) -> Runs:
     """Bring several recordings of one program together.
 
-    Processes, threads and streams are told by the order in which they first appear; an activity by its track, kind and name,
-    and how often that occurred on the track before.  What one run lacks is left out of all and counted.
+    Processes and threads are told by the order in which they first appear, streams by that of their numbers; an activity by its
+    track, kind and name, and how often that occurred on the track before.  What one run lacks is left out of all and counted.
 
     Raises
     ------
@@ -129,13 +129,16 @@ def _named(profile: Profile) -> pl.DataFrame:
 
 
 def _places(rows: pl.DataFrame) -> dict[int, str]:
-    """Names of tracks that hold across runs: ranks, threads, devices and streams counted as they first appear."""
+    """Names of tracks that hold across runs: ranks and threads counted as they first appear, streams as they were made.
+
+    Streams have numbers that ascend as they are made.  Which of them has work first is what the runs are asked about.
+    """
     place = ["process", "thread", "device", "stream"]
     seen = rows.group_by("track", *place).agg(at=pl.col("start_ns").min()).sort("at", "track")
     rank = {p: n for n, p in enumerate(seen["process"].unique(maintain_order=True).to_list())}
     words: dict[int, str] = {}
     count: dict[tuple[int, int | None], int] = {}
-    for row in seen.iter_rows(named=True):
+    for row in seen.sort("stream", "at", "track", nulls_last=False).iter_rows(named=True):
         device = None if row["stream"] is None else row["device"]
         nth = count[rank[row["process"]], device] = count.get((rank[row["process"]], device), -1) + 1
         where = f"thread {nth}" if row["stream"] is None else f"device {device} stream {nth}"

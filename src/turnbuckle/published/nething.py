@@ -126,10 +126,10 @@ def _design_points() -> Iterator[Recomputed]:
     small = PAPER.number("discrete", "rate")
     yield judged("N.T1.x", "GPU of 350 W over an A100 of 20 TFLOP/s", PAPER.text("discrete", "times an A100"), swept(_over, small, a100))
     h100 = _value("H100", "matrix rate", "card") / _value("H100", "matrix rate", "module")
-    yield judged(
-        "N.T1.h100", "H100 of 350 W over one of 700 W", "0.76", h100, assumed=True, note="51 and 67 TFLOP/s are from the data sheet"
-    )
-    a100_part = part_named("A100-SXM4-40GB")
+    kept = f"{_value('discrete', 'share of the on-board rate') / 100:g}"
+    note = "51 and 67 TFLOP/s are from the data sheet"
+    yield judged("N.T1.h100", "H100 of 350 W over one of 700 W", kept, h100, assumed=True, note=note)
+    a100_part = replace(part_named("A100-SXM4-40GB"), year=_value("trend", "year", "start"))
     years, every = _value("trend", "year", "end"), _value("trend", "doubling time")
     trend = preset(a100_part, years, every).value * 1e-12
     yield judged(
@@ -261,7 +261,7 @@ def _milc() -> Iterator[Recomputed]:
     yield stated(
         "N.5D.pcie",
         "100 GB in 32 s over PCIe 4.0 as a share of time [%]",
-        "5%",
+        f"{PAPER.text('MILC', 'share of time in PCIe')}%",
         f"{one:.1f}% (one link), {four:.1f}% (four links)",
         any(within.low <= share <= within.high for share in (one, four)),
         otherwise="contradiction",
@@ -287,8 +287,9 @@ def _milc() -> Iterator[Recomputed]:
 def _signs(latency_us: float) -> Iterator[Recomputed]:
     # 4-node traffic is what stays (1-node) over one less the share that is bound for the network
     packed = 100.0
-    shares = [PAPER.number("MILC", "NIC-bound share", at).value / 100 for at in ("least", "most")]
+    shares = [_value("MILC", "NIC-bound share", at) / 100 for at in ("least", "most")]
     as_said = [packed - packed / (1 - share) for share in shares]
+    volumes = " and ".join(f"{volume:.0f}" for volume in as_said)
     yield stated(
         "N.4.sub",
         "traffic bound for the network card, from two placements",
@@ -296,7 +297,7 @@ def _signs(latency_us: float) -> Iterator[Recomputed]:
         "1-node minus 4-node" if min(as_said) > 0 else "4-node minus 1-node",
         min(as_said) > 0,
         otherwise="contradiction",
-        note="runs on four nodes carry the extra traffic: the printed order gives a negative volume",
+        note=f"runs on four nodes carry the extra traffic: the printed order gives {volumes} % of the traffic on one node",
         resolution="D14: inspect --minus takes the packed run from the spread one",
     )
     reached = _reached("h2d", "PCIe 4")

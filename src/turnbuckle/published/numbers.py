@@ -217,7 +217,7 @@ def judged(
         verdict = "reproduced*" if assumed else "reproduced"
     else:
         step = rounded_down_to or unit_of_last_digit(text)
-        cut = {math.floor(end / step + 1e-9) for end in (got.low, got.high) if math.isfinite(end)}
+        cut = {math.trunc(end / step + math.copysign(1e-9, end)) for end in (got.low, got.high) if math.isfinite(end)}
         verdict = "trunc" if round(float(text) / step) in cut else "off"
     return Recomputed(id, what, text, got.value, verdict, note, got.low, got.high)
 

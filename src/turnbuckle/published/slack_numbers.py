@@ -51,9 +51,9 @@ def _table_two() -> Iterator[Recomputed]:
         yield judged(f"S.T2.mib{power}", f"{at} squared floats [MiB]", sizes[at], 4 * 4.0**power / 2**20)
         number = min(max(math.ceil(float(aim) / (float(kernels[at]) * 1e-6)), int(fewest)), int(most))
         yield judged(f"S.T2.N{power}", f"{at}: iterations for {aim} s of kernels, {fewest} to {most}", counts[at], float(number))
-    rates, most = [p.size_bytes / p.copy_seconds for p in table_two()], Pcie(*_LINK).raw_bandwidth
-    note = f"if a copy is a third of what the loop needs beyond its kernels: above none, and below the {most * 1e-9:.1f} GB/s of the link"
-    said, holds = ", ".join(f"{rate * 1e-9:.1f}" for rate in rates), all(0 < rate < most for rate in rates)
+    implied, link = [p.size_bytes / p.copy_seconds for p in table_two()], Pcie(*_LINK).raw_bandwidth
+    note = f"if a copy is a third of what the loop needs beyond its kernels: above none, and below the {link * 1e-9:.1f} GB/s of the link"
+    said, holds = ", ".join(f"{rate * 1e-9:.1f}" for rate in implied), all(0 < rate < link for rate in implied)
     yield stated("S.T2.bw", "copy rate implied by loop less kernels", "-", f"{said} GB/s", holds, assumed=True, note=note)
     memory, needed = PAPER.text("GPU", "device memory"), 3 * float(sizes["2^15"]) / 1024 * 4
     yield stated("S.4B.mem", f"3 matrices of 4 GiB and 4 threads exceed {memory} GiB", "yes", f"{needed:g} GiB", needed > float(memory))

@@ -4,21 +4,20 @@ What a rank computes between its calls is kept as recorded (times a factor); wha
 receives as they were matched, collectives as the messages of an algorithm.  A call that neither side of an exchange explains
 (a test, a probe, making a communicator) keeps its length.
 
-Each message may be taken either way, whichever way it was recorded: from host memory as it is, through host memory with a copy
-at one or both ends (``hostcopy``), or straight from device memory (``gpudirect``: always rendezvous, and pinned).
+Each message may be charged for work at either end (`Charges`), whichever way it was recorded: that is how it is taken through
+host memory, or straight from device memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.cost.gpudirect import PHYSICS, Paths
 from turnbuckle.errors import CannotAnswer
 from turnbuckle.profile.mpi_calls import ALL, Exchanges, exchanges
 from turnbuckle.profile.profile import Profile
@@ -28,12 +27,26 @@ from turnbuckle.replay.contention import Leaves, Op, Program
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-Path = Literal["host", "hostcopy", "gpudirect"]
 
 #: Within a call: compute before it, room for what comes, what is sent, what is awaited, buffers, collectives, and what is kept.
 _GAP, _POST, _SEND, _AWAIT, _SENT, _ROUND, _KEPT = range(7)
 #: Open MPI's smcuda has none for device memory, UCX about 8 KiB, TraceR 8192 by default and 64000 in its sample.
 EAGER_LIMIT: Final = 8192.0
+
+
+@dataclass(frozen=True)
+class Charges:
+    """What a rank does for each message besides handing it over.
+
+    Attributes
+    ----------
+    sender, receiver : seconds, and seconds a byte, before it is sent and after it has arrived.
+    ready : whether it leaves only when both ends are ready, whatever its size.
+    """
+
+    sender: tuple[float, float] = (0.0, 0.0)
+    receiver: tuple[float, float] = (0.0, 0.0)
+    ready: bool = False
 
 
 @dataclass(frozen=True)
@@ -213,8 +226,7 @@ def program(
     traffic: Traffic,
     *,
     ranks_per_node: int = 1,
-    path: Path = "host",
-    charged: Paths = PHYSICS,
+    charged: Charges = Charges(),
     eager_limit: float = EAGER_LIMIT,
     selection: Selection = "short and long",
     compute: float = 1.0,
@@ -224,9 +236,8 @@ def program(
     Parameters
     ----------
     ranks_per_node : ranks are dealt to nodes one node after the other.
-    path : of all messages between ranks; see the module.
-    charged : what the paths cost (`turnbuckle.cost.gpudirect`); half of the copies, rounded up, at the sender.
-    eager_limit : messages up to this size leave as soon as they are sent, unless by GPUDirect [B].
+    charged : what each message costs at either end.
+    eager_limit : messages up to this size leave as soon as they are sent [B].
     selection : algorithms of collectives.
     compute : times the recorded compute.
     """
@@ -250,12 +261,7 @@ def program(
     add_work(calls, _GAP, 0, calls, 0, traffic.gap_seconds * compute)
     add_work(calls, _KEPT, 0, calls, 0, traffic.kept_seconds)
     single = all_of.step < 0
-    copy = charged.copy_latency + charged.copy_per_byte * all_of.size_bytes
-    at_sender, at_receiver = np.zeros(count), np.zeros(count)
-    if path == "hostcopy":
-        at_sender, at_receiver = np.ceil(charged.copies / 2) * copy, np.floor(charged.copies / 2) * copy
-    elif path == "gpudirect":
-        at_sender = np.full(count, charged.pins * charged.pin_seconds)
+    at_sender, at_receiver = (fixed + each * all_of.size_bytes for fixed, each in (charged.sender, charged.receiver))
     for kind, op, where, phase in (
         (0, Op.POST, all_of.receive, _POST), (1, Op.SEND, all_of.send, _SEND),
         (2, Op.AWAIT, all_of.received, _AWAIT), (3, Op.SENT, all_of.sent, _SENT),
@@ -265,7 +271,7 @@ def program(
         extra = at_sender if op == Op.SEND else at_receiver if op == Op.AWAIT else np.zeros(count)
         add_work(where[there], phases, kinds, m[there], 0 if op == Op.SEND else 2, extra[there])
         add(where[there], phases, kinds, m[there], 1, op, m[there])
-    leaves = np.where((all_of.size_bytes > eager_limit) | (path == "gpudirect"), Leaves.READY, Leaves.EAGER).astype(np.uint8)
+    leaves = np.where((all_of.size_bytes > eager_limit) | charged.ready, Leaves.READY, Leaves.EAGER).astype(np.uint8)
     return _ordered(traffic, lists, work, all_of, leaves, ranks_per_node, compute)
 
 

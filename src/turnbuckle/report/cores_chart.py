@@ -12,15 +12,13 @@ from turnbuckle.report.charts import Rows, Spec, layer, own_colour, quantitative
 from turnbuckle.report.figure import Figure
 from turnbuckle.report.look import FAINT, FULL, INK, MODES, RECORDED, SOFT, TARGET_COLOURS, ZONES
 from turnbuckle.report.slack_charts import digits
-from turnbuckle.report.text import clean, shorten
+from turnbuckle.report.text import NARROW, clean
 from turnbuckle.scaling import laws
 from turnbuckle.scaling.answer import Candidate, Cores, percent, span
 from turnbuckle.scaling.fits import Axes, axes
 from turnbuckle.scaling.oversubscription import Curve
 from turnbuckle.scaling.runs import Runs
 
-#: Characters of a line below the title.
-_LINE: Final = 118
 _POINTS: Final = 121
 _HEIGHT: Final = 300
 #: A node is drawn up to this multiple of the most cores measured or answered.
@@ -28,6 +26,8 @@ _ROOM: Final = 3.0
 _WORDS: Final = {"hybrid": "hybrid (eq 5)", "exponential": "exponential", "usl": "contention"}
 _CHOSEN, _OTHER = MODES["link"], FAINT
 _BAND: Final = ZONES[1][2]
+#: Labels of an axis; a format of its own would write 200 as 2e+2.
+_PLAIN: Final = "format(datum.value, ',~r')"
 #: Threads of a rank, one line each; more of them are left out.
 _MOST_LINES: Final = 6
 
@@ -66,14 +66,17 @@ def cores_figure(found: Cores, name: str) -> Figure:
     x0 = least - (most - least) * 0.02
     x: Spec = {"scale": {"domain": [x0, most], "nice": False}}
     y: Spec = {"scale": {"domain": [low, top], "nice": False}}
-    xaxis: Spec = {"title": "CPU cores per GPU", "grid": False, "tickMinStep": 1, "format": "~g"}
+    xaxis: Spec = {"title": "CPU cores per GPU", "grid": False, "tickMinStep": 1, "labelExpr": _PLAIN}
     title = f"{'time of a unit of work' if runs.throughput else 'run time'} [{unit}]"
-    yaxis: Spec = {"title": title, "labelExpr": "format(datum.value, ',~r')"}
+    yaxis: Spec = {"title": title, "labelExpr": _PLAIN}
     at_x, at_y = quantitative("cores", axis=xaxis, **x), quantitative("time", axis=yaxis, **y)
     band = [{"cores": digits(max(found.low, least)), "to": digits(min(found.high, most))}]
     words = f"{span(found.cores, found.low, found.high)} cores for {percent(found.efficiency)}"
     # the answer's words stand on the side that has more room
     right = found.cores < least + (most - least) * 0.55
+    pixels = (FULL - 78) / (most - x0)
+    rising = _along(chosen, most, axes(runs)) > _along(chosen, least, axes(runs))
+    legend_ends = (max(found.low, least) - x0) * pixels - 12 if not right else (found.cores - x0) * pixels + 216 if rising else FULL - 78
     side: Spec = {"align": "left", "dx": 8} if right else {"align": "right", "dx": -8}
     spec = layer(
         {
@@ -81,8 +84,6 @@ def cores_figure(found: Cores, name: str) -> Figure:
             "mark": {"type": "rect", "color": _BAND},
             "encoding": {"x": at_x, "x2": {"field": "to"}},
         },
-        _level(line, f"{percent(found.efficiency)} efficiency", at_y, most, x, -7),
-        _level(floor, "shortest by the law", at_y, most, x, 9),
         *_law_layers(lines, fitted, chosen, at_x, at_y),
         {
             "data": {"values": [{"cores": digits(found.cores)}]},
@@ -100,27 +101,22 @@ def cores_figure(found: Cores, name: str) -> Figure:
             "encoding": {"x": at_x, "y": at_y, "description": {"field": "tip"}},
         },
         *_node_layers(found, at_x),
-        *_legend_layers(
-            fitted, chosen, FULL - 78 if right else (max(found.low, least) - x0) / (most - x0) * (FULL - 78) - 12, 0 if right else 1
-        ),
+        # names in front of what would cross them
+        _level(line, f"{percent(found.efficiency)} efficiency", at_y, most, x, -7),
+        _level(floor, "shortest by the law", at_y, most, x, 9),
+        *_legend_layers(fitted, chosen, legend_ends, 0 if legend_ends == FULL - 78 else 1),
         height=_HEIGHT,
         left=64,
         right=14,
-        top=72 if len(found.sentence()) > _LINE else 58,
+        top=20,
         bottom=44,
-        title=_title("CPU cores per GPU", found.sentence()),
     )
     told = [{"cores_per_gpu": r["cores"], "seconds": r["seconds"], "what": "measured"} for r in points]
     told += [{"cores_per_gpu": r["cores"], "seconds": r["seconds"], "what": r["law"]} for r in lines]
-    caption = (
-        "Dots: runs. Thick line: the law behind the answer; with ranks and threads, the best split of so many cores. Shaded: 90 % interval."
-    )
-    return Figure(name, "Run time against CPU cores per GPU", clean(found.sentence()), spec, told, caption)
-
-
-def _title(words: str, below: str) -> Spec:
-    parts = [clean(below)] if len(below) <= _LINE else [clean(part) for part in below.split("; ", 1)]
-    return {"text": words, "subtitle": [shorten(part, _LINE) for part in parts], "offset": 12}
+    answer = clean(found.sentence()).replace(" %", f"{NARROW}%")
+    split = "; with ranks and threads, the best split of so many cores" if any(c.ranks is not None for c in found.counts) else ""
+    caption = f"{answer}. Dots: runs. Thick line: the law behind the answer{split}. Shaded: 90{NARROW}% interval."
+    return Figure(name, "Run time against CPU cores per GPU", answer, spec, told, caption)
 
 
 def _along(c: Candidate, cores: float, varies: Axes) -> float:
@@ -233,14 +229,14 @@ def sharing_figure(found: Cores, name: str) -> Figure:
         rings += [{**r, "tip": clean(_ring(c))} for r in rows[-len(c.steps) :] if r["ranks"] == c.ranks]
         ends.append({**rows[-1], "words": _ring(c)})
         dots += _runs_of(found.runs, c, colour)
-    _apart(ends, max(r["performance"] for r in dots) - min(r["performance"] for r in dots))
-    values = [r["performance"] for r in dots]
-    low, high = min(values), max(values)
+    low, high = (edge(r["performance"] for r in dots) for edge in (min, max))
+    _apart(ends, high - low)
     room = max(high - low, 0.05) * 0.12
+    counts = sorted({s.ranks for c in shown for s in c.steps})
     x = quantitative(
         "ranks",
         scale={"type": "log", "base": 2, "domain": [least / 1.06, most * 1.06], "nice": False},
-        axis={"title": "MPI ranks on one GPU", "values": sorted({s.ranks for c in shown for s in c.steps}), "format": "~g", "grid": False},
+        axis={"title": "MPI ranks on one GPU", "values": counts, "labelExpr": _PLAIN, "grid": False},
     )
     y = quantitative(
         "performance",
@@ -279,25 +275,21 @@ def sharing_figure(found: Cores, name: str) -> Figure:
         height=_HEIGHT,
         left=64,
         right=270,
-        top=58,
+        top=20,
         bottom=44,
-        title=_title("Ranks that share a GPU", f"ringed: the last step that gains {percent(shown[0].worth)} or more"),
     )
+    columns = ("seconds", "performance", "gain", "low", "high")
     told = [
-        {
-            "threads": c.threads,
-            "ranks_per_gpu": s.ranks,
-            "seconds": s.seconds,
-            "performance": s.performance,
-            "gain": s.gain,
-            "low": s.low,
-            "high": s.high,
-        }
+        {"threads": c.threads, "ranks_per_gpu": s.ranks, **{name: getattr(s, name) for name in columns}}
         for c in found.shared
         for s in c.steps
     ]
     alt = "; ".join(_ring(c) for c in shown)
-    return Figure(name, "Performance against ranks on one GPU", alt, spec, told, "Dots: runs. Lines: their geometric means.")
+    whose = f"{clean(found.runs.program)}. " if found.runs.program else ""
+    left_out = f" {len(found.shared) - len(shown)} more numbers of threads are in the CSV file." if len(found.shared) > len(shown) else ""
+    worth = percent(shown[0].worth)
+    caption = f"{whose}Ringed: the last step that gains {worth} or more. Dots: runs. Lines: their geometric means.{left_out}"
+    return Figure(name, "Performance against ranks on one GPU", alt, spec, told, caption)
 
 
 def _ring(c: Curve) -> str:

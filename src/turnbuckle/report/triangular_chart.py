@@ -158,7 +158,7 @@ def path_parts(found: Solves, what: What = "as is") -> Figure:
     spec = layer(
         {
             "data": {"values": parts},
-            "mark": {"type": "bar", "aria": True},
+            "mark": {"type": "bar", "aria": True, "width": {"band": min(1.0, len(runs) / 8)}},
             "encoding": {
                 "x": x,
                 "y": quantitative("low", **y),
@@ -182,11 +182,11 @@ def path_parts(found: Solves, what: What = "as is") -> Figure:
     alt = "What the longest path of the solve is made of. " + " ".join(
         f"{_gpus(run)}: {seconds(run.path_seconds)}, {percent(_share(run))} of it messages." for run in runs
     )
-    slowest = max(runs, key=lambda run: run.path_seconds)
-    caption = (
-        f"On the machine {what}. Above each bar: messages on the path. At {slowest.gpus}{NARROW}GPUs the path is longest, "
-        f"{factor(slowest.path_seconds / found.best(what).path_seconds)} that of the sweet spot." if found.best(what).path_seconds else ""
-    )  # fmt: skip
+    slowest, best = max(runs, key=lambda run: run.path_seconds), found.best(what)
+    machine = "On the machine as it is" if what == "as is" else f"On the machine {what}"
+    caption = f"{machine}. Above each bar: messages on the path."
+    if slowest.path_seconds > best.path_seconds > 0:
+        caption += f" On {_gpus(slowest)} the path is longest, {factor(slowest.path_seconds / best.path_seconds)} that of the sweet spot."
     legend = tuple((_WORDS[name], colour) for name, colour in PARTS.items() if any(_parts(run)[name] for run in runs))
     return Figure("solve-path", "What the longest path is made of", alt, spec, told, caption, legend=legend)
 

@@ -13,6 +13,8 @@ from turnbuckle.scaling.runs import Runs
 
 #: Laws whose criterion differs by less fit as well (Burnham and Anderson 2002).
 TIE: Final = 2.0
+#: From here on a law is excluded unless the correction for few runs alone sets it back: its weight is below 5 %.
+FAR: Final = 2.0 * math.log(20.0)
 #: Efficiencies this close to the one asked for reach it.
 EVEN: Final = 1e-9
 
@@ -185,10 +187,10 @@ def reached(share: float, asked: float) -> str:
 def span(value: float, low: float, high: float) -> str:
     """A number of cores with its interval, in the decimals of the number.
 
-    >>> span(3.0304, 2.871, 3.22), span(12.49, 11.4, math.inf)
-    ('3.03 (2.87 to 3.22)', '12.5 (11.4 or more)')
+    >>> span(3.0304, 2.871, 3.22), span(12.49, 11.4, math.inf), span(0.00304, 0.0029, 0.0032)
+    ('3.03 (2.87 to 3.22)', '12.5 (11.4 or more)', '0.00304 (0.00290 to 0.00320)')
     """
-    places = 2 if value < 10 else 1 if value < 100 else 0
+    places = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 0.1 else min(12, 2 - math.floor(math.log10(max(value, 1e-12))))
     upper = f"{low:.{places}f} to {high:.{places}f}" if math.isfinite(high) else f"{low:.{places}f} or more"
     return f"{value:.{places}f} ({upper})"
 
@@ -220,13 +222,14 @@ def _sentence(found: Cores) -> str:
 def sharing(curve: Curve) -> str:
     """An oversubscription curve in one sentence."""
     first = curve.steps[0].ranks
+    ranks = f"{curve.ranks:g} rank{'' if curve.ranks == 1 else 's'}"
     each = "" if curve.threads == 1 else f" of {curve.threads:g} threads"
     doubt = "single runs, no interval" if curve.low is None else f"90 % interval {curve.low:g} to {curve.high:g}"
     if curve.ranks == first:
         then = curve.steps[1]
         return f"sharing a GPU does not pay: {then.ranks:g} ranks{each} gain {percent(then.gain or 0.0)} over {first:g} ({doubt})"
     last = ", the most measured" if curve.ranks == curve.steps[-1].ranks else ""
-    return f"sharing a GPU pays up to {curve.ranks:g} ranks{each}{last}: {percent(curve.gain)} faster than with {first:g} ({doubt})"
+    return f"sharing a GPU pays up to {ranks}{each}{last}: {percent(curve.gain)} faster than with {first:g} ({doubt})"
 
 
 def number(cores: float) -> str:
@@ -234,16 +237,23 @@ def number(cores: float) -> str:
     return f"{cores:.3g}" if math.isfinite(cores) else "no number of"
 
 
+def how_many(count: float) -> str:
+    """A number of cores and what they are: ``"1 core"``, ``"3.03 cores"``, ``"no number of cores"``."""
+    words = number(count)
+    return f"{words} core{'' if words == '1' else 's'}"
+
+
 def how_it_fits(c: Candidate) -> str:
     """How a law that is not excluded compares with the chosen one."""
-    return "fits as well" if c.above is not None and c.above < TIE else "is not excluded"
+    above = c.above or 0.0
+    return "fits as well" if above < TIE else "is not excluded" if above < FAR else "cannot be excluded by so few runs"
 
 
 def node_sentence(found: Cores) -> str:
-    """What the node asked about reaches; empty where none was."""
-    if found.have is None:
-        return ""
+    """What the node asked about reaches; without a law nobody knows."""
     name = f"{found.runs.program}: " if found.runs.program else ""
+    if found.have is None:
+        return f"{name}what this node reaches is not known: no law could be fitted"
     enough = "enough" if found.have.efficiency >= found.efficiency - EVEN else "not enough"
     efficiency = reached(found.have.efficiency, found.efficiency)
     return f"{name}this node's {found.have.cores:.3g} cores per GPU give {efficiency}: {enough} for {percent(found.efficiency)}"

@@ -5,7 +5,8 @@ always three things: cores as a real number with its interval, the next whole nu
 (decision D3).
 
 The interval holds 90 % of the draws of the chosen law, and of every other law whose Akaike weight, exp(-AICc / 2) over the sum
-of the same, is 5 % or more: which law holds is a doubt of its own.  Laws within 2 of the lowest AICc fit as well.  An answer
+of the same, is 5 % or more: which law holds is a doubt of its own.  The weight is that of AIC where it is larger: at six runs the
+correction of AICc sets a law of three unknowns back by 28, however well it fits.  Laws within 2 of the lowest AICc fit as well.  An answer
 beyond the counts that were measured is a finding (A337); one beyond twice the most is refused unless asked for.
 """
 
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.scaling import laws
-from turnbuckle.scaling.answer import EVEN, Candidate, Cores, Count, how_it_fits, number
+from turnbuckle.scaling.answer import EVEN, Candidate, Cores, Count, how_it_fits, how_many, number, percent
 from turnbuckle.scaling.fits import LAWS, Axes, Fit, Law, Name, axes, fit, redrawn
 from turnbuckle.scaling.oversubscription import WORTH, curves
 from turnbuckle.scaling.runs import Runs
@@ -90,25 +91,17 @@ def cores_per_gpu(
             return Cores(runs, efficiency, tuple(Candidate(f) for f in fits), None, why, (), math.nan, math.nan, (), None, None, shared, ())
         raise _too_few(runs, [f for f in fits if law in ("auto", f.law.name)])
     lowest = min(f.aicc for f in fits if f.aicc is not None)
-    drawn: dict[Name, tuple[Float, Float]] = {}
-    candidates = []
-    for f in sorted(fits, key=lambda f: math.inf if f.aicc is None else f.aicc):
-        if f.aicc is None:
-            candidates.append(Candidate(f))
-            continue
-        drawn[f.law.name] = redrawn(f, runs, draws, seed)
-        values, mpi = drawn[f.law.name]
-        low, high = np.quantile(f.law.cores(values, mpi, efficiency, varies), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
-        at = float(f.law.cores(f.values, t_mpi, efficiency, varies)[0])
-        limit = float(f.law.limit(f.values, t_mpi)[0])
-        candidates.append(Candidate(f, f.aicc - lowest, at, float(min(low, at)), float(max(high, at)), limit))
+    drawn = {f.law.name: redrawn(f, runs, draws, seed) for f in fits if f.aicc is not None}
+    ranked = sorted(fits, key=lambda f: math.inf if f.aicc is None else f.aicc)
+    candidates = [_candidate(f, lowest, drawn.get(f.law.name), t_mpi, efficiency, varies) for f in ranked]
     chosen = next(c for c in candidates if any(c.fit is f for f in usable))
     most = float(runs.cores.max())
     if chosen.cores > FARTHEST * most and not (extrapolate and math.isfinite(chosen.cores)):
-        raise _too_far(chosen, most, efficiency, varies)
-    ties = _not_excluded(candidates, chosen) if law == "auto" else []
+        raise _too_far(chosen, runs, efficiency, varies)
+    weights = _weights(candidates)
+    ties = [c for c in candidates if c is not chosen and weights.get(c.fit.law.name, 0.0) >= EXCLUDED] if law == "auto" else []
     low, high = min(c.low for c in (chosen, *ties)), max(c.high for c in (chosen, *ties))
-    mixed = [(c.fit.law, drawn[c.fit.law.name], math.exp(-((c.above or 0.0) - (chosen.above or 0.0)) / 2)) for c in (chosen, *ties)]
+    mixed = [(c.fit.law, drawn[c.fit.law.name], weights[c.fit.law.name] if ties else 1.0) for c in (chosen, *ties)]
     count = partial(_count, runs, chosen, varies, efficiency, mixed)
     counts, whole = _counts(runs, chosen, varies, efficiency, count)
     at_node = None if have is None else count(*_real_split(chosen, varies, have))
@@ -117,6 +110,17 @@ def cores_per_gpu(
         whole, at_node, shared,
         tuple(_findings(runs, chosen, whole, at_node, ties, low, high)),
     )  # fmt: skip
+
+
+def _candidate(f: Fit, lowest: float, drawn: tuple[Float, Float] | None, t_mpi: Float, efficiency: float, varies: Axes) -> Candidate:
+    """A law with its answer; without one where it was not fitted."""
+    if f.aicc is None or drawn is None:
+        return Candidate(f)
+    values, mpi = drawn
+    low, high = np.quantile(f.law.cores(values, mpi, efficiency, varies), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
+    at = float(f.law.cores(f.values, t_mpi, efficiency, varies)[0])
+    limit = float(f.law.limit(f.values, t_mpi)[0])
+    return Candidate(f, f.aicc - lowest, at, float(min(low, at)), float(max(high, at)), limit)
 
 
 def _in_range(efficiency: float, worth: float, draws: int) -> None:
@@ -135,12 +139,16 @@ def _lacking(fits: list[Fit]) -> str:
 def _too_few(runs: Runs, fits: list[Fit]) -> CannotAnswer:
     what = "too few runs for any law" if len(fits) > 1 else f"too few runs for the {fits[0].law.name} law"
     fix = "measure more core counts, or repeat each two or three times"
-    found = f"{len(runs)} run{'' if len(runs) == 1 else 's'} of {runs.shapes} core count{'' if runs.shapes == 1 else 's'}; {_lacking(fits)}"
-    return CannotAnswer("A150", what, where=runs.program[:60], found=found, fix=fix)
+    found = f"{_many(len(runs), 'run')} of {_many(runs.core_counts, 'core count')}; {_lacking(fits)}"
+    return CannotAnswer("A150", what, where=runs.program, found=found, fix=fix)
 
 
-def _too_far(chosen: Candidate, most: float, efficiency: float, varies: Axes) -> CannotAnswer:
-    name = chosen.fit.law.name
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _too_far(chosen: Candidate, runs: Runs, efficiency: float, varies: Axes) -> CannotAnswer:
+    name, most = chosen.fit.law.name, float(runs.cores.max())
     if math.isfinite(chosen.cores):
         found = f"{chosen.cores:.3g} cores per GPU by the {name} law; at most {most:g} were measured"
         fix = f"measure with up to {math.ceil(chosen.cores)} cores, or add --extrapolate"
@@ -152,15 +160,19 @@ def _too_far(chosen: Candidate, most: float, efficiency: float, varies: Axes) ->
         found = f"by the {name} law the run time has no floor yet at {most:g} cores"
         fix = "measure with more cores"
     return CannotAnswer(
-        "A151", f"the cores for {efficiency:.4g} lie more than {FARTHEST:g} times beyond those measured", found=found,
-        cause="a law says little so far outside its runs", fix=fix,
+        "A151", f"the cores for {percent(efficiency)} lie more than {FARTHEST:g} times beyond those measured", where=runs.program,
+        found=found, cause="a law says little so far outside its runs", fix=fix,
     )  # fmt: skip
 
 
-def _not_excluded(candidates: list[Candidate], chosen: Candidate) -> list[Candidate]:
-    weights = [(c, math.exp(-c.above / 2)) for c in candidates if c.above is not None]
-    total = sum(weight for _, weight in weights)
-    return [c for c, weight in weights if c is not chosen and weight >= EXCLUDED * total]
+def _weights(candidates: list[Candidate]) -> dict[Name, float]:
+    """Akaike weights by law, of AICc or of AIC, whichever is larger: few runs alone exclude no law."""
+    out: dict[Name, float] = {}
+    for criterion in ("aicc", "aic"):
+        known = {c.fit.law.name: float(getattr(c.fit, criterion)) for c in candidates if c.above is not None}
+        shares = {name: math.exp((min(known.values()) - value) / 2) for name, value in known.items()}
+        out |= {name: max(out.get(name, 0.0), share / sum(shares.values())) for name, share in shares.items()}
+    return out
 
 
 def _why(chosen: Candidate, candidates: list[Candidate], ties: list[Candidate], law: Choice) -> str:
@@ -173,7 +185,7 @@ def _why(chosen: Candidate, candidates: list[Candidate], ties: list[Candidate], 
         return f"{chosen.fit.law.name}: the only law that these runs can carry"
     lowest = f"{chosen.fit.law.name} has the lowest AICc; " + ", ".join(f"{c.fit.law.name} is {_apart(c, chosen)} higher" for c in others)
     if ties:
-        said = " and ".join(f"{c.fit.law.name} {how_it_fits(c)} ({number(c.cores)} cores)" for c in ties)
+        said = " and ".join(f"{c.fit.law.name} {how_it_fits(c)} ({how_many(c.cores)})" for c in ties)
         lowest += f": {said}, so the interval includes {'it' if len(ties) == 1 else 'them'}"
     return lowest
 
@@ -294,7 +306,7 @@ def _findings(
             said = f"answer with {whole.ranks:g} x {whole.threads:g} ranks and threads, at most {ranks:g} and {threads:g} measured"
             out.append(finding("A337", 1, said))
     if ties:
-        out.append(finding("A338", len(ties), ", ".join(f"{c.fit.law.name}: {number(c.cores)} cores" for c in ties)))
+        out.append(finding("A338", len(ties), ", ".join(f"{c.fit.law.name}: {how_many(c.cores)}" for c in ties)))
     if rising := _rising(runs):
         out.append(finding("A339", len(rising), "; ".join(rising[:3])))
     mpi, total = runs.mean_of_repeats(runs.mpi_seconds), float(runs.seconds.mean())

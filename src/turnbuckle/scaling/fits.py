@@ -276,6 +276,7 @@ class Fit:
     law : which.
     values : its parameters, shape (1, parameters).
     aicc : the criterion; None where the runs are too few for it.
+    aic : the same without its correction for few runs.
     rms : root mean square of the residuals, as a share of the run time.
     unknowns : parameters that were free, the error's variance not among them.
     missing : what keeps it from being fitted; empty where it is.
@@ -287,6 +288,7 @@ class Fit:
     rms: float
     unknowns: int
     missing: str = ""
+    aic: float | None = None
 
 
 def weights(runs: Runs) -> Float:
@@ -301,7 +303,16 @@ def aicc(rss: float, runs: int, unknowns: int) -> float:
     -71.37
     """
     k = unknowns + 1
-    return runs * math.log(max(rss / runs, ROUNDING**2)) + 2 * k + 2 * k * (k + 1) / (runs - k - 1)
+    return aic(rss, runs, unknowns) + 2 * k * (k + 1) / (runs - k - 1)
+
+
+def aic(rss: float, runs: int, unknowns: int) -> float:
+    """The criterion for many runs.
+
+    >>> round(aic(0.01, 12, 3), 2)
+    -77.08
+    """
+    return runs * math.log(max(rss / runs, ROUNDING**2)) + 2 * (unknowns + 1)
 
 
 def fit(law: Law, runs: Runs) -> Fit:
@@ -309,18 +320,21 @@ def fit(law: Law, runs: Runs) -> Fit:
     unknowns, count = law.needs(runs), len(runs)
     fewest = unknowns + 3
     missing = []
-    # the same counts again say nothing about the shape of a law
-    if runs.shapes < max(unknowns, 2):
-        missing.append(f"{max(unknowns, 2)} different core counts, there are {runs.shapes}")
+    # the same counts again say nothing about the shape of a law, nor do splits of the same cores about its limit
+    shapes = 2 if law.name == "hybrid" else unknowns
+    if runs.core_counts < shapes:
+        missing.append(f"{shapes} different core counts")
+    elif runs.shapes < unknowns:
+        missing.append(f"{unknowns} different splits")
     if count < fewest:
-        missing.append(f"{fewest} runs, there {'is' if count == 1 else 'are'} {count}")
+        missing.append(f"{fewest} runs")
     if missing:
         return Fit(law, np.zeros((1, len(law.parameters))), None, math.nan, unknowns, " and ".join(missing))
     w = weights(runs)
     y = (runs.seconds - runs.mpi_seconds)[None, :]
     values = law.fit(runs, y, w)
     rss = float((((y - law.seconds(values, runs.ranks, runs.threads)) * w) ** 2).sum())
-    return Fit(law, values, aicc(rss, count, unknowns), math.sqrt(rss / count), unknowns)
+    return Fit(law, values, aicc(rss, count, unknowns), math.sqrt(rss / count), unknowns, aic=aic(rss, count, unknowns))
 
 
 def redrawn(found: Fit, runs: Runs, draws: int, seed: int) -> tuple[Float, Float]:

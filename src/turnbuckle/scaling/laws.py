@@ -128,7 +128,9 @@ def usl_cores(t_mpi: ArrayLike, first: ArrayLike, contention: ArrayLike, coheren
     # shared / n + each n = allowed: the smaller root, written so that it holds without coherency
     root = np.sqrt(np.maximum(allowed**2 - 4.0 * shared * each, 0.0))
     with np.errstate(all="ignore"):
-        return np.asarray(np.where(shared > 0, 2.0 * shared / (allowed + root), 0.0))
+        many = 2.0 * shared / (allowed + root)
+        # below one core there is no coherency: shared / n = allowed - each
+        return np.asarray(np.where(shared > 0, np.where(many < 1.0, shared / (allowed - each), many), 0.0))
 
 
 def best_ranks(cores: ArrayLike, c_mpi: ArrayLike, c_omp: ArrayLike, ranks: Range = ANY, threads: Range = ANY) -> Float:

@@ -47,12 +47,13 @@ COLUMNS = (
     Column("program", "", needed=False),
     *(Column(name, "1", needed=False, least=1, whole=True, most=1e7) for name in ("cores", "ranks", "threads", "gpus")),
     Column("ranks per gpu", "1", needed=False, above=True, most=1e6),
-    Column("run time", "s", needed=False, above=True),
-    Column("throughput", "1", needed=False, above=True),
+    Column("run time", "s", needed=False, least=1e-12, most=1e12),
+    Column("throughput", "1", needed=False, least=1e-30, most=1e30),
     Column("mpi time", "s", needed=False),
     Column("repeat", "1", needed=False, whole=True),
 )
 MOST_RUNS = 10_000
+MOST_CORES = 999_999
 _TABLE = "the table of runs"
 _MAY_BE_EMPTY = frozenset({"repeat"})
 _NEEDED = "a column cores, or ranks and threads"
@@ -89,6 +90,11 @@ class Runs:
     def cores(self) -> Float:
         """CPU cores per GPU."""
         return self.ranks * self.threads
+
+    @property
+    def core_counts(self) -> int:
+        """How many different numbers of cores were run."""
+        return int(np.unique(self.cores).size)
 
     @cached_property
     def shape_of(self) -> NDArray[np.int64]:
@@ -178,6 +184,10 @@ def _counts(table: Table) -> tuple[Float, Float, bool]:
                 found=f"{cores[i]:g} cores per GPU, {ranks[i]:g} ranks per GPU of {threads[i]:g} threads",
                 fix="leave out cores, or correct the line",
             )  # fmt: skip
+    if (many := np.flatnonzero(ranks * threads > MOST_CORES)).size:
+        i = int(many[0])
+        found = f"{ranks[i] * threads[i]:,.0f}"
+        raise UsageError("A030", "more cores than a GPU has", where=table.where(i), found=found, fix=f"at most {MOST_CORES:,}, of one GPU")
     return ranks, threads, split
 
 

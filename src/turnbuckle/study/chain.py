@@ -53,7 +53,7 @@ MOST_TASKS: Final = 4_000_000
 LINK_KEYS: Final[dict[str, str]] = {
     "pcie": "", "start_up": "s", "share": "1", "line_time": "s", "lines_in_flight": "1", "time": "s", "latency": "s", "bandwidth": "B/s",
 }  # fmt: skip
-KINDS: Final[dict[str, tuple[str, ...]]] = {
+KINDS: Final[dict[Kind, tuple[str, ...]]] = {
     "pcie": ("pcie", "start_up"),
     "cxl1": ("line_time", "lines_in_flight"),
     "cxl2": ("pcie", "share", "line_time"),

@@ -70,7 +70,8 @@ class _Reading:
         except tomllib.TOMLDecodeError as error:
             at = re.search(r"line (\d+), column (\d+)", str(error))
             where = f"{name}:{at[1]}:{at[2]}" if at else name
-            raise UsageError("A027", "the chain is not TOML", where=where, cause=str(error).split(" (at")[0].lower()) from None
+            cause = str(error).split(" (at")[0].lower()
+            raise UsageError("A027", "the chain is not TOML", where=where, cause=cause, fix='[stage.NAME], then KEY = "VALUE"') from None
         except RecursionError:
             raise UsageError("A027", "the chain is nested too deeply", where=name) from None
 
@@ -115,10 +116,11 @@ class _Reading:
         return Stage(name, device, seconds, sizes)
 
     def _link(self, at: tuple[str, ...], table: dict[str, Any]) -> Link:
-        kind = table.get("kind")
-        if not isinstance(kind, str) or kind not in KINDS:
-            fix = did_you_mean(str(kind), KINDS) or f"one of {', '.join(KINDS)}"
-            raise self._flaw((*at, "kind"), "no such kind of link", found=str(kind)[:40], fix=fix)
+        given = table.get("kind")
+        kind = next((k for k in KINDS if k == given), None)
+        if kind is None:
+            fix = did_you_mean(str(given), KINDS) or f"one of {', '.join(KINDS)}"
+            raise self._flaw((*at, "kind"), "no such kind of link", found=str(given)[:40], fix=fix)
         self._known(at, table, ("kind", *KINDS[kind]))
         values: dict[str, Any] = {}
         for key in table.keys() - {"kind"}:
@@ -158,7 +160,7 @@ class _Reading:
         if found < 0 or (at[-1] in ("share", "lines_in_flight") and found == 0):
             raise self._flaw(at, f"{at[-1]} must not be negative", found=str(value)[:40])
         if found and not _LEAST <= found <= _MOST:
-            raise self._flaw(at, f"{at[-1]} is beyond what any machine has", found=str(value)[:40])
+            raise self._flaw(at, f"{at[-1]} is beyond what any machine has", found=str(value)[:40], fix="look at its unit")
         return found
 
     def _count(self, at: tuple[str, ...], value: object) -> int | None:

@@ -30,6 +30,7 @@ from turnbuckle.profile.offload import offload_ratio_limit
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import kernel_names
 from turnbuckle.table_file import Column, read_table
+from turnbuckle.units import show
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -43,14 +44,21 @@ BANDWIDTHS: Final = (12.5e9, 25e9, 31.5e9, 50e9, 100e9, 200e9, 400e9)
 HOST_RATE: Final = 2.5e12
 DOUBLE: Final = 8
 COPIES: Final = 3
-#: Sizes looked at first for a break-even, and the largest one.
-_FINE, _LARGEST = 600, 1 << 17
+#: Sizes looked at first for a break-even.
+_FINE: Final = 600
 
 COLUMNS: Final = (
     Column("size", "1", least=1, most=1e7, whole=True),
-    Column("time", "s", needed=False, above=True),
-    Column("rate", "FLOP/s", needed=False, above=True),
+    Column("time", "s", needed=False, least=1e-12, most=1e9),
+    Column("rate", "FLOP/s", needed=False, least=1, most=1e24),
 )
+#: What may be asked for: least and most.
+LARGEST: Final = 10_000_000
+_SIZES: Final = (1, LARGEST)
+_ELEMENT: Final = (1, 16)
+_RATES: Final = (1.0, 1e24)
+_BANDWIDTHS: Final = (1.0, 1e18)
+_TIMES: Final = (0.0, 1e6)
 
 
 def operations(size: Float | float) -> Float:
@@ -221,17 +229,23 @@ def recorded(profile: Profile, name: str = "gemm", size: int | None = None, elem
     Raises
     ------
     CannotAnswer : A160 no such kernel, or none whose copies tell a size.
+    UsageError : A047 a size or an element that cannot be.
     """
+    _inside("--element", [element_bytes], _ELEMENT)
+    _inside("--size", [] if size is None else [size], _SIZES)
     kernels = profile.of("kernel").sort("start_ns")
-    mine = kernel_names(profile, kernels).str.contains(name, literal=True).to_numpy().astype(np.bool_)
+    names = kernel_names(profile, kernels)
+    mine = names.str.contains(name, literal=True).to_numpy().astype(np.bool_)
     rows = kernels.filter(mine)
     if not rows.height:
         raise CannotAnswer(
             "A160", "no kernel of the recording has this in its name", found=_clip(name), fix="turnbuckle inspect lists them"
         )
     seconds = rows["seconds"].to_numpy()
+    different = names.filter(mine).n_unique()
+    source = profile.trace.name + (f", {different:,} different kernels" if different > 1 else "")
     if size is not None:
-        return measured(np.full(len(seconds), float(size)), seconds, profile.trace.name), 0
+        return measured(np.full(len(seconds), float(size)), seconds, source), 0
     start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
     copied = {}
     for kind in ("copy_h2d", "copy_d2h"):
@@ -252,7 +266,7 @@ def recorded(profile: Profile, name: str = "gemm", size: int | None = None, elem
             cause=f"a product has two copies in and one out of {element_bytes} N^2 bytes; a recording holds no matrix size",
             fix="give --size N if all have one, and --element for another precision",
         )  # fmt: skip
-    return measured(sizes[told], seconds[told], profile.trace.name), int((~told).sum())
+    return measured(sizes[told], seconds[told], source), int((~told).sum())
 
 
 def _within(copies: tuple[Int, Int, Int], first: int, last: int) -> Int:
@@ -300,7 +314,7 @@ class Study:
 
     Attributes
     ----------
-    launches [s], bandwidths [B/s], latency [s], element_bytes, host_rate [FLOP/s] : what was varied, and what was not.
+    launches [s], bandwidths [B/s], latency [s], element_bytes, host_rate [FLOP/s] : what was varied, ascending, and what was not.
     products : one a size.
     pays_from : smallest size that pays at each launch and bandwidth, shape (launches, bandwidths); nan where none that is known does.
     left_out : kernels of the recording without a size.
@@ -342,7 +356,7 @@ class Study:
         """One row a size, launch and bandwidth."""
         return [
             {
-                "size": p.size, "launch_s": float(launch), "bandwidth": float(b), "speedup": float(p.speedup[i, j]),
+                "size": p.size, "launch_seconds": float(launch), "bandwidth": float(b), "speedup": float(p.speedup[i, j]),
                 "speedup_low": float(p.low[i, j]), "speedup_high": float(p.high[i, j]), "kernel_times": self.times.mode,
             }
             for p in self.products
@@ -375,17 +389,13 @@ def study(
     CannotAnswer : A160 a size beyond those measured.
     """
     chosen = list(dict.fromkeys(sizes or ([int(n) for n in times.sizes] if times.mode == "measured" else SIZES)))
-    launch, bandwidth = np.asarray(launches, dtype=np.float64), np.asarray(bandwidths, dtype=np.float64)
-    checks = {
-        "sizes are whole numbers from 1": all(1 <= n <= 1e7 for n in chosen),
-        "the host's rate is above 0": 0 < host_rate < math.inf,
-        "launch times and latency are 0 or more": bool((launch >= 0).all()) and 0 <= latency < math.inf and bool(np.isfinite(launch).all()),
-        "bandwidths are above 0": bool((bandwidth > 0).all()) and len(bandwidth) > 0 and len(launch) > 0,
-        "an element has 1 to 16 bytes": 1 <= element_bytes <= 16,
-    }
-    for said, holds in checks.items():
-        if not holds:
-            raise UsageError("A047", said, fix="see turnbuckle model dgemm --help")
+    launch, bandwidth = np.unique(np.asarray(launches, dtype=np.float64)), np.unique(np.asarray(bandwidths, dtype=np.float64))
+    _inside("--sizes", chosen, _SIZES)
+    _inside("--host-rate", [host_rate], _RATES, "FLOP/s")
+    _inside("--launch", launch, _TIMES, "s")
+    _inside("--latency", [latency], _TIMES, "s")
+    _inside("--bandwidth", bandwidth, _BANDWIDTHS, "B/s")
+    _inside("--element", [element_bytes], _ELEMENT)
 
     def over(size: float, kernel: float) -> Float:
         copies = copy_seconds(size, bandwidth, latency, element_bytes)[None, :]
@@ -403,9 +413,17 @@ def study(
     return Study(times, host_rate, element_bytes, latency, launch, bandwidth, tuple(products), pays, left_out)
 
 
+def _inside(option: str, values: Sequence[float] | Float, ends: tuple[float, float], unit: str = "1") -> None:
+    """Refuse a value that cannot be."""
+    for value in values:
+        if not ends[0] <= value <= ends[1]:
+            fix = f"{show(ends[0], unit)} to {show(ends[1], unit)}"
+            raise UsageError("A047", f"{option} is out of range", found=show(float(value), unit), fix=fix)
+
+
 def _pays_from(times: KernelTimes, host_rate: float, launch: Float, bandwidth: Float, latency: float, element_bytes: int) -> Float:
     """Smallest N from which every known larger one pays too, shape (launches, bandwidths); nan where the largest does not."""
-    first, last = (float(times.sizes[0]), float(times.sizes[-1])) if times.mode == "measured" else (1.0, _LARGEST)
+    first, last = (float(times.sizes[0]), float(times.sizes[-1])) if times.mode == "measured" else (1.0, float(LARGEST))
     grid: Float = np.unique(np.round(np.geomspace(first, last, _FINE))).astype(np.float64)
     out: Float = np.full((len(launch), len(bandwidth)), np.nan)
     for i, started in enumerate(launch):

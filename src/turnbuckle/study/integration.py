@@ -24,8 +24,8 @@ from turnbuckle.cost.loggp import loggp_seconds
 from turnbuckle.cost.ratio import fraction_benefit
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.findings import Finding, finding
-from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.mpi_calls import communicators, operation, placed, posted, same_call
+from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import UNNAMED
 from turnbuckle.trace.intervals import union_ns
 from turnbuckle.trace.trace import Trace

@@ -7,9 +7,10 @@ drives one GPU; ranks of a node share its network card (Khetawat et al., GPUDire
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -18,10 +19,20 @@ from turnbuckle.errors import UsageError
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.collectives import Selection
 from turnbuckle.replay.contention import Fidelity, Network, replay
-from turnbuckle.replay.mpi import EAGER_LIMIT, Path, Traffic, program, recorded
+from turnbuckle.replay.mpi import EAGER_LIMIT, Charges, Traffic, program, recorded
 from turnbuckle.study.study import SCHEMA_VERSION
 
+Path = Literal["host", "hostcopy", "gpudirect"]
 PATHS: Final[tuple[Path, ...]] = ("host", "hostcopy", "gpudirect")
+
+
+def charges(path: Path, paths: Paths) -> Charges:
+    """What a path costs a message: copies, the odd one at the sender; or pinning, and both ends must be ready."""
+    if path == "hostcopy":
+        first, second = math.ceil(paths.copies / 2), math.floor(paths.copies / 2)
+        sender, receiver = ((n * paths.copy_latency, n * paths.copy_per_byte) for n in (first, second))
+        return Charges(sender, receiver)
+    return Charges((paths.pins * paths.pin_seconds, 0.0), ready=True) if path == "gpudirect" else Charges()
 
 
 @dataclass(frozen=True)
@@ -130,7 +141,7 @@ def paths(
         nodes = -(-traffic.ranks // each)
         shape = Network(**{**network.__dict__, "hosts": nodes})
         for path in PATHS:
-            one = program(traffic, ranks_per_node=each, path=path, charged=charged, selection=selection, eager_limit=eager_limit)
+            one = program(traffic, ranks_per_node=each, charged=charges(path, charged), selection=selection, eager_limit=eager_limit)
             done = replay(one, shape, fidelity)
             cards = done.carried_bytes[: len(done.carried_bytes) - nodes]
             busiest = float(cards.max(initial=0.0))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -53,15 +54,18 @@ FULL_POWER, HALF_POWER = "H100-SXM5-80GB", "H100-PCIe-80GB"
 COLUMNS: Final = (
     Column("part", ""),
     Column("year", "1", least=1980, most=2100),
-    Column("rate", "FLOP/s", above=True),
-    Column("power", "W", above=True),
+    Column("rate", "FLOP/s", least=1, most=1e24),
+    Column("power", "W", least=1e-3, most=1e9),
     Column("source", "", needed=False),
 )
 
 
 @dataclass(frozen=True)
 class Part:
-    """One GPU: peak double precision rate of its vector and of its matrix units [FLOP/s], power limit [W], year of launch."""
+    """One GPU: peak double precision rate of its vector and of its matrix units [FLOP/s], power limit [W], year of launch.
+
+    `form` is full or reduced: whether the board gives the chip the power it has elsewhere; nothing for a user's own.
+    """
 
     name: str
     form: str
@@ -116,11 +120,14 @@ class Trend:
         """Rate per watt of one further part in a year [FLOP/s/W], with its prediction interval."""
         away = year - self.year
         value = self.log2 + self.slope * away
-        if not self.spread:
-            return Estimate(2.0**value, 2.0**value, 2.0**value)
-        error = self.spread * math.sqrt(1.0 + 1.0 / self.count + away**2 / self.spread_years)
-        reach = _student(self.count - 2) * error
-        return Estimate(2.0**value, 2.0 ** (value - reach), 2.0 ** (value + reach))
+        reach = 0.0
+        if self.spread:
+            reach = _student(self.count - 2) * self.spread * math.sqrt(1.0 + 1.0 / self.count + away**2 / self.spread_years)
+        return Estimate(_two_to(value), _two_to(value - reach), _two_to(value + reach))
+
+
+def _two_to(power: float) -> float:
+    return 2.0**power if power < sys.float_info.max_exp else math.inf
 
 
 def doubled(efficiency: float, years: float, doubling_years: float) -> float:
@@ -192,8 +199,8 @@ def read_parts(path: str | Path) -> tuple[Part, ...]:
     )  # fmt: skip
 
 
-def chosen(parts: Sequence[Part], first: float = -math.inf, last: float = math.inf, form: str = "module") -> tuple[Part, ...]:
-    """Parts launched in a span of years; of the shipped ones only those of one form (a card is a module with less power)."""
+def chosen(parts: Sequence[Part], first: float = -math.inf, last: float = math.inf, form: str = "full") -> tuple[Part, ...]:
+    """Parts launched in a span of years; of the shipped ones only boards that give their chip its full power, or a reduced one."""
     return tuple(p for p in parts if first <= p.year <= last and p.form in ("", form))
 
 

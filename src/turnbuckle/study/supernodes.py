@@ -19,7 +19,8 @@ Findings:
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from codecs import BOM_UTF8
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -48,7 +49,9 @@ _HEADER_BYTES: Final = 1 << 20
 #: Entries compared at a time.
 _ENTRIES: Final = 1 << 22
 _ENTRY_BYTES: Final = 4  # the shortest entry a file can have: "1 1" and the end of its line
-_FIELDS: Final = {"real": 8, "double": 8, "integer": 8, "pattern": 8, "complex": 16}
+#: Up to so many rows a file may have more rows than bytes.
+_SPARSE_ROWS: Final = 1 << 20
+_FIELDS: Final = {"real": 8, "double": 8, "integer": 8, "unsigned-integer": 8, "pattern": 8, "complex": 16}
 _SYMMETRIES: Final = ("general", "symmetric", "hermitian", "skew-symmetric")
 
 
@@ -112,8 +115,7 @@ def read_triangle(path: str | Path, side: Side | None = None) -> Triangle:
         raise _unreadable(path, _one_line(str(error))) from None
     except MemoryError:
         raise _unreadable(path, "more entries than fit into memory") from None
-    triangle = triangle_of(matrix, side, path.name)
-    return Triangle(**{**triangle.__dict__, "value_bytes": _FIELDS[kind]})
+    return replace(triangle_of(matrix, side, path.name), value_bytes=_FIELDS[kind])
 
 
 def _header(path: Path) -> tuple[str, str]:
@@ -125,14 +127,16 @@ def _header(path: Path) -> tuple[str, str]:
             text = file.read(_HEADER_BYTES)
             held = os.fstat(file.fileno()).st_size
     except (OSError, ValueError) as error:
-        raise _unreadable(path, (error.strerror or "") if isinstance(error, OSError) else "not a file name") from None
+        found = (error.strerror or "") if isinstance(error, OSError) else "not a file name"
+        raise _unreadable(path, found, fix="name a file that is there and that you may read") from None
     lines = text.split(b"\n")
     words = lines[0].decode("ascii", "replace").lower().split()
     if text[:2] in (b"\x1f\x8b", b"BZ") or path.suffix in (".gz", ".bz2"):
         raise _unreadable(path, "packed", fix="unpack it")
     if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
-        first = _one_line(lines[0].decode("ascii", "replace"))
-        raise _unreadable(path, f"first line {first!r}" if first.isascii() else "a binary file")
+        first = _one_line(lines[0].decode("utf-8-sig", "replace"))
+        what = "an empty file" if not text else "a binary file" if b"\0" in text else f"first line {first!r}"
+        raise _unreadable(path, what, "a byte order mark stands before it" if text.startswith(BOM_UTF8) else "")
     form, kind, symmetry = words[2:]
     if form != "coordinate":
         raise _unreadable(path, f"form {_one_line(form)}", "a dense matrix has one supernode and nothing to order", "coordinate form")
@@ -153,8 +157,10 @@ def _header(path: Path) -> tuple[str, str]:
         )
     if rows > LARGEST_ROWS:
         raise _unreadable(path, f"{rows:,} rows", f"more than {LARGEST_ROWS:,} are not taken", "give a smaller matrix")
-    if entries * _ENTRY_BYTES > held + _ENTRY_BYTES:
-        raise _unreadable(path, f"{entries:,} entries announced in {held:,} bytes", "the file is cut off, or its header is wrong")
+    for what, least in (("entries", entries * _ENTRY_BYTES - _ENTRY_BYTES), ("rows", rows if rows > _SPARSE_ROWS else 0)):
+        if least > held:
+            found = f"{entries if what == 'entries' else rows:,} {what} announced in {held:,} bytes"
+            raise _unreadable(path, found, "the file is cut off, or its header is wrong")
     return kind, symmetry
 
 
@@ -344,6 +350,7 @@ def supernodes(triangle: Triangle, widest: int = WIDEST, relaxed: float = 0.0, o
         raise UsageError(
             "A043", "supernodes cannot be merged so", found=found, fix="1 column or more, and a share of zeros from 0 to below 1"
         )
+    widest = min(widest, len(triangle))
     joined = _equal_to_next(triangle)
     if owner is not None:
         joined &= owner[1:] == owner[:-1]

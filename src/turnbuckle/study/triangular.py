@@ -30,11 +30,14 @@ from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.study.study import SCHEMA_VERSION
 from turnbuckle.study.supernodes import MOST_GPUS, Supernodes
 from turnbuckle.study.triangular_tasks import LAYOUTS, Dealt, Layout, Run, Variant, What, Work, solve, variants, work
+from turnbuckle.units import show
 
 Int = NDArray[np.int64]
 
 #: GPU counts that are tried unless asked for others.
 FARTHEST: Final = 64
+#: Longest wait inside a GPU [s].
+_LONGEST_WAIT: Final = 3600.0
 #: A smaller count is good enough if its run time is within this share of the best one.
 NEARLY: Final = 0.05
 
@@ -125,6 +128,20 @@ class Solves:
             out.append(Gain(variant.what, _ratio(now[most.gpus].seconds, most.seconds), now[most.gpus], most))
         return out
 
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        best, enough, counts = self.best(), self.enough(), [run.gpus for run in self.of("as is")]
+        name, time = self.supernodes.triangle.name, show(best.seconds, "s")
+        if len(counts) == 1:
+            return f"{name}: {time} on {_gpus(best.gpus)}"
+        if best.gpus == counts[0]:
+            return f"{name}: fastest on {_gpus(best.gpus)}, {time}; more do not pay"
+        first = self.of("as is")[0]
+        most = ", the most that were tried" if best.gpus == counts[-1] else ""
+        fewer = f"; {_gpus(enough.gpus)} {'comes' if enough.gpus == 1 else 'come'} within {NEARLY:.0%}" if enough.gpus < best.gpus else ""
+        gain = f"{_ratio(first.seconds, best.seconds):.3g} times as fast as on {first.gpus}"
+        return f"{name}: fastest on {_gpus(best.gpus)}{most}, {time}: {gain}{fewer}"
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``model dag``."""
         found, triangle, fabric = self.supernodes, self.supernodes.triangle, self.fabric
@@ -183,6 +200,10 @@ class Solves:
         }
 
 
+def _gpus(count: int) -> str:
+    return f"{count:,} GPU{'' if count == 1 else 's'}"
+
+
 def _ratio(one: float, other: float) -> float:
     return one / other if other else 1.0
 
@@ -221,8 +242,8 @@ def sweep(
     1
     """
     changes = tuple(changes or variants())
-    if not 0.0 <= dependency < math.inf:
-        raise UsageError("A043", "a dependency cannot take this time", found=f"{dependency:g} s", fix="0 s or more")
+    if not 0.0 <= dependency <= _LONGEST_WAIT:
+        raise UsageError("A043", "a dependency cannot take this time", found=f"{dependency:g} s", fix=f"0 s to {_LONGEST_WAIT:g} s")
     counts = sorted(set(gpu_counts(fabric.gpus_per_node) if gpus is None else gpus))
     if owner is not None:
         if owner.shape != (len(found),) or owner.min() < 0:
@@ -237,8 +258,8 @@ def sweep(
     if not counts or counts[0] < 1 or counts[-1] > MOST_GPUS:
         asked = f"{counts[0]} to {counts[-1]} GPUs" if counts else "none"
         raise UsageError("A043", "no such number of GPUs", found=asked, fix=f"1 to {MOST_GPUS:,}")
-    if merged is not None and merged < 1:
-        raise UsageError("A043", "no such number of GPUs in a super-GPU", found=str(merged), fix="1 or more")
+    if merged is not None and not 1 <= merged <= MOST_GPUS:
+        raise UsageError("A043", "no such number of GPUs in a super-GPU", found=str(merged)[:60], fix=f"1 to {MOST_GPUS:,}")
     runs: list[Run] = []
     for count in counts:
         dealt = Dealt(count, owner=owner) if owner is not None else Dealt.on_grid(count, layout)
@@ -254,14 +275,15 @@ def sweep(
 def _varied(done: Work, fabric: Fabric, changes: Sequence[Variant], options: dict[str, Any]) -> list[Run]:
     """One run for each variant; what changes nothing here is not replayed again."""
     present = set(np.flatnonzero(np.bincount(done.tier)).tolist())
+    nodes = -(-done.dealt.gpus // fabric.gpus_per_node)
     out: list[Run] = []
     known: dict[tuple[object, ...], Run] = {}
     for variant in changes:
-        moved = variant.one_node and (NETWORK in present or (options["merged"] or 1) > 1)
+        moved = variant.one_node and (NETWORK in present or (options["merged"] or nodes) > 1)
         key = (moved, *((t, f) for t, f in sorted(variant.slower.items()) if t in present and f != 1.0))
         if key not in known:
             known[key] = solve(done, fabric, variant, **options)
-        out.append(replace(known[key], what=variant.what, nodes=1 if variant.one_node else -(-done.dealt.gpus // fabric.gpus_per_node)))
+        out.append(replace(known[key], what=variant.what, nodes=1 if variant.one_node else nodes))
     return out
 
 

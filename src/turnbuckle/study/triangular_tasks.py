@@ -212,7 +212,7 @@ class Run:
     compute_seconds, dependency_seconds : tasks on the path, and waits for another supernode on the same GPU [s].
     messages, message_seconds : on the path, by tier: number, time [s].
     message_bytes : on the path, as sent, not rounded up [B].
-    latency_seconds : what the smallest message of their tier takes, for the messages on the path [s].
+    latency_seconds : what the quickest message of their tier takes, for the messages on the path [s].
     tasks : on the path.
     all_messages, all_bytes : of the whole solve.
     """

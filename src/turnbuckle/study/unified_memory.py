@@ -49,16 +49,13 @@ ERROR: Final = 0.1
 
 WORK_COLUMNS: Final = (
     Column("name", ""),
-    Column("flops", "1"),
-    Column("regular", "B"),
-    Column("irregular", "B", needed=False),
-    Column("h2d", "B", needed=False),
-    Column("d2h", "B", needed=False),
+    Column("flops", "1", most=1e30),
+    *(Column(name, "B", needed=name == "regular", most=1e30) for name in ("regular", "irregular", "h2d", "d2h")),
 )
 MEMORY_COLUMNS: Final = (
     Column("memory", ""),
-    Column("regular", "B/s", above=True),
-    Column("irregular", "B/s", needed=False, above=True),
+    Column("regular", "B/s", least=1, most=1e18),
+    Column("irregular", "B/s", needed=False, least=1, most=1e18),
     Column("error", "1", needed=False, most=2.0),
 )
 
@@ -117,7 +114,7 @@ def memories(machine: Machine, measured: Table | None = None, draws: int = DRAWS
             "A160",
             "a memory needs a machine that stands alone",
             found=machine.name,
-            fix="turnbuckle machines list; or name one with --source",
+            fix="turnbuckle machines list says which machines do",
         )
     plain, drawn = drawn_source(machine, 1, seed, only=""), drawn_source(machine, draws, seed)
 
@@ -235,7 +232,7 @@ class Compared:
             "name": self.name,
             "seconds": {p: [r.low, r.value, r.high] for p, r in self.seconds.items()},
             "ddr_over_hbm": [self.ratio.low, self.ratio.value, self.ratio.high],
-            "bound_by": {"hbm": self.bound_by[0], "ddr": self.bound_by[1]},
+            "bound_by": {"hbm": self.bound_by[0] or None, "ddr": self.bound_by[1] or None},
         }
 
 
@@ -243,17 +240,19 @@ class Compared:
 class UnifiedMemory:
     """The answer: one line a kernel or program, the sum last; and what it rests on.
 
-    `shortest_seconds` is what all kernels of a recording would take if every launch took as long as the shortest of its kernel: no
-    bound, but a hint of what they take where no page is missing.
+    `overlap` is of numbers alone.  `shortest_seconds` is what all kernels of a recording would take if every launch took as long as
+    the shortest of its kernel: no bound, but a hint of what they take where no page is missing.  `memory_bound` is the share that was
+    given for its kernels, None where it was not.
     """
 
     basis: str
-    overlap: Overlap
+    overlap: Overlap | None
     rows: tuple[Compared, ...]
     said: Mapping[str, str]
     measured_seconds: float | None = None
     migrated_bytes: Mapping[str, int] | None = None
     shortest_seconds: float | None = None
+    memory_bound: tuple[float, float] | None = None
     findings: tuple[Finding, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -265,6 +264,7 @@ class UnifiedMemory:
             "measured_seconds": self.measured_seconds,
             "migrated_bytes": dict(self.migrated_bytes or {}),
             "kernels_at_their_shortest_seconds": self.shortest_seconds,
+            "memory_bound": None if self.memory_bound is None else list(self.memory_bound),
             "rows": [r.as_dict() for r in self.rows],
             "costs": dict(self.said),
             "findings": [f.as_dict() for f in self.findings],
@@ -343,13 +343,13 @@ def from_profile(
     *,
     memory_bound: tuple[float, float] | None = None,
     counted: Table | None = None,
-    overlap: Overlap = "full",
 ) -> UnifiedMemory:
     """Every placement of a recorded run that migrates its data.
 
     Parameters
     ----------
-    memory_bound : least and most share of kernel time that device memory bounds; (0, 1) is all that can be.
+    memory_bound : least and most share of kernel time that device memory bounds; (0, 1) is all that can be.  The rest is taken to keep
+        its time in host memory too, which holds only where it moves far less than device memory could.
     counted : of `read_work`: bytes and operations by kernel; a name stands for every kernel that contains it.  Their durations
         change as the roofline says, and are no shorter than it says; h2d and d2h columns are not used, since the recording has them.
 
@@ -390,7 +390,7 @@ def from_profile(
     flaws = (finding("A343", int((~known).sum()), "kernels by name"),) if not known.all() and memory_bound in (None, (0.0, 1.0)) else ()
     volumes = {str(d): int(b) for d, b in moved.group_by("direction").agg(_bytes()).sort("direction").iter_rows()}
     said = {k: v for k, v in at.said.items() if k in ("hbm", "ddr") or (counted is not None and k == "flops")}
-    return UnifiedMemory("recording", overlap, rows, said, profile.seconds, volumes, run.shortest, flaws)
+    return UnifiedMemory("recording", None, rows, said, profile.seconds, volumes, run.shortest, memory_bound, flaws)
 
 
 def _bracket(name: str, least: Float, most: Float, rest: float, measured: float, factors: Float) -> Compared:

@@ -15,6 +15,7 @@ from hostile_names import SAMPLE
 
 from turnbuckle.cli.transfers import transfers
 from turnbuckle.errors import TurnbuckleError
+from turnbuckle.units import show
 
 Run = Callable[..., str]
 CURVE = """direction, memory, size [B], time [us]
@@ -63,7 +64,7 @@ def code(run: Run, *words: object) -> str:
 
 def test_a_recording_on_todays_links(run: Run) -> None:
     said = run(SAMPLE)
-    for word in ("(L+O)", "on pcie4x16", "on pcie5x16", "on pcie6x16", "envelope", "90% interval", "A334", "transfers by size"):
+    for word in ("(L+O)", "projected on pcie4x16, ", "on pcie5x16", "on pcie6x16", "envelope", "90% interval", "A334", "transfers by size"):
         assert word in said
     assert "WMAPE" not in said
 
@@ -151,6 +152,8 @@ def test_figures(run: Run, tmp_path: Path) -> None:
     for name in names:
         text = (tmp_path / "figures" / f"{name}.svg").read_text(encoding="utf-8")
         root = ElementTree.fromstring(text)
+        # without its name space no browser or word processor shows it
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert root.get("aria-label") and "<b>" not in text and "script" not in text
         rows = pl.read_csv(tmp_path / "figures" / f"{name}.csv")
         assert rows["application"].unique(maintain_order=True).to_list() == ["<b>evil</b>", SAMPLE.name]
@@ -173,6 +176,25 @@ def test_no_folder_for_figures(run: Run, tmp_path: Path) -> None:
     assert code(run, "there.csv", "--charts", "taken") == "R001"
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+def test_no_number_is_cut(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """Neither by classes of unknown memory nor by long names."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = "direction, size [B], time [us]\nh2d, 1, 2\nh2d, 1048576, 90\nd2h, 1, 3\nd2h, 1048576, 70\n"
+    (tmp_path / "here.csv").write_text(text, encoding="utf-8")
+    (tmp_path / "far.csv").write_text(text.replace("90", "900"), encoding="utf-8")
+    long = "name" * 14
+    words = (f"{long}=here.csv", "b=here.csv", "--measured", "far.csv,far.csv", "--on", "pcie5x16")
+    out = run(*words)
+    assert max(map(len, out.splitlines())) <= columns
+    errors = [e for p in document(run(*words, "--format", "json"))["projections"] for e in p["errors"]]
+    shown = " ".join(out.split())
+    for e in errors:
+        whole = f"{e['wmape_percent']:.1f} ± {e['spread_percent']:.1f}", show(e["actual_seconds"], "s"), "packets/there"
+        # a narrow terminal parts words, never numbers
+        assert all(word in shown or columns == 60 for word in whole) and whole[0].partition(" ±")[0] in shown
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
@@ -183,7 +205,12 @@ def test_no_folder_for_figures(run: Run, tmp_path: Path) -> None:
         (("there.csv", "--measured", "there.csv,there.csv"), "A024"),
         (("there.csv", "there.csv", "there.csv", "--measured", "there.csv,there.csv,there.csv", "--on", "pcie4x16,pcie5x16"), "A024"),
         (("there.csv", "--sizes", "measured"), "A024"),
+        (("there.csv", "--on", " , "), "A024"),
+        (("there.csv", "--measured", ""), "A024"),
+        (("there.csv", "--source", "titan"), "A024"),
         (("there.csv", "--latency", "0 s"), "A023"),
+        (("there.csv", "--latency", "1e300 s"), "A023"),
+        (("there.csv", "--host-memory", "1e-300 B/s"), "A023"),
         (("there.csv", "--latency=-1 us"), "A023"),
         (("there.csv", "--host-memory", "50"), "U001"),
         (("there.csv", "--on", "warp9"), "A022"),
