@@ -11,8 +11,9 @@ A block marked ``console`` holds commands and their output, as a terminal shows 
     $ echo $?
     0
 
-``run.sqlite`` is the sample profile that ships with Turnbuckle, ``runs.csv`` a small table of run times.  A line ``...`` stands for lines left out.  Without ``$ echo $?``
-the command must end with 0.  Lines must agree but for spaces, numbers within `TOLERANCE`.
+``run.sqlite`` is the sample profile that ships with Turnbuckle, ``runs.csv`` a small table of run times. A line ``...`` stands
+for lines left out. Without ``$ echo $?`` the command must end with 0. Lines must agree but for spaces, numbers within
+`TOLERANCE`.
 
 A block marked ``python`` runs after those before it on the page.  If a block marked ``text`` follows at once, it is what
 the code prints.

@@ -23,6 +23,9 @@ _LEFT: Final = 66
 #: Room right of the lines for their names, and the height of one [px].
 _NAMES: Final = 214
 _LINE: Final = 15
+#: Room for the number of GPUs below an axis [px], and bars that have it above them.
+_TICK: Final = 24
+_MOST_NUMBERED: Final = 36
 _WORDS: Final = {
     "computing": "computing",
     "dependency": "waits inside a GPU",
@@ -77,8 +80,9 @@ def run_times(found: Solves) -> Figure:
 def _ticks(counts: list[int]) -> list[int]:
     """Counts that have room on a logarithmic axis."""
     out: list[int] = []
+    apart = max(counts[-1] / counts[0], 2.0) ** (_TICK / (FULL - _LEFT - _NAMES))
     for count in counts:
-        if not out or count >= out[-1] * 1.12:
+        if not out or count >= out[-1] * apart:
             out.append(count)
     return out
 
@@ -152,9 +156,15 @@ def path_parts(found: Solves, what: What = "as is") -> Figure:
             tip = f"{_gpus(run)}: {_WORDS[name]} {number(spent, 's')}"
             parts.append({"gpus": str(run.gpus), "low": below, "high": below + spent, "colour": PARTS[name], "tip": tip})
             below += spent
-    x: Spec = {"field": "gpus", "type": "ordinal", "sort": None, "axis": {"title": "GPUs", "labelAngle": 0, "grid": False}}
+    x: Spec = {
+        "field": "gpus",
+        "type": "ordinal",
+        "sort": None,
+        "axis": {"title": "GPUs", "labelAngle": 0, "labelOverlap": "greedy", "grid": False},
+    }
     y: Spec = {"axis": {"title": "longest path", "labelExpr": SECONDS, "tickCount": 5}, "scale": {"nice": False, "zero": True}}
-    labels: Rows = [{"gpus": str(run.gpus), "high": run.path_seconds, "label": f"{run.path_messages:,}"} for run in runs]
+    numbered = runs if len(runs) <= _MOST_NUMBERED else []
+    labels: Rows = [{"gpus": str(run.gpus), "high": run.path_seconds, "label": f"{run.path_messages:,}"} for run in numbered]
     spec = layer(
         {
             "data": {"values": parts},
@@ -184,7 +194,7 @@ def path_parts(found: Solves, what: What = "as is") -> Figure:
     )
     slowest, best = max(runs, key=lambda run: run.path_seconds), found.best(what)
     machine = "On the machine as it is" if what == "as is" else f"On the machine {what}"
-    caption = f"{machine}. Above each bar: messages on the path."
+    caption = f"{machine}." + (" Above each bar: messages on the path." if numbered else "")
     if slowest.path_seconds > best.path_seconds > 0:
         caption += f" On {_gpus(slowest)} the path is longest, {factor(slowest.path_seconds / best.path_seconds)} that of the sweet spot."
     legend = tuple((_WORDS[name], colour) for name, colour in PARTS.items() if any(_parts(run)[name] for run in runs))
