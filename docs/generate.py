@@ -289,7 +289,7 @@ def generated() -> dict[str, str]:
 def main(words: Sequence[str]) -> int:
     """Write the pages, or with ``--check`` say which are not current."""
     stale = []
-    for name, text in generated().items():
+    for name, text in (generated() | papers.table_13(ROOT / "docs")).items():
         path = ROOT / "docs" / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(name)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from turnbuckle.published.numbers import Recomputed
 from turnbuckle.published.reproduce import PAPERS, VERDICTS, counts, reproduce
+from turnbuckle.published.table_13 import rewritten
 
 Table = Callable[[Sequence[str], Iterable[Sequence[str]]], str]
 
@@ -96,6 +98,12 @@ def contradictions(table: Table) -> str:
         [_code(r.id), _plain(r.what), _plain(r.printed), _got(r), _off(r), _plain(r.note)] for r in rows if r.verdict in ("off", "trunc")
     ]
     return "".join(out) + OTHERS + table(("id", "what", "printed", "recomputed", "off by", "why"), body)
+
+
+def table_13(folder: Path) -> dict[str, str]:
+    """The page on Table 13 with its tables as they come out today; the words around them are written by hand."""
+    name = "table-13.md"
+    return {name: rewritten((folder / name).read_text(encoding="utf-8"))}
 
 
 def _got(row: Recomputed) -> str:

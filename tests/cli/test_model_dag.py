@@ -139,6 +139,16 @@ def test_charts(turnbuckle: Run, matrix: Path, tmp_path: Path) -> None:
     assert all(what in texts for what in ("computing", "messages between nodes"))
 
 
+def test_many_counts_leave_no_room_for_numbers(turnbuckle: Run, matrix: Path, tmp_path: Path) -> None:
+    def numbered(gpus: str) -> int:
+        assert turnbuckle("model", "dag", matrix, "--gpus", gpus, "--charts", tmp_path / gpus).code == 0
+        root = ElementTree.parse(tmp_path / gpus / "solve-path.svg").getroot()
+        return sum((e.text or "").isdigit() for e in root.iter("{http://www.w3.org/2000/svg}text"))
+
+    assert numbered("1-4") == 8, "the counts below, the messages above"
+    assert numbered("1-60") <= 60
+
+
 def test_one_count_one_gpu_and_nothing_to_draw(turnbuckle: Run, matrix: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare.mtx"
     bare.write_text("%%MatrixMarket matrix coordinate pattern general\n2 2 0\n")

@@ -50,3 +50,12 @@ def test_a_moved_verdict_fails(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch)
 
 def test_an_unknown_paper(turnbuckle: Run) -> None:
     assert turnbuckle("reproduce", "--paper", "bible").code == 2
+
+
+def test_table_13(turnbuckle: Run) -> None:
+    about = json.loads(turnbuckle("reproduce", "--table-13", "--format", "json").out)
+    assert len(about["cells"]) == 57 and len(about["statements"]) == 9
+    shown = turnbuckle("reproduce", "--table-13")
+    assert shown.code == 0 and "GPU-GPU integration" in shown.out and " inf " not in shown.out
+    assert len(turnbuckle("reproduce", "--table-13", "--format", "csv").out.splitlines()) == 58
+    assert "A076" in turnbuckle("reproduce", "--table-13", "--paper", "ecp").err

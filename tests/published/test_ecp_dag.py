@@ -10,6 +10,7 @@ import pytest
 from turnbuckle.cost.tiers import fabric
 from turnbuckle.published import ecp_dag
 from turnbuckle.published.ecp_dag import PAPER, recompute
+from turnbuckle.published.numbers import Recomputed, Said
 from turnbuckle.study.triangular_tasks import INTEGRATED
 
 
@@ -29,15 +30,27 @@ def test_numbers_stand_in_the_paper(shared: Path) -> None:
     assert [p for p in PAPER.all if p.text not in text] == []
 
 
-def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    misprints = {"828": "900", "640": "320", "0.5": "1.5"}
-
+def with_misprints(monkeypatch: pytest.MonkeyPatch, misprints: dict[str, str]) -> dict[str, Recomputed]:
     class Changed(type(PAPER)):  # type: ignore[misc]
         def texts(self, subject: str, quantity: str) -> dict[str, str]:
             return {at: misprints.get(text, text) for at, text in super().texts(subject, quantity).items()}
 
     monkeypatch.setattr(ecp_dag, "PAPER", Changed("ecp_dag"))
-    after = {r.id: r.verdict for r in recompute()}
+    return {row.id: row for row in recompute()}
+
+
+@pytest.mark.parametrize("said", PAPER.all, ids=lambda p: f"{p.subject} {p.quantity} {p.at}")
+def test_every_number_counts(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+    """A number that changes nothing has no place in the file; one that is judged, or judged by, changes a verdict."""
+    before = {row.id: row for row in recompute()}
+    after = with_misprints(monkeypatch, {said.text: f"{float(said.text) * 1.37:.4g}"})
+    assert after != before
+    if said.subject != "SpTRSV":
+        assert [row.verdict for row in after.values()] != [row.verdict for row in before.values()]
+
+
+def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    after = {id: row.verdict for id, row in with_misprints(monkeypatch, {"828": "900", "640": "320", "0.5": "1.5"}).items()}
     assert [after[f"R.8.4.{name}"] for name in ("blocks", "lo", "hi")] == ["off", "off", "off"]
     assert (after["R.5.4.put"], after["R.5.4.int"]) == ("reproduced", "off")
 

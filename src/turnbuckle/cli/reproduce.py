@@ -20,10 +20,15 @@ Verdict = Annotated[
     list[Literal["reproduced", "reproduced*", "trunc", "off", "contradiction", "n/r"]] | None,
     Parameter(name="--verdict", help="show only rows of this verdict; may be given several times", negative=()),
 ]
+Table13 = Annotated[
+    bool, Parameter(name="--table-13", help="Table 13 of the ECP report in our numbers: by application and technology", negative=())
+]
 _STYLE = {"reproduced": "green", "reproduced*": "green", "trunc": "yellow", "off": "yellow", "contradiction": "red", "n/r": "dim"}
 
 
-def reproduce(*, paper: Paper = None, verdict: Verdict = None, format: FormatOption = "table", output: Output = None) -> int:
+def reproduce(
+    *, paper: Paper = None, verdict: Verdict = None, table_13: Table13 = False, format: FormatOption = "table", output: Output = None
+) -> int:
     """Recompute every published number Turnbuckle rests on: printed, recomputed, deviation, verdict.  Exit 1 if a verdict moved."""
     from turnbuckle.cli.output import write_json, write_rows
     from turnbuckle.errors import GateFailed
@@ -31,6 +36,8 @@ def reproduce(*, paper: Paper = None, verdict: Verdict = None, format: FormatOpt
     from turnbuckle.published.reproduce import reproduce as recompute
     from turnbuckle.study.study import SCHEMA_VERSION
 
+    if table_13:
+        return _emit_table_13(bool(paper or verdict), format, output)
     rows = recompute(tuple(paper or PAPERS))
     shown = [r for r in rows if not verdict or (r.now and r.now.verdict in verdict)]
     if format == "json":
@@ -76,6 +83,45 @@ def _print(rows: list[Row], found: dict[str, int], output: Path | None) -> None:
     total = sum(found.values())
     console.print(Text.assemble(f"{total} numbers: ", *_joined(found)))
     console.print(Text("* under an assumption the paper does not print; --format json has notes, intervals and resolutions", style="dim"))
+
+
+def _emit_table_13(chosen: bool, format: str, output: Path | None) -> int:
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.terminal import console_for
+    from turnbuckle.errors import UsageError
+    from turnbuckle.published.table_13 import TECHNOLOGIES, statements, table_13
+    from turnbuckle.study.study import SCHEMA_VERSION
+
+    if chosen:
+        raise UsageError("A076", "--table-13 is one table, whole", fix="leave --paper and --verdict out")
+    cells = table_13()
+    if format == "json":
+        said = [asdict(s) for s in statements()]
+        write_json({"schema_version": SCHEMA_VERSION, "cells": [c.as_dict() for c in cells], "statements": said}, output)
+        return 0
+    if format != "table":
+        write_rows([c.as_dict() for c in cells], format, output)
+        return 0
+    console = console_for(output)
+    for technology in TECHNOLOGIES:
+        table = Table(title=technology, title_justify="left", title_style="italic", box=None, pad_edge=False, header_style="dim")
+        table.add_column("application", no_wrap=True)
+        for name in ("printed", "ours", "interval"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("verdict", no_wrap=True)
+        table.add_column("why", overflow="fold", ratio=1)
+        for cell in cells:
+            if cell.technology == technology:
+                got = "" if cell.recomputed is None else f"{cell.recomputed:.3g}"
+                span = "" if cell.low is None or cell.high is None or cell.low == cell.high else f"{cell.low:.3g} to {cell.high:.3g}"
+                table.add_row(cell.application, cell.printed, got, span.replace("to inf", "or more"), cell.verdict, cell.note)
+        console.print(table)
+        console.print()
+    return 0
 
 
 def _joined(found: dict[str, int]) -> list[Any]:

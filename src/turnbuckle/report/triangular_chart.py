@@ -160,7 +160,7 @@ def path_parts(found: Solves, what: What = "as is") -> Figure:
         "field": "gpus",
         "type": "ordinal",
         "sort": None,
-        "axis": {"title": "GPUs", "labelAngle": 0, "labelOverlap": "greedy", "grid": False},
+        "axis": {"title": "GPUs", "labelAngle": 0, "labelOverlap": "parity", "labelSeparation": 4, "grid": False},
     }
     y: Spec = {"axis": {"title": "longest path", "labelExpr": SECONDS, "tickCount": 5}, "scale": {"nice": False, "zero": True}}
     numbered = runs if len(runs) <= _MOST_NUMBERED else []
