@@ -115,8 +115,13 @@ def test_throughput_alone_answers_for_ranks(turnbuckle: Run, tmp_path: Path) -> 
         assert (ran.code, ran.out) == (3, "") and "A150" in ran.err and "--format json" in ran.err
 
 
-def test_two_tables_without_names(turnbuckle: Run, table: Path) -> None:
-    assert "all 2: 4 cores per GPU for 90 %\n" in turnbuckle("cores", table, table).out
+def test_tables_without_programs_are_told_apart_by_file(turnbuckle: Run, table: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.csv"
+    shutil.copy(table, other)
+    out = turnbuckle("cores", table, other).out
+    assert out.startswith("runs.csv: 3.0") and "\nother.csv: 3.0" in out
+    assert "all 2: 4 cores per GPU for 90 % (runs.csv)\n" in out
+    assert turnbuckle("cores", table).out.startswith("3.0")
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "200"])
@@ -225,7 +230,7 @@ def test_usage(turnbuckle: Run, table: Path, words: list[str], code: int, says: 
     assert code == 0 or ran.out == ""
 
 
-@pytest.mark.parametrize("at", ["1,b", "", "1.5", "4,8"])
+@pytest.mark.parametrize("at", ["1,b", "", "1.5", "4,8", "0", "9" * 400])
 def test_core_counts_that_cannot_be(turnbuckle: Run, at: str) -> None:
     ran = turnbuckle("cores", SAMPLE, "--at", at)
     assert (ran.code, ran.out) == (2, "") and "A032" in ran.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -108,6 +109,28 @@ def test_the_interval_holds_the_planted_number_with_noise() -> None:
     at_three = next(c for c in found.counts if c.cores == 3.0)
     assert 0 < at_three.reaches < 1, "whether three are enough is not settled"
     assert at_three.measured_seconds == pytest.approx(at_three.seconds, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "says"),
+    [
+        (lambda n, r: 1e3 ** (n % 2), "residuals of "),
+        (lambda n, r: 100 / n**0.5 * (1 + 0.001 * r), "repeats differ by 0."),
+        (lambda n, r: 10 + 5 / n, "fastest measured 10.62 s, shortest by the law "),
+    ],
+)
+def test_a_law_that_misses_its_runs_is_said_to(seconds: Callable[[float, int], float], says: str) -> None:
+    cores = np.repeat(np.array(CORES), 3)
+    t = np.array([seconds(n, k % 3) for k, n in enumerate(cores.tolist())])
+    mpi = t - 1e-9 if "fastest" in says else np.zeros(len(t))
+    runs = Runs("", np.ones(len(t)), cores, t, mpi, False, False, ("run",) * len(t))
+    found = next(f for f in cores_per_gpu(runs, extrapolate=True).findings if f.code == "A336")
+    assert says in found.detail
+
+
+def test_laws_that_hold_are_not_said_to_miss() -> None:
+    sets = [cores_per_gpu(planted("exponential", TOTAL, noise=0.03, repeats=3, seed=k), draws=100, extrapolate=True) for k in range(40)]
+    assert sum("A336" in codes(found) for found in sets) <= 2
 
 
 @pytest.mark.parametrize("noise", [0.005, 0.02])

@@ -120,6 +120,13 @@ def test_splits_of_the_same_cores_are_one_core_count() -> None:
     assert [law for law, found in ((n, fits.fit(law, two)) for n, law in LAWS.items()) if not found.missing] == ["hybrid"]
 
 
+def test_core_counts_far_from_one() -> None:
+    """Beta is told at no cores at all: a rate that fits steps of one core at a million must not carry it out of the numbers."""
+    cores = np.arange(999_990.0, 999_997.0)
+    found = fits.fit(LAWS["exponential"], runs_of(np.ones(7), cores, 10 + 5 / (cores - 999_989)))
+    assert np.isfinite(found.values).all() and 0 < found.rms < 0.2
+
+
 def test_without_the_correction_for_few_runs() -> None:
     assert fits.aicc(0.1, 6, 3) - fits.aic(0.1, 6, 3) == pytest.approx(40.0)
     assert fits.aicc(0.1, 10_000, 3) == pytest.approx(fits.aic(0.1, 10_000, 3), abs=0.01)

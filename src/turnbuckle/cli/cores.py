@@ -83,19 +83,22 @@ def cores(
 
 def _runs(files: tuple[Path, ...], at: str | None, no_cache: bool) -> list[Runs]:
     """Tables by their ending, everything else is a recording."""
+    from dataclasses import replace
+
     from turnbuckle.cli.recording import inspected
     from turnbuckle.errors import UsageError
-    from turnbuckle.scaling.runs import from_profiles, read_runs
+    from turnbuckle.scaling.runs import from_profiles, read_runs, readable
 
     tables = [f for f in files if f.suffix.lower() == ".csv"]
     recordings = [f for f in files if f not in tables]
     counts = _at(at)
     if counts is not None and not recordings:
         raise UsageError("A032", "--at belongs to recordings", found=at or "", fix="the table of runs has its own column cores")
-    out = [r for table in tables for r in read_runs(table)]
+    out = [(table.name, r) for table in tables for r in read_runs(table)]
     if recordings:
-        out.append(from_profiles([inspected(f, None, no_cache).profile for f in recordings], counts))
-    return out
+        out.append(("recordings", from_profiles([inspected(f, None, no_cache).profile for f in recordings], counts)))
+    # what has no name of its own is told apart by its file
+    return [r if r.program or len(out) == 1 else replace(r, program=readable(file)) for file, r in out]
 
 
 def _per_gpu(node: str | None) -> float | None:
@@ -163,7 +166,7 @@ def _print(console: Console, found: list[Cores], node: bool) -> None:
     for c in found:
         console.print()
         if len(found) > 1:
-            console.print(Text.from_markup(f"[bold cyan]{clean(c.runs.program or 'recordings')}[/]"))
+            console.print(Text.from_markup(f"[bold cyan]{clean(c.runs.program)}[/]"))
         console.print(Text(_basis(c), "dim"))
         if c.chosen is not None:
             console.print(_counts_table(c))
@@ -186,8 +189,7 @@ def _print_all(console: Console, found: list[Cores]) -> None:
         return
     _, most = max(needs, key=lambda pair: pair[0])
     assert most.whole is not None
-    decides = f" ({clean(most.runs.program)})" if most.runs.program else ""
-    console.print(f"[bold]all {len(found)}: {shape(most.whole)} per GPU for {percent(most.efficiency)}{decides}[/]")
+    console.print(f"[bold]all {len(found)}: {shape(most.whole)} per GPU for {percent(most.efficiency)} ({clean(most.runs.program)})[/]")
 
 
 def _basis(found: Cores) -> str:
@@ -195,7 +197,7 @@ def _basis(found: Cores) -> str:
     runs = found.runs
     low, high = float(runs.cores.min()), float(runs.cores.max())
     spare = len(runs) - runs.shapes
-    repeats = f", {spare} of them repeats" if spare else ", no repeats"
+    repeats = ", no repeats" if not spare else ", one of them a repeat" if spare == 1 else f", {spare} of them repeats"
     out = f"{len(runs)} runs{repeats}, {low:g} to {high:g} cores per GPU; {found.why}"
     if found.chosen is not None:
         best = "Highest throughput" if runs.throughput else "Shortest run time"

@@ -24,7 +24,7 @@ from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.scaling import laws
 from turnbuckle.scaling.answer import EVEN, Candidate, Cores, Count, how_it_fits, how_many, number, percent
-from turnbuckle.scaling.fits import LAWS, Axes, Fit, Law, Name, axes, fit, redrawn
+from turnbuckle.scaling.fits import LAWS, Axes, Fit, Law, Name, axes, fit, misses, redrawn
 from turnbuckle.scaling.oversubscription import WORTH, curves
 from turnbuckle.scaling.runs import Runs
 
@@ -305,6 +305,8 @@ def _findings(
         if whole.ranks > ranks or whole.threads > threads:
             said = f"answer with {whole.ranks:g} x {whole.threads:g} ranks and threads, at most {ranks:g} and {threads:g} measured"
             out.append(finding("A337", 1, said))
+    if missed := misses(chosen.fit, runs, chosen.limit_seconds):
+        out.append(finding("A336", 1, f"{chosen.fit.law.name}: {missed}"))
     if ties:
         out.append(finding("A338", len(ties), ", ".join(f"{c.fit.law.name}: {how_many(c.cores)}" for c in ties)))
     if rising := _rising(runs):

@@ -31,10 +31,13 @@ Name = Literal["hybrid", "exponential", "usl"]
 ROUNDING: Final = 1e-9
 #: Decay between the smallest and the largest core count: rates looked at, and how many.
 _SLOWEST, _FASTEST, _GRID = 0.02, 12.0, 64
+_LARGEST_EXPONENT: Final = 600.0
 #: Numbers held at once while rates are looked at.
 _BLOCK: Final = 8_000_000
 #: Runs beyond one a configuration from which on repeats, not residuals, say how timings scatter.
 FEWEST_SPARE: Final = 3
+#: Residuals, as a share of the run time: what is far off, what is off if repeats say so too, and how unlikely that must be.
+FAR_OFF, OFF, UNLIKELY = 0.10, 0.02, 0.01
 _GOLDEN, _NARROWINGS = (math.sqrt(5.0) - 1.0) / 2.0, 32
 
 
@@ -195,7 +198,9 @@ def _fit_exponential(runs: Runs, seconds: Float, weights: Float) -> Float:
         return np.concatenate([_fit_exponential(runs, part, weights) for part in parts])
     cores = runs.cores
     reach = max(float(cores.max() - cores.min()), 1e-9)
-    grid = np.linspace(math.log(_SLOWEST / reach), math.log(_FASTEST / _step(cores)), _GRID)
+    # beta is told at no cores at all: no rate may carry it out of the numbers there are
+    fastest = min(_FASTEST / _step(cores), _LARGEST_EXPONENT / float(cores.max()))
+    grid = np.linspace(math.log(min(_SLOWEST / reach, fastest / 100)), math.log(fastest), _GRID)
 
     def rss(log_rate: Float) -> Float:
         # from the first core count on, so that no rate makes the column vanish
@@ -335,6 +340,25 @@ def fit(law: Law, runs: Runs) -> Fit:
     values = law.fit(runs, y, w)
     rss = float((((y - law.seconds(values, runs.ranks, runs.threads)) * w) ** 2).sum())
     return Fit(law, values, aicc(rss, count, unknowns), math.sqrt(rss / count), unknowns, aic=aic(rss, count, unknowns))
+
+
+def misses(found: Fit, runs: Runs, limit_seconds: float) -> str:
+    """How a law misses its runs, in words: by the residuals, by what repeats say of them, or by its limit; empty if it does not."""
+    from scipy.special import fdtrc
+
+    if found.rms > FAR_OFF:
+        return f"residuals of {found.rms:.0%} of the run time"
+    w, y = weights(runs), runs.seconds - runs.mpi_seconds
+    pure = float((((y - runs.mean_of_repeats(y)) * w) ** 2).sum())
+    spare, left = len(runs) - runs.shapes, runs.shapes - found.unknowns
+    if spare >= FEWEST_SPARE and left > 0 and found.rms > OFF:
+        ratio = ((found.rms**2 * len(runs) - pure) / left) / (pure / spare) if pure > 0 else math.inf
+        if fdtrc(left, spare, ratio) < UNLIKELY:
+            return f"residuals of {found.rms:.1%} of the run time, repeats differ by {math.sqrt(pure / spare):.1%}"
+    fastest = float(runs.mean_of_repeats(runs.seconds).min())
+    if fastest < (1.0 - OFF) * limit_seconds:
+        return f"fastest measured {fastest:.4g} s, shortest by the law {limit_seconds:.4g} s"
+    return ""
 
 
 def redrawn(found: Fit, runs: Runs, draws: int, seed: int) -> tuple[Float, Float]:

@@ -127,7 +127,7 @@ def read_runs(path: str | Path) -> list[Runs]:
     _complete(table)
     ranks, threads, split = _counts(table)
     seconds, mpi = _times(table)
-    names = [_readable(name) for name in table.texts.get("program", [""] * len(table))]
+    names = [readable(name) for name in table.texts.get("program", [""] * len(table))]
     _once(table, names, ranks, threads)
     out = []
     for name in dict.fromkeys(names):
@@ -137,7 +137,7 @@ def read_runs(path: str | Path) -> list[Runs]:
     return out
 
 
-def _readable(name: str) -> str:
+def readable(name: str) -> str:
     """A name without what steers a terminal, and not too long."""
     plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
     return plain if len(plain) <= 60 else plain[:57] + "..."
@@ -228,11 +228,11 @@ def from_profiles(profiles: Sequence[Profile], at: Sequence[int] | None = None) 
     UsageError : A032 unless there are as many of `at` as profiles, A033 if the profiles share no kernel.
     CannotAnswer : A152 if a profile shows no ranks or no GPU and `at` is None.
     """
-    if at is not None and (len(at) != len(profiles) or any(n < 1 for n in at)):
-        found = f"{','.join(str(n) for n in at)} for {len(profiles)} recordings"
+    if at is not None and (len(at) != len(profiles) or any(not 1 <= n <= MOST_CORES for n in at)):
+        found = f"{','.join(str(n) for n in at)[:60]} for {len(profiles)} recordings"
         raise UsageError(
             "A032", "one core count for each recording", where="--at", found=found,
-            fix="cores per GPU of each recording in the order given, as --at 4,8,16",
+            fix=f"cores per GPU of each recording in the order given, {MOST_CORES:,} at most, as --at 4,8,16",
         )  # fmt: skip
     _one_program(profiles)
     cores = np.array(at if at is not None else [_ranks_per_gpu(p) for p in profiles], dtype=np.float64)
