@@ -77,7 +77,7 @@ def cores(
     if console is not None:
         _print(console, found, have is not None)
     else:
-        _emit(found, [p.name for p in (runs, *profiles)], seed, draws, format, output)
+        _emit(found, seed, draws, format, output)
     return 0
 
 
@@ -124,20 +124,15 @@ def _at(text: str | None) -> list[int] | None:
         raise UsageError("A032", "--at takes whole numbers", where="--at", found=text[:60], fix="as --at 4,8,16") from None
 
 
-def _emit(found: list[Cores], files: list[str], seed: int, draws: int, format: str, output: Path | None) -> None:
-    from turnbuckle.cli.output import write_json, write_rows
+def _emit(found: list[Cores], seed: int, draws: int, format: str, output: Path | None) -> None:
+    from turnbuckle.cli.output import provenance, write_json, write_rows
     from turnbuckle.errors import CannotAnswer
 
     if format == "json":
-        from importlib.metadata import version
-
-        from turnbuckle.cli.recording import command_line
         from turnbuckle.study.study import SCHEMA_VERSION
 
-        provenance = {
-            "tool": "turnbuckle", "version": version("turnbuckle"), "files": files, "seed": seed, "draws": draws, "command": command_line(),
-        }  # fmt: skip
-        write_json({"schema_version": SCHEMA_VERSION, "programs": [c.as_dict() for c in found], "provenance": provenance}, output)
+        whence = {**provenance(), "seed": seed, "draws": draws}
+        write_json({"schema_version": SCHEMA_VERSION, "programs": [c.as_dict() for c in found], "provenance": whence}, output)
         return
     rows = [{"program": c.runs.program, **n.as_dict()} for c in found for n in c.counts]
     if not rows:

@@ -62,14 +62,14 @@ def messages(
         seconds_per_byte=1.0 / rate if rate > 0 else 0.0,
     )  # fmt: skip
     limit, each = parse(eager_limit, "B"), _numbers(ranks_per_node)
-    profile = inspected(recording, source, no_cache).profile
+    seen = inspected(recording, source, no_cache)
     with working("replaying"):
         found = study.paths(
-            profile, network, ranks_per_node=each, fidelity=fidelity, charged=PHYSICS if paths == "physics" else SEED_G,
+            seen.profile, network, ranks_per_node=each, fidelity=fidelity, charged=PHYSICS if paths == "physics" else SEED_G,
             selection=collectives, eager_limit=limit,
         )  # fmt: skip
     if format == "json":
-        write_json(found.as_dict(), output)
+        write_json({**found.as_dict(), "provenance": seen.provenance()}, output)
     elif format != "table":
         write_rows([r.__dict__ for r in found.rows], format, output)
     else:

@@ -43,7 +43,7 @@ def order(
     rules, both = orders.at_distance(answers[0], found, delay)
     about = {**found.as_dict(), "slack_s": delay, "seconds_by_rules": rules, "seconds_with_order": both}
     if format == "json":
-        write_json(about, output)
+        write_json({**about, "provenance": [a.provenance() for a in answers]}, output)
     else:
         _print(found, about, output)
     return 0

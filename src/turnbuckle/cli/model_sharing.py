@@ -48,7 +48,7 @@ def sharing(
         # a copy crosses the shared link and its device's own
         found = study.sharing(seen, counts, bandwidth=bandwidth, hop_seconds=delay / 2)
     if format == "json":
-        write_json(found.as_dict(), output)
+        write_json({**found.as_dict(), "provenance": seen.provenance()}, output)
     elif format != "table":
         write_rows([r.__dict__ for r in found.rows], format, output)
     else:

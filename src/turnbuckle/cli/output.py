@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -23,8 +24,29 @@ def plain(value: Any) -> Any:
     return value
 
 
+def provenance() -> dict[str, Any]:
+    """Tool, version, command line, and name and SHA-256 of every file that the command line names."""
+    from importlib.metadata import version
+
+    from turnbuckle.cli.recording import command_line
+
+    inputs = []
+    for word in dict.fromkeys(part for given in sys.argv[1:] for part in (given, given.partition("=")[2])):
+        try:
+            if word and len(word) < 4096 and Path(word).is_file():
+                with Path(word).open("rb") as file:
+                    inputs.append({"file": Path(word).name, "sha256": hashlib.file_digest(file, "sha256").hexdigest()})
+        except (OSError, ValueError):
+            continue  # no file after all
+    return {"tool": "turnbuckle", "version": version("turnbuckle"), "command": command_line(), "inputs": inputs}
+
+
 def write_json(value: dict[str, Any], output: Path | None) -> None:
-    """Write one JSON document, in ASCII: names from a recording may hold characters that steer a terminal."""
+    """Write one JSON document, in ASCII: names from a recording may hold characters that steer a terminal.
+
+    What does not say where it comes from gets the version, the command line and the hashes of the files named in it.
+    """
+    value = value if "provenance" in value else {**value, "provenance": provenance()}
     write_text(json.dumps(plain(value), indent=1) + "\n", output)
 
 

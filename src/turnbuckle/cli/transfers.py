@@ -199,12 +199,7 @@ def emit(found: Study, format: str, output: Path | None, console: Console | None
     if console is not None:
         _print(console, found)
     elif format == "json":
-        from importlib.metadata import version
-
-        from turnbuckle.cli.recording import command_line
-
-        provenance = {"tool": "turnbuckle", "version": version("turnbuckle"), "command": command_line()}
-        write_json({**found.as_dict(), "provenance": provenance}, output)
+        write_json(found.as_dict(), output)
     else:
         write_rows(found.rows(), format, output)
 
