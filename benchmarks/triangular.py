@@ -288,6 +288,8 @@ def main() -> None:
     if chosen.child:
         print(json.dumps(child(*chosen.child)))
         return
+    if chosen.rows < 10 or chosen.rounds < 1:
+        parser.error("10 rows and 1 round at least")
     result = measure(chosen.rows, chosen.rounds)
     print(table(result))
     print("\n".join(f"{'met    ' if met else 'NOT MET'}  {what}" for met, what in targets(result)))
