@@ -9,10 +9,10 @@ from types import ModuleType
 
 from turnbuckle.errors import ProfileError, did_you_mean
 from turnbuckle.trace import cache
-from turnbuckle.trace.readers import nsys
+from turnbuckle.trace.readers import nsys, otf2
 from turnbuckle.trace.trace import Trace
 
-READERS: tuple[ModuleType, ...] = (nsys,)
+READERS: tuple[ModuleType, ...] = (nsys, otf2)
 """Tried in this order."""
 
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")

@@ -1,0 +1,562 @@
+//! One location's events into calls: enter and leave become one row, the records between them say what the call did.
+
+use super::bytes::{Cursor, UNDEFINED};
+use super::definitions::{Comm, Definitions};
+use super::local::{Local, Ticks};
+use super::regions::{CANCEL, Class, Does, IRECV, ISEND, MOVING, RECV, Regions, SEND, TEST, WAIT};
+use std::collections::HashMap;
+
+/// A missing number.
+pub(super) const NONE: u32 = u32::MAX;
+/// A missing time, size or request.
+pub(super) const NO: i64 = i64::MIN;
+/// Calls inside calls; deeper than this is no program.
+const DEEPEST: usize = 1 << 16;
+/// Records of one call; a Waitall over more requests is no program.
+const MOST_RECORDS: usize = 1 << 24;
+
+/// One row of the table of MPI calls.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call {
+    pub start: i64,
+    pub end: i64,
+    /// When the call that completes it returns [ns].
+    pub done: i64,
+    pub size: i64,
+    pub received: i64,
+    pub request: i64,
+    pub comm: u32,
+    pub partner: u32,
+    pub tag: u32,
+    pub root: u32,
+    pub region: u32,
+    pub location: u32,
+    pub kind: Kind,
+    pub does: Does,
+}
+
+/// Kinds of MPI calls, as the vocabulary counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i8)]
+pub(super) enum Kind {
+    Message = 0,
+    Collective = 1,
+    Request = 2,
+    Other = 3,
+}
+
+/// A call that is no MPI call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub start: i64,
+    pub end: i64,
+    pub region: u32,
+    pub location: u32,
+    /// Calls of the operating system around it.
+    pub nesting: i32,
+    pub class: Class,
+}
+
+/// A completion whose begin is on another location of the process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Late {
+    pub request: u64,
+    pub call: Call,
+}
+
+/// All that one location says.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub calls: Vec<Call>,
+    pub spans: Vec<Span>,
+    /// When the tracer wrote its buffer [ns].
+    pub flushes: Vec<(i64, i64)>,
+    /// Communicators and when they were made [ns].
+    pub made: Vec<(u32, i64)>,
+    /// Events by kind.
+    pub counts: Vec<u64>,
+    /// First and last time stamp [ns].
+    pub span: Option<(i64, i64)>,
+    /// Calls that were not left, leaves of calls that were not entered.
+    pub unbalanced: u64,
+    /// Message records that name a partner, communicator or region that the definitions do not have.
+    pub doubtful: u64,
+    /// Requests that are still open, with their rows.
+    pub pending: HashMap<u64, usize>,
+    pub late: Vec<Late>,
+    /// Its clock was corrected by offsets that the tracer measured.
+    pub corrected: bool,
+    pub digest: String,
+}
+
+/// What stands around a location while it is read.
+pub(super) struct Around<'a> {
+    pub definitions: &'a Definitions,
+    pub regions: &'a Regions,
+    pub local: &'a Local,
+    pub location: u32,
+    pub accelerator: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    region: u32,
+    start: i64,
+    first_record: usize,
+}
+
+/// What a record between enter and leave says.
+#[derive(Debug, Clone, Copy)]
+enum Record {
+    Send(Message),
+    Isend(Message, u64),
+    Sent(u64),
+    Receiving(u64),
+    Received(Message, Option<u64>),
+    Tested,
+    Cancelled(u64),
+    Collective(u8, Whole),
+    Begun(u64),
+    Ended(u8, Whole, u64),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Message {
+    comm: u32,
+    partner: u32,
+    tag: u32,
+    size: i64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Whole {
+    comm: u32,
+    root: u32,
+    sent: i64,
+    received: i64,
+}
+
+/// Reads one location, event by event.
+pub(super) struct Reader<'a> {
+    around: Around<'a>,
+    ticks: Ticks<'a>,
+    tick: u64,
+    time: i64,
+    open: Vec<Frame>,
+    records: Vec<Record>,
+    /// Open frames that are MPI calls, and calls of the operating system.
+    mpi: usize,
+    os: i32,
+    probed: HashMap<u64, Message>,
+    matched: HashMap<u64, Message>,
+    seen: Seen,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(around: Around<'a>, ticks: Ticks<'a>) -> Self {
+        Self {
+            around,
+            ticks,
+            tick: u64::MAX,
+            time: 0,
+            open: Vec::new(),
+            records: Vec::new(),
+            mpi: 0,
+            os: 0,
+            probed: HashMap::new(),
+            matched: HashMap::new(),
+            seen: Seen { counts: vec![0; 256], ..Seen::default() },
+        }
+    }
+
+    /// One event.
+    #[inline]
+    pub fn event(&mut self, kind: u8, r: Cursor<'_>, tick: u64) -> Result<(), &'static str> {
+        if tick != self.tick {
+            self.tick = tick;
+            self.time = self.ticks.ns(tick);
+            let (first, last) = self.seen.span.unwrap_or((self.time, self.time));
+            self.seen.span = Some((first.min(self.time), last.max(self.time)));
+        }
+        self.seen.counts[usize::from(kind)] += 1;
+        match kind {
+            12 => self.enter(r),
+            13 => self.leave(r),
+            66 => self.enter_context(r),
+            67 => self.leave_context(r),
+            10 => {
+                let mut r = r;
+                let until = r.u64_full().ok_or("an event is cut")?;
+                let until = self.ticks.ns(until);
+                self.seen.flushes.push((self.time, until.max(self.time)));
+                Ok(())
+            }
+            14..=23 | 85..=92 => {
+                let record = self.record(kind, r).ok_or("an event is cut")?;
+                match record {
+                    Some(record) => self.note(record),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn enter(&mut self, mut r: Cursor<'_>) -> Result<(), &'static str> {
+        let id = r.u32().ok_or("an event is cut")?;
+        self.push(self.around.local.regions.global(id))
+    }
+
+    fn leave(&mut self, mut r: Cursor<'_>) -> Result<(), &'static str> {
+        let id = r.u32().ok_or("an event is cut")?;
+        self.pop(self.around.local.regions.global(id));
+        Ok(())
+    }
+
+    fn enter_context(&mut self, r: Cursor<'_>) -> Result<(), &'static str> {
+        let region = self.context(r).ok_or("an event is cut")?;
+        self.push(region)
+    }
+
+    fn leave_context(&mut self, r: Cursor<'_>) -> Result<(), &'static str> {
+        let region = self.context(r).ok_or("an event is cut")?;
+        self.pop(region);
+        Ok(())
+    }
+
+    fn context(&self, mut r: Cursor<'_>) -> Option<u32> {
+        let context = self.around.local.contexts.global(r.u32()?);
+        Some(self.around.definitions.contexts.get(&context).copied().unwrap_or(UNDEFINED))
+    }
+
+    fn push(&mut self, id: u32) -> Result<(), &'static str> {
+        if self.open.len() >= DEEPEST {
+            return Err("more calls inside calls than any program has");
+        }
+        let region = self.around.regions.number(id);
+        self.seen.doubtful += u64::from(self.around.regions.made_up(region));
+        self.count(region, 1);
+        self.open.push(Frame { region, start: self.time, first_record: self.records.len() });
+        Ok(())
+    }
+
+    fn count(&mut self, region: u32, by: i32) {
+        match self.around.regions.classes[region as usize] {
+            Class::Mpi(_) => self.mpi = self.mpi.saturating_add_signed(by as isize),
+            Class::Os => self.os += by,
+            _ => {}
+        }
+    }
+
+    fn pop(&mut self, id: u32) {
+        let region = self.around.regions.number(id);
+        let Some(at) = self.open.iter().rposition(|f| f.region == region) else {
+            self.seen.unbalanced += 1;
+            return;
+        };
+        self.seen.unbalanced += (self.open.len() - 1 - at) as u64;
+        self.close_down_to(at);
+    }
+
+    fn close_down_to(&mut self, at: usize) {
+        while self.open.len() > at {
+            let Some(frame) = self.open.pop() else { break };
+            self.count(frame.region, -1);
+            self.closed(frame);
+        }
+    }
+
+    /// A call has returned.
+    fn closed(&mut self, frame: Frame) {
+        let location = self.around.location;
+        match self.around.regions.classes[frame.region as usize] {
+            Class::Mpi(does) if !self.around.accelerator => self.mpi_call(frame, does),
+            class => {
+                self.seen.spans.push(Span { start: frame.start, end: self.time, region: frame.region, location, nesting: self.os, class })
+            }
+        }
+    }
+
+    /// Read one record of an MPI call; `None` inside where it says nothing.
+    fn record(&mut self, kind: u8, mut r: Cursor<'_>) -> Option<Option<Record>> {
+        Some(match kind {
+            14 => Some(Record::Send(self.message(&mut r)?)),
+            15 => Some(Record::Isend(self.message(&mut r)?, r.u64()?)),
+            16 => Some(Record::Sent(r.u64()?)),
+            17 => Some(Record::Receiving(r.u64()?)),
+            18 => Some(Record::Received(self.message(&mut r)?, None)),
+            19 => Some(Record::Received(self.message(&mut r)?, Some(r.u64()?))),
+            20 => Some(Record::Tested),
+            21 => Some(Record::Cancelled(r.u64()?)),
+            23 => Some(Record::Collective(r.u8()?, self.whole(&mut r)?)),
+            85 => Some(Record::Begun(r.u64()?)),
+            86 => {
+                let operation = r.u8()?;
+                Some(Record::Ended(operation, self.whole(&mut r)?, r.u64()?))
+            }
+            87 => {
+                let comm = self.around.local.comms.global(r.u32()?);
+                self.seen.made.push((comm, self.time));
+                None
+            }
+            89 => {
+                let (partner, comm, tag, message) = (r.u32()?, r.u32()?, r.u32()?, r.u64()?);
+                let comm = self.around.local.comms.global(comm);
+                if message != u64::MAX {
+                    self.probed.insert(message, Message { comm, partner, tag, size: NO });
+                }
+                None
+            }
+            90 => {
+                let (message, size) = (r.u64()?, r.u64()?);
+                self.probed.remove(&message).map(|m| Record::Received(Message { size: positive(size), ..m }, None))
+            }
+            91 => {
+                let (message, request) = (r.u64()?, r.u64()?);
+                if let Some(message) = self.probed.remove(&message) {
+                    self.matched.insert(request, message);
+                }
+                Some(Record::Receiving(request))
+            }
+            92 => {
+                let (request, size) = (r.u64()?, r.u64()?);
+                self.matched.remove(&request).map(|m| Record::Received(Message { size: positive(size), ..m }, Some(request)))
+            }
+            _ => None,
+        })
+    }
+
+    fn message(&self, r: &mut Cursor<'_>) -> Option<Message> {
+        let (partner, comm, tag, size) = (r.u32()?, r.u32()?, r.u32()?, r.u64()?);
+        Some(Message { comm: self.around.local.comms.global(comm), partner, tag, size: positive(size) })
+    }
+
+    fn whole(&self, r: &mut Cursor<'_>) -> Option<Whole> {
+        let (comm, root, sent, received) = (r.u32()?, r.u32()?, r.u64()?, r.u64()?);
+        Some(Whole { comm: self.around.local.comms.global(comm), root, sent: positive(sent), received: positive(received) })
+    }
+
+    fn note(&mut self, record: Record) -> Result<(), &'static str> {
+        if self.mpi > 0 && self.records.len() < MOST_RECORDS {
+            self.records.push(record);
+            return Ok(());
+        }
+        if self.mpi > 0 {
+            return Err("more records of one call than any program has");
+        }
+        // a record outside every call: the tracer kept no regions, or not this one
+        let regions = self.around.regions;
+        let region = match record {
+            Record::Send(_) => regions.spare(SEND),
+            Record::Isend(..) => regions.spare(ISEND),
+            Record::Received(_, None) => regions.spare(RECV),
+            Record::Receiving(_) => regions.spare(IRECV),
+            Record::Sent(_) | Record::Received(_, Some(_)) | Record::Begun(_) | Record::Ended(..) => regions.spare(WAIT),
+            Record::Tested => regions.spare(TEST),
+            Record::Cancelled(_) => regions.spare(CANCEL),
+            Record::Collective(operation, _) => regions.operation(operation),
+        };
+        let first_record = self.records.len();
+        self.records.push(record);
+        let does = match regions.classes[region as usize] {
+            Class::Mpi(does) => does,
+            _ => Does::Other,
+        };
+        self.mpi_call(Frame { region, start: self.time, first_record }, does);
+        Ok(())
+    }
+
+    /// An MPI call into rows: one for each message, request or collective it concerns, one at least.
+    fn mpi_call(&mut self, frame: Frame, does: Does) {
+        let rows = self.seen.calls.len();
+        for at in frame.first_record..self.records.len() {
+            let record = self.records[at];
+            self.row(frame, does, record);
+        }
+        self.records.truncate(frame.first_record);
+        if self.seen.calls.len() == rows {
+            let kind = match does {
+                Does::Collective(_) | Does::Icollective => Kind::Collective,
+                Does::Start | Does::Wait | Does::WaitAny => Kind::Request,
+                Does::Other => Kind::Other,
+                _ => Kind::Message,
+            };
+            let blank = self.blank(frame, does, kind);
+            self.seen.calls.push(blank);
+        }
+    }
+
+    fn blank(&self, frame: Frame, does: Does, kind: Kind) -> Call {
+        Call {
+            start: frame.start,
+            end: self.time,
+            done: NO,
+            size: NO,
+            received: NO,
+            request: NO,
+            comm: NONE,
+            partner: NONE,
+            tag: NONE,
+            root: NONE,
+            region: frame.region,
+            location: self.around.location,
+            kind,
+            does,
+        }
+    }
+
+    fn row(&mut self, frame: Frame, does: Does, record: Record) {
+        let blank = self.blank(frame, does, Kind::Other);
+        let regions = self.around.regions;
+        match record {
+            Record::Send(message) => {
+                let mut call = self.filled(Call { kind: Kind::Message, done: self.time, ..blank }, message);
+                match does {
+                    // the half that sends is the shorter one
+                    Does::Both => call.end = frame.start,
+                    Does::Send | Does::Ssend => {}
+                    _ => (call.region, call.does) = (regions.spare(SEND), Does::Send),
+                }
+                self.seen.calls.push(call);
+            }
+            Record::Isend(message, request) => {
+                let mut call = self.filled(Call { kind: Kind::Message, request: request as i64, ..blank }, message);
+                match does {
+                    Does::Both => call.end = frame.start,
+                    Does::Isend => {}
+                    _ => (call.region, call.does) = (regions.spare(ISEND), Does::Isend),
+                }
+                self.seen.pending.insert(request, self.seen.calls.len());
+                self.seen.calls.push(call);
+            }
+            Record::Receiving(request) => {
+                let mut call = Call { kind: Kind::Message, request: request as i64, ..blank };
+                if !matches!(does, Does::Irecv | Does::Both) {
+                    (call.region, call.does) = (regions.spare(IRECV), Does::Irecv);
+                }
+                self.seen.pending.insert(request, self.seen.calls.len());
+                self.seen.calls.push(call);
+            }
+            Record::Received(message, None) => {
+                let mut call = self.filled(Call { kind: Kind::Message, done: self.time, ..blank }, message);
+                if !matches!(does, Does::Recv | Does::Both) {
+                    (call.region, call.does) = (regions.spare(RECV), Does::Recv);
+                }
+                self.seen.calls.push(call);
+            }
+            Record::Received(message, Some(request)) => {
+                // EZTrace writes what it finds in an array of statuses that nobody filled
+                let believed = !(regions.eztrace && does == Does::WaitAny);
+                let begun = Call { kind: Kind::Message, request: request as i64, region: regions.spare(IRECV), does: Does::Irecv, ..blank };
+                let mut call = begun;
+                if believed {
+                    call = self.filled(begun, message);
+                } else {
+                    self.seen.doubtful += 1;
+                }
+                call.done = self.time;
+                self.completed(request, call);
+                self.seen.calls.push(Call { kind: Kind::Request, request: request as i64, ..blank });
+            }
+            Record::Sent(request) => {
+                self.completed(request, Call { done: self.time, ..blank });
+                self.seen.calls.push(Call { kind: Kind::Request, request: request as i64, ..blank });
+            }
+            Record::Tested => self.seen.calls.push(Call { kind: Kind::Request, ..blank }),
+            Record::Cancelled(request) => {
+                if let Some(call) = self.seen.pending.remove(&request).and_then(|row| self.seen.calls.get_mut(row)) {
+                    call.done = self.time;
+                }
+                self.seen.calls.push(Call { kind: Kind::Request, request: request as i64, ..blank });
+            }
+            Record::Collective(operation, whole) => {
+                let kind = if operation < MOVING { Kind::Collective } else { Kind::Other };
+                let mut call = self.spread(Call { kind, done: self.time, ..blank }, whole);
+                // a call that makes or frees something is named by itself
+                if kind == Kind::Collective && !matches!(does, Does::Collective(_) | Does::Icollective) {
+                    call.region = regions.operation(operation);
+                    if let Class::Mpi(does) = regions.classes[call.region as usize] {
+                        call.does = does;
+                    }
+                }
+                self.seen.calls.push(call);
+            }
+            Record::Begun(request) => {
+                let kind = if does == Does::Icollective { Kind::Collective } else { Kind::Other };
+                self.seen.pending.insert(request, self.seen.calls.len());
+                self.seen.calls.push(Call { kind, request: request as i64, ..blank });
+            }
+            Record::Ended(operation, whole, request) => {
+                let kind = if operation < MOVING { Kind::Collective } else { Kind::Other };
+                let ended = Call { kind, request: request as i64, done: self.time, region: regions.operation(operation), ..blank };
+                let ended = self.spread(ended, whole);
+                self.completed(request, ended);
+                self.seen.calls.push(Call { kind: Kind::Request, request: request as i64, ..blank });
+            }
+        }
+    }
+
+    /// What a completion says, into the row that began it; else it waits for the process's other locations.
+    fn completed(&mut self, request: u64, call: Call) {
+        match self.seen.pending.remove(&request).and_then(|row| self.seen.calls.get_mut(row)) {
+            Some(begun) => begun.complete(&call),
+            None => self.seen.late.push(Late { request, call }),
+        }
+    }
+
+    /// A message's fields, as far as the definitions agree.
+    fn filled(&mut self, mut call: Call, message: Message) -> Call {
+        let known: Option<&Comm> = self.around.definitions.comms.get(&message.comm);
+        let tag = if message.tag <= i32::MAX as u32 { message.tag } else { NONE };
+        if known.is_some_and(|c| c.holds(message.partner)) && message.size != NO && tag != NONE {
+            (call.comm, call.partner, call.tag, call.size) = (message.comm, message.partner, tag, message.size);
+        } else {
+            self.seen.doubtful += 1;
+        }
+        call
+    }
+
+    fn spread(&mut self, mut call: Call, whole: Whole) -> Call {
+        match self.around.definitions.comms.get(&whole.comm) {
+            Some(comm) => {
+                (call.comm, call.size, call.received) = (whole.comm, whole.sent, whole.received);
+                if comm.holds(whole.root) {
+                    call.root = whole.root;
+                }
+            }
+            None => self.seen.doubtful += 1,
+        }
+        call
+    }
+
+    /// All events are read: what is still open ends with the last one.
+    pub fn finish(mut self, digest: String) -> Seen {
+        if let Some((_, last)) = self.seen.span {
+            self.time = last;
+        }
+        self.seen.unbalanced += self.open.len() as u64;
+        self.close_down_to(0);
+        self.seen.digest = digest;
+        self.seen
+    }
+}
+
+impl Call {
+    /// Take over what the completion says.
+    pub fn complete(&mut self, by: &Call) {
+        self.done = by.done;
+        if by.kind == Kind::Message && self.does != Does::Isend || by.kind == Kind::Collective {
+            (self.comm, self.partner, self.tag, self.size) = (by.comm, by.partner, by.tag, by.size);
+            (self.received, self.root) = (by.received, by.root);
+        } else if by.kind == Kind::Other && self.kind == Kind::Other && by.comm != NONE {
+            (self.comm, self.root) = (by.comm, by.root);
+        }
+        if by.kind == Kind::Collective {
+            self.kind = Kind::Collective;
+        }
+    }
+}
+
+fn positive(size: u64) -> i64 {
+    i64::try_from(size).unwrap_or(NO)
+}
