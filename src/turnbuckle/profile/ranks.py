@@ -136,18 +136,27 @@ def _operation(trace: Trace) -> pl.Series:
 
 
 def _mpi(rows: pl.DataFrame, trace: Trace) -> Meetings:
-    mpi = trace.mpi.with_row_index("at").with_columns(pl.col("at").cast(pl.Int64), process=pl.col("thread") & _PROCESS)
-    if mpi["process"].n_unique() < 2:
+    if (trace.mpi["thread"] & _PROCESS).n_unique() < 2:
         return _nothing()
-    made = _communicators(trace)
-    activity = np.full(mpi.height, -1, dtype=np.int64)
+    activity = np.full(trace.mpi.height, -1, dtype=np.int64)
     mine = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi", pl.col("row").is_not_null())
     activity[mine["row"].to_numpy()] = mine["i"].to_numpy()
+    calls, members = described(trace, activity)
+    return _joined(_collectives(calls, members), _messages(calls, members))
+
+
+def described(trace: Trace, activity: Int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """MPI calls that begin a message or collective, with what completes them, and the members of all communicators.
+
+    Parameters
+    ----------
+    activity : number of the activity of each row of the trace's table ``mpi``, -1 for none.
+    """
+    mpi = trace.mpi.with_row_index("at").with_columns(pl.col("at").cast(pl.Int64), process=pl.col("thread") & _PROCESS)
+    made = _communicators(trace)
     stands = same_call(trace)
     calls = _placed(mpi.with_columns(does=_operation(trace), activity=activity[stands], until=mpi["end_ns"].to_numpy()[stands]), made)
-    members = made.drop_nulls("comm")
-    calls = _posted(calls).sort("start_ns", "at", maintain_order=True)
-    return _joined(_collectives(calls, members), _messages(calls, members))
+    return _posted(calls).sort("start_ns", "at", maintain_order=True), made.drop_nulls("comm")
 
 
 def _joined(*parts: Meetings) -> Meetings:
@@ -279,6 +288,33 @@ def _posted(calls: pl.DataFrame) -> pl.DataFrame:
 
 def _messages(calls: pl.DataFrame, members: pl.DataFrame) -> Meetings:
     """Point to point: a receive waits for its send to begin, a send that cannot leave early for its receive."""
+    sides = matched(calls, members)
+    pairs = sides.pairs
+    waits = pairs.filter(_too_large(pairs) | pl.col("does").str.contains(r"^i?ssend(_init)?$"))
+    first = np.concatenate([pairs["activity"].to_numpy(), waits["activity_r"].to_numpy()])
+    then = np.concatenate([pairs["done_r"].to_numpy(), waits["done"].to_numpy()])
+    return Meetings(first, then, sides.unmatched)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Both sides of all messages.
+
+    Attributes
+    ----------
+    sends, receives : calls that name a partner, whether their communicator can be told or not.
+    pairs : messages with both sides; columns of the receive end in ``_r``.
+    unmatched : sends and receives without the other side.
+    """
+
+    sends: pl.DataFrame
+    receives: pl.DataFrame
+    pairs: pl.DataFrame
+    unmatched: int
+
+
+def matched(calls: pl.DataFrame, members: pl.DataFrame) -> Sides:
+    """The sends and receives among the `described` calls, and which belong together."""
     does = pl.col("does").fill_null("")
     both = does.str.contains(_BOTH)
     call = ["thread", "start_ns", "name"]
@@ -288,6 +324,7 @@ def _messages(calls: pl.DataFrame, members: pl.DataFrame) -> Meetings:
     calls = calls.drop_nulls("partner").join(halves, on="at", how="left", maintain_order="left")
     sends = calls.filter(does.str.contains(_SEND) | (both & (pl.col("half") == 1)))
     receives = calls.filter(does.str.contains(_RECEIVE) | (both & (pl.col("half") == pl.col("of"))))
+    every = sends, receives
     lost = sends.filter(pl.col("comm").is_null()).height + receives.filter(pl.col("comm").is_null()).height
     there = members.select("comm", partner="me").unique()
     sends = sends.with_columns(source="me", target="partner").join(there, on=["comm", "partner"], how="semi", maintain_order="left")
@@ -307,10 +344,7 @@ def _messages(calls: pl.DataFrame, members: pl.DataFrame) -> Meetings:
     sends_left = sends.join(taken, on=_STREAM, how="anti", maintain_order="left") if taken.height else sends
     pairs = _in_order(sends_left, pl.concat([exact.drop("open"), fed.drop("open")]).sort("start_ns", "at"))
     unmatched = lost + sends.height + receives.height - 2 * pairs.height
-    waits = pairs.filter(_too_large(pairs) | pl.col("does").str.contains(r"^i?ssend(_init)?$"))
-    first = np.concatenate([pairs["activity"].to_numpy(), waits["activity_r"].to_numpy()])
-    then = np.concatenate([pairs["done_r"].to_numpy(), waits["done"].to_numpy()])
-    return Meetings(first, then, unmatched)
+    return Sides(*every, pairs, unmatched)
 
 
 def _wildcards(anything: pl.DataFrame, streams: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

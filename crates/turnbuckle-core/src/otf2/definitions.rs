@@ -98,8 +98,8 @@ pub(super) struct Definitions {
     pub twice: u64,
     /// Texts with bytes that are not UTF-8.
     pub repaired: u64,
-    /// Host names, paths or command lines are in the file.
-    pub private: bool,
+    /// Names of hosts are in the file.
+    pub hosts: bool,
 }
 
 impl Definitions {
@@ -129,7 +129,10 @@ impl Definitions {
                 self.repaired += u64::from(matches!(text, std::borrow::Cow::Owned(_)));
                 keep(&mut self.texts, id, text.into_owned(), &mut self.twice);
             }
-            12 => self.private = true,
+            12 => {
+                let (_id, _name, _class, parent) = (r.u32()?, r.u32()?, r.u32()?, r.u32()?);
+                self.hosts |= parent != UNDEFINED;
+            }
             13 => {
                 let (id, _name, kind, place) = (r.u32()?, r.u32()?, r.u8()?, r.u32()?);
                 let creator = r.u32().unwrap_or(UNDEFINED);

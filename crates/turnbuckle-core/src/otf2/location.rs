@@ -254,6 +254,13 @@ impl<'a> Reader<'a> {
             self.seen.unbalanced += 1;
             return;
         };
+        if self.around.regions.eztrace && !matches!(self.around.regions.classes[region as usize], Class::Mpi(_)) {
+            // EZTrace's own two regions overlap at the end of every thread
+            let frame = self.open.remove(at);
+            self.count(frame.region, -1);
+            self.closed(frame);
+            return;
+        }
         self.seen.unbalanced += (self.open.len() - 1 - at) as u64;
         self.close_down_to(at);
     }
@@ -413,7 +420,7 @@ impl<'a> Reader<'a> {
                 let mut call = self.filled(Call { kind: Kind::Message, done: self.time, ..blank }, message);
                 match does {
                     // the half that sends is the shorter one
-                    Does::Both => call.end = frame.start,
+                    Does::Both => (call.end, call.does) = (frame.start, Does::Send),
                     Does::Send | Does::Ssend => {}
                     _ => (call.region, call.does) = (regions.spare(SEND), Does::Send),
                 }
@@ -422,7 +429,7 @@ impl<'a> Reader<'a> {
             Record::Isend(message, request) => {
                 let mut call = self.filled(Call { kind: Kind::Message, request: request as i64, ..blank }, message);
                 match does {
-                    Does::Both => call.end = frame.start,
+                    Does::Both => (call.end, call.does) = (frame.start, Does::Isend),
                     Does::Isend => {}
                     _ => (call.region, call.does) = (regions.spare(ISEND), Does::Isend),
                 }
@@ -431,16 +438,18 @@ impl<'a> Reader<'a> {
             }
             Record::Receiving(request) => {
                 let mut call = Call { kind: Kind::Message, request: request as i64, ..blank };
+                call.does = Does::Irecv;
                 if !matches!(does, Does::Irecv | Does::Both) {
-                    (call.region, call.does) = (regions.spare(IRECV), Does::Irecv);
+                    call.region = regions.spare(IRECV);
                 }
                 self.seen.pending.insert(request, self.seen.calls.len());
                 self.seen.calls.push(call);
             }
             Record::Received(message, None) => {
                 let mut call = self.filled(Call { kind: Kind::Message, done: self.time, ..blank }, message);
+                call.does = Does::Recv;
                 if !matches!(does, Does::Recv | Does::Both) {
-                    (call.region, call.does) = (regions.spare(RECV), Does::Recv);
+                    call.region = regions.spare(RECV);
                 }
                 self.seen.calls.push(call);
             }

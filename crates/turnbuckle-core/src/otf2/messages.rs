@@ -36,14 +36,9 @@ pub(super) fn sides(processes: &[Process], definitions: &Definitions) -> (Vec<Si
     let (mut sends, mut receives) = (Vec::new(), Vec::new());
     for process in processes {
         let Some(own) = process.rank else { continue };
-        // the two halves of a Sendrecv begin together; the shorter one, which comes first, is the send
         for (at, call) in process.calls.iter().enumerate().filter(|(_, c)| c.kind == Kind::Message && c.partner != NONE) {
             let Some(other) = definitions.comms.get(&call.comm).and_then(|c| c.world(call.partner, own)) else { continue };
-            let sends_it = match call.does {
-                Does::Send | Does::Ssend | Does::Isend => true,
-                Does::Both => call.end == call.start,
-                _ => false,
-            };
+            let sends_it = matches!(call.does, Does::Send | Does::Ssend | Does::Isend);
             let (source, target) = if sends_it { (own, other) } else { (other, own) };
             let side = Side {
                 stream: (call.comm, source, target, call.tag),

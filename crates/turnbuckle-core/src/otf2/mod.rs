@@ -46,6 +46,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(f64) -> bool;
 
 const ACCELERATOR: u8 = 2;
 const METRICS: u8 = 3;
+const PROGRAM_BEGIN: usize = 83;
 /// Threads of a process that the vocabulary's thread ids can tell apart, and processes.
 const MOST_THREADS: usize = (1 << 24) - 2;
 const MOST_PROCESSES: usize = 1 << 30;
@@ -361,7 +362,10 @@ impl<'a> Assembled<'a> {
             self.found("P130", 1, "");
         }
         self.found("P123", 1, "");
-        self.found("P119", u64::from(definitions.private), "system tree");
+        let program = self.seen.iter().any(|s| s.counts[PROGRAM_BEGIN] > 0);
+        let private = [(definitions.hosts, "system tree"), (program, "PROGRAM_BEGIN")];
+        let private: Vec<_> = private.into_iter().filter(|(there, _)| *there).map(|(_, what)| what).collect();
+        self.found("P119", u64::from(!private.is_empty()), private.join(", "));
         let clock = definitions.clock.unwrap_or(Clock { resolution: 1, zero: 0, length: 0, utc_ns: u64::MAX });
         let length = nanoseconds(u128::from(clock.length), clock.resolution.max(1));
         let creator = if self.regions.eztrace && self.archive.anchor.creator.is_empty() { "EZTrace" } else { &self.archive.anchor.creator };
