@@ -6,8 +6,8 @@
 //! satisfies every constraint, because shortest paths do and the solutions are convex.  Ranks bounded from one side only start as
 //! recorded, or as much later as the bounds need.
 
+use super::calls::{Call, Kind, NO};
 use super::definitions::Definitions;
-use super::location::{Call, Kind, NO};
 use super::messages::{Process, Side, pairs};
 use super::regions::{Does, Needs};
 use std::collections::HashMap;
@@ -94,7 +94,7 @@ impl Bounds {
         let mut by_comm: HashMap<u32, Vec<(u32, Vec<&Call>)>> = HashMap::new();
         for (rank, process) in &self.ranks {
             let mut mine: HashMap<u32, Vec<&Call>> = HashMap::new();
-            for call in processes[*process].calls.iter().filter(|c| c.kind == Kind::Collective && c.comm != super::location::NONE) {
+            for call in processes[*process].calls.iter().filter(|c| c.kind == Kind::Collective && c.comm != super::calls::NONE) {
                 mine.entry(call.comm).or_default().push(call);
             }
             for (comm, mut calls) in mine {

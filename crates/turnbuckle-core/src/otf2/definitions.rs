@@ -14,6 +14,8 @@ pub(super) const MPI: u8 = 4;
 const COMM_LOCATIONS: u8 = 4;
 const COMM_GROUP: u8 = 5;
 const COMM_SELF: u8 = 6;
+/// Score-P's name of the parameter that tells where a kernel was launched.
+const SITE: &str = "callsite id";
 const GLOBAL_MEMBERS: u32 = 1;
 const NODE_OF_A_DEVICE: u8 = 7;
 
@@ -98,6 +100,9 @@ pub(super) struct Definitions {
     pub twice: u64,
     /// Texts with bytes that are not UTF-8.
     pub repaired: u64,
+    /// The parameter that tells a call's place in the program.
+    pub sites: Option<u32>,
+    parameters: Vec<(u32, u32)>,
     /// Names of hosts are in the file.
     pub hosts: bool,
 }
@@ -169,6 +174,7 @@ impl Definitions {
                 let (id, _name, group) = (r.u32()?, r.u32()?, r.u32()?);
                 self.comm_groups.push((id, group));
             }
+            23 => self.parameters.push((r.u32()?, r.u32()?)),
             27 => {
                 let (node, domain) = (r.u32()?, r.u8()?);
                 if domain == NODE_OF_A_DEVICE {
@@ -185,8 +191,10 @@ impl Definitions {
         Some(())
     }
 
-    /// Communicators, once all groups are known.
+    /// Communicators, once all groups are known; parameters, once all texts are.
     fn resolve(&mut self) {
+        let named = |(id, name): &(u32, u32)| self.texts.get(name).is_some_and(|n| n == SITE).then_some(*id);
+        self.sites = self.parameters.iter().find_map(named);
         let rank_of: HashMap<u64, u32> = self.ranks.iter().zip(0..).map(|(location, rank)| (*location, rank)).collect();
         for (id, group) in std::mem::take(&mut self.comm_groups) {
             let Some(group) = self.groups.get(&group).filter(|g| g.paradigm == MPI) else { continue };

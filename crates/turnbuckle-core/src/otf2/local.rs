@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 const REGION: u8 = 3;
 const COMM: u8 = 6;
+const PARAMETER: u8 = 7;
 const CONTEXT: u8 = 10;
 const SPARSE: u8 = 1;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -55,6 +56,7 @@ pub(super) struct Local {
     pub regions: Map,
     pub comms: Map,
     pub contexts: Map,
+    pub parameters: Map,
     /// Tick and what to add to the clock there, in time order.
     pub offsets: Vec<(u64, i64)>,
 }
@@ -77,6 +79,7 @@ impl Local {
                 match what {
                     REGION => self.regions = map,
                     COMM => self.comms = map,
+                    PARAMETER => self.parameters = map,
                     CONTEXT => self.contexts = map,
                     _ => {}
                 }

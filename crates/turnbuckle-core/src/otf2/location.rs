@@ -1,93 +1,16 @@
 //! One location's events into calls: enter and leave become one row, the records between them say what the call did.
 
 use super::bytes::{Cursor, UNDEFINED};
+use super::calls::{Call, Kind, Late, NO, NONE, NOWHERE, Seen, Span};
 use super::definitions::{Comm, Definitions};
 use super::local::{Local, Ticks};
 use super::regions::{CANCEL, Class, Does, IRECV, ISEND, MOVING, RECV, Regions, SEND, TEST, WAIT};
 use std::collections::HashMap;
 
-/// A missing number.
-pub(super) const NONE: u32 = u32::MAX;
-/// A missing time, size or request.
-pub(super) const NO: i64 = i64::MIN;
 /// Calls inside calls; deeper than this is no program.
 const DEEPEST: usize = 1 << 16;
 /// Records of one call; a Waitall over more requests is no program.
 const MOST_RECORDS: usize = 1 << 24;
-
-/// One row of the table of MPI calls.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Call {
-    pub start: i64,
-    pub end: i64,
-    /// When the call that completes it returns [ns].
-    pub done: i64,
-    pub size: i64,
-    pub received: i64,
-    pub request: i64,
-    pub comm: u32,
-    pub partner: u32,
-    pub tag: u32,
-    pub root: u32,
-    pub region: u32,
-    pub location: u32,
-    pub kind: Kind,
-    pub does: Does,
-}
-
-/// Kinds of MPI calls, as the vocabulary counts them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(i8)]
-pub(super) enum Kind {
-    Message = 0,
-    Collective = 1,
-    Request = 2,
-    Other = 3,
-}
-
-/// A call that is no MPI call.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Span {
-    pub start: i64,
-    pub end: i64,
-    pub region: u32,
-    pub location: u32,
-    /// Calls of the operating system around it.
-    pub nesting: i32,
-    pub class: Class,
-}
-
-/// A completion whose begin is on another location of the process.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Late {
-    pub request: u64,
-    pub call: Call,
-}
-
-/// All that one location says.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    pub calls: Vec<Call>,
-    pub spans: Vec<Span>,
-    /// When the tracer wrote its buffer [ns].
-    pub flushes: Vec<(i64, i64)>,
-    /// Communicators and when they were made [ns].
-    pub made: Vec<(u32, i64)>,
-    /// Events by kind.
-    pub counts: Vec<u64>,
-    /// First and last time stamp [ns].
-    pub span: Option<(i64, i64)>,
-    /// Calls that were not left, leaves of calls that were not entered.
-    pub unbalanced: u64,
-    /// Message records that name a partner, communicator or region that the definitions do not have.
-    pub doubtful: u64,
-    /// Requests that are still open, with their rows.
-    pub pending: HashMap<u64, usize>,
-    pub late: Vec<Late>,
-    /// Its clock was corrected by offsets that the tracer measured.
-    pub corrected: bool,
-    pub digest: String,
-}
 
 /// What stands around a location while it is read.
 pub(super) struct Around<'a> {
@@ -101,6 +24,7 @@ pub(super) struct Around<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Frame {
     region: u32,
+    site: u64,
     start: i64,
     first_record: usize,
 }
@@ -191,6 +115,10 @@ impl<'a> Reader<'a> {
                 self.seen.flushes.push((self.time, until.max(self.time)));
                 Ok(())
             }
+            34 => {
+                self.parameter(r).ok_or("an event is cut")?;
+                Ok(())
+            }
             14..=23 | 85..=92 => {
                 let record = self.record(kind, r).ok_or("an event is cut")?;
                 match record {
@@ -229,6 +157,17 @@ impl<'a> Reader<'a> {
         Some(self.around.definitions.contexts.get(&context).copied().unwrap_or(UNDEFINED))
     }
 
+    /// A parameter of the call that is open: its place in the program tells which launch started a kernel.
+    fn parameter(&mut self, mut r: Cursor<'_>) -> Option<()> {
+        let (parameter, value) = (self.around.local.parameters.global(r.u32()?), r.u64()?);
+        if self.around.definitions.sites == Some(parameter) {
+            if let Some(frame) = self.open.last_mut() {
+                frame.site = value;
+            }
+        }
+        Some(())
+    }
+
     fn push(&mut self, id: u32) -> Result<(), &'static str> {
         if self.open.len() >= DEEPEST {
             return Err("more calls inside calls than any program has");
@@ -236,7 +175,7 @@ impl<'a> Reader<'a> {
         let region = self.around.regions.number(id);
         self.seen.doubtful += u64::from(self.around.regions.made_up(region));
         self.count(region, 1);
-        self.open.push(Frame { region, start: self.time, first_record: self.records.len() });
+        self.open.push(Frame { region, site: NOWHERE, start: self.time, first_record: self.records.len() });
         Ok(())
     }
 
@@ -278,9 +217,16 @@ impl<'a> Reader<'a> {
         let location = self.around.location;
         match self.around.regions.classes[frame.region as usize] {
             Class::Mpi(does) if !self.around.accelerator => self.mpi_call(frame, does),
-            class => {
-                self.seen.spans.push(Span { start: frame.start, end: self.time, region: frame.region, location, nesting: self.os, class })
-            }
+            class => self.seen.spans.push(Span {
+                start: frame.start,
+                end: self.time,
+                region: frame.region,
+                location,
+                nesting: self.os,
+                class,
+                site: frame.site,
+                correlation: 0,
+            }),
         }
     }
 
@@ -369,7 +315,7 @@ impl<'a> Reader<'a> {
             Class::Mpi(does) => does,
             _ => Does::Other,
         };
-        self.mpi_call(Frame { region, start: self.time, first_record }, does);
+        self.mpi_call(Frame { region, site: NOWHERE, start: self.time, first_record }, does);
         Ok(())
     }
 
@@ -547,22 +493,6 @@ impl<'a> Reader<'a> {
         self.close_down_to(0);
         self.seen.digest = digest;
         self.seen
-    }
-}
-
-impl Call {
-    /// Take over what the completion says.
-    pub fn complete(&mut self, by: &Call) {
-        self.done = by.done;
-        if by.kind == Kind::Message && self.does != Does::Isend || by.kind == Kind::Collective {
-            (self.comm, self.partner, self.tag, self.size) = (by.comm, by.partner, by.tag, by.size);
-            (self.received, self.root) = (by.received, by.root);
-        } else if by.kind == Kind::Other && self.kind == Kind::Other && by.comm != NONE {
-            (self.comm, self.root) = (by.comm, by.root);
-        }
-        if by.kind == Kind::Collective {
-            self.kind = Kind::Collective;
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who met whom: sends and receives by stream, and what the order of sends tells of receives that the tracer did not describe.
 
+use super::calls::{Call, Kind, NO, NONE};
 use super::definitions::Definitions;
-use super::location::{Call, Kind, NO, NONE};
 use super::regions::Does;
 
 /// One process: a rank of the world, and its calls.

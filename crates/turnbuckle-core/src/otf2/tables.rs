@@ -1,7 +1,7 @@
 //! Calls into the tables of the vocabulary.
 
+use super::calls::{Call, NO, NONE, Span};
 use super::definitions::Definitions;
-use super::location::{Call, NO, NONE, Span};
 use super::messages::Process;
 use super::regions::{Class, Regions};
 use crate::recording::{Column, Table, Values};
@@ -146,6 +146,7 @@ pub(super) fn spans(mut all: Vec<Span>, places: &[Place], devices: &[bool], regi
             .with("end_ns", some.iter().map(|s| Some(s.end)))
             .with("name", text.into_iter())
     };
+    let number = |s: &Span| (s.correlation != 0).then_some(s.correlation);
     let (api, os, ranges) = (of(Class::Api), of(Class::Os), of(Class::Range));
     let kernels: Vec<Span> = all.iter().filter(|s| on_device(s) && !regions.not_a_kernel[s.region as usize]).copied().collect();
     let threads = |some: &[Span]| some.iter().map(|s| Some(place(s).thread)).collect::<Vec<_>>();
@@ -153,10 +154,12 @@ pub(super) fn spans(mut all: Vec<Span>, places: &[Place], devices: &[bool], regi
         times("api", &api, names)
             .with("process", api.iter().map(|s| Some(place(s).process.unwrap_or(0))))
             .with("thread", threads(&api).into_iter())
+            .with("correlation", api.iter().map(|s| number(s)))
             .with("level", api.iter().map(|_| Some(0)))
             .done(),
         times("kernels", &kernels, names)
             .with("process", kernels.iter().map(|s| place(s).process))
+            .with("correlation", kernels.iter().map(|s| number(s)))
             .with("device", kernels.iter().map(|s| Some(place(s).device)))
             .with("context", kernels.iter().map(|s| Some(place(s).context)))
             .with("stream", kernels.iter().map(|s| Some(place(s).stream)))
