@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 const METRICS: u8 = 3;
 const PROGRAM_BEGIN: usize = 83;
+/// Members of all communicators together: more would not fit into memory.
+const MOST_MEMBERS: usize = 1 << 27;
 /// Threads of a process that the vocabulary's thread ids can tell apart, and processes.
 const MOST_THREADS: usize = (1 << 24) - 2;
 const MOST_PROCESSES: usize = 1 << 30;
@@ -60,14 +62,11 @@ impl<'a> Assembled<'a> {
         let mut groups: Vec<u32> = Vec::new();
         let mut number: HashMap<u32, usize> = HashMap::new();
         // processes in the order of their first thread, device contexts and their streams in theirs
-        let mut process_of = |group: u32, groups: &mut Vec<u32>| {
-            *number.entry(group).or_insert_with(|| {
-                groups.push(group);
-                groups.len() - 1
-            })
-        };
         for location in definitions.locations.iter().filter(|l| l.kind != ACCELERATOR) {
-            process_of(location.group, &mut groups);
+            number.entry(location.group).or_insert_with(|| {
+                groups.push(location.group);
+                groups.len() - 1
+            });
         }
         let (mut threads, mut streams) = (HashMap::<u32, i64>::new(), HashMap::<u32, i64>::new());
         let (mut devices, mut contexts) = (HashMap::<u64, i64>::new(), HashMap::<u32, i64>::new());
@@ -86,9 +85,9 @@ impl<'a> Assembled<'a> {
                 let stream = streams.entry(location.group).or_insert(0);
                 place.stream = *stream;
                 *stream += 1;
-                groups.iter().position(|g| *g == creator)
+                number.get(&creator).copied()
             } else {
-                Some(process_of(location.group, &mut groups))
+                number.get(&location.group).copied()
             };
             place.process = owned_by.map(|p| (p as i64 + 1) << 24);
             if location.kind != ACCELERATOR && location.kind != METRICS {
@@ -103,9 +102,9 @@ impl<'a> Assembled<'a> {
             return Err(chunks::foreign("more threads than can be told apart", "record fewer threads"));
         }
         let mut processes: Vec<Process> = groups.iter().map(|_| Process::default()).collect();
+        let at: HashMap<u64, usize> = definitions.locations.iter().zip(0..).map(|(l, at)| (l.id, at)).collect();
         for (rank, id) in (0..).zip(&definitions.ranks) {
-            let at = definitions.locations.iter().position(|l| l.id == *id);
-            if let Some(process) = at.and_then(|at| owner[at]) {
+            if let Some(process) = at.get(id).and_then(|at| owner[*at]) {
                 processes[process].rank.get_or_insert(rank);
             }
         }
@@ -132,7 +131,7 @@ impl<'a> Assembled<'a> {
         let mut names = Names::new(self.regions);
         let devices: Vec<bool> = definitions.locations.iter().map(|l| l.kind == ACCELERATOR).collect();
         let ranks = self.ranks();
-        let communicators = self.communicators(&ranks);
+        let communicators = self.communicators(&ranks)?;
         let mut spans: Vec<Span> = self.seen.iter_mut().flat_map(|s| std::mem::take(&mut s.spans)).collect();
         self.launches(&mut spans);
         let mut tables = tables::spans(spans, &self.places, &devices, self.regions, &mut names);
@@ -307,7 +306,7 @@ impl<'a> Assembled<'a> {
             .collect()
     }
 
-    fn communicators(&self, ranks: &[(i64, u32)]) -> Option<Table> {
+    fn communicators(&self, ranks: &[(i64, u32)]) -> Result<Option<Table>, ReadError> {
         let mut used: Vec<u32> = self.processes.iter().flat_map(|p| &p.calls).map(|c| c.comm).filter(|c| *c != NONE).collect();
         let mut made = HashMap::new();
         for (seen, owner) in self.seen.iter().zip(&self.owner) {
@@ -323,7 +322,12 @@ impl<'a> Assembled<'a> {
         let mut there: Vec<u32> = there.into_iter().collect();
         there.sort_unstable();
         let first = self.seen.iter().filter_map(|s| s.span).map(|s| s.0).min().unwrap_or(0);
-        tables::communicators(self.definitions, &used, &there, &made, first)
+        let rows: usize =
+            used.iter().filter_map(|c| self.definitions.comms.get(c)).map(|c| if c.alone { there.len() } else { c.size() }).sum();
+        if rows > MOST_MEMBERS {
+            return Err(chunks::foreign(format!("{rows} members of communicators in all"), "record fewer ranks"));
+        }
+        Ok(tables::communicators(self.definitions, &used, &there, &made, first))
     }
 
     fn flushes(&self) -> Vec<(i64, i64, i64)> {

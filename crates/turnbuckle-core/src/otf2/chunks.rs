@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const END_OF_CHUNK: u8 = 0;
 const END_OF_FILE: u8 = 2;
@@ -41,29 +41,39 @@ pub(super) fn foreign(found: impl Into<String>, fix: &'static str) -> ReadError 
     ReadError::new("P017", "the OTF2 archive is written in a way that is not read", found, "", fix)
 }
 
-/// One file of an archive.
+/// One file of an archive; it is open only while it is read, for an archive may have more files than a process may open.
 pub(super) struct Part {
     /// File name, for messages.
     pub name: String,
-    file: File,
+    path: PathBuf,
     /// Its size [B].
     pub size: u64,
 }
 
 impl Part {
     /// The file, or `None` where there is none.
-    pub fn open(path: &Path) -> Result<Option<Self>, ReadError> {
+    pub fn find(path: &Path) -> Result<Option<Self>, ReadError> {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let file = match File::open(path) {
-            Ok(file) => file,
+        let meta = match path.metadata() {
+            Ok(meta) => meta,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let meta = file.metadata()?;
         if !meta.is_file() {
             return Err(damaged(&name, ("it is no ordinary file,", 0)));
         }
-        Ok(Some(Self { name, file, size: meta.len() }))
+        Ok(Some(Self { name, path: path.to_owned(), size: meta.len() }))
+    }
+
+    fn open(&self) -> Result<File, ReadError> {
+        Ok(File::open(&self.path)?)
+    }
+
+    fn fill(&self, file: &File, bytes: &mut [u8], at: u64) -> Result<(), ReadError> {
+        file.read_exact_at(bytes, at).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => damaged(&self.name, ("the file became shorter", at)),
+            _ => error.into(),
+        })
     }
 
     /// The whole file, if it is not larger than `most`.
@@ -72,7 +82,7 @@ impl Part {
             return Err(damaged(&self.name, ("it goes on", most)));
         }
         let mut data = vec![0; usize::try_from(self.size).unwrap_or(0)];
-        self.file.read_exact_at(&mut data, 0)?;
+        self.fill(&self.open()?, &mut data, 0)?;
         Ok(data)
     }
 
@@ -98,6 +108,7 @@ impl Part {
         if !CHUNK_SIZES.contains(&chunk_size) {
             return Err(foreign(format!("chunks of {chunk_size} bytes"), "write the archive with Score-P's or EZTrace's own settings"));
         }
+        let file = self.open()?;
         let mut hash = Sha256::new();
         let mut buffer = vec![0u8; usize::try_from(chunk_size.min(self.size)).unwrap_or(0)];
         let (mut start, mut time) = (0u64, 0u64);
@@ -107,7 +118,7 @@ impl Part {
             }
             let length = usize::try_from(chunk_size.min(self.size.saturating_sub(start))).unwrap_or(0);
             let chunk = &mut buffer[..length];
-            self.file.read_exact_at(chunk, start)?;
+            self.fill(&file, chunk, start)?;
             hash.update(&chunk);
             watch.advance(length as u64);
             let flaw = |what: &'static str, at: usize| damaged(&self.name, (what, start + at as u64));
@@ -136,20 +147,20 @@ impl Part {
             if done {
                 // what stands behind the end is hashed too: the digest is the file's
                 start += length as u64;
-                self.rest(start, &mut hash, &mut buffer, watch)?;
+                self.rest(&file, start, &mut hash, &mut buffer, watch)?;
                 return Ok(Self::hex(hash));
             }
             start += chunk_size;
         }
     }
 
-    fn rest(&self, mut start: u64, hash: &mut Sha256, buffer: &mut [u8], watch: &Watch) -> Result<(), ReadError> {
+    fn rest(&self, file: &File, mut start: u64, hash: &mut Sha256, buffer: &mut [u8], watch: &Watch) -> Result<(), ReadError> {
         while start < self.size && !buffer.is_empty() {
             if watch.stopped() {
                 return Err(ReadError::Cancelled);
             }
             let length = buffer.len().min(usize::try_from(self.size - start).unwrap_or(usize::MAX));
-            self.file.read_exact_at(&mut buffer[..length], start)?;
+            self.fill(file, &mut buffer[..length], start)?;
             hash.update(&buffer[..length]);
             watch.advance(length as u64);
             start += length as u64;

@@ -6,8 +6,9 @@ use super::bytes::{Cursor, UNDEFINED};
 use super::chunks::Part;
 use crate::ReadError;
 use crate::progress::Watch;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Paradigm of MPI.
 pub(super) const MPI: u8 = 4;
@@ -66,10 +67,10 @@ struct Group {
 }
 
 /// A communicator: its members' ranks in the world, in the order of their ranks inside.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Comm {
     /// Ranks in the world; empty where every rank has one of its own.
-    pub members: Vec<u32>,
+    pub members: Arc<[u32]>,
     /// Every rank is alone in it.
     pub alone: bool,
     /// It joins two groups: a partner is a rank of the other one.
@@ -88,7 +89,7 @@ pub(super) struct Definitions {
     /// In the order of their definition.
     pub locations: Vec<Location>,
     /// Nodes of the system tree that are a device.
-    pub devices: Vec<u32>,
+    pub devices: HashSet<u32>,
     /// Locations of the world's ranks.
     pub ranks: Vec<u64>,
     /// Communicators of MPI.
@@ -111,13 +112,13 @@ impl Definitions {
     /// Read the file of global definitions.
     pub fn read(part: &Part, chunk: u64, watch: &Watch) -> Result<(Self, String), ReadError> {
         let mut all = Self::default();
-        let mut seen = HashMap::new();
+        let mut seen = HashSet::new();
         let digest = part.records::<false>(chunk, watch, |kind, body, _| all.record(kind, body, &mut seen).ok_or("a definition is cut"))?;
         all.resolve();
         Ok((all, digest))
     }
 
-    fn record(&mut self, kind: u8, mut r: Cursor<'_>, locations: &mut HashMap<u64, ()>) -> Option<()> {
+    fn record(&mut self, kind: u8, mut r: Cursor<'_>, locations: &mut HashSet<u64>) -> Option<()> {
         match kind {
             5 => {
                 let (resolution, zero, length) = (r.u64()?, r.u64()?, r.u64()?);
@@ -145,7 +146,7 @@ impl Definitions {
             }
             14 => {
                 let (id, _name, kind, events, group) = (r.u64()?, r.u32()?, r.u8()?, r.u64()?, r.u32()?);
-                if locations.insert(id, ()).is_none() {
+                if locations.insert(id) {
                     self.locations.push(Location { id, kind, events, group });
                 } else {
                     self.twice += 1;
@@ -178,7 +179,7 @@ impl Definitions {
             27 => {
                 let (node, domain) = (r.u32()?, r.u8()?);
                 if domain == NODE_OF_A_DEVICE {
-                    self.devices.push(node);
+                    self.devices.insert(node);
                 }
             }
             34 => {
@@ -196,22 +197,27 @@ impl Definitions {
         let named = |(id, name): &(u32, u32)| self.texts.get(name).is_some_and(|n| n == SITE).then_some(*id);
         self.sites = self.parameters.iter().find_map(named);
         let rank_of: HashMap<u64, u32> = self.ranks.iter().zip(0..).map(|(location, rank)| (*location, rank)).collect();
-        for (id, group) in std::mem::take(&mut self.comm_groups) {
-            let Some(group) = self.groups.get(&group).filter(|g| g.paradigm == MPI) else { continue };
-            let world = self.ranks.len() as u64;
-            let members = match group.kind {
-                COMM_LOCATIONS => group.members.iter().map(|m| rank_of.get(m).copied()).collect(),
-                COMM_GROUP if group.flags & GLOBAL_MEMBERS != 0 => group.members.iter().map(|m| rank_of.get(m).copied()).collect(),
-                COMM_GROUP => group.members.iter().map(|m| u32::try_from(*m).ok().filter(|_| *m < world)).collect(),
-                COMM_SELF => Some(Vec::new()),
-                _ => None,
+        let world = self.ranks.len() as u64;
+        let none: Arc<[u32]> = Arc::from([]);
+        // one list a group: a file can name a large group very often
+        let mut known: HashMap<u32, Option<Arc<[u32]>>> = HashMap::new();
+        for (id, number) in std::mem::take(&mut self.comm_groups) {
+            let Some(group) = self.groups.get(&number).filter(|g| g.paradigm == MPI) else { continue };
+            let list = || -> Option<Arc<[u32]>> {
+                match group.kind {
+                    COMM_LOCATIONS => group.members.iter().map(|m| rank_of.get(m).copied()).collect(),
+                    COMM_GROUP if group.flags & GLOBAL_MEMBERS != 0 => group.members.iter().map(|m| rank_of.get(m).copied()).collect(),
+                    COMM_GROUP => group.members.iter().map(|m| u32::try_from(*m).ok().filter(|_| *m < world)).collect(),
+                    COMM_SELF => Some(none.clone()),
+                    _ => None,
+                }
             };
             // a communicator with a member that is no rank is none that can be believed
-            let Some(members) = members else { continue };
+            let Some(members) = known.entry(number).or_insert_with(list).clone() else { continue };
             keep(&mut self.comms, id, Comm { members, alone: group.kind == COMM_SELF, inter: false }, &mut self.twice);
         }
         for id in std::mem::take(&mut self.inter_comms) {
-            keep(&mut self.comms, id, Comm { inter: true, ..Comm::default() }, &mut self.twice);
+            keep(&mut self.comms, id, Comm { members: none.clone(), alone: false, inter: true }, &mut self.twice);
         }
         self.groups.clear();
     }

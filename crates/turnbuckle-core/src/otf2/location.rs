@@ -9,6 +9,8 @@ use std::collections::HashMap;
 
 /// Calls inside calls; deeper than this is no program.
 const DEEPEST: usize = 1 << 16;
+/// Calls that may overlap instead of lying inside each other.
+const OVERLAPPING: usize = 8;
 /// Records of one call; a Waitall over more requests is no program.
 const MOST_RECORDS: usize = 1 << 24;
 
@@ -67,6 +69,8 @@ pub(super) struct Reader<'a> {
     tick: u64,
     time: i64,
     open: Vec<Frame>,
+    /// How often each region is open.
+    entered: Vec<u32>,
     records: Vec<Record>,
     /// Open frames that are MPI calls, and calls of the operating system.
     mpi: usize,
@@ -78,12 +82,14 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub fn new(around: Around<'a>, ticks: Ticks<'a>) -> Self {
+        let regions = around.regions.names.len();
         Self {
             around,
             ticks,
             tick: u64::MAX,
             time: 0,
             open: Vec::new(),
+            entered: vec![0; regions],
             records: Vec::new(),
             mpi: 0,
             os: 0,
@@ -180,6 +186,8 @@ impl<'a> Reader<'a> {
     }
 
     fn count(&mut self, region: u32, by: i32) {
+        let entered = &mut self.entered[region as usize];
+        *entered = entered.wrapping_add_signed(by);
         match self.around.regions.classes[region as usize] {
             Class::Mpi(_) => self.mpi = self.mpi.saturating_add_signed(by as isize),
             Class::Os => self.os += by,
@@ -189,11 +197,15 @@ impl<'a> Reader<'a> {
 
     fn pop(&mut self, id: u32) {
         let region = self.around.regions.number(id);
-        let Some(at) = self.open.iter().rposition(|f| f.region == region) else {
+        let found = if self.entered[region as usize] > 0 { self.open.iter().rposition(|f| f.region == region) } else { None };
+        let Some(at) = found else {
             self.seen.unbalanced += 1;
             return;
         };
-        if self.around.regions.eztrace && !matches!(self.around.regions.classes[region as usize], Class::Mpi(_)) {
+        if self.around.regions.eztrace
+            && self.open.len() - at <= OVERLAPPING
+            && !matches!(self.around.regions.classes[region as usize], Class::Mpi(_))
+        {
             // EZTrace's own two regions overlap at the end of every thread
             let frame = self.open.remove(at);
             self.count(frame.region, -1);

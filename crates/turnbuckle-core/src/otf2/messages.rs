@@ -3,6 +3,7 @@
 use super::calls::{Call, Kind, NO, NONE};
 use super::definitions::Definitions;
 use super::regions::Does;
+use std::collections::{HashMap, HashSet};
 
 /// One process: a rank of the world, and its calls.
 #[derive(Debug, Default)]
@@ -91,25 +92,26 @@ pub(super) fn derive(processes: &mut [Process], definitions: &Definitions) -> u6
     }
     let (mut sends, receives) = sides(processes, definitions);
     sends.sort_unstable_by_key(|s| (s.stream.2, s.start, s.call));
+    let told_receives: HashSet<u32> = receives.iter().map(|r| r.stream.2).collect();
+    let to: HashMap<u32, &[Side]> = sends.chunk_by(|a, b| a.stream.2 == b.stream.2).map(|some| (some[0].stream.2, some)).collect();
     let mut told = 0;
     for process in processes.iter_mut().filter(|p| !p.threaded) {
         let Some(own) = process.rank else { continue };
         let mut open: Vec<usize> = (0..process.calls.len()).filter(|i| silent(&process.calls[*i])).collect();
-        let mine: Vec<&Side> = sends.iter().filter(|s| s.stream.2 == own).collect();
-        let Some(first) = mine.first().map(|s| s.stream) else { continue };
+        let Some(mine) = to.get(&own) else { continue };
+        let first = mine[0].stream;
         let one_source = mine.iter().all(|s| (s.stream.0, s.stream.1) == (first.0, first.1));
-        let known = receives.iter().filter(|r| r.stream.2 == own).count();
         if open.is_empty() || open.iter().any(|i| process.calls[*i].does != Does::Irecv) || !one_source {
             continue;
         }
         let Some(comm) = definitions.comms.get(&first.0) else { continue };
         let Some(partner) = (0..comm.size() as u32).find(|p| comm.world(*p, own) == Some(first.1)) else { continue };
-        if known > 0 || open.len() != mine.len() {
+        if told_receives.contains(&own) || open.len() != mine.len() {
             continue;
         }
         open.sort_unstable_by_key(|i| (process.calls[*i].start, *i));
         let one_tag = mine.iter().all(|s| s.stream.3 == first.3);
-        for (at, sent) in open.iter().zip(&mine) {
+        for (at, sent) in open.iter().zip(*mine) {
             let call = &mut process.calls[*at];
             (call.comm, call.partner) = (first.0, partner);
             if one_tag {

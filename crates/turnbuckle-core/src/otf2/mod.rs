@@ -53,13 +53,13 @@ pub fn read(path: &Path, options: Options, progress: Progress<'_>) -> Result<Rec
     if !progress(0.0) {
         return Err(ReadError::Cancelled);
     }
-    let Some(part) = Part::open(path)? else {
+    let Some(part) = Part::find(path)? else {
         return Err(ReadError::new("P001", "there is no such file", "", "", "check the path"));
     };
     let (anchor, data) = anchor::read(&part)?;
     let folder = path.with_extension("");
     let definitions_path = path.with_extension("def");
-    let definitions = Part::open(&definitions_path)?.ok_or_else(|| absent(&definitions_path))?;
+    let definitions = Part::find(&definitions_path)?.ok_or_else(|| absent(&definitions_path))?;
     let watch = Watch::default();
     watch.expect(definitions.size);
     let archive = Archive { anchor, folder, watch: &watch, threads: options.threads };
@@ -118,11 +118,11 @@ impl Archive<'_> {
         let mut all = Vec::with_capacity(definitions.locations.len());
         for location in &definitions.locations {
             let name = |suffix: &str| self.folder.join(format!("{}.{suffix}", location.id));
-            let events = Part::open(&name("evt"))?;
+            let events = Part::find(&name("evt"))?;
             if events.is_none() && location.events > 0 {
                 return Err(absent(&name("evt")));
             }
-            let local = Part::open(&name("def"))?;
+            let local = Part::find(&name("def"))?;
             self.watch.expect(events.as_ref().map_or(0, |f| f.size) + local.as_ref().map_or(0, |f| f.size));
             all.push(Files { local, events });
         }
