@@ -355,12 +355,10 @@ fn apart(why: Apart) -> ReadError {
     let found = match why {
         Apart::Untied(a, b) => format!("no message and no collective ties rank {b} to rank {a}"),
         Apart::Contradicted(0) => "no shifts of the ranks' clocks agree with all messages and collectives".to_owned(),
-        Apart::Contradicted(by) => {
-            format!(
-                "no constant shifts of the ranks' clocks agree with all messages and collectives; they miss by {:.6} ms",
-                by as f64 * 1e-6
-            )
-        }
+        Apart::Contradicted(by) => format!(
+            "no constant shifts of the ranks' clocks agree with all messages and collectives; some would if each took {:.3} us longer",
+            by as f64 * 1e-3
+        ),
     };
     ReadError::new(
         "P018",

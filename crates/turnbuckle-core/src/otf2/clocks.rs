@@ -48,7 +48,18 @@ struct Bound {
     most: i64,
 }
 
-/// All that is known of the shifts: nodes are the ranked processes, then one instant for each collective that meets.
+/// The least that is allowed between two ranks, over all they exchanged.
+#[derive(Debug, Default)]
+struct Tightest(HashMap<(u32, u32), i64>);
+
+impl Tightest {
+    fn add(&mut self, a: u32, b: u32, most: i64) {
+        let now = self.0.entry((a, b)).or_insert(most);
+        *now = most.min(*now);
+    }
+}
+
+/// All that is known of the shifts: nodes are the ranked processes, then one instant for each collective in which all need all.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     ranks: Vec<(u32, usize)>,
@@ -65,32 +76,28 @@ impl Bounds {
         ranks.sort_unstable();
         let mut bounds = Self { nodes: ranks.len(), ranks, ..Self::default() };
         let node: HashMap<u32, u32> = bounds.ranks.iter().zip(0..).map(|((rank, _), node)| (*rank, node)).collect();
-        let mut tightest: HashMap<(u32, u32), i64> = HashMap::new();
-        let mut tighten = |a: u32, b: u32, most: i64| {
-            let now = tightest.entry((a, b)).or_insert(most);
-            *now = most.min(*now);
-        };
+        let mut tightest = Tightest::default();
         for (sent, received) in pairs(sends, receives) {
             let (Some(&from), Some(&to)) = (node.get(&sent.stream.1), node.get(&sent.stream.2)) else { continue };
             if from == to {
                 continue;
             }
             if received.done != NO {
-                tighten(from, to, received.done.saturating_sub(sent.start));
+                tightest.add(from, to, received.done.saturating_sub(sent.start));
                 bounds.messages += 1;
             }
             if sent.synchronous {
-                tighten(to, from, sent.end.saturating_sub(received.start));
+                tightest.add(to, from, sent.end.saturating_sub(received.start));
             }
         }
-        let mut tightest: Vec<_> = tightest.into_iter().map(|((a, b), most)| Bound { a, b, most }).collect();
-        tightest.sort_unstable_by_key(|b| (b.a, b.b));
-        bounds.all = tightest;
-        bounds.add_collectives(processes, definitions, &node);
+        bounds.add_collectives(processes, definitions, &node, &mut tightest);
+        let mut direct: Vec<_> = tightest.0.into_iter().map(|((a, b), most)| Bound { a, b, most }).collect();
+        direct.sort_unstable_by_key(|b| (b.a, b.b));
+        bounds.all.extend(direct);
         bounds
     }
 
-    fn add_collectives(&mut self, processes: &[Process], definitions: &Definitions, node: &HashMap<u32, u32>) {
+    fn add_collectives(&mut self, processes: &[Process], definitions: &Definitions, node: &HashMap<u32, u32>, tightest: &mut Tightest) {
         let mut by_comm: HashMap<u32, Vec<(u32, Vec<&Call>)>> = HashMap::new();
         for (rank, process) in &self.ranks {
             let mut mine: HashMap<u32, Vec<&Call>> = HashMap::new();
@@ -112,7 +119,8 @@ impl Bounds {
             }
             for k in 0..calls {
                 let met: Vec<(u32, &Call)> = members.iter().filter_map(|(rank, calls)| Some((*node.get(rank)?, calls[k]))).collect();
-                if !self.add_collective(&met, comm.members.get(met[0].1.root as usize).and_then(|r| node.get(r)).copied()) {
+                let root = comm.members.get(met[0].1.root as usize).and_then(|r| node.get(r)).copied();
+                if !self.add_collective(&met, root, tightest) {
                     break;
                 }
             }
@@ -120,31 +128,38 @@ impl Bounds {
     }
 
     /// The k-th collective of one communicator; false where the members disagree which it is.
-    fn add_collective(&mut self, met: &[(u32, &Call)], root: Option<u32>) -> bool {
-        let Does::Collective(needs) = met[0].1.does else { return met.iter().all(|(_, c)| c.does == met[0].1.does) };
+    fn add_collective(&mut self, met: &[(u32, &Call)], root: Option<u32>, tightest: &mut Tightest) -> bool {
         if met.iter().any(|(_, c)| c.does != met[0].1.does || c.root != met[0].1.root) {
             return false;
         }
+        let Does::Collective(needs) = met[0].1.does else { return true };
         let moves = met.iter().all(|(_, c)| c.size > 0 || c.received > 0);
-        let (first, then): (Option<u32>, Option<u32>) = match (needs, root) {
-            (Needs::Barrier, _) => (None, None),
-            (Needs::All, _) if moves => (None, None),
-            (Needs::Root, Some(root)) if moves => (Some(root), None),
-            (Needs::Members, Some(root)) if moves => (None, Some(root)),
+        let of_root = root.and_then(|r| met.iter().find(|(node, _)| *node == r));
+        match (needs, of_root) {
+            (Needs::Barrier, _) => self.add_instant(met),
+            (Needs::All, _) if moves => self.add_instant(met),
+            (Needs::Root, Some((root, begun))) if moves => {
+                let others = met.iter().filter(|(node, _)| node != root);
+                others.for_each(|(node, call)| tightest.add(*root, *node, call.end.saturating_sub(begun.start)));
+            }
+            (Needs::Members, Some((root, returned))) if moves => {
+                let others = met.iter().filter(|(node, _)| node != root);
+                others.for_each(|(node, call)| tightest.add(*node, *root, returned.end.saturating_sub(call.start)));
+            }
             _ => return true,
-        };
-        let instant = self.nodes as u32;
-        self.nodes += 1;
-        for (node, call) in met {
-            if first.is_none_or(|f| f == *node) {
-                self.all.push(Bound { a: *node, b: instant, most: call.start.saturating_neg() });
-            }
-            if then.is_none_or(|t| t == *node) {
-                self.all.push(Bound { a: instant, b: *node, most: call.end });
-            }
         }
         self.collectives += 1;
         true
+    }
+
+    /// An instant that every member begins before and returns after.
+    fn add_instant(&mut self, met: &[(u32, &Call)]) {
+        let instant = self.nodes as u32;
+        self.nodes += 1;
+        for (node, call) in met {
+            self.all.push(Bound { a: *node, b: instant, most: call.start.saturating_neg() });
+            self.all.push(Bound { a: instant, b: *node, most: call.end });
+        }
     }
 
     /// Whether the clocks as they are contradict no constraint.
