@@ -17,12 +17,13 @@ from typing import Any
 
 import nsys_generator
 import read_nsys
+import read_otf2
 import routes
 import start_up
 import timeline
 
 OUT = Path(__file__).resolve().parent / "out"
-PACKAGES = ("numpy", "polars", "pyarrow", "adbc-driver-sqlite", "connectorx", "duckdb", "pandas", "simpy", "networkx", "rustworkx")
+PACKAGES = ("numpy", "polars", "pyarrow", "adbc-driver-sqlite", "connectorx", "duckdb", "pandas", "simpy", "networkx", "rustworkx", "otf2")
 # the routes that the project promised to be measured against; connectorx is measured too
 NAMED = ("polars + ADBC", "ADBC to Arrow", "DuckDB sqlite scanner", "pandas.read_sql")
 
@@ -122,12 +123,14 @@ def main() -> None:
         path.unlink(missing_ok=True)
     result["start_up"] = start_up.measure(3 if chosen.quick else 11)
     result["timeline"] = timeline.measure(*((200_000, 1) if chosen.quick else (chosen.events, 5)))
+    result["read_otf2"] = read_otf2.measure(*((100_000, 1) if chosen.quick else (1_000_000, 5)))
     facts["load_at_the_end"] = list(os.getloadavg())
     print(read_nsys.table(result["read"]))
     for name, one in result["start_up"].items():
         print(f"{name}: {one['missing'] if 'missing' in one else format(one['median'], '.3f') + ' s'}")
     print(f"\n{timeline.table(result['timeline'])}")
-    aims = [*targets(result, facts["cores"]), *timeline.targets(result["timeline"])]
+    print(f"\n{read_otf2.table(result['read_otf2'])}")
+    aims = [*targets(result, facts["cores"]), *timeline.targets(result["timeline"]), *read_otf2.targets(result["read_otf2"])]
     result["targets"] = [{"met": met, "what": what} for met, what in aims]
     print("\n" + "\n".join(f"{'met    ' if one['met'] else 'NOT MET'}  {one['what']}" for one in result["targets"]))
     print(f"load {facts['load_at_the_end'][0]:.1f} at the end")

@@ -97,12 +97,9 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     head.add_row("profile", f"{clean(profile.trace.name)}  {made}")
     head.add_row("", f"run time {seconds(profile.seconds)}, {', '.join(counts)}")
     if mpi := traffic(profile.trace):
-        sends, met = mpi["sends"], mpi["messages"]
-        head.add_row(
-            "MPI",
-            f"{mpi['ranks'] or '?'} ranks; {sends['count']:,} sends of {quantity(sends['bytes'], 'B')}, {mpi['receives']['count']:,} receives, "
-            f"{met['matched']:,} messages with both sides; {sum(mpi['collectives'].values()):,} collective calls",
-        )
+        sends, met, wide = mpi["sends"], mpi["messages"]["matched"], sum(mpi["collectives"].values())
+        sent = f"{sends['count']:,} sends of {quantity(sends['bytes'], 'B')}, {mpi['receives']['count']:,} receives"
+        head.add_row("MPI", f"{mpi['ranks'] or '?'} ranks; {sent}, {met:,} messages with both sides; {wide:,} collective calls")
     head.add_row("source", f"{clean(answer.source.title)}" + (f"  (device: {clean(', '.join(devices))})" if devices else ""))
     for direction, line in link_lines(answer).items():
         head.add_row(f"link {direction}", line)

@@ -87,7 +87,7 @@ def meetings(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> Meetin
     starts, ends : when each begins and ends [ns], shape (``rows.height``,).
     trace : the recording the activities come from.
     """
-    parts = [_mpi(rows, trace), _nccl(rows, starts, ends, trace)]
+    parts = [*_mpi(rows, trace), _nccl(rows, starts, ends, trace)]
     first, waits = (np.concatenate([getattr(p, side) for p in parts]) for side in ("first", "waits"))
     there = (first >= 0) & (waits >= 0) & (first != waits)
     pair = np.sort(first[there] * rows.height + waits[there])
@@ -135,32 +135,23 @@ def _operation(trace: Trace) -> pl.Series:
     return trace.mpi["name"].replace_strict(names["name"], short, return_dtype=pl.String)
 
 
-def _mpi(rows: pl.DataFrame, trace: Trace) -> Meetings:
+def _mpi(rows: pl.DataFrame, trace: Trace) -> list[Meetings]:
     if (trace.mpi["thread"] & _PROCESS).n_unique() < 2:
-        return _nothing()
+        return []
     activity = np.full(trace.mpi.height, -1, dtype=np.int64)
     mine = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi", pl.col("row").is_not_null())
     activity[mine["row"].to_numpy()] = mine["i"].to_numpy()
     calls, members = described(trace, activity)
-    return _joined(_collectives(calls, members), _messages(calls, members))
+    return [_collectives(calls, members), _messages(calls, members)]
 
 
 def described(trace: Trace, activity: Int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """MPI calls that begin a message or collective, with what completes them, and the members of all communicators.
-
-    Parameters
-    ----------
-    activity : number of the activity of each row of the trace's table ``mpi``, -1 for none.
-    """
+    """MPI calls that begin something, with what completes them, and all communicators' members; `activity` numbers each row's activity."""
     mpi = trace.mpi.with_row_index("at").with_columns(pl.col("at").cast(pl.Int64), process=pl.col("thread") & _PROCESS)
     made = _communicators(trace)
     stands = same_call(trace)
     calls = _placed(mpi.with_columns(does=_operation(trace), activity=activity[stands], until=mpi["end_ns"].to_numpy()[stands]), made)
     return _posted(calls).sort("start_ns", "at", maintain_order=True), made.drop_nulls("comm")
-
-
-def _joined(*parts: Meetings) -> Meetings:
-    return Meetings(np.concatenate([p.first for p in parts]), np.concatenate([p.waits for p in parts]), sum(p.unmatched for p in parts))
 
 
 def _communicators(trace: Trace) -> pl.DataFrame:
@@ -288,33 +279,15 @@ def _posted(calls: pl.DataFrame) -> pl.DataFrame:
 
 def _messages(calls: pl.DataFrame, members: pl.DataFrame) -> Meetings:
     """Point to point: a receive waits for its send to begin, a send that cannot leave early for its receive."""
-    sides = matched(calls, members)
-    pairs = sides.pairs
+    _, _, pairs, unmatched = matched(calls, members)
     waits = pairs.filter(_too_large(pairs) | pl.col("does").str.contains(r"^i?ssend(_init)?$"))
     first = np.concatenate([pairs["activity"].to_numpy(), waits["activity_r"].to_numpy()])
     then = np.concatenate([pairs["done_r"].to_numpy(), waits["done"].to_numpy()])
-    return Meetings(first, then, sides.unmatched)
+    return Meetings(first, then, unmatched)
 
 
-@dataclass(frozen=True)
-class Sides:
-    """Both sides of all messages.
-
-    Attributes
-    ----------
-    sends, receives : calls that name a partner, whether their communicator can be told or not.
-    pairs : messages with both sides; columns of the receive end in ``_r``.
-    unmatched : sends and receives without the other side.
-    """
-
-    sends: pl.DataFrame
-    receives: pl.DataFrame
-    pairs: pl.DataFrame
-    unmatched: int
-
-
-def matched(calls: pl.DataFrame, members: pl.DataFrame) -> Sides:
-    """The sends and receives among the `described` calls, and which belong together."""
+def matched(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, int]:
+    """Sends and receives with a partner, the pairs of them (columns of the receive end in ``_r``), and how many have none."""
     does = pl.col("does").fill_null("")
     both = does.str.contains(_BOTH)
     call = ["thread", "start_ns", "name"]
@@ -344,7 +317,7 @@ def matched(calls: pl.DataFrame, members: pl.DataFrame) -> Sides:
     sends_left = sends.join(taken, on=_STREAM, how="anti", maintain_order="left") if taken.height else sends
     pairs = _in_order(sends_left, pl.concat([exact.drop("open"), fed.drop("open")]).sort("start_ns", "at"))
     unmatched = lost + sends.height + receives.height - 2 * pairs.height
-    return Sides(*every, pairs, unmatched)
+    return *every, pairs, unmatched
 
 
 def _wildcards(anything: pl.DataFrame, streams: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

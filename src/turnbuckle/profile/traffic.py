@@ -24,15 +24,15 @@ def traffic(trace: Trace) -> dict[str, Any] | None:
     if not trace.mpi.height:
         return None
     calls, members = described(trace, np.arange(trace.mpi.height, dtype=np.int64))
-    sides = matched(calls, members)
+    sends, receives, pairs, unmatched = matched(calls, members)
     ranks = trace.mpi_ranks["rank"].n_unique()
     return {
         "count": trace.mpi.height,
         "ranks": ranks or None,
-        "sends": {"count": sides.sends.height, "bytes": int(sides.sends["size_bytes"].sum())},
-        "receives": {"count": sides.receives.height},
+        "sends": {"count": sends.height, "bytes": int(sends["size_bytes"].sum())},
+        "receives": {"count": receives.height},
         "collectives": _collectives(trace),
-        "messages": {"matched": sides.pairs.height, "unmatched": sides.unmatched},
+        "messages": {"matched": pairs.height, "unmatched": unmatched},
     }
 
 

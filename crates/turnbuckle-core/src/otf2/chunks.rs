@@ -136,7 +136,9 @@ impl Part {
                     END_OF_CHUNK => break false,
                     END_OF_FILE => break true,
                     TIMESTAMP if EVENTS => time = cursor.u64_full().ok_or_else(|| flaw("a time stamp is cut", at))?,
-                    ATTRIBUTES if EVENTS => drop(cursor.body().ok_or_else(|| flaw("a list of attributes is cut", at))?),
+                    ATTRIBUTES if EVENTS => {
+                        cursor.body().ok_or_else(|| flaw("a list of attributes is cut", at))?;
+                    }
                     _ => {
                         let body = if EVENTS && bare(kind) { cursor.bare() } else { cursor.body() };
                         let body = body.ok_or_else(|| flaw("a record is cut", at))?;

@@ -11,6 +11,8 @@ use std::collections::HashMap;
 const DEEPEST: usize = 1 << 16;
 /// Calls that may overlap instead of lying inside each other.
 const OVERLAPPING: usize = 8;
+/// Regions that are remembered.
+const LATELY: usize = 128;
 /// Records of one call; a Waitall over more requests is no program.
 const MOST_RECORDS: usize = 1 << 24;
 
@@ -71,6 +73,8 @@ pub(super) struct Reader<'a> {
     open: Vec<Frame>,
     /// How often each region is open.
     entered: Vec<u32>,
+    /// Regions met lately, by the low bits of their id.
+    lately: [(u32, u32); LATELY],
     records: Vec<Record>,
     /// Open frames that are MPI calls, and calls of the operating system.
     mpi: usize,
@@ -82,7 +86,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub fn new(around: Around<'a>, ticks: Ticks<'a>) -> Self {
-        let regions = around.regions.names.len();
+        let (regions, first) = (around.regions.names.len(), around.regions.number(0));
         Self {
             around,
             ticks,
@@ -90,6 +94,7 @@ impl<'a> Reader<'a> {
             time: 0,
             open: Vec::new(),
             entered: vec![0; regions],
+            lately: [(0, first); LATELY],
             records: Vec::new(),
             mpi: 0,
             os: 0,
@@ -166,10 +171,10 @@ impl<'a> Reader<'a> {
     /// A parameter of the call that is open: its place in the program tells which launch started a kernel.
     fn parameter(&mut self, mut r: Cursor<'_>) -> Option<()> {
         let (parameter, value) = (self.around.local.parameters.global(r.u32()?), r.u64()?);
-        if self.around.definitions.sites == Some(parameter) {
-            if let Some(frame) = self.open.last_mut() {
-                frame.site = value;
-            }
+        if self.around.definitions.sites == Some(parameter)
+            && let Some(frame) = self.open.last_mut()
+        {
+            frame.site = value;
         }
         Some(())
     }
@@ -178,11 +183,21 @@ impl<'a> Reader<'a> {
         if self.open.len() >= DEEPEST {
             return Err("more calls inside calls than any program has");
         }
-        let region = self.around.regions.number(id);
+        let region = self.number(id);
         self.seen.doubtful += u64::from(self.around.regions.made_up(region));
         self.count(region, 1);
         self.open.push(Frame { region, site: NOWHERE, start: self.time, first_record: self.records.len() });
         Ok(())
+    }
+
+    /// Number of a region; most calls are of a few regions.
+    #[inline]
+    fn number(&mut self, id: u32) -> u32 {
+        let place = &mut self.lately[id as usize % LATELY];
+        if place.0 != id {
+            *place = (id, self.around.regions.number(id));
+        }
+        place.1
     }
 
     fn count(&mut self, region: u32, by: i32) {
@@ -196,7 +211,7 @@ impl<'a> Reader<'a> {
     }
 
     fn pop(&mut self, id: u32) {
-        let region = self.around.regions.number(id);
+        let region = self.number(id);
         let found = if self.entered[region as usize] > 0 { self.open.iter().rposition(|f| f.region == region) } else { None };
         let Some(at) = found else {
             self.seen.unbalanced += 1;

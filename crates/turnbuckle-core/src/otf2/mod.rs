@@ -126,10 +126,9 @@ impl Archive<'_> {
             self.watch.expect(events.as_ref().map_or(0, |f| f.size) + local.as_ref().map_or(0, |f| f.size));
             all.push(Files { local, events });
         }
-        if all.iter().any(|f| f.local.is_some()) {
-            if let Some(at) = all.iter().position(|f| f.local.is_none() && f.events.is_some()) {
-                return Err(absent(&self.folder.join(format!("{}.def", definitions.locations[at].id))));
-            }
+        let lacking = all.iter().position(|f: &Files| f.local.is_none() && f.events.is_some());
+        if let Some(at) = lacking.filter(|_| all.iter().any(|f| f.local.is_some())) {
+            return Err(absent(&self.folder.join(format!("{}.def", definitions.locations[at].id))));
         }
         Ok(all)
     }
