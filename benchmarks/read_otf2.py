@@ -58,7 +58,7 @@ def generate(folder: Path, events: int) -> Path:
         for rank, thread in enumerate(threads):
             writer = archive.event_writer_from_location(thread)
             for turn in range(turns):
-                _turn(writer, 20_000 * turn + 10 * rank, rank, turn, (isend, irecv, wait, meet), world)
+                _turn(writer, 20_000 * turn + 10 * (rank % 8), rank, turn, (isend, irecv, wait, meet), world)
     return folder / "traces.otf2"
 
 

@@ -304,6 +304,17 @@ def test_offsets_that_the_tracer_measured_are_applied(tmp_path: Path) -> None:
     assert not {"P145", "P149"} & set(found(trace))
 
 
+def test_messages_that_arrive_early_after_the_correction_are_counted(tmp_path: Path) -> None:
+    archive = Archive()
+    send, recv = archive.region("MPI_Send", MPI), archive.region("MPI_Recv", MPI)
+    one, two = threads = archive.ranks(2)
+    aligned(threads)
+    for k, early in enumerate((0, 30, 700)):
+        one.call(10_000 * k + 1000, 10_000 * k + 1100, send, (SEND, 1, 0, 1, 8))
+        two.call(10_000 * k + 100, 10_000 * k + 1000 - early, recv, (RECV, 0, 0, 1, 8))
+    assert found(opened(archive, tmp_path / "a"))["P149"] == (2, "by up to 700 ns")
+
+
 def unaligned(ahead: list[int], *, ranks: int = 3) -> tuple[Archive, list[Location]]:
     """Ranks whose clocks are ahead by some time each, with a barrier at 0 and one at 1 s."""
     archive = Archive()

@@ -4,8 +4,8 @@ use super::bytes::{Cursor, UNDEFINED};
 use super::calls::{Call, Kind, Late, NO, NONE, NOWHERE, Seen, Span};
 use super::definitions::{Comm, Definitions};
 use super::local::{Local, Ticks};
+use super::records::{Message, Record, Records, Whole};
 use super::regions::{CANCEL, Class, Does, IRECV, ISEND, MOVING, RECV, Regions, SEND, TEST, WAIT};
-use std::collections::HashMap;
 
 /// Calls inside calls; deeper than this is no program.
 const DEEPEST: usize = 1 << 16;
@@ -33,43 +33,13 @@ struct Frame {
     first_record: usize,
 }
 
-/// What a record between enter and leave says.
-#[derive(Debug, Clone, Copy)]
-enum Record {
-    Send(Message),
-    Isend(Message, u64),
-    Sent(u64),
-    Receiving(u64),
-    Received(Message, Option<u64>),
-    Tested,
-    Cancelled(u64),
-    Collective(u8, Whole),
-    Begun(u64),
-    Ended(u8, Whole, u64),
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Message {
-    comm: u32,
-    partner: u32,
-    tag: u32,
-    size: i64,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Whole {
-    comm: u32,
-    root: u32,
-    sent: i64,
-    received: i64,
-}
-
 /// Reads one location, event by event.
 pub(super) struct Reader<'a> {
     around: Around<'a>,
     ticks: Ticks<'a>,
     tick: u64,
     time: i64,
+    reads: Records<'a>,
     open: Vec<Frame>,
     /// How often each region is open.
     entered: Vec<u32>,
@@ -79,27 +49,25 @@ pub(super) struct Reader<'a> {
     /// Open frames that are MPI calls, and calls of the operating system.
     mpi: usize,
     os: i32,
-    probed: HashMap<u64, Message>,
-    matched: HashMap<u64, Message>,
     seen: Seen,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(around: Around<'a>, ticks: Ticks<'a>) -> Self {
+        let reads = Records::new(&around.local.comms);
         let (regions, first) = (around.regions.names.len(), around.regions.number(0));
         Self {
             around,
             ticks,
             tick: u64::MAX,
             time: 0,
+            reads,
             open: Vec::new(),
             entered: vec![0; regions],
             lately: [(0, first); LATELY],
             records: Vec::new(),
             mpi: 0,
             os: 0,
-            probed: HashMap::new(),
-            matched: HashMap::new(),
             seen: Seen { counts: vec![0; 256], ..Seen::default() },
         }
     }
@@ -131,8 +99,12 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             14..=23 | 85..=92 => {
-                let record = self.record(kind, r).ok_or("an event is cut")?;
+                let record = self.reads.read(kind, r).ok_or("an event is cut")?;
                 match record {
+                    Some(Record::Made(comm)) => {
+                        self.seen.made.push((comm, self.time));
+                        Ok(())
+                    }
                     Some(record) => self.note(record),
                     None => Ok(()),
                 }
@@ -257,65 +229,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Read one record of an MPI call; `None` inside where it says nothing.
-    fn record(&mut self, kind: u8, mut r: Cursor<'_>) -> Option<Option<Record>> {
-        Some(match kind {
-            14 => Some(Record::Send(self.message(&mut r)?)),
-            15 => Some(Record::Isend(self.message(&mut r)?, r.u64()?)),
-            16 => Some(Record::Sent(r.u64()?)),
-            17 => Some(Record::Receiving(r.u64()?)),
-            18 => Some(Record::Received(self.message(&mut r)?, None)),
-            19 => Some(Record::Received(self.message(&mut r)?, Some(r.u64()?))),
-            20 => Some(Record::Tested),
-            21 => Some(Record::Cancelled(r.u64()?)),
-            23 => Some(Record::Collective(r.u8()?, self.whole(&mut r)?)),
-            85 => Some(Record::Begun(r.u64()?)),
-            86 => {
-                let operation = r.u8()?;
-                Some(Record::Ended(operation, self.whole(&mut r)?, r.u64()?))
-            }
-            87 => {
-                let comm = self.around.local.comms.global(r.u32()?);
-                self.seen.made.push((comm, self.time));
-                None
-            }
-            89 => {
-                let (partner, comm, tag, message) = (r.u32()?, r.u32()?, r.u32()?, r.u64()?);
-                let comm = self.around.local.comms.global(comm);
-                if message != u64::MAX {
-                    self.probed.insert(message, Message { comm, partner, tag, size: NO });
-                }
-                None
-            }
-            90 => {
-                let (message, size) = (r.u64()?, r.u64()?);
-                self.probed.remove(&message).map(|m| Record::Received(Message { size: positive(size), ..m }, None))
-            }
-            91 => {
-                let (message, request) = (r.u64()?, r.u64()?);
-                if let Some(message) = self.probed.remove(&message) {
-                    self.matched.insert(request, message);
-                }
-                Some(Record::Receiving(request))
-            }
-            92 => {
-                let (request, size) = (r.u64()?, r.u64()?);
-                self.matched.remove(&request).map(|m| Record::Received(Message { size: positive(size), ..m }, Some(request)))
-            }
-            _ => None,
-        })
-    }
-
-    fn message(&self, r: &mut Cursor<'_>) -> Option<Message> {
-        let (partner, comm, tag, size) = (r.u32()?, r.u32()?, r.u32()?, r.u64()?);
-        Some(Message { comm: self.around.local.comms.global(comm), partner, tag, size: positive(size) })
-    }
-
-    fn whole(&self, r: &mut Cursor<'_>) -> Option<Whole> {
-        let (comm, root, sent, received) = (r.u32()?, r.u32()?, r.u64()?, r.u64()?);
-        Some(Whole { comm: self.around.local.comms.global(comm), root, sent: positive(sent), received: positive(received) })
-    }
-
     fn note(&mut self, record: Record) -> Result<(), &'static str> {
         if self.mpi > 0 && self.records.len() < MOST_RECORDS {
             self.records.push(record);
@@ -333,7 +246,7 @@ impl<'a> Reader<'a> {
             Record::Receiving(_) => regions.spare(IRECV),
             Record::Sent(_) | Record::Received(_, Some(_)) | Record::Begun(_) | Record::Ended(..) => regions.spare(WAIT),
             Record::Tested => regions.spare(TEST),
-            Record::Cancelled(_) => regions.spare(CANCEL),
+            Record::Cancelled(_) | Record::Made(_) => regions.spare(CANCEL),
             Record::Collective(operation, _) => regions.operation(operation),
         };
         let first_record = self.records.len();
@@ -444,6 +357,7 @@ impl<'a> Reader<'a> {
                 self.completed(request, Call { done: self.time, ..blank });
                 self.seen.calls.push(Call { kind: Kind::Request, request: request as i64, ..blank });
             }
+            Record::Made(_) => {}
             Record::Tested => self.seen.calls.push(Call { kind: Kind::Request, ..blank }),
             Record::Cancelled(request) => {
                 if let Some(call) = self.seen.pending.remove(&request).and_then(|row| self.seen.calls.get_mut(row)) {
@@ -521,8 +435,4 @@ impl<'a> Reader<'a> {
         self.seen.digest = digest;
         self.seen
     }
-}
-
-fn positive(size: u64) -> i64 {
-    i64::try_from(size).unwrap_or(NO)
 }

@@ -14,6 +14,7 @@ mod definitions;
 mod local;
 mod location;
 mod messages;
+mod records;
 mod regions;
 mod tables;
 
