@@ -15,16 +15,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import contention
 import nsys_generator
 import packet
 import read_nsys
+import read_otf2
 import routes
 import start_up
 import timeline
 import triangular
 
 OUT = Path(__file__).resolve().parent / "out"
-PACKAGES = ("numpy", "polars", "pyarrow", "adbc-driver-sqlite", "connectorx", "duckdb", "pandas", "simpy", "networkx", "rustworkx")
+PACKAGES = ("numpy", "polars", "pyarrow", "adbc-driver-sqlite", "connectorx", "duckdb", "pandas", "simpy", "networkx", "rustworkx", "otf2")
 # the routes that the project promised to be measured against; connectorx is measured too
 NAMED = ("polars + ADBC", "ADBC to Arrow", "DuckDB sqlite scanner", "pandas.read_sql")
 
@@ -126,12 +128,14 @@ def main() -> None:
     result["timeline"] = timeline.measure(*((200_000, 1) if chosen.quick else (chosen.events, 5)))
     result["packet"] = packet.measure(*((200_000, 1) if chosen.quick else (10_000_000, 5)))
     result["triangular"] = triangular.measure(*((20_000, 1) if chosen.quick else (1_000_000, 3)))
+    result["read_otf2"] = read_otf2.measure(*((100_000, 1) if chosen.quick else (1_000_000, 5)))
+    result["contention"] = contention.measure(*((0.02, 1) if chosen.quick else (1.0, 3)), counted=not chosen.quick)
     facts["load_at_the_end"] = list(os.getloadavg())
     print(read_nsys.table(result["read"]))
     for name, one in result["start_up"].items():
         print(f"{name}: {one['missing'] if 'missing' in one else format(one['median'], '.3f') + ' s'}")
     aims = targets(result, facts["cores"])
-    for bench in (timeline, packet, triangular):
+    for bench in (read_otf2, timeline, packet, triangular, contention):
         print(f"\n{bench.table(result[bench.__name__])}")
         aims += bench.targets(result[bench.__name__])
     result["targets"] = [{"met": met, "what": what} for met, what in aims]

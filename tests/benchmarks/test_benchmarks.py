@@ -17,6 +17,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "examples")]
 import nsys_generator  # type: ignore[import-not-found]  # noqa: E402
 import nsys_tables  # type: ignore[import-not-found]  # noqa: E402
 import read_nsys  # type: ignore[import-not-found]  # noqa: E402
+import read_otf2  # type: ignore[import-not-found]  # noqa: E402
 import routes  # type: ignore[import-not-found]  # noqa: E402
 import run  # type: ignore[import-not-found]  # noqa: E402
 
@@ -164,3 +165,17 @@ def test_routes_that_disagree_stop_the_benchmark() -> None:
     found = {"a": {"samples": [sample(1.0)]}, "b": {"samples": [sample(1.0, {"K": [10, 6]})]}}
     with pytest.raises(SystemExit, match="do not read the same rows"):
         read_nsys._same(found)
+
+
+def test_otf2_is_compared_with_the_package_where_it_is_there() -> None:
+    def row(name: str, seconds: float) -> dict[str, Any]:
+        return {"name": name, "archive": "X", "events": 1000, "wall": [seconds], "cpu": [seconds], "threads": 1}
+
+    ours, peer = row("turnbuckle", 0.001), row(read_otf2.PEER, 0.02)
+    ((met, said),) = read_otf2.targets({"rows": [ours, peer]})
+    assert met and "20x" in said and "1.00 M events" in said and "(0.020-0.020)" in read_otf2.table({"rows": [ours, peer]})
+    assert read_otf2.targets({"rows": [ours, row(read_otf2.PEER, 0.009)]})[0][0] is False
+    absent = {"name": read_otf2.PEER, "archive": "X", "missing": "no otf2"}
+    assert read_otf2.targets({"rows": [ours, absent]}) == [(False, "X: not compared with the Python package")]
+    assert "not measured: no otf2" in read_otf2.table({"rows": [ours, absent]})
+    assert read_otf2.targets({"missing": "why"}) == [(False, "OTF2 was not measured: why")]

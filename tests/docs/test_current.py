@@ -68,8 +68,9 @@ def test_errors_page_knows_errors_of_every_kind() -> None:
 def _keys(value: Any, path: str = "") -> set[str]:
     """Dotted paths of all leaves; a list adds [], keys that are data become <...>."""
     if isinstance(value, dict):
-        if path in ("projections[].drivers", "faster", "faster.<target>", "tolerance"):
-            inner = "<parameter>" if path.endswith("drivers") else "<share>" if path == "tolerance" else "<target>"
+        words = {"projections[].drivers": "<parameter>", "tolerance": "<share>", "profile.mpi.collectives": "<name>"}
+        if path in (*words, "faster", "faster.<target>"):
+            inner = words.get(path, "<target>")
             return set().union(*(_keys(v, f"{path}.{inner}") for v in value.values())) if value else {path}
         return set().union(*(_keys(v, f"{path}.{k}".removeprefix(".")) for k, v in value.items())) if value else {path}
     if isinstance(value, list) and any(isinstance(v, dict) for v in value):

@@ -41,9 +41,6 @@ def test_compute_is_kept_and_waiting_is_replayed() -> None:
 @pytest.mark.parametrize(
     ("charged", "more"),
     [
-        (Charges(), 0.0), (Charges((2e-6, 0.07e-9)), 72e-6), (Charges((1e-6, 0.0), (2e-6, 1e-12)), 4e-6),
-        (Charges((4e-6, 0.0), ready=True), 4e-6),
-    ],
         (Charges(), 0.0),
         (Charges((2e-6, 0.07e-9)), 72e-6),
         (Charges((1e-6, 0.0), (2e-6, 1e-12)), 4e-6),

@@ -1,12 +1,14 @@
 //! Readers of big profiles, and the timeline replay.  Nothing here knows Python.
 //!
 //! [`nsys::read`] turns an Nsight Systems SQLite export into a [`Recording`]: typed columns in the vocabulary of
-//! `src/turnbuckle/schema/trace.csv`, one array of names, a few facts and counted flaws.
+//! `src/turnbuckle/schema/trace.csv`, one array of names, a few facts and counted flaws.  [`otf2::read`] does the same for OTF2
+//! archives.
 
 pub mod contention;
 pub mod digest;
 pub mod error;
 pub mod nsys;
+pub mod otf2;
 pub mod progress;
 pub mod recording;
 pub mod schema;

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use turnbuckle_core::error::{ReadError, Trouble};
-use turnbuckle_core::nsys;
 use turnbuckle_core::recording::{Fact, Recording};
+use turnbuckle_core::{nsys, otf2};
 
 mod contention;
 mod timeline;
@@ -77,6 +77,27 @@ fn defect(py: Python<'_>, panic: &(dyn std::any::Any + Send)) -> PyErr {
 #[pyfunction]
 #[pyo3(signature = (path, *, threads=0, progress=None))]
 fn read_nsys<'py>(py: Python<'py>, path: PathBuf, threads: usize, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
+    let read = |tick: Tick<'_>| nsys::read(&path, nsys::Options { threads }, tick);
+    reading(py, progress, read)
+}
+
+/// Read an OTF2 archive; `path` is its anchor file.  Returns and raises what `read_nsys` does.
+#[pyfunction]
+#[pyo3(signature = (path, *, threads=0, progress=None))]
+fn read_otf2<'py>(py: Python<'py>, path: PathBuf, threads: usize, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
+    let read = |tick: Tick<'_>| otf2::read(&path, otf2::Options { threads }, tick);
+    reading(py, progress, read)
+}
+
+/// What the readers call with the share of the work done.
+type Tick<'a> = &'a mut dyn FnMut(f64) -> bool;
+
+/// Run a reader without the GIL; progress and signals are looked after now and then.
+fn reading<'py>(
+    py: Python<'py>,
+    progress: Option<Py<PyAny>>,
+    read: impl FnOnce(Tick<'_>) -> Result<Recording, ReadError> + Send,
+) -> PyResult<Bound<'py, PyDict>> {
     let mut raised: Option<PyErr> = None;
     let mut last: Option<Instant> = None;
     let outcome = py.detach(|| {
@@ -99,7 +120,7 @@ fn read_nsys<'py>(py: Python<'py>, path: PathBuf, threads: usize, progress: Opti
                 }
             })
         };
-        catch_unwind(AssertUnwindSafe(|| nsys::read(&path, nsys::Options { threads }, &mut tick)))
+        catch_unwind(AssertUnwindSafe(|| read(&mut tick)))
     });
     if let Some(error) = raised {
         return Err(error);
@@ -155,5 +176,6 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<timeline::Timeline>()?;
     m.add_function(wrap_pyfunction!(contention::contend, m)?)?;
     m.add_function(wrap_pyfunction!(read_nsys, m)?)?;
+    m.add_function(wrap_pyfunction!(read_otf2, m)?)?;
     Ok(())
 }

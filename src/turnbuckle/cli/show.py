@@ -16,6 +16,7 @@ from turnbuckle.cli.terminal import Terminal
 from turnbuckle.errors import UsageError, did_you_mean
 from turnbuckle.findings import Finding
 from turnbuckle.profile import summary
+from turnbuckle.profile.traffic import traffic
 from turnbuckle.projection import Projection
 from turnbuckle.study.study import SCHEMA_VERSION, Answer
 from turnbuckle.units import show as quantity
@@ -85,6 +86,8 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     kernels = summary.kernels(profile)
     writer, schema = facts.get("product_version") or "", facts.get("schema_version") or "before 2.7"
     made = clean(f"Nsight Systems {writer or '(version not recorded)'}, schema {schema}")
+    if facts.get("format") == "otf2":
+        made = clean(f"OTF2 {facts['schema_version']} archive of {writer or 'a tracer that does not name itself'}")
     if "synthetic" in writer:
         made = f"[bold yellow]SYNTHETIC: written by a script, nobody ran this[/]  Nsight Systems schema {clean(schema)}"
     devices = answer.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
@@ -93,6 +96,10 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         counts.append(f"{profile.trace.mpi.height:,} MPI calls")
     head.add_row("profile", f"{clean(profile.trace.name)}  {made}")
     head.add_row("", f"run time {seconds(profile.seconds)}, {', '.join(counts)}")
+    if mpi := traffic(profile.trace):
+        sends, met, wide = mpi["sends"], mpi["messages"]["matched"], sum(mpi["collectives"].values())
+        sent = f"{sends['count']:,} sends of {quantity(sends['bytes'], 'B')}, {mpi['receives']['count']:,} receives"
+        head.add_row("MPI", f"{mpi['ranks'] or '?'} ranks; {sent}, {met:,} messages with both sides; {wide:,} collective calls")
     head.add_row("source", f"{clean(answer.source.title)}" + (f"  (device: {clean(', '.join(devices))})" if devices else ""))
     for direction, line in link_lines(answer).items():
         head.add_row(f"link {direction}", line)

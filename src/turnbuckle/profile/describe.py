@@ -11,7 +11,9 @@ from turnbuckle.machine import Machine
 from turnbuckle.profile import summary
 from turnbuckle.profile.offload import DEFAULT_ALPHA, offload_map
 from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.traffic import traffic
 from turnbuckle.profile.transfers import LinkFit, looks_like, reference_fit
+from turnbuckle.trace.check import DEVICE_TABLES
 
 
 def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str, Any]:
@@ -24,7 +26,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
     """
     trace = profile.trace
     recorded = trace.facts["tables"]
-    gpu = any(recorded.get(t) for t in recorded if t.startswith("CUPTI_ACTIVITY_KIND"))
+    gpu = any(recorded.get(t) for t in recorded if t.startswith("CUPTI_ACTIVITY_KIND")) or bool(trace.has & {"api", *DEVICE_TABLES})
     return {
         "run_time_ns": profile.run_time_ns,
         "kernel_window_ns": summary.kernel_window_ns(profile),
@@ -41,7 +43,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
         "cpu_activity": summary.cpu_activity(profile),
         "memory": memory(profile),
         "profiler_overhead_share": summary.overhead_share(profile),
-        "mpi": {"count": trace.mpi.height, "ranks": trace.mpi_ranks["rank"].n_unique()} if trace.mpi.height else None,
+        "mpi": traffic(trace),
         "devices": [
             {k: row[k] for k in ("device", "name", "discrete", "memory_bytes", "multiprocessors", "copy_engines")}
             for row in trace.devices.to_dicts()

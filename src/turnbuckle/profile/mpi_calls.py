@@ -101,20 +101,24 @@ class Exchanges:
 
 def exchanges(rows: pl.DataFrame, trace: Trace, most_members: int = MOST_MEMBERS) -> Exchanges | None:
     """All messages and collectives of a profile's MPI calls; None where only one process made any."""
-    mpi = trace.mpi.with_row_index("at").with_columns(pl.col("at").cast(pl.Int64), process=pl.col("thread") & PROCESS)
-    if mpi["process"].n_unique() < 2:
+    if (trace.mpi["thread"] & PROCESS).n_unique() < 2:
         return None
-    made = communicators(trace)
-    activity = np.full(mpi.height, -1, dtype=np.int64)
+    activity = np.full(trace.mpi.height, -1, dtype=np.int64)
     mine = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi", pl.col("row").is_not_null())
     activity[mine["row"].to_numpy()] = mine["i"].to_numpy()
+    calls, members = described(trace, activity)
+    rounds, lost = _collectives(calls, members, most_members)
+    _, _, messages, unmatched = matched(calls, members)
+    return Exchanges(messages, rounds, lost + unmatched)
+
+
+def described(trace: Trace, activity: Int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """MPI calls that begin something, with what completes them, and all communicators' members; `activity` numbers each row's activity."""
+    mpi = trace.mpi.with_row_index("at").with_columns(pl.col("at").cast(pl.Int64), process=pl.col("thread") & PROCESS)
+    made = communicators(trace)
     stands = same_call(trace)
     calls = placed(mpi.with_columns(does=operation(trace), activity=activity[stands], until=mpi["end_ns"].to_numpy()[stands]), made)
-    members = made.drop_nulls("comm")
-    calls = posted(calls).sort("start_ns", "at", maintain_order=True)
-    rounds, lost = _collectives(calls, members, most_members)
-    messages, unmatched = _messages(calls, members)
-    return Exchanges(messages, rounds, lost + unmatched)
+    return posted(calls).sort("start_ns", "at", maintain_order=True), made.drop_nulls("comm")
 
 
 def communicators(trace: Trace) -> pl.DataFrame:
@@ -240,8 +244,8 @@ def posted(calls: pl.DataFrame) -> pl.DataFrame:
 # --- MPI: messages ----------------------------------------------------------------------------------------------------
 
 
-def _messages(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """Each send with its receive, and how many have no counterpart."""
+def matched(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, int]:
+    """Sends and receives with a partner, the pairs of them (columns of the receive end in ``_r``), and how many have none."""
     does = pl.col("does").fill_null("")
     both = does.str.contains(_BOTH)
     call = ["thread", "start_ns", "name"]
@@ -251,6 +255,7 @@ def _messages(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame,
     calls = calls.drop_nulls("partner").join(halves, on="at", how="left", maintain_order="left")
     sends = calls.filter(does.str.contains(_SEND) | (both & (pl.col("half") == 1)))
     receives = calls.filter(does.str.contains(_RECEIVE) | (both & (pl.col("half") == pl.col("of"))))
+    every = sends, receives
     lost = sends.filter(pl.col("comm").is_null()).height + receives.filter(pl.col("comm").is_null()).height
     there = members.select("comm", partner="me").unique()
     sends = sends.with_columns(source="me", target="partner").join(there, on=["comm", "partner"], how="semi", maintain_order="left")
@@ -269,7 +274,7 @@ def _messages(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame,
     taken, fed = _wildcards(anything, streams)
     sends_left = sends.join(taken, on=_STREAM, how="anti", maintain_order="left") if taken.height else sends
     pairs = _in_order(sends_left, pl.concat([exact.drop("open"), fed.drop("open")]).sort("start_ns", "at"))
-    return pairs, lost + sends.height + receives.height - 2 * pairs.height
+    return *every, pairs, lost + sends.height + receives.height - 2 * pairs.height
 
 
 def _wildcards(anything: pl.DataFrame, streams: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

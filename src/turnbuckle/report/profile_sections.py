@@ -45,6 +45,9 @@ def recorded_with(answer: Answer) -> str:
             f"a script ({clean(facts['product_version'])}), in the layout of Nsight Systems schema "
             f"{clean(facts.get('schema_version') or 'unknown')}"
         )
+    if facts.get("format") == "otf2":
+        tracer = clean(facts.get("product_version") or "a tracer that does not name itself")
+        return f"{tracer}, OTF2 {clean(facts['schema_version'])} archive"
     tool = {"nsys": "Nsight Systems"}.get(str(facts.get("format")), clean(facts.get("format") or "unknown profiler"))
     version = clean(facts.get("product_version") or "version not recorded")
     known = facts.get("schema_version")

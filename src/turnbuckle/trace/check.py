@@ -337,7 +337,11 @@ def check(tables: Tables, facts: Mapping[str, Any], names: pl.Series | None = No
 
 
 def _zero_durations(tables: Tables) -> Iterator[Finding]:
-    counts = {t: _count(tables[t], pl.col("end_ns") == pl.col("start_ns")) for t in (*DEVICE_TABLES, "api", "mpi") if t in tables}
+    zero = pl.col("end_ns") == pl.col("start_ns")
+    counts = {t: _count(tables[t], zero) for t in (*DEVICE_TABLES, "api", "mpi") if t in tables}
+    if counts.get("mpi"):
+        # the half of a Sendrecv that sends stands beside the half that receives, which has the call's length
+        counts["mpi"] = _count(tables["mpi"], zero & (pl.col("end_ns").max().over("thread", "start_ns", "name") == pl.col("start_ns")))
     if total := sum(counts.values()):
         yield finding("P104", total, _by_table(counts))
 

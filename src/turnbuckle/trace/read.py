@@ -9,10 +9,10 @@ from types import ModuleType
 
 from turnbuckle.errors import ProfileError, did_you_mean
 from turnbuckle.trace import cache
-from turnbuckle.trace.readers import nsys
+from turnbuckle.trace.readers import nsys, otf2
 from turnbuckle.trace.trace import Trace
 
-READERS: tuple[ModuleType, ...] = (nsys,)
+READERS: tuple[ModuleType, ...] = (nsys, otf2)
 """Tried in this order."""
 
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
@@ -24,7 +24,7 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
 
     Parameters
     ----------
-    path : an Nsight Systems SQLite export (``nsys export --type sqlite``).
+    path : an Nsight Systems SQLite export (``nsys export --type sqlite``), or the anchor file of an OTF2 archive (``X.otf2``).
     use_cache : keep and use a copy of big files' tables in the user's cache folder.
     threads : threads that read; 0 takes as many as there are cores.
     progress : called about ten times a second with the share of the work done, 0 to 1; what it raises stops the read.
@@ -33,7 +33,8 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     ------
     ProfileError : P001 missing, P002 directory, P003 empty, P004 not SQLite, P005 damaged, P006 and P007 not a recording,
         P008 a needed column is absent, P009 locked, P010 no permission, P011 a report that must be exported first,
-        P013 unknown format.
+        P013 unknown format, P015 to P019 an OTF2 archive that is incomplete, damaged, packed, of clocks that cannot be aligned, or
+        only a part of one.
     """
     place = Path(path)
     head = _head(place)
@@ -66,7 +67,7 @@ def _head(path: Path) -> bytes:
         if stat.S_ISDIR(about.st_mode):
             raise ProfileError("P002", "the path is a directory", where=str(path), fix=_inside(path))
         if not stat.S_ISREG(about.st_mode):
-            raise ProfileError("P002", "the path is not an ordinary file", where=str(path), fix="name the .sqlite file itself")
+            raise ProfileError("P002", "the path is not an ordinary file", where=str(path), fix="name the .sqlite or .otf2 file itself")
         with path.open("rb") as file:
             head = file.read(512)
     except (FileNotFoundError, NotADirectoryError):
@@ -98,8 +99,8 @@ def _siblings(path: Path) -> list[str]:
 
 
 def _inside(path: Path) -> str:
-    exports = [p.name for p in sorted(path.glob("*.sqlite"))]
-    return f"name the file inside it, for example {exports[0]}" if exports else "name the .sqlite file itself"
+    inside = [p.name for suffix in ("*.sqlite", "*.otf2") for p in sorted(path.glob(suffix))]
+    return f"name the file inside it, for example {inside[0]}" if inside else "name the .sqlite or .otf2 file itself"
 
 
 def _unknown(path: Path, head: bytes) -> ProfileError:
@@ -136,6 +137,6 @@ def _unknown(path: Path, head: bytes) -> ProfileError:
         "no reader knows this format",
         where=str(path),
         found=kind,
-        cause="Turnbuckle reads Nsight Systems SQLite exports",
-        fix="nsys export --type sqlite REPORT.nsys-rep writes one",
+        cause="Turnbuckle reads Nsight Systems SQLite exports and OTF2 archives",
+        fix="nsys export --type sqlite REPORT.nsys-rep writes one; of an archive name the .otf2 file",
     )

@@ -60,6 +60,8 @@ struct Engine<'a> {
     /// When each host's card is free to send, and to receive.
     out: Vec<Time>,
     into: Vec<Time>,
+    /// Whether a host has one process only.
+    alone: Vec<bool>,
     route: Vec<u32>,
     outcome: Outcome,
     traced: bool,
@@ -80,6 +82,10 @@ pub fn run(
 ) -> Result<Outcome, RunError> {
     check(&program, &messages, network)?;
     let count = program.host.len();
+    let mut on_host = vec![0_u32; network.hosts as usize];
+    for host in program.host {
+        on_host[*host as usize] += 1;
+    }
     let mut engine = Engine {
         queue: Queue::default(),
         processes: (0..count).map(|p| Process { next: program.first[p], now: 0, waited: 0, held: NONE }).collect(),
@@ -88,6 +94,7 @@ pub fn run(
         fluid: Fluid::new((0..network.links()).map(|l| network.capacity(l))),
         out: vec![0; network.hosts as usize],
         into: vec![0; network.hosts as usize],
+        alone: on_host.iter().map(|n| *n <= 1).collect(),
         route: Vec::new(),
         outcome: Outcome {
             began: vec![0; if traced { messages.from.len() } else { 0 }],
@@ -117,6 +124,13 @@ impl Engine<'_> {
             }
             match event {
                 Event::Go(process) => self.go(process, now)?,
+                Event::Offer(message) => {
+                    let m = message as usize;
+                    self.state[m] |= state::SENT;
+                    if self.messages.leaves[m] == Leaves::Eager as u8 || self.state[m] & state::POSTED != 0 {
+                        self.leave(message, now)?;
+                    }
+                }
                 Event::Reach(message) => self.reach(message, now)?,
                 Event::Arrive(message) => self.arrive(message, now)?,
                 Event::Enter(message) => {
@@ -175,12 +189,19 @@ impl Engine<'_> {
                         self.queue.add(later(time, self.messages.bytes[m])?, Event::Arrive(arg));
                     } else {
                         time = later(time, logp.send_overhead + scaled(logp.overhead_per_byte, self.messages.bytes[m]))?;
-                        self.state[m] |= state::SENT;
-                        if self.messages.leaves[m] == Leaves::Eager as u8 {
+                        let eager = self.messages.leaves[m] == Leaves::Eager as u8;
+                        if eager {
                             self.state[m] |= state::FREE;
-                            self.leave(arg, time)?;
-                        } else if self.state[m] & state::POSTED != 0 {
-                            self.leave(arg, time)?;
+                        }
+                        let ready = eager || self.state[m] & state::POSTED != 0;
+                        // until the overhead is paid no receive sees it as sent, and others of the host may use the card
+                        if time > now && !(ready && self.alone[self.program.host[p] as usize]) {
+                            self.queue.add(time, Event::Offer(arg));
+                        } else {
+                            self.state[m] |= state::SENT;
+                            if ready {
+                                self.leave(arg, time)?;
+                            }
                         }
                     }
                 }

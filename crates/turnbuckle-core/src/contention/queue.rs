@@ -10,6 +10,8 @@ use super::Time;
 pub(super) enum Event {
     /// A process goes on.
     Go(u32),
+    /// The overhead of sending a message has passed.
+    Offer(u32),
     /// The first byte of a message reaches the receiver's host.
     Reach(u32),
     /// A message has arrived.

@@ -210,3 +210,31 @@ fn what_does_not_fit_is_refused() {
     twice.op(a, Op::Send, m);
     assert_eq!(twice.run(&net(2, Fidelity::LogP, logp())), Err(RunError::Message(m)));
 }
+
+#[test]
+fn a_receive_posted_during_the_overhead_of_sending_does_not_hasten_it() {
+    let mut made = Made::default();
+    let (a, b) = (made.process(), made.process());
+    let m = made.message(a, b, 1_000, Leaves::Ready);
+    made.op(a, Op::Send, m);
+    made.op(b, Op::Post, m);
+    made.op(b, Op::Await, m);
+    assert_eq!(made.run(&net(2, Fidelity::LogP, logp())).expect("runs").began, [500_000]);
+}
+
+#[test]
+fn processes_of_a_host_share_its_card_in_order_of_time() {
+    // the second pays no overhead for an empty message of its own first, and is ready before the first
+    let mut made = Made::default();
+    let (a, b, c) = (made.process(), made.process(), made.process());
+    made.host = vec![0, 0, 1];
+    let (m, n) = (made.message(a, c, 100_000, Leaves::Eager), made.message(b, c, 10_000, Leaves::Eager));
+    made.op(a, Op::Send, m);
+    made.op(b, Op::Send, n);
+    made.op(c, Op::Await, m);
+    made.op(c, Op::Await, n);
+    let per_byte = LogP { overhead_per_byte: 1.0, ..logp() };
+    let done = made.run(&net(2, Fidelity::LogP, per_byte)).expect("runs");
+    assert_eq!(done.began, [600_000, 510_000]);
+    assert_eq!(done.arrived[1], 510_000 + 1_000_000 + 800_000, "the shorter is ready first, and first on the card");
+}

@@ -1,0 +1,235 @@
+//! Calls into the tables of the vocabulary.
+
+use super::calls::{Call, NO, NONE, Span};
+use super::definitions::Definitions;
+use super::messages::Process;
+use super::regions::{Class, Regions};
+use crate::recording::{Column, Table, Values};
+use crate::schema::{self, Type};
+use arrow_buffer::NullBuffer;
+use std::collections::HashMap;
+
+/// Kind of a range that was entered and left.
+const PUSH_POP: i64 = 59;
+/// Kind of overhead: the tracer wrote its buffer.
+const BUFFER_FLUSH: i64 = 3;
+
+/// Where each location stands: its process and its number inside.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Place {
+    /// Process id in the bits that the vocabulary keeps for it, if it belongs to a process.
+    pub process: Option<i64>,
+    pub thread: i64,
+    pub device: i64,
+    pub context: i64,
+    pub stream: i64,
+}
+
+/// A table that is being made: columns by name, absent ones are all missing.
+struct Making {
+    name: &'static str,
+    rows: usize,
+    columns: HashMap<&'static str, Column>,
+}
+
+impl Making {
+    fn new(name: &'static str, rows: usize) -> Self {
+        Self { name, rows, columns: HashMap::new() }
+    }
+
+    fn with(mut self, name: &'static str, values: impl Iterator<Item = Option<i64>>) -> Self {
+        let mut missing = false;
+        let mut valid = Vec::with_capacity(self.rows);
+        let numbers: Vec<i64> = values
+            .map(|v| {
+                missing |= v.is_none();
+                valid.push(v.is_some());
+                v.unwrap_or(0)
+            })
+            .collect();
+        self.columns.insert(name, Column { values: Values::I64(numbers), valid: missing.then(|| NullBuffer::from(valid)) });
+        self
+    }
+
+    fn done(mut self) -> Option<Table> {
+        let spec = schema::table(self.name)?;
+        let column = |c: &schema::ColumnSpec| {
+            let mut made = self
+                .columns
+                .remove(c.name)
+                .unwrap_or_else(|| Column { values: Values::zeros(c.kind, self.rows), valid: Some(NullBuffer::new_null(self.rows)) });
+            if let Values::I64(numbers) = &made.values {
+                match c.kind {
+                    Type::Int32 => made.values = Values::I32(numbers.iter().map(|n| *n as i32).collect()),
+                    Type::Int8 => made.values = Values::I8(numbers.iter().map(|n| *n as i8).collect()),
+                    _ => {}
+                }
+            }
+            made
+        };
+        Some(Table { spec, rows: self.rows, columns: spec.columns.iter().map(column).collect() }).filter(|t| t.rows > 0)
+    }
+}
+
+/// Texts that the tables refer to, each once.
+pub(super) struct Names<'a> {
+    regions: &'a Regions,
+    of_region: Vec<Option<i64>>,
+    of_text: HashMap<&'a str, i64>,
+    pub texts: Vec<String>,
+}
+
+impl<'a> Names<'a> {
+    pub fn new(regions: &'a Regions) -> Self {
+        Self { regions, of_region: vec![None; regions.names.len()], of_text: HashMap::new(), texts: Vec::new() }
+    }
+
+    fn of(&mut self, region: u32) -> Option<i64> {
+        let region = region as usize;
+        if self.of_region[region].is_none() {
+            let text = self.regions.names[region].as_str();
+            let next = self.texts.len() as i64;
+            let number = *self.of_text.entry(text).or_insert(next);
+            if number == next {
+                self.texts.push(text.to_owned());
+            }
+            self.of_region[region] = Some(number);
+        }
+        self.of_region[region]
+    }
+}
+
+fn known(number: u32) -> Option<i64> {
+    (number != NONE).then(|| i64::from(number))
+}
+
+fn told(number: i64) -> Option<i64> {
+    (number != NO).then_some(number)
+}
+
+/// Handle of a communicator: its id, shifted so that 0 stays free for "none".
+fn handle(comm: u32) -> Option<i64> {
+    known(comm).map(|c| c + 1)
+}
+
+/// The table of MPI calls; of calls that begin together the outer one comes first.
+pub(super) fn mpi(processes: Vec<Process>, places: &[Place], names: &mut Names<'_>) -> Option<Table> {
+    let mut all: Vec<Call> = processes.into_iter().flat_map(|p| p.calls).collect();
+    all.sort_by_key(|c| (c.start, c.location));
+    let name: Vec<_> = all.iter().map(|c| names.of(c.region)).collect();
+    Making::new("mpi", all.len())
+        .with("start_ns", all.iter().map(|c| Some(c.start)))
+        .with("end_ns", all.iter().map(|c| Some(c.end)))
+        .with("thread", all.iter().map(|c| Some(places[c.location as usize].thread)))
+        .with("kind", all.iter().map(|c| Some(c.kind as i64)))
+        .with("name", name.into_iter())
+        .with("size_bytes", all.iter().map(|c| told(c.size)))
+        .with("receive_bytes", all.iter().map(|c| told(c.received)))
+        .with("partner", all.iter().map(|c| known(c.partner)))
+        .with("root", all.iter().map(|c| known(c.root)))
+        .with("tag", all.iter().map(|c| known(c.tag)))
+        .with("communicator", all.iter().map(|c| handle(c.comm)))
+        .with("request", all.iter().map(|c| told(c.request)))
+        .done()
+}
+
+/// Every other table of calls.
+pub(super) fn spans(mut all: Vec<Span>, places: &[Place], devices: &[bool], regions: &Regions, names: &mut Names<'_>) -> Vec<Table> {
+    all.sort_by_key(|s| (s.start, s.location, std::cmp::Reverse(s.end)));
+    let place = |s: &Span| places[s.location as usize];
+    let on_device = |s: &Span| devices[s.location as usize];
+    let of = |class: Class| -> Vec<Span> { all.iter().filter(|s| s.class == class && !on_device(s)).copied().collect() };
+    let times = |name, some: &[Span], names: &mut Names<'_>| {
+        let text: Vec<_> = some.iter().map(|s| names.of(s.region)).collect();
+        Making::new(name, some.len())
+            .with("start_ns", some.iter().map(|s| Some(s.start)))
+            .with("end_ns", some.iter().map(|s| Some(s.end)))
+            .with("name", text.into_iter())
+    };
+    let number = |s: &Span| (s.correlation != 0).then_some(s.correlation);
+    let (api, os, ranges) = (of(Class::Api), of(Class::Os), of(Class::Range));
+    let kernels: Vec<Span> = all.iter().filter(|s| on_device(s) && !regions.not_a_kernel[s.region as usize]).copied().collect();
+    let threads = |some: &[Span]| some.iter().map(|s| Some(place(s).thread)).collect::<Vec<_>>();
+    [
+        times("api", &api, names)
+            .with("process", api.iter().map(|s| Some(place(s).process.unwrap_or(0))))
+            .with("thread", threads(&api).into_iter())
+            .with("correlation", api.iter().map(number))
+            .with("level", api.iter().map(|_| Some(0)))
+            .done(),
+        times("kernels", &kernels, names)
+            .with("process", kernels.iter().map(|s| place(s).process))
+            .with("correlation", kernels.iter().map(number))
+            .with("device", kernels.iter().map(|s| Some(place(s).device)))
+            .with("context", kernels.iter().map(|s| Some(place(s).context)))
+            .with("stream", kernels.iter().map(|s| Some(place(s).stream)))
+            .done(),
+        times("ranges", &ranges, names)
+            .with("thread", threads(&ranges).into_iter())
+            .with("kind", ranges.iter().map(|_| Some(PUSH_POP)))
+            .done(),
+        times("os_calls", &os, names)
+            .with("thread", threads(&os).into_iter())
+            .with("nesting", os.iter().map(|s| Some(i64::from(s.nesting))))
+            .done(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// When the tracer wrote its buffers: begin, end and thread.
+pub(super) fn overheads(mut all: Vec<(i64, i64, i64)>) -> Option<Table> {
+    all.sort_unstable();
+    Making::new("overheads", all.len())
+        .with("start_ns", all.iter().map(|o| Some(o.0)))
+        .with("end_ns", all.iter().map(|o| Some(o.1)))
+        .with("thread", all.iter().map(|o| Some(o.2)))
+        .with("kind", all.iter().map(|_| Some(BUFFER_FLUSH)))
+        .done()
+}
+
+/// Which rank each thread belongs to.
+pub(super) fn ranks(all: &[(i64, u32)]) -> Option<Table> {
+    Making::new("mpi_ranks", all.len())
+        .with("thread", all.iter().map(|(thread, _)| Some(*thread)))
+        .with("rank", all.iter().map(|(_, rank)| Some(i64::from(*rank))))
+        .done()
+}
+
+/// Communicators, one row a member.
+///
+/// Ids are global in an archive, so that a communicator is told by the world's rank of its first member and its id; `made` holds
+/// when (rank, id) was made, communicators of which that is not recorded exist from `first` on.
+pub(super) fn communicators(
+    definitions: &Definitions,
+    used: &[u32],
+    ranks: &[u32],
+    made: &HashMap<(u32, u32), i64>,
+    first: i64,
+) -> Option<Table> {
+    let mut rows = Vec::new();
+    for id in used {
+        let Some(comm) = definitions.comms.get(id).filter(|c| !c.inter) else { continue };
+        let mut add = |rank: u32, inside: usize, root: u32| {
+            let time = made.get(&(rank, *id)).copied().unwrap_or(first);
+            rows.push((time, rank, i64::from(*id) + 1, inside as i64, comm.size() as i64, root));
+        };
+        if comm.alone {
+            ranks.iter().for_each(|r| add(*r, 0, *r));
+        } else if let Some(root) = comm.members.first() {
+            comm.members.iter().enumerate().for_each(|(inside, rank)| add(*rank, inside, *root));
+        }
+    }
+    // the world is each process's first
+    rows.sort_unstable_by_key(|r| (r.0, r.1, std::cmp::Reverse(r.4), r.2));
+    Making::new("mpi_communicators", rows.len())
+        .with("time_ns", rows.iter().map(|r| Some(r.0)))
+        .with("rank", rows.iter().map(|r| Some(i64::from(r.1))))
+        .with("communicator", rows.iter().map(|r| Some(r.2)))
+        .with("local_rank", rows.iter().map(|r| Some(r.3)))
+        .with("size", rows.iter().map(|r| Some(r.4)))
+        .with("group_root", rows.iter().map(|r| Some(i64::from(r.5))))
+        .with("group_number", rows.iter().map(|r| Some(r.2)))
+        .done()
+}

@@ -1,0 +1,51 @@
+"""OTF2 archives of Score-P and EZTrace.  The work is in the native core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+
+from turnbuckle._native import read_otf2
+from turnbuckle.errors import ProfileError
+from turnbuckle.findings import finding
+from turnbuckle.trace.trace import Trace
+
+HEADS = (b"\x03\x42", b"\x03\x23")
+"""How every file of an archive begins, in either byte order."""
+MAGIC = b"OTF2\x00"
+"""What follows in the anchor file."""
+PARTS = (".def", ".evt")
+
+
+def sniff(head: bytes, path: Path) -> bool:
+    """Whether the file is part of an archive, so that the error can name the file to give."""
+    return head.startswith(HEADS) and (head[2:].startswith(MAGIC) or path.suffix.lower() in (".otf2", *PARTS))
+
+
+def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
+    """Read an archive; `path` is its anchor file.  Raises `ProfileError` (P007, P015 to P019)."""
+    if path.suffix.lower() in PARTS:
+        raise _part(path)
+    try:
+        raw = read_otf2(path, threads=threads, progress=progress)
+    except ProfileError as error:
+        error.where = str(path)
+        raise
+    tables = {name: pl.DataFrame(table) for name, table in raw["tables"].items() if len(table)}
+    findings = [finding(code, count, detail) for code, count, detail in raw["findings"]]
+    return Trace(tables, pl.DataFrame(raw["names"])["name"], raw["facts"], findings, path.name)
+
+
+def _part(path: Path) -> ProfileError:
+    beside = [path.with_suffix(".otf2"), path.parent.with_suffix(".otf2")]
+    anchor = next((place.name for place in beside if place.is_file()), "the file that ends in .otf2")
+    return ProfileError(
+        "P019",
+        "the file is one part of an OTF2 archive",
+        where=str(path),
+        found=f"a {path.suffix} file",
+        cause="an archive is several files; the one that ends in .otf2 tells of the others",
+        fix=f"name {anchor}",
+    )
