@@ -26,6 +26,16 @@ def test_a_real_run(turnbuckle: Run, shared: Path) -> None:
     assert len(rows) == 10
 
 
+def test_sends_that_rely_on_buffers_get_stuck_by_gpudirect(turnbuckle: Run, shared: Path) -> None:
+    """HPL sends small messages head-on: fine while they are eager, which they never are from device memory."""
+    file = shared / "traces" / "otf2-local" / "scorep-hpcc-4r" / "archive" / "traces.otf2"
+    ran = turnbuckle("model", "messages", file, "--ranks-per-node", "1")
+    assert ran.code == 0, ran.err
+    assert "by gpudirect this run gets stuck" in ran.out
+    rows = json.loads(turnbuckle("model", "messages", file, "--ranks-per-node", "1", "--format", "json").out)["replays"]
+    assert [r["seconds"] is None for r in rows] == [False, False, True] and "->" in rows[2]["stuck"]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "exit_code"),
     [

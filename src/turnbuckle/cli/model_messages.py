@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,7 +10,7 @@ from cyclopts import Parameter
 
 from turnbuckle.cli.options import FormatOption, NoCache, Output, Source
 
-Recording = Annotated[Path, Parameter(help="a recording that holds all ranks: nsys profile --trace=mpi around mpirun")]
+Recording = Annotated[Path, Parameter(help="a recording that holds all ranks: an OTF2 archive, or nsys profile --trace=mpi around mpirun")]
 Each = Annotated[str, Parameter(name="--ranks-per-node", help="node shapes to replay, one GPU a rank")]
 Bandwidth = Annotated[str, Parameter(name="--bandwidth", help="of a network card, one way")]
 Hop = Annotated[str, Parameter(name="--hop", help="latency of one link of the network")]
@@ -97,9 +98,13 @@ def _print(found: Any, output: Path | None) -> None:
 
     console = console_for(output)
     shapes = list(dict.fromkeys(r.ranks_per_node for r in found.rows))
-    best = max(shapes, key=found.gain)
+    stuck = {r.path: r.stuck for r in found.rows if r.stuck}
+    told = [n for n in shapes if not math.isnan(found.gain(n))]
+    best = max(told or shapes, key=found.gain)
     gain, run = found.gain(best), found.run_gain(best)
-    if max(abs(found.gain(n)) for n in shapes) < 0.01:
+    if stuck:
+        verdict = f"by {' and '.join(stuck)} this run gets stuck: its sends rely on being buffered ({next(iter(stuck.values()))})"
+    elif max(abs(found.gain(n)) for n in shapes) < 0.01:
         verdict = "GPUDirect makes no difference of 1 % to the communication of this run"
     elif gain > 0:
         verdict = f"GPUDirect makes communication up to {gain:.1%} faster than host copies, and the run {run:.1%} ({best} ranks a node)"
@@ -115,6 +120,9 @@ def _print(found: Any, output: Path | None) -> None:
     for k, name in enumerate(("ranks a node", "nodes", "path", "run time", "communication", "vs host copies", "busiest link")):
         table.add_column(name, justify="left" if k == 2 else "right", overflow="fold")
     for row in found.rows:
+        if row.stuck:
+            table.add_row(str(row.ranks_per_node), str(row.nodes), row.path, "stuck", "", "", "")
+            continue
         host = found.row(row.ranks_per_node, "hostcopy")
         against = row.communication_seconds / host.communication_seconds if host.communication_seconds > 0 else 1.0
         table.add_row(

@@ -46,6 +46,7 @@ class Row:
     seconds : run time [s].
     communication_seconds : mean over the ranks of all that is not compute [s].
     card_bytes : through the busiest card, one way (flow) [B].
+    stuck : the circle of ranks that wait for each other, where sends relied on buffers that this path does not have; then all is nan.
     """
 
     ranks_per_node: int
@@ -54,6 +55,7 @@ class Row:
     seconds: float
     communication_seconds: float
     card_bytes: float
+    stuck: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,12 +77,12 @@ class Answered:
     def gain(self, ranks_per_node: int) -> float:
         """Communication by host copies over communication by GPUDirect, less 1."""
         host, direct = (self.row(ranks_per_node, p).communication_seconds for p in ("hostcopy", "gpudirect"))
-        return host / direct - 1.0 if direct > 0 else 0.0
+        return host / direct - 1.0 if direct != 0 else 0.0
 
     def run_gain(self, ranks_per_node: int) -> float:
         """The same of the run time."""
         host, direct = (self.row(ranks_per_node, p).seconds for p in ("hostcopy", "gpudirect"))
-        return host / direct - 1.0 if direct > 0 else 0.0
+        return host / direct - 1.0 if direct != 0 else 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``model messages``."""
@@ -128,7 +130,7 @@ def paths(
     Raises
     ------
     CannotAnswer : A164, no messages between ranks.
-    UsageError : A074, a number of ranks a node that is none; A071, A072 from the replay.
+    UsageError : A074, a number of ranks a node that is none; A072 from the replay.
     """
     if not ranks_per_node or min(ranks_per_node) < 1:
         raise UsageError(
@@ -142,7 +144,13 @@ def paths(
         shape = Network(**{**network.__dict__, "hosts": nodes})
         for path in PATHS:
             one = program(traffic, ranks_per_node=each, charged=charges(path, charged), selection=selection, eager_limit=eager_limit)
-            done = replay(one, shape, fidelity)
+            try:
+                done = replay(one, shape, fidelity)
+            except UsageError as error:
+                if error.code != "A071":
+                    raise
+                rows.append(Row(each, nodes, path, math.nan, math.nan, math.nan, error.found))
+                continue
             cards = done.carried_bytes[: len(done.carried_bytes) - nodes]
             busiest = float(cards.max(initial=0.0))
             rows.append(Row(each, nodes, path, done.seconds, float(np.mean(done.ends - compute)), busiest))
