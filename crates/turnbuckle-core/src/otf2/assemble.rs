@@ -379,7 +379,11 @@ fn gather(processes: &mut [Process], seen: &mut [Seen], owner: &[Option<usize>],
         let before = processes[process].calls.len();
         processes[process].threaded |= before > 0 && !calls.is_empty();
         processes[process].cancels |= calls.iter().any(|c| regions.names[c.region as usize].to_ascii_lowercase().ends_with("mpi_cancel"));
-        processes[process].calls.extend(calls);
+        if before == 0 {
+            processes[process].calls = calls;
+        } else {
+            processes[process].calls.extend(calls);
+        }
         for (request, row) in std::mem::take(&mut seen.pending) {
             pending.insert((process, request), before + row);
         }

@@ -3,7 +3,7 @@
 use super::calls::{Call, NO, NONE, Span};
 use super::definitions::Definitions;
 use super::messages::Process;
-use super::regions::{Class, Regions};
+use super::regions::{Class, Does, Regions};
 use crate::recording::{Column, Table, Values};
 use crate::schema::{self, Type};
 use arrow_buffer::NullBuffer;
@@ -48,6 +48,12 @@ impl Making {
             })
             .collect();
         self.columns.insert(name, Column { values: Values::I64(numbers), valid: missing.then(|| NullBuffer::from(valid)) });
+        self
+    }
+
+    /// A column without missing values.
+    fn full(mut self, name: &'static str, values: impl Iterator<Item = i64>) -> Self {
+        self.columns.insert(name, Column { values: Values::I64(values.collect()), valid: None });
         self
     }
 
@@ -114,14 +120,16 @@ fn handle(comm: u32) -> Option<i64> {
 
 /// The table of MPI calls; of calls that begin together the outer one comes first.
 pub(super) fn mpi(processes: Vec<Process>, places: &[Place], names: &mut Names<'_>) -> Option<Table> {
-    let mut all: Vec<Call> = processes.into_iter().flat_map(|p| p.calls).collect();
-    all.sort_by_key(|c| (c.start, c.location));
+    let mut all: Vec<Call> = Vec::with_capacity(processes.iter().map(|p| p.calls.len()).sum());
+    processes.into_iter().for_each(|p| all.extend(p.calls));
+    // of a Sendrecv the half that sends comes first
+    all.sort_unstable_by_key(|c| (c.start, c.location, c.end, c.does == Does::Recv));
     let name: Vec<_> = all.iter().map(|c| names.of(c.region)).collect();
     Making::new("mpi", all.len())
-        .with("start_ns", all.iter().map(|c| Some(c.start)))
-        .with("end_ns", all.iter().map(|c| Some(c.end)))
-        .with("thread", all.iter().map(|c| Some(places[c.location as usize].thread)))
-        .with("kind", all.iter().map(|c| Some(c.kind as i64)))
+        .full("start_ns", all.iter().map(|c| c.start))
+        .full("end_ns", all.iter().map(|c| c.end))
+        .full("thread", all.iter().map(|c| places[c.location as usize].thread))
+        .full("kind", all.iter().map(|c| c.kind as i64))
         .with("name", name.into_iter())
         .with("size_bytes", all.iter().map(|c| told(c.size)))
         .with("receive_bytes", all.iter().map(|c| told(c.received)))
@@ -142,8 +150,8 @@ pub(super) fn spans(mut all: Vec<Span>, places: &[Place], devices: &[bool], regi
     let times = |name, some: &[Span], names: &mut Names<'_>| {
         let text: Vec<_> = some.iter().map(|s| names.of(s.region)).collect();
         Making::new(name, some.len())
-            .with("start_ns", some.iter().map(|s| Some(s.start)))
-            .with("end_ns", some.iter().map(|s| Some(s.end)))
+            .full("start_ns", some.iter().map(|s| s.start))
+            .full("end_ns", some.iter().map(|s| s.end))
             .with("name", text.into_iter())
     };
     let number = |s: &Span| (s.correlation != 0).then_some(s.correlation);
@@ -152,25 +160,22 @@ pub(super) fn spans(mut all: Vec<Span>, places: &[Place], devices: &[bool], regi
     let threads = |some: &[Span]| some.iter().map(|s| Some(place(s).thread)).collect::<Vec<_>>();
     [
         times("api", &api, names)
-            .with("process", api.iter().map(|s| Some(place(s).process.unwrap_or(0))))
+            .full("process", api.iter().map(|s| place(s).process.unwrap_or(0)))
             .with("thread", threads(&api).into_iter())
             .with("correlation", api.iter().map(number))
-            .with("level", api.iter().map(|_| Some(0)))
+            .full("level", api.iter().map(|_| 0))
             .done(),
         times("kernels", &kernels, names)
             .with("process", kernels.iter().map(|s| place(s).process))
             .with("correlation", kernels.iter().map(number))
-            .with("device", kernels.iter().map(|s| Some(place(s).device)))
-            .with("context", kernels.iter().map(|s| Some(place(s).context)))
-            .with("stream", kernels.iter().map(|s| Some(place(s).stream)))
+            .full("device", kernels.iter().map(|s| place(s).device))
+            .full("context", kernels.iter().map(|s| place(s).context))
+            .full("stream", kernels.iter().map(|s| place(s).stream))
             .done(),
-        times("ranges", &ranges, names)
-            .with("thread", threads(&ranges).into_iter())
-            .with("kind", ranges.iter().map(|_| Some(PUSH_POP)))
-            .done(),
+        times("ranges", &ranges, names).with("thread", threads(&ranges).into_iter()).full("kind", ranges.iter().map(|_| PUSH_POP)).done(),
         times("os_calls", &os, names)
             .with("thread", threads(&os).into_iter())
-            .with("nesting", os.iter().map(|s| Some(i64::from(s.nesting))))
+            .full("nesting", os.iter().map(|s| i64::from(s.nesting)))
             .done(),
     ]
     .into_iter()
@@ -182,10 +187,10 @@ pub(super) fn spans(mut all: Vec<Span>, places: &[Place], devices: &[bool], regi
 pub(super) fn overheads(mut all: Vec<(i64, i64, i64)>) -> Option<Table> {
     all.sort_unstable();
     Making::new("overheads", all.len())
-        .with("start_ns", all.iter().map(|o| Some(o.0)))
-        .with("end_ns", all.iter().map(|o| Some(o.1)))
-        .with("thread", all.iter().map(|o| Some(o.2)))
-        .with("kind", all.iter().map(|_| Some(BUFFER_FLUSH)))
+        .full("start_ns", all.iter().map(|o| o.0))
+        .full("end_ns", all.iter().map(|o| o.1))
+        .full("thread", all.iter().map(|o| o.2))
+        .full("kind", all.iter().map(|_| BUFFER_FLUSH))
         .done()
 }
 
@@ -224,12 +229,12 @@ pub(super) fn communicators(
     // the world is each process's first
     rows.sort_unstable_by_key(|r| (r.0, r.1, std::cmp::Reverse(r.4), r.2));
     Making::new("mpi_communicators", rows.len())
-        .with("time_ns", rows.iter().map(|r| Some(r.0)))
-        .with("rank", rows.iter().map(|r| Some(i64::from(r.1))))
-        .with("communicator", rows.iter().map(|r| Some(r.2)))
-        .with("local_rank", rows.iter().map(|r| Some(r.3)))
-        .with("size", rows.iter().map(|r| Some(r.4)))
-        .with("group_root", rows.iter().map(|r| Some(i64::from(r.5))))
-        .with("group_number", rows.iter().map(|r| Some(r.2)))
+        .full("time_ns", rows.iter().map(|r| r.0))
+        .full("rank", rows.iter().map(|r| i64::from(r.1)))
+        .full("communicator", rows.iter().map(|r| r.2))
+        .full("local_rank", rows.iter().map(|r| r.3))
+        .full("size", rows.iter().map(|r| r.4))
+        .full("group_root", rows.iter().map(|r| i64::from(r.5)))
+        .full("group_number", rows.iter().map(|r| r.2))
         .done()
 }
