@@ -175,6 +175,21 @@ def test_times_that_no_recording_has(tmp_path: Path) -> None:
     assert {f.code for f in trace.findings} >= {"P144"}
 
 
+def test_findings_hold_no_text_of_the_recorded_process(tmp_path: Path) -> None:
+    archive = small()
+    evil = "\x1b[31m</script>"
+    strange = [archive.region(name, MPI) for name in (f"MPI_{evil}", f"MPI_Neighbor_{evil}", f"MPI_I{evil}", f"mpi_send{evil}_")]
+    host = archive.text(evil)
+    archive.globals.record(12, 1, host, host, 0)
+    for place, region in enumerate(strange):
+        archive.locations[0].event(300 + 10 * place, 22)
+        archive.locations[0].call(301 + 10 * place, 305 + 10 * place, region)
+    trace = read(archive.write(tmp_path / "a"), use_cache=False)
+    assert {f.code for f in trace.findings} >= {"P119"}
+    assert not any(evil in f.detail or "\x1b" in f.detail for f in trace.findings)
+    assert evil not in str(trace.facts) and evil in "".join(trace.names)
+
+
 def test_progress_is_told_and_stops_the_read(tmp_path: Path) -> None:
     anchor = small().write(tmp_path / "a")
     told: list[float] = []
