@@ -38,7 +38,7 @@ app.command(cores)
 app.command(reproduce)
 app.command(transfers)
 
-Profile = Annotated[Path, Parameter(help="a recording: Nsight Systems SQLite export (nsys export --type sqlite)")]
+Profile = Annotated[Path, Parameter(help="a recording: Nsight Systems SQLite export (nsys export --type sqlite), or OTF2 (traces.otf2)")]
 On = Annotated[
     list[str] | None,
     Parameter(name="--on", help="target machine, a name, a TOML file or self; give it several times or with commas", negative=()),
