@@ -41,7 +41,7 @@ disagrees with itself, or where a formula cannot mean what it says. None of them
 spreadsheet and a table. But a tool that takes a formula over takes its slips over too, silently, and multiplies them by a procurement. So
 each has to be decided before it is code.
 
-Four of them changed what Turnbuckle does:
+Four findings, among these and among the numbers at the end that are merely off, changed what Turnbuckle does:
 
 - **Waiting was counted as work.** One application's five terms add up to 205 s of a run that took 122 s: time the host spends waiting for
   the device was added to what it waits for. Turnbuckle puts every instant of the run into exactly one class and prints the closure
