@@ -96,6 +96,16 @@ class InternalError(TurnbuckleError):
     exit_code = 4
 
 
+def clipped(text: str, most: int = 60) -> str:
+    """Text from outside for a message: one printable line of at most `most` letters.
+
+    >>> clipped("a\\tb" + "c" * 9, 8)
+    'a?bcc...'
+    """
+    safe = "".join(c if c.isprintable() else "?" for c in text[: most + 1])
+    return safe if len(text) <= most else safe[: most - 3] + "..."
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`'did you mean X?'` for the nearest known word, or an empty string."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.5)

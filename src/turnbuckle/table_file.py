@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.errors import UnitError, UsageError, did_you_mean
+from turnbuckle.errors import UnitError, UsageError, clipped, did_you_mean
 from turnbuckle.units import parse
 
 Float = NDArray[np.float64]
@@ -183,7 +183,7 @@ class _Reading:
                 what = "a column stands twice" if known in self.columns else f"a column that {self.what} does not have"
                 near = did_you_mean(name, list(self.known)) if known is None else ""
                 fix = f"{near}; columns are {self._wanted()}" if near else f"columns are {self._wanted()}"
-                raise UsageError("A062", what, where=self._where(at), found=_clip(cell), fix=fix)
+                raise UsageError("A062", what, where=self._where(at), found=clipped(cell, 40), fix=fix)
             self.columns.append(known)
             self.units.append(match[2] or "")
         if missing := [c.name for c in self.known.values() if c.needed and c.name not in self.columns]:
@@ -206,7 +206,7 @@ class _Reading:
             raise
         low = value <= column.least if column.above else value < column.least
         if low or value > column.most or not math.isfinite(value) or (column.whole and value != round(value)):
-            raise UsageError("A063", f"{column.name} must be {column.wanted}", where=self._where(at), found=_clip(cell))
+            raise UsageError("A063", f"{column.name} must be {column.wanted}", where=self._where(at), found=clipped(cell, 40))
         return value
 
     def _where(self, column: int) -> str:
@@ -220,8 +220,3 @@ def _cells(line: str) -> list[tuple[int, str]]:
         out.append((at + len(cell) - len(cell.lstrip()), cell.strip().strip('"').strip()))
         at += len(cell) + 1
     return out
-
-
-def _clip(text: str) -> str:
-    safe = "".join(c if c.isprintable() else "?" for c in text)
-    return safe if len(safe) <= 40 else safe[:37] + "..."

@@ -28,7 +28,7 @@ from decimal import Context, Decimal
 from functools import cache
 from typing import Final
 
-from .errors import UnitError, did_you_mean
+from .errors import UnitError, clipped, did_you_mean
 
 UNITS: Final[dict[str, str]] = {
     "s": "time",
@@ -146,7 +146,7 @@ def parse(text: str, unit: str) -> float:
     if unit not in UNITS:
         raise ValueError(f"not a unit of Turnbuckle: {unit!r}")
     example = f'write for example "{_EXAMPLE[unit]}"'
-    found = f'"{_clip(text)}"'
+    found = f'"{clipped(text, 40)}"'
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None or re.match(r"[,_'][0-9]", match[2]):
         cause = "a decimal comma, or separators between thousands" if match else ""
@@ -175,7 +175,7 @@ def _look_up(number: str, word: str, unit: str, found: str) -> tuple[str, Decima
         )
     meant = _SLIPS.get(word) or _respell(word, unit)
     fix = f"did you mean {meant}?" if meant else f'write for example "{_EXAMPLE[unit]}"'
-    raise UnitError("U002", f"unknown unit: {_clip(word)}", found=found, fix=fix)
+    raise UnitError("U002", f"unknown unit: {clipped(word, 40)}", found=found, fix=fix)
 
 
 def _respell(word: str, unit: str) -> str:
@@ -196,12 +196,6 @@ def _transfers(rate: float, lanes: str | None, unit: str) -> str:
     width = int(lanes) if lanes and int(lanes) > 0 else 16
     each_way = width * rate * 1e9 * payload / line / 8
     return f"{rate:g} GT/s x{width} PCIe {generation} is about {show(each_way, 'B/s')} each way: write that"
-
-
-def _clip(text: str) -> str:
-    """Text for a message: printable, one line, not longer than a quantity can be."""
-    safe = "".join(c if c.isprintable() else "?" for c in text)
-    return safe if len(safe) <= 40 else safe[:37] + "..."
 
 
 def show(value: float, unit: str, digits: int = 3) -> str:

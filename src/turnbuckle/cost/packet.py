@@ -22,7 +22,7 @@ from turnbuckle.cost.loggp import read_limited_bandwidth
 from turnbuckle.cost.nvlink import VERSIONS, Nvlink
 from turnbuckle.cost.pcie import LANES, RATE, Pcie
 from turnbuckle.cost.wire import Float, Way, checked_way, in_pieces
-from turnbuckle.errors import UsageError, did_you_mean
+from turnbuckle.errors import UsageError, clipped, did_you_mean
 
 Link = Pcie | Nvlink
 #: Where the driver begins to stage pageable copies piece by piece: the paper saw something between 256 KiB and 1 MiB on every node.
@@ -48,7 +48,7 @@ def link(text: str) -> Link:
     word = text.strip().lower() if len(text) <= _LONGEST else ""
     match = _NAME.fullmatch(word)
     if match is None:
-        shown = "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])
+        shown = clipped(text, _LONGEST)
         raise UsageError("A016", "no such link", found=f'"{shown}"', fix=_meant(word))
     kind, version, count = match[1], int(match[2]), int(match[3])
     return Pcie(version, count) if kind == "pcie" else Nvlink(version, count)

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from turnbuckle.errors import MachineError, did_you_mean
+from turnbuckle.errors import MachineError, clipped, did_you_mean
 
 from .load import read
 from .machine import SOURCE, Machine
@@ -54,7 +54,7 @@ def _named(name: str) -> Machine:
         near = did_you_mean(name, names())
         fix = f"{near} " if near else ""
         fix += "turnbuckle machines list names them all; a path to a .toml file also works"
-        raise MachineError("M001", f"no machine is called {_clip(name)}", fix=fix)
+        raise MachineError("M001", f"no machine is called {clipped(name)}", fix=fix)
     return _chained(folder() / f"{name}.toml", f"{name}.toml", ())
 
 
@@ -67,7 +67,7 @@ def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
     if here in above:
         ring = " -> ".join(p.stem for p in (*above[above.index(here) :], here))
         raise MachineError(
-            "M012", "machines that are each other's base", where=called, found=_clip(ring), fix="let one of them stand alone"
+            "M012", "machines that are each other's base", where=called, found=clipped(ring), fix="let one of them stand alone"
         )
     if _is_path(machine.base):
         below, title = path.parent / machine.base, str(Path(called).parent / machine.base)
@@ -75,7 +75,7 @@ def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
         below, title = folder() / f"{machine.base}.toml", f"{machine.base}.toml"
         if machine.base not in names():
             fix = did_you_mean(machine.base, names()) or 'base = "source", a name from turnbuckle machines list, or a path'
-            raise MachineError("M013", f"no machine to be based on is called {_clip(machine.base)}", where=called, fix=fix)
+            raise MachineError("M013", f"no machine to be based on is called {clipped(machine.base)}", where=called, fix=fix)
     upon = machine.on(_chained(below, title, (*above, here)))
     return upon if upon.relative else replace(upon, changes=())
 
@@ -123,8 +123,3 @@ def _folded(device: str) -> str:
 
 def _is_path(text: str) -> bool:
     return text.endswith(".toml") or "/" in text or "\\" in text
-
-
-def _clip(text: str) -> str:
-    safe = "".join(c if c.isprintable() else "?" for c in text)
-    return safe if len(safe) <= 60 else safe[:57] + "..."

@@ -39,7 +39,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from turnbuckle.errors import MachineError, UnitError, did_you_mean
+from turnbuckle.errors import MachineError, UnitError, clipped, did_you_mean
 from turnbuckle.units import parse
 
 from .machine import CHANGES, COUPLINGS, NATURES, SOURCE, Change, Coupling, Fact, Machine, Meaning, Nature, Parameter, schema
@@ -159,8 +159,7 @@ def _document(text: str, file: str) -> dict[str, Any]:
 def _plain(value: object) -> str:
     """A value from the file for a message: one printable line, not too long."""
     text = value if isinstance(value, str) else repr(value)
-    safe = "".join(c if c.isprintable() else "?" for c in text)
-    return safe if len(safe) <= 60 else safe[:57] + "..."
+    return clipped(text)
 
 
 class _Enough(Exception):

@@ -34,7 +34,7 @@ from typing import Any
 
 from turnbuckle.cost import packet
 from turnbuckle.cost.pcie import Pcie
-from turnbuckle.errors import UnitError, UsageError, did_you_mean
+from turnbuckle.errors import UnitError, UsageError, clipped, did_you_mean
 from turnbuckle.machine.positions import Positions, locate
 from turnbuckle.study.chain import HOST, KINDS, LINK_KEYS, Chain, Link, Stage
 from turnbuckle.table_file import read_text
@@ -179,5 +179,4 @@ class _Reading:
         return f"{self.name}:{line}:{column}"
 
     def _flaw(self, at: tuple[str, ...], what: str, *, found: str = "", fix: str = "") -> UsageError:
-        safe = "".join(c if c.isprintable() else "?" for c in found)
-        return UsageError("A027", what, where=self._where(at) if at else self.name, found=safe, fix=fix)
+        return UsageError("A027", what, where=self._where(at) if at else self.name, found=clipped(found, 120), fix=fix)

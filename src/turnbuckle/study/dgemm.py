@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.cost.loggp import loggp_seconds
-from turnbuckle.errors import CannotAnswer, UsageError
+from turnbuckle.errors import CannotAnswer, UsageError, clipped
 from turnbuckle.profile.offload import offload_ratio_limit
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import kernel_names
@@ -239,7 +239,7 @@ def recorded(profile: Profile, name: str = "gemm", size: int | None = None, elem
     rows = kernels.filter(mine)
     if not rows.height:
         raise CannotAnswer(
-            "A160", "no kernel of the recording has this in its name", found=_clip(name), fix="turnbuckle inspect lists them"
+            "A160", "no kernel of the recording has this in its name", found=clipped(name), fix="turnbuckle inspect lists them"
         )
     seconds = rows["seconds"].to_numpy()
     different = names.filter(mine).n_unique()
@@ -274,11 +274,6 @@ def _within(copies: tuple[Int, Int, Int], first: int, last: int) -> Int:
     began, ended, moved = copies
     some = slice(int(np.searchsorted(began, first)), int(np.searchsorted(began, last)))
     return moved[some][ended[some] <= last]
-
-
-def _clip(text: str) -> str:
-    safe = "".join(c if c.isprintable() else "?" for c in text)
-    return safe if len(safe) <= 60 else safe[:57] + "..."
 
 
 @dataclass(frozen=True)

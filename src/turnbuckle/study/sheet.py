@@ -11,7 +11,7 @@ from turnbuckle.cost.nvlink import VERSIONS, Nvlink
 from turnbuckle.cost.packet import Link, link
 from turnbuckle.cost.pcie import RATE, Pcie
 from turnbuckle.cost.slack import READ_TRIPS, trip_seconds
-from turnbuckle.errors import CannotAnswer, UsageError, did_you_mean
+from turnbuckle.errors import CannotAnswer, UsageError, clipped, did_you_mean
 from turnbuckle.machine import Machine, load, names
 from turnbuckle.study.transfers import HOST
 
@@ -126,7 +126,7 @@ def _link(name: str) -> Link:
     except UsageError as error:
         if re.match(r"\s*(pcie|nvlink)[ _-]?[0-9]", name, re.IGNORECASE):
             raise
-        shown = "".join(c if c.isprintable() else "?" for c in name)[:40]
+        shown = clipped(name, 40)
         raise UsageError(
             "A022", "neither a link nor a machine", found=f'"{shown}"',
             fix=did_you_mean(name, names()) or "a link as pcie5x16 or nvlink2x2, or a name from turnbuckle machines list",

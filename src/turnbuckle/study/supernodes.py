@@ -29,7 +29,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.errors import CannotAnswer, UsageError, did_you_mean
+from turnbuckle.errors import CannotAnswer, UsageError, clipped, did_you_mean
 from turnbuckle.findings import Finding, finding
 from turnbuckle.replay.tasks import Tasks, replay_tasks
 from turnbuckle.table_file import Column, read_table
@@ -170,8 +170,7 @@ def _unreadable(path: Path, found: str, cause: str = "", fix: str = "") -> Usage
 
 
 def _one_line(text: str) -> str:
-    safe = "".join(c if c.isprintable() else "?" for c in text.strip().partition("\n")[0])
-    return safe if len(safe) <= 80 else safe[:77] + "..."
+    return clipped(text.strip().partition("\n")[0], 80)
 
 
 def triangle_of(matrix: Any, side: Side | None = None, name: str = "matrix") -> Triangle:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.cost.loggp import rate
 from turnbuckle.cost.roofline import Costs, Overlap, Work, roofline_parts, roofline_seconds
-from turnbuckle.errors import CannotAnswer, UsageError
+from turnbuckle.errors import CannotAnswer, UsageError, clipped
 from turnbuckle.findings import Finding, finding
 from turnbuckle.machine import Machine
 from turnbuckle.profile.profile import Profile
@@ -458,7 +458,9 @@ def _count(run: _Recorded, counted: Table, at: Memories, factors: Float, least: 
         mine = np.array([text in name for name in names], dtype=np.bool_)
         if not mine.any() or (mine & known).any():
             why = "no kernel of the recording has this in its name" if not mine.any() else "a kernel is counted twice"
-            raise CannotAnswer("A160", why, where=counted.where(row, "name"), found=_clip(text), fix="turnbuckle inspect lists the kernels")
+            raise CannotAnswer(
+                "A160", why, where=counted.where(row, "name"), found=clipped(text), fix="turnbuckle inspect lists the kernels"
+            )
         if not hbm[0, row] > 0:
             raise UsageError("A045", "a line without work", where=counted.where(row), fix="give flops or bytes in every line")
         recorded, fewest = float(run.seconds[mine].sum()), _spread(hbm[:, row]).low
@@ -473,8 +475,3 @@ def _count(run: _Recorded, counted: Table, at: Memories, factors: Float, least: 
         least[mine] = fewest * run.seconds[mine] / recorded
         known |= mine
     return known
-
-
-def _clip(text: str) -> str:
-    safe = "".join(c if c.isprintable() else "?" for c in text)
-    return safe if len(safe) <= 60 else safe[:57] + "..."
