@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -59,3 +60,15 @@ def test_names_of_a_recording_are_harmless(turnbuckle: Run, hostile: Path, words
     assert not any(c in said for c in "\x1b\x07\x9b\u202e\r"), "no escape, bell, CSI or turned writing"
     if "json" not in words and "csv" not in words:
         assert "x" * 200 not in said, "a name of 5 000 characters does not flood the screen"
+
+
+def test_every_document_says_where_it_comes_from(turnbuckle: Callable[..., Ran], tmp_path: Path) -> None:
+    """Numbers asked of no recording: version, command line without folders, and the hash of each file it names."""
+    table = tmp_path / "folder-of-alice" / "runs.csv"
+    table.parent.mkdir()
+    table.write_text("cores, run time [s]\n1, 186\n2, 152\n3, 136\n4, 128\n6, 123\n8, 122\n", encoding="utf-8")
+    told = json.loads(turnbuckle("cores", table, "--format", "json").out)["provenance"]
+    assert told["inputs"] == [{"file": "runs.csv", "sha256": hashlib.sha256(table.read_bytes()).hexdigest()}]
+    assert told["tool"] == "turnbuckle" and told["version"] and "alice" not in json.dumps(told)
+    alone = json.loads(turnbuckle("model", "link", "pcie4x16", "--format", "json").out)["provenance"]
+    assert alone["inputs"] == [] and alone["command"].startswith("turnbuckle model link pcie4x16")
