@@ -41,6 +41,8 @@ def test_a_named_link_and_a_switch(turnbuckle: Run) -> None:
         (("--link", "pcie9x16"), "A016", 2),
         (("--link", "12"), "U001", 2),
         (("--hop", "far"), "U0", 2),
+        (("--hop", "1e30 s"), "A072", 2),
+        (("--link", "0 B/s"), "A072", 2),
     ],
 )
 def test_questions_that_cannot_be(turnbuckle: Run, words: tuple[str, ...], code: str, exit_code: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -195,3 +197,40 @@ def test_a_network_that_cannot_be(network: Network) -> None:
     with pytest.raises(UsageError) as refused:
         replay(ping_pong(1.0, 1), network)
     assert refused.value.code == "A072"
+
+
+@pytest.mark.parametrize(
+    ("network", "found"),
+    [
+        (Network(2, 0.0, 0.0), "bandwidth of 0"),
+        (Network(2, 1e9, 1e30), "hop_seconds of 1e+30 s"),
+        (Network(2, 1e9, -1.0), "hop_seconds of -1"),
+        (Network(-1, 1e9, 0.0), "hosts"),
+        (Network(1 << 40, 1e9, 0.0), "hosts"),
+        (Network(1 << 30, 1e9, 0.0), "out of its range"),
+        (Network(2, 1e9, 0.0, FatTree((2,), (1,), (-1,))), "cables"),
+        (Network(2, 1e9, 0.0, FatTree((2,), (1,), (1 << 30,))), "out of its range"),
+    ],
+)
+def test_networks_that_cannot_be(network: Network, found: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        replay(ping_pong(8.0, 1), network)
+    assert refused.value.code == "A072" and found in refused.value.found
+
+
+def test_arrays_of_different_lengths_are_refused() -> None:
+    with pytest.raises(UsageError) as refused:
+        replay(replace(ping_pong(8.0, 2), size_bytes=np.ones(3)), LINK)
+    assert refused.value.code == "A072"
+
+
+def test_flows_of_many_sizes_on_one_link() -> None:
+    """3000 flows into one host, each of another size: the k-th shortest ends when all have had as much, in closed form."""
+    count = 3000
+    sizes = np.random.default_rng(5).permutation(np.arange(1, count + 1)) * 1000.0
+    lists: list[list[tuple[Op, int]]] = [[(Op.SEND, k)] for k in range(count)]
+    many = program([*lists, [(Op.AWAIT, k) for k in range(count)]], [(k, count, s, Leaves.EAGER) for k, s in enumerate(sizes)])
+    found = replay(many, Network(count + 1, 1e9, 0.0), "flow", traced=True)
+    shortest = np.sort(sizes)
+    ends = np.cumsum(np.diff(shortest, prepend=0.0) * np.arange(count, 0, -1)) / 1e9
+    assert np.sort(found.arrived) == pytest.approx(ends, rel=1e-9)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import turnbuckle as tb
@@ -106,3 +108,76 @@ def test_one_process_has_no_messages() -> None:
     with tb.sample() as path, pytest.raises(CannotAnswer) as refused:
         recorded(tb.inspect(path).profile)
     assert refused.value.code == "A164"
+
+
+def test_synchronous_sends_wait_and_buffered_ones_never_do() -> None:
+    small = made([(0, 0, 1, 1, 100.0)], [0, 1], [0.0, 1.0])
+    synchronous = replace(small, messages=replace(small.messages, ready=np.array([True])))
+    assert replay(program(synchronous), Network(2, 1e9, 0.0), "flow").ends[0] >= 1.0
+    buffered = replace(small, messages=replace(small.messages, sent=np.array([-1])))
+    assert replay(program(buffered, charged=Charges(ready=True)), Network(2, 1e9, 0.0), "flow").ends[0] == 0.0
+
+
+def test_what_carries_nothing_is_not_in_device_memory() -> None:
+    """Neither copied nor pinned, and it leaves at once."""
+    empty = made([(0, 0, 1, 1, 0.0)], [0, 1], [0.0, 1.0])
+    for charged in (Charges((2e-6, 1e-9), (2e-6, 1e-9)), Charges((4e-6, 0.0), ready=True)):
+        assert replay(program(empty, charged=charged), Network(2, 1e9, 0.0), "flow").ends.tolist() == [0.0, 1.0]
+
+
+def test_threads_of_a_rank_are_on_its_node() -> None:
+    """Rank 0 calls from two threads: four ranks a pair of nodes, and its two messages share its card."""
+    both = made([(0, 0, 2, 2, 1e6), (1, 1, 3, 3, 1e6)], [0, 1, 2, 3], [0.0] * 4)
+    two = replace(both, ranks=3, rank_of=np.array([0, 0, 1, 2]))
+    assert program(two).host.tolist() == [0, 0, 1, 2]
+    assert replay(program(two), Network(3, 1e9, 0.0), "flow").seconds == pytest.approx(2e-3)
+
+
+def test_non_blocking_collectives_go_on_beside_their_ranks() -> None:
+    """Rank 0 receives between the two calls what rank 1 sends after its own wait: no circle, since the library goes on meanwhile."""
+    group = Rounds("allreduce", np.array([8.0]), np.array([[2, 4]]), 0, np.array([[0, 3]]))
+    #        rank 0: begin, receive, wait             rank 1: begin, wait, send
+    circle = made([(5, 5, 1, 1, 100.0)], [0, 0, 0, 1, 1, 1], [0.0, 0.0, 0.0, 2e-3, 0.0, 0.0], (group,))
+    done = replay(program(circle), Network(2, 1e9, 0.0), "flow")
+    assert done.seconds == pytest.approx(2e-3 + 8e-9 + 100e-9) and len(done.ends) == 4
+    both = np.array([[0, 4], [1, 5]]), np.array([[3, 6], [3, 7]])
+    two = Rounds("allreduce", np.array([8.0, 8.0]), both[1], 0, both[0])
+    waits = made([], [0, 0, 0, 0, 1, 1, 1, 1], [0.0] * 8, (two,))
+    assert replay(program(waits), Network(2, 1e9, 0.0), "flow").seconds > 0, "one wait for both here, one each there"
+
+
+def independent_compute(profile: tb.Profile) -> dict[int, float]:
+    """Time of each rank outside all MPI calls, from the profile's start to its last call [s]."""
+    ranks = dict(profile.trace.mpi_ranks.select("thread", "rank").iter_rows())
+    spent = {}
+    for thread, rank in ranks.items():
+        now, total = profile.first_ns, 0
+        for start, end in profile.trace.mpi.filter(pl.col("thread") == thread).sort("start_ns").select("start_ns", "end_ns").iter_rows():
+            total += max(start - now, 0)
+            now = max(now, end)
+        spent[rank] = total * 1e-9
+    return spent
+
+
+@pytest.mark.parametrize("name", ["nsys-local/lammps-melt-4r.sqlite", "otf2-local/scorep-py-halo-4r/archive/traces.otf2"])
+def test_every_rank_keeps_its_compute(shared: Path, name: str) -> None:
+    profile = tb.inspect(shared / "traces" / name).profile
+    traffic = recorded(profile)
+    found = np.bincount(traffic.rank, traffic.gap_seconds)
+    assert found.tolist() == pytest.approx([s for _, s in sorted(independent_compute(profile).items())], abs=1e-9)
+    assert found.min() > 0.1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nsys-local/p2pkinds-2r.sqlite",
+        "otf2-local/scorep-p2pkinds-2r/archive/traces.otf2",
+        "otf2-local/mpi-p2pkinds-2r/archive/eztrace_log.otf2",
+    ],
+)
+def test_collectives_have_their_sizes_whoever_recorded_them(shared: Path, name: str) -> None:
+    """The program's source: 800 B broadcast from rank 1, 8 B reduced, 100 B a rank gathered and so on, 10 and 20 B gathered."""
+    found = {(r.operation, r.root): set(r.block_bytes.tolist()) for r in recorded(tb.inspect(shared / "traces" / name).profile).rounds}
+    assert found[("bcast", 1)] == {800.0} and found[("reduce", 0)] == found[("allreduce", 0)] == {8.0}
+    assert found[("gather", 0)] == {100.0, 15.0} and found[("scatter", 0)] == found[("allgather", 0)] == found[("alltoall", 0)] == {100.0}

@@ -43,6 +43,10 @@ def test_a_real_run_on_three_shapes(shared: Path) -> None:
         assert copied.nodes == -(-4 // each)
         assert found.gain(each) == pytest.approx(copied.communication_seconds / direct.communication_seconds - 1)
     assert found.row(4, "host").card_bytes == 0 < found.row(2, "host").card_bytes <= found.row(1, "host").card_bytes
+    for several in ([0], [10**30], []):
+        with pytest.raises(UsageError) as refused:
+            paths(profile, network, ranks_per_node=several)
+        assert refused.value.code == "A074"
     with pytest.raises(UsageError) as refused:
-        paths(profile, network, ranks_per_node=[0])
-    assert refused.value.code == "A074"
+        paths(profile, network, eager_limit=-1.0)
+    assert refused.value.code == "A072"

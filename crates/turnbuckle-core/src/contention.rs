@@ -27,11 +27,11 @@ pub enum RunError {
     Lengths,
     /// An operation names something that does not exist: process, place in its list.
     Unknown(u32, u32),
-    /// A message is sent, or received, by a process that is not its own, or more than once.
+    /// A message is sent, posted or awaited by a process that is not its own, or more than once.
     Message(u32),
     /// Nothing can go on: some processes that wait for each other, with the message each waits for.
     Deadlock(Vec<(u32, u32)>),
-    /// Times beyond what is counted in (213 days), or a bandwidth that is none.
+    /// Times beyond what is counted in (106 days), or a bandwidth that is none.
     Value,
     /// Asked to stop.
     Stopped,

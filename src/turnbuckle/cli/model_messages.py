@@ -102,7 +102,11 @@ def _print(found: Any, output: Path | None) -> None:
     told = [n for n in shapes if not math.isnan(found.gain(n))]
     best = max(told or shapes, key=found.gain)
     gain, run = found.gain(best), found.run_gain(best)
-    if stuck:
+    traffic = found.traffic
+    known = 2 * len(traffic.messages.send) + sum(r.activity.size for r in traffic.rounds)
+    if traffic.unmatched > known:
+        verdict = f"no verdict: {traffic.unmatched:,} of {traffic.unmatched + known:,} calls have no other side in this recording"
+    elif stuck:
         verdict = f"by {' and '.join(stuck)} this run gets stuck: its sends rely on being buffered ({next(iter(stuck.values()))})"
     elif max(abs(found.gain(n)) for n in shapes) < 0.01:
         verdict = "GPUDirect makes no difference of 1 % to the communication of this run"
@@ -111,22 +115,21 @@ def _print(found: Any, output: Path | None) -> None:
     else:
         verdict = f"GPUDirect does not pay: communication is {-gain:.1%} slower at best"
     console.print(Text(verdict, "bold"))
-    traffic = found.traffic
     console.print(
         f"{traffic.ranks} ranks, {len(traffic.messages.send):,} messages, {sum(len(r.block_bytes) for r in traffic.rounds):,} collectives, "
         f"{traffic.unmatched:,} calls unmatched; recorded run time {seconds(traffic.seconds)}"
     )
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for k, name in enumerate(("ranks a node", "nodes", "path", "run time", "communication", "vs host copies", "busiest link")):
+    for k, name in enumerate(("ranks\na node", "nodes", "path", "run time", "communication", "vs host\ncopies", "busiest\nlink")):
         table.add_column(name, justify="left" if k == 2 else "right", overflow="fold")
     for row in found.rows:
         if row.stuck:
             table.add_row(str(row.ranks_per_node), str(row.nodes), row.path, "stuck", "", "", "")
             continue
         host = found.row(row.ranks_per_node, "hostcopy")
-        against = row.communication_seconds / host.communication_seconds if host.communication_seconds > 0 else 1.0
+        against = f"{row.communication_seconds / host.communication_seconds:.3f}x" if host.communication_seconds > 0 else ""
         table.add_row(
-            str(row.ranks_per_node), str(row.nodes), row.path, seconds(row.seconds), seconds(row.communication_seconds), f"{against:.3f}x",
+            str(row.ranks_per_node), str(row.nodes), row.path, seconds(row.seconds), seconds(row.communication_seconds), against,
             show(row.card_bytes, "B") if found.fidelity == "flow" else "",
         )  # fmt: skip
     console.print(table)

@@ -181,15 +181,10 @@ def replay(program: Program, network: Network, fidelity: Fidelity = "flow", *, t
     UsageError : A071, A072 (see the module).
     """
     shape = network.shape or FatTree((), (), ())
-    edge = program.leaves == Leaves.EDGE
-    size = np.where(edge, np.round(program.size_bytes * PICOSECONDS), np.round(program.size_bytes))
-    numbers = (
-        network.bandwidth, network.inside_bandwidth, network.hop_seconds, network.inside_seconds, network.latency, network.send_overhead,
-        network.receive_overhead, network.gap, network.seconds_per_byte, network.overhead_per_byte,
-    )  # fmt: skip
-    if not all(np.isfinite(n) and n >= 0 for n in numbers):
-        raise _refused("a number of the network is negative, or none at all")
+    _sound(network)
     try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = np.where(program.leaves == Leaves.EDGE, np.round(program.size_bytes * PICOSECONDS), np.round(program.size_bytes))
         done = contend(
             first=_as(program.first, np.uint32), code=_as(program.code, np.uint8), arg=_as(program.arg, np.uint32),
             durations=_ticks(program.work_seconds), resource=_as(program.resource, np.uint32), takes=_ticks(program.use_seconds),
@@ -202,6 +197,8 @@ def replay(program: Program, network: Network, fidelity: Fidelity = "flow", *, t
             gap=_tick(network.gap), per_byte=network.seconds_per_byte * PICOSECONDS,
             overhead_per_byte=network.overhead_per_byte * PICOSECONDS, fidelity=fidelity, traced=traced,
         )  # fmt: skip
+    except OverflowError:
+        raise _refused("a number of hosts or cables that is negative or too large") from None
     except ValueError as error:
         raise _refused(str(error)) from None
     except RuntimeError as error:
@@ -252,6 +249,18 @@ def _stuck(program: Program, count: int, named: list[tuple[int, int]]) -> UsageE
         cause="messages that are not sent, or rendezvous on both sides at once",
         fix="look at the calls of these ranks; an eager limit may hide it",
     )  # fmt: skip
+
+
+def _sound(network: Network) -> None:
+    """Refuse numbers that cannot be, by name."""
+    times = ("hop_seconds", "inside_seconds", "latency", "send_overhead", "receive_overhead", "gap")
+    for name in ("bandwidth", "inside_bandwidth", *times, "seconds_per_byte", "overhead_per_byte"):
+        value = getattr(network, name)
+        least_is_none = name not in ("bandwidth", "inside_bandwidth")
+        if not (np.isfinite(value) and (value > 0 or (least_is_none and value == 0))):
+            raise _refused(f"{name} of {value:g}")
+        if name in times and value * PICOSECONDS > _LONGEST:
+            raise _refused(f"{name} of {value:g} s: a replay is counted in picoseconds, up to {_LONGEST / PICOSECONDS:.3g} s")
 
 
 def _refused(what: str) -> UsageError:

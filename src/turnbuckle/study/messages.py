@@ -23,6 +23,8 @@ from turnbuckle.replay.mpi import EAGER_LIMIT, Charges, Traffic, program, record
 from turnbuckle.study.study import SCHEMA_VERSION
 
 Path = Literal["host", "hostcopy", "gpudirect"]
+#: Ranks a node that can be asked for.
+MOST_RANKS: Final = 1_000_000
 PATHS: Final[tuple[Path, ...]] = ("host", "hostcopy", "gpudirect")
 
 
@@ -44,7 +46,7 @@ class Row:
     ranks_per_node, nodes : the shape.
     path : of the messages.
     seconds : run time [s].
-    communication_seconds : mean over the ranks of all that is not compute [s].
+    communication_seconds : mean over the ranks (threads that call MPI) of all that is not compute [s].
     card_bytes : through the busiest card, one way (flow) [B].
     stuck : the circle of ranks that wait for each other, where sends relied on buffers that this path does not have; then all is nan.
     """
@@ -132,10 +134,11 @@ def paths(
     CannotAnswer : A164, no messages between ranks.
     UsageError : A074, a number of ranks a node that is none; A072 from the replay.
     """
-    if not ranks_per_node or min(ranks_per_node) < 1:
-        raise UsageError(
-            "A074", "ranks a node are whole numbers from 1", found=str(list(ranks_per_node))[:60], fix="--ranks-per-node 1,2,4"
-        )
+    if not ranks_per_node or min(ranks_per_node) < 1 or max(ranks_per_node) > MOST_RANKS:
+        what = f"ranks a node are whole numbers from 1 to {MOST_RANKS:,}"
+        raise UsageError("A074", what, found=str(list(ranks_per_node))[:60], fix="--ranks-per-node 1,2,4")
+    if not eager_limit >= 0:
+        raise UsageError("A072", "the program or the network cannot be replayed", found=f"an eager limit of {eager_limit:g} B")
     traffic = recorded(profile)
     compute = traffic.compute_seconds
     rows = []
@@ -153,5 +156,5 @@ def paths(
                 continue
             cards = done.carried_bytes[: len(done.carried_bytes) - nodes]
             busiest = float(cards.max(initial=0.0))
-            rows.append(Row(each, nodes, path, done.seconds, float(np.mean(done.ends - compute)), busiest))
+            rows.append(Row(each, nodes, path, done.seconds, float(np.mean(done.ends[: len(compute)] - compute)), busiest))
     return Answered(traffic, network, fidelity, charged, selection, eager_limit, tuple(rows))

@@ -24,6 +24,8 @@ pub struct Outcome {
     pub events: u64,
 }
 
+/// Events and rates between two questions whether to stop.
+const BETWEEN_QUESTIONS: usize = 1 << 20;
 /// No message, no process.
 const NONE: u32 = u32::MAX;
 
@@ -62,6 +64,8 @@ struct Engine<'a> {
     into: Vec<Time>,
     /// Whether a host has one process only.
     alone: Vec<bool>,
+    /// How many messages of a host are sent and not posted: their receivers decide when they go to its card.
+    open: Vec<u32>,
     route: Vec<u32>,
     outcome: Outcome,
     traced: bool,
@@ -94,6 +98,7 @@ pub fn run(
         fluid: Fluid::new((0..network.links()).map(|l| network.capacity(l))),
         out: vec![0; network.hosts as usize],
         into: vec![0; network.hosts as usize],
+        open: vec![0; network.hosts as usize],
         alone: on_host.iter().map(|n| *n <= 1).collect(),
         route: Vec::new(),
         outcome: Outcome {
@@ -116,11 +121,14 @@ pub fn run(
 
 impl Engine<'_> {
     fn all(&mut self, stop: &dyn Fn() -> bool) -> Result<(), RunError> {
-        let mut asked = 0_u32;
+        let mut done = 0_usize;
         while let Some((now, event)) = self.queue.next() {
-            asked = asked.wrapping_add(1);
-            if asked.is_multiple_of(1 << 20) && stop() {
-                return Err(RunError::Stopped);
+            done += 1;
+            if done >= BETWEEN_QUESTIONS {
+                done = 0;
+                if stop() {
+                    return Err(RunError::Stopped);
+                }
             }
             match event {
                 Event::Go(process) => self.go(process, now)?,
@@ -129,6 +137,9 @@ impl Engine<'_> {
                     self.state[m] |= state::SENT;
                     if self.messages.leaves[m] == Leaves::Eager as u8 || self.state[m] & state::POSTED != 0 {
                         self.leave(message, now)?;
+                    } else {
+                        let host = self.host(self.messages.from[m]) as usize;
+                        self.open[host] += 1;
                     }
                 }
                 Event::Reach(message) => self.reach(message, now)?,
@@ -149,7 +160,18 @@ impl Engine<'_> {
             // flows that begin and end at one instant are settled together
             if self.fluid.stale() && self.queue.due() != Some(now) {
                 let queue = &mut self.queue;
-                self.fluid.settle(now, |slot, version, at| queue.add(at, Event::Drain(slot, version)));
+                let mut sound = true;
+                self.fluid.settle(now, |slot, version, at| {
+                    sound &= at < 1 << 63;
+                    queue.add(at, Event::Drain(slot, version));
+                });
+                if !sound {
+                    return Err(RunError::Value);
+                }
+                done += self.fluid.solved();
+                // every new rate leaves an end behind that no longer holds
+                let fluid = &self.fluid;
+                self.queue.thin(|event| !matches!(event, Event::Drain(slot, version) if !fluid.holds(*slot, *version)));
             }
         }
         Ok(())
@@ -188,19 +210,22 @@ impl Engine<'_> {
                     if self.messages.leaves[m] == Leaves::Edge as u8 {
                         self.queue.add(later(time, self.messages.bytes[m])?, Event::Arrive(arg));
                     } else {
-                        time = later(time, logp.send_overhead + scaled(logp.overhead_per_byte, self.messages.bytes[m]))?;
+                        time = later(time, logp.send_overhead.saturating_add(scaled(logp.overhead_per_byte, self.messages.bytes[m])))?;
                         let eager = self.messages.leaves[m] == Leaves::Eager as u8;
                         if eager {
                             self.state[m] |= state::FREE;
                         }
                         let ready = eager || self.state[m] & state::POSTED != 0;
-                        // until the overhead is paid no receive sees it as sent, and others of the host may use the card
-                        if time > now && !(ready && self.alone[self.program.host[p] as usize]) {
+                        let host = self.program.host[p] as usize;
+                        // until the overhead is paid no receive sees it as sent, and other messages of the host may use the card
+                        if time > now && !(ready && self.alone[host] && self.open[host] == 0) {
                             self.queue.add(time, Event::Offer(arg));
                         } else {
                             self.state[m] |= state::SENT;
                             if ready {
                                 self.leave(arg, time)?;
+                            } else {
+                                self.open[host] += 1;
                             }
                         }
                     }
@@ -209,6 +234,8 @@ impl Engine<'_> {
                     let m = arg as usize;
                     self.state[m] |= state::POSTED;
                     if self.messages.leaves[m] == Leaves::Ready as u8 && self.state[m] & state::SENT != 0 {
+                        let host = self.host(self.messages.from[m]) as usize;
+                        self.open[host] -= 1;
                         self.leave(arg, time)?;
                     }
                 }
@@ -220,7 +247,8 @@ impl Engine<'_> {
                         return Ok(());
                     }
                     if op == Op::Await && self.messages.leaves[arg as usize] != Leaves::Edge as u8 {
-                        time = later(time, logp.receive_overhead + scaled(logp.overhead_per_byte, self.messages.bytes[arg as usize]))?;
+                        let each = scaled(logp.overhead_per_byte, self.messages.bytes[arg as usize]);
+                        time = later(time, logp.receive_overhead.saturating_add(each))?;
                     }
                 }
             }
@@ -253,7 +281,7 @@ impl Engine<'_> {
                 let logp = &self.network.logp;
                 let takes = scaled(logp.per_byte, self.messages.bytes[m]);
                 let begin = now.max(self.out[from as usize]);
-                self.out[from as usize] = later(begin, logp.gap + takes)?;
+                self.out[from as usize] = later(begin, logp.gap.saturating_add(takes))?;
                 self.queue.add(later(begin, logp.latency)?, Event::Reach(message));
             }
         }
@@ -267,7 +295,7 @@ impl Engine<'_> {
         let logp = &self.network.logp;
         let takes = scaled(logp.per_byte, self.messages.bytes[m]);
         let begin = now.max(self.into[to]);
-        self.into[to] = later(begin, logp.gap + takes)?;
+        self.into[to] = later(begin, logp.gap.saturating_add(takes))?;
         self.queue.add(later(begin, takes)?, Event::Arrive(message));
         Ok(())
     }
@@ -379,7 +407,8 @@ fn check(program: &Program<'_>, messages: &Messages<'_>, network: &Network) -> R
     if let Some(bad) = (0..count).find(|m| !known(messages.from[*m]) || !known(messages.to[*m]) || messages.leaves[*m] > 2) {
         return Err(RunError::Message(bad as u32));
     }
-    let mut sent = vec![false; count];
+    // a message is sent, posted and awaited once
+    let mut seen = vec![0_u8; count];
     for process in 0..processes {
         for at in program.first[process]..program.first[process + 1] {
             let (arg, unknown) = (program.arg[at as usize] as usize, RunError::Unknown(process as u32, at));
@@ -393,9 +422,16 @@ fn check(program: &Program<'_>, messages: &Messages<'_>, network: &Network) -> R
             if !fits {
                 return Err(unknown);
             }
-            if program.code[at as usize] == Op::Send as u8 && std::mem::replace(&mut sent[arg], true) {
+            let once = match Op::from_code(program.code[at as usize]) {
+                Some(Op::Send) => state::SENT,
+                Some(Op::Post) => state::POSTED,
+                Some(Op::Await) => state::ARRIVED,
+                _ => continue,
+            };
+            if seen[arg] & once != 0 {
                 return Err(RunError::Message(arg as u32));
             }
+            seen[arg] |= once;
         }
     }
     Ok(())

@@ -190,10 +190,20 @@ impl Fluid {
                     (flow.since, flow.rate) = (now, share);
                     flow.version = flow.version.wrapping_add(1);
                     let takes = if flow.left <= NOTHING { 0.0 } else { (flow.left / share).ceil() };
-                    says(slot, flow.version, now + takes as Time);
+                    says(slot, flow.version, now.saturating_add(takes as Time));
                 }
             }
         }
+    }
+
+    /// How many flows were solved again last.
+    pub(super) fn solved(&self) -> usize {
+        self.moved.len()
+    }
+
+    /// Whether what was said of a flow's end still holds.
+    pub(super) fn holds(&self, slot: u32, version: u32) -> bool {
+        self.flows.get(slot as usize).is_some_and(|f| f.alive && f.version == version)
     }
 
     /// Bytes that each link has carried.

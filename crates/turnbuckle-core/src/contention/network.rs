@@ -44,6 +44,9 @@ pub enum Shape {
     },
 }
 
+/// Links that are laid out at most: some 4 GB of them.
+const MOST_LINKS: u64 = 1 << 26;
+
 /// A network.
 #[derive(Clone, Debug)]
 pub struct Network {
@@ -123,7 +126,11 @@ impl Network {
                 }
             }
         }
-        Ok(Self { shape, hosts, bandwidth, hop, inside, logp, fidelity, levels, links: small(links + u64::from(hosts))? })
+        links += u64::from(hosts);
+        if links > MOST_LINKS {
+            return Err(RunError::Value);
+        }
+        Ok(Self { shape, hosts, bandwidth, hop, inside, logp, fidelity, levels, links: small(links)? })
     }
 
     /// How many links there are; the last are those inside each host.
@@ -178,7 +185,7 @@ impl Network {
                 }
             }
         }
-        self.hop * route.len() as Time
+        self.hop.saturating_mul(route.len() as Time)
     }
 
     /// Switches that stand above one host at the lower end of a level.
@@ -257,6 +264,8 @@ mod tests {
         let shape = Shape::FatTree { down: vec![2], up: vec![1], cables: vec![1] };
         assert!(Network::new(shape, 3, 1.0, 0, (1.0, 0), LogP::default(), Fidelity::Flow).is_err());
         assert!(Network::new(Shape::Switch, 0, 1.0, 0, (1.0, 0), LogP::default(), Fidelity::Flow).is_err());
+        let wide = Shape::FatTree { down: vec![2], up: vec![1], cables: vec![1 << 30] };
+        assert!(Network::new(wide, 2, 1.0, 0, (1.0, 0), LogP::default(), Fidelity::Flow).is_err(), "more links than memory");
         assert!(Network::new(Shape::Switch, 2, f64::NAN, 0, (1.0, 0), LogP::default(), Fidelity::Flow).is_err());
     }
 }

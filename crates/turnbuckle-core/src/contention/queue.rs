@@ -28,7 +28,12 @@ pub(super) enum Event {
 pub(super) struct Queue {
     heap: BinaryHeap<Reverse<(Time, u64, Event)>>,
     added: u64,
+    /// Events that were left when it was last thinned.
+    left: usize,
 }
+
+/// Shorter queues are not worth thinning.
+const SHORT: usize = 4096;
 
 impl Queue {
     pub(super) fn add(&mut self, at: Time, event: Event) {
@@ -45,8 +50,36 @@ impl Queue {
         self.heap.peek().map(|Reverse((at, _, _))| *at)
     }
 
+    /// Drop what no longer holds, once more has been added since the last time than was left then; the order stays.
+    pub(super) fn thin(&mut self, holds: impl Fn(&Event) -> bool) {
+        if self.heap.len() > 2 * self.left + SHORT {
+            self.heap.retain(|Reverse((_, _, event))| holds(event));
+            self.left = self.heap.len();
+        }
+    }
+
     /// Events so far.
     pub(super) fn added(&self) -> u64 {
         self.added
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_queue_loses_what_no_longer_holds_and_keeps_its_order() {
+        let mut queue = Queue::default();
+        for n in 0..5_000_u32 {
+            queue.add(u64::from(n % 7), Event::Drain(n, 0));
+        }
+        queue.thin(|event| matches!(event, Event::Drain(n, 0) if n % 100 == 0));
+        let left: Vec<(Time, Event)> = std::iter::from_fn(|| queue.next()).collect();
+        assert_eq!(left.len(), 50);
+        assert!(left.windows(2).all(|w| (w[0].0, w[0].1) < (w[1].0, w[1].1)));
+        queue.add(1, Event::Free(0));
+        queue.thin(|_| false);
+        assert!(queue.next().is_some(), "a short one is left alone");
     }
 }

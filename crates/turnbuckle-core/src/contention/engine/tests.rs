@@ -238,3 +238,54 @@ fn processes_of_a_host_share_its_card_in_order_of_time() {
     assert_eq!(done.began, [600_000, 510_000]);
     assert_eq!(done.arrived[1], 510_000 + 1_000_000 + 800_000, "the shorter is ready first, and first on the card");
 }
+
+#[test]
+fn a_rendezvous_goes_to_the_card_before_what_is_sent_after_it() {
+    // ready at 0.7 us, while the sender still pays the overhead of its next message
+    let mut made = Made::default();
+    let (a, b, c) = (made.process(), made.process(), made.process());
+    let (m, n) = (made.message(a, b, 1_000, Leaves::Ready), made.message(a, c, 100_000, Leaves::Eager));
+    made.op(a, Op::Send, m);
+    made.op(a, Op::Send, n);
+    made.work(b, 700_000);
+    made.op(b, Op::Post, m);
+    made.op(b, Op::Await, m);
+    made.op(c, Op::Await, n);
+    let done = made.run(&net(3, Fidelity::LogP, logp())).expect("runs");
+    assert_eq!(done.arrived, [700_000 + 1_000_000 + 80_000, 1_000_000 + 1_000_000 + 8_000_000]);
+}
+
+#[test]
+fn a_message_is_posted_and_awaited_once() {
+    for twice in [Op::Post, Op::Await] {
+        let mut made = Made::default();
+        let (a, b) = (made.process(), made.process());
+        let m = made.message(a, b, 8, Leaves::Ready);
+        made.op(a, Op::Send, m);
+        made.op(b, twice, m);
+        made.op(b, twice, m);
+        assert_eq!(made.run(&net(2, Fidelity::Flow, logp())), Err(RunError::Message(m)));
+    }
+}
+
+#[test]
+fn what_takes_longer_than_can_be_counted_is_refused() {
+    let mut made = Made::default();
+    let (a, b) = (made.process(), made.process());
+    let m = made.message(a, b, 1 << 62, Leaves::Eager);
+    made.op(a, Op::Send, m);
+    made.op(b, Op::Await, m);
+    let slow = Network::new(Shape::Switch, 2, 1e-9, 0, (1.0, 0), LogP::default(), Fidelity::Flow).expect("a network");
+    assert_eq!(made.run(&slow), Err(RunError::Value));
+    let far = Network::new(Shape::Switch, 2, 1.0, Time::MAX / 2 + 1, (1.0, 0), LogP::default(), Fidelity::Flow).expect("a network");
+    assert_eq!(made.run(&far), Err(RunError::Value));
+    let dear = LogP { send_overhead: 1 << 62, gap: 1 << 63, overhead_per_byte: 1e9, per_byte: 1e9, ..LogP::default() };
+    assert_eq!(made.run(&net(2, Fidelity::LogP, dear)), Err(RunError::Value));
+    let gap = LogP { gap: Time::MAX, ..LogP::default() };
+    let mut small = Made::default();
+    let (a, b) = (small.process(), small.process());
+    let m = small.message(a, b, 8, Leaves::Eager);
+    small.op(a, Op::Send, m);
+    small.op(b, Op::Await, m);
+    assert_eq!(small.run(&net(2, Fidelity::LogP, LogP { per_byte: 1.0, ..gap })), Err(RunError::Value));
+}
