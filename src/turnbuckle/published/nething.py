@@ -18,7 +18,7 @@ from turnbuckle.cost.ratio import scaled_seconds
 from turnbuckle.cost.slack import trip_seconds
 from turnbuckle.profile.offload import disaggregation_penalty, offload_ratio_limit
 from turnbuckle.published.numbers import Paper, Recomputed, exact, judged, not_printed, printed, stated, swept
-from turnbuckle.study.dgemm import break_even_bandwidth, by_alpha, copy_seconds, host_seconds, offload_seconds, peak_rate
+from turnbuckle.study.dgemm import break_even_bandwidth, by_alpha, copy_seconds, host_seconds, offload_seconds, operations, peak_rate
 from turnbuckle.study.power import part_named, power_exponent, preset, rate_at_power, rate_of
 
 PAPER = Paper("nething")
@@ -81,7 +81,7 @@ def _dgemm() -> Iterator[Recomputed]:
     rate, alpha = _value("DGEMM", "host rate") * 1e12, _value("DGEMM", "acceleration")
     host = float(host_seconds(small, rate))
     left = host / least - host / alpha
-    slow = 2 * small**3 / (host / least) * 1e-12
+    slow = float(operations(small)) / (host / least) * 1e-12
     note = (
         f"with alpha {alpha:g} at 400 GB/s; below {least:g} it needs {left * 1e6:.0f} us of overhead besides, or a kernel at {slow:.1f} "
         "TFLOP/s without any: Fig 3 rests on measured kernel times"
