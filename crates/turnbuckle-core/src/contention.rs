@@ -1,7 +1,8 @@
 //! The contention replay: processes that do things in order, on resources and links they share.
 //!
-//! A process is a list of [`Op`]s: work of its own, work on an exclusive resource, copies, messages sent and awaited.  Whatever
-//! two processes have to do with each other is a [`Message`]; one without bytes and with a fixed delay is the edge of a graph.
+//! A process is a list of [`Op`]s: work of its own, work on an exclusive resource, messages sent and awaited.  Whatever two
+//! processes have to do with each other is a message; one without bytes and with a fixed delay is the edge of a graph.  A message
+//! of a process to itself moves bytes between two places, as a copy between host and device does.
 //! Time is whole picoseconds; events of one picosecond are dealt with in the order in which they arose, so that the same input
 //! gives the same answer, to the bit.
 //!
@@ -15,7 +16,7 @@ mod network;
 mod queue;
 
 pub use engine::{Outcome, run};
-pub use network::{Fidelity, LogP, Network, Shape};
+pub use network::{Fidelity, LogP, Network, Node, Shape, Wire};
 
 /// Picoseconds.
 pub type Time = u64;
@@ -33,6 +34,10 @@ pub enum RunError {
     Deadlock(Vec<(u32, u32)>),
     /// Times beyond what is counted in (106 days), or a bandwidth that is none.
     Value,
+    /// Parts of a node that no wires join, both ways.
+    Unreached,
+    /// A process takes a resource that it holds, gives back one that it does not, or ends with it.
+    Held(u32),
     /// Asked to stop.
     Stopped,
 }
@@ -44,6 +49,8 @@ impl fmt::Display for RunError {
             Self::Unknown(process, at) => write!(f, "operation {at} of process {process} names something that does not exist"),
             Self::Message(message) => write!(f, "message {message} is not sent once and received once by its own processes"),
             Self::Deadlock(waiting) => write!(f, "{} processes wait for each other", waiting.len()),
+            Self::Unreached => write!(f, "parts of a node that no wires join both ways"),
+            Self::Held(process) => write!(f, "process {process} does not give back what it took, or takes it twice"),
             Self::Value => write!(f, "a value is not a finite number or out of its range"),
             Self::Stopped => write!(f, "stopped"),
         }
@@ -58,7 +65,7 @@ impl std::error::Error for RunError {}
 pub enum Op {
     /// Work of its own: `durations[arg]`.
     Work = 0,
-    /// Work on an exclusive resource, first come first served: `uses[arg]`.
+    /// Work on an exclusive resource: `uses[arg]`.
     Use = 1,
     /// Hand a message to the network; the process goes on after the overhead of sending.
     Send = 2,
@@ -68,13 +75,17 @@ pub enum Op {
     Await = 4,
     /// Wait until a message no longer needs the sender's buffer.
     Sent = 5,
+    /// Take an exclusive resource, that of `uses[arg]`, and keep it.
+    Take = 6,
+    /// Give it back.
+    Give = 7,
 }
 
 impl Op {
     /// By its number.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
-        [Self::Work, Self::Use, Self::Send, Self::Post, Self::Await, Self::Sent].get(usize::from(code)).copied()
+        [Self::Work, Self::Use, Self::Send, Self::Post, Self::Await, Self::Sent, Self::Take, Self::Give].get(usize::from(code)).copied()
     }
 }
 
@@ -103,6 +114,10 @@ pub struct Messages<'a> {
     pub leaves: &'a [u8],
     /// Most that each can go at [B/ps], whatever its links leave; empty where nothing limits any.
     pub limit: &'a [f64],
+    /// Place from which each goes; empty where all go from the places of their processes.
+    pub start: &'a [u32],
+    /// Place to which each goes.
+    pub end: &'a [u32],
 }
 
 /// What processes do, as parallel arrays.
@@ -116,10 +131,14 @@ pub struct Program<'a> {
     pub arg: &'a [u32],
     /// Durations of `Work` [ps].
     pub durations: &'a [Time],
-    /// Resource and duration [ps] of `Use`.
-    pub uses: &'a [(u32, Time)],
-    /// How many `Use`s a resource serves at once.
+    /// Resource of each `Use`, `Take` and `Give`.
+    pub resource: &'a [u32],
+    /// Duration of each `Use` [ps].
+    pub takes: &'a [Time],
+    /// Which of those who wait for a resource is served first: the lowest, then whoever came first; empty where all are alike.
+    pub rank: &'a [u32],
+    /// How many a resource serves at once.
     pub capacity: &'a [u32],
-    /// Host of each process on the network.
-    pub host: &'a [u32],
+    /// Place of each process on the network.
+    pub place: &'a [u32],
 }

@@ -1,13 +1,13 @@
-//! The contention replay for Python: buffers in, bytes out.
+//! The contention replay for Python: arrays in, bytes out; nothing that goes in is copied.
 
-use pyo3::buffer::PyBuffer;
+use numpy::PyReadonlyArray1;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use std::sync::atomic::{AtomicBool, Ordering};
-use turnbuckle_core::contention::{Fidelity, LogP, Messages, Network, Program, RunError, Shape, run};
+use std::sync::Mutex;
+use turnbuckle_core::contention::{Fidelity, LogP, Messages, Network, Node, Program, RunError, Shape, Wire, run};
 
-use super::timeline::{bytes, taken};
+use super::timeline::bytes;
 
 /// Waiting processes named in an error: enough to show a circle.
 const NAMED: usize = 64;
@@ -23,76 +23,114 @@ fn refused(error: RunError) -> PyErr {
     }
 }
 
-/// Replay a program on a network.  Arrays are contiguous buffers: uint8, uint32, uint64; times are picoseconds, bandwidths bytes a picosecond.
+/// A shape by its name and its numbers.
+fn shape_of(name: &str, numbers: Vec<Vec<u32>>) -> PyResult<Shape> {
+    let wrong = || PyValueError::new_err("no such shape of a network");
+    let mut lists = numbers.into_iter();
+    let mut list = || lists.next().ok_or_else(wrong);
+    match name {
+        "switch" => Ok(Shape::Switch),
+        "fat-tree" => Ok(Shape::FatTree { down: list()?, up: list()?, cables: list()? }),
+        "torus" => Ok(Shape::Torus { dims: list()?, cards: *list()?.first().ok_or_else(wrong)? }),
+        "dragonfly" => match list()?[..] {
+            [groups, routers, cards, channels] => Ok(Shape::Dragonfly { groups, routers, cards, channels }),
+            _ => Err(wrong()),
+        },
+        _ => Err(wrong()),
+    }
+}
+
+/// Replay a program on a network.  Arrays are contiguous: uint8, uint32, uint64, float64; times are picoseconds, bandwidths bytes a picosecond.
 ///
-/// `down`, `up` and `cables` describe a fat tree, and are empty for a single switch; `fidelity` is ``logp`` or ``flow``.
-/// Returns a dictionary: `ends`, `waited` of processes, with `traced` also `began` and `arrived` of messages and `done` of
-/// operations (uint64), `carried` by links (float64), and the number of `events`.
+/// `shape` is ``switch``, ``fat-tree`` (down, up, cables), ``torus`` (dimensions, cards of a router) or ``dragonfly`` (groups, routers, cards,
+/// channels); `wires` of a node: from, to, bandwidth, latency, whether both ways share it; `logp` holds latency, overheads of sending and
+/// receiving, and gap, `per_byte` the time a byte on the link and on the processor.  `tells` is called with the share of the work
+/// done, now and then.  Returns a dictionary: `ends`, `waited` of processes, with `traced` also `began` and `arrived` of messages
+/// and `done` of operations (uint64), `carried` by links (float64), and the number of `events`.
 #[pyfunction]
-#[pyo3(signature = (*, first, code, arg, durations, resource, takes, capacity, host, source, target, size, leaves, limit, hosts, down, up, cables,
-                    bandwidth, hop, inside, inside_latency, latency, send_overhead, receive_overhead, gap, per_byte, overhead_per_byte,
-                    fidelity, traced))]
+#[pyo3(signature = (*, first, code, arg, durations, resource, takes, rank, capacity, place, source, target, size, leaves, limit, start, end,
+                    shape, numbers, nodes, bandwidth, hop, parts, wires, cards, passes, logp, per_byte, fidelity, traced, tells))]
 #[allow(clippy::too_many_arguments, reason = "one argument an array or a number of the network")]
 pub fn contend<'py>(
     py: Python<'py>,
-    first: PyBuffer<u32>,
-    code: PyBuffer<u8>,
-    arg: PyBuffer<u32>,
-    durations: PyBuffer<u64>,
-    resource: PyBuffer<u32>,
-    takes: PyBuffer<u64>,
-    capacity: PyBuffer<u32>,
-    host: PyBuffer<u32>,
-    source: PyBuffer<u32>,
-    target: PyBuffer<u32>,
-    size: PyBuffer<u64>,
-    leaves: PyBuffer<u8>,
-    limit: PyBuffer<f64>,
-    hosts: u32,
-    down: Vec<u32>,
-    up: Vec<u32>,
-    cables: Vec<u32>,
+    first: PyReadonlyArray1<'py, u32>,
+    code: PyReadonlyArray1<'py, u8>,
+    arg: PyReadonlyArray1<'py, u32>,
+    durations: PyReadonlyArray1<'py, u64>,
+    resource: PyReadonlyArray1<'py, u32>,
+    takes: PyReadonlyArray1<'py, u64>,
+    rank: PyReadonlyArray1<'py, u32>,
+    capacity: PyReadonlyArray1<'py, u32>,
+    place: PyReadonlyArray1<'py, u32>,
+    source: PyReadonlyArray1<'py, u32>,
+    target: PyReadonlyArray1<'py, u32>,
+    size: PyReadonlyArray1<'py, u64>,
+    leaves: PyReadonlyArray1<'py, u8>,
+    limit: PyReadonlyArray1<'py, f64>,
+    start: PyReadonlyArray1<'py, u32>,
+    end: PyReadonlyArray1<'py, u32>,
+    shape: &str,
+    numbers: Vec<Vec<u32>>,
+    nodes: u32,
     bandwidth: f64,
     hop: u64,
-    inside: f64,
-    inside_latency: u64,
-    latency: u64,
-    send_overhead: u64,
-    receive_overhead: u64,
-    gap: u64,
-    per_byte: f64,
-    overhead_per_byte: f64,
+    parts: u32,
+    wires: Vec<(u32, u32, f64, u64, bool)>,
+    cards: Vec<u32>,
+    passes: Vec<bool>,
+    logp: (u64, u64, u64, u64),
+    per_byte: (f64, f64),
     fidelity: &str,
     traced: bool,
+    tells: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let fidelity = match fidelity {
         "logp" => Fidelity::LogP,
         "flow" => Fidelity::Flow,
         _ => return Err(PyValueError::new_err("no such fidelity")),
     };
-    let shape = if down.is_empty() { Shape::Switch } else { Shape::FatTree { down, up, cables } };
-    let logp = LogP { latency, send_overhead, receive_overhead, gap, per_byte, overhead_per_byte };
-    let network = Network::new(shape, hosts, bandwidth, hop, (inside, inside_latency), logp, fidelity).map_err(refused)?;
-    let (first, code, arg) = (taken(py, &first)?, taken(py, &code)?, taken(py, &arg)?);
-    let (durations, capacity, host) = (taken(py, &durations)?, taken(py, &capacity)?, taken(py, &host)?);
-    let uses: Vec<(u32, u64)> = taken(py, &resource)?.into_iter().zip(taken(py, &takes)?).collect();
-    let (from, to, size, leaves) = (taken(py, &source)?, taken(py, &target)?, taken(py, &size)?, taken(py, &leaves)?);
-    let limit = taken(py, &limit)?;
-    let stopped = AtomicBool::new(false);
-    let stop = || {
-        if Python::attach(|py| py.check_signals()).is_err() {
-            stopped.store(true, Ordering::Relaxed);
-        }
-        stopped.load(Ordering::Relaxed)
+    let (latency, send_overhead, receive_overhead, gap) = logp;
+    let logp = LogP { latency, send_overhead, receive_overhead, gap, per_byte: per_byte.0, overhead_per_byte: per_byte.1 };
+    let wire = |(from, to, bandwidth, latency, shared)| Wire { from, to, bandwidth, latency, shared };
+    let node = Node { parts, wires: wires.into_iter().map(wire).collect(), cards, passes };
+    let network = Network::new(shape_of(shape, numbers)?, nodes, bandwidth, hop, &node, logp, fidelity).map_err(refused)?;
+    let program = Program {
+        first: first.as_slice()?,
+        code: code.as_slice()?,
+        arg: arg.as_slice()?,
+        durations: durations.as_slice()?,
+        resource: resource.as_slice()?,
+        takes: takes.as_slice()?,
+        rank: rank.as_slice()?,
+        capacity: capacity.as_slice()?,
+        place: place.as_slice()?,
     };
-    let done = py
-        .detach(|| {
-            let program =
-                Program { first: &first, code: &code, arg: &arg, durations: &durations, uses: &uses, capacity: &capacity, host: &host };
-            let messages = Messages { from: &from, to: &to, bytes: &size, leaves: &leaves, limit: &limit };
-            run(program, messages, &network, traced, &stop)
-        })
-        .map_err(refused)?;
+    let messages = Messages {
+        from: source.as_slice()?,
+        to: target.as_slice()?,
+        bytes: size.as_slice()?,
+        leaves: leaves.as_slice()?,
+        limit: limit.as_slice()?,
+        start: start.as_slice()?,
+        end: end.as_slice()?,
+    };
+    let raised: Mutex<Option<PyErr>> = Mutex::new(None);
+    let stop = |share: f64| {
+        let asked = Python::attach(|py| {
+            py.check_signals()?;
+            tells.as_ref().map_or(Ok(()), |tells| tells.call1(py, (share,)).map(|_| ()))
+        });
+        let mut raised = raised.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Err(error) = asked {
+            *raised = Some(error);
+        }
+        raised.is_some()
+    };
+    let done = py.detach(|| run(program, messages, &network, traced, &stop));
+    if let Some(error) = raised.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        return Err(error);
+    }
+    let done = done.map_err(refused)?;
     let out = PyDict::new(py);
     for (name, values) in
         [("ends", &done.ends), ("waited", &done.waited), ("began", &done.began), ("arrived", &done.arrived), ("done", &done.done)]

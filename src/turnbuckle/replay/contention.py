@@ -4,8 +4,8 @@ A process does things in order: work of its own, work on a resource that others 
 two processes have to do with each other is a message; one without bytes and with a fixed delay is an edge of a graph, so
 that with unlimited resources this replay is the `timeline` (a law).  Messages cost what the fidelity says:
 
-``logp``   LogGPS: overheads, latency, gap, time a byte; every host's card handles one message at a time; no congestion.
-``flow``   flows over the links of a topology, max-min fair; latency is paid before the first byte.
+``logp``   LogGPS: overheads, latency, gap, time a byte; every card handles one message at a time; no congestion, and none inside nodes.
+``flow``   flows over the links of a topology and of its nodes, max-min fair; latency is paid before the first byte.
 
 Time is whole picoseconds.  The same input gives the same answer, to the bit.  Unlike the sum and the timeline it is not
 monotone: with first come, first served, or with fair shares, a faster part can make a run slower (decision D18).
@@ -18,6 +18,7 @@ Errors:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Literal
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 
 from turnbuckle._native import contend
 from turnbuckle.errors import UsageError
+from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
 from turnbuckle.replay.tasks import Tasks
 
 Float = NDArray[np.float64]
@@ -38,7 +40,11 @@ _LONGEST: Final = float(1 << 62)
 
 
 class Op(IntEnum):
-    """What a process does next; the argument of each is an index."""
+    """What a process does next.
+
+    The argument of each is an index: of a piece of work, of a use (``USE``; ``TAKE`` and ``GIVE``, which keep the resource of a use
+    until it is given back), or of a message.
+    """
 
     WORK = 0
     USE = 1
@@ -46,6 +52,8 @@ class Op(IntEnum):
     POST = 3
     AWAIT = 4
     SENT = 5
+    TAKE = 6
+    GIVE = 7
 
 
 class Leaves(IntEnum):
@@ -65,13 +73,17 @@ class Program:
     first : first operation of each process, and the end of the last, shape (processes + 1,).
     code, arg : operations (`Op`) and their arguments, shape (operations,).
     work_seconds : durations of ``WORK`` [s].
-    resource, use_seconds : of ``USE``: which resource, for how long [s].
+    resource, use_seconds : of each use: which resource, and for ``USE`` for how long [s], shape (uses,).
     capacity : how many a resource serves at once, shape (resources,).
-    host : of each process on the network, shape (processes,).
-    source, target : processes of each message, shape (messages,).
-    size_bytes : of each message [B]; seconds of an ``EDGE``.
+    host : place of each process on the network, node x parts of a node + part, shape (processes,).
+    source, target : processes of each message, shape (messages,); the same for a copy between two places.
+    size_bytes : of each message [B]; seconds of an ``EDGE``, whole picoseconds where the array is uint64.
     leaves : `Leaves` of each message.
     rate_limit : most that each message goes at, whatever its links leave (flow) [B/s]; empty where nothing limits any.
+    start, end : places between which each message goes; empty where all go between the places of their processes.
+    priority : of each use: whoever waits with the lowest is served first, then whoever came first; empty where all are alike.
+
+    Arrays of the types that the native core counts in (uint8, uint32, uint64) are taken as they are, others are converted.
     """
 
     first: Int
@@ -87,56 +99,14 @@ class Program:
     size_bytes: Float
     leaves: NDArray[np.uint8]
     rate_limit: Float = field(default_factory=lambda: np.zeros(0))
+    start: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    end: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    priority: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def processes(self) -> int:
         """How many processes there are."""
         return len(self.host)
-
-
-@dataclass(frozen=True)
-class FatTree:
-    """XGFT(h; down; up) with parallel cables at each level, routed D-mod-k.
-
-    Attributes
-    ----------
-    down : children of a switch at each level, from the leaves up.
-    up : parents of what stands below.
-    cables : parallel cables to each.
-    """
-
-    down: tuple[int, ...]
-    up: tuple[int, ...]
-    cables: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Network:
-    """A network of equal links.
-
-    Attributes
-    ----------
-    hosts : on it.
-    bandwidth : of a link, one way [B/s].
-    hop_seconds : latency of a link [s].
-    shape : a `FatTree`, or None for one switch.
-    inside_bandwidth, inside_seconds : between processes of one host [B/s], [s].
-    latency, send_overhead, receive_overhead, gap : L, o, o, g of `logp` [s]; the overheads hold for `flow` too.
-    seconds_per_byte, overhead_per_byte : G, O [s/B].
-    """
-
-    hosts: int
-    bandwidth: float
-    hop_seconds: float
-    shape: FatTree | None = None
-    inside_bandwidth: float = 100e9
-    inside_seconds: float = 0.0
-    latency: float = 0.0
-    send_overhead: float = 0.0
-    receive_overhead: float = 0.0
-    gap: float = 0.0
-    seconds_per_byte: float = 0.0
-    overhead_per_byte: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -169,43 +139,67 @@ class Contended:
         return float(self.ends.max(initial=0.0))
 
 
-def replay(program: Program, network: Network, fidelity: Fidelity = "flow", *, traced: bool = False) -> Contended:
+def replay(
+    program: Program,
+    network: Network,
+    fidelity: Fidelity = "flow",
+    *,
+    traced: bool = False,
+    progress: Callable[[float], object] | None = None,
+) -> Contended:
     """Replay a program on a network.
 
     Parameters
     ----------
     traced : keep the times of every message and operation.
+    progress : told the share of the operations done, now and then.
 
     Raises
     ------
     UsageError : A071, A072 (see the module).
     """
-    shape = network.shape or FatTree((), (), ())
+    shape, numbers = _laid(network)
+    made = network.made_of
     _sound(network)
     try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            size = np.where(program.leaves == Leaves.EDGE, np.round(program.size_bytes * PICOSECONDS), np.round(program.size_bytes))
         done = contend(
             first=_as(program.first, np.uint32), code=_as(program.code, np.uint8), arg=_as(program.arg, np.uint32),
             durations=_ticks(program.work_seconds), resource=_as(program.resource, np.uint32), takes=_ticks(program.use_seconds),
-            capacity=_as(program.capacity, np.uint32), host=_as(program.host, np.uint32), source=_as(program.source, np.uint32),
-            target=_as(program.target, np.uint32), size=_whole(size), leaves=_as(program.leaves, np.uint8),
-            limit=np.ascontiguousarray(program.rate_limit / PICOSECONDS), hosts=network.hosts,
-            down=list(shape.down), up=list(shape.up), cables=list(shape.cables), bandwidth=network.bandwidth / PICOSECONDS,
-            hop=_tick(network.hop_seconds), inside=network.inside_bandwidth / PICOSECONDS, inside_latency=_tick(network.inside_seconds),
-            latency=_tick(network.latency), send_overhead=_tick(network.send_overhead), receive_overhead=_tick(network.receive_overhead),
-            gap=_tick(network.gap), per_byte=network.seconds_per_byte * PICOSECONDS,
-            overhead_per_byte=network.overhead_per_byte * PICOSECONDS, fidelity=fidelity, traced=traced,
+            rank=_as(program.priority, np.uint32), capacity=_as(program.capacity, np.uint32), place=_as(program.host, np.uint32),
+            source=_as(program.source, np.uint32), target=_as(program.target, np.uint32), size=_sizes(program),
+            leaves=_as(program.leaves, np.uint8), limit=np.ascontiguousarray(program.rate_limit / PICOSECONDS),
+            start=_as(program.start, np.uint32), end=_as(program.end, np.uint32),
+            shape=shape, numbers=numbers, nodes=network.hosts, bandwidth=network.bandwidth / PICOSECONDS, hop=_tick(network.hop_seconds),
+            parts=len(made.parts), cards=list(made.cards), passes=[k in set(made.passes) for k in range(len(made.parts))],
+            wires=[(w.source, w.target, w.bandwidth / PICOSECONDS, _tick(w.seconds), w.shared) for w in made.wires],
+            logp=(_tick(network.latency), _tick(network.send_overhead), _tick(network.receive_overhead), _tick(network.gap)),
+            per_byte=(network.seconds_per_byte * PICOSECONDS, network.overhead_per_byte * PICOSECONDS),
+            fidelity=fidelity, traced=traced, tells=progress,
         )  # fmt: skip
     except OverflowError:
-        raise _refused("a number of hosts or cables that is negative or too large") from None
+        raise _refused("a number of hosts, parts or cables that is negative or too large") from None
     except ValueError as error:
         raise _refused(str(error)) from None
     except RuntimeError as error:
+        if len(error.args) != 2:
+            raise
         count, named = error.args
         raise _stuck(program, int(count), list(named)) from None
     times = {name: np.frombuffer(done[name], dtype=np.uint64) / PICOSECONDS for name in ("ends", "waited", "began", "arrived", "done")}
     return Contended(fidelity, **times, carried_bytes=np.frombuffer(done["carried"], dtype=np.float64), events=int(done["events"]))
+
+
+def _laid(network: Network) -> tuple[str, list[list[int]]]:
+    """A shape by its name and its numbers, as the native core takes it."""
+    match network.shape:
+        case None:
+            return "switch", []
+        case FatTree(down, up, cables):
+            return "fat-tree", [list(down), list(up), list(cables)]
+        case Torus(dims, cards):
+            return "torus", [list(dims), [cards]]
+        case Dragonfly(groups, routers, cards, channels):
+            return "dragonfly", [[groups, routers, cards, channels]]
 
 
 def of_tasks(tasks: Tasks) -> Program:
@@ -254,6 +248,9 @@ def _stuck(program: Program, count: int, named: list[tuple[int, int]]) -> UsageE
 def _sound(network: Network) -> None:
     """Refuse numbers that cannot be, by name."""
     times = ("hop_seconds", "inside_seconds", "latency", "send_overhead", "receive_overhead", "gap")
+    for wire in network.made_of.wires:
+        if not (np.isfinite(wire.bandwidth) and wire.bandwidth > 0 and 0 <= wire.seconds * PICOSECONDS <= _LONGEST):
+            raise _refused(f"a wire of {wire.bandwidth:g} B/s and {wire.seconds:g} s")
     for name in ("bandwidth", "inside_bandwidth", *times, "seconds_per_byte", "overhead_per_byte"):
         value = getattr(network, name)
         least_is_none = name not in ("bandwidth", "inside_bandwidth")
@@ -276,6 +273,16 @@ def _ticks(seconds: Float) -> NDArray[np.uint64]:
         return _whole(np.round(np.asarray(seconds, dtype=np.float64) * PICOSECONDS))
 
 
+def _sizes(program: Program) -> NDArray[np.uint64]:
+    """Bytes of messages, picoseconds of edges."""
+    size = np.asarray(program.size_bytes)
+    if size.dtype == np.uint64:
+        return np.ascontiguousarray(size)
+    edges = np.asarray(program.leaves) == Leaves.EDGE
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _whole(np.round(np.where(edges, size * PICOSECONDS, size) if edges.any() else size))
+
+
 def _whole(values: Float) -> NDArray[np.uint64]:
     if len(values) and not (values.min() >= 0 and values.max() <= _LONGEST):
         raise _refused("a time or size that is negative, none at all, or beyond what is counted in")
@@ -284,6 +291,6 @@ def _whole(values: Float) -> NDArray[np.uint64]:
 
 def _as(values: NDArray[np.generic], kind: type[np.unsignedinteger]) -> NDArray[np.generic]:
     array = np.asarray(values)
-    if len(array) and not (array.min() >= 0 and array.max() <= np.iinfo(kind).max):
+    if array.dtype != kind and len(array) and not (array.min() >= 0 and array.max() <= np.iinfo(kind).max):
         raise _refused("an index that is negative or too large")
-    return np.ascontiguousarray(array.astype(kind))
+    return np.ascontiguousarray(array.astype(kind, copy=False))

@@ -1,5 +1,7 @@
 //! The replay itself: processes go on until they must wait; what they wait for is an event.
 
+use std::collections::BTreeMap;
+
 use super::fluid::Fluid;
 use super::network::{Fidelity, Network};
 use super::queue::{Event, Queue};
@@ -47,7 +49,8 @@ struct Process {
 
 struct Resource {
     room: u32,
-    queue: std::collections::VecDeque<(u32, Time)>,
+    /// Who waits: rank, order of coming; process, and for how long it wants it, or until it gives it back.
+    queue: BTreeMap<(u32, u64), (u32, Option<Time>)>,
 }
 
 struct Engine<'a> {
@@ -59,21 +62,23 @@ struct Engine<'a> {
     resources: Vec<Resource>,
     state: Vec<u8>,
     fluid: Fluid,
-    /// When each host's card is free to send, and to receive.
+    /// When each card is free to send, and to receive.
     out: Vec<Time>,
     into: Vec<Time>,
-    /// Whether a host has one process only.
+    /// Whether one process only sends through a card.
     alone: Vec<bool>,
-    /// How many messages of a host are sent and not posted: their receivers decide when they go to its card.
+    /// How many messages of a card are sent and not posted: their receivers decide when they go to it.
     open: Vec<u32>,
     route: Vec<u32>,
+    /// Whoever came to a resource so far.
+    came: u64,
     outcome: Outcome,
     traced: bool,
 }
 
 /// Replay a program.
 ///
-/// Parameters: `traced` keeps the time of every message and operation; `stop` is asked now and then.
+/// Parameters: `traced` keeps the time of every message and operation; `stop` is told the share of operations done, and asked, now and then.
 ///
 /// # Errors
 /// See [`RunError`].
@@ -82,25 +87,23 @@ pub fn run(
     messages: Messages<'_>,
     network: &Network,
     traced: bool,
-    stop: &dyn Fn() -> bool,
+    stop: &dyn Fn(f64) -> bool,
 ) -> Result<Outcome, RunError> {
     check(&program, &messages, network)?;
-    let count = program.host.len();
-    let mut on_host = vec![0_u32; network.hosts as usize];
-    for host in program.host {
-        on_host[*host as usize] += 1;
-    }
+    let count = program.place.len();
+    let ports = network.ports() as usize;
     let mut engine = Engine {
         queue: Queue::default(),
         processes: (0..count).map(|p| Process { next: program.first[p], now: 0, waited: 0, held: NONE }).collect(),
-        resources: program.capacity.iter().map(|room| Resource { room: *room, queue: std::collections::VecDeque::new() }).collect(),
+        resources: program.capacity.iter().map(|room| Resource { room: *room, queue: BTreeMap::new() }).collect(),
         state: vec![0; messages.from.len()],
         fluid: Fluid::new((0..network.links()).map(|l| network.capacity(l))),
-        out: vec![0; network.hosts as usize],
-        into: vec![0; network.hosts as usize],
-        open: vec![0; network.hosts as usize],
-        alone: on_host.iter().map(|n| *n <= 1).collect(),
+        out: vec![0; ports],
+        into: vec![0; ports],
+        open: vec![0; ports],
+        alone: Vec::new(),
         route: Vec::new(),
+        came: 0,
         outcome: Outcome {
             began: vec![0; if traced { messages.from.len() } else { 0 }],
             arrived: vec![0; if traced { messages.from.len() } else { 0 }],
@@ -112,6 +115,7 @@ pub fn run(
         network,
         traced,
     };
+    engine.alone = engine.alone();
     for process in 0..count {
         engine.queue.add(0, Event::Go(process as u32));
     }
@@ -120,13 +124,13 @@ pub fn run(
 }
 
 impl Engine<'_> {
-    fn all(&mut self, stop: &dyn Fn() -> bool) -> Result<(), RunError> {
+    fn all(&mut self, stop: &dyn Fn(f64) -> bool) -> Result<(), RunError> {
         let mut done = 0_usize;
         while let Some((now, event)) = self.queue.next() {
             done += 1;
             if done >= BETWEEN_QUESTIONS {
                 done = 0;
-                if stop() {
+                if stop(self.share()) {
                     return Err(RunError::Stopped);
                 }
             }
@@ -138,15 +142,15 @@ impl Engine<'_> {
                     if self.messages.leaves[m] == Leaves::Eager as u8 || self.state[m] & state::POSTED != 0 {
                         self.leave(message, now)?;
                     } else {
-                        let host = self.host(self.messages.from[m]) as usize;
-                        self.open[host] += 1;
+                        self.held_back(message, 1);
                     }
                 }
                 Event::Reach(message) => self.reach(message, now)?,
                 Event::Arrive(message) => self.arrive(message, now)?,
                 Event::Enter(message) => {
                     let m = message as usize;
-                    self.network.route(self.host(self.messages.from[m]), self.host(self.messages.to[m]), &mut self.route);
+                    let (start, end) = self.ends_of(message);
+                    self.network.route(start, end, &mut self.route);
                     let limit = self.messages.limit.get(m).copied();
                     self.fluid.begin(message, self.messages.bytes[m] as f64, &self.route, limit, now);
                 }
@@ -177,8 +181,48 @@ impl Engine<'_> {
         Ok(())
     }
 
-    fn host(&self, process: u32) -> u32 {
-        self.program.host[process as usize]
+    /// Share of the operations done.
+    fn share(&self) -> f64 {
+        let done: u64 = self.processes.iter().zip(self.program.first).map(|(p, first)| u64::from(p.next - first)).sum();
+        done as f64 / self.program.code.len().max(1) as f64
+    }
+
+    /// Places between which a message goes.
+    fn ends_of(&self, message: u32) -> (u32, u32) {
+        let m = message as usize;
+        let at = |given: &[u32], process: u32| given.get(m).copied().unwrap_or_else(|| self.program.place[process as usize]);
+        (at(self.messages.start, self.messages.from[m]), at(self.messages.end, self.messages.to[m]))
+    }
+
+    /// The card that a message leaves by, or none where it stays on its node.
+    fn port(&self, message: u32) -> Option<usize> {
+        let (start, end) = self.ends_of(message);
+        self.network.port(start, end).map(|p| p as usize)
+    }
+
+    /// One more, or one less, message that is sent and not posted.
+    fn held_back(&mut self, message: u32, by: i32) {
+        if let Some(port) = self.port(message) {
+            self.open[port] = self.open[port].wrapping_add_signed(by);
+        }
+    }
+
+    /// Whether one process only sends through each card.
+    fn alone(&self) -> Vec<bool> {
+        let mut by = vec![NONE; self.out.len()];
+        let mut alone = vec![true; self.out.len()];
+        for message in 0..self.messages.from.len() as u32 {
+            let m = message as usize;
+            if self.messages.leaves[m] == Leaves::Edge as u8 {
+                continue;
+            }
+            if let Some(port) = self.port(message) {
+                let process = self.messages.from[m];
+                alone[port] &= by[port] == NONE || by[port] == process;
+                by[port] = process;
+            }
+        }
+        alone
     }
 
     /// Run a process until it must wait.
@@ -200,11 +244,16 @@ impl Engine<'_> {
             match op {
                 Op::Work => time = later(time, self.program.durations[arg as usize])?,
                 Op::Use => {
-                    let (resource, takes) = self.program.uses[arg as usize];
                     self.processes[p].next += 1;
-                    self.request(process, resource, takes, time)?;
+                    self.request(process, arg, Some(self.program.takes[arg as usize]), time)?;
                     return Ok(());
                 }
+                Op::Take => {
+                    self.processes[p].next += 1;
+                    self.request(process, arg, None, time)?;
+                    return Ok(());
+                }
+                Op::Give => self.free(self.program.resource[arg as usize], time)?,
                 Op::Send => {
                     let m = arg as usize;
                     if self.messages.leaves[m] == Leaves::Edge as u8 {
@@ -216,16 +265,16 @@ impl Engine<'_> {
                             self.state[m] |= state::FREE;
                         }
                         let ready = eager || self.state[m] & state::POSTED != 0;
-                        let host = self.program.host[p] as usize;
+                        let port = self.port(arg);
                         // until the overhead is paid no receive sees it as sent, and other messages of the host may use the card
-                        if time > now && !(ready && self.alone[host] && self.open[host] == 0) {
+                        if time > now && !(ready && port.is_some_and(|c| self.alone[c] && self.open[c] == 0)) {
                             self.queue.add(time, Event::Offer(arg));
                         } else {
                             self.state[m] |= state::SENT;
                             if ready {
                                 self.leave(arg, time)?;
                             } else {
-                                self.open[host] += 1;
+                                self.held_back(arg, 1);
                             }
                         }
                     }
@@ -234,8 +283,7 @@ impl Engine<'_> {
                     let m = arg as usize;
                     self.state[m] |= state::POSTED;
                     if self.messages.leaves[m] == Leaves::Ready as u8 && self.state[m] & state::SENT != 0 {
-                        let host = self.host(self.messages.from[m]) as usize;
-                        self.open[host] -= 1;
+                        self.held_back(arg, -1);
                         self.leave(arg, time)?;
                     }
                 }
@@ -264,24 +312,30 @@ impl Engine<'_> {
     /// A message begins to leave its host.
     fn leave(&mut self, message: u32, now: Time) -> Result<(), RunError> {
         let m = message as usize;
-        let (from, to) = (self.host(self.messages.from[m]), self.host(self.messages.to[m]));
+        let (start, end) = self.ends_of(message);
         if self.traced {
             self.outcome.began[m] = now;
         }
         match self.network.fidelity {
             Fidelity::Flow => {
-                let latency = self.network.route(from, to, &mut self.route);
-                if self.messages.bytes[m] == 0 {
+                let latency = self.network.route(start, end, &mut self.route);
+                if self.messages.bytes[m] == 0 || self.route.is_empty() && self.messages.limit.is_empty() {
                     self.queue.add(later(now, latency)?, Event::Arrive(message));
                 } else {
                     self.queue.add(later(now, latency)?, Event::Enter(message));
                 }
             }
             Fidelity::LogP => {
+                let Some(port) = self.network.port(start, end) else {
+                    let latency = self.network.route(start, end, &mut self.route);
+                    let takes = scaled(1.0 / self.network.narrowest(&self.route), self.messages.bytes[m]);
+                    self.queue.add(later(now, latency.saturating_add(takes))?, Event::Arrive(message));
+                    return Ok(());
+                };
                 let logp = &self.network.logp;
                 let takes = scaled(logp.per_byte, self.messages.bytes[m]);
-                let begin = now.max(self.out[from as usize]);
-                self.out[from as usize] = later(begin, logp.gap.saturating_add(takes))?;
+                let begin = now.max(self.out[port as usize]);
+                self.out[port as usize] = later(begin, logp.gap.saturating_add(takes))?;
                 self.queue.add(later(begin, logp.latency)?, Event::Reach(message));
             }
         }
@@ -291,7 +345,8 @@ impl Engine<'_> {
     /// The first byte reaches the receiver's card, which takes one message at a time.
     fn reach(&mut self, message: u32, now: Time) -> Result<(), RunError> {
         let m = message as usize;
-        let to = self.host(self.messages.to[m]) as usize;
+        let (start, end) = self.ends_of(message);
+        let Some(to) = self.network.port(end, start).map(|p| p as usize) else { return Ok(()) };
         let logp = &self.network.logp;
         let takes = scaled(logp.per_byte, self.messages.bytes[m]);
         let begin = now.max(self.into[to]);
@@ -323,31 +378,37 @@ impl Engine<'_> {
         Ok(())
     }
 
-    fn request(&mut self, process: u32, resource: u32, takes: Time, now: Time) -> Result<(), RunError> {
+    /// A process wants the resource of a use, for a time or until it gives it back.
+    fn request(&mut self, process: u32, using: u32, takes: Option<Time>, now: Time) -> Result<(), RunError> {
+        let resource = self.program.resource[using as usize];
         let served = &mut self.resources[resource as usize];
         if served.room > 0 {
             served.room -= 1;
             self.serve(process, resource, takes, now)
         } else {
             self.processes[process as usize].now = now;
-            served.queue.push_back((process, takes));
+            let rank = self.program.rank.get(using as usize).copied().unwrap_or(0);
+            served.queue.insert((rank, self.came), (process, takes));
+            self.came += 1;
             Ok(())
         }
     }
 
-    fn serve(&mut self, process: u32, resource: u32, takes: Time, now: Time) -> Result<(), RunError> {
-        let end = later(now, takes)?;
+    fn serve(&mut self, process: u32, resource: u32, takes: Option<Time>, now: Time) -> Result<(), RunError> {
+        let end = later(now, takes.unwrap_or(0))?;
         if self.traced {
             self.outcome.done[self.processes[process as usize].next as usize - 1] = end;
         }
-        self.queue.add(end, Event::Free(resource));
+        if takes.is_some() {
+            self.queue.add(end, Event::Free(resource));
+        }
         self.queue.add(end, Event::Go(process));
         Ok(())
     }
 
     fn free(&mut self, resource: u32, now: Time) -> Result<(), RunError> {
         let served = &mut self.resources[resource as usize];
-        if let Some((process, takes)) = served.queue.pop_front() {
+        if let Some((_, (process, takes))) = served.queue.pop_first() {
             let p = &mut self.processes[process as usize];
             p.waited += now - p.now;
             self.serve(process, resource, takes, now)
@@ -385,7 +446,7 @@ fn scaled(per_byte: f64, bytes: u64) -> Time {
 }
 
 fn check(program: &Program<'_>, messages: &Messages<'_>, network: &Network) -> Result<(), RunError> {
-    let (processes, count) = (program.host.len(), messages.from.len());
+    let (processes, count) = (program.place.len(), messages.from.len());
     if program.first.len() != processes + 1
         || program.code.len() != program.arg.len()
         || *program.first.last().unwrap_or(&1) as usize != program.code.len()
@@ -400,7 +461,15 @@ fn check(program: &Program<'_>, messages: &Messages<'_>, network: &Network) -> R
     if messages.limit.iter().any(|l| !(l.is_finite() && *l > 0.0)) {
         return Err(RunError::Value);
     }
-    if program.capacity.contains(&0) || program.host.iter().any(|h| *h >= network.hosts) {
+    let places = network.places();
+    let placed = |given: &[u32]| given.is_empty() || given.len() == count;
+    if !placed(messages.start) || !placed(messages.end) || program.takes.len() != program.resource.len() {
+        return Err(RunError::Lengths);
+    }
+    if !program.rank.is_empty() && program.rank.len() != program.resource.len() {
+        return Err(RunError::Lengths);
+    }
+    if program.capacity.contains(&0) || [program.place, messages.start, messages.end].iter().any(|p| p.iter().any(|p| *p >= places)) {
         return Err(RunError::Value);
     }
     let known = |process: u32| (process as usize) < processes;
@@ -409,13 +478,15 @@ fn check(program: &Program<'_>, messages: &Messages<'_>, network: &Network) -> R
     }
     // a message is sent, posted and awaited once
     let mut seen = vec![0_u8; count];
+    let mut held = std::collections::BTreeSet::new();
     for process in 0..processes {
+        held.clear();
         for at in program.first[process]..program.first[process + 1] {
             let (arg, unknown) = (program.arg[at as usize] as usize, RunError::Unknown(process as u32, at));
             let fits = match Op::from_code(program.code[at as usize]) {
                 None => false,
                 Some(Op::Work) => arg < program.durations.len(),
-                Some(Op::Use) => program.uses.get(arg).is_some_and(|u| (u.0 as usize) < program.capacity.len()),
+                Some(Op::Use | Op::Take | Op::Give) => program.resource.get(arg).is_some_and(|r| (*r as usize) < program.capacity.len()),
                 Some(Op::Send | Op::Sent) => arg < count && messages.from[arg] as usize == process,
                 Some(Op::Post | Op::Await) => arg < count && messages.to[arg] as usize == process,
             };
@@ -426,12 +497,21 @@ fn check(program: &Program<'_>, messages: &Messages<'_>, network: &Network) -> R
                 Some(Op::Send) => state::SENT,
                 Some(Op::Post) => state::POSTED,
                 Some(Op::Await) => state::ARRIVED,
+                Some(Op::Take | Op::Use) if held.contains(&program.resource[arg]) => return Err(RunError::Held(process as u32)),
+                Some(Op::Take) => {
+                    held.insert(program.resource[arg]);
+                    continue;
+                }
+                Some(Op::Give) if !held.remove(&program.resource[arg]) => return Err(RunError::Held(process as u32)),
                 _ => continue,
             };
             if seen[arg] & once != 0 {
                 return Err(RunError::Message(arg as u32));
             }
             seen[arg] |= once;
+        }
+        if !held.is_empty() {
+            return Err(RunError::Held(process as u32));
         }
     }
     Ok(())

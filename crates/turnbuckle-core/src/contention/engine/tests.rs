@@ -1,6 +1,6 @@
 //! The contention engine against closed forms and known cases.
 
-use super::super::network::{LogP, Shape};
+use super::super::network::{LogP, Node, Shape, Wire};
 use super::*;
 
 /// A program as lists.
@@ -10,7 +10,10 @@ struct Made {
     durations: Vec<Time>,
     uses: Vec<(u32, Time)>,
     capacity: Vec<u32>,
-    host: Vec<u32>,
+    place: Vec<u32>,
+    rank: Vec<u32>,
+    start: Vec<u32>,
+    end: Vec<u32>,
     from: Vec<u32>,
     to: Vec<u32>,
     bytes: Vec<u64>,
@@ -20,8 +23,8 @@ struct Made {
 impl Made {
     fn process(&mut self) -> u32 {
         self.ops.push(Vec::new());
-        self.host.push(self.host.len() as u32);
-        self.host.len() as u32 - 1
+        self.place.push(self.place.len() as u32);
+        self.place.len() as u32 - 1
     }
 
     fn work(&mut self, process: u32, takes: Time) {
@@ -61,17 +64,19 @@ impl Made {
             code: &code,
             arg: &arg,
             durations: &self.durations,
-            uses: &self.uses,
+            resource: &self.uses.iter().map(|u| u.0).collect::<Vec<_>>(),
+            takes: &self.uses.iter().map(|u| u.1).collect::<Vec<_>>(),
+            rank: &self.rank,
             capacity: &self.capacity,
-            host: &self.host,
+            place: &self.place,
         };
-        let messages = Messages { from: &self.from, to: &self.to, bytes: &self.bytes, leaves: &self.leaves, limit: &[] };
-        run(program, messages, network, true, &|| false)
+        let messages = Messages { from: &self.from, to: &self.to, bytes: &self.bytes, leaves: &self.leaves, limit: &[], start: &self.start, end: &self.end };
+        run(program, messages, network, true, &|_| false)
     }
 }
 
 fn net(hosts: u32, fidelity: Fidelity, logp: LogP) -> Network {
-    Network::new(Shape::Switch, hosts, 0.0125, 500_000, (0.1, 0), logp, fidelity).expect("a network")
+    Network::new(Shape::Switch, hosts, 0.0125, 500_000, &Node::plain(0.1, 0), logp, fidelity).expect("a network")
 }
 
 fn logp() -> LogP {
@@ -227,7 +232,7 @@ fn processes_of_a_host_share_its_card_in_order_of_time() {
     // the second pays no overhead for an empty message of its own first, and is ready before the first
     let mut made = Made::default();
     let (a, b, c) = (made.process(), made.process(), made.process());
-    made.host = vec![0, 0, 1];
+    made.place = vec![0, 0, 1];
     let (m, n) = (made.message(a, c, 100_000, Leaves::Eager), made.message(b, c, 10_000, Leaves::Eager));
     made.op(a, Op::Send, m);
     made.op(b, Op::Send, n);
@@ -275,9 +280,9 @@ fn what_takes_longer_than_can_be_counted_is_refused() {
     let m = made.message(a, b, 1 << 62, Leaves::Eager);
     made.op(a, Op::Send, m);
     made.op(b, Op::Await, m);
-    let slow = Network::new(Shape::Switch, 2, 1e-9, 0, (1.0, 0), LogP::default(), Fidelity::Flow).expect("a network");
+    let slow = Network::new(Shape::Switch, 2, 1e-9, 0, &Node::plain(1.0, 0), LogP::default(), Fidelity::Flow).expect("a network");
     assert_eq!(made.run(&slow), Err(RunError::Value));
-    let far = Network::new(Shape::Switch, 2, 1.0, Time::MAX / 2 + 1, (1.0, 0), LogP::default(), Fidelity::Flow).expect("a network");
+    let far = Network::new(Shape::Switch, 2, 1.0, Time::MAX / 2 + 1, &Node::plain(1.0, 0), LogP::default(), Fidelity::Flow).expect("a network");
     assert_eq!(made.run(&far), Err(RunError::Value));
     let dear = LogP { send_overhead: 1 << 62, gap: 1 << 63, overhead_per_byte: 1e9, per_byte: 1e9, ..LogP::default() };
     assert_eq!(made.run(&net(2, Fidelity::LogP, dear)), Err(RunError::Value));
@@ -288,4 +293,76 @@ fn what_takes_longer_than_can_be_counted_is_refused() {
     small.op(a, Op::Send, m);
     small.op(b, Op::Await, m);
     assert_eq!(small.run(&net(2, Fidelity::LogP, LogP { per_byte: 1.0, ..gap })), Err(RunError::Value));
+}
+
+#[test]
+fn a_resource_is_kept_until_it_is_given_back_and_ranks_decide_who_is_next() {
+    let mut made = Made { capacity: vec![1], ..Made::default() };
+    let p: Vec<u32> = (0..3).map(|_| made.process()).collect();
+    // 0 takes it, works 10; 1 and 2 come at 1 and 2, 2 goes first
+    for (process, comes) in [(p[0], 0), (p[1], 1), (p[2], 2)] {
+        made.work(process, comes);
+        made.uses.push((0, 0));
+        made.op(process, Op::Take, process);
+        made.work(process, 10);
+        made.op(process, Op::Give, process);
+    }
+    made.rank = vec![0, 1, 0];
+    let done = made.run(&net(3, Fidelity::Flow, LogP::default())).expect("ends");
+    assert_eq!(done.ends, [10, 30, 20]);
+    assert_eq!(done.waited, [0, 19, 8]);
+    made.rank.clear();
+    assert_eq!(made.run(&net(3, Fidelity::Flow, LogP::default())).expect("ends").ends, [10, 20, 30], "first come, first served");
+    // what is kept is refused, as is what is given back without being held
+    let kept = made.ops[0].pop().expect("give");
+    assert_eq!(made.run(&net(3, Fidelity::Flow, LogP::default())).err(), Some(RunError::Held(0)));
+    made.ops[0].insert(0, kept);
+    assert_eq!(made.run(&net(3, Fidelity::Flow, LogP::default())).err(), Some(RunError::Held(0)));
+}
+
+/// A host (0) with a card, and two GPUs (1, 2) on wires of their own to it.
+fn with_gpus() -> Node {
+    let wire = |from, to| Wire { from, to, bandwidth: 0.01, latency: 1000, shared: false };
+    Node { parts: 3, wires: vec![wire(0, 1), wire(1, 0), wire(0, 2), wire(2, 0)], cards: vec![0], passes: vec![true, false, false] }
+}
+
+#[test]
+fn a_message_to_oneself_is_a_copy_and_copies_share_their_wire() {
+    for (fidelity, second) in [(Fidelity::Flow, 1000 + 2 * 100_000), (Fidelity::LogP, 1000 + 100_000)] {
+        let network = Network::new(Shape::Switch, 2, 0.0125, 500, &with_gpus(), LogP::default(), fidelity).expect("a network");
+        let mut made = Made::default();
+        for process in 0..2 {
+            made.process();
+            let copy = made.message(process, process, 1000, Leaves::Eager);
+            made.op(process, Op::Send, copy);
+            made.op(process, Op::Await, copy);
+        }
+        // both from the host to GPU 1 of node 1
+        (made.place, made.start, made.end) = (vec![3, 3], vec![3, 3], vec![4, 4]);
+        assert_eq!(made.run(&network).expect("ends").ends, [second; 2]);
+        // to GPUs of their own
+        made.end = vec![4, 5];
+        assert_eq!(made.run(&network).expect("ends").ends, [101_000; 2]);
+        // what stays where it is takes no time
+        made.end = vec![3, 3];
+        assert_eq!(made.run(&network).expect("ends").ends, [0, 0]);
+        made.end = vec![3, 6];
+        assert_eq!(made.run(&network).err(), Some(RunError::Value), "no such place");
+    }
+}
+
+#[test]
+fn from_device_to_device_over_both_cards() {
+    let network = Network::new(Shape::Switch, 2, 0.0125, 500, &with_gpus(), LogP::default(), Fidelity::Flow).expect("a network");
+    let mut made = Made::default();
+    let (a, b) = (made.process(), made.process());
+    let sent = made.message(a, b, 1000, Leaves::Eager);
+    made.op(a, Op::Send, sent);
+    made.op(b, Op::Await, sent);
+    (made.place, made.start, made.end) = (vec![0, 3], vec![1], vec![5]);
+    let done = made.run(&network).expect("ends");
+    // two wires and two links of latency, then the slowest of them
+    assert_eq!(done.ends[1], 1000 + 1000 + 2 * 500 + 100_000);
+    let used: Vec<usize> = (0..done.carried.len()).filter(|l| done.carried[*l] > 0.0).collect();
+    assert_eq!(used, [0, 3, 4 + 1, 4 + 4 + 2]);
 }
