@@ -57,6 +57,7 @@ def contend(
     size: Buffer,
     leaves: Buffer,
     limit: Buffer,
+    delay: Buffer,
     start: Buffer,
     end: Buffer,
     shape: str,
@@ -71,6 +72,7 @@ def contend(
     logp: tuple[int, int, int, int],
     per_byte: tuple[float, float],
     fidelity: str,
+    handshake: bool,
     traced: bool,
     tells: Callable[[float], object] | None,
 ) -> dict[str, Any]: ...

@@ -97,7 +97,7 @@ pub enum Leaves {
     Edge = 0,
     /// As soon as it is sent (eager).
     Eager = 1,
-    /// When it is sent and its receive is posted (rendezvous).
+    /// When it is sent and its receive is posted (rendezvous); what a [`Network`] with a handshake adds, comes on top.
     Ready = 2,
 }
 
@@ -114,6 +114,8 @@ pub struct Messages<'a> {
     pub leaves: &'a [u8],
     /// Most that each can go at [B/ps], whatever its links leave; empty where nothing limits any.
     pub limit: &'a [f64],
+    /// What passes between the time a message may leave and the time it does [ps], as memory is pinned; empty where nothing does.
+    pub delay: &'a [Time],
     /// Place from which each goes; empty where all go from the places of their processes.
     pub start: &'a [u32],
     /// Place to which each goes.

@@ -48,8 +48,8 @@ fn shape_of(name: &str, numbers: Vec<Vec<u32>>) -> PyResult<Shape> {
 /// done, now and then.  Returns a dictionary: `ends`, `waited` of processes, with `traced` also `began` and `arrived` of messages
 /// and `done` of operations (uint64), `carried` by links (float64), and the number of `events`.
 #[pyfunction]
-#[pyo3(signature = (*, first, code, arg, durations, resource, takes, rank, capacity, place, source, target, size, leaves, limit, start, end,
-                    shape, numbers, nodes, bandwidth, hop, parts, wires, cards, passes, logp, per_byte, fidelity, traced, tells))]
+#[pyo3(signature = (*, first, code, arg, durations, resource, takes, rank, capacity, place, source, target, size, leaves, limit, delay, start, end,
+                    shape, numbers, nodes, bandwidth, hop, parts, wires, cards, passes, logp, per_byte, fidelity, handshake, traced, tells))]
 #[allow(clippy::too_many_arguments, reason = "one argument an array or a number of the network")]
 pub fn contend<'py>(
     py: Python<'py>,
@@ -67,6 +67,7 @@ pub fn contend<'py>(
     size: PyReadonlyArray1<'py, u64>,
     leaves: PyReadonlyArray1<'py, u8>,
     limit: PyReadonlyArray1<'py, f64>,
+    delay: PyReadonlyArray1<'py, u64>,
     start: PyReadonlyArray1<'py, u32>,
     end: PyReadonlyArray1<'py, u32>,
     shape: &str,
@@ -81,6 +82,7 @@ pub fn contend<'py>(
     logp: (u64, u64, u64, u64),
     per_byte: (f64, f64),
     fidelity: &str,
+    handshake: bool,
     traced: bool,
     tells: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -93,7 +95,8 @@ pub fn contend<'py>(
     let logp = LogP { latency, send_overhead, receive_overhead, gap, per_byte: per_byte.0, overhead_per_byte: per_byte.1 };
     let wire = |(from, to, bandwidth, latency, shared)| Wire { from, to, bandwidth, latency, shared };
     let node = Node { parts, wires: wires.into_iter().map(wire).collect(), cards, passes };
-    let network = Network::new(shape_of(shape, numbers)?, nodes, bandwidth, hop, &node, logp, fidelity).map_err(refused)?;
+    let mut network = Network::new(shape_of(shape, numbers)?, nodes, bandwidth, hop, &node, logp, fidelity).map_err(refused)?;
+    network.handshake = handshake;
     let program = Program {
         first: first.as_slice()?,
         code: code.as_slice()?,
@@ -111,6 +114,7 @@ pub fn contend<'py>(
         bytes: size.as_slice()?,
         leaves: leaves.as_slice()?,
         limit: limit.as_slice()?,
+        delay: delay.as_slice()?,
         start: start.as_slice()?,
         end: end.as_slice()?,
     };

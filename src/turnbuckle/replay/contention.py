@@ -80,6 +80,7 @@ class Program:
     size_bytes : of each message [B]; seconds of an ``EDGE``, whole picoseconds where the array is uint64.
     leaves : `Leaves` of each message.
     rate_limit : most that each message goes at, whatever its links leave (flow) [B/s]; empty where nothing limits any.
+    delay_seconds : between the time each message may leave and the time it does, as memory is pinned [s]; empty where nothing passes.
     start, end : places between which each message goes; empty where all go between the places of their processes.
     priority : of each use: whoever waits with the lowest is served first, then whoever came first; empty where all are alike.
 
@@ -99,6 +100,7 @@ class Program:
     size_bytes: Float
     leaves: NDArray[np.uint8]
     rate_limit: Float = field(default_factory=lambda: np.zeros(0))
+    delay_seconds: Float = field(default_factory=lambda: np.zeros(0))
     start: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     end: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     priority: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -168,13 +170,13 @@ def replay(
             rank=_as(program.priority, np.uint32), capacity=_as(program.capacity, np.uint32), place=_as(program.host, np.uint32),
             source=_as(program.source, np.uint32), target=_as(program.target, np.uint32), size=_sizes(program),
             leaves=_as(program.leaves, np.uint8), limit=np.ascontiguousarray(program.rate_limit / PICOSECONDS),
-            start=_as(program.start, np.uint32), end=_as(program.end, np.uint32),
+            delay=_ticks(program.delay_seconds), start=_as(program.start, np.uint32), end=_as(program.end, np.uint32),
             shape=shape, numbers=numbers, nodes=network.hosts, bandwidth=network.bandwidth / PICOSECONDS, hop=_tick(network.hop_seconds),
             parts=len(made.parts), cards=list(made.cards), passes=[k in set(made.passes) for k in range(len(made.parts))],
             wires=[(w.source, w.target, w.bandwidth / PICOSECONDS, _tick(w.seconds), w.shared) for w in made.wires],
             logp=(_tick(network.latency), _tick(network.send_overhead), _tick(network.receive_overhead), _tick(network.gap)),
             per_byte=(network.seconds_per_byte * PICOSECONDS, network.overhead_per_byte * PICOSECONDS),
-            fidelity=fidelity, traced=traced, tells=progress,
+            fidelity=fidelity, handshake=network.handshake, traced=traced, tells=progress,
         )  # fmt: skip
     except OverflowError:
         raise _refused("a number of hosts, parts or cables that is negative or too large") from None

@@ -133,6 +133,7 @@ class Network:
     latency, send_overhead, receive_overhead, gap : L, o, o, g of `logp` [s]; the overheads hold for every fidelity.
     seconds_per_byte, overhead_per_byte : G, O [s/B].
     node : what nodes are made of, or None for one part each.
+    handshake : whether a rendezvous pays for the request and for its answer, a latency each.
     """
 
     hosts: int
@@ -148,6 +149,7 @@ class Network:
     seconds_per_byte: float = 0.0
     overhead_per_byte: float = 0.0
     node: Node | None = None
+    handshake: bool = False
 
     @property
     def made_of(self) -> Node:

@@ -140,11 +140,12 @@ impl Engine<'_> {
                     let m = message as usize;
                     self.state[m] |= state::SENT;
                     if self.messages.leaves[m] == Leaves::Eager as u8 || self.state[m] & state::POSTED != 0 {
-                        self.leave(message, now)?;
+                        self.ready(message, now)?;
                     } else {
                         self.held_back(message, 1);
                     }
                 }
+                Event::Leave(message) => self.leave(message, now)?,
                 Event::Reach(message) => self.reach(message, now)?,
                 Event::Arrive(message) => self.arrive(message, now)?,
                 Event::Enter(message) => {
@@ -266,13 +267,17 @@ impl Engine<'_> {
                         }
                         let ready = eager || self.state[m] & state::POSTED != 0;
                         let port = self.port(arg);
-                        // until the overhead is paid no receive sees it as sent, and other messages of the host may use the card
-                        if time > now && !(ready && port.is_some_and(|c| self.alone[c] && self.open[c] == 0)) {
+                        let handshake = self.network.handshake && !eager;
+                        // until the overhead is paid no receive sees it as sent, and other messages of the card may use it
+                        if handshake {
+                            let told = self.told(arg, false);
+                            self.queue.add(later(time, told)?, Event::Offer(arg));
+                        } else if time > now && !(ready && port.is_some_and(|c| self.alone[c] && self.open[c] == 0)) {
                             self.queue.add(time, Event::Offer(arg));
                         } else {
                             self.state[m] |= state::SENT;
                             if ready {
-                                self.leave(arg, time)?;
+                                self.ready(arg, time)?;
                             } else {
                                 self.held_back(arg, 1);
                             }
@@ -284,7 +289,7 @@ impl Engine<'_> {
                     self.state[m] |= state::POSTED;
                     if self.messages.leaves[m] == Leaves::Ready as u8 && self.state[m] & state::SENT != 0 {
                         self.held_back(arg, -1);
-                        self.leave(arg, time)?;
+                        self.ready(arg, time)?;
                     }
                 }
                 Op::Await | Op::Sent => {
@@ -309,7 +314,28 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// A message begins to leave its host.
+    /// What the sender, or the receiver, is told of a message arrives after so long [ps].
+    fn told(&mut self, message: u32, back: bool) -> Time {
+        let (start, end) = self.ends_of(message);
+        let (from, to) = if back { (end, start) } else { (start, end) };
+        self.network.told(from, to, &mut self.route)
+    }
+
+    /// A message may leave: it does so once the sender knows, and what delays it has passed.
+    fn ready(&mut self, message: u32, now: Time) -> Result<(), RunError> {
+        let m = message as usize;
+        let mut delay = self.messages.delay.get(m).copied().unwrap_or(0);
+        if self.network.handshake && self.messages.leaves[m] == Leaves::Ready as u8 {
+            delay = delay.saturating_add(self.told(message, true));
+        }
+        if delay == 0 {
+            return self.leave(message, now);
+        }
+        self.queue.add(later(now, delay)?, Event::Leave(message));
+        Ok(())
+    }
+
+    /// A message begins to leave its place.
     fn leave(&mut self, message: u32, now: Time) -> Result<(), RunError> {
         let m = message as usize;
         let (start, end) = self.ends_of(message);
@@ -328,7 +354,8 @@ impl Engine<'_> {
             Fidelity::LogP => {
                 let Some(port) = self.network.port(start, end) else {
                     let latency = self.network.route(start, end, &mut self.route);
-                    let takes = scaled(1.0 / self.network.narrowest(&self.route), self.messages.bytes[m]);
+                    let limit = self.messages.limit.get(m).copied().unwrap_or(f64::INFINITY);
+                    let takes = scaled(1.0 / self.network.narrowest(&self.route).min(limit), self.messages.bytes[m]);
                     self.queue.add(later(now, latency.saturating_add(takes))?, Event::Arrive(message));
                     return Ok(());
                 };
@@ -455,7 +482,7 @@ fn check(program: &Program<'_>, messages: &Messages<'_>, network: &Network) -> R
     {
         return Err(RunError::Lengths);
     }
-    if !messages.limit.is_empty() && messages.limit.len() != count {
+    if !(messages.limit.is_empty() || messages.limit.len() == count) || !(messages.delay.is_empty() || messages.delay.len() == count) {
         return Err(RunError::Lengths);
     }
     if messages.limit.iter().any(|l| !(l.is_finite() && *l > 0.0)) {

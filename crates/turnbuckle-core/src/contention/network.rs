@@ -56,6 +56,8 @@ pub struct Network {
     pub logp: LogP,
     /// How messages share it.
     pub fidelity: Fidelity,
+    /// Whether a rendezvous pays for telling the receiver, and for its answer, a latency each.
+    pub handshake: bool,
     inside: Inside,
     laid: Laid,
     links: u32,
@@ -77,7 +79,7 @@ impl Network {
         if links > MOST_LINKS || u64::from(nodes) * u64::from(inside.parts()) > u64::from(u32::MAX) {
             return Err(RunError::Value);
         }
-        Ok(Self { nodes, bandwidth, hop, logp, fidelity, inside, laid, links: links as u32 })
+        Ok(Self { nodes, bandwidth, hop, logp, fidelity, handshake: false, inside, laid, links: links as u32 })
     }
 
     /// How many links there are.
@@ -147,6 +149,14 @@ impl Network {
         self.laid.path(here * cards + out, there * cards + into, route);
         latency = latency.saturating_add(self.hop.saturating_mul((route.len() - before) as Time));
         latency.saturating_add(self.inside.path(self.inside.part_of(into), b, self.first_lane(there), route))
+    }
+
+    /// Latency of a message without bytes [ps].
+    pub fn told(&self, from: u32, to: u32, route: &mut Vec<u32>) -> Time {
+        match (self.fidelity, self.port(from, to)) {
+            (Fidelity::LogP, Some(_)) => self.logp.latency,
+            _ => self.route(from, to, route),
+        }
     }
 
     /// Bandwidth of the narrowest link of a route [B/ps].

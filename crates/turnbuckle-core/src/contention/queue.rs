@@ -10,8 +10,10 @@ use super::Time;
 pub(super) enum Event {
     /// A process goes on.
     Go(u32),
-    /// The overhead of sending a message has passed.
+    /// The overhead of sending a message has passed, and its receiver knows of it.
     Offer(u32),
+    /// A message leaves its place.
+    Leave(u32),
     /// The first byte of a message reaches the receiver's host.
     Reach(u32),
     /// A message has arrived.

@@ -12,6 +12,7 @@ struct Made {
     capacity: Vec<u32>,
     place: Vec<u32>,
     rank: Vec<u32>,
+    delay: Vec<Time>,
     start: Vec<u32>,
     end: Vec<u32>,
     from: Vec<u32>,
@@ -70,7 +71,7 @@ impl Made {
             capacity: &self.capacity,
             place: &self.place,
         };
-        let messages = Messages { from: &self.from, to: &self.to, bytes: &self.bytes, leaves: &self.leaves, limit: &[], start: &self.start, end: &self.end };
+        let messages = Messages { from: &self.from, to: &self.to, bytes: &self.bytes, leaves: &self.leaves, limit: &[], delay: &self.delay, start: &self.start, end: &self.end };
         run(program, messages, network, true, &|_| false)
     }
 }
@@ -365,4 +366,33 @@ fn from_device_to_device_over_both_cards() {
     assert_eq!(done.ends[1], 1000 + 1000 + 2 * 500 + 100_000);
     let used: Vec<usize> = (0..done.carried.len()).filter(|l| done.carried[*l] > 0.0).collect();
     assert_eq!(used, [0, 3, 4 + 1, 4 + 4 + 2]);
+}
+
+#[test]
+fn a_rendezvous_pays_for_its_handshake_and_for_what_delays_it() {
+    for fidelity in [Fidelity::Flow, Fidelity::LogP] {
+        let mut network = net(2, fidelity, logp());
+        let mut made = Made::default();
+        let (a, b) = (made.process(), made.process());
+        let sent = made.message(a, b, 1000, Leaves::Ready);
+        made.op(a, Op::Send, sent);
+        made.op(a, Op::Sent, sent);
+        made.op(b, Op::Post, sent);
+        made.op(b, Op::Await, sent);
+        let plain = made.run(&network).expect("ends").ends[1];
+        // overhead, latency, 80 ps a byte, overhead
+        assert_eq!(plain, 500_000 + 1_000_000 + 80_000 + 500_000);
+        made.delay = vec![4_000_000];
+        assert_eq!(made.run(&network).expect("ends").ends[1], plain + 4_000_000);
+        network.handshake = true;
+        assert_eq!(made.run(&network).expect("ends").ends[1], plain + 4_000_000 + 2 * 1_000_000);
+        // a receive posted late meets a message that was announced long ago: its answer remains to be told
+        made.work(b, 50_000_000);
+        let late = made.ops[1].pop().expect("work");
+        made.ops[1].insert(0, late);
+        assert_eq!(made.run(&network).expect("ends").ends[1], 50_000_000 + 1_000_000 + 4_000_000 + plain - 500_000);
+        made.leaves[0] = Leaves::Eager as u8;
+        made.delay.clear();
+        assert_eq!(made.run(&network).expect("ends").ends[1], 50_000_000 + 500_000, "eager needs none");
+    }
 }
