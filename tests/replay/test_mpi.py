@@ -12,7 +12,8 @@ import pytest
 import turnbuckle as tb
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.replay.contention import Leaves, Network, Op, replay
-from turnbuckle.replay.mpi import Charges, Messages, Rounds, Traffic, expanded, program, recorded
+from turnbuckle.replay.mpi import Messages, Rounds, Traffic, expanded, recorded
+from turnbuckle.replay.mpi_program import Charges, program
 
 FREE = Network(1, 1e15, 0.0, inside_bandwidth=1e15)
 
@@ -46,7 +47,7 @@ def test_compute_is_kept_and_waiting_is_replayed() -> None:
         (Charges(), 0.0),
         (Charges((2e-6, 0.07e-9)), 72e-6),
         (Charges((1e-6, 0.0), (2e-6, 1e-12)), 4e-6),
-        (Charges((4e-6, 0.0), ready=True), 4e-6),
+        (Charges(pin_seconds=4e-6, eager_limit=0.0), 4e-6),
     ],
 )
 def test_either_end_costs_what_it_is_charged(charged: Charges, more: float) -> None:
@@ -58,7 +59,7 @@ def test_either_end_costs_what_it_is_charged(charged: Charges, more: float) -> N
 def test_small_messages_leave_early_unless_both_ends_must_be_ready() -> None:
     small = made([(0, 0, 1, 1, 100.0)], [0, 1], [0.0, 1.0])
     assert replay(program(small), Network(2, 1e9, 0.0), "flow").ends[0] < 1e-3
-    assert replay(program(small, charged=Charges(ready=True)), Network(2, 1e9, 0.0), "flow").ends[0] >= 1.0
+    assert replay(program(small, charged=Charges(eager_limit=0.0)), Network(2, 1e9, 0.0), "flow").ends[0] >= 1.0
 
 
 def test_ranks_of_a_node_share_its_card() -> None:
@@ -115,13 +116,13 @@ def test_synchronous_sends_wait_and_buffered_ones_never_do() -> None:
     synchronous = replace(small, messages=replace(small.messages, ready=np.array([True])))
     assert replay(program(synchronous), Network(2, 1e9, 0.0), "flow").ends[0] >= 1.0
     buffered = replace(small, messages=replace(small.messages, sent=np.array([-1])))
-    assert replay(program(buffered, charged=Charges(ready=True)), Network(2, 1e9, 0.0), "flow").ends[0] == 0.0
+    assert replay(program(buffered, charged=Charges(eager_limit=0.0)), Network(2, 1e9, 0.0), "flow").ends[0] == 0.0
 
 
 def test_what_carries_nothing_is_not_in_device_memory() -> None:
     """Neither copied nor pinned, and it leaves at once."""
     empty = made([(0, 0, 1, 1, 0.0)], [0, 1], [0.0, 1.0])
-    for charged in (Charges((2e-6, 1e-9), (2e-6, 1e-9)), Charges((4e-6, 0.0), ready=True)):
+    for charged in (Charges((2e-6, 1e-9), (2e-6, 1e-9)), Charges(pin_seconds=4e-6, eager_limit=0.0)):
         assert replay(program(empty, charged=charged), Network(2, 1e9, 0.0), "flow").ends.tolist() == [0.0, 1.0]
 
 

@@ -2,41 +2,186 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import turnbuckle as tb
 from turnbuckle.cost.gpudirect import PHYSICS, SEED_G, gpudirect_seconds, hostcopy_seconds
 from turnbuckle.errors import UsageError
-from turnbuckle.replay.contention import Network
-from turnbuckle.replay.mpi import Charges
-from turnbuckle.study.messages import PATHS, charges, paths
+from turnbuckle.replay.mpi import Messages, Traffic, recorded
+from turnbuckle.study.messages import PATHS, paths, replayed
+from turnbuckle.study.setup import Costs, Setup, charges_of, network_of, with_settings
 
 
-@pytest.mark.parametrize("preset", [SEED_G, PHYSICS])
+@pytest.mark.parametrize(("costs", "preset"), [("seed_G", SEED_G), ("physics", PHYSICS)])
 @pytest.mark.parametrize("size", [8.0, 1e6])
-def test_charges_are_the_closed_forms(preset: object, size: float) -> None:
+def test_charges_are_the_closed_forms(costs: Costs, preset: object, size: float) -> None:
     """What both ends are charged is what the equations say, whoever pays."""
     paid = {}
     for path in PATHS:
-        found = charges(path, preset)  # type: ignore[arg-type]
-        paid[path] = sum(fixed + each * size for fixed, each in (found.sender, found.receiver))
+        found, _ = charges_of(Setup(path=path, costs=costs))
+        paid[path] = sum(fixed + each * size for fixed, each in (found.sender, found.receiver)) + found.pin_seconds
     assert paid["host"] == 0
     assert paid["hostcopy"] == pytest.approx(float(hostcopy_seconds(size, 0.0, preset)))  # type: ignore[arg-type]
     assert paid["gpudirect"] == pytest.approx(float(gpudirect_seconds(size, 0.0, preset)))  # type: ignore[arg-type]
 
 
 def test_a_copy_at_either_end_by_physics_and_one_in_the_paper() -> None:
-    assert charges("hostcopy", PHYSICS).sender == charges("hostcopy", PHYSICS).receiver
-    assert charges("hostcopy", SEED_G).receiver == (0.0, 0.0)
-    assert charges("gpudirect", PHYSICS) == Charges(ready=True)
+    physics, paper = (charges_of(Setup(costs=c))[0] for c in ("physics", "seed_G"))
+    assert physics.sender == physics.receiver and paper.receiver == (0.0, 0.0)
+    far, near = charges_of(Setup(path="p2p"))
+    assert near.direct and not far.direct and far.sender == physics.sender
+
+
+def exchange(ranks: int, size: float) -> Traffic:
+    """Every rank sends to the next and receives from the one before."""
+    send, receive = np.arange(ranks), ranks + np.arange(ranks)
+    rank = np.concatenate([np.arange(ranks), (np.arange(ranks) + 1) % ranks])
+    order = np.lexsort((np.arange(2 * ranks), rank))
+    place = np.empty(2 * ranks, dtype=np.int64)
+    place[order] = np.arange(2 * ranks)
+    messages = Messages(place[send], place[receive], place[receive], place[receive], np.full(ranks, -1), np.full(ranks, size))
+    messages = replace(messages, sent=np.full(ranks, -1))
+    return Traffic(
+        ranks, rank[order], np.full(2 * ranks, 1e-5), np.zeros(2 * ranks), np.zeros(ranks), messages, (), 1.0, 0,
+        call=np.where(order < ranks, 0, 1), calls=("isend", "recv"),
+    )  # fmt: skip
+
+
+def seconds(traffic: Traffic, setup: Setup) -> float:
+    return replayed(traffic, setup).row.seconds
+
+
+#: Everything else costs nothing.
+BARE = Setup(overhead_seconds=0.0, hop_seconds=0.0, eager_limit_bytes=1e12)
+COPY = 2e-6 + 0.07e-9 * 1e6
+WIRE = 1e6 / 12.5e9
+
+
+def test_a_message_by_every_path_is_its_closed_form() -> None:
+    one = exchange(2, 1e6)
+    both = 2e-5  # compute before the receive; the sender's copy is done only after that
+    for path, expected in (
+        ("host", max(1e-5 + WIRE, both)), ("hostcopy", 1e-5 + COPY + WIRE + COPY), ("p2p", 1e-5 + COPY + WIRE + COPY),
+    ):  # fmt: skip
+        # a rank sends, then computes again: what it sends is copied first
+        later = 1e-5 + COPY if path != "host" else 0.0
+        assert seconds(one, with_settings(BARE, [f"path={path}"])) == pytest.approx(max(expected, later + 1e-5), rel=1e-6), path
+    pinned = replace(BARE, path="gpudirect", costs="seed_G")
+    assert seconds(one, pinned) == pytest.approx(both + 4e-6 + WIRE, rel=1e-6)
+    assert seconds(one, replace(pinned, pinned="never")) == pytest.approx(both + WIRE, rel=1e-6)
+    assert seconds(one, replace(pinned, device_eager_limit_bytes=1e6)) == pytest.approx(1e-5 + 4e-6 + WIRE, rel=1e-6)
+    shaken = seconds(one, replace(pinned, handshake=True, hop_seconds=1e-6))
+    assert shaken == pytest.approx(both + 2e-6 + 4e-6 + 2e-6 + WIRE, rel=1e-6), "the receiver comes last: its answer, the pin, the way"
+
+
+def test_memory_pinned_once_costs_once() -> None:
+    """Two ranks send each other the same size twice, one call after the other."""
+    ring = exchange(2, 1e6)
+    first = ring.messages
+    names = ("send", "receive", "received")
+    # calls 0 to 3 of a rank: send, receive, send, receive
+    twice = {n: np.concatenate([np.where(getattr(first, n) > 1, 4, 0) + getattr(first, n) % 2 + 2 * k for k in (0, 1)]) for n in names}
+    none = np.full(4, -1)
+    longer = Traffic(
+        2, np.repeat([0, 1], 4), np.zeros(8), np.zeros(8), np.zeros(2), Messages(**twice, sent=none, step=none, size_bytes=np.full(4, 1e6)),
+        (), 1.0, 0,
+    )  # fmt: skip
+    setup = replace(BARE, path="gpudirect", pin_seconds=1e-3)
+    each, once, never = (seconds(longer, replace(setup, pinned=p)) for p in ("each", "once", "never"))  # type: ignore[arg-type]
+    assert each - never == pytest.approx(2e-3) and once - never == pytest.approx(1e-3)
+
+
+def test_copies_in_chunks_overlap_with_the_network() -> None:
+    one = exchange(2, 1e6)
+    whole = seconds(one, replace(BARE, copy_seconds=1e-9))
+    cut = seconds(one, replace(BARE, copy_seconds=1e-9, chunk_bytes=1e5))
+    each = 0.07e-9 * 1e5
+    wire = 1e5 / 12.5e9
+    assert whole == pytest.approx(1e-5 + 10 * each + 10 * wire + 10 * each, rel=1e-3)
+    # what the other sends has come by the time a rank has copied all that it sends itself
+    assert cut == pytest.approx(2e-5 + 10 * each + 10 * each, rel=1e-3)
+    one_way = with_settings(BARE, ["copy_seconds=1 ns", "chunk_bytes=100 kB", "buffers=host if rank 1; device"])
+    assert seconds(one, one_way) == pytest.approx(1e-5 + each + 10 * wire + each, rel=1e-2)
+
+
+def test_ranks_of_one_gpu_share_its_time_or_wait_for_it() -> None:
+    four = exchange(4, 8.0)
+    alone = seconds(four, replace(BARE, ranks_per_node=4))
+    shared = replace(BARE, ranks_per_node=4, gpus_per_node=1)
+    in_turn, at_once = seconds(four, shared), seconds(four, replace(shared, gpu_shared="time"))
+    assert alone < in_turn and alone < at_once
+    # 80 us of compute in all on one GPU
+    assert in_turn >= 8e-5 and at_once >= 8e-5
+    with pytest.raises(UsageError) as refused:
+        replayed(four, replace(shared, gpu_shared="time", fidelity="logp"))
+    assert refused.value.code == "A074"
+
+
+def test_a_card_a_gpu_widens_what_a_card_a_node_narrows() -> None:
+    four = exchange(4, 1e7)
+    near = replace(BARE, path="gpudirect", ranks_per_node=2, peer_bandwidth=0.0)
+    one, two = seconds(four, near), seconds(four, replace(near, cards="gpu"))
+    assert one == pytest.approx(two, rel=0.05), "one message in and one out of every node"
+    dealt = replace(near, mapping="round robin")
+    one, two = seconds(four, dealt), seconds(four, replace(dealt, cards="gpu"))
+    assert one - 2e-5 == pytest.approx(2 * (two - 2e-5), rel=0.05), "two messages out of every node share its card"
+
+
+def test_rules_say_where_buffers_are() -> None:
+    one = exchange(2, 1e6)
+    free, copied = seconds(one, replace(BARE, path="host")), seconds(one, BARE)
+    for rules, expected in (
+        ("host", free), ("device", copied), ("host if size > 10 kB; device", free), ("device if size > 10 kB; host", copied),
+        ("host if call isend", free), ("host if call recv", copied), ("host if rank 0-1", free),
+    ):  # fmt: skip
+        assert seconds(one, replace(BARE, buffers=rules)) == expected, rules
+    for rules in ("gpu", "device if colour red", "host if size = 4 kB", "host if call bcast", "host if rank a"):
+        with pytest.raises(UsageError) as refused:
+            seconds(one, replace(BARE, buffers=rules))
+        assert refused.value.code == "A099", rules
+
+
+@pytest.mark.parametrize("topology", ["switch", "fat-tree", "torus", "dragonfly", "lassen"])
+def test_every_topology_carries_a_ring(topology: str) -> None:
+    ring = exchange(12, 1e6)
+    setup = with_settings(BARE, [f"topology={topology}", "path=host", "leaf_cards=4"])
+    found = replayed(ring, setup)
+    assert found.row.seconds == pytest.approx(max(1e-5 + WIRE, 2e-5), rel=0.02) or found.row.seconds < 4 * WIRE
+    assert found.row.between_bytes == 12e6 and found.row.busiest and 0 < found.row.busiest_share <= 1 + 1e-9
+    assert len(network_of(setup, 12).links()) == len(network_of(setup, 12).capacities()) == len(found.done.carried_bytes)  # type: ignore[union-attr]
+
+
+def test_a_tapered_tree_is_never_wider() -> None:
+    across = exchange(16, 1e7)
+    wide, narrow = (
+        seconds(across, replace(BARE, path="host", topology="fat-tree", leaf_cards=4, taper=t, mapping="random")) for t in (1.0, 4.0)
+    )
+    assert narrow > wide
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["ranks_per_node=0", "card_bandwidth=0 B/s", "hop_seconds=-1 s", "taper=0", "gpus_per_node=3", "chunk_bytes=1 B", "compute=-1"],
+)
+def test_setups_that_cannot_be(words: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        replayed(exchange(2, 8.0), with_settings(BARE, [words]))
+    assert refused.value.code == "A074"
+
+
+def test_unknown_settings_are_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError) as refused:
+        with_settings(Setup(), ["tapper=2"])
+    assert refused.value.code == "A081" and "taper" in (refused.value.fix or "")
 
 
 def test_a_real_run_on_three_shapes(shared: Path) -> None:
-    profile = tb.inspect(shared / "traces" / "nsys-local" / "lammps-melt-4r.sqlite").profile
-    network = Network(1, 12.5e9, 0.5e-6, inside_bandwidth=75e9, send_overhead=5e-7, receive_overhead=5e-7)
-    found = paths(profile, network)
+    traffic = recorded(tb.inspect(shared / "traces" / "nsys-local" / "lammps-melt-4r.sqlite").profile)
+    found = paths(traffic)
     for each in (1, 2, 4):
         host, copied, direct = (found.row(each, p) for p in PATHS)
         assert host.seconds <= copied.seconds and host.seconds <= direct.seconds
@@ -45,8 +190,5 @@ def test_a_real_run_on_three_shapes(shared: Path) -> None:
     assert found.row(4, "host").card_bytes == 0 < found.row(2, "host").card_bytes <= found.row(1, "host").card_bytes
     for several in ([0], [10**30], []):
         with pytest.raises(UsageError) as refused:
-            paths(profile, network, ranks_per_node=several)
+            paths(traffic, ranks_per_node=several)
         assert refused.value.code == "A074"
-    with pytest.raises(UsageError) as refused:
-        paths(profile, network, eager_limit=-1.0)
-    assert refused.value.code == "A072"

@@ -34,7 +34,7 @@ pub enum RunError {
     Deadlock(Vec<(u32, u32)>),
     /// Times beyond what is counted in (106 days), or a bandwidth that is none.
     Value,
-    /// Parts of a node that no wires join, both ways.
+    /// A message between places that nothing joins.
     Unreached,
     /// A process takes a resource that it holds, gives back one that it does not, or ends with it.
     Held(u32),
@@ -49,7 +49,7 @@ impl fmt::Display for RunError {
             Self::Unknown(process, at) => write!(f, "operation {at} of process {process} names something that does not exist"),
             Self::Message(message) => write!(f, "message {message} is not sent once and received once by its own processes"),
             Self::Deadlock(waiting) => write!(f, "{} processes wait for each other", waiting.len()),
-            Self::Unreached => write!(f, "parts of a node that no wires join both ways"),
+            Self::Unreached => write!(f, "a message between places that no wires join"),
             Self::Held(process) => write!(f, "process {process} does not give back what it took, or takes it twice"),
             Self::Value => write!(f, "a value is not a finite number or out of its range"),
             Self::Stopped => write!(f, "stopped"),
@@ -112,7 +112,7 @@ pub struct Messages<'a> {
     pub bytes: &'a [u64],
     /// How each leaves: a code of [`Leaves`].
     pub leaves: &'a [u8],
-    /// Most that each can go at [B/ps], whatever its links leave; empty where nothing limits any.
+    /// Most that each can go at [B/ps], whatever its links leave; infinite, or none at all, where nothing limits it.
     pub limit: &'a [f64],
     /// What passes between the time a message may leave and the time it does [ps], as memory is pinned; empty where nothing does.
     pub delay: &'a [Time],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +19,12 @@ Charged = Annotated[
     Literal["physics", "seed_G"],
     Parameter(
         name="--paths", help="physics: a copy at either end, memory stays pinned; seed_G: the paper's one copy and one pin a message"
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--set", help="any other setting as name=value: path, topology, taper, mapping, cards, chunk_bytes, buffers, ... (docs)"
     ),
 ]
 FidelityOption = Annotated[
@@ -43,6 +48,7 @@ def messages(
     fidelity: FidelityOption = "flow",
     collectives: Algorithms = "short and long",
     eager_limit: Eager = "8 KiB",
+    set_: Set = None,
     source: Source = None,
     format: FormatOption = "table",
     output: Output = None,
@@ -52,23 +58,22 @@ def messages(
     from turnbuckle.cli.output import write_json, write_rows
     from turnbuckle.cli.progress import working
     from turnbuckle.cli.recording import inspected
-    from turnbuckle.cost.gpudirect import PHYSICS, SEED_G
-    from turnbuckle.replay.contention import Network
+    from turnbuckle.replay.mpi import recorded
     from turnbuckle.study import messages as study
+    from turnbuckle.study.setup import Setup, with_settings
     from turnbuckle.units import parse
 
-    one_link, cost, rate = parse(hop, "s"), parse(overhead, "s"), parse(bandwidth, "B/s")
-    network = Network(
-        1, rate, one_link, inside_bandwidth=parse(inside, "B/s"), latency=2 * one_link, send_overhead=cost, receive_overhead=cost,
-        seconds_per_byte=1.0 / rate if rate > 0 else 0.0,
+    setup = with_settings(
+        Setup(
+            card_bandwidth=parse(bandwidth, "B/s"), hop_seconds=parse(hop, "s"), inside_bandwidth=parse(inside, "B/s"),
+            overhead_seconds=parse(overhead, "s"), costs=paths, fidelity=fidelity, collectives=collectives,
+            eager_limit_bytes=parse(eager_limit, "B"),
+        ), set_ or [],
     )  # fmt: skip
-    limit, each = parse(eager_limit, "B"), _numbers(ranks_per_node)
+    each = study.shapes(_numbers(ranks_per_node))
     seen = inspected(recording, source, no_cache)
     with working("replaying"):
-        found = study.paths(
-            seen.profile, network, ranks_per_node=each, fidelity=fidelity, charged=PHYSICS if paths == "physics" else SEED_G,
-            selection=collectives, eager_limit=limit,
-        )  # fmt: skip
+        found = study.paths(recorded(seen.profile), setup, ranks_per_node=each)
     if format == "json":
         write_json({**found.as_dict(), "provenance": seen.provenance()}, output)
     elif format != "table":
@@ -97,24 +102,8 @@ def _print(found: Any, output: Path | None) -> None:
     from turnbuckle.units import show
 
     console = console_for(output)
-    shapes = list(dict.fromkeys(r.ranks_per_node for r in found.rows))
-    stuck = {r.path: r.stuck for r in found.rows if r.stuck}
-    told = [n for n in shapes if not math.isnan(found.gain(n))]
-    best = max(told or shapes, key=found.gain)
-    gain, run = found.gain(best), found.run_gain(best)
-    traffic = found.traffic
-    known = 2 * len(traffic.messages.send) + sum(r.activity.size for r in traffic.rounds)
-    if traffic.unmatched > known:
-        verdict = f"no verdict: {traffic.unmatched:,} of {traffic.unmatched + known:,} calls have no other side in this recording"
-    elif stuck:
-        verdict = f"by {' and '.join(stuck)} this run gets stuck: its sends rely on being buffered ({next(iter(stuck.values()))})"
-    elif max(abs(found.gain(n)) for n in shapes) < 0.01:
-        verdict = "GPUDirect makes no difference of 1 % to the communication of this run"
-    elif gain > 0:
-        verdict = f"GPUDirect makes communication up to {gain:.1%} faster than host copies, and the run {run:.1%} ({best} ranks a node)"
-    else:
-        verdict = f"GPUDirect does not pay: communication is {-gain:.1%} slower at best"
-    console.print(Text(verdict, "bold"))
+    console.print(Text(found.verdict, "bold"))
+    traffic, setup = found.traffic, found.setup
     console.print(
         f"{traffic.ranks} ranks, {len(traffic.messages.send):,} messages, {sum(len(r.block_bytes) for r in traffic.rounds):,} collectives, "
         f"{traffic.unmatched:,} calls unmatched; recorded run time {seconds(traffic.seconds)}"
@@ -130,19 +119,20 @@ def _print(found: Any, output: Path | None) -> None:
         against = f"{row.communication_seconds / host.communication_seconds:.3f}x" if host.communication_seconds > 0 else ""
         table.add_row(
             str(row.ranks_per_node), str(row.nodes), row.path, seconds(row.seconds), seconds(row.communication_seconds), against,
-            show(row.card_bytes, "B") if found.fidelity == "flow" else "",
+            f"{row.busiest_share:.1%} busy" if setup.fidelity != "logp" else "",
         )  # fmt: skip
     console.print(table)
-    edge = break_even_bytes(found.charged)
-    network = found.network
+    paid = setup.paid
+    edge = break_even_bytes(paid)
     console.print(
         Text(
-            f"{found.fidelity} on one switch, {show(network.bandwidth, 'B/s')} a card, {show(network.hop_seconds, 's')} a link, "
-            f"{show(network.inside_bandwidth, 'B/s')} inside a node; "
-            f"host copies a message: {found.charged.copies:g}, of {show(found.charged.copy_latency, 's')} and "
-            f"{show(1 / found.charged.copy_per_byte, 'B/s')}; pins: {found.charged.pins:g}, of {show(found.charged.pin_seconds, 's')}; "
+            f"{setup.fidelity} on {setup.topology}, {show(setup.card_bandwidth, 'B/s')} a card, {show(setup.hop_seconds, 's')} a link, "
+            f"{show(setup.inside_bandwidth, 'B/s')} inside a node; "
+            f"host copies a message: {paid.copies:g}, of {show(paid.copy_latency, 's')} and {show(1 / paid.copy_per_byte, 'B/s')}; "
+            f"pins: {paid.pins:g}, of {show(paid.pin_seconds, 's')}; "
             + ("GPUDirect wins at every size" if edge == 0 else f"GPUDirect wins from {show(edge, 'B')} on")
-            + "; all buffers taken to be in device memory; compute as recorded",
+            + f"; buffers: {setup.buffers if setup.buffers != 'device' else 'all taken to be in device memory'}; compute "
+            + (f"{setup.compute:g} times what was recorded" if setup.compute != 1 else "as recorded"),
             style="dim",
         )
     )

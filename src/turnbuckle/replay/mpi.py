@@ -1,18 +1,14 @@
-"""A recorded MPI run as a program for the contention replay.
+"""What the ranks of an MPI run do: compute, messages as they were matched, collectives; as recorded, before anything is priced.
 
-What a rank computes between its calls is kept as recorded (times a factor); what it waits for is replayed: sends and
-receives as they were matched, collectives as the messages of an algorithm.  A call that neither side of an exchange explains
-(a test, a probe, making a communicator) keeps its length.
-
-Each message may be charged for work at either end (`Charges`), whichever way it was recorded: that is how it is taken through
-host memory, or straight from device memory.
+What a rank computes between its calls is kept as recorded; a call that neither side of an exchange explains (a test, a probe, making
+a communicator) keeps its length.  `turnbuckle.replay.mpi_program` makes a program of it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -23,32 +19,12 @@ from turnbuckle.profile.mpi_calls import ALL, PROCESS, Exchanges, exchanges, ope
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.sides import activities
 from turnbuckle.replay.collectives import Selection, chosen, operation_of, pattern
-from turnbuckle.replay.contention import Leaves, Op, Program
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-#: Within a call: compute before it, room for what comes, what is sent, what is awaited, buffers, collectives, and what is kept.
-_GAP, _POST, _SEND, _AWAIT, _SENT, _ROUND, _KEPT = range(7)
 #: Collectives of all in which every partner gets the same buffer, or a buffer of the same size.
 _PER_RANK: Final = ("allreduce", "allgather", "allgatherv", "alltoall")
-#: Open MPI's smcuda has none for device memory, UCX about 8 KiB, TraceR 8192 by default and 64000 in its sample.
-EAGER_LIMIT: Final = 8192.0
-
-
-@dataclass(frozen=True)
-class Charges:
-    """What a rank does for each message that carries something, besides handing it over.
-
-    Attributes
-    ----------
-    sender, receiver : seconds, and seconds a byte, before it is sent and after it has arrived.
-    ready : whether it leaves only when both ends are ready, whatever its size.
-    """
-
-    sender: tuple[float, float] = (0.0, 0.0)
-    receiver: tuple[float, float] = (0.0, 0.0)
-    ready: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,6 +84,7 @@ class Traffic:
     seconds : recorded run time [s].
     unmatched : calls whose other side the recording does not show; they keep their length.
     rank_of : rank of each thread that made calls; empty where every rank has one.
+    call, calls : which call each activity was, and their names without ``MPI_``, in small letters; empty where that is not known.
     """
 
     ranks: int
@@ -120,6 +97,8 @@ class Traffic:
     seconds: float
     unmatched: int
     rank_of: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    call: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    calls: tuple[str, ...] = ()
 
     @cached_property
     def compute_seconds(self) -> Float:
@@ -154,7 +133,8 @@ def recorded(profile: Profile) -> Traffic:
     ended = pl.DataFrame({"rank": rank, "end": end}).select(pl.col("end").cum_max().shift(1).over("rank").fill_null(profile.first_ns))
     before = ended["end"].to_numpy()
     gap = np.maximum(start - before, 0) * 1e-9
-    tests = operation(profile.trace).str.starts_with("test").fill_null(False).to_numpy()[mpi["row"].to_numpy()[order]]
+    made = operation(profile.trace).gather(mpi["row"].to_numpy()[order]).fill_null("")
+    tests = made.str.starts_with("test").to_numpy()
     messages, in_message = _point_to_point(found, place, tests)
     rounds, in_round = _rounds(found, place, one_buffer=str(profile.trace.facts.get("product_version", "")).startswith("EZTrace"))
     told = np.zeros(len(rank), dtype=np.bool_)
@@ -163,7 +143,11 @@ def recorded(profile: Profile) -> Traffic:
     kept = np.where(told, 0.0, (end - start) * 1e-9)
     # what is recorded after the last call of all ranks
     tail = np.full(len(rank_of), max(profile.last_ns - int(end.max()), 0) * 1e-9)
-    return Traffic(int(rank_of.max()) + 1, rank, gap, kept, tail, messages, rounds, profile.seconds, found.unmatched, rank_of)
+    calls, call = np.unique(made.to_numpy().astype(str), return_inverse=True)
+    return Traffic(
+        int(rank_of.max()) + 1, rank, gap, kept, tail, messages, rounds, profile.seconds, found.unmatched, rank_of,
+        call.astype(np.int64), tuple(calls.tolist()),
+    )  # fmt: skip
 
 
 def _threads(profile: Profile, mpi: pl.DataFrame) -> tuple[dict[int, int], Int]:
@@ -224,9 +208,6 @@ def _rounds(found: Exchanges, place: Int, *, one_buffer: bool = False) -> tuple[
     return tuple(out), np.concatenate(seen)
 
 
-# --- the program ------------------------------------------------------------------------------------------------------
-
-
 def expanded(rounds: Rounds, selection: Selection) -> Messages:
     """The messages of collectives alike, by the algorithm that is chosen for the block of each."""
     members = rounds.activity.shape[1]
@@ -239,131 +220,11 @@ def expanded(rounds: Rounds, selection: Selection) -> Messages:
         send, receive = calls[:, made.source].reshape(-1), calls[:, made.target].reshape(-1)
         step = np.broadcast_to(made.step, (int(mine.sum()), len(made.step))).reshape(-1)
         parts.append(Messages(send, send, receive, receive, step, np.outer(block, made.share).reshape(-1)))
-    return _joined(parts)
+    return joined(parts)
 
 
-def _aside(traffic: Traffic) -> tuple[Traffic, tuple[Rounds, ...], Messages]:
-    """Non-blocking collectives go on beside their ranks: each member's steps become a thread of its own.
-
-    It begins when the call that begins it is made, and the call that completes it waits for its end; both are told by edges.
-    """
-    rank = traffic.rank
-    begins: list[Int] = []
-    ends: list[Int] = []
-    rounds: list[Rounds] = []
-    calls, threads = len(traffic.rank), len(traffic.tail_seconds)
-    for one in traffic.rounds:
-        beside = one.begin >= 0 if one.begin.size else np.zeros(one.activity.shape, dtype=np.bool_)
-        activity = one.activity.copy()
-        activity[beside] = calls + sum(map(len, begins)) + np.arange(int(beside.sum()))
-        begins.append(one.begin[beside] if one.begin.size else np.zeros(0, dtype=np.int64))
-        ends.append(one.activity[beside])
-        rounds.append(Rounds(one.operation, one.block_bytes, activity, one.root))
-    begin, end = (np.concatenate([np.zeros(0, dtype=np.int64), *some]) for some in (begins, ends))
-    count = len(begin)
-    own, none = calls + np.arange(count), np.full(2 * count, -1)
-    told = Messages(np.append(begin, own), none, np.append(own, end), np.append(own, end), none, np.zeros(2 * count))
-    zero = np.zeros(count)
-    rank_of = traffic.rank_of if len(traffic.rank_of) else np.arange(threads)
-    more = replace(
-        traffic, rank=np.append(rank, threads + np.arange(count)), rank_of=np.append(rank_of, rank_of[rank[begin]]),
-        gap_seconds=np.append(traffic.gap_seconds, zero), kept_seconds=np.append(traffic.kept_seconds, zero),
-        tail_seconds=np.append(traffic.tail_seconds, zero),
-    )  # fmt: skip
-    return more, tuple(rounds), told
-
-
-def _joined(parts: list[Messages]) -> Messages:
+def joined(parts: list[Messages]) -> Messages:
+    """Messages one after the other."""
     names = ("send", "sent", "receive", "received", "step", "size_bytes")
     ready = [p.ready if len(p.ready) else np.zeros(len(p.send), dtype=np.bool_) for p in parts]
     return Messages(**{n: np.concatenate([getattr(p, n) for p in parts]) for n in names}, ready=np.concatenate(ready))
-
-
-def program(
-    traffic: Traffic,
-    *,
-    ranks_per_node: int = 1,
-    charged: Charges = Charges(),
-    eager_limit: float = EAGER_LIMIT,
-    selection: Selection = "short and long",
-    compute: float = 1.0,
-) -> Program:
-    """A recorded run as a program.
-
-    Parameters
-    ----------
-    ranks_per_node : ranks are dealt to nodes one node after the other.
-    charged : what each message costs at either end.
-    eager_limit : messages up to this size leave as soon as they are sent [B].
-    selection : algorithms of collectives.
-    compute : times the recorded compute.
-
-    Returns
-    -------
-    A process for every rank (thread), then one for every member of a non-blocking collective.
-    """
-    recorded_calls = len(traffic.rank)
-    traffic, rounds, told = _aside(traffic)
-    all_of = _joined([traffic.messages, *(expanded(r, selection) for r in rounds), told])
-    count, edges = len(all_of.send), len(told.send)
-    rank = traffic.rank
-    work: list[Float] = []
-    lists: list[tuple[Int, Int | int, Int | int, Int, Int | int, Op, Int | None]] = []
-
-    def add(activity: Int, phase: Int | int, kind: Int | int, sub: Int, minor: int, op: Op, arg: Int) -> None:
-        lists.append((activity, phase, kind, sub, minor, op, arg))
-
-    def add_work(activity: Int, phase: Int | int, kind: Int | int, sub: Int, minor: int, seconds: Float) -> None:
-        some = seconds > 0
-        held = [np.broadcast_to(np.asarray(v), activity.shape)[some] for v in (phase, kind, sub)]
-        first = sum(len(w) for w in work)
-        work.append(seconds[some])
-        add(activity[some], held[0], held[1], held[2], minor, Op.WORK, first + np.arange(int(some.sum())))
-
-    calls, m = np.arange(len(rank)), np.arange(count)
-    edge = m >= count - edges
-    add_work(calls, _GAP, 0, calls, 0, traffic.gap_seconds * compute)
-    add_work(calls, _KEPT, 0, calls, 0, traffic.kept_seconds)
-    single = all_of.step < 0
-    # what carries nothing has no buffer that could be in device memory
-    full = all_of.size_bytes > 0
-    at_sender, at_receiver = (np.where(full, fixed + each * all_of.size_bytes, 0.0) for fixed, each in (charged.sender, charged.receiver))
-    for kind, op, where, phase in (
-        (0, Op.POST, all_of.receive, _POST), (1, Op.SEND, all_of.send, _SEND),
-        (2, Op.AWAIT, all_of.received, _AWAIT), (3, Op.SENT, all_of.sent, _SENT),
-    ):  # fmt: skip
-        there = where >= 0
-        # what goes on beside a rank tells its end last
-        last = edge & (where >= recorded_calls) & (op == Op.SEND)
-        phases, kinds = np.where(last, _KEPT, np.where(single, phase, _ROUND))[there], np.where(single, 0, 4 * all_of.step + kind)[there]
-        extra = at_sender if op == Op.SEND else at_receiver if op == Op.AWAIT else np.zeros(count)
-        add_work(where[there], phases, kinds, m[there], 0 if op == Op.SEND else 2, extra[there])
-        add(where[there], phases, kinds, m[there], 1, op, m[there])
-    leaves = np.where((all_of.size_bytes > eager_limit) | all_of.ready | charged.ready & full, Leaves.READY, Leaves.EAGER).astype(np.uint8)
-    leaves[edge] = Leaves.EDGE
-    return _ordered(traffic, lists, work, all_of, leaves, ranks_per_node, compute)
-
-
-def _ordered(
-    traffic: Traffic, lists: list[Any], work: list[Float], all_of: Messages, leaves: NDArray[np.uint8], ranks_per_node: int, compute: float
-) -> Program:
-    """Operations in the order in which each rank does them."""
-    keys = [np.concatenate([np.broadcast_to(np.asarray(one[k]), one[0].shape) for one in lists]) for k in range(5)]
-    code = np.concatenate([np.full(len(one[0]), int(one[5]), dtype=np.uint8) for one in lists])
-    arg = np.concatenate([one[6] for one in lists])
-    order = np.lexsort((keys[4], keys[3], keys[2], keys[1], keys[0]))
-    rank, code, arg = traffic.rank[keys[0]][order], code[order], arg[order]
-    # what a rank does after its last call
-    threads = np.arange(len(traffic.tail_seconds))
-    ends = np.searchsorted(rank, threads, side="right")
-    seconds = np.concatenate([*work, traffic.tail_seconds * compute])
-    code = np.insert(code, ends, int(Op.WORK)).astype(np.uint8)
-    arg = np.insert(arg, ends, len(seconds) - len(threads) + threads)
-    rank = np.insert(rank, ends, threads)
-    rank_of = traffic.rank_of if len(traffic.rank_of) else threads
-    nothing = np.zeros(0, dtype=np.int64)
-    return Program(
-        np.searchsorted(rank, np.arange(len(threads) + 1)), code, arg, seconds, nothing, nothing.astype(np.float64), nothing,
-        rank_of // ranks_per_node, traffic.rank[all_of.send], traffic.rank[all_of.receive],
-        np.round(all_of.size_bytes), leaves,
-    )  # fmt: skip

@@ -1,40 +1,32 @@
-"""Would GPUDirect help?  A recorded MPI run with its messages taken three ways, for several node shapes.
+"""Would GPUDirect help?  A recorded MPI run with its messages taken several ways, for several node shapes.
 
-Every message between ranks is taken to carry a buffer in device memory: through host memory with copies (``hostcopy``), straight
-from the device (``gpudirect``), or at no cost besides the network (``host``, as recorded).  Compute stays as recorded; one rank
-drives one GPU; ranks of a node share its network card (Khetawat et al., GPUDirect in TraceR-CODES).
+Every message between ranks is taken to carry a buffer in device memory, or where `Setup.buffers` says: through host memory with copies
+(``hostcopy``), straight from GPU to GPU inside a node (``p2p``) or between nodes too (``gpudirect``), or at no cost besides the network
+(``host``).  Compute stays as recorded (Khetawat et al., GPUDirect in TraceR-CODES).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from turnbuckle.cost.gpudirect import PHYSICS, Paths, break_even_bytes
+from turnbuckle.cost.gpudirect import break_even_bytes
 from turnbuckle.errors import UsageError
-from turnbuckle.profile.profile import Profile
-from turnbuckle.replay.collectives import Selection
-from turnbuckle.replay.contention import Fidelity, Network, replay
-from turnbuckle.replay.mpi import EAGER_LIMIT, Charges, Traffic, program, recorded
+from turnbuckle.replay.contention import Contended, Program, replay
+from turnbuckle.replay.extrapolate import repeated
+from turnbuckle.replay.mpi import Traffic
+from turnbuckle.replay.network import Network
+from turnbuckle.study.setup import MOST_RANKS, Path, Setup, checked, program_of
 from turnbuckle.study.study import SCHEMA_VERSION
 
-Path = Literal["host", "hostcopy", "gpudirect"]
-#: Ranks a node that can be asked for.
-MOST_RANKS: Final = 1_000_000
 PATHS: Final[tuple[Path, ...]] = ("host", "hostcopy", "gpudirect")
-
-
-def charges(path: Path, paths: Paths) -> Charges:
-    """What a path costs a message: copies, the odd one at the sender; or pinning, and both ends must be ready."""
-    if path == "hostcopy":
-        first, second = math.ceil(paths.copies / 2), math.floor(paths.copies / 2)
-        sender, receiver = ((n * paths.copy_latency, n * paths.copy_per_byte) for n in (first, second))
-        return Charges(sender, receiver)
-    return Charges((paths.pins * paths.pin_seconds, 0.0), ready=True) if path == "gpudirect" else Charges()
+#: A path that makes less of a difference than this to the communication makes none.
+NO_DIFFERENCE: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -43,34 +35,110 @@ class Row:
 
     Attributes
     ----------
-    ranks_per_node, nodes : the shape.
+    ranks, ranks_per_node, nodes : the shape.
     path : of the messages.
     seconds : run time [s].
-    communication_seconds : mean over the ranks (threads that call MPI) of all that is not compute [s].
-    card_bytes : through the busiest card, one way (flow) [B].
-    stuck : the circle of ranks that wait for each other, where sends relied on buffers that this path does not have; then all is nan.
+    compute_seconds, communication_seconds : mean over the ranks (threads that call MPI) of their compute, and of all that is not [s].
+    between_bytes, inside_bytes : of messages between nodes, and inside one [B].
+    card_bytes : through the busiest link of a card, one way (flow) [B].
+    busiest, busiest_share : the link that carried most for its bandwidth, and the share of the run time in which it would be busy at full
+        bandwidth (flow).
+    stuck : the circle of ranks that wait for each other, where sends relied on buffers that this path does not have; then times are nan.
     """
 
+    ranks: int
     ranks_per_node: int
     nodes: int
     path: Path
     seconds: float
+    compute_seconds: float
     communication_seconds: float
+    between_bytes: float
+    inside_bytes: float
     card_bytes: float
+    busiest: str
+    busiest_share: float
     stuck: str = ""
 
 
 @dataclass(frozen=True)
+class Replayed:
+    """A replay with all that went into it and came out."""
+
+    row: Row
+    program: Program
+    network: Network
+    node: NDArray[np.int64]
+    done: Contended | None
+
+
+def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replayed:
+    """Replay a run under one setup.
+
+    Parameters
+    ----------
+    traced : keep the times of every message and operation.
+
+    Raises
+    ------
+    UsageError : A072, A074, A091 to A094, A099: a setup that cannot be.  CannotAnswer : A170, no grid to repeat.
+    """
+    checked(setup)
+    if setup.ranks and setup.ranks != traffic.ranks:
+        traffic = repeated(traffic, setup.ranks)
+    program, network, node = program_of(traffic, setup)
+    compute = traffic.compute_seconds * setup.compute
+    within, between = _by_distance(program, network)
+    shape = (traffic.ranks, setup.ranks_per_node, int(node.max(initial=0)) + 1, setup.path)
+    try:
+        done = replay(program, network, setup.fidelity, traced=traced)
+    except UsageError as error:
+        if error.code != "A071":
+            raise
+        row = Row(*shape, math.nan, float(compute.mean()), math.nan, between, within, math.nan, "", math.nan, error.found)
+        return Replayed(row, program, network, node, None)
+    cards, busiest, share = _busiest(done, network)
+    waits = float(np.mean(done.ends[: len(compute)] - compute))
+    row = Row(*shape, done.seconds, float(compute.mean()), waits, between, within, cards, busiest, share)
+    return Replayed(row, program, network, node, done)
+
+
+def _by_distance(program: Program, network: Network) -> tuple[float, float]:
+    """Bytes of messages between ranks: inside a node, and between nodes."""
+    parts = len(network.made_of.parts)
+    mine = program.source != program.target
+    near = np.asarray(program.start)[mine] // parts == np.asarray(program.end)[mine] // parts
+    size = np.asarray(program.size_bytes)[mine]
+    return float(size[near].sum()), float(size[~near].sum())
+
+
+def _busiest(done: Contended, network: Network) -> tuple[float, str, float]:
+    """Bytes through the busiest link of a card; the link that was busy longest, and for which share of the run."""
+    if not len(done.carried_bytes) or done.seconds == 0:
+        return 0.0, "", 0.0
+    capacity = np.array(network.capacities())
+    names = network.links()
+    cards = 2 * network.cards if network.shape is None else len(names) - network.hosts * len(network.made_of.wires)
+    # the time of a GPU is no link
+    clocks = np.array([": share" in n or "share" in n.split(": ")[-1] for n in names[cards:]], dtype=np.bool_)
+    busy = done.carried_bytes / capacity / done.seconds
+    busy[cards:][clocks] = 0.0
+    top = int(busy.argmax())
+    return float(done.carried_bytes[:cards].max(initial=0.0)), names[top] if busy[top] > 0 else "", float(busy[top])
+
+
+@dataclass(frozen=True)
 class Answered:
-    """All replays of one recording, and what they rest on."""
+    """All replays of one run, and what they rest on."""
 
     traffic: Traffic
-    network: Network
-    fidelity: Fidelity
-    charged: Paths
-    selection: Selection
-    eager_limit: float
+    setup: Setup
     rows: tuple[Row, ...]
+
+    @property
+    def shapes(self) -> list[int]:
+        """Ranks a node, as asked."""
+        return list(dict.fromkeys(r.ranks_per_node for r in self.rows))
 
     def row(self, ranks_per_node: int, path: Path) -> Row:
         """One replay."""
@@ -86,9 +154,28 @@ class Answered:
         host, direct = (self.row(ranks_per_node, p).seconds for p in ("hostcopy", "gpudirect"))
         return host / direct - 1.0 if direct != 0 else 0.0
 
+    @property
+    def verdict(self) -> str:
+        """Whether GPUDirect helps, in one sentence."""
+        stuck = {r.path: r.stuck for r in self.rows if r.stuck}
+        told = [n for n in self.shapes if not math.isnan(self.gain(n))]
+        best = max(told or self.shapes, key=self.gain)
+        gain, run = self.gain(best), self.run_gain(best)
+        known = 2 * len(self.traffic.messages.send) + sum(r.activity.size for r in self.traffic.rounds)
+        unmatched = self.traffic.unmatched
+        if unmatched > known:
+            return f"no verdict: {unmatched:,} of {unmatched + known:,} calls have no other side in this recording"
+        if stuck:
+            return f"by {' and '.join(stuck)} this run gets stuck: its sends rely on being buffered ({next(iter(stuck.values()))})"
+        if max(abs(self.gain(n)) for n in self.shapes) < NO_DIFFERENCE:
+            return f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%} to the communication of this run"
+        if gain <= 0:
+            return f"GPUDirect does not pay: communication is {-gain:.1%} slower at best"
+        return f"GPUDirect makes communication up to {gain:.1%} faster than host copies, and the run {run:.1%} ({best} ranks a node)"
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``model messages``."""
-        shapes = list(dict.fromkeys(r.ranks_per_node for r in self.rows))
+        paid = self.setup.paid
         return {
             "schema_version": SCHEMA_VERSION,
             "recorded_seconds": self.traffic.seconds,
@@ -96,65 +183,35 @@ class Answered:
             "messages": len(self.traffic.messages.send),
             "collectives": int(sum(len(r.block_bytes) for r in self.traffic.rounds)),
             "unmatched": self.traffic.unmatched,
-            "fidelity": self.fidelity,
-            "selection": self.selection,
-            "eager_limit_bytes": self.eager_limit,
-            "break_even_bytes": break_even_bytes(self.charged),
+            "setup": {k: v for k, v in self.setup.as_dict().items() if k not in ("path", "ranks_per_node")},
+            "break_even_bytes": break_even_bytes(paid),
             "paths": {
-                "copies": self.charged.copies, "pins": self.charged.pins, "copy_latency_s": self.charged.copy_latency,
-                "copy_s_per_byte": self.charged.copy_per_byte, "pin_seconds": self.charged.pin_seconds,
-            },
-            "network": {
-                name: getattr(self.network, name)
-                for name in ("bandwidth", "hop_seconds", "inside_bandwidth", "send_overhead", "receive_overhead")
+                "copies": paid.copies, "pins": paid.pins, "copy_latency_s": paid.copy_latency,
+                "copy_s_per_byte": paid.copy_per_byte, "pin_seconds": paid.pin_seconds,
             },
             "replays": [r.__dict__ for r in self.rows],
-            "gains": [{"ranks_per_node": n, "communication": self.gain(n), "run_time": self.run_gain(n)} for n in shapes],
+            "gains": [{"ranks_per_node": n, "communication": self.gain(n), "run_time": self.run_gain(n)} for n in self.shapes],
         }  # fmt: skip
 
 
-def paths(
-    profile: Profile,
-    network: Network,
-    *,
-    ranks_per_node: Sequence[int] = (1, 2, 4),
-    fidelity: Fidelity = "flow",
-    charged: Paths = PHYSICS,
-    selection: Selection = "short and long",
-    eager_limit: float = EAGER_LIMIT,
-) -> Answered:
+def shapes(ranks_per_node: Sequence[int]) -> list[int]:
+    """Ranks a node, each once.  Raises A074 where that cannot be."""
+    if not ranks_per_node or min(ranks_per_node) < 1 or max(ranks_per_node) > MOST_RANKS:
+        what = f"ranks a node are whole numbers from 1 to {MOST_RANKS:,}"
+        raise UsageError("A074", what, found=str(list(ranks_per_node))[:60], fix="--ranks-per-node 1,2,4")
+    return list(dict.fromkeys(ranks_per_node))
+
+
+def paths(traffic: Traffic, setup: Setup | None = None, *, ranks_per_node: Sequence[int] = (1, 2, 4)) -> Answered:
     """Replay a recorded MPI run with its messages taken three ways, for several node shapes.
 
     Parameters
     ----------
-    network : of the nodes; its number of hosts is set to what each shape needs.
+    setup : all but the path and the ranks a node.
 
     Raises
     ------
-    CannotAnswer : A164, no messages between ranks.
-    UsageError : A074, a number of ranks a node that is none; A072 from the replay.
+    UsageError : A074, a number of ranks a node that is none, or what `replayed` refuses.
     """
-    if not ranks_per_node or min(ranks_per_node) < 1 or max(ranks_per_node) > MOST_RANKS:
-        what = f"ranks a node are whole numbers from 1 to {MOST_RANKS:,}"
-        raise UsageError("A074", what, found=str(list(ranks_per_node))[:60], fix="--ranks-per-node 1,2,4")
-    if not eager_limit >= 0:
-        raise UsageError("A072", "the program or the network cannot be replayed", found=f"an eager limit of {eager_limit:g} B")
-    traffic = recorded(profile)
-    compute = traffic.compute_seconds
-    rows = []
-    for each in dict.fromkeys(ranks_per_node):
-        nodes = -(-traffic.ranks // each)
-        shape = Network(**{**network.__dict__, "hosts": nodes})
-        for path in PATHS:
-            one = program(traffic, ranks_per_node=each, charged=charges(path, charged), selection=selection, eager_limit=eager_limit)
-            try:
-                done = replay(one, shape, fidelity)
-            except UsageError as error:
-                if error.code != "A071":
-                    raise
-                rows.append(Row(each, nodes, path, math.nan, math.nan, math.nan, error.found))
-                continue
-            cards = done.carried_bytes[: len(done.carried_bytes) - nodes]
-            busiest = float(cards.max(initial=0.0))
-            rows.append(Row(each, nodes, path, done.seconds, float(np.mean(done.ends[: len(compute)] - compute)), busiest))
-    return Answered(traffic, network, fidelity, charged, selection, eager_limit, tuple(rows))
+    each, setup = shapes(ranks_per_node), setup or Setup()
+    return Answered(traffic, setup, tuple(replayed(traffic, replace(setup, ranks_per_node=n, path=p)).row for n in each for p in PATHS))

@@ -152,7 +152,7 @@ impl Engine<'_> {
                     let m = message as usize;
                     let (start, end) = self.ends_of(message);
                     self.network.route(start, end, &mut self.route);
-                    let limit = self.messages.limit.get(m).copied();
+                    let limit = self.limit(message);
                     self.fluid.begin(message, self.messages.bytes[m] as f64, &self.route, limit, now);
                 }
                 Event::Drain(slot, version) => {
@@ -193,6 +193,11 @@ impl Engine<'_> {
         let m = message as usize;
         let at = |given: &[u32], process: u32| given.get(m).copied().unwrap_or_else(|| self.program.place[process as usize]);
         (at(self.messages.start, self.messages.from[m]), at(self.messages.end, self.messages.to[m]))
+    }
+
+    /// What a message never goes faster than [B/ps].
+    fn limit(&self, message: u32) -> Option<f64> {
+        self.messages.limit.get(message as usize).copied().filter(|l| l.is_finite())
     }
 
     /// The card that a message leaves by, or none where it stays on its node.
@@ -345,7 +350,7 @@ impl Engine<'_> {
         match self.network.fidelity {
             Fidelity::Flow => {
                 let latency = self.network.route(start, end, &mut self.route);
-                if self.messages.bytes[m] == 0 || self.route.is_empty() && self.messages.limit.is_empty() {
+                if self.messages.bytes[m] == 0 || self.route.is_empty() && self.limit(message).is_none() {
                     self.queue.add(later(now, latency)?, Event::Arrive(message));
                 } else {
                     self.queue.add(later(now, latency)?, Event::Enter(message));
@@ -354,7 +359,7 @@ impl Engine<'_> {
             Fidelity::LogP => {
                 let Some(port) = self.network.port(start, end) else {
                     let latency = self.network.route(start, end, &mut self.route);
-                    let limit = self.messages.limit.get(m).copied().unwrap_or(f64::INFINITY);
+                    let limit = self.limit(message).unwrap_or(f64::INFINITY);
                     let takes = scaled(1.0 / self.network.narrowest(&self.route).min(limit), self.messages.bytes[m]);
                     self.queue.add(later(now, latency.saturating_add(takes))?, Event::Arrive(message));
                     return Ok(());
@@ -485,7 +490,7 @@ fn check(program: &Program<'_>, messages: &Messages<'_>, network: &Network) -> R
     if !(messages.limit.is_empty() || messages.limit.len() == count) || !(messages.delay.is_empty() || messages.delay.len() == count) {
         return Err(RunError::Lengths);
     }
-    if messages.limit.iter().any(|l| !(l.is_finite() && *l > 0.0)) {
+    if messages.limit.iter().any(|l| l.is_nan() || *l <= 0.0) {
         return Err(RunError::Value);
     }
     let places = network.places();
@@ -502,6 +507,12 @@ fn check(program: &Program<'_>, messages: &Messages<'_>, network: &Network) -> R
     let known = |process: u32| (process as usize) < processes;
     if let Some(bad) = (0..count).find(|m| !known(messages.from[*m]) || !known(messages.to[*m]) || messages.leaves[*m] > 2) {
         return Err(RunError::Message(bad as u32));
+    }
+    for m in (0..count).filter(|m| messages.leaves[*m] != Leaves::Edge as u8) {
+        let at = |given: &[u32], process: u32| given.get(m).copied().unwrap_or_else(|| program.place[process as usize]);
+        if !network.joined(at(messages.start, messages.from[m]), at(messages.end, messages.to[m])) {
+            return Err(RunError::Unreached);
+        }
     }
     // a message is sent, posted and awaited once
     let mut seen = vec![0_u8; count];

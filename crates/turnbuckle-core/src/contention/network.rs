@@ -67,7 +67,7 @@ impl Network {
     /// Lay the links out: those of the shape first, then those inside each node, node by node.
     ///
     /// # Errors
-    /// A shape that does not fit the cards, parts that no wire reaches, or a bandwidth that is none.
+    /// A shape that does not fit the cards, or a bandwidth that is none.
     pub fn new(shape: Shape, nodes: u32, bandwidth: f64, hop: Time, node: &Node, logp: LogP, fidelity: Fidelity) -> Result<Self, RunError> {
         let costs = [logp.per_byte, logp.overhead_per_byte].iter().all(|c| c.is_finite() && *c >= 0.0);
         if nodes == 0 || !(bandwidth.is_finite() && bandwidth > 0.0) || !costs {
@@ -130,6 +130,18 @@ impl Network {
         let parts = self.inside.parts();
         let (node, part) = (at / parts, at % parts);
         (node != other / parts).then(|| node * self.inside.cards() + self.inside.card(part))
+    }
+
+    /// Whether there is a way from one place to another.
+    #[must_use]
+    pub fn joined(&self, from: u32, to: u32) -> bool {
+        let parts = self.inside.parts();
+        let (a, b) = (from % parts, to % parts);
+        if from / parts == to / parts {
+            return self.inside.joined(a, b);
+        }
+        let (out, into) = (self.inside.card(a), self.inside.card(b));
+        self.inside.joined(a, self.inside.part_of(out)) && self.inside.joined(self.inside.part_of(into), b)
     }
 
     /// Links from one place to another into `route`, and the latency of all of them [ps].

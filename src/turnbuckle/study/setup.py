@@ -1,0 +1,262 @@
+"""One way to run the messages of an MPI run: data path, node shape, network; everything that a study of GPUDirect may vary.
+
+The names of the fields are the names of the axes of `turnbuckle sweep`; a name that ends in ``_seconds``, ``_bytes`` or ``bandwidth`` says
+its unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.cost.gpudirect import PHYSICS, SEED_G, Paths
+from turnbuckle.errors import UsageError
+from turnbuckle.replay.buffers import on_device
+from turnbuckle.replay.collectives import Selection
+from turnbuckle.replay.contention import Fidelity, Program
+from turnbuckle.replay.mpi import Traffic
+from turnbuckle.replay.mpi_program import EAGER_LIMIT, Charges, all_messages, laid_out, program
+from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
+from turnbuckle.replay.nodes import gpu_node
+from turnbuckle.replay.placement import placed, read_placement, traffic_matrix
+from turnbuckle.study.settings import known, settings_of
+
+Path = Literal["host", "hostcopy", "p2p", "gpudirect"]
+Costs = Literal["physics", "seed_G"]
+
+#: Ranks and GPUs a node that can be asked for.
+MOST_RANKS: Final = 1_000_000
+MOST_GPUS: Final = 64
+#: Lassen as simulated by Khetawat et al. 2019, section IV: 810 nodes, 45 leaf switches, taper 1.5.
+LASSEN: Final = FatTree((18, 45), (1, 12), (1, 1))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How messages of a run are carried.
+
+    Attributes
+    ----------
+    path : ``host`` (buffers in host memory), ``hostcopy`` (copied to the host and back), ``p2p`` (as that, but straight from GPU to GPU
+        inside a node), ``gpudirect`` (straight from GPU to GPU, between nodes too).
+    ranks : repeated to so many by the grid of a halo exchange; 0 for as many as recorded.
+    ranks_per_node, gpus_per_node : ranks of a node, and its GPUs; 0 for one GPU a rank.
+    gpu_shared : ranks of one GPU compute one after the other, or at once with even shares of its time.
+    mapping : of ranks to nodes: ``linear``, ``round robin``, ``random``, ``greedy``, or the name of a file.
+    topology : of the network between cards.
+    taper : of a fat tree, hosts below a leaf switch over cables above it.
+    leaf_cards : cards below a leaf switch of a fat tree.
+    cards : one network card a node, or one a GPU.
+    card_bandwidth, hop_seconds : of every link of the network, one way [B/s], [s].
+    inside_bandwidth : between processes of a node, through host memory [B/s].
+    link_bandwidth : between host and GPU, one way [B/s].
+    peer_bandwidth : between two GPUs of a node, one way [B/s]; 0 where they have no link but those to the host.
+    overhead_seconds : processor time of sending, and of receiving, a message [s].
+    costs : ``physics``: a copy at either end; ``seed_G``: the paper's one copy and one pin a message (decision D8).
+    copy_seconds, copy_bandwidth, pin_seconds : of a host copy, and of pinning memory [s], [B/s], [s]; 0 for what `costs` says.
+    pinned : how often memory is pinned: as `costs` says, never, once for the messages of one size between two ranks, or for each.
+    chunk_bytes : host copies of longer messages overlap with the network in chunks of this size [B]; 0 for none.
+    eager_limit_bytes, device_eager_limit_bytes : up to this size messages leave as soon as they are sent [B]: from host memory, and
+        straight from device memory (Open MPI's smcuda 0, UCX 8192).
+    handshake : whether a rendezvous pays for the request and its answer.
+    buffers : where buffers are (`turnbuckle.replay.buffers`).
+    fidelity, collectives : of the replay.
+    compute : times the recorded compute.
+    seed : of a random mapping.
+    """
+
+    path: Path = "hostcopy"
+    ranks: int = 0
+    ranks_per_node: int = 1
+    gpus_per_node: int = 0
+    gpu_shared: Literal["exclusive", "time"] = "exclusive"
+    mapping: str = field(default="linear", metadata={"file": True})
+    topology: Literal["switch", "fat-tree", "torus", "dragonfly", "lassen"] = "switch"
+    taper: float = 1.0
+    leaf_cards: int = 18
+    cards: Literal["node", "gpu"] = "node"
+    card_bandwidth: float = 12.5e9
+    hop_seconds: float = 0.5e-6
+    inside_bandwidth: float = 75e9
+    link_bandwidth: float = 75e9
+    peer_bandwidth: float = 75e9
+    overhead_seconds: float = 0.5e-6
+    costs: Costs = "physics"
+    copy_seconds: float = 0.0
+    copy_bandwidth: float = 0.0
+    pin_seconds: float = 0.0
+    pinned: Literal["by costs", "never", "once", "each"] = "by costs"
+    chunk_bytes: float = 0.0
+    eager_limit_bytes: float = EAGER_LIMIT
+    device_eager_limit_bytes: float = 0.0
+    handshake: bool = False
+    buffers: str = "device"
+    fidelity: Fidelity = "flow"
+    collectives: Selection = "short and long"
+    compute: float = 1.0
+    seed: int = 0
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of a node."""
+        return self.gpus_per_node or self.ranks_per_node
+
+    @property
+    def paid(self) -> Paths:
+        """What copies and pins cost."""
+        preset = PHYSICS if self.costs == "physics" else SEED_G
+        pins = {"by costs": preset.pins, "never": 0.0}.get(self.pinned, 1.0)
+        return replace(
+            preset, pins=pins, copy_latency=self.copy_seconds or preset.copy_latency, pin_seconds=self.pin_seconds or preset.pin_seconds,
+            copy_per_byte=1.0 / self.copy_bandwidth if self.copy_bandwidth else preset.copy_per_byte,
+        )  # fmt: skip
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, by name."""
+        return dict(self.__dict__)
+
+
+def with_settings(setup: Setup, words: Sequence[str]) -> Setup:
+    """A setup with some fields as ``name=value`` says.
+
+    Raises
+    ------
+    UsageError : A081, a name or value that it cannot have.  UnitError : U0xx.
+
+    >>> with_settings(Setup(), ["topology=fat-tree", "chunk_bytes=64 KiB"]).chunk_bytes
+    65536.0
+    """
+    settings = settings_of(Setup)
+    changed = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        changed[name.strip()] = known(name.strip(), settings, "the replay of messages").read(value.strip())
+    return replace(setup, **changed)  # type: ignore[arg-type]
+
+
+def checked(setup: Setup) -> Setup:
+    """A setup, if it can be.  Raises A074."""
+    whole = {"ranks_per_node": (1, MOST_RANKS), "gpus_per_node": (0, MOST_GPUS), "ranks": (0, MOST_RANKS), "leaf_cards": (1, MOST_RANKS)}
+    for name, (least, most) in whole.items():
+        if not least <= getattr(setup, name) <= most:
+            raise _refused(f"{name} of {getattr(setup, name)}", f"a whole number from {least} to {most:,}")
+    positive = ("card_bandwidth", "inside_bandwidth", "link_bandwidth", "taper")
+    others = ("hop_seconds", "peer_bandwidth", "overhead_seconds", "copy_seconds", "copy_bandwidth", "pin_seconds", "chunk_bytes",
+              "eager_limit_bytes", "device_eager_limit_bytes", "compute")  # fmt: skip
+    for name in (*positive, *others):
+        value = getattr(setup, name)
+        if not (value > 0 if name in positive else value >= 0) or (name != "eager_limit_bytes" and math.isinf(value)):
+            raise _refused(f"{name} of {value:g}", "a positive number" if name in positive else "0 or more")
+    if 0 < setup.chunk_bytes < 64:
+        raise _refused(f"chunk_bytes of {setup.chunk_bytes:g}", "64 or more, or 0 for none")
+    if setup.cards == "gpu" and setup.gpus > MOST_GPUS:
+        raise _refused(f"{setup.gpus} GPUs a node", f"at most {MOST_GPUS} with a card each")
+    if setup.gpus_per_node and setup.gpus_per_node > setup.ranks_per_node:
+        raise _refused(f"{setup.gpus_per_node} GPUs for {setup.ranks_per_node} ranks a node", "a GPU has one rank at least")
+    if setup.fidelity == "logp" and setup.gpu_shared == "time" and setup.gpus < setup.ranks_per_node:
+        raise _refused("GPUs shared in time by logp, which shares nothing", "--fidelity flow, or gpu_shared exclusive")
+    return setup
+
+
+def charges_of(setup: Setup) -> tuple[Charges, Charges]:
+    """What a message between nodes, and one inside a node, is charged: copies, the odd one at the sender; or pins."""
+    paid = setup.paid
+    pinning = paid.pin_seconds * paid.pins
+    direct = Charges(
+        pin_seconds=pinning, pin_once=setup.pinned == "once", eager_limit=setup.device_eager_limit_bytes, direct=True,
+    )  # fmt: skip
+    first, second = math.ceil(paid.copies / 2), math.floor(paid.copies / 2)
+    sender, receiver = ((n * paid.copy_latency, n * paid.copy_per_byte) for n in (first, second))
+    copied = Charges(sender, receiver, chunk_bytes=setup.chunk_bytes or math.inf)
+    return {"host": (Charges(), Charges()), "hostcopy": (copied, copied), "p2p": (copied, direct), "gpudirect": (direct, direct)}[
+        setup.path
+    ]
+
+
+def network_of(setup: Setup, nodes: int) -> Network:
+    """The network that so many nodes stand on.
+
+    Raises
+    ------
+    UsageError : A074, more nodes than the machine has.
+    """
+    made = gpu_node(
+        min(setup.gpus, MOST_GPUS), link=setup.link_bandwidth, memory=setup.inside_bandwidth, peer=setup.peer_bandwidth or None,
+        joined="switch", cards=setup.cards,
+    )  # fmt: skip
+    ports = nodes * len(made.cards)
+    shape: FatTree | Torus | Dragonfly | None = None
+    if setup.topology == "lassen":
+        shape = LASSEN
+        if ports > math.prod(LASSEN.down):
+            raise _refused(f"{ports} cards on Lassen's network", f"it has room for {math.prod(LASSEN.down)}")
+    elif setup.topology == "fat-tree":
+        leaves = -(-ports // setup.leaf_cards)
+        shape = FatTree((setup.leaf_cards, leaves), (1, max(1, round(setup.leaf_cards / setup.taper))), (1, 1))
+    elif setup.topology == "torus":
+        shape = Torus(_cube(ports))
+    elif setup.topology == "dragonfly":
+        shape = _balanced(ports)
+    return Network(
+        nodes, setup.card_bandwidth, setup.hop_seconds, shape, latency=2 * setup.hop_seconds, send_overhead=setup.overhead_seconds,
+        receive_overhead=setup.overhead_seconds, seconds_per_byte=1.0 / setup.card_bandwidth, node=made, handshake=setup.handshake,
+    )  # fmt: skip
+
+
+def _cube(ports: int) -> tuple[int, int, int]:
+    """The smallest torus of three dimensions, as even as can be, that holds so many.
+
+    >>> _cube(64), _cube(20)
+    ((4, 4, 4), (3, 3, 3))
+    """
+    side = max(1, round(ports ** (1 / 3)))
+    for dims in ((side, side, side), (side, side, side + 1), (side, side + 1, side + 1)):
+        if math.prod(dims) >= ports:
+            return dims
+    return (side + 1, side + 1, side + 1)
+
+
+def _balanced(ports: int) -> Dragonfly:
+    """The smallest balanced dragonfly (a = 2p = 2h, groups a h + 1; Kim et al. 2008) that holds so many.
+
+    >>> _balanced(72)
+    Dragonfly(groups=9, routers=4, cards=2, channels=2)
+    """
+    h = 1
+    while (2 * h * h + 1) * 2 * h * h < ports:
+        h += 1
+    return Dragonfly(2 * h * h + 1, 2 * h, h, h)
+
+
+def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, NDArray[np.int64]]:
+    """A run as a program under a setup, the network it runs on, and the node of each rank, shape (ranks,)."""
+    node = _mapped(traffic, setup)
+    network = network_of(setup, int(node.max(initial=0)) + 1)
+    far, near = charges_of(setup)
+    device = None if setup.buffers == "device" else on_device(setup.buffers, traffic, *all_messages(traffic, setup.collectives))
+    made = program(
+        traffic, layout=laid_out(node, network.made_of), charged=far, inside=near, on_device=device, eager_limit=setup.eager_limit_bytes,
+        selection=setup.collectives, compute=setup.compute, shared_gpu=setup.gpu_shared if setup.gpus < setup.ranks_per_node else None,
+    )  # fmt: skip
+    return made, network, node
+
+
+def _mapped(traffic: Traffic, setup: Setup) -> NDArray[np.int64]:
+    """The node of each rank."""
+    ranks, each = traffic.ranks, setup.ranks_per_node
+    match setup.mapping:
+        case "linear" | "round robin" | "random":
+            return placed(setup.mapping, ranks, each, seed=setup.seed)
+        case "greedy":
+            return placed("greedy", ranks, each, traffic_matrix(traffic, setup.collectives))
+        case name:
+            return placed("file", ranks, each, order=read_placement(name, ranks, each))
+
+
+def _refused(found: str, fix: str) -> UsageError:
+    return UsageError("A074", "messages cannot be carried so", found=found, fix=fix)
