@@ -105,7 +105,8 @@ def test_copies_in_chunks_overlap_with_the_network() -> None:
     # what the other sends has come by the time a rank has copied all that it sends itself
     assert cut == pytest.approx(2e-5 + 10 * each + 10 * each, rel=1e-3)
     one_way = with_settings(BARE, ["copy_seconds=1 ns", "chunk_bytes=100 kB", "buffers=host if rank 1; device"])
-    assert seconds(one, one_way) == pytest.approx(1e-5 + each + 10 * wire + each, rel=1e-2)
+    # chunks under way share the link, so that the last two arrive together
+    assert seconds(one, one_way) == pytest.approx(1e-5 + each + 10 * wire + 2 * each, rel=1e-2)
 
 
 def test_ranks_of_one_gpu_share_its_time_or_wait_for_it() -> None:

@@ -163,19 +163,25 @@ def checked(setup: Setup) -> Setup:
     return setup
 
 
-def charges_of(setup: Setup) -> tuple[Charges, Charges]:
-    """What a message between nodes, and one inside a node, is charged: copies, the odd one at the sender; or pins."""
-    paid = setup.paid
-    pinning = paid.pin_seconds * paid.pins
-    direct = Charges(
-        pin_seconds=pinning, pin_once=setup.pinned == "once", eager_limit=setup.device_eager_limit_bytes, direct=True,
-    )  # fmt: skip
+def charges(path: Path, paid: Paths) -> Charges:
+    """What a path costs a message: copies, the odd one at the sender; or pins, and both ends must be ready."""
+    if path == "host":
+        return Charges()
+    if path == "gpudirect":
+        return Charges(pin_seconds=paid.pins * paid.pin_seconds, eager_limit=0.0, direct=True)
     first, second = math.ceil(paid.copies / 2), math.floor(paid.copies / 2)
     sender, receiver = ((n * paid.copy_latency, n * paid.copy_per_byte) for n in (first, second))
-    copied = Charges(sender, receiver, chunk_bytes=setup.chunk_bytes or math.inf)
-    return {"host": (Charges(), Charges()), "hostcopy": (copied, copied), "p2p": (copied, direct), "gpudirect": (direct, direct)}[
+    return Charges(sender, receiver)
+
+
+def charges_of(setup: Setup) -> tuple[Charges, Charges]:
+    """What a message between nodes, and one inside a node, is charged."""
+    direct = replace(charges("gpudirect", setup.paid), pin_once=setup.pinned == "once", eager_limit=setup.device_eager_limit_bytes)
+    copied = replace(charges("hostcopy", setup.paid), chunk_bytes=setup.chunk_bytes or math.inf)
+    far, near = {"host": (Charges(), Charges()), "hostcopy": (copied, copied), "p2p": (copied, direct), "gpudirect": (direct, direct)}[
         setup.path
     ]
+    return far, near
 
 
 def network_of(setup: Setup, nodes: int) -> Network:
