@@ -17,7 +17,7 @@ from turnbuckle.replay.contention import FatTree, Leaves, Network, Op, Program
 
 Ints = NDArray[np.int64]
 
-GRIDS: Final = {64: (4, 4, 4), 256: (8, 8, 4), 1024: (16, 8, 8)}
+GRIDS: Final = {64: (4, 4, 4), 256: (8, 8, 4), 1024: (16, 8, 8), 4096: (16, 16, 16)}
 #: Iterations of a whole run, about a million messages, and of the short one for what is slow.
 FULL: Final = {64: 1300, 256: 280, 1024: 64}
 SHORT: Final = {64: 130, 256: 28, 1024: 6}

@@ -21,6 +21,7 @@ import packet
 import read_nsys
 import read_otf2
 import routes
+import scale
 import start_up
 import timeline
 import triangular
@@ -130,12 +131,13 @@ def main() -> None:
     result["triangular"] = triangular.measure(*((20_000, 1) if chosen.quick else (1_000_000, 3)))
     result["read_otf2"] = read_otf2.measure(*((100_000, 1) if chosen.quick else (1_000_000, 5)))
     result["contention"] = contention.measure(*((0.02, 1) if chosen.quick else (1.0, 3)), counted=not chosen.quick)
+    result["scale"] = scale.measure(100_000 if chosen.quick else 2_000_000)
     facts["load_at_the_end"] = list(os.getloadavg())
     print(read_nsys.table(result["read"]))
     for name, one in result["start_up"].items():
         print(f"{name}: {one['missing'] if 'missing' in one else format(one['median'], '.3f') + ' s'}")
     aims = targets(result, facts["cores"])
-    for bench in (read_otf2, timeline, packet, triangular, contention):
+    for bench in (read_otf2, timeline, packet, triangular, contention, scale):
         print(f"\n{bench.table(result[bench.__name__])}")
         aims += bench.targets(result[bench.__name__])
     result["targets"] = [{"met": met, "what": what} for met, what in aims]

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from turnbuckle.profile.profile import Profile, build
     from turnbuckle.projection import Projection
     from turnbuckle.report import write
+    from turnbuckle.study.grid import Study
     from turnbuckle.study.slack import Slack, tolerate
     from turnbuckle.study.study import Answer, ask, inspect
+    from turnbuckle.study.sweeping import sweep
     from turnbuckle.trace.read import read
     from turnbuckle.trace.trace import Trace
 
@@ -39,6 +41,7 @@ _ROOMS = {
     "Profile": "profile.profile",
     "Projection": "projection",
     "Slack": "study.slack",
+    "Study": "study.grid",
     "Trace": "trace.trace",
     "TurnbuckleError": "errors",
     "additive": "model",
@@ -49,6 +52,7 @@ _ROOMS = {
     "nething": "model",
     "read": "trace.read",
     "sample": "examples",
+    "sweep": "study.sweeping",
     "tolerate": "study.slack",
     "write": "report",
 }
@@ -63,6 +67,7 @@ __all__ = [
     "Profile",
     "Projection",
     "Slack",
+    "Study",
     "Trace",
     "TurnbuckleError",
     "additive",
@@ -73,6 +78,7 @@ __all__ = [
     "nething",
     "read",
     "sample",
+    "sweep",
     "tolerate",
     "write",
 ]

@@ -16,6 +16,7 @@ from turnbuckle.cli.options import FormatOption, NoCache, Output, Source, flat, 
 from turnbuckle.cli.recording import inspected
 from turnbuckle.cli.reproduce import reproduce
 from turnbuckle.cli.run import EXIT_CODES
+from turnbuckle.cli.sweep import sweep
 from turnbuckle.cli.transfers import transfers
 from turnbuckle.errors import UsageError, did_you_mean
 
@@ -36,6 +37,7 @@ app.command(machines_app)
 app.command(models_app)
 app.command(cores)
 app.command(reproduce)
+app.command(sweep)
 app.command(transfers)
 
 Profile = Annotated[Path, Parameter(help="a recording: Nsight Systems SQLite export (nsys export --type sqlite), or OTF2 (traces.otf2)")]
@@ -125,8 +127,11 @@ def _model(alpha: str, model: str, lambdas: list[str] | None) -> Any:
 def overview(profile: Profile, /, *, source: Source = None, format: FormatOption = "table", no_cache: NoCache = False) -> int:
     """Inspect a recording and project it on the default couplings (what `turnbuckle FILE` does)."""
     from turnbuckle.cli import show
+    from turnbuckle.replay import schedules
     from turnbuckle.study.study import ask
 
+    if schedules.sniff(profile):
+        return inspect(profile, source=source, format=format, no_cache=no_cache)
     seen = inspected(profile, source, no_cache)
     show.emit(ask(seen) if seen.projectable else seen, "overview", format, None)
     return 0
@@ -145,7 +150,13 @@ def inspect(
 ) -> int:
     """Say what a recording amounts to: where time goes, what the link did, what is wrong with the recording."""
     from turnbuckle.cli import show
+    from turnbuckle.replay import schedules
 
+    if schedules.sniff(profile):
+        from turnbuckle.cli.show_schedule import inspect_schedule
+
+        inspect_schedule(profile, format, output, {"--minus": minus, "--source": source})
+        return 0
     seen = inspected(profile, source, no_cache)
     if minus is not None:
         show.emit_placement(seen, inspected(minus, source, no_cache), format, output)

@@ -129,7 +129,7 @@ def _print(found: Any, output: Path | None) -> None:
             f"{setup.fidelity} on {setup.topology}, {show(setup.card_bandwidth, 'B/s')} a card, {show(setup.hop_seconds, 's')} a link, "
             f"{show(setup.inside_bandwidth, 'B/s')} inside a node; "
             f"host copies a message: {paid.copies:g}, of {show(paid.copy_latency, 's')} and {show(1 / paid.copy_per_byte, 'B/s')}; "
-            f"pins: {paid.pins:g}, of {show(paid.pin_seconds, 's')}; "
+            f"memory pinned: {setup.pins}, in {show(paid.pin_seconds, 's')}; "
             + ("GPUDirect wins at every size" if edge == 0 else f"GPUDirect wins from {show(edge, 'B')} on")
             + f"; buffers: {setup.buffers if setup.buffers != 'device' else 'all taken to be in device memory'}; compute "
             + (f"{setup.compute:g} times what was recorded" if setup.compute != 1 else "as recorded"),

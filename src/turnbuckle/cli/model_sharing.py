@@ -1,21 +1,56 @@
-"""``turnbuckle model sharing``: several runs behind one host link."""
+"""``turnbuckle model sharing``: several runs behind one host link, or one larger GPU instead."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.cli.options import FormatOption, NoCache, Output, Source
+from turnbuckle.cli.options import Charts, FormatOption, NoCache, Output, Source
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnbuckle.study.differences import Difference
+    from turnbuckle.study.sharing import Form, Run, Sharing
+    from turnbuckle.study.sharing_surface import SharingSurface
 
 Recording = Annotated[Path, Parameter(help="a recording: Nsight Systems SQLite export")]
-Runs = Annotated[str, Parameter(name="--runs", help="how many at once, each on GPUs of its own")]
+Runs = Annotated[str, Parameter(name="--runs", help="how many at once, or how many times as large a GPU")]
+Forms = Annotated[
+    str,
+    Parameter(
+        name="--form",
+        help="loose: a GPU for each run, one link; tight: one run on a GPU as many times as large; pooled: all runs on that GPU; with "
+        "commas; both is loose,tight, all is the three",
+    ),
+]
 Link = Annotated[
     str | None,
-    Parameter(name="--link", help="the shared link: its bandwidth one way, or pcie4x16; the fastest recorded copy's rate if left out"),
+    Parameter(name="--link", help="the shared link: its bandwidth one way, or pcie4x16; the recorded machine's if left out"),
 ]
 Hop = Annotated[str, Parameter(name="--hop", help="latency that a switch adds to each copy")]
+Surface = Annotated[bool, Parameter(name="--surface", help="run time over latency, bandwidth and number of runs", negative=())]
+Latency = Annotated[
+    list[str] | None, Parameter(help="surface: times from a call to the work it starts, with commas; 1 us to 1 ms", negative=())
+]
+Bandwidth = Annotated[list[str] | None, Parameter(help="surface: bandwidths of the link, with commas; 1 to 64 GB/s", negative=())]
+LawOption = Annotated[
+    Literal["anchored", "agochart"],
+    Parameter(
+        name="--law",
+        help="surface: anchored keeps what copies and deliveries cost beyond link and latency; agochart has them cost nothing else",
+    ),
+]
+Units = Annotated[int, Parameter(help="multiprocessors of the recorded GPU; 0: as the recording says", show_default=False)]
+Speed = Annotated[float, Parameter(help="larger GPU: speed of one multiprocessor over the recorded one's")]
+Kernels = Annotated[
+    Literal["blocks", "full"],
+    Parameter(help="larger GPU: a kernel gains what its thread blocks allow, or the full size of the GPU"),
+]
+Apart = Annotated[bool, Parameter(help="GPUs of two processes are two even if both call theirs by one number", negative=())]
+Steps = Annotated[bool, Parameter(name="--differences", help="what a step of each parameter does to the most runs asked", negative=())]
 
 
 def sharing(
@@ -23,14 +58,25 @@ def sharing(
     /,
     *,
     runs: Runs = "1,2,4,8",
+    form: Forms = "loose",
     link: Link = None,
     hop: Hop = "0 us",
+    surface: Surface = False,
+    latency: Latency = None,
+    bandwidth: Bandwidth = None,
+    law: LawOption = "anchored",
+    units: Units = 0,
+    speed: Speed = 1.0,
+    kernels: Kernels = "blocks",
+    apart: Apart = False,
+    differences: Steps = False,
+    charts: Charts = None,
     source: Source = None,
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
 ) -> int:
-    """Replay a run several times over at once behind one host link: how much each slows the others down, and how many fit."""
+    """Replay a run several times over at once behind one host link, or on one larger GPU: how much each slows the others down."""
     from turnbuckle.cli.output import write_json, write_rows
     from turnbuckle.cli.progress import working
     from turnbuckle.cli.recording import inspected
@@ -38,22 +84,74 @@ def sharing(
     from turnbuckle.study import sharing as study
     from turnbuckle.units import parse
 
-    try:
-        counts = [int(word) for word in runs.split(",")]
-    except ValueError:
-        raise UsageError("A075", f"runs at once are whole numbers from 1 to {study.MOST}", found=runs[:60], fix="--runs 1,2,4,8") from None
-    bandwidth, delay = _bandwidth(link), parse(hop, "s")
+    counts, forms = _counts(runs), _forms(form)
+    mapped = surface or latency is not None or bandwidth is not None or charts is not None
+    if mapped and (link is not None or differences):
+        raise UsageError(
+            "A096", "a surface has bandwidths of its own, and no steps", found="--link" if link is not None else "--differences",
+            fix="--bandwidth for a surface; ask for differences without one",
+        )  # fmt: skip
+    if law != "anchored" and not mapped:
+        raise UsageError("A096", "a law is for a surface", found=f"--law {law}", fix="add --surface")
+    rate, delay = _bandwidth(link), parse(hop, "s")
+    given: dict[str, Any] = {"hop_seconds": delay, "speed": speed, "all_fill": kernels == "full"}
+    axes = {
+        "latencies": None if latency is None else [parse(word, "s") for word in _listed(latency)],
+        "bandwidths": None if bandwidth is None else [parse(word, "B/s") for word in _listed(bandwidth)],
+    }
     seen = inspected(recording, source, no_cache)
+    run = study.ready(seen, units=units, apart=apart)
+    if mapped:
+        asked = {**{name: values for name, values in axes.items() if values is not None}, "law": law, **given}
+        return _surface(seen, run, forms, counts, asked, charts, format, output)
     with working("replaying"):
-        # a copy crosses the shared link and its device's own
-        found = study.sharing(seen, counts, bandwidth=bandwidth, hop_seconds=delay / 2)
+        found = study.sharing(run, counts, forms, bandwidth=rate, **given)
+        steps = _differences(run, forms, max(counts), {"bandwidth": rate, **given}) if differences else {}
     if format == "json":
-        write_json({**found.as_dict(), "provenance": seen.provenance()}, output)
+        more = {"differences": _step_rows(steps)} if differences else {}
+        write_json({**found.as_dict(), **more, "provenance": seen.provenance()}, output)
     elif format != "table":
-        write_rows([r.__dict__ for r in found.rows], format, output)
+        write_rows(_step_rows(steps) if differences else found.as_dict()["rows"], format, output)
     else:
-        _print(found, output)
+        from turnbuckle.cli.terminal import console_for
+
+        console = console_for(output)
+        _print(console, found, speed, kernels)
+        if differences:
+            _print_steps(console, steps, max(counts))
     return 0
+
+
+def _counts(text: str) -> list[int]:
+    from turnbuckle.errors import UsageError
+    from turnbuckle.study.sharing import MOST, counted
+
+    try:
+        counts = [int(word) for word in text.split(",")]
+    except ValueError:
+        raise UsageError("A075", f"runs at once are whole numbers from 1 to {MOST}", found=text[:60], fix="--runs 1,2,4,8") from None
+    counted(counts)
+    return counts
+
+
+def _forms(text: str) -> list[Form]:
+    from turnbuckle.errors import UsageError, did_you_mean
+    from turnbuckle.study.sharing import FORMS
+
+    sets: dict[str, tuple[Form, ...]] = {"both": ("loose", "tight"), "all": FORMS, **{f: (f,) for f in FORMS}}
+    chosen: list[Form] = []
+    for word in (w.strip() for w in text.split(",")):
+        if word not in sets:
+            raise UsageError(
+                "A097", "not a way to put GPUs together", found=word[:40] or "nothing",
+                fix=did_you_mean(word, list(sets)) or "loose, tight, pooled, both or all",
+            )  # fmt: skip
+        chosen += sets[word]
+    return list(dict.fromkeys(chosen))
+
+
+def _listed(words: list[str]) -> list[str]:
+    return [part.strip() for word in words for part in word.split(",") if part.strip()]
 
 
 def _bandwidth(text: str | None) -> float | None:
@@ -69,38 +167,195 @@ def _bandwidth(text: str | None) -> float | None:
     return parse(text, "B/s")
 
 
-def _print(found: Any, output: Path | None) -> None:
+# --- several runs -----------------------------------------------------------------------------------------------------
+
+
+def _print(console: Console, found: Sharing, speed: float, kernels: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
     from turnbuckle.cli.show import seconds
-    from turnbuckle.cli.terminal import console_for
     from turnbuckle.units import show
 
-    console = console_for(output)
-    fit, most = found.fit, max(r.runs for r in found.rows)
-    if fit is None:
-        verdict = "not even one run keeps within 5 % of its recorded time behind this link"
-    elif fit == most:
-        verdict = f"{fit} of these runs fit behind one link within 5 % each; more were not tried"
-    else:
-        verdict = f"{fit} of these runs fit behind one link within 5 % each, {fit + 1} do not"
-    console.print(Text(verdict, "bold"))
+    if "loose" in found.forms:
+        console.print(Text(_verdict(found), "bold"))
+    run, several = found.run, len(found.forms) > 1 or found.forms != ("loose",)
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("runs at once", "GPUs", "run time of each", "vs recorded", "link busy to device", "to host"):
+    if several:
+        table.add_column("form", overflow="fold")
+    names = ["runs at once", "GPUs", "run time of each", "vs recorded", "work done"] if several else [
+        "runs at once", "GPUs", "run time of each", "vs recorded",
+    ]  # fmt: skip
+    for name in (*names, "link busy to device", "to host"):
         table.add_column(name, justify="right", overflow="fold")
     for row in found.rows:
-        table.add_row(
-            str(row.runs), str(row.runs * found.devices), seconds(row.seconds), f"{row.penalty:.3f}x", f"{row.busy_to_device:.1%}",
-            f"{row.busy_to_host:.1%}",
-        )  # fmt: skip
+        large = f"{run.devices} x {row.runs}" if row.form != "loose" else str(row.runs * run.devices)
+        cells = [str(1 if row.form == "tight" else row.runs), large, seconds(row.seconds), f"{row.penalty:.3f}x"]
+        cells += [f"{row.gain:.2f}x"] if several else []
+        table.add_row(*([row.form] if several else []), *cells, f"{row.busy_to_device:.1%}", f"{row.busy_to_host:.1%}")
     console.print(table)
-    whence = "stated" if found.stated else "the fastest recorded copy's rate"
-    console.print(
-        Text(
-            f"link {show(found.bandwidth, 'B/s')} each way ({whence}), {show(2 * found.hop_seconds, 's')} added to each copy; a run makes "
-            f"{found.copies:,} copies, {show(found.to_device_bytes, 'B')} to its devices and {show(found.to_host_bytes, 'B')} back; "
-            "no copy is faster than it was recorded; fair shares; cores, memory and GPUs are not shared",
-            style="dim",
-        )
+    for form in found.forms:
+        most = max(r.runs for r in found.rows if r.form == form)
+        better = found.benefit(most, form)
+        if form != "loose" and better is not None and most > 1:
+            what = "one run on" if form == "tight" else f"{most} runs on"
+            console.print(Text(f"{what} a GPU {most} times as large: {better:.2f} times the work of {most} runs on a GPU each"))
+    whence = "stated" if found.stated else run.link_from
+    told = (
+        f"link {show(found.bandwidth, 'B/s')} each way ({whence}), {show(found.hop_seconds, 's')} added to each copy; a run makes "
+        f"{len(run.moved.activity):,} copies, {show(found.to_device_bytes, 'B')} to its devices and {show(found.to_host_bytes, 'B')} back; "
+        "what a copy cost beyond its link stays; fair shares; cores and host memory are not shared"
     )
+    console.print(Text(told, style="dim"))
+    _notes(console, run, several, speed, kernels)
+
+
+def _notes(console: Console, run: Run, larger: bool, speed: float, kernels: str) -> None:
+    """What the answer takes for granted."""
+    from rich.text import Text
+
+    if run.devices > 1:
+        console.print(Text(f"all {run.devices} GPUs of a run are behind the one link, one run alone too", "yellow"))
+    if run.sharers > 1:
+        told = f"{run.sharers} processes call a GPU by one number: taken for one GPU; --apart takes each process's for its own"
+        console.print(Text(told, "yellow"))
+    if not larger:
+        return
+    if kernels == "full":
+        told = "every kernel gains the full size of a larger GPU: the best that can be"
+    elif run.blocks_known:
+        told = f"a kernel gains what its thread blocks allow at most; {run.unfilled:.1%} of kernel time does not fill the recorded GPU"
+        told += "" if run.blocks_known > 0.995 else f"; blocks of {1 - run.blocks_known:.1%} are unknown and taken to fill any"
+    else:
+        told = "no thread blocks or multiprocessors are known (--units): every kernel is taken to fill a larger GPU, the best that can be"
+    console.print(Text(told + (f"; a multiprocessor is {speed:g} times as fast" if speed != 1.0 else ""), "dim"))
+
+
+def _verdict(found: Sharing) -> str:
+    fit, most = found.fit, max(r.runs for r in found.rows if r.form == "loose")
+    if fit is None:
+        return "not even one run keeps within 5 % of its recorded time behind this link"
+    if fit == most:
+        return f"{fit} of these runs fit behind one link within 5 % each; more were not tried"
+    return f"{fit} of these runs fit behind one link within 5 % each, {fit + 1} do not"
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+_SHOWN = {"latency": "s", "bandwidth": "B/s"}
+
+
+def _differences(run: Run, forms: list[Form], runs: int, given: dict[str, Any]) -> dict[Form, dict[str, Difference]]:
+    from turnbuckle.study.sharing_surface import parameter_differences
+
+    return {form: parameter_differences(run, form, runs, **given) for form in forms}
+
+
+def _step_rows(steps: dict[Form, dict[str, Difference]]) -> list[dict[str, Any]]:
+    return [{"form": form, "parameter": name, **d.as_dict()} for form, found in steps.items() for name, d in found.items()]
+
+
+def _print_steps(console: Console, steps: dict[Form, dict[str, Difference]], runs: int) -> None:
+    from rich.text import Text
+
+    from turnbuckle.cli.model_tables import titled
+    from turnbuckle.study.differences import SPREAD
+    from turnbuckle.study.sharing_surface import STEPS
+    from turnbuckle.units import show
+
+    console.print()
+    title = f"a step of each parameter, {runs} at once: run time for 1 % of it"
+    table = titled(console, title, "form", "parameter", "at", "median", "from", "to", "run time", words=("parameter", "run time"))
+    scattered = len(next(iter(next(iter(steps.values())).values())).forward)
+    for form, found in steps.items():
+        for name, d in found.items():
+            at = show(d.at, _SHOWN[name]) if name in _SHOWN else "1"
+            share = 0.01 * abs(d.at) / d.seconds if d.at else 0.0
+            low, high = d.interval
+            table.add_row(form, name, at, *(f"{v * share:+.3%}" for v in (d.slope, low, high)), d.sign)
+    console.print(table)
+    told = (
+        f"steps of {' and '.join(f'{h:.0%}' for h in STEPS)} to either side, in {scattered} runs whose work is scattered by {SPREAD:.0%}, "
+        "the same on both sides; runs that compete have no derivative: not stable means that steps disagree"
+    )
+    console.print(Text(told, "dim"))
+
+
+# --- surface ----------------------------------------------------------------------------------------------------------
+
+
+def _surface(
+    seen: Any,
+    run: Run,
+    forms: list[Form],
+    counts: list[int],
+    given: dict[str, Any],
+    charts: Path | None,
+    format: str,
+    output: Path | None,
+) -> int:
+    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.progress import working
+    from turnbuckle.study.sharing_surface import sharing_surface
+
+    with working("replaying"):
+        found = sharing_surface(run, forms, counts, **given)
+    if charts is not None:
+        from turnbuckle.report.figure_files import save
+        from turnbuckle.report.sharing_chart import sharing_figure
+
+        save([sharing_figure(found)], charts)
+    if format == "json":
+        write_json({**found.as_dict(), "provenance": seen.provenance()}, output)
+    elif format != "table":
+        write_rows([p.as_dict() for p in found.points], format, output)
+    else:
+        from turnbuckle.cli.terminal import console_for
+
+        _print_surface(console_for(output), found, given)
+    return 0
+
+
+def _print_surface(console: Console, found: SharingSurface, given: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    from turnbuckle.cli.model_tables import titled
+    from turnbuckle.units import show
+
+    words = {
+        "loose": "{0} runs on a GPU each, one link",
+        "tight": "one run on a GPU {0} times as large",
+        "pooled": "{0} runs on one GPU {0} times as large",
+    }
+    for form in found.forms:
+        for count in found.runs:
+            if count == 1 and form != found.forms[0]:
+                continue
+            said = words[form].format(count) if count > 1 else "one run alone"
+            table = titled(console, f"{said}: run time over the recorded one", "latency", *(show(b, "B/s") for b in found.bandwidths))
+            for latency in found.latencies:
+                row = [found.at(form, count, latency, b) for b in found.bandwidths]
+                table.add_row(show(latency, "s"), *("" if s is None else f"{s.penalty:.3f}x" for s in row))
+            console.print(table)
+            console.print()
+    for name, value in found.comparisons().items():
+        told = {
+            "integration": "from 100 us to 10 us at 16 GB/s, one run: {0:.2f} times as fast",
+            "disaggregation": "from 100 us to 1 ms at 16 GB/s, one run: {0:.2f} times as long",
+            "gpu_gpu_tight": "at 10 us and 16 GB/s: one run on a GPU {1} times as large does {0:.2f} times the work of {1} on a GPU each",
+            "gpu_gpu_pooled": "at 10 us and 16 GB/s: {1} runs on one {1} times as large do {0:.2f} times the work of {1} on a GPU each",
+        }[name]
+        console.print(Text(told.format(value, max(found.runs)), "bold"))
+    run = found.run
+    kept = (
+        "what copies and deliveries cost beyond link and latency stays"
+        if found.law == "anchored"
+        else "copies and deliveries cost nothing else"
+    )
+    told = (
+        f"recorded: {show(run.recorded_latency, 's')} from a call to the work it starts (median), link "
+        f"{show(run.recorded_bandwidth, 'B/s')} ({run.link_from}); {kept}; every point is a replay"
+    )
+    console.print(Text(told, "dim"))
+    kernels = "full" if given["all_fill"] else "blocks"
+    _notes(console, run, set(found.forms) != {"loose"}, given["speed"], kernels)

@@ -12,10 +12,13 @@ from turnbuckle.cli.model_link import link
 from turnbuckle.cli.model_mdm import mdm
 from turnbuckle.cli.model_memory import memory
 from turnbuckle.cli.model_messages import messages
+from turnbuckle.cli.model_network import network
 from turnbuckle.cli.model_node import additive, functions, integration
 from turnbuckle.cli.model_order import order
+from turnbuckle.cli.model_patterns import patterns
 from turnbuckle.cli.model_power import power
 from turnbuckle.cli.model_sharing import sharing
+from turnbuckle.cli.model_ssi import ssi
 
 models_app = App(name="model", help="The papers' models, one by one, on numbers, tables and recordings of your own.")
 models_app.command(bound)
@@ -26,7 +29,10 @@ models_app.command(functions)
 models_app.command(additive)
 models_app.command(integration)
 models_app.command(messages)
+models_app.command(patterns)
+models_app.command(network)
 models_app.command(sharing)
+models_app.command(ssi)
 models_app.command(order)
 models_app.command(memory)
 models_app.command(mdm)

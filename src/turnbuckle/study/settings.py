@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from turnbuckle.errors import UsageError, clipped, did_you_mean
-from turnbuckle.units import parse
+from turnbuckle.units import UNITS, parse
 
 Scalar = str | float | int | bool
 
@@ -56,10 +56,10 @@ class Setting:
     def wanted(self) -> str:
         """What its values may be, in words."""
         parts = [", ".join(self.words)] if self.words else []
-        if "float" in self.kinds:
-            parts.append("a number" if self.unit == "1" else f'a quantity in quotes with a unit, as "{_EXAMPLES[self.unit]}"')
-        elif "int" in self.kinds:
-            parts.append("a whole number" if self.unit == "1" else f'a quantity in quotes with a unit, as "{_EXAMPLES[self.unit]}"')
+        if self.kinds & {"int", "float"} and self.unit != "1":
+            parts.append(f"a {UNITS[self.unit]}, as {_EXAMPLES[self.unit]}")
+        elif self.kinds & {"int", "float"}:
+            parts.append("a number" if "float" in self.kinds else "a whole number")
         parts += ["true or false"] * ("bool" in self.kinds) + ["a text"] * ("str" in self.kinds and not self.words)
         return " or ".join(parts)
 
@@ -155,7 +155,7 @@ def _meanings(text: str) -> dict[str, str]:
             found.update({n: f"{found[n]} {line.strip()}" for n in names})
         else:
             names = []
-    return found
+    return {n: words.replace("`", "") for n, words in found.items()}
 
 
 def _kinds(hint: Any) -> tuple[frozenset[str], tuple[str, ...]]:

@@ -108,13 +108,20 @@ class Setup:
 
     @property
     def paid(self) -> Paths:
-        """What copies and pins cost."""
+        """What copies and pins cost a message of a buffer that has been sent before."""
         preset = PHYSICS if self.costs == "physics" else SEED_G
-        pins = {"by costs": preset.pins, "never": 0.0}.get(self.pinned, 1.0)
         return replace(
-            preset, pins=pins, copy_latency=self.copy_seconds or preset.copy_latency, pin_seconds=self.pin_seconds or preset.pin_seconds,
+            preset, pins=1.0 if self.pins == "each" else 0.0, copy_latency=self.copy_seconds or preset.copy_latency,
             copy_per_byte=1.0 / self.copy_bandwidth if self.copy_bandwidth else preset.copy_per_byte,
+            pin_seconds=self.pin_seconds or preset.pin_seconds,
         )  # fmt: skip
+
+    @property
+    def pins(self) -> Literal["never", "once", "each"]:
+        """How often memory is pinned: by physics it stays so, in the paper it is for every message."""
+        if self.pinned == "by costs":
+            return "once" if self.costs == "physics" else "each"
+        return self.pinned
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, by name."""
@@ -176,7 +183,10 @@ def charges(path: Path, paid: Paths) -> Charges:
 
 def charges_of(setup: Setup) -> tuple[Charges, Charges]:
     """What a message between nodes, and one inside a node, is charged."""
-    direct = replace(charges("gpudirect", setup.paid), pin_once=setup.pinned == "once", eager_limit=setup.device_eager_limit_bytes)
+    direct = Charges(
+        pin_seconds=0.0 if setup.pins == "never" else setup.paid.pin_seconds, pin_once=setup.pins == "once", direct=True,
+        eager_limit=setup.device_eager_limit_bytes,
+    )  # fmt: skip
     copied = replace(charges("hostcopy", setup.paid), chunk_bytes=setup.chunk_bytes or math.inf)
     far, near = {"host": (Charges(), Charges()), "hostcopy": (copied, copied), "p2p": (copied, direct), "gpudirect": (direct, direct)}[
         setup.path

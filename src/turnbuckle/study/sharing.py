@@ -1,49 +1,248 @@
-"""Several runs behind one host link: how much does each slow the others down, and how many fit?
+"""Several runs behind one host link: how much does each slow the others down, and how many fit?  And one larger GPU instead?
 
-The same recorded run several times over at once, each on devices of its own, all copies on one link to the host, both directions
-apart: a composable chassis, or a node with more GPUs than links (AgoChart's "loosely integrated", Austin et al. 2021, 4.7).  Fair
-shares, link by link; nothing else is shared: every run has its own cores, its own memory and its own GPU.
+The same recorded run several times over at once (AgoChart, Austin et al. 2021, 4.7 and 8.5):
+
+loose    k runs, each on GPUs of its own, all copies on one link to the host: a composable chassis, or a node with more GPUs than links
+tight    one run on a GPU k times as large, the link its own
+pooled   k runs on one GPU k times as large, all copies on its link
+
+Fair shares, each direction of the link apart; a pooled GPU is shared fairly too.  Nothing else is shared: every run has its own cores
+and its own host memory.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.cost.gpu_size import spread_speedup, unit_share
 from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.model import nething
+from turnbuckle.model import link_bandwidth, nething
 from turnbuckle.order import prepared
+from turnbuckle.profile.dependencies import Graph
 from turnbuckle.project import require_activity, require_order
-from turnbuckle.replay.contention import Network, replay
-from turnbuckle.replay.graphs import behind_one_link, copies
+from turnbuckle.replay.contention import replay
+from turnbuckle.replay.graphs import Copies, Kernels, Pool, behind_one_link, copies, engines, initiated, initiation, kernels
+from turnbuckle.replay.network import Network
+from turnbuckle.study.differences import scattered
 from turnbuckle.study.study import SCHEMA_VERSION, Answer
 
+Float = NDArray[np.float64]
+Form = Literal["loose", "tight", "pooled"]
+Law = Literal["anchored", "agochart"]
+
+FORMS: Final[tuple[Form, ...]] = get_args(Form)
+LAWS: Final[tuple[Law, ...]] = get_args(Law)
 #: Runs at once that can be asked for.
 MOST: Final = 256
 #: A run fits behind a link if it gets no longer than by this share.
 FITS: Final = 0.05
+#: The longest latency that can be asked for [s].
+LONGEST: Final = 1e3
 #: Processes of the replay that fit into memory on a small machine.
 _MOST_PROCESSES: Final = 20_000_000
+#: What a pooled replay counts in: hundredths of a picosecond of a full GPU, so that no kernel is rounded to whole bytes.
+_FULL: Final = 1e14
 
 
 @dataclass(frozen=True)
 class Shared:
-    """So many runs at once.
+    """So many runs at once, or one on a GPU so many times as large.
 
     Attributes
     ----------
-    runs : at once.
+    form : what is shared.
+    runs : at once, or times as large (tight).
     seconds : run time of each [s]; they are alike and end together but for the order in which ties are dealt with.
     penalty : over the recorded run time.
+    gain : runs done in a time, over those of one run alone in it.
     busy_to_device, busy_to_host : share of that time in which the link would be busy if it always ran at full bandwidth.
     """
 
+    form: Form
     runs: int
     seconds: float
     penalty: float
+    gain: float
     busy_to_device: float
     busy_to_host: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """A recorded run, ready to be replayed with others of its kind.
+
+    Attributes
+    ----------
+    measured : recorded run time [s]; `beyond` the part outside the graph.
+    graph, moved, kernels : instants, copies and kernels.
+    devices : GPUs of the run.
+    recorded_bandwidth : what a copy reaches on the recorded link [B/s]: of its machine, or the fastest copy's rate if that is more.
+    link_from : which of the two it is, in words.
+    recorded_latency : median time from a call to the work it starts [s].
+    units : multiprocessors stated by the user, 0 for those of the recording.
+    sharers : most processes that call a GPU by one number, which are taken to share it.
+    """
+
+    measured: float
+    beyond: float
+    graph: Graph
+    moved: Copies
+    kernels: Kernels
+    devices: int
+    recorded_bandwidth: float
+    link_from: str
+    recorded_latency: float
+    units: int = 0
+    sharers: int = 1
+
+    @cached_property
+    def kernel_units(self) -> NDArray[np.int64]:
+        """Multiprocessors of each kernel's GPU, 0 where unknown."""
+        return np.full_like(self.kernels.units, self.units) if self.units else self.kernels.units
+
+    @cached_property
+    def engines(self) -> NDArray[np.int64]:
+        """Copy engines of each device, by direction."""
+        return engines(self.moved, self.graph)
+
+    def faster_at_most(self, times: float) -> Float:
+        """How many times faster each kernel gets at most on a GPU so many times as large."""
+        return spread_speedup(self.kernels.blocks, self.kernel_units, times)
+
+    @property
+    def blocks_known(self) -> float:
+        """Share of kernel time whose thread blocks and multiprocessors are known."""
+        held = (self.kernels.blocks > 0) & (self.kernel_units > 0)
+        return _share(self.kernels.seconds, held)
+
+    @property
+    def unfilled(self) -> float:
+        """Share of kernel time in kernels with no more blocks than multiprocessors: a larger GPU is no faster for them."""
+        held = (self.kernels.blocks > 0) & (self.kernels.blocks <= self.kernel_units)
+        return _share(self.kernels.seconds, held)
+
+    def processes(self, form: Form, runs: int) -> int:
+        """Size of a replay."""
+        once = len(self.graph.activity) + len(self.moved.activity)
+        return once if form == "tight" else runs * (once + (len(self.kernels.activity) if form == "pooled" else 0))
+
+    def together(
+        self,
+        form: Form,
+        runs: int,
+        *,
+        bandwidth: float | None = None,
+        latency: float | None = None,
+        hop_seconds: float = 0.0,
+        law: Law = "anchored",
+        speed: float = 1.0,
+        all_fill: bool = False,
+        copy_cost: float = 1.0,
+        seed: int = 0,
+    ) -> Shared:
+        """Replay.
+
+        Parameters
+        ----------
+        bandwidth : of the shared link, one way [B/s]; None is the recorded one.
+        latency : initiation latency of copies and kernels [s]; None leaves each as recorded.
+        hop_seconds : added to each copy [s].
+        law : ``anchored``: what copies and deliveries cost beyond link and latency stays.  ``agochart``: a copy takes its bytes over the
+            bandwidth, and every delivery the latency.
+        speed : of one multiprocessor over the recorded one's.
+        all_fill : kernels gain the full size of a larger GPU, whatever their blocks.
+        copy_cost : times the time of each copy.
+        seed : of a run a little different (`turnbuckle.study.differences.scattered`).
+        """
+        rate = self.recorded_bandwidth if bandwidth is None else bandwidth
+        moved = self.moved.on_link(rate, self.recorded_bandwidth, law == "anchored")
+        if copy_cost != 1.0:
+            moved = replace(moved, seconds=moved.seconds * copy_cost)
+        graph = self.graph
+        if latency is not None:
+            graph = initiated(graph, latency, recorded=self.recorded_latency if law == "anchored" else None)
+        size = runs if form != "loose" else 1
+        most = np.full(len(self.kernels.seconds), float(size)) if all_fill else self.faster_at_most(size)
+        copied, pool, full, hosts = 1 if form == "tight" else runs, None, 1.0, 1 + self.devices
+        if form == "loose":
+            hosts = 1 + runs * self.devices
+        elif form == "pooled":
+            # a kernel that had company held its part of the GPU only
+            share = np.minimum(
+                np.ones(len(most)) if all_fill else unit_share(self.kernels.blocks, self.kernel_units), 1.0 / self.kernels.at_once
+            )
+            pool, full, hosts = Pool(self.kernels, share, most * speed, size * speed), _FULL / rate, 1 + 3 * self.devices
+            moved = replace(moved, size_bytes=moved.size_bytes * full)
+        kernel = np.ones(len(most)) if pool is not None else 1.0 / (most * speed)
+        program = behind_one_link(
+            graph, moved, copied, kernel=kernel, kernels=self.kernels.activity, engines=self.engines, pool=pool, after=hop_seconds,
+            full=rate * full,
+        )  # fmt: skip
+        done = replay(scattered(program, seed), Network(hosts, rate * full, 0.0), "flow")
+        seconds = done.seconds + self.beyond
+        up, down = done.carried_bytes[0] / full, done.carried_bytes[hosts] / full
+        gain = copied * self.measured / seconds
+        return Shared(form, runs, seconds, seconds / self.measured, gain, float(up / rate / seconds), float(down / rate / seconds))
+
+
+def _share(seconds: Float, held: NDArray[np.bool_]) -> float:
+    return float(seconds[held].sum() / seconds.sum()) if len(seconds) else 0.0
+
+
+def ready(seen: Answer, *, units: int = 0, apart: bool = False) -> Run:
+    """Make an inspected recording ready to be replayed with others.
+
+    Parameters
+    ----------
+    units : multiprocessors of its GPUs, where the recording does not say or says it wrong.
+    apart : GPUs of two processes are two even if both call theirs by one number.
+
+    Raises
+    ------
+    CannotAnswer : A121, no GPU activity; A122, the recorded order cannot be trusted; A165, no copies between host and device.
+    UsageError : A097, multiprocessors that cannot be.
+    """
+    if units < 0 or units > 1_000_000:
+        raise UsageError("A097", "a GPU has some whole number of multiprocessors", found=str(units), fix="as in --units 108")
+    profile = seen.profile
+    require_activity(profile)
+    made = prepared(profile, replace(nething("hold"), replay="timeline"))
+    require_order(made)
+    assert made.timeline is not None
+    graph = made.timeline.graph
+    moved = copies(profile, graph, apart=apart)
+    if not len(moved.activity):
+        raise CannotAnswer(
+            "A165", "this run copies nothing between host and device", cause="its data stays on the device, or moves by page faults",
+            fix="turnbuckle model memory knows moved pages",
+        )  # fmt: skip
+    held = kernels(profile, graph, apart=apart)
+    devices = 1 + max(int(moved.device.max(initial=-1)), int(held.device.max(initial=-1)))
+    owners = profile.tracks.filter(profile.tracks["device"].is_not_null()).select("process", "device").unique()
+    sharers = 1 if apart else max(owners["device"].value_counts()["count"].to_list(), default=1)
+    beyond = profile.seconds - float(graph.time_ns.max()) * 1e-9
+    rate, link_from = _link(seen, moved)
+    return Run(profile.seconds, beyond, graph, moved, held, devices, rate, link_from, initiation(graph), units, sharers)
+
+
+def _link(seen: Answer, moved: Copies) -> tuple[float, str]:
+    """What a copy reaches on the recorded link [B/s], and how that is known.
+
+    A run that copies from pageable memory, or in small pieces, does not show its link: then the machine does.
+    """
+    fastest, source = float(moved.rate.max()), seen.source
+    known = [float(v) for d in ("h2d", "d2h") if (v := link_bandwidth(source, d, source)) is not None]
+    if not known or max(known) <= fastest:
+        return fastest, "the fastest recorded copy's rate"
+    assumed = any((p := source.get(f"link.{d}.bandwidth")) is not None and p.nature == "assumption" for d in ("h2d", "d2h"))
+    return max(known), "assumed for the recorded machine" if assumed else "of the recorded machine"
 
 
 @dataclass(frozen=True)
@@ -52,99 +251,148 @@ class Sharing:
 
     Attributes
     ----------
-    measured : recorded run time [s].
-    devices : of one run.
-    bandwidth : of the shared link, one way [B/s]; `stated` whether it was given or is the fastest copy's rate.
+    run : the recorded run.
+    bandwidth : of the shared link, one way [B/s]; `stated` whether it was given or is the recorded link's.
     hop_seconds : latency added to each copy by a link between [s].
-    copies, to_device_bytes, to_host_bytes : of one run.
+    rows : of each form, by number of runs.
     """
 
-    measured: float
-    devices: int
+    run: Run
     bandwidth: float
     stated: bool
     hop_seconds: float
-    copies: int
-    to_device_bytes: float
-    to_host_bytes: float
     rows: tuple[Shared, ...]
 
     @property
+    def forms(self) -> tuple[Form, ...]:
+        """What was asked."""
+        return tuple(f for f in FORMS if any(r.form == f for r in self.rows))
+
+    @property
     def fit(self) -> int | None:
-        """Most runs that stay within `FITS` of the recorded run time each; None where not even one does."""
-        fitting = [r.runs for r in self.rows if r.penalty <= 1.0 + FITS]
+        """Most runs that stay within `FITS` of the recorded run time each; None where not even one does, or loose was not asked."""
+        fitting = [r.runs for r in self.rows if r.form == "loose" and r.penalty <= 1.0 + FITS]
         return max(fitting) if fitting else None
+
+    def benefit(self, runs: int, form: Form) -> float | None:
+        """Work done in a time on one larger GPU over that on as many small ones behind one link; None where one was not asked."""
+        gains = {r.form: r.gain for r in self.rows if r.runs == runs}
+        return gains[form] / gains["loose"] if form in gains and "loose" in gains else None
+
+    @property
+    def to_device_bytes(self) -> float:
+        """Copied to the devices by one run [B]."""
+        return float(self.run.moved.size_bytes[self.run.moved.to_device].sum())
+
+    @property
+    def to_host_bytes(self) -> float:
+        """Copied to the host by one run [B]."""
+        return float(self.run.moved.size_bytes.sum()) - self.to_device_bytes
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``model sharing``."""
         return {
             "schema_version": SCHEMA_VERSION,
-            "measured_seconds": self.measured,
-            "devices": self.devices,
+            "measured_seconds": self.run.measured,
+            "devices": self.run.devices,
             "bandwidth": self.bandwidth,
             "bandwidth_stated": self.stated,
+            "recorded_bandwidth": self.run.recorded_bandwidth,
+            "recorded_bandwidth_from": self.run.link_from,
+            "recorded_latency_seconds": self.run.recorded_latency,
             "hop_seconds": self.hop_seconds,
-            "copies": self.copies,
+            "copies": len(self.run.moved.activity),
             "to_device_bytes": self.to_device_bytes,
             "to_host_bytes": self.to_host_bytes,
             "fit_within_5_percent": self.fit,
-            "rows": [r.__dict__ for r in self.rows],
+            "kernels": {
+                "count": len(self.run.kernels.activity),
+                "seconds": float(self.run.kernels.seconds.sum()),
+                "share_with_blocks_known": self.run.blocks_known,
+                "share_that_does_not_fill": self.run.unfilled,
+            },
+            "rows": [{**r.__dict__, "benefit": None if r.form == "loose" else self.benefit(r.runs, r.form)} for r in self.rows],
         }
 
 
-def sharing(seen: Answer, runs: Sequence[int] = (1, 2, 4, 8), *, bandwidth: float | None = None, hop_seconds: float = 0.0) -> Sharing:
+def sharing(
+    run: Run,
+    runs: Sequence[int] = (1, 2, 4, 8),
+    forms: Sequence[Form] = ("loose",),
+    *,
+    bandwidth: float | None = None,
+    hop_seconds: float = 0.0,
+    speed: float = 1.0,
+    all_fill: bool = False,
+) -> Sharing:
     """Replay a run several times over at once behind one host link.
 
     Parameters
     ----------
-    seen : what `inspect` gave.
-    runs : how many at once; each is replayed, and what it takes to find out how many fit.
-    bandwidth : of the link, one way [B/s]; None takes the rate of the fastest copy recorded.
-    hop_seconds : latency of the link and of each device's own, each [s].
+    run : what `ready` gave.
+    runs : how many at once; each is replayed, and (loose) what it takes to find out how many fit.
+    bandwidth : of the link, one way [B/s]; None takes the recorded link's.
+    hop_seconds : added to each copy [s].
+    speed, all_fill : of the larger GPU, see `Run.together`.
 
     Raises
     ------
-    CannotAnswer : A122, the recorded order cannot be trusted; A165, no copies between host and device; A166, too large.
-    UsageError : A075, a number of runs that is none.
+    CannotAnswer : A166, too large; A172, a larger GPU for a run without kernels.
+    UsageError : A075, a number of runs that is none; A096, a bandwidth or latency that cannot be; A097, a speed that cannot be.
     """
+    counted(runs)
+    require_kernels(run, forms, speed)
+    size = max(run.processes(form, max(runs)) for form in forms)
+    if size > _MOST_PROCESSES:
+        fix = f"replay at most {max(_MOST_PROCESSES // (size // max(runs)), 1)} runs at once, or a shorter recording"
+        raise CannotAnswer("A166", "too many activities to replay at once", found=f"{size:,}", fix=fix)
+    rate = run.recorded_bandwidth if bandwidth is None else link_rate(bandwidth)
+    hop_seconds = delay(hop_seconds)
+
+    def together(form: Form, count: int) -> Shared:
+        return run.together(form, count, bandwidth=rate, hop_seconds=hop_seconds, speed=speed, all_fill=all_fill)
+
+    rows: list[Shared] = []
+    for form in (f for f in FORMS if f in forms):
+        found = {count: together(form, count) for count in sorted(set(runs))}
+        if form == "loose":
+            # between the most that fit and the fewest that do not: how many do?
+            few = max((r.runs for r in found.values() if r.penalty <= 1.0 + FITS), default=0)
+            many = min((r.runs for r in found.values() if r.runs > few), default=few + 1)
+            while many - few > 1:
+                middle = (few + many) // 2
+                found[middle] = together(form, middle)
+                few, many = (middle, many) if found[middle].penalty <= 1.0 + FITS else (few, middle)
+        rows += [found[count] for count in sorted(found)]
+    return Sharing(run, rate, bandwidth is not None, hop_seconds, tuple(rows))
+
+
+def counted(runs: Sequence[int]) -> None:
+    """Refuse numbers of runs that are none (A075)."""
     if not runs or min(runs) < 1 or max(runs) > MOST:
         raise UsageError("A075", f"runs at once are whole numbers from 1 to {MOST}", found=str(list(runs))[:60], fix="as in 1,2,4,8")
-    profile = seen.profile
-    require_activity(profile)
-    ready = prepared(profile, replace(nething("hold"), replay="timeline"))
-    require_order(ready)
-    assert ready.timeline is not None
-    graph = ready.timeline.graph
-    moved = copies(profile, graph)
-    if not len(moved.activity):
+
+
+def require_kernels(run: Run, forms: Sequence[Form], speed: float = 1.0) -> None:
+    """Refuse a larger GPU for a run without kernels (A172), and one of a speed that cannot be (A097)."""
+    if not (math.isfinite(speed) and 1e-6 <= speed <= 1e6):
+        raise UsageError("A097", "a multiprocessor is some times as fast as the recorded one", found=f"{speed:g}", fix="as in --speed 1.2")
+    if set(forms) - {"loose"} and not len(run.kernels.activity):
         raise CannotAnswer(
-            "A165", "this run copies nothing between host and device", cause="its data stays on the device, or moves by page faults",
-            fix="turnbuckle model memory knows moved pages",
+            "A172", "this run has no kernels, so a larger GPU changes nothing that can be said", cause="recorded without kernels",
+            fix="--form loose asks about the link alone",
         )  # fmt: skip
-    processes = (len(graph.activity) + len(moved.activity)) * max(runs)
-    if processes > _MOST_PROCESSES:
-        fix = f"replay at most {_MOST_PROCESSES // (processes // max(runs))} runs at once, or a shorter recording"
-        raise CannotAnswer("A166", "too many activities to replay at once", found=f"{processes:,}", fix=fix)
-    devices = int(moved.device.max()) + 1
-    rate = float(moved.rate.max()) if bandwidth is None else bandwidth
-    beyond = profile.seconds - float(graph.time_ns.max()) * 1e-9
 
-    def together(count: int) -> Shared:
-        done = replay(behind_one_link(graph, moved, count), Network(1 + count * devices, rate, hop_seconds), "flow")
-        seconds = done.seconds + beyond
-        up, down = done.carried_bytes[0], done.carried_bytes[1 + count * devices]
-        return Shared(count, seconds, seconds / profile.seconds, float(up / rate / seconds), float(down / rate / seconds))
 
-    rows = {count: together(count) for count in sorted(set(runs))}
-    # between the most that fit and the fewest that do not: how many do?
-    few = max((r.runs for r in rows.values() if r.penalty <= 1.0 + FITS), default=0)
-    many = min((r.runs for r in rows.values() if r.runs > few), default=few + 1)
-    while many - few > 1:
-        middle = (few + many) // 2
-        rows[middle] = together(middle)
-        few, many = (middle, many) if rows[middle].penalty <= 1.0 + FITS else (few, middle)
-    into = float(moved.size_bytes[moved.to_device].sum())
-    return Sharing(
-        profile.seconds, devices, rate, bandwidth is not None, hop_seconds, len(moved.activity), into, float(moved.size_bytes.sum()) - into,
-        tuple(rows[count] for count in sorted(rows)),
-    )  # fmt: skip
+def link_rate(bandwidth: float) -> float:
+    """A bandwidth that a link can have [B/s]; refused otherwise (A096)."""
+    if not (math.isfinite(bandwidth) and 1.0 <= bandwidth <= 1e15):
+        raise UsageError("A096", "a bandwidth that cannot be", found=f"{bandwidth:g} B/s", fix="as in 16 GB/s")
+    return bandwidth
+
+
+def delay(seconds: float) -> float:
+    """A latency that can be [s]; refused otherwise (A096)."""
+    if not (math.isfinite(seconds) and 0.0 <= seconds <= LONGEST):
+        raise UsageError("A096", "a latency that cannot be", found=f"{seconds:g} s", fix="as in 10 us")
+    return seconds

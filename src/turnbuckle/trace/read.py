@@ -9,10 +9,10 @@ from types import ModuleType
 
 from turnbuckle.errors import ProfileError, did_you_mean
 from turnbuckle.trace import cache
-from turnbuckle.trace.readers import nsys, otf2
+from turnbuckle.trace.readers import dumpi, nsys, otf2, paje, paraver, pmpi
 from turnbuckle.trace.trace import Trace
 
-READERS: tuple[ModuleType, ...] = (nsys, otf2)
+READERS: tuple[ModuleType, ...] = (nsys, otf2, dumpi, paraver, paje, pmpi)
 """Tried in this order."""
 
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
@@ -49,7 +49,7 @@ def _read(reader: ModuleType, path: Path, use_cache: bool, threads: int, progres
         trace: Trace = reader.read(path, threads=threads, progress=progress)
         return trace
 
-    if not use_cache:
+    if not use_cache or not getattr(reader, "CACHED", True):
         return afresh()
     known = cache.load(path, afresh)
     if known is not None:
