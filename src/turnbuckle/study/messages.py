@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from turnbuckle.cost.gpudirect import break_even_bytes
 from turnbuckle.errors import UsageError
 from turnbuckle.replay.contention import Contended, Program, replay
+from turnbuckle.replay.critical import chain
 from turnbuckle.replay.extrapolate import repeated
 from turnbuckle.replay.mpi import Traffic
 from turnbuckle.replay.network import Network
@@ -27,6 +28,8 @@ from turnbuckle.study.study import SCHEMA_VERSION
 PATHS: Final[tuple[Path, ...]] = ("host", "hostcopy", "gpudirect")
 #: A path that makes less of a difference than this to the communication makes none.
 NO_DIFFERENCE: Final = 0.01
+#: Of longer programs the chain behind the run time is not followed: it is walked one operation at a time.
+LONGEST_CHAIN: Final = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class Row:
     card_bytes : through the busiest link of a card, one way (flow) [B].
     busiest, busiest_share : the link that carried most for its bandwidth, and the share of the run time in which it would be busy at full
         bandwidth (flow).
+    chain_compute_seconds, chain_copies_seconds, chain_network_seconds, chain_others_seconds : what the run time is made of, along the
+        chain of what waited for what (`turnbuckle.replay.critical`), which they add up to; nan for programs of more than `LONGEST_CHAIN`
+        operations [s].
     stuck : the circle of ranks that wait for each other, where sends relied on buffers that this path does not have; then times are nan.
     """
 
@@ -58,6 +64,10 @@ class Row:
     card_bytes: float
     busiest: str
     busiest_share: float
+    chain_compute_seconds: float = math.nan
+    chain_copies_seconds: float = math.nan
+    chain_network_seconds: float = math.nan
+    chain_others_seconds: float = math.nan
     stuck: str = ""
 
 
@@ -90,16 +100,19 @@ def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replaye
     compute = traffic.compute_seconds * setup.compute
     within, between = _by_distance(program, network)
     shape = (traffic.ranks, setup.ranks_per_node, int(node.max(initial=0)) + 1, setup.path)
+    followed = len(program.code) <= LONGEST_CHAIN
     try:
-        done = replay(program, network, setup.fidelity, traced=traced)
+        done = replay(program, network, setup.fidelity, traced=traced or followed)
     except UsageError as error:
         if error.code != "A071":
             raise
-        row = Row(*shape, math.nan, float(compute.mean()), math.nan, between, within, math.nan, "", math.nan, error.found)
+        row = Row(*shape, math.nan, float(compute.mean()), math.nan, between, within, math.nan, "", math.nan, stuck=error.found)
         return Replayed(row, program, network, node, None)
     cards, busiest, share = _busiest(done, network)
     waits = float(np.mean(done.ends[: len(compute)] - compute))
-    row = Row(*shape, done.seconds, float(compute.mean()), waits, between, within, cards, busiest, share)
+    parts = chain(program, done) if followed else None
+    times = (parts.compute, parts.copies, parts.network, parts.delays + parts.overheads + parts.resources) if parts else (math.nan,) * 4
+    row = Row(*shape, done.seconds, float(compute.mean()), waits, between, within, cards, busiest, share, *times)
     return Replayed(row, program, network, node, done)
 
 

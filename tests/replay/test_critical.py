@@ -1,0 +1,80 @@
+"""The chain behind a run time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnbuckle.replay.contention import Leaves, Network, Op, Program, replay
+from turnbuckle.replay.critical import Chain, chain
+from turnbuckle.replay.mpi import Messages, Rounds, Traffic
+from turnbuckle.study.setup import Setup, program_of
+
+LINE = Network(2, 1e9, 1e-6, send_overhead=1e-6, receive_overhead=2e-6)
+
+
+def pair(work: tuple[float, float], leaves: Leaves, delay: float = 0.0) -> Program:
+    """Process 0 works and sends 1000 B, process 1 works, makes room and waits."""
+    nothing = np.zeros(0, dtype=np.int64)
+    return Program(
+        first=np.array([0, 2, 5]), code=np.array([Op.WORK, Op.SEND, Op.WORK, Op.POST, Op.AWAIT], dtype=np.uint8),
+        arg=np.array([0, 0, 1, 0, 0]),
+        work_seconds=np.array(work), resource=nothing, use_seconds=nothing.astype(np.float64), capacity=nothing, host=np.array([0, 1]),
+        source=np.array([0]), target=np.array([1]), size_bytes=np.array([1000.0]), leaves=np.array([leaves], dtype=np.uint8),
+        delay_seconds=np.array([delay]),
+    )  # fmt: skip
+
+
+def found(program: Program, network: Network = LINE) -> Chain:
+    done = replay(program, network, "flow", traced=True)
+    made = chain(program, done)
+    assert made.seconds == pytest.approx(done.seconds, rel=1e-9, abs=1e-12)
+    return made
+
+
+def test_a_late_sender_and_a_late_receiver() -> None:
+    late = found(pair((1e-3, 0.0), Leaves.EAGER))
+    assert (late.compute, late.network, late.overheads) == pytest.approx((1e-3, 3e-6, 3e-6))
+    receiver = found(pair((0.0, 1e-3), Leaves.READY, delay=5e-6))
+    assert (receiver.compute, receiver.network, receiver.overheads, receiver.delays) == pytest.approx((1e-3, 3e-6, 2e-6, 5e-6))
+    there = found(pair((0.0, 1e-3), Leaves.EAGER))
+    assert there.network == 0 and there.compute == pytest.approx(1e-3), "what came before it was asked for is not on the chain"
+
+
+def traffic(ranks: int, gaps: np.ndarray, size: float) -> Traffic:
+    """Every rank sends to the next, receives from the one before, and all reduce a vector."""
+    calls = np.arange(3 * ranks)
+    send, receive = calls[::3], (np.arange(ranks) + 1) % ranks * 3 + 1
+    messages = Messages(send, np.full(ranks, -1), receive, receive, np.full(ranks, -1), np.full(ranks, size))
+    rounds = Rounds("allreduce", np.array([size]), calls[2::3][None, :], 0)
+    return Traffic(ranks, np.repeat(np.arange(ranks), 3), gaps, np.zeros(3 * ranks), np.zeros(ranks), messages, (rounds,), 1.0, 0)
+
+
+@given(
+    st.integers(2, 6), st.sampled_from(["host", "hostcopy", "p2p", "gpudirect"]), st.sampled_from([8.0, 1e4, 1e6]), st.integers(0, 100),
+    st.integers(1, 3), st.booleans(), st.sampled_from(["flow", "logp"]),
+)  # fmt: skip
+def test_the_parts_add_up_to_the_run_time(ranks: int, path: str, size: float, seed: int, each: int, handshake: bool, fidelity: str) -> None:
+    gaps = np.random.default_rng(seed).exponential(1e-5, 3 * ranks)
+    setup = replace(Setup(path=path, ranks_per_node=each, handshake=handshake, fidelity=fidelity))  # type: ignore[arg-type]
+    program, network, _ = program_of(traffic(ranks, gaps, size), setup)
+    done = replay(program, network, setup.fidelity, traced=True)
+    made = chain(program, done)
+    assert made.seconds == pytest.approx(done.seconds, rel=1e-9)
+    assert min(made.__dict__.values()) >= -1e-12
+    assert (made.copies > 0) <= (path in ("hostcopy", "p2p"))
+
+
+def test_shared_gpus_are_resources() -> None:
+    setup = Setup(ranks_per_node=2, gpus_per_node=1)
+    program, network, _ = program_of(traffic(2, np.full(6, 1e-5), 8.0), setup)
+    assert chain(program, replay(program, network, "flow", traced=True)).resources > 3e-5
+
+
+def test_nothing_traced_is_nothing() -> None:
+    program = pair((1e-3, 0.0), Leaves.EAGER)
+    assert chain(program, replay(program, LINE, "flow")).seconds == 0
