@@ -46,6 +46,8 @@ class Chain:
 
 
 _KINDS: Final = tuple(f.name for f in fields(Chain))
+_AWAIT, _SENT, _EDGE, _READY = int(Op.AWAIT), int(Op.SENT), int(Leaves.EDGE), int(Leaves.READY)
+_KIND_OF: Final = {int(Op.WORK): "compute", int(Op.USE): "resources", int(Op.TAKE): "resources", int(Op.GIVE): "copies"}
 
 
 def chain(program: Program, done: Contended) -> Chain:
@@ -57,8 +59,7 @@ def chain(program: Program, done: Contended) -> Chain:
     """
     if not len(done.done):
         return Chain(*np.zeros(len(_KINDS)).tolist())
-    walk = _Walk(program, done)
-    return Chain(*(walk.back().get(kind, 0.0) for kind in _KINDS))
+    return Chain(**_Walk(program, done).back())
 
 
 class _Walk:
@@ -93,9 +94,9 @@ class _Walk:
         code, arg = np.asarray(program.code), np.asarray(program.arg)
         while at >= 0:
             before = 0.0 if self.first[at] else float(done.done[at - 1])
-            op, m = Op(int(code[at])), int(arg[at])
+            op, m = int(code[at]), int(arg[at])
             following = -1 if self.first[at] else at - 1
-            if op in (Op.AWAIT, Op.SENT) and float(done.arrived[m]) > before and (op is Op.AWAIT or now > before):
+            if (op == _AWAIT or op == _SENT and now > before) and float(done.arrived[m]) > before:
                 now, following = self._message(m, now, out)
             else:
                 out[self._kind(at, op)] += now - before
@@ -103,10 +104,8 @@ class _Walk:
             at = following
         return out
 
-    def _kind(self, at: int, op: Op) -> str:
-        if self.copying[at] or op is Op.GIVE:
-            return "copies"
-        return {Op.WORK: "compute", Op.USE: "resources", Op.TAKE: "resources"}.get(op, "overheads")
+    def _kind(self, at: int, op: int) -> str:
+        return "copies" if self.copying[at] else _KIND_OF.get(op, "overheads")
 
     def _message(self, m: int, now: float, out: dict[str, float]) -> tuple[float, int]:
         """Back over a message that was waited for: to whoever made it leave as late as it did."""
@@ -116,13 +115,13 @@ class _Walk:
         sender = int(self.sent[m])
         began, sent = float(done.began[m]), float(done.done[sender])
         own = program.source[m] == program.target[m]
-        if program.leaves[m] == Leaves.EDGE:
+        if program.leaves[m] == _EDGE:
             out["delays"] += arrived - sent
             return sent, sender
         out["copies" if own else "network"] += arrived - began
         receiver = int(self.posted[m])
         late, who = sent, sender
-        if program.leaves[m] == Leaves.READY and receiver >= 0 and float(done.done[receiver]) > sent:
+        if program.leaves[m] == _READY and receiver >= 0 and float(done.done[receiver]) > sent:
             late, who = float(done.done[receiver]), receiver
         out["copies" if own else "delays"] += began - late
         return late, who
