@@ -96,7 +96,7 @@ class _Walk:
             before = 0.0 if self.first[at] else float(done.done[at - 1])
             op, m = int(code[at]), int(arg[at])
             following = -1 if self.first[at] else at - 1
-            if (op == _AWAIT or op == _SENT and now > before) and float(done.arrived[m]) > before:
+            if (op == _AWAIT or (op == _SENT and now > before)) and float(done.arrived[m]) > before:
                 now, following = self._message(m, now, out)
             else:
                 out[self._kind(at, op)] += now - before
