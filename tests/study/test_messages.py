@@ -146,10 +146,10 @@ def test_rules_say_where_buffers_are() -> None:
         assert refused.value.code == "A099", rules
 
 
-@pytest.mark.parametrize("topology", ["switch", "fat-tree", "torus", "dragonfly", "lassen"])
+@pytest.mark.parametrize("topology", ["topology=switch", "topology=fat-tree", "topology=torus", "topology=dragonfly", "network=lassen"])
 def test_every_topology_carries_a_ring(topology: str) -> None:
     ring = exchange(12, 1e6)
-    setup = with_settings(BARE, [f"topology={topology}", "path=host", "leaf_cards=4"])
+    setup = with_settings(BARE, [topology, "path=host", "leaf_cards=4"])
     found = replayed(ring, setup)
     assert found.row.seconds == pytest.approx(max(1e-5 + WIRE, 2e-5), rel=0.02) or found.row.seconds < 4 * WIRE
     assert found.row.between_bytes == 12e6 and found.row.busiest and 0 < found.row.busiest_share <= 1 + 1e-9

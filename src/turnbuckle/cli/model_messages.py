@@ -11,9 +11,12 @@ from turnbuckle.cli.options import FormatOption, NoCache, Output, Source
 
 Recording = Annotated[Path, Parameter(help="a recording that holds all ranks: an OTF2 archive, or nsys profile --trace=mpi around mpirun")]
 Each = Annotated[str, Parameter(name="--ranks-per-node", help="node shapes to replay, one GPU a rank")]
-Bandwidth = Annotated[str, Parameter(name="--bandwidth", help="of a network card, one way")]
-Hop = Annotated[str, Parameter(name="--hop", help="latency of one link of the network")]
-Inside = Annotated[str, Parameter(name="--inside", help="bandwidth between ranks of one node")]
+Bandwidth = Annotated[str | None, Parameter(name="--bandwidth", help="of a network card, one way (12.5 GB/s)")]
+Hop = Annotated[str | None, Parameter(name="--hop", help="latency of one link of the network (0.5 us)")]
+Inside = Annotated[str | None, Parameter(name="--inside", help="bandwidth between ranks of one node (75 GB/s)")]
+Machine = Annotated[
+    str, Parameter(name="--network", help="a machine by its name (lassen, ...) or file.toml; options besides replace what it says")
+]
 Overhead = Annotated[str, Parameter(name="--overhead", help="processor time of sending, and of receiving, a message")]
 Charged = Annotated[
     Literal["physics", "seed_G"],
@@ -40,10 +43,11 @@ def messages(
     /,
     *,
     ranks_per_node: Each = "1,2,4",
-    bandwidth: Bandwidth = "12.5 GB/s",
-    hop: Hop = "0.5 us",
-    inside: Inside = "75 GB/s",
+    bandwidth: Bandwidth = None,
+    hop: Hop = None,
+    inside: Inside = None,
     overhead: Overhead = "0.5 us",
+    network: Machine = "",
     paths: Charged = "physics",
     fidelity: FidelityOption = "flow",
     collectives: Algorithms = "short and long",
@@ -63,9 +67,12 @@ def messages(
     from turnbuckle.study.setup import Setup, with_settings
     from turnbuckle.units import parse
 
+    def given(text: str | None, unit: str) -> float | None:
+        return None if text is None else parse(text, unit)
+
     setup = with_settings(
         Setup(
-            card_bandwidth=parse(bandwidth, "B/s"), hop_seconds=parse(hop, "s"), inside_bandwidth=parse(inside, "B/s"),
+            card_bandwidth=given(bandwidth, "B/s"), hop_seconds=given(hop, "s"), inside_bandwidth=given(inside, "B/s"), network=network,
             overhead_seconds=parse(overhead, "s"), costs=paths, fidelity=fidelity, collectives=collectives,
             eager_limit_bytes=parse(eager_limit, "B"),
         ), set_ or [],
@@ -126,8 +133,7 @@ def _print(found: Any, output: Path | None) -> None:
     edge = break_even_bytes(paid)
     console.print(
         Text(
-            f"{setup.fidelity} on {setup.topology}, {show(setup.card_bandwidth, 'B/s')} a card, {show(setup.hop_seconds, 's')} a link, "
-            f"{show(setup.inside_bandwidth, 'B/s')} inside a node; "
+            f"{setup.fidelity} on {found.described}; "
             f"host copies a message: {paid.copies:g}, of {show(paid.copy_latency, 's')} and {show(1 / paid.copy_per_byte, 'B/s')}; "
             f"memory pinned: {setup.pins}, in {show(paid.pin_seconds, 's')}; "
             + ("GPUDirect wins at every size" if edge == 0 else f"GPUDirect wins from {show(edge, 'B')} on")

@@ -21,9 +21,10 @@ from turnbuckle.replay.contention import Contended, Program, replay
 from turnbuckle.replay.critical import chain
 from turnbuckle.replay.extrapolate import repeated
 from turnbuckle.replay.mpi import Traffic
-from turnbuckle.replay.network import Network
-from turnbuckle.study.setup import MOST_RANKS, Path, Setup, checked, program_of
+from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
+from turnbuckle.study.setup import MOST_RANKS, Path, Setup, checked, network_of, program_of
 from turnbuckle.study.study import SCHEMA_VERSION
+from turnbuckle.units import show
 
 PATHS: Final[tuple[Path, ...]] = ("host", "hostcopy", "gpudirect")
 #: A path that makes less of a difference than this to the communication makes none.
@@ -166,6 +167,17 @@ class Answered:
         """The same of the run time."""
         host, direct = (self.row(ranks_per_node, p).seconds for p in ("hostcopy", "gpudirect"))
         return host / direct - 1.0 if direct != 0 else 0.0
+
+    @property
+    def described(self) -> str:
+        """The network, in words."""
+        network = network_of(self.setup, 1)
+        shape = {FatTree: "a fat tree", Torus: "a torus", Dragonfly: "a dragonfly"}.get(type(network.shape), "one switch")
+        made = network.made_of
+        inside = max((w.bandwidth for w in made.wires if made.parts[w.source] == made.parts[w.target] == "host 0"), default=0.0)
+        parts = [f"{shape}{' of ' + self.setup.network if self.setup.network else ''}", f"{show(network.bandwidth, 'B/s')} a card"]
+        parts += [f"{show(network.hop_seconds, 's')} a link"] + [f"{show(inside, 'B/s')} inside a node"] * (inside > 0)
+        return ", ".join(parts)
 
     @property
     def verdict(self) -> str:

@@ -21,7 +21,8 @@ from turnbuckle.replay.collectives import Selection
 from turnbuckle.replay.contention import Fidelity, Program
 from turnbuckle.replay.mpi import Traffic
 from turnbuckle.replay.mpi_program import EAGER_LIMIT, Charges, all_messages, laid_out, program
-from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
+from turnbuckle.replay.network import Dragonfly, FatTree, Network, Node, Torus
+from turnbuckle.replay.network_file import Described, read_network
 from turnbuckle.replay.nodes import gpu_node
 from turnbuckle.replay.placement import placed, read_placement, traffic_matrix
 from turnbuckle.study.settings import known, settings_of
@@ -32,8 +33,10 @@ Costs = Literal["physics", "seed_G"]
 #: Ranks and GPUs a node that can be asked for.
 MOST_RANKS: Final = 1_000_000
 MOST_GPUS: Final = 64
-#: Lassen as simulated by Khetawat et al. 2019, section IV: 810 nodes, 45 leaf switches, taper 1.5.
-LASSEN: Final = FatTree((18, 45), (1, 12), (1, 1))
+#: What holds where neither the question nor the network says.
+LINK_BANDWIDTH: Final = 12.5e9
+HOP_SECONDS: Final = 0.5e-6
+INSIDE_BANDWIDTH: Final = 75e9
 
 
 @dataclass(frozen=True)
@@ -48,14 +51,16 @@ class Setup:
     ranks_per_node, gpus_per_node : ranks of a node, and its GPUs; 0 for one GPU a rank.
     gpu_shared : ranks of one GPU compute one after the other, or at once with even shares of its time.
     mapping : of ranks to nodes: ``linear``, ``round robin``, ``random``, ``greedy``, or the name of a file.
-    topology : of the network between cards.
+    network : a machine, by its name or file (`turnbuckle.replay.network_file`); what is set besides replaces what it says.
+    topology : of the network between cards; ``as given`` by the network, one switch without.
     taper : of a fat tree, hosts below a leaf switch over cables above it.
     leaf_cards : cards below a leaf switch of a fat tree.
-    cards : one network card a node, or one a GPU.
-    card_bandwidth, hop_seconds : of every link of the network, one way [B/s], [s].
-    inside_bandwidth : between processes of a node, through host memory [B/s].
-    link_bandwidth : between host and GPU, one way [B/s].
-    peer_bandwidth : between two GPUs of a node, one way [B/s]; 0 where they have no link but those to the host.
+    cards : one network card a node, or one a GPU; ``as given`` by the network, one a node without.
+    card_bandwidth, hop_seconds : of every link of the network, one way [B/s], [s]; None for what the network says, else 12.5 GB/s
+        and 0.5 us.
+    inside_bandwidth : between processes of a node, through host memory [B/s]; None for what the network says, else 75 GB/s.
+    link_bandwidth : between host and GPU, one way [B/s]; None for what the network says, else 75 GB/s.
+    peer_bandwidth : between two GPUs of a node, one way [B/s]; 0 where they have no link but those to the host; None as for the link.
     overhead_seconds : processor time of sending, and of receiving, a message [s].
     costs : ``physics``: a copy at either end; ``seed_G``: the paper's one copy and one pin a message (decision D8).
     copy_seconds, copy_bandwidth, pin_seconds : of a host copy, and of pinning memory [s], [B/s], [s]; 0 for what `costs` says.
@@ -76,15 +81,16 @@ class Setup:
     gpus_per_node: int = 0
     gpu_shared: Literal["exclusive", "time"] = "exclusive"
     mapping: str = field(default="linear", metadata={"file": True})
-    topology: Literal["switch", "fat-tree", "torus", "dragonfly", "lassen"] = "switch"
+    network: str = field(default="", metadata={"file": True})
+    topology: Literal["as given", "switch", "fat-tree", "torus", "dragonfly"] = "as given"
     taper: float = 1.0
     leaf_cards: int = 18
-    cards: Literal["node", "gpu"] = "node"
-    card_bandwidth: float = 12.5e9
-    hop_seconds: float = 0.5e-6
-    inside_bandwidth: float = 75e9
-    link_bandwidth: float = 75e9
-    peer_bandwidth: float = 75e9
+    cards: Literal["as given", "node", "gpu"] = "as given"
+    card_bandwidth: float | None = None
+    hop_seconds: float | None = None
+    inside_bandwidth: float | None = None
+    link_bandwidth: float | None = None
+    peer_bandwidth: float | None = None
     overhead_seconds: float = 0.5e-6
     costs: Costs = "physics"
     copy_seconds: float = 0.0
@@ -157,6 +163,8 @@ def checked(setup: Setup) -> Setup:
               "eager_limit_bytes", "device_eager_limit_bytes", "compute")  # fmt: skip
     for name in (*positive, *others):
         value = getattr(setup, name)
+        if value is None:
+            continue
         if not (value > 0 if name in positive else value >= 0) or (name != "eager_limit_bytes" and math.isinf(value)):
             raise _refused(f"{name} of {value:g}", "a positive number" if name in positive else "0 or more")
     if 0 < setup.chunk_bytes < 64:
@@ -199,29 +207,52 @@ def network_of(setup: Setup, nodes: int) -> Network:
 
     Raises
     ------
-    UsageError : A074, more nodes than the machine has.
+    UsageError : A074, more nodes than the machine has; A050, no such network.
     """
-    made = gpu_node(
-        min(setup.gpus, MOST_GPUS), link=setup.link_bandwidth, memory=setup.inside_bandwidth, peer=setup.peer_bandwidth or None,
-        joined="switch", cards=setup.cards,
-    )  # fmt: skip
+    known = read_network(setup.network) if setup.network else None
+    if known and known.nodes and nodes > known.nodes:
+        raise _refused(f"{nodes:,} nodes of {known.name}", f"it has {known.nodes:,}; more ranks a node")
+    made = _node(setup, known)
     ports = nodes * len(made.cards)
-    shape: FatTree | Torus | Dragonfly | None = None
-    if setup.topology == "lassen":
-        shape = LASSEN
-        if ports > math.prod(LASSEN.down):
-            raise _refused(f"{ports} cards on Lassen's network", f"it has room for {math.prod(LASSEN.down)}")
-    elif setup.topology == "fat-tree":
+    shape: FatTree | Torus | Dragonfly | None = known.shape if known else None
+    if setup.topology == "fat-tree":
         leaves = -(-ports // setup.leaf_cards)
         shape = FatTree((setup.leaf_cards, leaves), (1, max(1, round(setup.leaf_cards / setup.taper))), (1, 1))
     elif setup.topology == "torus":
         shape = Torus(_cube(ports))
     elif setup.topology == "dragonfly":
         shape = _balanced(ports)
+    elif setup.topology == "switch":
+        shape = None
+    elif setup.taper != 1.0:
+        raise _refused("a taper without a fat tree", "topology=fat-tree")
+    bandwidth = _first(setup.card_bandwidth, known.bandwidth if known else None, LINK_BANDWIDTH)
+    hop = _first(setup.hop_seconds, known.hop_seconds if known else None, HOP_SECONDS)
     return Network(
-        nodes, setup.card_bandwidth, setup.hop_seconds, shape, latency=2 * setup.hop_seconds, send_overhead=setup.overhead_seconds,
-        receive_overhead=setup.overhead_seconds, seconds_per_byte=1.0 / setup.card_bandwidth, node=made, handshake=setup.handshake,
+        nodes, bandwidth, hop, shape, latency=2 * hop, send_overhead=setup.overhead_seconds, receive_overhead=setup.overhead_seconds,
+        seconds_per_byte=1.0 / bandwidth, node=made, handshake=setup.handshake,
     )  # fmt: skip
+
+
+def _node(setup: Setup, known: Described | None) -> Node:
+    """What a node is made of: as the network says, unless something about it is asked for."""
+    asked = (setup.inside_bandwidth, setup.link_bandwidth, setup.peer_bandwidth)
+    if known and known.node and asked == (None, None, None) and setup.cards == "as given":
+        has = len(known.node.parts_of("gpu"))
+        if setup.gpus_per_node not in (0, has):
+            raise _refused(f"{setup.gpus_per_node} GPUs on a node of {known.name}", f"it has {has}; 0 takes it as it is")
+        return known.node
+    peer = _first(setup.peer_bandwidth, None, INSIDE_BANDWIDTH)
+    return gpu_node(
+        min(setup.gpus, MOST_GPUS), link=_first(setup.link_bandwidth, None, INSIDE_BANDWIDTH),
+        memory=_first(setup.inside_bandwidth, None, INSIDE_BANDWIDTH), peer=peer or None, joined="switch",
+        cards="gpu" if setup.cards == "gpu" else "node",
+    )  # fmt: skip
+
+
+def _first(*values: float | None) -> float:
+    """The first that is said."""
+    return next(v for v in values if v is not None)
 
 
 def _cube(ports: int) -> tuple[int, int, int]:
@@ -255,9 +286,10 @@ def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, NDArra
     network = network_of(setup, int(node.max(initial=0)) + 1)
     far, near = charges_of(setup)
     device = None if setup.buffers == "device" else on_device(setup.buffers, traffic, *all_messages(traffic, setup.collectives))
+    shared = len(network.made_of.parts_of("gpu")) < setup.ranks_per_node
     made = program(
         traffic, layout=laid_out(node, network.made_of), charged=far, inside=near, on_device=device, eager_limit=setup.eager_limit_bytes,
-        selection=setup.collectives, compute=setup.compute, shared_gpu=setup.gpu_shared if setup.gpus < setup.ranks_per_node else None,
+        selection=setup.collectives, compute=setup.compute, shared_gpu=setup.gpu_shared if shared else None,
     )  # fmt: skip
     return made, network, node
 
