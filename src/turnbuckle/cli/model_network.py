@@ -1,0 +1,188 @@
+"""``turnbuckle model network``: which network suits the messages of a run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.cli.options import FormatOption, NoCache, Output, Source
+
+if TYPE_CHECKING:
+    from turnbuckle.replay.limppy import Protocol
+    from turnbuckle.study.networks import Answered
+
+Given = Annotated[
+    Path | None,
+    Parameter(help="a recording that holds all ranks of an MPI run, or a CSV of messages: message, from, to, size [B], after, delay [s]"),
+]
+PatternOption = Annotated[
+    str | None,
+    Parameter(name="--pattern", help="instead of a file: ping-pong:10 (rounds), sweep:4x4 (grid), shift:16x4 (nodes, by how many)"),
+]
+Size = Annotated[str, Parameter(name="--size", help="of every message of a pattern")]
+On = Annotated[
+    str,
+    Parameter(
+        name="--on",
+        help="topologies: switch, fat-tree, torus, dragonfly, as large as needed; or with numbers: fat-tree:4x4:1x2, torus:4x4x2, "
+        "dragonfly:9x4x2x2; or a CSV of cables between switches with a node each: from, to",
+    ),
+]
+FidelityOption = Annotated[
+    Literal["packets", "flow"],
+    Parameter(name="--fidelity", help="packets: each holds link after link, first come first served; flow: messages share links fairly"),
+]
+Compute = Annotated[float, Parameter(name="--compute", help="times the recorded compute between calls: 0 leaves messages alone")]
+Packet = Annotated[str, Parameter(name="--packet", help="payload of a full packet")]
+Header = Annotated[str, Parameter(name="--header", help="what every packet carries besides")]
+Eager = Annotated[str, Parameter(name="--eager-limit", help="messages up to this size are sent at once")]
+Bandwidth = Annotated[
+    str, Parameter(name="--bandwidth", help="of a link for remote memory access, and for eager packets: two, or one for both")
+]
+NodeLatency = Annotated[str, Parameter(name="--node-latency", help="of a node for eager packets, and for remote memory access")]
+SwitchLatency = Annotated[str, Parameter(name="--switch-latency", help="of a switch, likewise")]
+Legacy = Annotated[bool, Parameter(name="--legacy-headers", help="add the header twice, as LiMPPy does", negative=())]
+Acknowledged = Annotated[
+    bool, Parameter(name="--acknowledged", help="a packet back when a message is complete, as LiMPPy can", negative=())
+]
+
+
+def network(
+    given: Given = None,
+    /,
+    *,
+    pattern: PatternOption = None,
+    size: Size = "64 KiB",
+    on: On = "switch,fat-tree,torus,dragonfly",
+    fidelity: FidelityOption = "packets",
+    compute: Compute = 1.0,
+    packet: Packet = "4096 B",
+    header: Header = "98 B",
+    eager_limit: Eager = "16384 B",
+    bandwidth: Bandwidth = "12.5GB/s,3.5GB/s",
+    node_latency: NodeLatency = "650ns,750ns",
+    switch_latency: SwitchLatency = "100ns,90ns",
+    legacy_headers: Legacy = False,
+    acknowledged: Acknowledged = False,
+    source: Source = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Replay the messages of an MPI run, or a graph of messages, on several topologies: run time and load of links on each."""
+    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.progress import working
+    from turnbuckle.cli.terminal import console_for
+    from turnbuckle.errors import UsageError
+    from turnbuckle.replay import message_graphs
+    from turnbuckle.replay.limppy import Protocol
+    from turnbuckle.study import networks as study
+    from turnbuckle.units import parse
+
+    console = console_for(output if format == "table" else None)
+    if (given is None) == (pattern is None):
+        raise UsageError(
+            "A089", "give a recording, a CSV of messages, or --pattern", found="both" if given else "none", fix="--pattern sweep:4x4"
+        )
+    remote, eager = _two(bandwidth, "B/s")
+    (eager_node, remote_node), (eager_switch, remote_switch) = _two(node_latency, "s"), _two(switch_latency, "s")
+    protocol = Protocol(
+        round(parse(packet, "B")), round(parse(header, "B")), round(parse(eager_limit, "B")), eager, remote, eager_node, remote_node,
+        eager_switch, remote_switch, legacy_headers, acknowledged,
+    )  # fmt: skip
+    seen = None
+    if given is None:
+        assert pattern is not None
+        messages = study.of_graph(message_graphs.pattern(pattern, parse(size, "B")), protocol)
+    elif given.suffix.lower() == ".csv":
+        messages = study.of_graph(message_graphs.read(given), protocol)
+    else:
+        from turnbuckle.cli.recording import inspected
+        from turnbuckle.replay.mpi import recorded
+
+        seen = inspected(given, source, no_cache)
+        messages = study.of_run(recorded(seen.profile), protocol, compute)
+    with working("replaying"):
+        found = study.networks(messages, [word for word in on.split(",") if word.strip()], fidelity=fidelity)
+    if format == "json":
+        write_json(found.as_dict() if seen is None else {**found.as_dict(), "provenance": seen.provenance()}, output)
+    elif format != "table":
+        write_rows([r.__dict__ for r in found.rows], format, output)
+    else:
+        _print(console, found)
+    return 0
+
+
+def _two(text: str, unit: str) -> tuple[float, float]:
+    """Two quantities apart by a comma, or one for both."""
+    from turnbuckle.errors import UsageError
+    from turnbuckle.units import parse
+
+    words = text.split(",")
+    if len(words) > 2:
+        raise UsageError("A090", "two values at most", found=text[:60], fix="the first for one kind of packet, the second for the other")
+    return parse(words[0], unit), parse(words[-1], unit)
+
+
+def _print(console: Any, found: Answered) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from turnbuckle.units import show
+
+    best, worst = (_plain(row.topology) for row in (found.best, found.worst))
+    shortest, longest = found.best.seconds, found.worst.seconds
+    gain = longest / shortest - 1 if shortest else 0.0
+    if len(found.rows) == 1:
+        verdict = f"{show(shortest, 's', 4)} on {best}"
+    elif gain < 5e-4:
+        verdict = f"the topology makes no difference: {show(shortest, 's', 4)} on each"
+    else:
+        verdict = f"fastest on {best}: {show(shortest, 's', 4)}, slowest on {worst}: {gain:.1%} longer"
+    console.print(Text(verdict, "bold"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    packets = found.fidelity == "packets"
+    for k, name in enumerate(("topology", "run time", "waiting" if packets else "", "links used", "busy", "most", "which")):
+        if name:
+            table.add_column(name, justify="left" if k in (0, 6) else "right", overflow="fold", no_wrap=0 < k < 6)
+    for row in found.rows:
+        waiting = [f"{1 - row.alone_seconds / row.seconds:.1%}" if row.seconds else ""] if packets else []
+        table.add_row(
+            Text(_plain(row.topology)), show(row.seconds, "s", 4), *waiting, f"{row.used:,} of {row.links:,}", _share(row.mean_share),
+            _share(row.busiest_share), row.busiest,
+        )  # fmt: skip
+    console.print(table)
+    console.print(Text(_rests_on(found), style="dim"))
+
+
+def _plain(name: str) -> str:
+    """A name, which may be that of a file, without what steers a terminal."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)[:60]
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}" if value >= 0.01 or not value else f"{value:.1g}" if value < 1e-5 else f"{value:.3%}"
+
+
+def _rests_on(found: Answered) -> str:
+    from turnbuckle.units import show
+
+    p: Protocol = found.protocol
+    header = p.header_bytes * (2 if p.legacy_headers else 1)
+    whence = f"{found.messages:,} messages among {found.nodes} nodes"
+    if not math.isnan(found.recorded_seconds):
+        whence = f"{found.messages:,} messages and collectives of {found.nodes} ranks, a node each"
+        whence += f", recorded run time {show(found.recorded_seconds, 's')}"
+        whence += ", compute as recorded" if found.compute == 1 else f", compute times {found.compute:g}"
+    how = "links shared fairly"
+    if found.fidelity == "packets":
+        how = "packets hold link after link, first come first served; waiting: what messages that wait for others add to the run time"
+    return (
+        f"{whence}; {how}; eager up to {show(p.eager_bytes, 'B')} at {show(p.eager_bandwidth, 'B/s')}, remote memory access at "
+        f"{show(p.remote_bandwidth, 'B/s')}; packets of {show(p.packet_bytes, 'B')} and {show(header, 'B')}; "
+        f"a node {show(p.eager_node_seconds, 's')} and {show(p.remote_node_seconds, 's')}, a switch "
+        f"{show(p.eager_switch_seconds, 's')} and {show(p.remote_switch_seconds, 's')}; topologies differ in cost: see their links"
+    )

@@ -1,0 +1,69 @@
+"""``turnbuckle model ssi``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hostile_names import SAMPLE, Ran
+
+Run = Callable[..., Ran]
+MADE = ("--calls", 100, "--to-device", "64kB", "--to-host", "64kB", "--kernel-time", "20us")
+
+
+def test_the_sample(turnbuckle: Run) -> None:
+    ran = turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4x16", "--now", "PCIe", "--far", "rack,data centre")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("pcie4x16, now PCIe: ") and "+ data centre" in ran.out
+    assert "propagation paid by the message" in " ".join(ran.out.split())
+    about = json.loads(turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4x16", "--format", "json").out)
+    assert about["link"]["name"] == "pcie4x16" and about["rows"][1]["distance"] == "2 cm" and about["rows"][2]["distance"] == "16cm"
+    assert about["benefit"] == pytest.approx(about["delta_seconds"] / about["alpha_seconds"]) and about["affine"]
+    assert about["recorded"]["calls"] == about["loop"]["calls"] and "provenance" in about
+
+
+def test_options_stand_above_the_recording(turnbuckle: Run) -> None:
+    about = json.loads(turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4x16", "--kernel", "all", "--calls", 7, "--format", "json").out)
+    assert about["loop"]["calls"] == 7 and about["recorded"]["calls"] > 7 and about["recorded"]["kernel"] == ""
+
+
+def test_a_loop_in_numbers(turnbuckle: Run) -> None:
+    words = ("model", "ssi", *MADE, "--link", "25GB/s", "--now", "1us", "--far", "50us", "--in-flight", 4)
+    ran = turnbuckle(*words)
+    assert ran.code == 0 and "off it by" in ran.out and "link of 25 GB/s" in ran.out
+    table = turnbuckle(*words, "--format", "csv").out.splitlines()
+    assert len(table) == 4 and table[0].startswith("link,quantum,distance,propagation_seconds,seconds,ratio,affine_ratio")
+    nvlink = json.loads(turnbuckle("model", "ssi", *MADE, "--link", "nvlink2x2", "--format", "json").out)
+    assert nvlink["rows"][1]["distance"] == "1 cm", "the report's length of NVLink"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--link", "pcie4x16"), "A087"),
+        ((*MADE, "--link", "25GB/s"), "A088"),
+        ((*MADE, "--link", "pcie4x16", "--far", "1mm"), "A088"),
+        ((*MADE, "--link", "pcie4x16", "--far", ","), "A088"),
+        ((*MADE, "--link", "pcie4x16", "--far", "[red]"), "U0"),
+        ((*MADE, "--link", "pcie9x16"), "A016"),
+        ((*MADE, "--link", "pcie4x16", "--width", 0), "A087"),
+        ((*MADE, "--link", "pcie4x16", "--streams", -1), "A087"),
+        ((*MADE, "--link", "pcie4x16", "--host-time", "2"), "U001"),
+        ((*MADE, "--link", "0 B/s", "--now", "1us", "--far", "1ms"), "A087"),
+        ((*MADE, "--link", "pcie4x16", "--speed", "nan"), "A088"),
+        (("nothing.sqlite", "--link", "pcie4x16"), "P001"),
+        (("nothing.sqlite",), "A002"),
+    ],
+)
+def test_questions_that_cannot_be(turnbuckle: Run, words: tuple[object, ...], code: str) -> None:
+    ran = turnbuckle("model", "ssi", *words)
+    assert ran.code == 2 and f"error[{code}" in ran.err, ran.err
+
+
+def test_no_such_kernel(turnbuckle: Run, hostile: Path) -> None:
+    ran = turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4x16", "--kernel", "\x1b[2J")
+    assert ran.code == 3 and "error[A169" in ran.err and "\x1b" not in ran.err
+    shown = turnbuckle("model", "ssi", hostile, "--link", "pcie4x16").out
+    assert "\x1b" not in shown and "\x9b" not in shown

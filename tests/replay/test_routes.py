@@ -1,0 +1,87 @@
+"""Routes are those that the native core takes: a single message loads exactly the links of its route."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from turnbuckle.errors import UsageError
+from turnbuckle.replay.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
+from turnbuckle.replay.routes import Graph, read, route
+
+NETWORKS = [
+    Network(6, 1e9, 1e-7),
+    Network(24, 1e9, 1e-7, FatTree((4, 3, 2), (1, 2, 2), (1, 2, 1))),
+    Network(18, 1e9, 1e-7, FatTree((3, 6), (2, 3), (1, 1))),
+    Network(24, 1e9, 1e-7, Torus((4, 3, 2))),
+    Network(30, 1e9, 1e-7, Torus((5, 3), 2)),
+    Network(18, 1e9, 1e-7, Dragonfly(3, 3, 2, 1)),
+    Network(16, 1e9, 1e-7, Dragonfly(2, 4, 2, 2)),
+]
+
+
+def loaded(network: Network, source: int, target: int) -> tuple[list[int], float]:
+    """Links that carry something when one message goes from one card to another, and its time."""
+    nothing = np.zeros(0, dtype=np.int64)
+    one = Program(
+        np.array([0, 1, 2]), np.array([Op.SEND, Op.AWAIT], dtype=np.uint8), np.zeros(2, dtype=np.int64), np.zeros(0), nothing,
+        np.zeros(0), nothing, np.array([source, target]), np.array([0]), np.array([1]), np.array([1000.0]),
+        np.array([Leaves.EAGER], dtype=np.uint8),
+    )  # fmt: skip
+    done = replay(one, network)
+    return np.flatnonzero(done.carried_bytes).tolist(), done.seconds
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda n: str(n.shape))
+def test_every_route_is_the_native_one(network: Network) -> None:
+    names = network.links()
+    for source in range(network.cards):
+        for target in range(network.cards):
+            if source == target:
+                assert route(network, source, target) == []
+                continue
+            found = route(network, source, target)
+            links, seconds = loaded(network, source, target)
+            assert sorted(found) == links and len(set(found)) == len(found)
+            assert seconds == pytest.approx(len(found) * 1e-7 + 1e-6, rel=1e-9)
+            assert names[found[0]].startswith(f"card {source} ") and names[found[-1]].startswith(f"card {target} ")
+
+
+def graph(tmp_path: Path, text: str) -> Graph:
+    path = tmp_path / "cables.csv"
+    path.write_text(text)
+    return read(path)
+
+
+def test_a_ring_as_a_graph_is_a_torus(tmp_path: Path) -> None:
+    """Shortest ways, both ways of every cable; where both ways round are as long, the lower switch is next."""
+    ring = graph(tmp_path, "from,to\n" + "".join(f"{k},{(k + 1) % 5}\n" for k in range(5)))
+    torus = Network(5, 1e9, 0.0, Torus((5,)))
+    names, same = ring.links(), torus.links()
+    for source in range(5):
+        for target in range(5):
+            ours, theirs = route(ring, source, target), route(torus, source, target)
+            assert len(ours) == len(theirs) and len(set(ours)) == len(ours)
+            if source != target:
+                assert (names[ours[0]], names[ours[-1]]) == (same[theirs[0]], same[theirs[-1]])
+                hops = [names[k].removeprefix("switch ").split(" to ") for k in ours[1:-1]]
+                assert hops[0][0] == str(source) and hops[-1][1] == str(target)
+                assert all(a[1] == b[0] for a, b in pairwise(hops))
+
+
+def test_cables_named_twice_are_one(tmp_path: Path) -> None:
+    assert graph(tmp_path, "from,to\n0,1\n1,0\n0,1\n").ends == ((0, 1),)
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [("", "A090"), ("1,1\n", "A090"), ("0,1\n2,3\n", "A090"), ("1,2\n", "A090"), ("0,-1\n", "A063"), ("0,1.5\n", "A063"), ("0\n", "A063")],
+)
+def test_graphs_that_cannot_be(tmp_path: Path, rows: str, code: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        graph(tmp_path, f"from,to\n{rows}")
+    assert caught.value.code == code
