@@ -97,7 +97,9 @@ def test_slower_kernels_leave_the_link_idle() -> None:
 def times_of(graph: Graph) -> tuple[Copies, Kernels]:
     """A copy in and a kernel after it, a millisecond each."""
     moved = Copies(np.array([0]), np.array([True]), np.array([1e6]), np.array([1e-3]), np.array([0]))
-    return moved, Kernels(np.array([1]), np.array([0]), np.array([1e-3]), np.array([1000]), np.array([100]), np.array([1]))
+    return moved, Kernels(
+        np.array([1]), np.array([0]), np.array([1e-3]), np.array([1000]), np.array([32]), np.array([16]), np.array([100]), np.array([1])
+    )
 
 
 def in_then_kernel() -> Graph:
@@ -174,6 +176,8 @@ def test_in_step_a_link_shared_by_k_is_a_kth_of_it() -> None:
         profile = tb.inspect(path).profile
     graph = dependencies(profile)
     moved = copies(profile, graph)
-    for count in (2, 5):
-        shared = replay(behind_one_link(graph, moved, count), Network(1 + count, 20e9, 0.0), "flow").seconds
-        assert shared == pytest.approx(replay(behind_one_link(graph, moved), Network(2, 20e9 / count, 0.0), "flow").seconds, rel=1e-6)
+    for held in (None, engines(moved, graph)):
+        for count in (2, 5):
+            shared = replay(behind_one_link(graph, moved, count, engines=held), Network(1 + count, 20e9, 0.0), "flow").seconds
+            alone = replay(behind_one_link(graph, moved, engines=held), Network(2, 20e9 / count, 0.0), "flow").seconds
+            assert shared == pytest.approx(alone, rel=1e-6)

@@ -46,8 +46,11 @@ LawOption = Annotated[
 Units = Annotated[int, Parameter(help="multiprocessors of the recorded GPU; 0: as the recording says", show_default=False)]
 Speed = Annotated[float, Parameter(help="larger GPU: speed of one multiprocessor over the recorded one's")]
 Kernels = Annotated[
-    Literal["blocks", "full"],
-    Parameter(help="larger GPU: a kernel gains what its thread blocks allow, or the full size of the GPU"),
+    Literal["blocks", "rounds", "full"],
+    Parameter(
+        help="larger GPU: a kernel gains what its blocks allow at most (blocks), what saved rounds of resident blocks give at least "
+        "(rounds), or the GPU's full size"
+    ),
 ]
 Apart = Annotated[bool, Parameter(help="GPUs of two processes are two even if both call theirs by one number", negative=())]
 Steps = Annotated[bool, Parameter(name="--differences", help="what a step of each parameter does to the most runs asked", negative=())]
@@ -94,7 +97,7 @@ def sharing(
     if law != "anchored" and not mapped:
         raise UsageError("A096", "a law is for a surface", found=f"--law {law}", fix="add --surface")
     rate, delay = _bandwidth(link), parse(hop, "s")
-    given: dict[str, Any] = {"hop_seconds": delay, "speed": speed, "all_fill": kernels == "full"}
+    given: dict[str, Any] = {"hop_seconds": delay, "speed": speed, "gain": kernels}
     axes = {
         "latencies": None if latency is None else [parse(word, "s") for word in _listed(latency)],
         "bandwidths": None if bandwidth is None else [parse(word, "B/s") for word in _listed(bandwidth)],
@@ -177,29 +180,27 @@ def _print(console: Console, found: Sharing, speed: float, kernels: str) -> None
     from turnbuckle.cli.show import seconds
     from turnbuckle.units import show
 
-    if "loose" in found.forms:
-        console.print(Text(_verdict(found), "bold"))
+    for form in found.forms:
+        console.print(Text(_verdict(found) if form == "loose" else _larger(found, form), "bold"))
     run, several = found.run, len(found.forms) > 1 or found.forms != ("loose",)
     table = Table(box=None, pad_edge=False, header_style="dim")
     if several:
         table.add_column("form", overflow="fold")
-    names = ["runs at once", "GPUs", "run time of each", "vs recorded", "work done"] if several else [
-        "runs at once", "GPUs", "run time of each", "vs recorded",
-    ]  # fmt: skip
-    for name in (*names, "link busy to device", "to host"):
+    names = ["runs at once", "GPUs", "run time of each", "vs recorded", "link busy to device", "to host"]
+    if several:
+        names = ["runs", "GPUs", "run time", "vs recorded", "work done", "busy to device", "to host"]
+    for name in names:
         table.add_column(name, justify="right", overflow="fold")
     for row in found.rows:
-        large = f"{run.devices} x {row.runs}" if row.form != "loose" else str(row.runs * run.devices)
+        large = f"{run.devices} ({row.runs}x)" if row.form != "loose" else str(row.runs * run.devices)
         cells = [str(1 if row.form == "tight" else row.runs), large, seconds(row.seconds), f"{row.penalty:.3f}x"]
         cells += [f"{row.gain:.2f}x"] if several else []
         table.add_row(*([row.form] if several else []), *cells, f"{row.busy_to_device:.1%}", f"{row.busy_to_host:.1%}")
     console.print(table)
-    for form in found.forms:
-        most = max(r.runs for r in found.rows if r.form == form)
-        better = found.benefit(most, form)
-        if form != "loose" and better is not None and most > 1:
-            what = "one run on" if form == "tight" else f"{most} runs on"
-            console.print(Text(f"{what} a GPU {most} times as large: {better:.2f} times the work of {most} runs on a GPU each"))
+    if several:
+        console.print(
+            Text("work done: runs in a time, over those of one run alone; busy: the link, at full bandwidth; (3x): times as large", "dim")
+        )
     whence = "stated" if found.stated else run.link_from
     told = (
         f"link {show(found.bandwidth, 'B/s')} each way ({whence}), {show(found.hop_seconds, 's')} added to each copy; a run makes "
@@ -224,7 +225,11 @@ def _notes(console: Console, run: Run, larger: bool, speed: float, kernels: str)
     if kernels == "full":
         told = "every kernel gains the full size of a larger GPU: the best that can be"
     elif run.blocks_known:
-        told = f"a kernel gains what its thread blocks allow at most; {run.unfilled:.1%} of kernel time does not fill the recorded GPU"
+        told = (
+            "a kernel gains as its blocks spread over more multiprocessors" if kernels == "blocks" else "a kernel gains as rounds are saved"
+        )
+        told += f": {run.unfilled:.1%} of kernel time is in kernels with too few"
+        told += "; to: if only whole rounds of resident blocks are saved" if kernels == "blocks" else ""
         told += "" if run.blocks_known > 0.995 else f"; blocks of {1 - run.blocks_known:.1%} are unknown and taken to fill any"
     else:
         told = "no thread blocks or multiprocessors are known (--units): every kernel is taken to fill a larger GPU, the best that can be"
@@ -238,6 +243,18 @@ def _verdict(found: Sharing) -> str:
     if fit == most:
         return f"{fit} of these runs fit behind one link within 5 % each; more were not tried"
     return f"{fit} of these runs fit behind one link within 5 % each, {fit + 1} do not"
+
+
+def _larger(found: Sharing, form: Form) -> str:
+    """What a GPU as many times as large as was asked comes to."""
+    most = max(r.runs for r in found.rows if r.form == form)
+    row = next(r for r in found.rows if (r.form, r.runs) == (form, most))
+    slow, better = found.slowest(form, most), found.benefit(most, form)
+    span = f"{row.penalty:.3f}x" if slow is None or f"{slow:.3f}" == f"{row.penalty:.3f}" else f"{row.penalty:.3f}x to {slow:.3f}x"
+    runs = "one run takes" if form == "tight" else f"{most} runs take"
+    one = "a GPU" if found.run.devices == 1 else f"{found.run.devices} GPUs"
+    said = f"on {one} {most} times as large {runs} {span} the recorded time"
+    return said if better is None or most == 1 else f"{said}: {better:.2f} times the work of {most} on {one} each"
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -357,5 +374,4 @@ def _print_surface(console: Console, found: SharingSurface, given: dict[str, Any
         f"{show(run.recorded_bandwidth, 'B/s')} ({run.link_from}); {kept}; every point is a replay"
     )
     console.print(Text(told, "dim"))
-    kernels = "full" if given["all_fill"] else "blocks"
-    _notes(console, run, set(found.forms) != {"loose"}, given["speed"], kernels)
+    _notes(console, run, set(found.forms) != {"loose"}, given["speed"], given["gain"])

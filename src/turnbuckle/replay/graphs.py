@@ -85,7 +85,7 @@ class Kernels:
     activity : index into `Graph.activity`.
     device : which device of the run, counted from 0.
     seconds : as recorded [s].
-    blocks : thread blocks; 0 where the recording does not say.
+    blocks, threads, registers : thread blocks, threads a block, registers a thread; 0 where the recording does not say.
     units : multiprocessors of its device; 0 where the recording does not say.
     at_once : most kernels that its device held at any time while it ran, itself among them.
     """
@@ -94,6 +94,8 @@ class Kernels:
     device: Int
     seconds: Float
     blocks: Int
+    threads: Int
+    registers: Int
     units: Int
     at_once: Int
 
@@ -174,13 +176,13 @@ def kernels(profile: Profile, graph: Graph, *, apart: bool = False) -> Kernels:
     place, numbers = numbered(profile, graph, apart=apart)
     start, end = mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy()
     trace = profile.trace
-    blocks = np.zeros(len(activity), dtype=np.int64)
+    shape = {name: np.zeros(len(activity), dtype=np.int64) for name in ("blocks", "threads", "registers")}
     table = trace.kernels
-    if table.height and "blocks" in table.columns:
+    if table.height:
         # a CUDA graph that was recorded whole is a kernel too, with a row in a table of its own
         row = np.clip(mine["row"].fill_null(-1).to_numpy(), 0, table.height - 1)
         same = (table["start_ns"].to_numpy()[row] == start) & (table["end_ns"].to_numpy()[row] == end)
-        blocks = np.where(same, table["blocks"].fill_null(0).to_numpy()[row], 0).astype(np.int64)
+        shape = {name: np.where(same, table[name].fill_null(0).to_numpy()[row], 0).astype(np.int64) for name in shape}
     stated = dict(trace.devices.select("device", "multiprocessors").drop_nulls().iter_rows()) if trace.devices.height else {}
     units = np.array([int(stated.get(n, 0)) for n in numbers], dtype=np.int64)
     device = place[activity]
@@ -189,7 +191,7 @@ def kernels(profile: Profile, graph: Graph, *, apart: bool = False) -> Kernels:
         here = device == number
         at_once[here] = _most_at_once(start[here], end[here])
     seconds = (end - start) * 1e-9
-    return Kernels(activity, device, seconds, blocks, units[device] if len(units) else np.zeros(0, np.int64), at_once)
+    return Kernels(activity, device, seconds, **shape, units=units[device] if len(units) else np.zeros(0, np.int64), at_once=at_once)
 
 
 def engines(moved: Copies, graph: Graph) -> Int:

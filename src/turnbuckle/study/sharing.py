@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.cost.gpu_size import spread_speedup, unit_share
+from turnbuckle.cost.gpu_size import resident_at_most, spread_speedup, unit_share
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.model import link_bandwidth, nething
 from turnbuckle.order import prepared
@@ -36,9 +36,9 @@ from turnbuckle.study.study import SCHEMA_VERSION, Answer
 Float = NDArray[np.float64]
 Form = Literal["loose", "tight", "pooled"]
 Law = Literal["anchored", "agochart"]
+Gain = Literal["full", "blocks", "rounds"]
 
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
-LAWS: Final[tuple[Law, ...]] = get_args(Law)
 #: Runs at once that can be asked for.
 MOST: Final = 256
 #: A run fits behind a link if it gets no longer than by this share.
@@ -47,8 +47,8 @@ FITS: Final = 0.05
 LONGEST: Final = 1e3
 #: Processes of the replay that fit into memory on a small machine.
 _MOST_PROCESSES: Final = 20_000_000
-#: What a pooled replay counts in: hundredths of a picosecond of a full GPU, so that no kernel is rounded to whole bytes.
-_FULL: Final = 1e14
+#: What a pooled replay counts in: thousandths of a picosecond of a full GPU, so that no kernel is rounded to whole bytes.
+FULL: Final = 1e15
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,17 @@ class Run:
         """Copy engines of each device, by direction."""
         return engines(self.moved, self.graph)
 
-    def faster_at_most(self, times: float) -> Float:
-        """How many times faster each kernel gets at most on a GPU so many times as large."""
-        return spread_speedup(self.kernels.blocks, self.kernel_units, times)
+    def gained(self, times: float, gain: Gain = "blocks") -> Float:
+        """How many times faster each kernel gets on a GPU so many times as large.
+
+        ``full``: as many times, whatever its blocks; ``blocks``: as its blocks spread over more multiprocessors, at most; ``rounds``: as
+        rounds of resident blocks are saved, at least.
+        """
+        held = self.kernels
+        if gain == "full":
+            return np.full(len(held.seconds), float(times))
+        together = resident_at_most(held.threads, held.registers) if gain == "rounds" else 1.0
+        return spread_speedup(held.blocks, self.kernel_units * together, times)
 
     @property
     def blocks_known(self) -> float:
@@ -143,7 +151,7 @@ class Run:
         hop_seconds: float = 0.0,
         law: Law = "anchored",
         speed: float = 1.0,
-        all_fill: bool = False,
+        gain: Gain = "blocks",
         copy_cost: float = 1.0,
         seed: int = 0,
     ) -> Shared:
@@ -157,7 +165,7 @@ class Run:
         law : ``anchored``: what copies and deliveries cost beyond link and latency stays.  ``agochart``: a copy takes its bytes over the
             bandwidth, and every delivery the latency.
         speed : of one multiprocessor over the recorded one's.
-        all_fill : kernels gain the full size of a larger GPU, whatever their blocks.
+        gain : what kernels gain on a larger GPU, see `gained`.
         copy_cost : times the time of each copy.
         seed : of a run a little different (`turnbuckle.study.differences.scattered`).
         """
@@ -169,16 +177,15 @@ class Run:
         if latency is not None:
             graph = initiated(graph, latency, recorded=self.recorded_latency if law == "anchored" else None)
         size = runs if form != "loose" else 1
-        most = np.full(len(self.kernels.seconds), float(size)) if all_fill else self.faster_at_most(size)
+        most = self.gained(size, gain)
         copied, pool, full, hosts = 1 if form == "tight" else runs, None, 1.0, 1 + self.devices
         if form == "loose":
             hosts = 1 + runs * self.devices
         elif form == "pooled":
             # a kernel that had company held its part of the GPU only
-            share = np.minimum(
-                np.ones(len(most)) if all_fill else unit_share(self.kernels.blocks, self.kernel_units), 1.0 / self.kernels.at_once
-            )
-            pool, full, hosts = Pool(self.kernels, share, most * speed, size * speed), _FULL / rate, 1 + 3 * self.devices
+            own = np.ones(len(most)) if gain == "full" else unit_share(self.kernels.blocks, self.kernel_units)
+            share = np.minimum(own, 1.0 / self.kernels.at_once)
+            pool, full, hosts = Pool(self.kernels, share, most * speed, size * speed), FULL / rate, 1 + 3 * self.devices
             moved = replace(moved, size_bytes=moved.size_bytes * full)
         kernel = np.ones(len(most)) if pool is not None else 1.0 / (most * speed)
         program = behind_one_link(
@@ -188,8 +195,8 @@ class Run:
         done = replay(scattered(program, seed), Network(hosts, rate * full, 0.0), "flow")
         seconds = done.seconds + self.beyond
         up, down = done.carried_bytes[0] / full, done.carried_bytes[hosts] / full
-        gain = copied * self.measured / seconds
-        return Shared(form, runs, seconds, seconds / self.measured, gain, float(up / rate / seconds), float(down / rate / seconds))
+        work = copied * self.measured / seconds
+        return Shared(form, runs, seconds, seconds / self.measured, work, float(up / rate / seconds), float(down / rate / seconds))
 
 
 def _share(seconds: Float, held: NDArray[np.bool_]) -> float:
@@ -255,6 +262,7 @@ class Sharing:
     bandwidth : of the shared link, one way [B/s]; `stated` whether it was given or is the recorded link's.
     hop_seconds : latency added to each copy by a link between [s].
     rows : of each form, by number of runs.
+    least : the rows of larger GPUs again where kernels gain the least that is known, see `Run.gained`; none unless they gain the most.
     """
 
     run: Run
@@ -262,6 +270,7 @@ class Sharing:
     stated: bool
     hop_seconds: float
     rows: tuple[Shared, ...]
+    least: tuple[Shared, ...] = ()
 
     @property
     def forms(self) -> tuple[Form, ...]:
@@ -278,6 +287,10 @@ class Sharing:
         """Work done in a time on one larger GPU over that on as many small ones behind one link; None where one was not asked."""
         gains = {r.form: r.gain for r in self.rows if r.runs == runs}
         return gains[form] / gains["loose"] if form in gains and "loose" in gains else None
+
+    def slowest(self, form: Form, runs: int) -> float | None:
+        """Run time over the recorded one if kernels gain the least that is known; None where that was not replayed."""
+        return next((r.penalty for r in self.least if (r.form, r.runs) == (form, runs)), None)
 
     @property
     def to_device_bytes(self) -> float:
@@ -311,7 +324,14 @@ class Sharing:
                 "share_with_blocks_known": self.run.blocks_known,
                 "share_that_does_not_fill": self.run.unfilled,
             },
-            "rows": [{**r.__dict__, "benefit": None if r.form == "loose" else self.benefit(r.runs, r.form)} for r in self.rows],
+            "rows": [
+                {
+                    **r.__dict__,
+                    "benefit": None if r.form == "loose" else self.benefit(r.runs, r.form),
+                    "penalty_least_gain": self.slowest(r.form, r.runs),
+                }
+                for r in self.rows
+            ],
         }
 
 
@@ -323,7 +343,7 @@ def sharing(
     bandwidth: float | None = None,
     hop_seconds: float = 0.0,
     speed: float = 1.0,
-    all_fill: bool = False,
+    gain: Gain = "blocks",
 ) -> Sharing:
     """Replay a run several times over at once behind one host link.
 
@@ -333,7 +353,7 @@ def sharing(
     runs : how many at once; each is replayed, and (loose) what it takes to find out how many fit.
     bandwidth : of the link, one way [B/s]; None takes the recorded link's.
     hop_seconds : added to each copy [s].
-    speed, all_fill : of the larger GPU, see `Run.together`.
+    speed, gain : of the larger GPU, see `Run.together`.
 
     Raises
     ------
@@ -349,8 +369,8 @@ def sharing(
     rate = run.recorded_bandwidth if bandwidth is None else link_rate(bandwidth)
     hop_seconds = delay(hop_seconds)
 
-    def together(form: Form, count: int) -> Shared:
-        return run.together(form, count, bandwidth=rate, hop_seconds=hop_seconds, speed=speed, all_fill=all_fill)
+    def together(form: Form, count: int, gained: Gain = gain) -> Shared:
+        return run.together(form, count, bandwidth=rate, hop_seconds=hop_seconds, speed=speed, gain=gained)
 
     rows: list[Shared] = []
     for form in (f for f in FORMS if f in forms):
@@ -364,7 +384,8 @@ def sharing(
                 found[middle] = together(form, middle)
                 few, many = (middle, many) if found[middle].penalty <= 1.0 + FITS else (few, middle)
         rows += [found[count] for count in sorted(found)]
-    return Sharing(run, rate, bandwidth is not None, hop_seconds, tuple(rows))
+    least = [together(r.form, r.runs, "rounds") for r in rows if r.form != "loose"] if gain == "blocks" and run.blocks_known else []
+    return Sharing(run, rate, bandwidth is not None, hop_seconds, tuple(rows), tuple(least))
 
 
 def counted(runs: Sequence[int]) -> None:

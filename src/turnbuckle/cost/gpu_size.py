@@ -1,0 +1,82 @@
+"""Kernels on a larger GPU: how much faster each can get, by the thread blocks it has to spread (Austin et al. 2021, 4.7, 8.5).
+
+AgoChart scales every kernel by the speed of the GPU, execution units x clock x efficiency:
+
+    t' = t (EU f eta) / (EU' f' eta')
+
+That is what a kernel reaches which fills both GPUs.  A block runs on one multiprocessor (EU), so one of b blocks on M of them
+takes ceil(b / M) rounds where each round is as long as a block alone; on k M it takes ceil(b / (k M)), and cannot gain more than
+
+    s(k) = ceil(b / M) / ceil(b / (k M))  <=  k          s = 1 where b <= M: it does not fill the GPU as it is
+
+Several blocks on one multiprocessor hide each other's waiting, and a kernel whose blocks were all resident at once may gain nothing.
+The other end counts rounds of resident blocks: with R at a time on each multiprocessor
+
+    s(k) = ceil(b / (R M)) / ceil(b / (R k M))
+
+R is taken as large as threads and registers allow on any GPU since 2016 (2,048 and 65,536 a multiprocessor, 32 blocks), whatever the shared
+memory: the fewest rounds, so the least gain.  Memory of a larger GPU is taken to grow with it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Float = NDArray[np.float64]
+
+#: Most threads, registers and blocks of a multiprocessor (CUDA C++ Programming Guide, technical specifications, 6.0 to 10.0).
+_THREADS, _REGISTERS, _BLOCKS = 2048.0, 65536.0, 32.0
+
+
+def gpu_ratio(units: float, clock: float, efficiency: float, other_units: float, other_clock: float, other_efficiency: float) -> float:
+    """(EU f eta) of the other GPU over this one's: how many times faster a kernel is that fills both.
+
+    >>> gpu_ratio(108, 1.41e9, 1.0, 3 * 108, 1.41e9, 1.0)
+    3.0
+    """
+    return (other_units * other_clock * other_efficiency) / (units * clock * efficiency)
+
+
+def spread_speedup(blocks: ArrayLike, units: ArrayLike, times: ArrayLike) -> Float:
+    """How many times faster kernels get at most on a GPU with `times` as many multiprocessors.
+
+    Parameters
+    ----------
+    blocks : thread blocks of each; 0 where unknown: such a kernel is taken to fill any GPU.
+    units : multiprocessors of the GPU it ran on; 0 where unknown, likewise.
+    times : as many; at least 1.  All broadcast.
+
+    >>> spread_speedup([40, 108, 109, 10_000, 0], 108, 4).tolist()
+    [1.0, 1.0, 2.0, 3.875, 4.0]
+    """
+    blocks, units, times = (np.asarray(v, dtype=np.float64) for v in (blocks, units, times))
+    known = (blocks > 0) & (units > 0)
+    b, m = np.where(known, blocks, 1.0), np.where(known, units, 1.0)
+    # a hair less, so that k M comes out whole for the k that are no binary fractions
+    rounds, fewer = np.ceil(b / m), np.ceil(b / (m * times) * (1 - 1e-12))
+    return np.where(known, np.minimum(rounds / fewer, times), times)
+
+
+def resident_at_most(threads: ArrayLike, registers: ArrayLike) -> Float:
+    """Blocks that a multiprocessor holds at once at most, by threads a block and registers a thread; 0 is unknown.
+
+    >>> resident_at_most([32, 256, 1024, 256, 0], [16, 16, 32, 128, 0]).tolist()
+    [32.0, 8.0, 2.0, 2.0, 32.0]
+    """
+    threads, registers = (np.asarray(v, dtype=np.float64) for v in (threads, registers))
+    t, r = np.maximum(threads, 1.0), np.maximum(registers, 1.0)
+    held = np.minimum(np.floor(_THREADS / t), np.floor(_REGISTERS / (r * t)))
+    return np.asarray(np.where(threads > 0, np.clip(held, 1.0, _BLOCKS), _BLOCKS))
+
+
+def unit_share(blocks: ArrayLike, units: ArrayLike) -> Float:
+    """Share of a GPU's multiprocessors that a kernel keeps busy on average over its rounds; 1 where blocks or units are unknown (0).
+
+    >>> unit_share([54, 108, 162, 0], 108).tolist()
+    [0.5, 1.0, 0.75, 1.0]
+    """
+    blocks, units = (np.asarray(v, dtype=np.float64) for v in (blocks, units))
+    known = (blocks > 0) & (units > 0)
+    b, m = np.where(known, blocks, 1.0), np.where(known, units, 1.0)
+    return np.where(known, b / (m * np.ceil(b / m)), 1.0)
