@@ -24,7 +24,8 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
 
     Parameters
     ----------
-    path : an Nsight Systems SQLite export (``nsys export --type sqlite``), or the anchor file of an OTF2 archive (``X.otf2``).
+    path : an Nsight Systems SQLite export (``nsys export --type sqlite``), the anchor file of an OTF2 archive (``X.otf2``), a Paje
+        trace of SimGrid (packed or not), a Paraver trace (``X.prv``), or a file of a DUMPI trace (``X.meta`` or a ``.bin``).
     use_cache : keep and use a copy of big files' tables in the user's cache folder.
     threads : threads that read; 0 takes as many as there are cores.
     progress : called about ten times a second with the share of the work done, 0 to 1; what it raises stops the read.
@@ -34,7 +35,9 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     ProfileError : P001 missing, P002 directory, P003 empty, P004 not SQLite, P005 damaged, P006 and P007 not a recording,
         P008 a needed column is absent, P009 locked, P010 no permission, P011 a report that must be exported first,
         P013 unknown format, P015 to P019 an OTF2 archive that is incomplete, damaged, packed, of clocks that cannot be aligned, or
-        only a part of one.
+        only a part of one, P025 and P026 a packed file that is damaged or grows beyond measure, P027 to P030 a Paje or Paraver trace
+        whose header or lines cannot be read or that holds no MPI calls, P032 to P034 a DUMPI trace that is damaged, not known or
+        not complete.
     """
     place = Path(path)
     head = _head(place)
@@ -46,7 +49,12 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
 
 def _read(reader: ModuleType, path: Path, use_cache: bool, threads: int, progress: Callable[[float], object] | None) -> Trace:
     def afresh() -> Trace:
-        trace: Trace = reader.read(path, threads=threads, progress=progress)
+        try:
+            trace: Trace = reader.read(path, threads=threads, progress=progress)
+        except OSError as error:
+            raise ProfileError(
+                "P005", "the file cannot be read", where=str(path), found=str(error), fix="copy it, and what belongs to it, to a local disk"
+            ) from None
         return trace
 
     if not use_cache or not getattr(reader, "CACHED", True):
@@ -137,6 +145,6 @@ def _unknown(path: Path, head: bytes) -> ProfileError:
         "no reader knows this format",
         where=str(path),
         found=kind,
-        cause="Turnbuckle reads Nsight Systems SQLite exports and OTF2 archives",
+        cause="Turnbuckle reads Nsight Systems SQLite exports, OTF2 archives, and Paje, Paraver and DUMPI traces",
         fix="nsys export --type sqlite REPORT.nsys-rep writes one; of an archive name the .otf2 file",
     )

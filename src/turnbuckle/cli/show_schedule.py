@@ -1,0 +1,115 @@
+"""``turnbuckle inspect`` of a schedule: an MPI program without clocks.  What it cannot say is null, never 0."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from turnbuckle.cli.output import flattened, write_json, write_rows
+from turnbuckle.cli.recording import command_line
+from turnbuckle.cli.show import clean, seconds
+from turnbuckle.cli.terminal import console_for
+from turnbuckle.errors import UsageError
+from turnbuckle.replay.schedules import figures
+from turnbuckle.replay.schedules.figures import Figures
+from turnbuckle.study.study import SCHEMA_VERSION
+from turnbuckle.units import show
+
+#: What `inspect` says of a recording and cannot say of a schedule.
+_UNKNOWN: Final = (
+    "run_time_ns", "kernel_window_ns", "kernels", "copies", "memsets", "api", "overlap", "categories_ns", "closure_defect_ns",
+    "launch", "links", "offload", "cpu_activity", "memory", "profiler_overhead_share",
+)  # fmt: skip
+_WORDS: Final = {"simgrid-ti": "SimGrid time-independent trace", "goal": "GOAL schedule"}
+_NEXT: Final = {
+    "simgrid-ti": "turnbuckle.replay.schedules.read gives it the times of a speed",
+    "goal": "turnbuckle.replay.schedules.goal.program gives it the times of LogGOPS",
+}
+
+
+def inspect_schedule(path: Path, format: str, output: Path | None, asked: dict[str, object]) -> None:
+    """Write what a schedule amounts to.
+
+    Parameters
+    ----------
+    asked : options that need a recording, by name; refused (A077) where one is given.
+    """
+    given = [name for name, value in asked.items() if value is not None]
+    if given:
+        raise UsageError(
+            "A077", f"{given[0]} needs a recording", where=path.name, found="a schedule, which holds no times", fix=f"leave {given[0]} out"
+        )
+    found = figures(path)
+    if format == "table":
+        _print(path, found, output)
+        return
+    document = _document(path, found)
+    if format == "json":
+        write_json(document, output)
+    else:
+        write_rows([flattened(document["profile"])], format, output)
+
+
+def _document(path: Path, found: Figures) -> dict[str, Any]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    about = {
+        "file": path.name, "sha256": digest, "size_bytes": path.stat().st_size, "format": found.format, "profiler_version": None,
+        "schema_version": None, "recorded_utc_ns": None,
+    }  # fmt: skip
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "profile": {
+            **dict.fromkeys(_UNKNOWN),
+            "mpi": found.mpi(),
+            "work": {"flops": found.compute_flops, "seconds": found.compute_seconds},
+            "devices": [],
+            "scope": "a schedule: what each rank does; it holds no times",
+        },
+        "findings": [f.as_dict() for f in found.findings],
+        "provenance": {
+            "tool": "turnbuckle", "version": version("turnbuckle"), "profile": about, "source_machine": None, "targets": [], "model": None,
+            "seed": None, "draws": None, "command": command_line(),
+        },
+    }  # fmt: skip
+
+
+def _print(path: Path, found: Figures, output: Path | None) -> None:
+    console = console_for(output)
+    head = Table.grid(padding=(0, 2))
+    head.add_column(style="bold cyan")
+    head.add_column(overflow="fold")
+    head.add_row("schedule", f"{clean(path.name)}  {_WORDS[found.format]}; it holds no times")
+    head.add_row("", f"{found.ranks:,} ranks, {found.operations:,} {'operations' if found.format == 'goal' else 'calls'}")
+    head.add_row("sends", f"{found.sends:,} of {show(found.sent_bytes, 'B')} in all")
+    head.add_row("receives", f"{found.receives:,}")
+    head.add_row(
+        "messages", f"{found.matched:,} with both sides" + (f", {found.unmatched:,} calls without the other" if found.unmatched else "")
+    )
+    wide = ", ".join(f"{count:,} {name}" for name, count in found.collectives.items())
+    if found.format != "goal":
+        head.add_row("collectives", f"{wide or 'none'}" + (" calls" if wide else ""))
+    work = [] if found.compute_flops is None else [f"{found.compute_flops / 1e6:,.4g} Mflop"]
+    if found.compute_seconds or not work:
+        work.append(seconds(found.compute_seconds))
+    head.add_row("compute", f"{' and '.join(work)}, all ranks together")
+    console.print(head)
+    if found.findings:
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column(justify="right")
+        table.add_column(overflow="fold")
+        for f in found.findings:
+            words = Text(f.meaning)
+            if f.detail:
+                words.append(f" ({f.detail})", "dim")
+            table.add_row(Text(f.code, "yellow" if f.severity == "warning" else "dim"), f"{f.count:,}", words)
+        console.print()
+        console.print(table)
+    console.print()
+    console.print(Text.assemble(("next  ", "bold cyan"), _NEXT[found.format]))

@@ -1,0 +1,235 @@
+"""What readers of MPI recordings have in common: rows that become tables, ranks and communicators.
+
+A row of MPI calls means here what it means in an OTF2 archive: one row a message, request or collective, a wait a row for each request it
+completes, sizes of collectives as Score-P counts them (`carried`).
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from turnbuckle.trace.readers.packed_text import Text as Text
+from turnbuckle.trace.readers.packed_text import beginning as beginning
+from turnbuckle.trace.readers.packed_text import packed as packed
+from turnbuckle.trace.trace import dtypes
+
+#: A missing number in a row.
+NO: Final = -(1 << 63)
+#: Kinds of MPI calls as the vocabulary numbers them.
+MESSAGE, COLLECTIVE, REQUEST, OTHER = range(4)
+#: Beyond this no time is believed [ns].
+LARGEST_NS: Final = 2**53
+#: Largest number that a column of sizes, tags or counts may hold.
+LARGEST: Final = 2**62
+#: Ranks that the ids of threads can tell apart and that fit into memory as a communicator's members.
+MOST_RANKS: Final = 1 << 24
+
+_COLUMNS: Final = (
+    "start_ns", "end_ns", "rank", "kind", "name", "size_bytes", "receive_bytes", "partner", "root", "tag", "communicator", "request",
+    "outer", "thread",
+)  # fmt: skip
+_COLLECTIVES: Final = (
+    "barrier", "bcast", "gather", "gatherv", "scatter", "scatterv", "allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw",
+    "reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan",
+)  # fmt: skip
+ROOTED: Final = ("bcast", "gather", "gatherv", "scatter", "scatterv", "reduce")
+_SENDS: Final = re.compile(r"i?[bsr]?send")
+_RECEIVES: Final = re.compile(r"i?m?recv")
+_WAITS: Final = re.compile(r"(wait|test)(all|any|some)?")
+
+
+def operation(name: str) -> str:
+    """Name of an MPI call in lower case without its prefix; empty for what is no MPI call.
+
+    >>> operation("PMPI_Isend"), operation("computing")
+    ('isend', '')
+    """
+    found = re.fullmatch(r"p?mpi_([a-z][a-z_0-9]{0,60})", name.lower())
+    return found[1].rstrip("_") if found else ""
+
+
+def sort_of(does: str) -> str:
+    """What an operation is: ``send``, ``receive``, ``both``, ``wait``, ``start``, ``collective`` or ``other``."""
+    if _SENDS.fullmatch(does):
+        return "send"
+    if _RECEIVES.fullmatch(does):
+        return "receive"
+    if does in ("sendrecv", "sendrecv_replace"):
+        return "both"
+    if _WAITS.fullmatch(does):
+        return "wait"
+    if does in ("start", "startall"):
+        return "start"
+    return "collective" if does in _COLLECTIVES or (does[:1] == "i" and does[1:] in _COLLECTIVES) else "other"
+
+
+def carried(does: str, sent: int, received: int, members: int, root: bool) -> tuple[int, int]:
+    """Bytes sent and received by one member of a collective, as Score-P counts them: what goes to and comes from all members.
+
+    Parameters
+    ----------
+    sent, received : bytes for one partner; of the operations with a size for each partner (``v``, ``reduce_scatter``) for all together.
+    members : of the communicator.
+    root : whether this is the root; ignored where there is none.
+
+    >>> carried("allreduce", 8, 8, 4, False), carried("bcast", 8, 8, 4, True), carried("bcast", 8, 8, 4, False)
+    ((32, 32), (32, 8), (0, 8))
+    """
+    base = does[1:] if does[:1] == "i" else does
+    if base == "barrier":
+        return 0, 0
+    if base in ("allreduce", "allgather", "alltoall"):
+        return members * sent, members * received
+    if base == "allgatherv":
+        return members * sent, received
+    if base == "bcast":
+        return (members * sent if root else 0), sent
+    if base == "reduce":
+        return sent, members * sent if root else 0
+    if base == "gather":
+        return sent, members * received if root else 0
+    if base == "scatter":
+        return (members * sent if root else 0), received
+    if base == "gatherv":
+        return sent, received if root else 0
+    if base == "scatterv":
+        return (sent if root else 0), received
+    return sent, received
+
+
+class Names:
+    """Texts that tables refer to, each once."""
+
+    def __init__(self) -> None:
+        self._number: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        """Index of a text."""
+        return self._number.setdefault(text, len(self._number))
+
+    def series(self) -> pl.Series:
+        """All texts by their index."""
+        return pl.Series("name", list(self._number), dtype=pl.String)
+
+
+class Calls:
+    """Rows of MPI calls in the order in which they were begun; `NO` is a missing number."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, array[int]] = {name: array("q") for name in _COLUMNS}
+        self._appends = [column.append for column in self.columns.values()]
+
+    def __len__(self) -> int:
+        return len(self.columns["rank"])
+
+    def moved(self, by: int) -> None:
+        """Move all times [ns]."""
+        for name in ("start_ns", "end_ns"):
+            self.columns[name] = array("q", (t + by for t in self.columns[name]))
+        self._appends = [column.append for column in self.columns.values()]
+
+    def renumber(self, rank: Mapping[int, int]) -> None:
+        """Give every rank another number; a partner that has none is none."""
+        self.columns["rank"] = array("q", (rank[n] for n in self.columns["rank"]))
+        self.columns["partner"] = array("q", (rank.get(n, NO) for n in self.columns["partner"]))
+        self._appends = [column.append for column in self.columns.values()]
+
+    def add(
+        self, rank: int, start: int, end: int, kind: int, name: int, *, size: int = NO, received: int = NO, partner: int = NO,
+        root: int = NO, tag: int = NO, communicator: int = NO, request: int = NO, outer: int = 0, thread: int = 1,
+    ) -> int:  # fmt: skip
+        """One row; returns its number.  `rank` is in the world, `thread` inside its process from 1 on; of rows that begin together, those
+        of smaller `outer` come first."""
+        row = (start, end, rank, kind, name, size, received, partner, root, tag, communicator, request, outer, thread)
+        for append, value in zip(self._appends, row, strict=True):
+            append(value)
+        return len(self) - 1
+
+    def table(self) -> pl.DataFrame:
+        """The table ``mpi`` of the vocabulary, in the order of begin, rank and row."""
+        held = {
+            name: np.frombuffer(column, dtype=np.int64) if len(column) else np.zeros(0, np.int64) for name, column in self.columns.items()
+        }
+        order = np.lexsort((np.arange(len(self)), held["outer"], held["rank"], held["start_ns"]))
+        types = dtypes("mpi")
+        columns: dict[str, pl.Series] = {}
+        for name in types:
+            values = (held["rank"] + 1 << 24 | held["thread"])[order] if name == "thread" else held[name][order]
+            column = pl.Series(name, values)
+            # a copy: the arrays' memory is not polars' to keep
+            columns[name] = pl.select(pl.when(column != NO).then(column).cast(types[name]).alias(name)).to_series()
+        return pl.DataFrame(columns)
+
+
+class Ranges:
+    """What a rank does between MPI calls, where the recording has a name for it."""
+
+    def __init__(self) -> None:
+        self._columns = [array("q") for _ in range(4)]
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def add(self, rank: int, start: int, end: int, name: int) -> None:
+        """One range."""
+        for column, value in zip(self._columns, (start, end, rank, name), strict=True):
+            column.append(value)
+
+    def moved(self, by: int) -> None:
+        """Move all times [ns]."""
+        for column in self._columns[:2]:
+            column[:] = array("q", (t + by for t in column))
+
+    def renumber(self, rank: Mapping[int, int]) -> None:
+        """Give every rank another number; ranges of one that has none go."""
+        rows = [row for row in zip(*self._columns, strict=True) if row[2] in rank]
+        for at, column in enumerate(self._columns):
+            column[:] = array("q", (rank[row[2]] if at == 2 else row[at] for row in rows))
+
+    def table(self) -> pl.DataFrame:
+        """The table ``ranges`` of the vocabulary."""
+        start, end, rank, name = (np.array(column, dtype=np.int64) for column in self._columns)
+        order = np.lexsort((-end, rank, start))
+        values: dict[str, Any] = {
+            "start_ns": start,
+            "end_ns": end,
+            "thread": rank + 1 << 24 | 1,
+            "kind": np.full(len(start), 59),
+            "name": name,
+        }
+        return pl.DataFrame(
+            {
+                c: pl.Series(values[c][order], dtype=t) if c in values else pl.Series([None] * len(start), dtype=t)
+                for c, t in dtypes("ranges").items()
+            }
+        )
+
+
+def ranks_table(ranks: int) -> pl.DataFrame:
+    """The table ``mpi_ranks`` of one thread a rank."""
+    rank = np.arange(ranks, dtype=np.int64)
+    return pl.DataFrame({"thread": rank + 1 << 24 | 1, "rank": rank}, schema=dtypes("mpi_ranks"))
+
+
+def communicators_table(groups: Iterable[tuple[int, int, list[int]]]) -> pl.DataFrame:
+    """The table ``mpi_communicators``: handle, time [ns] and ranks in the world of each; handles mean the same on every rank."""
+    handle, time, rank, inside, size, root = ([np.zeros(0, dtype=np.int64)] for _ in range(6))
+    for number, made, members in groups:
+        count = len(members)
+        for column, value in ((handle, number), (time, made), (size, count), (root, members[0])):
+            column.append(np.full(count, value, dtype=np.int64))
+        rank.append(np.array(members, dtype=np.int64))
+        inside.append(np.arange(count, dtype=np.int64))
+    held = {
+        "rank": rank, "time_ns": time, "communicator": handle, "local_rank": inside, "size": size, "group_root": root,
+        "group_number": handle,
+    }  # fmt: skip
+    frame = pl.DataFrame({name: np.concatenate(parts) for name, parts in held.items()}).with_columns(parent=pl.lit(None, pl.Int64))
+    frame = frame.sort(["time_ns", "rank", "size", "communicator"], descending=[False, False, True, False], maintain_order=True)
+    return frame.select(pl.col(name).cast(kind) for name, kind in dtypes("mpi_communicators").items())
