@@ -9,8 +9,8 @@ use turnbuckle_core::contention::{Fidelity, LogP, Messages, Network, Node, Progr
 
 use super::timeline::bytes;
 
-/// Waiting processes named in an error: enough to show a circle.
-const NAMED: usize = 64;
+/// Waiting processes named in an error: enough for any circle.
+const NAMED: usize = 1 << 20;
 
 fn refused(error: RunError) -> PyErr {
     match error {

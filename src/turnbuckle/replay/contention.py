@@ -37,6 +37,8 @@ Fidelity = Literal["logp", "flow"]
 
 PICOSECONDS: Final = 1e12
 _LONGEST: Final = float(1 << 62)
+#: Processes of a circle that are shown.
+_SHOWN: Final = 12
 
 
 class Op(IntEnum):
@@ -186,7 +188,7 @@ def replay(
         if len(error.args) != 2:
             raise
         count, named = error.args
-        raise _stuck(program, int(count), list(named)) from None
+        raise _stuck(int(count), list(named)) from None
     times = {name: np.frombuffer(done[name], dtype=np.uint64) / PICOSECONDS for name in ("ends", "waited", "began", "arrived", "done")}
     return Contended(fidelity, **times, carried_bytes=np.frombuffer(done["carried"], dtype=np.float64), events=int(done["events"]))
 
@@ -230,20 +232,27 @@ def of_tasks(tasks: Tasks) -> Program:
     )  # fmt: skip
 
 
-def _stuck(program: Program, count: int, named: list[tuple[int, int]]) -> UsageError:
-    """Who waits for whom: the circle among the processes that cannot go on, if one is among those named."""
-    waits = {p: int(program.target[m] if program.source[m] == p else program.source[m]) for p, m in named if m < len(program.source)}
-    seen: list[int] = []
-    at = next(iter(waits), None)
-    while at is not None and at not in seen:
-        seen.append(at)
-        at = waits.get(at)
-    circle = " -> ".join(str(p) for p in [*seen[seen.index(at) :], at]) if at is not None else ""
-    found = f"process {circle}" if circle else f"process {named[0][0]} waits" if named else ""
+def _stuck(count: int, named: list[tuple[int, int]]) -> UsageError:
+    """Who waits for whom: the circle, whose members come first, or the first process that waits for what never comes."""
+    waits = dict(named)
+    first, other = named[0]
+    seen: dict[int, None] = {}
+    at = first
+    while at in waits and at not in seen:
+        seen[at] = None
+        at = waits[at]
+    if at in seen:
+        circle = [str(p) for p in [*list(seen)[list(seen).index(at) :], at]]
+        if len(circle) > _SHOWN:
+            circle[_SHOWN - 2 : -2] = [f"... ({len(circle) - 1} processes) ..."]
+        return UsageError(
+            "A071", f"{count} processes wait for each other", found=f"process {' -> '.join(circle)}",
+            cause="each waits for what another does only after its own wait: rendezvous on both sides, resources kept crosswise",
+            fix="look at the calls of these ranks; an eager limit may hide it",
+        )  # fmt: skip
     return UsageError(
-        "A071", f"{count} processes wait for each other", found=found,
-        cause="messages that are not sent, or rendezvous on both sides at once",
-        fix="look at the calls of these ranks; an eager limit may hide it",
+        "A071", f"{count} processes wait for what never comes", found=f"process {first} waits for process {other}",
+        cause="messages that are not sent", fix="look at the calls of these ranks",
     )  # fmt: skip
 
 

@@ -155,12 +155,14 @@ def _fit(edges: Int, count: Int, shape: tuple[int, ...], periodic: Sequence[bool
         ring = ring | (two & bool((count % halves == 0).all()))
     step = np.where(ring, as_ring, step)
     far = (np.abs(step) > 1).any(axis=1)
-    offsets, kind = np.unique(step[~far], axis=0, return_inverse=True)
-    kind = kind.reshape(-1)
-    grid = Grid(shape, tuple(bool(r) for r in ring), offsets)
+    held = tuple(bool(r) for r in ring)
     if far.any():
         a, b = edges[np.flatnonzero(far)[0]].tolist()
-        return _Tried(grid, (int(far.sum()), 0, 0), f"rank {a} sends to rank {b}, which is no neighbour")
+        nowhere = Grid(shape, held, np.zeros((0, len(shape)), dtype=np.int64))
+        return _Tried(nowhere, (int(far.sum()), 0, 0), f"rank {a} sends to rank {b}, which is no neighbour")
+    offsets, kind = np.unique(step, axis=0, return_inverse=True)
+    kind = kind.reshape(-1)
+    grid = Grid(shape, held, offsets)
     missing, uneven, what = 0, 0, ""
     for n, offset in enumerate(offsets):
         mine = np.flatnonzero(kind == n)

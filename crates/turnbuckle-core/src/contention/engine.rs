@@ -67,7 +67,7 @@ struct Engine<'a> {
     into: Vec<Time>,
     /// Whether one process only sends through a card.
     alone: Vec<bool>,
-    /// How many messages of a card are sent and not posted: their receivers decide when they go to it.
+    /// How many messages of a card may come to it at a time that is not known yet: sent and not posted, or delayed.
     open: Vec<u32>,
     route: Vec<u32>,
     /// Whoever came to a resource so far.
@@ -139,13 +139,22 @@ impl Engine<'_> {
                 Event::Offer(message) => {
                     let m = message as usize;
                     self.state[m] |= state::SENT;
-                    if self.messages.leaves[m] == Leaves::Eager as u8 || self.state[m] & state::POSTED != 0 {
+                    let eager = self.messages.leaves[m] == Leaves::Eager as u8;
+                    // one with a handshake has been counted since it was sent
+                    let counted = self.network.handshake && !eager;
+                    if eager || self.state[m] & state::POSTED != 0 {
+                        if counted {
+                            self.held_back(message, -1);
+                        }
                         self.ready(message, now)?;
-                    } else {
+                    } else if !counted {
                         self.held_back(message, 1);
                     }
                 }
-                Event::Leave(message) => self.leave(message, now)?,
+                Event::Leave(message) => {
+                    self.held_back(message, -1);
+                    self.leave(message, now)?;
+                }
                 Event::Reach(message) => self.reach(message, now)?,
                 Event::Arrive(message) => self.arrive(message, now)?,
                 Event::Enter(message) => {
@@ -193,6 +202,17 @@ impl Engine<'_> {
         let m = message as usize;
         let at = |given: &[u32], process: u32| given.get(m).copied().unwrap_or_else(|| self.program.place[process as usize]);
         (at(self.messages.start, self.messages.from[m]), at(self.messages.end, self.messages.to[m]))
+    }
+
+    /// What the processor pays for a message at one end [ps]; nothing for a copy between two places that its process has made.
+    fn overhead(&self, message: u32, each: Time) -> Time {
+        let m = message as usize;
+        let (process, other) = (self.messages.from[m], self.messages.to[m]);
+        let place = self.program.place[process as usize];
+        if process == other && self.ends_of(message) != (place, place) {
+            return 0;
+        }
+        each.saturating_add(scaled(self.network.logp.overhead_per_byte, self.messages.bytes[m]))
     }
 
     /// What a message never goes faster than [B/ps].
@@ -265,7 +285,7 @@ impl Engine<'_> {
                     if self.messages.leaves[m] == Leaves::Edge as u8 {
                         self.queue.add(later(time, self.messages.bytes[m])?, Event::Arrive(arg));
                     } else {
-                        time = later(time, logp.send_overhead.saturating_add(scaled(logp.overhead_per_byte, self.messages.bytes[m])))?;
+                        time = later(time, self.overhead(arg, logp.send_overhead))?;
                         let eager = self.messages.leaves[m] == Leaves::Eager as u8;
                         if eager {
                             self.state[m] |= state::FREE;
@@ -276,6 +296,7 @@ impl Engine<'_> {
                         // until the overhead is paid no receive sees it as sent, and other messages of the card may use it
                         if handshake {
                             let told = self.told(arg, false);
+                            self.held_back(arg, 1);
                             self.queue.add(later(time, told)?, Event::Offer(arg));
                         } else if time > now && !(ready && port.is_some_and(|c| self.alone[c] && self.open[c] == 0)) {
                             self.queue.add(time, Event::Offer(arg));
@@ -305,8 +326,7 @@ impl Engine<'_> {
                         return Ok(());
                     }
                     if op == Op::Await && self.messages.leaves[arg as usize] != Leaves::Edge as u8 {
-                        let each = scaled(logp.overhead_per_byte, self.messages.bytes[arg as usize]);
-                        time = later(time, logp.receive_overhead.saturating_add(each))?;
+                        time = later(time, self.overhead(arg, logp.receive_overhead))?;
                     }
                 }
             }
@@ -336,6 +356,7 @@ impl Engine<'_> {
         if delay == 0 {
             return self.leave(message, now);
         }
+        self.held_back(message, 1);
         self.queue.add(later(now, delay)?, Event::Leave(message));
         Ok(())
     }
@@ -450,14 +471,69 @@ impl Engine<'_> {
         }
     }
 
+    /// Processes that cannot go on, and for whom each waits: for who has not sent, or not made room, or keeps what is wanted.
+    ///
+    /// The members of a circle come first, in order.
+    fn stuck(&self) -> Vec<(u32, u32)> {
+        let count = self.processes.len();
+        // whoever wants a resource stands behind the operation that asks for it
+        let mut wants = vec![NONE; count];
+        for (resource, one) in self.resources.iter().enumerate() {
+            one.queue.values().for_each(|(process, _)| wants[*process as usize] = resource as u32);
+        }
+        let mut keeper = vec![NONE; self.resources.len()];
+        for (p, process) in self.processes.iter().enumerate() {
+            let mut kept = std::collections::BTreeSet::new();
+            for at in self.program.first[p]..process.next - u32::from(wants[p] != NONE) {
+                let of = || self.program.resource[self.program.arg[at as usize] as usize];
+                match Op::from_code(self.program.code[at as usize]) {
+                    Some(Op::Take) => _ = kept.insert(of()),
+                    Some(Op::Give) => _ = kept.remove(&of()),
+                    _ => {}
+                }
+            }
+            kept.into_iter().for_each(|resource| keeper[resource as usize] = p as u32);
+        }
+        let waits_for = |p: usize| {
+            let process = &self.processes[p];
+            if wants[p] != NONE {
+                return keeper[wants[p] as usize];
+            }
+            let m = process.held as usize;
+            match (process.next < self.program.first[p + 1], self.state.get(m)) {
+                (true, Some(state)) if state & state::SENT == 0 => self.messages.from[m],
+                (true, Some(_)) => self.messages.to[m],
+                _ => NONE,
+            }
+        };
+        let next: Vec<u32> = (0..count).map(waits_for).collect();
+        let mut seen = vec![NONE; count];
+        let mut circle = Vec::new();
+        for start in 0..count {
+            let mut at = start;
+            while next[at] != NONE && seen[at] == NONE {
+                seen[at] = start as u32;
+                at = next[at] as usize;
+            }
+            if next[at] != NONE && seen[at] == start as u32 {
+                let first = at;
+                loop {
+                    circle.push((at as u32, next[at]));
+                    at = next[at] as usize;
+                    if at == first {
+                        break;
+                    }
+                }
+                break;
+            }
+        }
+        let inside: std::collections::BTreeSet<u32> = circle.iter().map(|(p, _)| *p).collect();
+        circle.extend((0..count as u32).map(|p| (p, next[p as usize])).filter(|(p, q)| *q != NONE && !inside.contains(p)));
+        circle
+    }
+
     fn finish(mut self) -> Result<Outcome, RunError> {
-        let stuck: Vec<(u32, u32)> = self
-            .processes
-            .iter()
-            .enumerate()
-            .filter(|(p, process)| process.next < self.program.first[p + 1])
-            .map(|(p, process)| (p as u32, process.held))
-            .collect();
+        let stuck = self.stuck();
         if !stuck.is_empty() {
             return Err(RunError::Deadlock(stuck));
         }
@@ -482,6 +558,7 @@ fn check(program: &Program<'_>, messages: &Messages<'_>, network: &Network) -> R
     if program.first.len() != processes + 1
         || program.code.len() != program.arg.len()
         || *program.first.last().unwrap_or(&1) as usize != program.code.len()
+        || program.first.first() != Some(&0)
         || program.first.windows(2).any(|w| w[0] > w[1])
         || [messages.to.len(), messages.bytes.len(), messages.leaves.len()].iter().any(|n| *n != count)
     {

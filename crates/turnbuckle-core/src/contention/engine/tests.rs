@@ -199,7 +199,7 @@ fn a_deadlock_is_named() {
         made.op(p, Op::Sent, mine);
         made.op(p, Op::Post, other);
     }
-    assert_eq!(made.run(&net(2, Fidelity::LogP, logp())), Err(RunError::Deadlock(vec![(a, m), (b, n)])));
+    assert_eq!(made.run(&net(2, Fidelity::LogP, logp())), Err(RunError::Deadlock(vec![(a, b), (b, a)])));
 }
 
 #[test]
