@@ -163,7 +163,7 @@ impl Engine<'_> {
                 Event::Free(resource) => self.free(resource, now)?,
             }
             // flows that begin and end at one instant are settled together
-            if self.fluid.stale() && self.queue.due() != Some(now) {
+            if self.fluid.stale() && !self.queue.more() {
                 let queue = &mut self.queue;
                 let mut sound = true;
                 self.fluid.settle(now, |slot, version, at| {
