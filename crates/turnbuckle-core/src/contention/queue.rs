@@ -25,6 +25,12 @@ pub(super) enum Event {
     Drain(u32, u32),
     /// A resource is free again.
     Free(u32),
+    /// A packet is wholly at the end of a link.
+    Hop(u32),
+    /// A packet has left a link, and somebody waits for the link or for its room.
+    Left(u32),
+    /// The next packet of a message with a rate of its own is there.
+    Paced(u32),
 }
 
 /// Bits of a digit.
