@@ -215,3 +215,144 @@ fn what_takes_too_long_or_does_not_fit_is_refused() {
     packets.ready();
     assert_eq!(packets.begin(0, 1, &[0], None, 0, &mut Queue::default()), Err(RunError::Value));
 }
+
+/// The same rules without economy: every packet is an event when it has left and when it is there, and what a queue holds is
+/// counted anew.  None if two things happen at one time: their order is not laid down here.
+fn by_hand(packing: Packing, links: &[(f64, Time)], messages: &[Sent<'_>]) -> Option<Vec<Time>> {
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    enum What {
+        Left(usize),
+        There(usize, usize, u32),
+        Begin(usize),
+    }
+    let mut turns = Turns::default();
+    messages.iter().for_each(|m| turns.add(m.1));
+    let datelines = turns.datelines(links.len());
+    // a lane is a link and a number; what begins at a link has none
+    let lanes: Vec<Vec<(u32, Option<u32>)>> = messages
+        .iter()
+        .map(|m| {
+            let number = |hop: usize| m.1[..=hop].windows(2).filter(|w| datelines.contains(&(w[0], w[1]))).count() as u32;
+            (0..m.1.len()).map(|h| (m.1[h], if h == 0 { None } else { Some(number(h)) })).collect()
+        })
+        .collect();
+    let mut events: std::collections::BTreeSet<(Time, usize, What)> =
+        messages.iter().enumerate().map(|(m, sent)| (sent.3, m, What::Begin(m))).collect();
+    let mut left: Vec<u64> = messages.iter().map(|m| m.0).collect();
+    let mut arrived = vec![Time::MAX; messages.len()];
+    // packets before a link in order: message, hop, bytes; of a message that begins, one that stands for all its packets
+    let mut waiting: std::collections::BTreeMap<(u32, Option<u32>), Vec<(usize, usize, u32)>> = Default::default();
+    // packets that have room in a lane: not yet left
+    let mut inside: std::collections::BTreeMap<(u32, Option<u32>), u32> = Default::default();
+    let mut asking: Vec<((u32, Option<u32>), (u32, Option<u32>))> = Vec::new();
+    let mut granted: std::collections::BTreeSet<(u32, Option<u32>)> = Default::default();
+    let mut sending: Vec<Option<((u32, Option<u32>), u32)>> = vec![None; links.len()];
+    let mut order = messages.len();
+    while let Some((now, _, what)) = events.pop_first() {
+        if events.first().is_some_and(|e| e.0 == now) {
+            return None;
+        }
+        match what {
+            What::Begin(m) => {
+                let bytes = left[m].min(u64::from(packing.payload)) as u32;
+                waiting.entry(lanes[m][0]).or_default().push((m, 0, bytes));
+            }
+            What::There(m, hop, bytes) => waiting.entry(lanes[m][hop]).or_default().push((m, hop, bytes)),
+            What::Left(link) => {
+                let (lane, wire) = sending[link].take().expect("was sending");
+                if lane.1.is_some() {
+                    *inside.get_mut(&lane).expect("was in") -= wire;
+                }
+            }
+        }
+        // first who waits for room, in order; then every link that can send does
+        loop {
+            let mut moved = false;
+            let mut blocked = Vec::new();
+            asking.retain(|(who, for_room)| {
+                let wire = waiting[who][0].2 + packing.header;
+                let has = inside.entry(*for_room).or_default();
+                if blocked.contains(for_room) || *has + wire > packing.buffer {
+                    blocked.push(*for_room);
+                    return true;
+                }
+                *has += wire;
+                granted.insert(*who);
+                false
+            });
+            for link in 0..links.len() {
+                let all: Vec<_> = waiting.range((link as u32, None)..=(link as u32, Some(u32::MAX))).map(|(l, _)| *l).collect();
+                for lane in all {
+                    let Some((m, hop, bytes)) = waiting[&lane].first().copied() else { continue };
+                    if sending[link].is_some() || asking.iter().any(|a| a.0 == lane) {
+                        continue;
+                    }
+                    let wire = bytes + packing.header;
+                    if let Some(to) = lanes[m].get(hop + 1).filter(|_| !granted.contains(&lane)) {
+                        let has = inside.entry(*to).or_default();
+                        if asking.iter().any(|a| a.1 == *to) || *has + wire > packing.buffer {
+                            asking.push((lane, *to));
+                            continue;
+                        }
+                        *has += wire;
+                    }
+                    granted.remove(&lane);
+                    moved = true;
+                    waiting.get_mut(&lane).expect("is there").remove(0);
+                    if hop == 0 {
+                        left[m] -= u64::from(bytes);
+                        if left[m] > 0 {
+                            let next = left[m].min(u64::from(packing.payload)) as u32;
+                            waiting.get_mut(&lane).expect("is there").push((m, 0, next));
+                        }
+                    }
+                    let free = now + took(wire, links[link].0);
+                    sending[link] = Some((lane, wire));
+                    order += 1;
+                    events.insert((free, order, What::Left(link)));
+                    let there = free + links[link].1;
+                    if hop + 1 < lanes[m].len() {
+                        events.insert((there, order, What::There(m, hop + 1, bytes)));
+                    } else {
+                        // packets of a message keep their order
+                        arrived[m] = there;
+                    }
+                }
+            }
+            if !moved {
+                break;
+            }
+        }
+    }
+    Some(arrived)
+}
+
+#[test]
+fn every_packet_by_hand_gives_the_same() {
+    let mut next = generator(2026);
+    let mut alike = 0;
+    for case in 0..1_200 {
+        // links of their own bandwidth and latency, so that no two packets from elsewhere come at one time
+        let count = 2 + next(6);
+        let links: Vec<(f64, Time)> = (0..count).map(|_| (0.01 + next(1 << 30) as f64 * 1e-11, 1000 + next(30_000))).collect();
+        let how = packing(100, 8 * next(2) as u32, 108 * (1 + next(3) as u32));
+        let routes: Vec<Vec<u32>> = (0..1 + next(8))
+            .map(|_| {
+                // forward only: then each link has two lanes at most, that of what begins and that of what comes
+                let mut route: Vec<u32> = (0..count as u32).filter(|_| next(3) > 0).collect();
+                if route.is_empty() {
+                    route.push(0);
+                }
+                route
+            })
+            .collect();
+        let messages: Vec<Sent<'_>> = routes.iter().map(|r| (1 + next(1500), r.as_slice(), None, next(200_000))).collect();
+        // one lane a link where nothing begins in the middle: there turns do not matter
+        let plain = messages.iter().all(|a| messages.iter().all(|b| !b.1[1..].contains(&a.1[0])));
+        if let Some(known) = plain.then(|| by_hand(how, &links, &messages)).flatten() {
+            assert_eq!(played(how, &links, &messages).0, known, "case {case}: {links:?} {messages:?}");
+            alike += 1;
+        }
+    }
+    assert!(alike > 200, "{alike}");
+}
