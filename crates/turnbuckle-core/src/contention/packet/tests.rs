@@ -216,6 +216,9 @@ fn what_takes_too_long_or_does_not_fit_is_refused() {
     assert_eq!(packets.begin(0, 1, &[0], None, 0, &mut Queue::default()), Err(RunError::Value));
 }
 
+/// A lane: a link, and its number; what begins at a link has none.
+type Before = (u32, Option<u32>);
+
 /// The same rules without economy: every packet is an event when it has left and when it is there, and what a queue holds is
 /// counted anew.  None if two things happen at one time: their order is not laid down here.
 fn by_hand(packing: Packing, links: &[(f64, Time)], messages: &[Sent<'_>]) -> Option<Vec<Time>> {
@@ -228,8 +231,7 @@ fn by_hand(packing: Packing, links: &[(f64, Time)], messages: &[Sent<'_>]) -> Op
     let mut turns = Turns::default();
     messages.iter().for_each(|m| turns.add(m.1));
     let datelines = turns.datelines(links.len());
-    // a lane is a link and a number; what begins at a link has none
-    let lanes: Vec<Vec<(u32, Option<u32>)>> = messages
+    let lanes: Vec<Vec<Before>> = messages
         .iter()
         .map(|m| {
             let number = |hop: usize| m.1[..=hop].windows(2).filter(|w| datelines.contains(&(w[0], w[1]))).count() as u32;
@@ -241,12 +243,12 @@ fn by_hand(packing: Packing, links: &[(f64, Time)], messages: &[Sent<'_>]) -> Op
     let mut left: Vec<u64> = messages.iter().map(|m| m.0).collect();
     let mut arrived = vec![Time::MAX; messages.len()];
     // packets before a link in order: message, hop, bytes; of a message that begins, one that stands for all its packets
-    let mut waiting: std::collections::BTreeMap<(u32, Option<u32>), Vec<(usize, usize, u32)>> = Default::default();
+    let mut waiting: std::collections::BTreeMap<Before, Vec<(usize, usize, u32)>> = Default::default();
     // packets that have room in a lane: not yet left
-    let mut inside: std::collections::BTreeMap<(u32, Option<u32>), u32> = Default::default();
-    let mut asking: Vec<((u32, Option<u32>), (u32, Option<u32>))> = Vec::new();
-    let mut granted: std::collections::BTreeSet<(u32, Option<u32>)> = Default::default();
-    let mut sending: Vec<Option<((u32, Option<u32>), u32)>> = vec![None; links.len()];
+    let mut inside: std::collections::BTreeMap<Before, u32> = Default::default();
+    let mut asking: Vec<(Before, Before)> = Vec::new();
+    let mut granted: std::collections::BTreeSet<Before> = Default::default();
+    let mut sending: Vec<Option<(Before, u32)>> = vec![None; links.len()];
     let mut order = messages.len();
     while let Some((now, _, what)) = events.pop_first() {
         if events.first().is_some_and(|e| e.0 == now) {
