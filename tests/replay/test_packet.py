@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnbuckle.errors import UsageError
-from turnbuckle.replay.contention import FatTree, Leaves, Network, Op, Program, replay
+from turnbuckle.replay.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.network import Dragonfly, FatTree, Network, Node, Torus, Wire
 
 EMPTY = np.zeros(0, dtype=np.int64)
 TREE = FatTree((4, 4), (1, 4), (1, 1))
@@ -85,6 +86,34 @@ def test_room_for_one_packet_ends_and_is_slower() -> None:
     assert tight > usual
 
 
+@pytest.mark.parametrize("shape", [Torus((16,)), Torus((4, 4)), Torus((2, 2, 2), 2), Dragonfly(4, 2, 2, 2)])
+@pytest.mark.parametrize("room", [1, 2])
+def test_rings_that_are_full_go_on(shape: Torus | Dragonfly, room: int) -> None:
+    """Every link holds packets for links beyond: with one lane each they would wait for each other for ever."""
+    network = replace(WIDE, shape=shape, buffer_bytes=room * 8192.0)
+    for shift in (3, 6, 7, 10):
+        found = replay(sent([(k, (k + shift) % 16, 2e5) for k in range(16)], 16), network, "packet")
+        assert found.seconds >= replay(sent([(0, shift, 2e5)], 16), network, "packet").seconds
+        assert found.seconds < 16 * 16 * 2e5 / 12.5e9
+
+
+def test_parts_of_nodes_have_links_of_their_own_speed() -> None:
+    """The first packet takes every link: wire, network, wire; the rest the narrowest."""
+    node = Node(("gpu", "card"), (Wire(0, 1, 25e9, 1e-7), Wire(1, 0, 5e9, 2e-7)), (1,), ())
+    network = Network(2, 12.5e9, 0.25e-6, node=node)
+    one = replace(sent([(0, 1, 819_200)], 2), host=np.array([0, 2]))
+    known = 1e-7 + 2 * 0.25e-6 + 2e-7 + 8192 * (1 / 25e9 + 2 / 12.5e9) + 819_200 / 5e9
+    assert replay(one, network, "packet").seconds == pytest.approx(known, abs=1e-10)
+
+
+def test_from_a_part_to_itself_there_may_be_no_link() -> None:
+    node = Node(("gpu", "card"), (Wire(0, 1, 25e9, 1e-7, shared=True),), (1,), ())
+    one = replace(sent([(0, 1, 1e6)], 2), host=np.array([0, 0]))
+    assert replay(one, Network(1, 12.5e9, 0.0, node=node), "packet").seconds == 0
+    limited = replace(one, rate_limit=np.array([1e9]))
+    assert replay(limited, Network(1, 12.5e9, 0.0, node=node), "packet").seconds == pytest.approx(1e-3)
+
+
 def test_a_full_queue_holds_up_who_wants_elsewhere() -> None:
     """Hosts 4 to 7 crowd host 0; a message of host 4 to host 1 stands behind. Fair shares do not see that."""
     crowd = [(k, 0, 1e6) for k in range(4, 8)]
@@ -118,9 +147,8 @@ def traffic(draw: st.DrawFn) -> tuple[Program, Network]:
     hosts = draw(st.integers(2, 8))
     rank = st.integers(0, hosts - 1)
     messages = draw(st.lists(st.tuples(rank, rank, st.integers(0, 200_000).map(float)), min_size=1, max_size=20))
-    tree = draw(
-        st.sampled_from([None, FatTree((2, 4), (1, 2), (1, 1)), FatTree((4, 2), (1, 1), (1, 2)), FatTree((2, 2, 2), (1, 2, 2), (1, 1, 1))])
-    )
+    trees = [FatTree((2, 4), (1, 2), (1, 1)), FatTree((4, 2), (1, 1), (1, 2)), FatTree((2, 2, 2), (1, 2, 2), (1, 1, 1))]
+    tree = draw(st.sampled_from([None, *trees, Torus((8,)), Torus((4, 2)), Torus((3, 3)), Dragonfly(4, 2, 1, 2)]))
     payload, header, room = draw(st.sampled_from([512, 4096, 8192, 300_000])), draw(st.sampled_from([0, 64])), draw(st.integers(1, 4))
     network = Network(
         hosts, draw(st.sampled_from([1e9, 12.5e9, 7.77e9])), draw(st.sampled_from([0.0, 0.25e-6])), tree, send_overhead=2e-7,
