@@ -121,6 +121,13 @@ fn two_messages_into_one_link_share_it() {
 }
 
 #[test]
+fn what_begins_at_a_link_and_what_comes_take_turns() {
+    let links = [(0.01, 0), (0.01, 0)];
+    let (arrived, _, _) = played(packing(100, 0, 800), &links, &[(5000, &[0, 1], None, 0), (5000, &[1], None, 0)]);
+    assert!(arrived.iter().all(|a| (980_000..=1_000_000).contains(a)), "{arrived:?}");
+}
+
+#[test]
 fn a_limit_is_one_link_more() {
     let links = [(0.01, 500), (0.01, 500)];
     for limit in [0.001, 0.002, 0.005] {
