@@ -6,6 +6,7 @@ that with unlimited resources this replay is the `timeline` (a law).  Messages c
 
 ``logp``   LogGPS: overheads, latency, gap, time a byte; every card handles one message at a time; no congestion, and none inside nodes.
 ``flow``   flows over the links of a topology and of its nodes, max-min fair; latency is paid before the first byte.
+``packet`` packets in queues of finite room before each link; a link sends when the next queue has room (credits).
 
 Time is whole picoseconds.  The same input gives the same answer, to the bit.  Unlike the sum and the timeline it is not
 monotone: with first come, first served, or with fair shares, a faster part can make a run slower (decision D18).
@@ -33,12 +34,14 @@ from turnbuckle.replay.tasks import Tasks
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-Fidelity = Literal["logp", "flow"]
+Fidelity = Literal["logp", "flow", "packet"]
 
 PICOSECONDS: Final = 1e12
 _LONGEST: Final = float(1 << 62)
 #: Processes of a circle that are shown.
 _SHOWN: Final = 12
+#: Most bytes of a packet or a buffer.
+_WIDEST: Final = float((1 << 32) - 1)
 
 
 class Op(IntEnum):
@@ -81,7 +84,7 @@ class Program:
     source, target : processes of each message, shape (messages,); the same for a copy between two places.
     size_bytes : of each message [B]; seconds of an ``EDGE``, whole picoseconds where the array is uint64.
     leaves : `Leaves` of each message.
-    rate_limit : most that each message goes at, whatever its links leave (flow) [B/s]; empty where nothing limits any.
+    rate_limit : most that each message goes at, whatever its links leave (flow, packet) [B/s]; empty where nothing limits any.
     delay_seconds : between the time each message may leave and the time it does, as memory is pinned [s]; empty where nothing passes.
     start, end : places between which each message goes; empty where all go between the places of their processes.
     priority : of each use: whoever waits with the lowest is served first, then whoever came first; empty where all are alike.
@@ -124,7 +127,7 @@ class Contended:
     waited : time each process waited for messages or resources [s].
     began, arrived : of every message [s], empty unless traced.
     done : when every operation was done [s], empty unless traced.
-    carried_bytes : by each link (flow) [B].
+    carried_bytes : by each link (flow; packet, with headers) [B].
     events : dealt with.
     """
 
@@ -178,7 +181,7 @@ def replay(
             wires=[(w.source, w.target, w.bandwidth / PICOSECONDS, _tick(w.seconds), w.shared) for w in made.wires],
             logp=(_tick(network.latency), _tick(network.send_overhead), _tick(network.receive_overhead), _tick(network.gap)),
             per_byte=(network.seconds_per_byte * PICOSECONDS, network.overhead_per_byte * PICOSECONDS),
-            fidelity=fidelity, handshake=network.handshake, traced=traced, tells=progress,
+            fidelity=fidelity, handshake=network.handshake, packing=_packing(network), traced=traced, tells=progress,
         )  # fmt: skip
     except OverflowError:
         raise _refused("a number of hosts, parts or cables that is negative or too large") from None
@@ -269,6 +272,21 @@ def _sound(network: Network) -> None:
             raise _refused(f"{name} of {value:g}")
         if name in times and value * PICOSECONDS > _LONGEST:
             raise _refused(f"{name} of {value:g} s: a replay is counted in picoseconds, up to {_LONGEST / PICOSECONDS:.3g} s")
+
+
+def _packing(network: Network) -> tuple[int, int, int]:
+    """Bytes of a message in a packet, beside them, and before a link; whole, and a packet fits."""
+    found = []
+    for name in ("packet_bytes", "header_bytes", "buffer_bytes"):
+        value = getattr(network, name)
+        least = 1 if name == "packet_bytes" else 0
+        if not (least <= value <= _WIDEST and value == int(value)):
+            raise _refused(f"{name} of {value:g}: whole bytes, {least:g} to {_WIDEST:.0f}")
+        found.append(int(value))
+    payload, header, buffer = found
+    if buffer < payload + header:
+        raise _refused(f"buffer_bytes of {buffer}: a packet of {payload + header} bytes does not fit")
+    return payload, header, buffer
 
 
 def _refused(what: str) -> UsageError:
