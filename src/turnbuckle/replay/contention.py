@@ -89,7 +89,8 @@ class Program:
     start, end : places between which each message goes; empty where all go between the places of their processes.
     priority : of each use: whoever waits with the lowest is served first, then whoever came first; empty where all are alike.
 
-    Arrays of the types that the native core counts in (uint8, uint32, uint64) are taken as they are, others are converted.
+    Arrays of the types that the native core counts in (uint8, uint32, uint64) are taken as they are, and must not change while a replay
+    runs; others are converted.
     """
 
     first: Int
@@ -168,6 +169,16 @@ def replay(
     shape, numbers = _laid(network)
     made = network.made_of
     _sound(network)
+    raised: list[BaseException] = []
+
+    def told(share: float) -> None:
+        try:
+            if progress is not None:
+                progress(share)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
     try:
         done = contend(
             first=_as(program.first, np.uint32), code=_as(program.code, np.uint8), arg=_as(program.arg, np.uint32),
@@ -181,19 +192,25 @@ def replay(
             wires=[(w.source, w.target, w.bandwidth / PICOSECONDS, _tick(w.seconds), w.shared) for w in made.wires],
             logp=(_tick(network.latency), _tick(network.send_overhead), _tick(network.receive_overhead), _tick(network.gap)),
             per_byte=(network.seconds_per_byte * PICOSECONDS, network.overhead_per_byte * PICOSECONDS),
-            fidelity=fidelity, handshake=network.handshake, packing=_packing(network), traced=traced, tells=progress,
+            fidelity=fidelity, handshake=network.handshake, packing=_packing(network), traced=traced, tells=told if progress is not None else None,
         )  # fmt: skip
-    except OverflowError:
-        raise _refused("a number of hosts, parts or cables that is negative or too large") from None
-    except ValueError as error:
-        raise _refused(str(error)) from None
-    except RuntimeError as error:
-        if len(error.args) != 2:
-            raise
-        count, named = error.args
-        raise _stuck(int(count), list(named)) from None
+    except (OverflowError, ValueError, RuntimeError) as error:
+        # what `progress` raises is its caller's
+        if raised:
+            raise raised[0] from None
+        raise _translated(program, error) from None
     times = {name: np.frombuffer(done[name], dtype=np.uint64) / PICOSECONDS for name in ("ends", "waited", "began", "arrived", "done")}
     return Contended(fidelity, **times, carried_bytes=np.frombuffer(done["carried"], dtype=np.float64), events=int(done["events"]))
+
+
+def _translated(program: Program, error: Exception) -> UsageError:
+    """What the native core refuses, as a coded error."""
+    if isinstance(error, OverflowError):
+        return _refused("a number of hosts, parts or cables that is negative or too large")
+    if isinstance(error, RuntimeError):
+        count, named = error.args
+        return _stuck(program, int(count), list(named))
+    return _refused(str(error))
 
 
 def _laid(network: Network) -> tuple[str, list[list[int]]]:
@@ -320,6 +337,8 @@ def _whole(values: Float) -> NDArray[np.uint64]:
 
 def _as(values: NDArray[np.generic], kind: type[np.unsignedinteger]) -> NDArray[np.generic]:
     array = np.asarray(values)
+    if array.dtype.kind == "f" and len(array):
+        raise _refused("an index that is no whole number")
     if array.dtype != kind and len(array) and not (array.min() >= 0 and array.max() <= np.iinfo(kind).max):
         raise _refused("an index that is negative or too large")
     return np.ascontiguousarray(array.astype(kind, copy=False))
