@@ -35,14 +35,19 @@ from turnbuckle.replay.contention import Fidelity, Program, replay
 
 HERE = Path(__file__).resolve().parent
 LIMIT_SECONDS: Final = 900
-FIDELITIES: Final[tuple[Fidelity, ...]] = ("logp", "flow")
+FIDELITIES: Final[tuple[Fidelity, ...]] = ("logp", "flow", "packet")
 #: Messages a CPU second.
-AIMS: Final = {("logp", 64): 4e6, ("logp", 256): 3e6, ("logp", 1024): 2e6, ("flow", 64): 6e5, ("flow", 256): 4e5, ("flow", 1024): 2e5}
+AIMS: Final = {
+    ("logp", 64): 4e6, ("logp", 256): 3e6, ("logp", 1024): 2e6, ("flow", 64): 6e5, ("flow", 256): 4e5, ("flow", 1024): 2e5,
+    ("packet", 64): 1.5e5, ("packet", 256): 1.2e5, ("packet", 1024): 1e5,
+}  # fmt: skip
 MEMORY_AIM: Final = 100e6
-#: Time of an iteration above its work [us], least and most of others' simulators of one kind: without congestion, with it, of any kind.
+#: Time of an iteration above its work [us], least and most of others' simulators of one kind: without congestion, with it, by packets
+#: (TraceR with packets of 8 KB, htsim with 4 KB), of any kind.
 BANDS: Final = {
     "logp": {64: (58.5, 72.0), 256: (61.5, 76.0), 1024: (64.5, 80.0)},
     "flow": {64: (68.0, 86.0), 256: (71.0, 93.0), 1024: (74.0, 99.0)},
+    "packet": {64: (75.9, 85.5), 256: (80.4, 92.9), 1024: (85.0, 98.8)},
     "any": {64: (58.5, 86.0), 256: (61.5, 93.0), 1024: (64.5, 99.0)},
 }
 ORACLE_AIM: Final = 0.05
@@ -222,7 +227,7 @@ def measure(share: float, rounds: int, *, counted: bool = True) -> dict[str, Any
             rows += [own(ranks, iterations, fidelity, rounds, Path(kept)) for fidelity in FIDELITIES]
             few = min(RAGGED[ranks], iterations)
             save(halo.program(ranks, few, spread_seconds=SPREAD_SECONDS), Path(kept))
-            rows.append(own(ranks, few, "flow", 1, Path(kept)) | {"name": "flow, ragged"})
+            rows += [own(ranks, few, one, 1, Path(kept)) | {"name": f"{one}, ragged"} for one in FIDELITIES[1:]]
         short = min(halo.SHORT[ranks], iterations)
         by_hand = simpy(ranks, short)
         if "missing" not in by_hand:
@@ -282,7 +287,11 @@ def targets(result: dict[str, Any]) -> list[tuple[bool, str]]:
         ratios = "".join(f"; {rate(row) / rate(by[ranks, o]):.1f}x of {o}" for o in ("SimPy", "SimGrid") if (ranks, o) in by)
         out.append((rate(row) >= aim, f"{what}: {rate(row) / 1e6:.2f} M messages a CPU second; aim {aim / 1e6:g}{ratios}"))
         found = above(row)
-        kinds = {"logp": {"logp": "simulators without congestion"}, "flow": {"flow": "simulators with congestion", "any": "all simulators"}}
+        kinds = {
+            "logp": {"logp": "simulators without congestion"},
+            "flow": {"flow": "simulators with congestion", "any": "all simulators"},
+            "packet": {"packet": "simulators by packets", "any": "all simulators"},
+        }
         for kind, whose in kinds[name].items():
             least, most = BANDS[kind][ranks]
             out.append((least <= round(found, 1) <= most, f"{what}: {found:.1f} us an iteration; {whose}: {least} to {most}"))
@@ -330,7 +339,7 @@ def _child(folder: Path, ranks: int, fidelity: Fidelity, rounds: int) -> list[st
 def main() -> None:
     """Measure and print."""
     if sys.argv[1:2] == ["--child"]:
-        fidelity: Fidelity = "flow" if sys.argv[4] == "flow" else "logp"
+        fidelity = next(one for one in FIDELITIES if one == sys.argv[4])
         print(json.dumps(child(Path(sys.argv[2]), int(sys.argv[3]), fidelity, int(sys.argv[5]))))
         return
     parser = argparse.ArgumentParser(description="replay messages on a shared network, ours and by others")

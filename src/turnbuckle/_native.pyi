@@ -73,6 +73,7 @@ def contend(
     per_byte: tuple[float, float],
     fidelity: str,
     handshake: bool,
+    packing: tuple[int, int, int],
     traced: bool,
     tells: Callable[[float], object] | None,
 ) -> dict[str, Any]: ...

@@ -6,17 +6,21 @@
 //! Time is whole picoseconds; events of one picosecond are dealt with in the order in which they arose, so that the same input
 //! gives the same answer, to the bit.
 //!
-//! What a message costs on its way is the choice of the [`Network`]: `logp` (no congestion), or `flow` (max-min fair shares of links).
+//! What a message costs on its way is the choice of the [`Network`]: `logp` (no congestion), `flow` (max-min fair shares of links), or
+//! `packet` (queues of finite room before each link).
 
 use std::fmt;
 
+mod datelines;
 mod engine;
 mod fluid;
 mod network;
+mod packet;
 mod queue;
 
 pub use engine::{Outcome, run};
 pub use network::{Fidelity, LogP, Network, Node, Shape, Wire};
+pub use packet::Packing;
 
 /// Picoseconds.
 pub type Time = u64;

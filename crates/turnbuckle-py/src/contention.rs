@@ -5,7 +5,7 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::sync::Mutex;
-use turnbuckle_core::contention::{Fidelity, LogP, Messages, Network, Node, Program, RunError, Shape, Wire, run};
+use turnbuckle_core::contention::{Fidelity, LogP, Messages, Network, Node, Packing, Program, RunError, Shape, Wire, run};
 
 use super::timeline::bytes;
 
@@ -44,12 +44,13 @@ fn shape_of(name: &str, numbers: Vec<Vec<u32>>) -> PyResult<Shape> {
 ///
 /// `shape` is ``switch``, ``fat-tree`` (down, up, cables), ``torus`` (dimensions, cards of a router) or ``dragonfly`` (groups, routers, cards,
 /// channels); `wires` of a node: from, to, bandwidth, latency, whether both ways share it; `logp` holds latency, overheads of sending and
-/// receiving, and gap, `per_byte` the time a byte on the link and on the processor.  `tells` is called with the share of the work
+/// receiving, and gap, `per_byte` the time a byte on the link and on the processor; `packing` the bytes of a message in a packet, those
+/// beside them, and the room before a link.  `tells` is called with the share of the work
 /// done, now and then.  Returns a dictionary: `ends`, `waited` of processes, with `traced` also `began` and `arrived` of messages
 /// and `done` of operations (uint64), `carried` by links (float64), and the number of `events`.
 #[pyfunction]
 #[pyo3(signature = (*, first, code, arg, durations, resource, takes, rank, capacity, place, source, target, size, leaves, limit, delay, start, end,
-                    shape, numbers, nodes, bandwidth, hop, parts, wires, cards, passes, logp, per_byte, fidelity, handshake, traced, tells))]
+                    shape, numbers, nodes, bandwidth, hop, parts, wires, cards, passes, logp, per_byte, fidelity, handshake, packing, traced, tells))]
 #[allow(clippy::too_many_arguments, reason = "one argument an array or a number of the network")]
 pub fn contend<'py>(
     py: Python<'py>,
@@ -83,12 +84,14 @@ pub fn contend<'py>(
     per_byte: (f64, f64),
     fidelity: &str,
     handshake: bool,
+    packing: (u32, u32, u32),
     traced: bool,
     tells: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let fidelity = match fidelity {
         "logp" => Fidelity::LogP,
         "flow" => Fidelity::Flow,
+        "packet" => Fidelity::Packet,
         _ => return Err(PyValueError::new_err("no such fidelity")),
     };
     let (latency, send_overhead, receive_overhead, gap) = logp;
@@ -97,6 +100,7 @@ pub fn contend<'py>(
     let node = Node { parts, wires: wires.into_iter().map(wire).collect(), cards, passes };
     let mut network = Network::new(shape_of(shape, numbers)?, nodes, bandwidth, hop, &node, logp, fidelity).map_err(refused)?;
     network.handshake = handshake;
+    network.packing = Packing { payload: packing.0, header: packing.1, buffer: packing.2 };
     let program = Program {
         first: first.as_slice()?,
         code: code.as_slice()?,

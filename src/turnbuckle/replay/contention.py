@@ -6,6 +6,7 @@ that with unlimited resources this replay is the `timeline` (a law).  Messages c
 
 ``logp``   LogGPS: overheads, latency, gap, time a byte; every card handles one message at a time; no congestion, and none inside nodes.
 ``flow``   flows over the links of a topology and of its nodes, max-min fair; latency is paid before the first byte.
+``packet`` packets in queues of finite room before each link; a link sends when the next queue has room (credits).
 
 Time is whole picoseconds.  The same input gives the same answer, to the bit.  Unlike the sum and the timeline it is not
 monotone: with first come, first served, or with fair shares, a faster part can make a run slower (decision D18).
@@ -33,12 +34,14 @@ from turnbuckle.replay.tasks import Tasks
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-Fidelity = Literal["logp", "flow"]
+Fidelity = Literal["logp", "flow", "packet"]
 
 PICOSECONDS: Final = 1e12
 _LONGEST: Final = float(1 << 62)
 #: Processes of a circle that are shown.
 _SHOWN: Final = 12
+#: Most bytes of a packet or a buffer.
+_WIDEST: Final = float((1 << 32) - 1)
 
 
 class Op(IntEnum):
@@ -81,12 +84,13 @@ class Program:
     source, target : processes of each message, shape (messages,); the same for a copy between two places.
     size_bytes : of each message [B]; seconds of an ``EDGE``, whole picoseconds where the array is uint64.
     leaves : `Leaves` of each message.
-    rate_limit : most that each message goes at, whatever its links leave (flow) [B/s]; empty where nothing limits any.
+    rate_limit : most that each message goes at, whatever its links leave (flow, packet) [B/s]; empty where nothing limits any.
     delay_seconds : between the time each message may leave and the time it does, as memory is pinned [s]; empty where nothing passes.
     start, end : places between which each message goes; empty where all go between the places of their processes.
     priority : of each use: whoever waits with the lowest is served first, then whoever came first; empty where all are alike.
 
-    Arrays of the types that the native core counts in (uint8, uint32, uint64) are taken as they are, others are converted.
+    Arrays of the types that the native core counts in (uint8, uint32, uint64) are taken as they are, and must not change while a replay
+    runs; others are converted.
     """
 
     first: Int
@@ -124,7 +128,7 @@ class Contended:
     waited : time each process waited for messages or resources [s].
     began, arrived : of every message [s], empty unless traced.
     done : when every operation was done [s], empty unless traced.
-    carried_bytes : by each link (flow) [B].
+    carried_bytes : by each link (flow; packet, with headers) [B].
     events : dealt with.
     """
 
@@ -165,6 +169,16 @@ def replay(
     shape, numbers = _laid(network)
     made = network.made_of
     _sound(network)
+    raised: list[BaseException] = []
+
+    def told(share: float) -> None:
+        try:
+            if progress is not None:
+                progress(share)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
     try:
         done = contend(
             first=_as(program.first, np.uint32), code=_as(program.code, np.uint8), arg=_as(program.arg, np.uint32),
@@ -178,19 +192,25 @@ def replay(
             wires=[(w.source, w.target, w.bandwidth / PICOSECONDS, _tick(w.seconds), w.shared) for w in made.wires],
             logp=(_tick(network.latency), _tick(network.send_overhead), _tick(network.receive_overhead), _tick(network.gap)),
             per_byte=(network.seconds_per_byte * PICOSECONDS, network.overhead_per_byte * PICOSECONDS),
-            fidelity=fidelity, handshake=network.handshake, traced=traced, tells=progress,
+            fidelity=fidelity, handshake=network.handshake, packing=_packing(network), traced=traced, tells=told if progress is not None else None,
         )  # fmt: skip
-    except OverflowError:
-        raise _refused("a number of hosts, parts or cables that is negative or too large") from None
-    except ValueError as error:
-        raise _refused(str(error)) from None
-    except RuntimeError as error:
-        if len(error.args) != 2:
-            raise
-        count, named = error.args
-        raise _stuck(int(count), list(named)) from None
+    except (OverflowError, ValueError, RuntimeError) as error:
+        # what `progress` raises is its caller's
+        if raised:
+            raise raised[0] from None
+        raise _translated(program, error) from None
     times = {name: np.frombuffer(done[name], dtype=np.uint64) / PICOSECONDS for name in ("ends", "waited", "began", "arrived", "done")}
     return Contended(fidelity, **times, carried_bytes=np.frombuffer(done["carried"], dtype=np.float64), events=int(done["events"]))
+
+
+def _translated(program: Program, error: Exception) -> UsageError:
+    """What the native core refuses, as a coded error."""
+    if isinstance(error, OverflowError):
+        return _refused("a number of hosts, parts or cables that is negative or too large")
+    if isinstance(error, RuntimeError):
+        count, named = error.args
+        return _stuck(program, int(count), list(named))
+    return _refused(str(error))
 
 
 def _laid(network: Network) -> tuple[str, list[list[int]]]:
@@ -271,6 +291,21 @@ def _sound(network: Network) -> None:
             raise _refused(f"{name} of {value:g} s: a replay is counted in picoseconds, up to {_LONGEST / PICOSECONDS:.3g} s")
 
 
+def _packing(network: Network) -> tuple[int, int, int]:
+    """Bytes of a message in a packet, beside them, and before a link; whole, and a packet fits."""
+    found = []
+    for name in ("packet_bytes", "header_bytes", "buffer_bytes"):
+        value = getattr(network, name)
+        least = 1 if name == "packet_bytes" else 0
+        if not (least <= value <= _WIDEST and value == int(value)):
+            raise _refused(f"{name} of {value:g}: whole bytes, {least:g} to {_WIDEST:.0f}")
+        found.append(int(value))
+    payload, header, buffer = found
+    if buffer < payload + header:
+        raise _refused(f"buffer_bytes of {buffer}: a packet of {payload + header} bytes does not fit")
+    return payload, header, buffer
+
+
 def _refused(what: str) -> UsageError:
     return UsageError("A072", "the program or the network cannot be replayed", found=what)
 
@@ -302,6 +337,8 @@ def _whole(values: Float) -> NDArray[np.uint64]:
 
 def _as(values: NDArray[np.generic], kind: type[np.unsignedinteger]) -> NDArray[np.generic]:
     array = np.asarray(values)
+    if array.dtype.kind == "f" and len(array):
+        raise _refused("an index that is no whole number")
     if array.dtype != kind and len(array) and not (array.min() >= 0 and array.max() <= np.iinfo(kind).max):
         raise _refused("an index that is negative or too large")
     return np.ascontiguousarray(array.astype(kind, copy=False))

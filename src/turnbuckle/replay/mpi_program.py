@@ -220,8 +220,9 @@ def program(
 
     Raises
     ------
-    UsageError : A098, more ranks than the layout places.
+    UsageError : A098, more ranks than the layout places, or a charge, limit or factor that is negative or none at all.
     """
+    _sound(charged, inside or charged, eager_limit, compute, ranks_per_node)
     placed = layout or laid_out(np.arange(traffic.ranks) // ranks_per_node)
     if len(placed.node) < traffic.ranks:
         raise UsageError("A098", "not every rank has a place", found=f"{len(placed.node)} of {traffic.ranks} ranks")
@@ -261,6 +262,9 @@ def program(
         np.full(count, np.inf), _pins(by_place("pin_seconds"), by_place("pin_once") > 0, sender, receiver, all_of.size_bytes),
     )]  # fmt: skip
     numbers = np.arange(count)
+    # what one call waits for is dealt with in the order in which room was made
+    awaited = np.empty(count, dtype=np.int64)
+    awaited[np.lexsort((numbers, all_of.receive))] = numbers
     engine = _engines(placed)
     for kind, op, where, phase in (
         (0, Op.POST, all_of.receive, _POST), (1, Op.SEND, all_of.send, _SEND),
@@ -273,7 +277,8 @@ def program(
             np.where(last, _KEPT, np.where(all_of.step < 0, phase, _ROUND)),
             np.where(all_of.step < 0, 0, 4 * all_of.step + kind),
         )
-        steps.add(where[there], phases[there], kinds[there], numbers[there], _ITSELF, op, numbers[there])
+        turn = np.where(all_of.step < 0, awaited, numbers) if op == Op.AWAIT else numbers
+        steps.add(where[there], phases[there], kinds[there], turn[there], _ITSELF, op, numbers[there])
         if op not in (Op.SEND, Op.AWAIT):
             continue
         mine, side = (sender, "sender") if op == Op.SEND else (receiver, "receiver")
@@ -281,10 +286,10 @@ def program(
         minor = _BEFORE if op == Op.SEND else _AFTER
         wired = there & (placed.device != placed.host)[mine] & ((fixed > 0) | (each > 0))
         timed = np.flatnonzero(there & ~wired)
-        steps.add_work(where[timed], phases[timed], kinds[timed], timed, minor + 1, (fixed + each * all_of.size_bytes)[timed])
+        steps.add_work(where[timed], phases[timed], kinds[timed], turn[timed], minor + 1, (fixed + each * all_of.size_bytes)[timed])
         some = np.flatnonzero(wired)
         if len(some):
-            key = (where[some], phases[some], kinds[some], some)
+            key = (where[some], phases[some], kinds[some], turn[some])
             copy = sum(len(c.source) for c in carried) + np.arange(len(some))
             carried.append(_copies(op == Op.SEND, thread[where[some]], all_of.size_bytes[some], each[some], placed, mine[some]))
             held = engine[mine[some]] * 2 + (op == Op.AWAIT)
@@ -315,6 +320,15 @@ def program(
         first=first, code=code, arg=arg, work_seconds=np.concatenate(steps.work), resource=uses, use_seconds=seconds,
         capacity=np.ones(int(uses.max(initial=-1)) + 1, dtype=np.int64), host=placed.host[rank_of], **whole,
     )  # fmt: skip
+
+
+def _sound(charged: Charges, inside: Charges, eager_limit: float, compute: float, ranks_per_node: int) -> None:
+    """Refuse (A098) what cannot be charged."""
+    numbers = [n for c in (charged, inside) for n in (*c.sender, *c.receiver, c.eager_limit, c.pin_seconds)]
+    if not (min(*numbers, eager_limit, compute) >= 0) or any(np.isnan(n) for n in (*numbers, eager_limit, compute)) or np.isinf(compute):
+        raise UsageError("A098", "messages cannot be charged so", found="a time, size or factor that is negative, or none at all")
+    if ranks_per_node < 1 or not min(charged.chunk_bytes, inside.chunk_bytes) >= 1:
+        raise UsageError("A098", "messages cannot be charged so", found="less than one rank a node, or chunks of less than a byte")
 
 
 def all_messages(traffic: Traffic, selection: Selection = "short and long") -> tuple[Messages, Int]:

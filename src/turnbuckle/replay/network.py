@@ -134,6 +134,8 @@ class Network:
     seconds_per_byte, overhead_per_byte : G, O [s/B].
     node : what nodes are made of, or None for one part each.
     handshake : whether a rendezvous pays for the request and for its answer, a latency each.
+    packet_bytes, header_bytes : of `packet`: bytes of a message in a packet, at most, and bytes of a packet beside those [B].
+    buffer_bytes : of `packet`: room for packets before each link; one packet at least [B].
     """
 
     hosts: int
@@ -150,6 +152,9 @@ class Network:
     overhead_per_byte: float = 0.0
     node: Node | None = None
     handshake: bool = False
+    packet_bytes: float = 8192
+    header_bytes: float = 0
+    buffer_bytes: float = 65536
 
     @property
     def made_of(self) -> Node:

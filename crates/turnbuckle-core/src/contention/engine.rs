@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::fluid::Fluid;
 use super::network::{Fidelity, Network};
+use super::packet::Packets;
 use super::queue::{Event, Queue};
 use super::{Leaves, Messages, Op, Program, RunError, Time};
 
@@ -18,7 +19,7 @@ pub struct Outcome {
     pub arrived: Vec<Time>,
     /// When each operation was done [ps]; empty unless asked for.
     pub done: Vec<Time>,
-    /// Bytes each link carried (flow).
+    /// Bytes each link carried (flow, packet).
     pub carried: Vec<f64>,
     /// Time each process waited for messages or resources [ps].
     pub waited: Vec<Time>,
@@ -62,6 +63,7 @@ struct Engine<'a> {
     resources: Vec<Resource>,
     state: Vec<u8>,
     fluid: Fluid,
+    packets: Packets,
     /// When each card is free to send, and to receive.
     out: Vec<Time>,
     into: Vec<Time>,
@@ -98,6 +100,7 @@ pub fn run(
         resources: program.capacity.iter().map(|room| Resource { room: *room, queue: BTreeMap::new() }).collect(),
         state: vec![0; messages.from.len()],
         fluid: Fluid::new((0..network.links()).map(|l| network.capacity(l))),
+        packets: Packets::new(network.packing, std::iter::empty()),
         out: vec![0; ports],
         into: vec![0; ports],
         open: vec![0; ports],
@@ -116,6 +119,9 @@ pub fn run(
         traced,
     };
     engine.alone = engine.alone();
+    if network.fidelity == Fidelity::Packet {
+        engine.packets = engine.packets();
+    }
     for process in 0..count {
         engine.queue.add(0, Event::Go(process as u32));
     }
@@ -162,8 +168,15 @@ impl Engine<'_> {
                     let (start, end) = self.ends_of(message);
                     self.network.route(start, end, &mut self.route);
                     let limit = self.limit(message);
-                    self.fluid.begin(message, self.messages.bytes[m] as f64, &self.route, limit, now);
+                    if self.network.fidelity == Fidelity::Packet {
+                        self.packets.begin(message, self.messages.bytes[m], &self.route, limit, now, &mut self.queue)?;
+                    } else {
+                        self.fluid.begin(message, self.messages.bytes[m] as f64, &self.route, limit, now);
+                    }
                 }
+                Event::Hop(packet) => self.packets.hop(packet, now, &mut self.queue)?,
+                Event::Left(link) => self.packets.left(link, now, &mut self.queue)?,
+                Event::Paced(slot) => self.packets.offer(slot, now, &mut self.queue)?,
                 Event::Drain(slot, version) => {
                     if let Some(message) = self.fluid.end(slot, version) {
                         self.arrive(message, now)?;
@@ -172,7 +185,7 @@ impl Engine<'_> {
                 Event::Free(resource) => self.free(resource, now)?,
             }
             // flows that begin and end at one instant are settled together
-            if self.fluid.stale() && self.queue.due() != Some(now) {
+            if self.fluid.stale() && !self.queue.more() {
                 let queue = &mut self.queue;
                 let mut sound = true;
                 self.fluid.settle(now, |slot, version, at| {
@@ -249,6 +262,22 @@ impl Engine<'_> {
             }
         }
         alone
+    }
+
+    /// The network for packets, which knows all routes that they will take.
+    fn packets(&self) -> Packets {
+        let network = self.network;
+        let mut made = Packets::new(network.packing, (0..network.links()).map(|l| (network.capacity(l), network.latency(l))));
+        let (mut known, mut route) = (std::collections::HashSet::new(), Vec::new());
+        for message in 0..self.messages.from.len() as u32 {
+            let (start, end) = self.ends_of(message);
+            if self.messages.leaves[message as usize] != Leaves::Edge as u8 && known.insert((start, end)) {
+                network.route(start, end, &mut route);
+                made.learn(&route);
+            }
+        }
+        made.ready();
+        made
     }
 
     /// Run a process until it must wait.
@@ -375,6 +404,18 @@ impl Engine<'_> {
                     self.queue.add(later(now, latency)?, Event::Arrive(message));
                 } else {
                     self.queue.add(later(now, latency)?, Event::Enter(message));
+                }
+            }
+            Fidelity::Packet => {
+                let latency = self.network.route(start, end, &mut self.route);
+                if self.route.is_empty() {
+                    // from one place to the same, no link on the way
+                    let limit = self.limit(message).unwrap_or(f64::INFINITY);
+                    let takes = scaled(1.0 / limit, self.messages.bytes[m]);
+                    self.queue.add(later(now, latency.saturating_add(takes))?, Event::Arrive(message));
+                } else {
+                    // its links are shared from the moment on at which it begins, which may be ahead of what others do
+                    self.queue.add(now, Event::Enter(message));
                 }
             }
             Fidelity::LogP => {
@@ -539,7 +580,12 @@ impl Engine<'_> {
         }
         self.outcome.ends = self.processes.iter().map(|p| p.now).collect();
         self.outcome.waited = self.processes.iter().map(|p| p.waited).collect();
-        self.outcome.carried = if self.network.fidelity == Fidelity::Flow { self.fluid.carried() } else { Vec::new() };
+        debug_assert!(self.packets.empty(), "packets wait for each other");
+        self.outcome.carried = match self.network.fidelity {
+            Fidelity::LogP => Vec::new(),
+            Fidelity::Flow => self.fluid.carried(),
+            Fidelity::Packet => self.packets.carried(),
+        };
         self.outcome.events = self.queue.added();
         Ok(self.outcome)
     }
@@ -577,6 +623,9 @@ fn check(program: &Program<'_>, messages: &Messages<'_>, network: &Network) -> R
     }
     if !program.rank.is_empty() && program.rank.len() != program.resource.len() {
         return Err(RunError::Lengths);
+    }
+    if network.fidelity == Fidelity::Packet && !network.packing.sound() {
+        return Err(RunError::Value);
     }
     if program.capacity.contains(&0) || [program.place, messages.start, messages.end].iter().any(|p| p.iter().any(|p| *p >= places)) {
         return Err(RunError::Value);

@@ -3,7 +3,7 @@
 //! A place is a part of a node.  Inside a node a message takes the path of fewest wires, the widest of these; to another node it goes to
 //! the card nearest to it, over the links of the [`Shape`], and from the card nearest to its end.
 
-use super::{RunError, Time};
+use super::{Packing, RunError, Time};
 
 mod node;
 mod shape;
@@ -38,6 +38,8 @@ pub enum Fidelity {
     LogP,
     /// Flows over links, max-min fair; latency is paid before the first byte.
     Flow,
+    /// Packets in queues of finite room before each link.
+    Packet,
 }
 
 /// Links that are laid out at most: some 4 GB of them.
@@ -58,6 +60,8 @@ pub struct Network {
     pub fidelity: Fidelity,
     /// Whether a rendezvous pays for telling the receiver, and for its answer, a latency each.
     pub handshake: bool,
+    /// How messages are cut (packet).
+    pub packing: Packing,
     inside: Inside,
     laid: Laid,
     links: u32,
@@ -79,7 +83,7 @@ impl Network {
         if links > MOST_LINKS || u64::from(nodes) * u64::from(inside.parts()) > u64::from(u32::MAX) {
             return Err(RunError::Value);
         }
-        Ok(Self { nodes, bandwidth, hop, logp, fidelity, handshake: false, inside, laid, links: links as u32 })
+        Ok(Self { nodes, bandwidth, hop, logp, fidelity, handshake: false, packing: Packing::default(), inside, laid, links: links as u32 })
     }
 
     /// How many links there are.

@@ -71,7 +71,16 @@ impl Made {
             capacity: &self.capacity,
             place: &self.place,
         };
-        let messages = Messages { from: &self.from, to: &self.to, bytes: &self.bytes, leaves: &self.leaves, limit: &[], delay: &self.delay, start: &self.start, end: &self.end };
+        let messages = Messages {
+            from: &self.from,
+            to: &self.to,
+            bytes: &self.bytes,
+            leaves: &self.leaves,
+            limit: &[],
+            delay: &self.delay,
+            start: &self.start,
+            end: &self.end,
+        };
         run(program, messages, network, true, &|_| false)
     }
 }
@@ -283,7 +292,8 @@ fn what_takes_longer_than_can_be_counted_is_refused() {
     made.op(b, Op::Await, m);
     let slow = Network::new(Shape::Switch, 2, 1e-9, 0, &Node::plain(1.0, 0), LogP::default(), Fidelity::Flow).expect("a network");
     assert_eq!(made.run(&slow), Err(RunError::Value));
-    let far = Network::new(Shape::Switch, 2, 1.0, Time::MAX / 2 + 1, &Node::plain(1.0, 0), LogP::default(), Fidelity::Flow).expect("a network");
+    let far =
+        Network::new(Shape::Switch, 2, 1.0, Time::MAX / 2 + 1, &Node::plain(1.0, 0), LogP::default(), Fidelity::Flow).expect("a network");
     assert_eq!(made.run(&far), Err(RunError::Value));
     let dear = LogP { send_overhead: 1 << 62, gap: 1 << 63, overhead_per_byte: 1e9, per_byte: 1e9, ..LogP::default() };
     assert_eq!(made.run(&net(2, Fidelity::LogP, dear)), Err(RunError::Value));
