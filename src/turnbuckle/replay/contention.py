@@ -192,24 +192,25 @@ def replay(
             wires=[(w.source, w.target, w.bandwidth / PICOSECONDS, _tick(w.seconds), w.shared) for w in made.wires],
             logp=(_tick(network.latency), _tick(network.send_overhead), _tick(network.receive_overhead), _tick(network.gap)),
             per_byte=(network.seconds_per_byte * PICOSECONDS, network.overhead_per_byte * PICOSECONDS),
-            fidelity=fidelity, handshake=network.handshake, packing=_packing(network), traced=traced, tells=told if progress is not None else None,
+            fidelity=fidelity, handshake=network.handshake, packing=_packing(network), traced=traced,
+            tells=told if progress is not None else None,
         )  # fmt: skip
     except (OverflowError, ValueError, RuntimeError) as error:
         # what `progress` raises is its caller's
         if raised:
             raise raised[0] from None
-        raise _translated(program, error) from None
+        raise _translated(error) from None
     times = {name: np.frombuffer(done[name], dtype=np.uint64) / PICOSECONDS for name in ("ends", "waited", "began", "arrived", "done")}
     return Contended(fidelity, **times, carried_bytes=np.frombuffer(done["carried"], dtype=np.float64), events=int(done["events"]))
 
 
-def _translated(program: Program, error: Exception) -> UsageError:
+def _translated(error: Exception) -> UsageError:
     """What the native core refuses, as a coded error."""
     if isinstance(error, OverflowError):
         return _refused("a number of hosts, parts or cables that is negative or too large")
     if isinstance(error, RuntimeError):
         count, named = error.args
-        return _stuck(program, int(count), list(named))
+        return _stuck(int(count), list(named))
     return _refused(str(error))
 
 
