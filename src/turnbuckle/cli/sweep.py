@@ -1,0 +1,203 @@
+"""``turnbuckle sweep``: every combination of settings on every recording, resumable, as one table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.cli.options import FormatOption, Output
+
+if TYPE_CHECKING:
+    from turnbuckle.study.grid import Study
+    from turnbuckle.study.settings import Scalar
+    from turnbuckle.study.sweeping import Progress, Swept
+
+What = Annotated[list[Path] | None, Parameter(help="a study file (TOML), or recordings with --axis", json_list=False)]
+Axis = Annotated[list[str] | None, Parameter(name="--axis", help="a setting that varies: path=hostcopy,gpudirect", negative=())]
+Fixed = Annotated[list[str] | None, Parameter(name="--set", help="a setting that stays: hop_seconds=1us", negative=())]
+ModelName = Annotated[str | None, Parameter(name="--model", help="messages (if left out), project, slack or sharing; with --axis")]
+Shard = Annotated[str | None, Parameter(name="--shard", help="one part of so many, for job arrays: 2/8; needs --output")]
+Workers = Annotated[int | None, Parameter(name="--workers", help="processes; as many as there are cores if left out")]
+Again = Annotated[bool, Parameter(name="--again", help="ask again where the journal holds a refusal", negative=())]
+By = Annotated[str | None, Parameter(name="--by", help="show the smallest values of this column first")]
+Settings = Annotated[str | None, Parameter(name="--settings", help="list what a model can be asked: messages, project, slack or sharing")]
+Most = Annotated[int, Parameter(name="--rows", help="rows shown; the file has all")]
+_FORMATS: dict[str, Literal["json", "csv", "parquet"]] = {".json": "json", ".csv": "csv", ".parquet": "parquet"}
+
+
+def sweep(
+    what: What = None,
+    /,
+    *,
+    axis: Axis = None,
+    set_: Fixed = None,
+    model: ModelName = None,
+    shard: Shard = None,
+    workers: Workers = None,
+    again: Again = False,
+    by: By = None,
+    rows: Most = 20,
+    settings: Settings = None,
+    format: FormatOption = "table",
+    output: Output = None,
+) -> int:
+    """Answer every combination of settings on every recording: a study file, or --axis on the command line.
+
+    With --output what is answered is kept in a journal beside the table; the same command goes on where a stopped one was.
+    """
+    import sys
+
+    from turnbuckle.cli.show_sweep import print_settings, print_swept
+    from turnbuckle.errors import CannotAnswer, UsageError
+    from turnbuckle.study.grid import shard_of
+    from turnbuckle.study.points import kind_named
+    from turnbuckle.study.study_file import read_study
+    from turnbuckle.study.sweeping import sweep as swept_of
+
+    if settings is not None:
+        print_settings(kind_named(settings))
+        return 0
+    if not what:
+        raise UsageError("A083", "nothing to sweep", fix="a study file, or a recording and --axis; --settings messages lists settings")
+    if [p.suffix.lower() for p in what] == [".toml"]:
+        if axis or set_ or model:
+            raise UsageError("A083", "a study file says its axes, settings and model itself", where=what[0].name, fix="leave them out")
+        study = read_study(what[0])
+    elif any(p.suffix.lower() == ".toml" for p in what):
+        names = ", ".join(p.name for p in what)[:60]
+        raise UsageError("A083", "a study file stands alone", found=names, fix="it names its recordings itself")
+    else:
+        study = _quick(what, axis or [], set_ or [], model or "messages")
+    kind = format
+    if output is not None and format == "table":
+        if output.suffix.lower() not in _FORMATS:
+            fix = "name it .parquet, .csv or .json, or add --format"
+            raise UsageError("A083", "the name of the output does not tell its format", where="--output", found=output.name[-60:], fix=fix)
+        kind = _FORMATS[output.suffix.lower()]
+    part = shard_of(shard) if shard is not None else None
+    try:
+        with _progress(study.name) as progress:
+            found = swept_of(study, output=output, shard=part, workers=workers, again=again, progress=progress)
+    except KeyboardInterrupt:
+        kept = "what was answered is in the journal; the same command goes on from there" if output else "without --output nothing is kept"
+        print(kept, file=sys.stderr)
+        raise
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if output is not None and not found.missing:
+        _write(found, kind, output)
+    if output is None and kind != "table":
+        _emit(found, kind, None)
+    elif format == "table" or output is not None:
+        print_swept(found, output, by=by, most=rows)
+    failed = sum(found.failed.values())
+    if failed and failed == len(study):
+        code, count = max(found.failed.items(), key=lambda entry: entry[1])
+        why = next(o.error for o in found.outcomes if o is not None and o.code == code)
+        raise CannotAnswer(
+            "A167", "no point of this sweep has an answer", found=f"{code} at {count:,} of {len(study):,} points: {why}"[:200]
+        )
+    return 0
+
+
+def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str) -> Study:
+    """A study from the command line."""
+    from turnbuckle.errors import TurnbuckleError, UsageError
+    from turnbuckle.study.grid import Study
+    from turnbuckle.study.points import kind_named
+    from turnbuckle.study.settings import known
+
+    kind = kind_named(model)
+    legal = kind.legal
+
+    def given(words: list[str], option: str) -> Iterator[tuple[str, list[Scalar]]]:
+        for word in words:
+            name, equals, values = word.partition("=")
+            name = name.strip().replace("-", "_") if name.strip() not in legal else name.strip()
+            setting = known(name, legal, f"model {model}")
+            if not equals or not values.strip():
+                raise UsageError(
+                    "A081", f"no value for {name}", where=option, found=word[:60], fix=f"{option} {name}={setting.wanted}"[:160]
+                )
+            try:
+                yield name, [setting.read(value.strip()) for value in values.split(",")]
+            except TurnbuckleError as error:
+                error.where = f"{option} {name}"
+                raise
+
+    names = [p.stem for p in recordings]
+    if len({*names}) < len(names):
+        # archives are often called alike, and their folders are not
+        names = [f"{p.absolute().parent.name}-{p.stem}" for p in recordings]
+    safe = ["".join(c if c.isascii() and (c.isalnum() or c in "_.+-") else "_" for c in n).lstrip("_.+-")[:80] or "run" for n in names]
+    if len({*safe}) < len(safe):
+        raise UsageError(
+            "A081", "recordings of one name", found=", ".join(p.name for p in recordings)[:60], fix="write a study file: it names them"
+        )
+    settings = {}
+    for name, values in given(fixed, "--set"):
+        if len(values) > 1:
+            raise UsageError(
+                "A081", f"{name} stays, and has one value", where="--set", found=f"{len(values)} values", fix=f"--axis {name}=..."
+            )
+        settings[name] = values[0]
+    varied: dict[str, list[Scalar]] = {}
+    for name, values in given(axes, "--axis"):
+        varied[name] = [*varied.get(name, []), *values]
+    paths = [p.absolute() for p in recordings]
+    return Study("sweep", kind, dict(zip(safe, paths, strict=True)), settings, (), varied, Path.cwd())
+
+
+def _write(found: Swept, format: str, output: Path) -> None:
+    """The whole table under another name, then renamed: a table is there whole or not at all."""
+    from turnbuckle.errors import ReportError
+
+    draft = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        _emit(found, format, draft)
+        draft.replace(output)
+    except OSError as e:
+        raise ReportError("R001", "the output cannot be written", where=output.name, found=e.strerror or "", fix="name another file") from e
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _emit(found: Swept, format: str, output: Path | None) -> None:
+    from turnbuckle.cli.output import write_frame, write_json
+
+    if format == "json":
+        write_json(found.as_dict(), output)
+    else:
+        write_frame(found.table(), format, output)
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Progress | None]:
+    """A bar on stderr, on a terminal only."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None, failed="")
+
+        def told(done: int, total: int, failed: int) -> None:
+            bar.update(task, completed=done, total=total, failed=f"{failed:,} failed" if failed else "")
+
+        yield told
