@@ -4,13 +4,15 @@
 //! sends the packet at the head of a lane once the lane of the packet's next link has room for all of it, and takes that room at
 //! once; the room is free again when the packet has left that next link.  Whoever waits for room gets it in the order in which
 //! they began to wait.  A switch sends a packet on when it is wholly there (store and forward).  Messages that begin at a link
-//! take turns in a lane of their own, packet by packet, and one that must wait for room holds up no other; they wait in their
-//! host's memory, which has room for all.  A link with several lanes serves them in turn.
+//! take turns in a lane of their own, packet by packet; they wait in their host's memory, which has room for all.  One that must
+//! wait for room holds up only those that want into the same lane: one of them at a time waits, so that many messages of a host
+//! are not heard more often than what passes by.  A link with several lanes serves them in turn.
 //!
 //! An event is made when a packet is wholly at the end of a link, but not at the last one before its message has all come; and
 //! when a packet has left, but only if somebody waits for the link or for the room.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::datelines::Turns;
 use super::queue::{Event, Queue};
@@ -119,7 +121,7 @@ struct Packet {
 
 struct Message {
     name: u32,
-    /// The next one in its lane, or who waits behind it for room.
+    /// The next one in its lane or in its crowd, or who waits behind it for room.
     next: u32,
     left: u64,
     /// The lane where it begins.
@@ -143,6 +145,8 @@ pub(super) struct Packets {
     sources: Vec<u32>,
     /// Lanes of higher number, by link and number.
     higher: HashMap<(u32, u32), u32>,
+    /// For each lane where messages begin, and lane where one of them waits for room: the others that want into it.
+    crowds: HashMap<(u32, u32), List>,
     turns: Turns,
     datelines: Vec<(u32, u32)>,
     packets: Vec<Packet>,
@@ -178,6 +182,7 @@ impl Packets {
             links,
             lanes,
             higher: HashMap::new(),
+            crowds: HashMap::new(),
             turns: Turns::default(),
             datelines: Vec::new(),
             packets: Vec::new(),
@@ -332,6 +337,16 @@ impl Packets {
             let message = &mut self.messages[slot as usize];
             target.asking.first = message.next;
             (message.granted, message.next) = (true, NONE);
+            let crowd = (message.lane, lane);
+            if let Some(others) = self.crowds.get_mut(&crowd) {
+                let next = others.first;
+                if next == NONE {
+                    self.crowds.remove(&crowd);
+                } else {
+                    others.first = self.messages[next as usize].next;
+                    self.ask(lane, next | MESSAGE);
+                }
+            }
             self.offer(slot, now, queue)?;
         }
         // then the link's own lanes, in turn
@@ -415,14 +430,31 @@ impl Packets {
             link.told = true;
             queue.add(link.free, Event::Left(target.link));
         }
-        let mut asking = target.asking;
+        if asks & MESSAGE != 0 {
+            let slot = asks & !MESSAGE;
+            let messages = &mut self.messages;
+            match self.crowds.entry((messages[slot as usize].lane, lane)) {
+                Entry::Vacant(none) => none.insert(EMPTY),
+                Entry::Occupied(others) => {
+                    messages[slot as usize].next = NONE;
+                    others.into_mut().add(slot, |last, name| messages[last as usize].next = name);
+                    return false;
+                }
+            };
+        }
+        self.ask(lane, asks);
+        false
+    }
+
+    /// Wait for room in a lane.
+    fn ask(&mut self, lane: u32, asks: u32) {
+        let mut asking = self.lanes[lane as usize].asking;
         asking.add(asks, |last, name| *self.behind(last) = name);
         self.lanes[lane as usize].asking = asking;
         *self.behind(asks) = NONE;
         if asks & MESSAGE == 0 {
             self.lanes[asks as usize].held = true;
         }
-        false
     }
 
     /// Who waits for room behind a lane or a message.

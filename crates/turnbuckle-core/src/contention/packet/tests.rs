@@ -30,6 +30,7 @@ fn played(packing: Packing, links: &[(f64, Time)], messages: &[Sent<'_>]) -> (Ve
     }
     assert!(packets.empty(), "all packets have gone");
     assert!(packets.lanes.iter().all(|l| l.waiting.first == NONE && l.asking.first == NONE && !l.held && !l.granted));
+    assert!(packets.crowds.is_empty());
     for (name, lane) in packets.lanes.iter().enumerate() {
         let link = &packets.links[lane.link as usize];
         let held = if link.serving == name as u32 { link.served } else { 0 };
@@ -255,6 +256,8 @@ fn by_hand(packing: Packing, links: &[(f64, Time)], messages: &[Sent<'_>]) -> Op
     let mut inside: std::collections::BTreeMap<Before, u32> = Default::default();
     // who waits for room: a lane, or a message that begins, with its bytes; where it waits
     let mut asking: Vec<(Before, (usize, usize, u32), Before)> = Vec::new();
+    // messages behind one of their host that waits for the same room
+    let mut crowd: Vec<(Before, (usize, usize, u32), Before)> = Vec::new();
     let mut granted: std::collections::BTreeSet<(Before, Option<usize>)> = Default::default();
     let mut sending: Vec<Option<(Before, u32)>> = vec![None; links.len()];
     let mut order = messages.len();
@@ -278,7 +281,7 @@ fn by_hand(packing: Packing, links: &[(f64, Time)], messages: &[Sent<'_>]) -> Op
         // first who waits for room, in order; then every link that can send does
         loop {
             let mut moved = false;
-            let mut blocked = Vec::new();
+            let (mut blocked, mut again) = (Vec::new(), Vec::new());
             asking.retain(|(who, first, for_room)| {
                 let wire = first.2 + packing.header;
                 let has = inside.entry(*for_room).or_default();
@@ -290,9 +293,14 @@ fn by_hand(packing: Packing, links: &[(f64, Time)], messages: &[Sent<'_>]) -> Op
                 granted.insert((*who, who.1.is_none().then_some(first.0)));
                 if who.1.is_none() {
                     waiting.get_mut(who).expect("has been there").push(*first);
+                    if let Some(next) = crowd.iter().position(|c| (c.0, c.2) == (*who, *for_room)) {
+                        again.push(crowd.remove(next));
+                    }
                 }
                 false
             });
+            moved |= !again.is_empty();
+            asking.append(&mut again);
             for link in 0..links.len() {
                 let all: Vec<_> = waiting.range((link as u32, None)..=(link as u32, Some(u32::MAX))).map(|(l, _)| *l).collect();
                 let all: Vec<_> = all.iter().flat_map(|l| vec![*l; waiting[l].len()]).collect();
@@ -307,7 +315,8 @@ fn by_hand(packing: Packing, links: &[(f64, Time)], messages: &[Sent<'_>]) -> Op
                     if let Some(to) = lanes[m].get(hop + 1).filter(|_| !granted.contains(&whose)) {
                         let has = inside.entry(*to).or_default();
                         if asking.iter().any(|a| a.2 == *to) || *has + wire > packing.buffer {
-                            asking.push((lane, (m, hop, bytes), *to));
+                            let there = begins && asking.iter().any(|a| (a.0, a.2) == (lane, *to));
+                            if there { &mut crowd } else { &mut asking }.push((lane, (m, hop, bytes), *to));
                             if begins {
                                 waiting.get_mut(&lane).expect("is there").remove(0);
                             }
