@@ -86,6 +86,13 @@ def test_room_for_one_packet_ends_and_is_slower() -> None:
     assert tight > usual
 
 
+def test_who_has_come_to_a_group_has_lanes_of_its_own() -> None:
+    """On a dragonfly what has come over a crowded channel is not held up by what still waits for one: close to fair shares."""
+    network = replace(WIDE, hosts=64, shape=Dragonfly(9, 4, 2, 2))
+    one = sent([(k, (k + 8) % 64, 1e6) for k in range(64)], 64)
+    assert replay(one, network, "packet").seconds == pytest.approx(replay(one, network, "flow").seconds, rel=0.05)
+
+
 @pytest.mark.parametrize("shape", [Torus((16,)), Torus((4, 4)), Torus((2, 2, 2), 2), Dragonfly(4, 2, 2, 2)])
 @pytest.mark.parametrize("room", [1, 2])
 def test_rings_that_are_full_go_on(shape: Torus | Dragonfly, room: int) -> None:
@@ -115,14 +122,15 @@ def test_from_a_part_to_itself_there_may_be_no_link() -> None:
 
 
 def test_a_full_queue_holds_up_who_wants_elsewhere() -> None:
-    """Hosts 4 to 7 crowd host 0; a message of host 4 to host 1 stands behind. Fair shares do not see that."""
-    crowd = [(k, 0, 1e6) for k in range(4, 8)]
-    alone = sent([*crowd, (8, 1, 1e5)], 16)
-    found = {f: replay(alone, WIDE, f, traced=True).arrived[-1] for f in ("packet", "flow")}
-    assert found["packet"] == pytest.approx(found["flow"], abs=4 * PACKET), "a way of its own"
-    behind = sent([*crowd, (4, 1, 1e5)], 16)
-    held = {f: replay(behind, WIDE, f, traced=True).arrived[-1] for f in ("packet", "flow")}
-    assert held["packet"] > 1.5 * held["flow"]
+    """Hosts 4 to 6 and 12 to 15 crowd host 0; a message of host 7 goes up the same cable, to host 8. Fair shares do not see that."""
+    crowd = [(k, 0, 1e6) for k in (4, 5, 6, 12, 13, 14, 15)]
+    arrived = {}
+    for one in ((7, 8, 1e5), (9, 1, 1e5), (4, 1, 1e5)):
+        for fidelity in ("packet", "flow"):
+            arrived[one[:2], fidelity] = replay(sent([*crowd, one], 16), WIDE, fidelity, traced=True).arrived[-1]
+    assert arrived[(7, 8), "packet"] > 1.5 * arrived[(7, 8), "flow"]
+    assert arrived[(9, 1), "packet"] == pytest.approx(arrived[(9, 1), "flow"], abs=4 * PACKET), "a way of its own"
+    assert arrived[(4, 1), "packet"] < 1.5 * arrived[(4, 1), "flow"], "in memory nobody holds up another"
 
 
 def test_small_packets_come_to_fair_shares() -> None:

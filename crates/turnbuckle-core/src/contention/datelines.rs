@@ -31,8 +31,8 @@ impl Turns {
         self.pairs.dedup();
     }
 
-    /// The turns at which a lane ends, sorted; none if nothing leads back.
-    pub(super) fn datelines(mut self, links: usize) -> Vec<(u32, u32)> {
+    /// The turns at which a lane ends, sorted: those from links after which it does so anyway, and enough others that nothing leads back.
+    pub(super) fn datelines(mut self, links: usize, rises: impl Fn(u32) -> bool) -> Vec<(u32, u32)> {
         self.sort();
         // turns of each link stand together
         let mut first = vec![0_usize; links + 1];
@@ -51,7 +51,7 @@ impl Turns {
                     continue;
                 }
                 let to = self.pairs[at].1;
-                if way.on(to) {
+                if rises(from) || way.on(to) {
                     back.push((from, to));
                 } else {
                     way.enter(to, first[to as usize]);
@@ -116,7 +116,7 @@ mod tests {
         for route in routes {
             turns.add(route);
         }
-        turns.datelines(links)
+        turns.datelines(links, |_| false)
     }
 
     #[test]
@@ -134,6 +134,13 @@ mod tests {
         both.extend((0..5).map(|l| vec![5 + l, 5 + (l + 1) % 5]));
         both.extend((0..5).map(|l| vec![l, 5 + l]));
         assert_eq!(datelines(&both, 10).len(), 2);
+    }
+
+    #[test]
+    fn where_lanes_rise_anyway_nothing_leads_back() {
+        let mut turns = Turns::default();
+        (0..5).for_each(|l| turns.add(&[l, (l + 1) % 5]));
+        assert_eq!(turns.datelines(5, |link| link == 2), [(2, 3)]);
     }
 
     #[test]

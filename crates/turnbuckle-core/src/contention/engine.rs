@@ -276,7 +276,7 @@ impl Engine<'_> {
                 made.learn(&route);
             }
         }
-        made.ready();
+        made.ready(|link| network.rises(link));
         made
     }
 

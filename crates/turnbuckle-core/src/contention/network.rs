@@ -128,6 +128,12 @@ impl Network {
         }
     }
 
+    /// Whether packets wait in lanes of their own behind a link: those that come from another group of a dragonfly (Kim et al. 2008).
+    #[must_use]
+    pub fn rises(&self, link: u32) -> bool {
+        self.laid.global(link)
+    }
+
     /// The card that a message uses at a place, or none where both ends stand on one node.
     #[must_use]
     pub fn port(&self, at: u32, other: u32) -> Option<u32> {

@@ -2,15 +2,17 @@
 //!
 //! Before each link stands a lane: packets that came over other links, in order of arrival, in a buffer of finite room.  A link
 //! sends the packet at the head of a lane once the lane of the packet's next link has room for all of it, and takes that room at
-//! once; the room is free again when the packet has left that next link.  Lanes that wait for room get it in the order in which
+//! once; the room is free again when the packet has left that next link.  Whoever waits for room gets it in the order in which
 //! they began to wait.  A switch sends a packet on when it is wholly there (store and forward).  Messages that begin at a link
-//! take turns in a lane of their own, packet by packet; they wait in their host's memory, which has room for all.  A link with
-//! several lanes serves them in turn.
+//! take turns in a lane of their own, packet by packet; they wait in their host's memory, which has room for all.  One that must
+//! wait for room holds up only those that want into the same lane: one of them at a time waits, so that many messages of a host
+//! are not heard more often than what passes by.  A link with several lanes serves them in turn.
 //!
 //! An event is made when a packet is wholly at the end of a link, but not at the last one before its message has all come; and
 //! when a packet has left, but only if somebody waits for the link or for the room.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::datelines::Turns;
 use super::queue::{Event, Queue};
@@ -42,6 +44,8 @@ impl Packing {
 }
 
 const NONE: u32 = u32::MAX;
+/// Who waits for room is a lane, or with this bit a message.
+const MESSAGE: u32 = 1 << 31;
 
 /// Names in order: first and last.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +98,7 @@ struct Lane {
     /// Packets, or messages.
     waiting: List,
     room: u32,
-    /// Lanes that wait for room here, and the next that waits where this one does.
+    /// Who waits for room here, and who waits behind this lane where it does.
     asking: List,
     behind: u32,
     /// Whether messages begin here.
@@ -117,6 +121,7 @@ struct Packet {
 
 struct Message {
     name: u32,
+    /// The next one in its lane or in its crowd, or who waits behind it for room.
     next: u32,
     left: u64,
     /// The lane where it begins.
@@ -125,6 +130,8 @@ struct Message {
     limit: f64,
     since: Time,
     given: u64,
+    /// Has got room for its next packet.
+    granted: bool,
 }
 
 /// Links, and the packets on and before them.
@@ -138,6 +145,8 @@ pub(super) struct Packets {
     sources: Vec<u32>,
     /// Lanes of higher number, by link and number.
     higher: HashMap<(u32, u32), u32>,
+    /// For each lane where messages begin, and lane where one of them waits for room: the others that want into it.
+    crowds: HashMap<(u32, u32), List>,
     turns: Turns,
     datelines: Vec<(u32, u32)>,
     packets: Vec<Packet>,
@@ -173,6 +182,7 @@ impl Packets {
             links,
             lanes,
             higher: HashMap::new(),
+            crowds: HashMap::new(),
             turns: Turns::default(),
             datelines: Vec::new(),
             packets: Vec::new(),
@@ -190,9 +200,9 @@ impl Packets {
         self.turns.add(route);
     }
 
-    /// All routes are known.
-    pub(super) fn ready(&mut self) {
-        self.datelines = std::mem::take(&mut self.turns).datelines(self.links.len());
+    /// All routes are known, and which links a packet leaves in a lane one higher anyway.
+    pub(super) fn ready(&mut self, rises: impl Fn(u32) -> bool) {
+        self.datelines = std::mem::take(&mut self.turns).datelines(self.links.len(), rises);
     }
 
     /// A message begins; `Arrive` will come when its last packet is wholly at the end of the route, which has a link at least.
@@ -208,11 +218,11 @@ impl Packets {
         let slot = self.idle.pop().unwrap_or(self.messages.len() as u32);
         let lane = self.source(route[0]);
         let limit = limit.filter(|_| bytes > 0).unwrap_or(f64::INFINITY);
-        let message = Message { name, next: NONE, left: bytes, lane, limit, since: now, given: 0 };
+        let message = Message { name, next: NONE, left: bytes, lane, limit, since: now, given: 0, granted: false };
         if let Some(place) = self.messages.get_mut(slot as usize) {
             *place = message;
         } else {
-            if (self.messages.len() + 1) * self.stride >= NONE as usize {
+            if (self.messages.len() + 1) * self.stride >= MESSAGE as usize {
                 return Err(RunError::Value);
             }
             self.messages.push(message);
@@ -311,16 +321,33 @@ impl Packets {
         while self.lanes[lane as usize].asking.first != NONE {
             let asks = self.lanes[lane as usize].asking.first;
             let (wire, _) = self.head(asks);
-            if self.lanes[lane as usize].room < wire {
+            let target = &mut self.lanes[lane as usize];
+            if target.room < wire {
                 break;
             }
-            let asking = &mut self.lanes[asks as usize];
-            (asking.held, asking.granted) = (false, true);
-            let behind = asking.behind;
-            let target = &mut self.lanes[lane as usize];
             target.room -= wire;
-            target.asking.first = behind;
-            self.come(asks, now, queue)?;
+            if asks & MESSAGE == 0 {
+                let asking = &mut self.lanes[asks as usize];
+                (asking.held, asking.granted) = (false, true);
+                self.lanes[lane as usize].asking.first = self.lanes[asks as usize].behind;
+                self.come(asks, now, queue)?;
+                continue;
+            }
+            let slot = asks & !MESSAGE;
+            let message = &mut self.messages[slot as usize];
+            target.asking.first = message.next;
+            (message.granted, message.next) = (true, NONE);
+            let crowd = (message.lane, lane);
+            if let Some(others) = self.crowds.get_mut(&crowd) {
+                let next = others.first;
+                if next == NONE {
+                    self.crowds.remove(&crowd);
+                } else {
+                    others.first = self.messages[next as usize].next;
+                    self.ask(lane, next | MESSAGE);
+                }
+            }
+            self.offer(slot, now, queue)?;
         }
         // then the link's own lanes, in turn
         let from = self.lanes[self.links[link as usize].turn as usize].beside;
@@ -349,27 +376,40 @@ impl Packets {
         }
     }
 
-    /// Bytes on the wire of the first packet of a lane, and the lane it goes to.
-    fn head(&self, lane: u32) -> (u32, u32) {
-        let one = &self.lanes[lane as usize];
-        let first = one.waiting.first as usize;
-        if one.source {
-            let bytes = self.messages[first].left.min(u64::from(self.packing.payload)) as u32;
-            (bytes + self.packing.header, self.ways[first * self.stride + 1])
-        } else {
-            let packet = self.packets[first];
-            (packet.bytes + self.packing.header, self.ways[packet.at as usize + 1])
+    /// Bytes on the wire of the next packet of a message, or of the first of a lane, and the lane it goes to.
+    fn head(&self, who: u32) -> (u32, u32) {
+        if who & MESSAGE == 0 {
+            let packet = self.packets[self.lanes[who as usize].waiting.first as usize];
+            return (packet.bytes + self.packing.header, self.ways[packet.at as usize + 1]);
         }
+        let slot = (who & !MESSAGE) as usize;
+        let bytes = self.messages[slot].left.min(u64::from(self.packing.payload)) as u32;
+        (bytes + self.packing.header, self.ways[slot * self.stride + 1])
     }
 
-    /// Send the first packet of a lane, whose link is free, if there is room for it; whether there is.
+    /// Send a packet of a lane, whose link is free, if there is room for it; whether there is.
     fn attempt(&mut self, lane: u32, now: Time, queue: &mut Queue) -> Result<bool, RunError> {
-        let (wire, to) = self.head(lane);
-        if to != NONE && !self.lanes[lane as usize].granted && !self.room(to, wire, lane, now, queue) {
-            return Ok(false);
+        if !self.lanes[lane as usize].source {
+            let (wire, to) = self.head(lane);
+            if to != NONE && !self.lanes[lane as usize].granted && !self.room(to, wire, lane, now, queue) {
+                return Ok(false);
+            }
+            let packet = self.take(lane);
+            self.send(lane, packet, wire, to, now, queue)?;
+            return Ok(true);
         }
-        self.send(lane, wire, to, now, queue)?;
-        Ok(true)
+        while self.lanes[lane as usize].waiting.first != NONE {
+            let slot = self.lanes[lane as usize].waiting.first;
+            let (wire, to) = self.head(slot | MESSAGE);
+            let message = &mut self.messages[slot as usize];
+            self.lanes[lane as usize].waiting.first = message.next;
+            if std::mem::replace(&mut message.granted, false) || to == NONE || self.room(to, wire, slot | MESSAGE, now, queue) {
+                let packet = self.cut(slot, now, queue)?;
+                self.send(lane, packet, wire, to, now, queue)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Take room in a lane, or wait for it.
@@ -390,18 +430,40 @@ impl Packets {
             link.told = true;
             queue.add(link.free, Event::Left(target.link));
         }
-        let mut asking = target.asking;
-        let lanes = &mut self.lanes;
-        asking.add(asks, |last, name| lanes[last as usize].behind = name);
-        lanes[lane as usize].asking = asking;
-        let held = &mut lanes[asks as usize];
-        (held.held, held.behind) = (true, NONE);
+        if asks & MESSAGE != 0 {
+            let slot = asks & !MESSAGE;
+            let messages = &mut self.messages;
+            match self.crowds.entry((messages[slot as usize].lane, lane)) {
+                Entry::Vacant(none) => none.insert(EMPTY),
+                Entry::Occupied(others) => {
+                    messages[slot as usize].next = NONE;
+                    others.into_mut().add(slot, |last, name| messages[last as usize].next = name);
+                    return false;
+                }
+            };
+        }
+        self.ask(lane, asks);
         false
     }
 
-    /// Send the first packet of a lane.
-    fn send(&mut self, lane: u32, wire: u32, to: u32, now: Time, queue: &mut Queue) -> Result<(), RunError> {
-        let packet = if self.lanes[lane as usize].source { self.cut(lane, now, queue)? } else { self.take(lane) };
+    /// Wait for room in a lane.
+    fn ask(&mut self, lane: u32, asks: u32) {
+        let mut asking = self.lanes[lane as usize].asking;
+        asking.add(asks, |last, name| *self.behind(last) = name);
+        self.lanes[lane as usize].asking = asking;
+        *self.behind(asks) = NONE;
+        if asks & MESSAGE == 0 {
+            self.lanes[asks as usize].held = true;
+        }
+    }
+
+    /// Who waits for room behind a lane or a message.
+    fn behind(&mut self, who: u32) -> &mut u32 {
+        if who & MESSAGE == 0 { &mut self.lanes[who as usize].behind } else { &mut self.messages[(who & !MESSAGE) as usize].next }
+    }
+
+    /// Send a packet of a lane.
+    fn send(&mut self, lane: u32, packet: u32, wire: u32, to: u32, now: Time, queue: &mut Queue) -> Result<(), RunError> {
         let name = self.lanes[lane as usize].link;
         self.settle(name);
         let link = &mut self.links[name as usize];
@@ -411,8 +473,7 @@ impl Packets {
         let there = later(free, kind.latency)?;
         (link.free, link.turn) = (free, lane);
         link.carried += u64::from(wire);
-        let one = &mut self.lanes[lane as usize];
-        one.granted = false;
+        let one = &self.lanes[lane as usize];
         if !one.source {
             (link.serving, link.served) = (lane, wire);
         }
@@ -443,20 +504,20 @@ impl Packets {
 
     /// Take the first packet out of a lane.
     fn take(&mut self, lane: u32) -> u32 {
-        let waiting = &mut self.lanes[lane as usize].waiting;
-        let packet = waiting.first;
-        waiting.first = self.packets[packet as usize].next;
+        let one = &mut self.lanes[lane as usize];
+        one.granted = false;
+        let packet = one.waiting.first;
+        one.waiting.first = self.packets[packet as usize].next;
         packet
     }
 
-    /// Cut a packet from the first message of a lane, which then goes to the end of it.
-    fn cut(&mut self, lane: u32, now: Time, queue: &mut Queue) -> Result<u32, RunError> {
-        let slot = self.lanes[lane as usize].waiting.first;
+    /// Cut a packet from a message, which then goes to the end of its lane.
+    fn cut(&mut self, slot: u32, now: Time, queue: &mut Queue) -> Result<u32, RunError> {
         let message = &mut self.messages[slot as usize];
         let bytes = message.left.min(u64::from(self.packing.payload)) as u32;
         message.left -= u64::from(bytes);
-        let (left, limited) = (message.left, message.limit.is_finite());
-        self.lanes[lane as usize].waiting.first = std::mem::replace(&mut message.next, NONE);
+        let (left, limited, lane) = (message.left, message.limit.is_finite(), message.lane);
+        message.next = NONE;
         if left > 0 && limited {
             self.pace(slot, now, queue)?;
         } else if left > 0 {

@@ -129,6 +129,14 @@ impl Laid {
         }
     }
 
+    /// Whether a link joins groups of a dragonfly.
+    pub(super) fn global(&self, link: u32) -> bool {
+        match &self.shape {
+            Shape::Dragonfly { groups, routers, .. } => (2 * self.ports + groups * routers * routers..self.links).contains(&link),
+            _ => false,
+        }
+    }
+
     /// Up until a node stands above both, then down the only way there is.
     fn through_tree(&self, from: u32, to: u32, (down, up, cables): (&[u32], &[u32], &[u32]), route: &mut Vec<u32>) {
         let mut top = 0;

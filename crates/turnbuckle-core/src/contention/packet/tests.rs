@@ -13,7 +13,7 @@ fn played(packing: Packing, links: &[(f64, Time)], messages: &[Sent<'_>]) -> (Ve
         packets.learn(route);
         queue.add(*at, Event::Enter(name as u32));
     }
-    packets.ready();
+    packets.ready(|_| false);
     let mut arrived = vec![Time::MAX; messages.len()];
     while let Some((now, event)) = queue.next() {
         match event {
@@ -30,6 +30,7 @@ fn played(packing: Packing, links: &[(f64, Time)], messages: &[Sent<'_>]) -> (Ve
     }
     assert!(packets.empty(), "all packets have gone");
     assert!(packets.lanes.iter().all(|l| l.waiting.first == NONE && l.asking.first == NONE && !l.held && !l.granted));
+    assert!(packets.crowds.is_empty());
     for (name, lane) in packets.lanes.iter().enumerate() {
         let link = &packets.links[lane.link as usize];
         let held = if link.serving == name as u32 { link.served } else { 0 };
@@ -219,7 +220,7 @@ fn what_takes_too_long_or_does_not_fit_is_refused() {
     assert!(packing(100, 0, 100).sound());
     let mut packets = Packets::new(Packing::default(), [(1e-300, 0)].into_iter());
     packets.learn(&[0]);
-    packets.ready();
+    packets.ready(|_| false);
     assert_eq!(packets.begin(0, 1, &[0], None, 0, &mut Queue::default()), Err(RunError::Value));
 }
 
@@ -237,7 +238,7 @@ fn by_hand(packing: Packing, links: &[(f64, Time)], messages: &[Sent<'_>]) -> Op
     }
     let mut turns = Turns::default();
     messages.iter().for_each(|m| turns.add(m.1));
-    let datelines = turns.datelines(links.len());
+    let datelines = turns.datelines(links.len(), |_| false);
     let lanes: Vec<Vec<Before>> = messages
         .iter()
         .map(|m| {
@@ -253,8 +254,11 @@ fn by_hand(packing: Packing, links: &[(f64, Time)], messages: &[Sent<'_>]) -> Op
     let mut waiting: std::collections::BTreeMap<Before, Vec<(usize, usize, u32)>> = Default::default();
     // packets that have room in a lane: not yet left
     let mut inside: std::collections::BTreeMap<Before, u32> = Default::default();
-    let mut asking: Vec<(Before, Before)> = Vec::new();
-    let mut granted: std::collections::BTreeSet<Before> = Default::default();
+    // who waits for room: a lane, or a message that begins, with its bytes; where it waits
+    let mut asking: Vec<(Before, (usize, usize, u32), Before)> = Vec::new();
+    // messages behind one of their host that waits for the same room
+    let mut crowd: Vec<(Before, (usize, usize, u32), Before)> = Vec::new();
+    let mut granted: std::collections::BTreeSet<(Before, Option<usize>)> = Default::default();
     let mut sending: Vec<Option<(Before, u32)>> = vec![None; links.len()];
     let mut order = messages.len();
     while let Some((now, _, what)) = events.pop_first() {
@@ -277,35 +281,50 @@ fn by_hand(packing: Packing, links: &[(f64, Time)], messages: &[Sent<'_>]) -> Op
         // first who waits for room, in order; then every link that can send does
         loop {
             let mut moved = false;
-            let mut blocked = Vec::new();
-            asking.retain(|(who, for_room)| {
-                let wire = waiting[who][0].2 + packing.header;
+            let (mut blocked, mut again) = (Vec::new(), Vec::new());
+            asking.retain(|(who, first, for_room)| {
+                let wire = first.2 + packing.header;
                 let has = inside.entry(*for_room).or_default();
                 if blocked.contains(for_room) || *has + wire > packing.buffer {
                     blocked.push(*for_room);
                     return true;
                 }
                 *has += wire;
-                granted.insert(*who);
+                granted.insert((*who, who.1.is_none().then_some(first.0)));
+                if who.1.is_none() {
+                    waiting.get_mut(who).expect("has been there").push(*first);
+                    if let Some(next) = crowd.iter().position(|c| (c.0, c.2) == (*who, *for_room)) {
+                        again.push(crowd.remove(next));
+                    }
+                }
                 false
             });
+            moved |= !again.is_empty();
+            asking.append(&mut again);
             for link in 0..links.len() {
                 let all: Vec<_> = waiting.range((link as u32, None)..=(link as u32, Some(u32::MAX))).map(|(l, _)| *l).collect();
+                let all: Vec<_> = all.iter().flat_map(|l| vec![*l; waiting[l].len()]).collect();
                 for lane in all {
                     let Some((m, hop, bytes)) = waiting[&lane].first().copied() else { continue };
-                    if sending[link].is_some() || asking.iter().any(|a| a.0 == lane) {
+                    let begins = lane.1.is_none();
+                    if sending[link].is_some() || !begins && asking.iter().any(|a| a.0 == lane) {
                         continue;
                     }
                     let wire = bytes + packing.header;
-                    if let Some(to) = lanes[m].get(hop + 1).filter(|_| !granted.contains(&lane)) {
+                    let whose = (lane, begins.then_some(m));
+                    if let Some(to) = lanes[m].get(hop + 1).filter(|_| !granted.contains(&whose)) {
                         let has = inside.entry(*to).or_default();
-                        if asking.iter().any(|a| a.1 == *to) || *has + wire > packing.buffer {
-                            asking.push((lane, *to));
+                        if asking.iter().any(|a| a.2 == *to) || *has + wire > packing.buffer {
+                            let there = begins && asking.iter().any(|a| (a.0, a.2) == (lane, *to));
+                            if there { &mut crowd } else { &mut asking }.push((lane, (m, hop, bytes), *to));
+                            if begins {
+                                waiting.get_mut(&lane).expect("is there").remove(0);
+                            }
                             continue;
                         }
                         *has += wire;
                     }
-                    granted.remove(&lane);
+                    granted.remove(&whose);
                     moved = true;
                     waiting.get_mut(&lane).expect("is there").remove(0);
                     if hop == 0 {
