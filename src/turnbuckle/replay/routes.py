@@ -11,20 +11,37 @@ Errors:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from turnbuckle.errors import UsageError
 from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
 from turnbuckle.table_file import Column, read_table
 
+Int = NDArray[np.int64]
+
 #: Switches of a graph at most.
 MOST_SWITCHES: Final = 100_000
+#: Packets times links that one replay holds in memory on a small machine.
+MOST_HOPS: Final = 5_000_000
+#: Cables of a graph that are looked at for all routes of one replay, some seconds of them.
+_MOST_LOOKED: Final = 20_000_000
 _COLUMNS: Final = tuple(Column(name, "1", whole=True, most=MOST_SWITCHES - 1) for name in ("from", "to"))
+
+
+@dataclass
+class _Search:
+    """Ways to one target, as far as they were looked for: cables from each switch met, the switches met last, and cables looked at."""
+
+    target: int = -1
+    far: dict[int, int] = field(default_factory=dict)
+    wave: list[int] = field(default_factory=list)
+    looked: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,27 +75,37 @@ class Graph:
         return [dict(sorted(each.items())) for each in out]
 
     @cached_property
-    def _far(self) -> dict[int, list[int]]:
-        return {}
+    def _search(self) -> _Search:
+        return _Search()
 
-    def distances(self, target: int) -> list[int]:
-        """Cables from every switch to one, -1 where there is no way."""
-        if target not in self._far:
-            far, wave = [-1] * self.hosts, [target]
-            far[target] = 0
-            while wave:
-                steps = far[wave[0]] + 1
-                wave = list(dict.fromkeys(n for at in wave for n in self._next[at] if far[n] < 0))
-                for n in wave:
-                    far[n] = steps
-            self._far[target] = far
-        return self._far[target]
+    def distance(self, source: int, target: int) -> int:
+        """Cables from one switch to another, -1 where there is no way.
+
+        The search goes out from the target until it meets the source, and is kept for the next source of the same target.
+        """
+        search = self._search
+        if search.target != target:
+            search.target, search.far, search.wave = target, {target: 0}, [target]
+        far = search.far
+        while source not in far and search.wave:
+            steps = far[search.wave[0]] + 1
+            search.looked += sum(len(self._next[at]) for at in search.wave)
+            search.wave = list(dict.fromkeys(n for at in search.wave for n in self._next[at] if n not in far))
+            far.update(dict.fromkeys(search.wave, steps))
+        return far.get(source, -1)
+
+    @property
+    def looked(self) -> int:
+        """Cables looked at so far in search of routes."""
+        return self._search.looked
 
     def route(self, source: int, target: int) -> list[int]:
         """Links from the card of one switch to that of another."""
-        far, at, out = self.distances(target), source, [source]
+        steps, at, out = self.distance(source, target), source, [source]
+        far = self._search.far
         while at != target:
-            step = next(n for n in self._next[at] if far[n] == far[at] - 1)
+            steps -= 1
+            step = next(n for n in self._next[at] if far.get(n) == steps)
             out.append(self._next[at][step])
             at = step
         return [*out, self.hosts + target]
@@ -99,9 +126,9 @@ def read(path: Path) -> Graph:
     if not pairs:
         raise _refused("no cables", table.name)
     graph = Graph(max(b for _, b in pairs) + 1, pairs)
-    apart = [k for k, far in enumerate(graph.distances(0)) if far < 0]
-    if apart:
-        raise _refused(f"no way from switch 0 to switch {apart[0]}", table.name)
+    for k in range(graph.hosts):
+        if graph.distance(k, 0) < 0:
+            raise _refused(f"no way from switch 0 to switch {k}", table.name)
     return graph
 
 
@@ -130,6 +157,34 @@ def route(network: Network | Graph, source: int, target: int) -> list[int]:
         case Dragonfly():
             between = _through_groups(network.shape, source, target, 2 * network.cards)
     return [source, *between, network.cards + target]
+
+
+def routes(network: Network | Graph, source: Int, target: Int) -> tuple[list[list[int]], Int]:
+    """The different routes that messages take, and which of them each takes.
+
+    Parameters
+    ----------
+    source, target : cards of each message, shape (messages,).
+
+    Raises
+    ------
+    UsageError : A090, more links than one replay holds, or a graph too large to find so many routes on it.
+
+    >>> found, which = routes(Network(4, 1e9, 0.0), np.array([0, 3, 0]), np.array([2, 1, 2]))
+    >>> found, which.tolist()
+    ([[3, 5], [0, 6]], [1, 0, 1])
+    """
+    # by target, as a graph looks for them
+    pairs, which = np.unique(target * network.hosts + source, return_inverse=True)
+    found, hops, before = [], 0, network.looked if isinstance(network, Graph) else 0
+    for pair in pairs.tolist():
+        found.append(route(network, pair % network.hosts, pair // network.hosts))
+        hops += len(found[-1])
+        if hops > MOST_HOPS or (isinstance(network, Graph) and network.looked - before > _MOST_LOOKED):
+            what = f"more than {len(found):,} routes" if hops > MOST_HOPS else f"{len(pairs):,} routes among {network.hosts:,} switches"
+            fix = f"at most {MOST_HOPS:,} links taken: fewer messages or nodes, or a smaller graph"
+            raise UsageError("A090", "too many or too long routes", found=what, fix=fix)
+    return found, which
 
 
 def _through_tree(tree: FatTree, source: int, target: int) -> list[int]:
