@@ -1,4 +1,4 @@
-"""Routes of a network link by link, as the native core takes them (crates/turnbuckle-core/src/contention/network/shape.rs).
+"""Routes of a network link by link, as the native core takes them, and of any graph of switches.
 
 A link is its number in `turnbuckle.replay.network.Network.links`.  Cards are the ends of a route, everything between is a switch.
 A `Graph` is any network of switches with a card each; only packets know it (`turnbuckle.replay.limppy`).
@@ -10,9 +10,9 @@ Errors:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.errors import UsageError
-from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
+from turnbuckle.replay.contention import ways
+from turnbuckle.replay.network import Network
 from turnbuckle.table_file import Column, read_table
 
 Int = NDArray[np.int64]
@@ -147,16 +148,16 @@ def route(network: Network | Graph, source: int, target: int) -> list[int]:
         return []
     if isinstance(network, Graph):
         return network.route(source, target)
-    match network.shape:
-        case None:
-            return [source, network.cards + target]
-        case FatTree():
-            return _through_tree(network.shape, source, target)
-        case Torus(dims, cards):
-            between = _round_torus(dims, source // cards, target // cards, 2 * network.cards)
-        case Dragonfly():
-            between = _through_groups(network.shape, source, target, 2 * network.cards)
-    return [source, *between, network.cards + target]
+    return _native(network, np.array([source]), np.array([target]))[0]
+
+
+def _native(network: Network, source: Int, target: Int) -> list[list[int]]:
+    """Links between pairs of cards, without the wires inside nodes."""
+    made = network.made_of
+    place = np.array(made.cards)
+    at = [card // len(place) * len(made.parts) + place[card % len(place)] for card in (source, target)]
+    first, links = ways(network, *at)
+    return [links[a:b].tolist() for a, b in pairwise(first.tolist())]
 
 
 def routes(network: Network | Graph, source: Int, target: Int) -> tuple[list[list[int]], Int]:
@@ -176,66 +177,25 @@ def routes(network: Network | Graph, source: Int, target: Int) -> tuple[list[lis
     """
     # by target, as a graph looks for them
     pairs, which = np.unique(target * network.hosts + source, return_inverse=True)
-    found, hops, before = [], 0, network.looked if isinstance(network, Graph) else 0
+    if isinstance(network, Network):
+        found = _native(network, pairs % network.hosts, pairs // network.hosts)
+        _bounded(sum(map(len, found)), len(found))
+        return found, which
+    found, hops, before = [], 0, network.looked
     for pair in pairs.tolist():
-        found.append(route(network, pair % network.hosts, pair // network.hosts))
+        found.append(network.route(pair % network.hosts, pair // network.hosts) if pair % network.hosts != pair // network.hosts else [])
         hops += len(found[-1])
-        if hops > MOST_HOPS or (isinstance(network, Graph) and network.looked - before > _MOST_LOOKED):
-            what = f"more than {len(found):,} routes" if hops > MOST_HOPS else f"{len(pairs):,} routes among {network.hosts:,} switches"
-            fix = f"at most {MOST_HOPS:,} links taken: fewer messages or nodes, or a smaller graph"
-            raise UsageError("A090", "too many or too long routes", found=what, fix=fix)
+        _bounded(hops, len(found))
+        if network.looked - before > _MOST_LOOKED:
+            raise _too_many(f"{len(pairs):,} routes among {network.hosts:,} switches")
     return found, which
 
 
-def _through_tree(tree: FatTree, source: int, target: int) -> list[int]:
-    """Up until a switch stands above both, then down the only way there is; the destination chooses among parallel ways (D-mod-k)."""
-    top, a, b = 0, source, target
-    while a != b:
-        a, b, top = a // tree.down[top], b // tree.down[top], top + 1
-    leaves, out, across, first = math.prod(tree.down), [], 0, 0
-    back: list[tuple[int, int, int, int]] = []
-    for at in range(top):
-        up, cables = tree.up[at], tree.cables[at]
-        below, wide = math.prod(tree.down[:at]), math.prod(tree.up[:at])
-        count = leaves // below * wide * up * cables
-        port = target // wide % (up * cables)
-        parent, cable = port % up, port // up
-        lane = parent * cables + cable
-        out.append(first + (source // below * wide + across) * up * cables + lane)
-        back.append((first + count, target // below * wide + across, up * cables, lane))
-        across = across * up + parent
-        first += 2 * count
-    return [*out, *(begin + node * ways + lane for begin, node, ways, lane in reversed(back))]
+def _bounded(hops: int, routes: int) -> None:
+    if hops > MOST_HOPS:
+        raise _too_many(f"more than {routes:,} routes")
 
 
-def _round_torus(dims: tuple[int, ...], source: int, target: int, first: int) -> list[int]:
-    """One dimension after the other, the shorter way round, forwards where both are as long."""
-    out, at, stride = [], source, 1
-    for k, size in enumerate(dims):
-        here, there = at // stride % size, target // stride % size
-        ahead = (there - here) % size
-        step = 1 if 2 * ahead <= size else -1
-        while here != there:
-            out.append(first + (at * len(dims) + k) * 2 + (step < 0))
-            at += ((here + step) % size - here) * stride
-            here = (here + step) % size
-        stride *= size
-    return out
-
-
-def _through_groups(fly: Dragonfly, source: int, target: int, first: int) -> list[int]:
-    """To the router with a channel to the other group, through it, and to the router of the card."""
-    begin, end = source // fly.cards, target // fly.cards
-    here, there = begin // fly.routers, end // fly.routers
-
-    def local(a: int, b: int) -> list[int]:
-        return [first + a * fly.routers + b % fly.routers] if a != b else []
-
-    if here == there:
-        return local(begin, end)
-    others = fly.groups - 1
-    pick = target % (fly.routers * fly.channels // others) * others
-    ahead, back = pick + (there - here - 1) % fly.groups, pick + (here - there - 1) % fly.groups
-    leaves, enters = here * fly.routers + ahead // fly.channels, there * fly.routers + back // fly.channels
-    through = first + fly.groups * fly.routers**2 + here * fly.routers * fly.channels + ahead
-    return [*local(begin, leaves), through, *local(enters, end)]
+def _too_many(found: str) -> UsageError:
+    fix = f"at most {MOST_HOPS:,} links taken: fewer messages or nodes, or a smaller graph"
+    return UsageError("A090", "too many or too long routes", found=found, fix=fix)
