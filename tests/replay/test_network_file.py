@@ -47,7 +47,6 @@ shared = true
 def read(tmp_path: Path, text: str) -> Described:
     file = tmp_path / "ours.toml"
     file.write_text(text, encoding="utf-8")
-    read_network.cache_clear()
     return read_network(str(file))
 
 

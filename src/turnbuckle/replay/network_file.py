@@ -47,7 +47,7 @@ import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -136,7 +136,6 @@ def bundled() -> list[str]:
     )
 
 
-@cache
 def read_network(name: str) -> Described:
     """A network by its name, or by the path of a file.
 
@@ -145,13 +144,17 @@ def read_network(name: str) -> Described:
     UsageError : A050, A061.  UnitError : U0xx.
     """
     if name in bundled():
-        return _Reading(
-            f"{name}.toml", files("turnbuckle.replay").joinpath("networks", f"{name}.toml").read_text(encoding="utf-8")
-        ).network()
+        return _read(f"{name}.toml", files("turnbuckle.replay").joinpath("networks", f"{name}.toml").read_text(encoding="utf-8"))
     if not name.endswith(".toml"):
         near = did_you_mean(name, bundled()) or f"one of {', '.join(bundled())}, or a file that ends in .toml"
         raise UsageError("A050", "no such network", found=clipped(name, 60), fix=near)
-    return _Reading(Path(name).name, read_text(name, "the network", largest_bytes=1 << 20, fix="give a TOML file in UTF-8")).network()
+    return _read(Path(name).name, read_text(name, "the network", largest_bytes=1 << 20, fix="give a TOML file in UTF-8"))
+
+
+@lru_cache(maxsize=64)
+def _read(name: str, text: str) -> Described:
+    """By what it says, so that a file that changes is read anew."""
+    return _Reading(name, text).network()
 
 
 class _Reading:
