@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from turnbuckle.errors import TurnbuckleError, UnitError, UsageError
-from turnbuckle.replay.network_file import bundled, read_network
+from turnbuckle.replay.network_file import bundled
 from turnbuckle.replay.patterns import Pattern
 from turnbuckle.replay.patterns import traffic_of as declared
 from turnbuckle.study import exchanged

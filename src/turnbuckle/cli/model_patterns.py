@@ -31,7 +31,9 @@ FidelityOption = Annotated[
     Literal["flow", "logp", "packet"],
     Parameter(name="--fidelity", help="flow: messages share links fairly; logp: LogGPS; packet: packets queue at every link"),
 ]
-Algorithms = Annotated[Literal["short and long", "tracer"], Parameter(name="--collectives", help="algorithms of collectives")]
+Algorithms = Annotated[
+    Literal["short and long", "tracer", "open mpi", "mpich"], Parameter(name="--collectives", help="algorithms of collectives")
+]
 Set = Annotated[list[str] | None, Parameter(name="--set", help="any other setting of model messages as name=value")]
 Eager = Annotated[str, Parameter(name="--eager-limit", help="messages up to this size do not wait for their receiver")]
 
