@@ -78,16 +78,18 @@ def recording(path: Path) -> list[dict[str, Any]]:
     overhead = summary.overhead_share(profile)
     schema, writer = trace.facts.get("schema_version"), trace.facts.get("product_version")
     written = f"{schema or 'none recorded (before 2.7)'}, by {writer or 'an unknown version'}"
+    kineto = trace.facts.get("format") == "kineto"
+    memory = "profile_memory=True" if kineto else "--cuda-memory-usage=true"
     told = ("P115", "P109", "P111", "P119")
     return [
         _line("ok" if schema else "look", "schema", written),
-        _rows("kernels", trace.kernels.height, "none: record with --trace=cuda"),
+        _rows("kernels", trace.kernels.height, f"none: record with {'ProfilerActivity.CUDA' if kineto else '--trace=cuda'}"),
         _state(findings.get("P115"), "CUDA graphs", "every kernel of a graph has its own row, or there are no graphs"),
         _state(findings.get("P109"), "host calls", "every device activity has its host call"),
         _state(findings.get("P111"), "clock", "no device activity begins before its call"),
         _line("ok" if overhead < 0.1 else "look", "profiler overhead", f"{overhead:.1%} of run time"),
         _rows("synchronisations", trace.syncs.height, "none: what waits for what will have to be inferred"),
-        _rows("allocations", trace.allocations.height, "none: record with --cuda-memory-usage=true for a memory time line"),
+        _rows("allocations", trace.allocations.height, f"none: record with {memory} for a memory time line"),
         _line("ok" if gap is None else "look", "host time", "explained" if gap is None else f"{gap.detail} explained by no record"),
         _state(findings.get("P119"), "secrets", "no environment, command line, host or user names in the file"),
         *(_line("look", f.code, f"{f.count:,}: {f.meaning}") for f in answer.findings if f.severity != "info" and f.code not in told),

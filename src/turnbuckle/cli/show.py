@@ -86,12 +86,16 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     kernels = summary.kernels(profile)
     writer, schema = facts.get("product_version") or "", facts.get("schema_version") or "before 2.7"
     made = clean(f"Nsight Systems {writer or '(version not recorded)'}, schema {schema}")
+    if facts.get("format") == "kineto":
+        made = clean(f"Chrome trace of {writer or 'the PyTorch profiler (version not recorded)'}")
     if facts.get("format") == "otf2":
         made = clean(f"OTF2 {facts['schema_version']} archive of {writer or 'a tracer that does not name itself'}")
     if "synthetic" in writer:
         made = f"[bold yellow]SYNTHETIC: written by a script, nobody ran this[/]  Nsight Systems schema {clean(schema)}"
     devices = answer.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
     counts = [f"{kernels['count']:,} kernels", f"{profile.trace.copies.height:,} copies", f"{profile.trace.api.height:,} host calls"]
+    if facts.get("rank") is not None:
+        counts.append(f"rank {facts['rank']:,} of {facts.get('world_size') or '?'}")
     if profile.trace.mpi.height:
         counts.append(f"{profile.trace.mpi.height:,} MPI calls")
     head.add_row("profile", f"{clean(profile.trace.name)}  {made}")
@@ -173,8 +177,9 @@ def copies_table(answer: Answer) -> Table:
         table.add_column(column, justify="left" if column == "class" else "right")
     for name, row in summary.copies(answer.profile).items():
         if row["count"]:
-            rate = quantity(row["bytes"] / (row["busy_ns"] * 1e-9), "B/s") if row["busy_ns"] else "-"
-            table.add_row(name, f"{row['count']:,}", quantity(row["bytes"], "B"), ns(row["busy_ns"]), rate)
+            known = row["bytes"] is not None
+            rate = quantity(row["bytes"] / (row["busy_ns"] * 1e-9), "B/s") if known and row["busy_ns"] else "-"
+            table.add_row(name, f"{row['count']:,}", quantity(row["bytes"], "B") if known else "-", ns(row["busy_ns"]), rate)
     return table
 
 

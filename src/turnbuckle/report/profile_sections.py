@@ -48,6 +48,8 @@ def recorded_with(answer: Answer) -> str:
     if facts.get("format") == "otf2":
         tracer = clean(facts.get("product_version") or "a tracer that does not name itself")
         return f"{tracer}, OTF2 {clean(facts['schema_version'])} archive"
+    if facts.get("format") == "kineto":
+        return f"{clean(facts.get('product_version') or 'PyTorch profiler, version not recorded')}, Chrome trace"
     tool = {"nsys": "Nsight Systems"}.get(str(facts.get("format")), clean(facts.get("format") or "unknown profiler"))
     version = clean(facts.get("product_version") or "version not recorded")
     known = facts.get("schema_version")
@@ -284,10 +286,10 @@ def _copies_table(answer: Answer) -> Table | None:
         cells(
             DIRECTION[name],
             count(c["count"]),
-            number(c["bytes"], "B"),
+            DASH if c["bytes"] is None else number(c["bytes"], "B"),
             number(c["busy_ns"] * 1e-9, "s"),
-            number(c["bytes"] / c["count"], "B"),
-            number(c["bytes"] / (c["busy_ns"] * 1e-9), "B/s") if c["busy_ns"] else DASH,
+            DASH if c["bytes"] is None else number(c["bytes"] / c["count"], "B"),
+            DASH if c["bytes"] is None or not c["busy_ns"] else number(c["bytes"] / (c["busy_ns"] * 1e-9), "B/s"),
         )
         for name, c in summary.copies(answer.profile).items()
         if c["count"]

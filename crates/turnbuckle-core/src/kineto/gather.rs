@@ -155,6 +155,8 @@ pub(super) struct Part {
     known: HashMap<String, u32>,
 }
 
+/// What CUPTI writes for no stream.
+const NONE_OF_32: i64 = 0xFFFF_FFFF;
 /// Categories that are told apart; more are one.
 const MOST_CATEGORIES: usize = 64;
 /// End of a row whose end comes as an event of its own.
@@ -274,6 +276,9 @@ impl Part {
         let number = self.whole(value);
         if number == NO || i32::try_from(number).is_ok() {
             return number;
+        }
+        if number == NONE_OF_32 {
+            return NO;
         }
         self.flaws.large += 1;
         NO
