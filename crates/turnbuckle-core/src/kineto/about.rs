@@ -53,7 +53,8 @@ impl About {
         for (key, raw) in values {
             about.secrets += u64::from(tells_secrets(key, raw));
             if READ.contains(&key.as_str())
-                && let Ok(value) = sonic_rs::from_slice::<Value>(raw)
+                && !mend::too_deep(raw)
+                && let Ok(value) = sonic_rs::from_str::<Value>(&String::from_utf8_lossy(raw))
             {
                 about.read(key, &value);
             }

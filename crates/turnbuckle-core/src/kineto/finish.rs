@@ -139,7 +139,8 @@ impl Rows {
         let middle = starts.len() / 2;
         let middle = *starts.select_nth_unstable(middle).1;
         let near = |t: &i64| t.saturating_sub(middle).unsigned_abs() < NEAR.unsigned_abs();
-        let others = self.ranges.iter().map(|c| c.start).chain(self.waits.iter().map(|w| w.start)).chain(self.memory.iter().map(|m| m.time));
+        let others =
+            self.ranges.iter().map(|c| c.start).chain(self.waits.iter().map(|w| w.start)).chain(self.memory.iter().map(|m| m.time));
         self.origin = starts.into_iter().chain(others).filter(near).min().unwrap_or(middle).saturating_sub(FIRST);
         let origin = self.origin;
         let shift = |t: &mut i64| *t = t.saturating_sub(origin);
@@ -233,7 +234,11 @@ impl Rows {
     fn graphs(&mut self) -> u64 {
         let launches: HashSet<i64> = {
             let is_launch: Vec<bool> = self.names.iter().map(|n| n.contains("GraphLaunch")).collect();
-            self.calls.iter().filter(|c| is_launch.get(c.name as usize) == Some(&true) && c.correlation != NO).map(|c| c.correlation).collect()
+            self.calls
+                .iter()
+                .filter(|c| is_launch.get(c.name as usize) == Some(&true) && c.correlation != NO)
+                .map(|c| c.correlation)
+                .collect()
         };
         if launches.is_empty() {
             return 0;

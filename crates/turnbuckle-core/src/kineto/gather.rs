@@ -3,6 +3,7 @@
 use super::event::{self, Args, Event, NO, Number};
 use super::mend;
 use super::scan::Piece;
+use memchr::memmem;
 use std::collections::HashMap;
 
 /// What an event is, by its category.
@@ -168,12 +169,19 @@ impl Part {
         for (index, (from, to)) in (0u32..).zip(&piece.events) {
             let raw = piece.bytes.get(*from..*to).unwrap_or(&[]);
             let order = (number, index);
-            let whole = if lenient { mend::trimmed(raw) } else { raw.into() };
-            if let Ok(event) = sonic_rs::from_slice::<Event<'_>>(&whole) {
+            let whole = if lenient { mend::trimmed(raw) } else { raw };
+            // what stands behind an event and begins as none that is known
+            self.flaws.unread += memmem::find_iter(&raw[whole.len()..], b"\"ph\"").count() as u64;
+            if lenient && mend::too_deep(whole) {
+                self.flaws.unread += 1;
+                continue;
+            }
+            // sonic-rs takes lazy values for UTF-8 before it looks
+            if let Some(event) = std::str::from_utf8(whole).ok().and_then(|text| sonic_rs::from_str::<Event<'_>>(text).ok()) {
                 self.event(order, &event);
                 continue;
             }
-            let tries = [(whole.as_ref(), false), (raw, true)];
+            let tries = [(whole, false), (raw, true)];
             let mut read = false;
             for (text, quotes) in tries.iter().take(if lenient { 2 } else { 1 }) {
                 if let Some(text) = mend::mended(text, *quotes)

@@ -1,8 +1,7 @@
 //! Broken text: where events begin whatever stands between them, and events made readable again.
 
-use super::scan::Piece;
+use super::scan::{DEEPEST, Piece};
 use memchr::memchr_iter;
-use std::borrow::Cow;
 
 /// Keys that an event may begin with.
 const FIRST: [&[u8]; 7] = [b"ph", b"cat", b"name", b"ts", b"pid", b"tid", b"dur"];
@@ -25,8 +24,7 @@ fn begins(b: &[u8], at: usize) -> Option<bool> {
         Some(_) => return Some(false),
     }
     let mut key = [0u8; 8];
-    let mut length = 0;
-    for c in rest {
+    for (length, c) in rest.enumerate() {
         if c == b'"' {
             return Some(FIRST.contains(&&key[..length]));
         }
@@ -34,7 +32,6 @@ fn begins(b: &[u8], at: usize) -> Option<bool> {
             return Some(false);
         }
         key[length] = c;
-        length += 1;
     }
     None
 }
@@ -141,6 +138,28 @@ pub(super) fn balanced(b: &[u8]) -> Option<usize> {
     None
 }
 
+/// Whether a reader of JSON would find more brackets inside each other than an event may have.
+pub(super) fn too_deep(b: &[u8]) -> bool {
+    let (mut depth, mut in_text, mut at) = (0u32, false, 0);
+    while at < b.len() {
+        match b[at] {
+            b'\\' if in_text => at += 1,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > DEEPEST {
+                    return true;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    false
+}
+
 /// An event that sonic-rs refuses, made readable: bad UTF-8, control characters and back-slashes in texts, numbers that are none, and,
 /// if `quotes`, quotation marks inside texts.  `None` where it stays broken.
 pub(super) fn mended(raw: &[u8], quotes: bool) -> Option<String> {
@@ -161,7 +180,7 @@ pub(super) fn mended(raw: &[u8], quotes: bool) -> Option<String> {
                 at = end;
             }
             c @ (b'{' | b'[') => {
-                if open.len() > 100 {
+                if open.len() >= DEEPEST as usize {
                     return None;
                 }
                 open.push(c);
@@ -206,11 +225,7 @@ fn closing(b: &[u8], from: usize, key: bool, in_list: bool, quotes: bool) -> Opt
     while at < b.len() {
         match b[at] {
             b'\\' => at += 1,
-            b'"' => {
-                if !quotes || ends_text(&b[at + 1..], key, in_list) {
-                    return Some(at);
-                }
-            }
+            b'"' if !quotes || ends_text(&b[at + 1..], key, in_list) => return Some(at),
             _ => {}
         }
         at += 1;
@@ -259,8 +274,8 @@ fn escaped(text: &str, out: &mut String) {
 }
 
 /// What of a candidate is the event: to its closing bracket where that can be told.
-pub(super) fn trimmed(raw: &[u8]) -> Cow<'_, [u8]> {
-    balanced(raw).map_or(Cow::Borrowed(raw), |end| Cow::Borrowed(&raw[..end]))
+pub(super) fn trimmed(raw: &[u8]) -> &[u8] {
+    balanced(raw).map_or(raw, |end| &raw[..end])
 }
 
 #[cfg(test)]

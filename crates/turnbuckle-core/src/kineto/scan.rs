@@ -5,7 +5,7 @@ use memchr::memchr3;
 /// Bytes that one event or one value of the head may take.
 const LONGEST: usize = 64 << 20;
 /// Brackets inside each other that an event may have; the arguments of real ones have four.
-const DEEPEST: u32 = 100;
+pub(super) const DEEPEST: u32 = 100;
 
 /// Why the text is not followed any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,11 +149,7 @@ impl Scanner {
                 b',' if self.depth == 1 && !self.root_is_list => self.value_ends(b),
                 b' ' | b'\n' | b'\r' | b'\t' | b',' | b':' => {}
                 0xEF | 0xBB | 0xBF if self.depth == 0 && !self.ended => {}
-                _ if self.depth == 0 => {
-                    if !self.ended {
-                        return Err(Lost::Form);
-                    }
-                }
+                _ if self.depth == 0 && !self.ended => return Err(Lost::Form),
                 _ => {}
             }
             self.at += 1;
@@ -229,7 +225,9 @@ impl Scanner {
 mod tests {
     use super::*;
 
-    fn events(text: &str, step: usize) -> (Vec<String>, Vec<(String, String)>, Result<(), Lost>) {
+    type Found = (Vec<String>, Vec<(String, String)>, Result<(), Lost>);
+
+    fn events(text: &str, step: usize) -> Found {
         let mut scanner = Scanner::default();
         let mut out = Vec::new();
         for chunk in text.as_bytes().chunks(step) {

@@ -44,13 +44,7 @@ impl Read for Counting<'_> {
 ///
 /// # Errors
 /// P026 where a packed file grows beyond measure, P037 where the archive has no such member, failures of the system.
-pub(super) fn send(
-    file: File,
-    size: u64,
-    member: Option<&str>,
-    done: &AtomicU64,
-    to: &SyncSender<Vec<u8>>,
-) -> Result<End, ReadError> {
+pub(super) fn send(file: File, size: u64, member: Option<&str>, done: &AtomicU64, to: &SyncSender<Vec<u8>>) -> Result<End, ReadError> {
     let mut raw = BufReader::with_capacity(1 << 18, Counting { file, done });
     let packed = raw.fill_buf()?.starts_with(&[0x1F, 0x8B]);
     if !packed {
