@@ -186,6 +186,8 @@ impl Part {
             for (text, quotes) in tries.iter().take(if lenient { 2 } else { 1 }) {
                 if let Some(text) = mend::mended(text, *quotes)
                     && let Ok(event) = sonic_rs::from_str::<Event<'_>>(&text)
+                    // a text that lost its end takes in what follows it
+                    && event::text(&event.phase).is_some_and(|p| p.len() == 1)
                 {
                     self.flaws.mended += 1;
                     self.event(order, &event);

@@ -45,6 +45,8 @@ def sniff(head: bytes, path: Path) -> bool:
     if not head.startswith(_GZIP) and not head.removeprefix(_BOM).lstrip().startswith(_OPENS):
         return False
     text = beginning(head, path).removeprefix(_BOM).lstrip()
+    if not text:  # packed and spoilt at once: the name tells
+        return path.name.endswith((".json.gz", *_NAMED))
     return text.startswith(_OPENS) and (bool(_KEYS.search(text)) or path.name.endswith(_NAMED))
 
 
