@@ -40,7 +40,12 @@ app.command(reproduce)
 app.command(sweep)
 app.command(transfers)
 
-Profile = Annotated[Path, Parameter(help="a recording: Nsight Systems SQLite export (nsys export --type sqlite), or OTF2 (traces.otf2)")]
+Profile = Annotated[
+    Path,
+    Parameter(
+        help="a recording: Nsight Systems SQLite export (nsys export --type sqlite), Chrome trace of PyTorch (.json, .json.gz), or OTF2 (traces.otf2)"
+    ),
+]
 On = Annotated[
     list[str] | None,
     Parameter(name="--on", help="target machine, a name, a TOML file or self; give it several times or with commas", negative=()),
