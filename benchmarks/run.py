@@ -18,6 +18,7 @@ from typing import Any
 import contention
 import nsys_generator
 import packet
+import read_mpi
 import read_nsys
 import read_otf2
 import routes
@@ -130,6 +131,7 @@ def main() -> None:
     result["packet"] = packet.measure(*((200_000, 1) if chosen.quick else (10_000_000, 5)))
     result["triangular"] = triangular.measure(*((20_000, 1) if chosen.quick else (1_000_000, 3)))
     result["read_otf2"] = read_otf2.measure(*((100_000, 1) if chosen.quick else (1_000_000, 5)))
+    result["read_mpi"] = read_mpi.measure(*((500, 1) if chosen.quick else (5000, 3)))
     result["contention"] = contention.measure(*((0.02, 1) if chosen.quick else (1.0, 3)), counted=not chosen.quick)
     result["scale"] = scale.measure(100_000 if chosen.quick else 2_000_000)
     facts["load_at_the_end"] = list(os.getloadavg())
@@ -137,7 +139,7 @@ def main() -> None:
     for name, one in result["start_up"].items():
         print(f"{name}: {one['missing'] if 'missing' in one else format(one['median'], '.3f') + ' s'}")
     aims = targets(result, facts["cores"])
-    for bench in (read_otf2, timeline, packet, triangular, contention, scale):
+    for bench in (read_otf2, read_mpi, timeline, packet, triangular, contention, scale):
         print(f"\n{bench.table(result[bench.__name__])}")
         aims += bench.targets(result[bench.__name__])
     result["targets"] = [{"met": met, "what": what} for met, what in aims]

@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 
 import halo
-from turnbuckle.replay.contention import Fidelity, Leaves, Op, Program, replay
+from turnbuckle.replay.contention import Fidelity, Program, replay
 from turnbuckle.replay.mpi import Messages, Rounds, Traffic
 from turnbuckle.replay.mpi_program import program as of_calls
 
@@ -48,40 +48,6 @@ def iterations_of(messages: int, ranks: int = RANKS) -> int:
     136
     """
     return max(1, -(-messages // (ranks * len(halo.sizes(ranks)))))
-
-
-def program(ranks: int, iterations: int) -> Program:
-    """`halo.program` in the types of the native core, 38 bytes a message instead of 62: filled in place."""
-    to, of, sizes = halo.targets(ranks), halo.sources(ranks), halo.sizes(ranks)
-    slots = len(sizes)
-    faces, doubling = list(range(halo.FACES)), range(halo.FACES, slots)
-    order = [(Op.WORK, 0), *((op, d) for op in (Op.POST, Op.SEND, Op.AWAIT, Op.SENT) for d in faces)]
-    order += [(op, k) for k in doubling for op in (Op.POST, Op.SEND, Op.AWAIT, Op.SENT)]
-    arg = np.empty((ranks, iterations, len(order)), dtype=np.uint32)
-    before = (np.arange(iterations, dtype=np.uint32) * np.uint32(ranks * slots))[None, :]
-    for place, (op, slot) in enumerate(order):
-        if op == Op.WORK:
-            arg[:, :, place] = np.arange(ranks, dtype=np.uint32)[:, None]
-            continue
-        whose = np.arange(ranks) if op in (Op.SEND, Op.SENT) else of[:, slot]
-        np.add((whose * slots + slot).astype(np.uint32)[:, None], before, out=arg[:, :, place])
-    nothing, ready = np.zeros(0, dtype=np.uint32), np.where(sizes > halo.EAGER_BYTES, Leaves.READY, Leaves.EAGER)
-    everyone = np.arange(ranks, dtype=np.uint32)
-    arrays: dict[str, Any] = {
-        "first": np.arange(ranks + 1, dtype=np.uint32) * np.uint32(iterations * len(order)),
-        "code": np.tile(np.array([op for op, _ in order], dtype=np.uint8), ranks * iterations),
-        "arg": arg.reshape(-1),
-        "work_seconds": halo.work_seconds(ranks),
-        "resource": nothing,
-        "use_seconds": np.zeros(0),
-        "capacity": nothing,
-        "host": everyone,
-        "source": np.tile(np.repeat(everyone, slots), iterations),
-        "target": np.tile(to.astype(np.uint32).reshape(-1), iterations),
-        "size_bytes": np.tile(sizes.astype(np.uint64), ranks * iterations),
-        "leaves": np.tile(ready.astype(np.uint8), ranks * iterations),
-    }
-    return Program(**arrays)
 
 
 def traffic(ranks: int, iterations: int) -> Traffic:
@@ -120,7 +86,7 @@ def child(messages: int, kind: str) -> Row:
     imported, began = _peak(), time.perf_counter()
     iterations = iterations_of(messages)
     fidelity: Fidelity = "flow" if kind == "flow" else "logp"
-    one = of_calls(traffic(RANKS, iterations), eager_limit=halo.EAGER_BYTES) if kind == "calls" else program(RANKS, iterations)
+    one = of_calls(traffic(RANKS, iterations), eager_limit=halo.EAGER_BYTES) if kind == "calls" else halo.program(RANKS, iterations)
     built, loaded, told = time.perf_counter() - began, _peak(), []
 
     def tell(share: float) -> None:

@@ -1,6 +1,7 @@
 """SimGrid as an oracle: its time-independent traces replayed by `flow`, on the same platform and by the rules of its SMPI.
 
     python benchmarks/smpi.py ANCHOR [--default]
+    python benchmarks/smpi.py --collectives [--ranks 8,16] [--size 32768,1048576]
 
 What SimGrid 3.32 does with a trace and its own settings, as data:
 
@@ -12,11 +13,14 @@ What SimGrid 3.32 does with a trace and its own settings, as data:
 - an allreduce is a reduce in which all send to rank 0 at once, and a binomial broadcast.
 
 Where `smpirun` is installed (Debian's ``libsimgrid-dev``) the same trace is replayed by it, and each message is compared.
+With ``--collectives`` a program of one collective runs under SMPI by each of its algorithms that we have too, its factors off, and the
+time at which the last rank leaves it is compared with ours.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import shutil
 import subprocess
@@ -56,6 +60,8 @@ LINK, BACKBONE, HOP_SECONDS, FLOPS_PER_SECOND = 1.25e9, 10e9, 1e-6, 1e9
 HOPS: Final = 3
 #: What turns SimGrid's factors off.
 PLAIN: Final = ("smpi/bw-factor:0:1", "smpi/lat-factor:0:1", "network/crosstraffic:0", "network/weight-S:0")
+#: A sender does not wait for the receiver of a message that is shorter [B].
+DETACHED_BYTES: Final = 65536
 _LINK_LINE: Final = re.compile(r"^1([56]) (\S+) .* (\d+)_(\d+)_-?\d+_(\d+)(?: \d+)?$")
 
 
@@ -192,12 +198,141 @@ def compared(ours: dict[tuple[int, int], Float], theirs: dict[tuple[int, int], F
     }  # fmt: skip
 
 
+# --- one collective at a time -----------------------------------------------------------------------------------------
+
+#: Operation, our algorithm, and SMPI's name for it.
+NAMED: Final = (
+    ("bcast", "binomial", "binomial_tree"), ("bcast", "linear", "flattree"), ("bcast", "scatter_allgather", "scatter_rdb_allgather"),
+    ("bcast", "scatter_ring", "scatter_LR_allgather"), ("bcast", "pipeline", "ompi_pipeline"),
+    ("bcast", "split_binary", "ompi_split_bintree"),
+    ("reduce", "binomial", "binomial"), ("reduce", "linear", "default"), ("reduce", "linear_in_turn", "ompi_basic_linear"),
+    ("reduce", "rabenseifner", "scatter_gather"), ("reduce", "pipeline", "ompi_pipeline"),
+    ("reduce", "binary_levels", "ompi_binary"), ("reduce", "in_order_binary", "ompi_in_order_binary"),
+    ("reduce", "binomial", "ompi_binomial"),
+    ("allreduce", "recursive_doubling", "rdb"), ("allreduce", "ring", "lr"), ("allreduce", "rabenseifner", "rab_rdb"),
+    ("allreduce", "linear + binomial", "default"),
+    ("allgather", "bruck", "bruck"), ("allgather", "recursive_doubling", "rdb"), ("allgather", "ring", "NTSLR"),
+    ("allgather", "neighbor_exchange", "ompi_neighborexchange"), ("allgather", "linear", "spreading_simple"),
+    ("alltoall", "bruck", "bruck"), ("alltoall", "pairwise", "pair"), ("alltoall", "shifted", "ring"),
+    ("alltoall", "linear", "basic_linear"),
+    ("reduce_scatter", "ring", "ompi_ring"), ("reduce_scatter", "recursive_halving", "ompi_basic_recursivehalving"),
+    ("reduce_scatter", "butterfly", "ompi_butterfly"), ("reduce_scatter", "shifted", "mpich_pair"),
+    ("reduce_scatter", "recursive_doubling", "mpich_rdb"),
+    ("gather", "binomial", "ompi_binomial"), ("gather", "linear", "default"), ("gather", "linear_in_turn", "ompi_basic_linear"),
+    ("gather", "linear_sync", "ompi_linear_sync"),
+    ("scatter", "binomial", "ompi_binomial"), ("scatter", "linear", "default"), ("scatter", "linear_in_turn", "ompi_basic_linear"),
+    ("barrier", "dissemination", "ompi_bruck"), ("barrier", "recursive_doubling", "ompi_recursivedoubling"),
+    ("barrier", "linear", "ompi_basic_linear"), ("barrier", "double_ring", "ompi_doublering"), ("barrier", "binomial", "ompi_tree"),
+)  # fmt: skip
+PROGRAM: Final = r"""
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv) {
+  MPI_Init(&argc, &argv);
+  int ranks, rank, n = atoi(argv[2]);
+  MPI_Comm world = MPI_COMM_WORLD;
+  MPI_Comm_size(world, &ranks);
+  MPI_Comm_rank(world, &rank);
+  char *in = calloc((size_t)n * ranks + 8, 1), *out = calloc((size_t)n * ranks + 8, 1);
+  int *counts = malloc(ranks * sizeof(int));
+  for (int k = 0; k < ranks; k++) counts[k] = n;
+  double begin = MPI_Wtime();
+  if (!strcmp(argv[1], "bcast")) MPI_Bcast(in, n, MPI_CHAR, 0, world);
+  if (!strcmp(argv[1], "reduce")) MPI_Reduce(in, out, n, MPI_CHAR, MPI_SUM, 0, world);
+  if (!strcmp(argv[1], "allreduce")) MPI_Allreduce(in, out, n, MPI_CHAR, MPI_SUM, world);
+  if (!strcmp(argv[1], "allgather")) MPI_Allgather(in, n, MPI_CHAR, out, n, MPI_CHAR, world);
+  if (!strcmp(argv[1], "alltoall")) MPI_Alltoall(in, n, MPI_CHAR, out, n, MPI_CHAR, world);
+  if (!strcmp(argv[1], "reduce_scatter")) MPI_Reduce_scatter(in, out, counts, MPI_CHAR, MPI_SUM, world);
+  if (!strcmp(argv[1], "gather")) MPI_Gather(in, n, MPI_CHAR, out, n, MPI_CHAR, 0, world);
+  if (!strcmp(argv[1], "scatter")) MPI_Scatter(in, n, MPI_CHAR, out, n, MPI_CHAR, 0, world);
+  if (!strcmp(argv[1], "barrier")) MPI_Barrier(world);
+  printf("took %.12f\n", MPI_Wtime() - begin);
+  MPI_Finalize();
+  return 0;
+}
+"""
+
+
+def segments_of(operation: str, named: str, ranks: int, size: int) -> int:
+    """Pieces that SMPI's version of Open MPI's trees cuts a vector of this size [B] into."""
+    kib = size / 1024
+    match operation, named:
+        case "bcast", "ompi_pipeline":
+            limits = ((1.6134e-6 * size + 2.1102, 128), (2.3679e-6 * size + 1.1787, 64), (3.2118e-6 * size + 8.7936, 16))
+            piece = next((each for least, each in limits if ranks < least), 128)
+        case "bcast", "ompi_split_bintree":
+            kib, piece = kib / 2, 1 if size < 370728 else 8
+        case "reduce", "ompi_pipeline":
+            piece = 1 if ranks > 0.0410 * kib + 9.7128 else 32 if ranks > 0.0033 * kib + 1.6761 else 64
+        case "reduce", "ompi_binary":
+            piece = 32
+        case "reduce", "ompi_binomial" if ranks >= 8 and size >= 2048 and ranks > 0.6016 * kib + 1.3496:
+            piece = 1
+        case _:
+            return 1
+    return max(1, math.ceil(kib / piece))
+
+
+def collective(operation: str, algorithm: str, ranks: int, size: int, segments: int = 1) -> float:
+    """Time at which the last rank leaves a collective of a block of `size` [B] that all begin at 0, by `flow` [s]."""
+    made = pattern(operation, algorithm, ranks, 0, segments)
+    carried = np.round(made.share * (size if operation != "barrier" else 0))
+    waits = np.where(carried < DETACHED_BYTES, -1, made.source)
+    messages = Messages(made.source, waits, made.target, made.target, made.step, carried)
+    zero = np.zeros(ranks)
+    traffic = Traffic(ranks, np.arange(ranks), zero, zero, zero, messages, (), 0.0, 0)
+    run = program(traffic)
+    run = replace(run, leaves=np.full(len(carried), Leaves.READY, dtype=np.uint8), size_bytes=carried + ENVELOPE_BYTES)
+    return replay(run, network(ranks, latency=1.0, cross=0.0), "flow").seconds
+
+
+def smpi_collective(folder: Path, operation: str, named: str, ranks: int, size: int) -> float | str:
+    """The same under SMPI [s], or what it said."""
+    command = ["smpirun", "-np", str(ranks), "-platform", str(folder / f"{ranks}.xml"), "-hostfile", str(folder / f"{ranks}.txt")]
+    settings = ("smpi/host-speed:1Gf", "smpi/simulate-computation:no", "smpi/wtime:0", f"smpi/{operation}:{named}", *PLAIN)
+    command += ["--log=root.thres:critical", *(f"--cfg={one}" for one in settings), str(folder / "one"), operation, str(size)]
+    ran = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=300, check=False)
+    took = [float(t) for t in re.findall(r"took ([0-9.]+)", ran.stdout)]
+    return max(took) if len(took) == ranks else ((ran.stdout + ran.stderr).strip().splitlines() or ["nothing"])[0][:100]
+
+
+def collectives(ranks: list[int], sizes: list[int]) -> None:
+    """Compare every algorithm that both have."""
+    if shutil.which("smpirun") is None or shutil.which("smpicc") is None:
+        sys.exit("smpirun is not installed (Debian: libsimgrid-dev)")
+    with tempfile.TemporaryDirectory() as kept:
+        folder = Path(kept)
+        (folder / "one.c").write_text(PROGRAM, encoding="ascii")
+        subprocess.run(["smpicc", "-O1", "-w", str(folder / "one.c"), "-o", str(folder / "one")], check=True)
+        for count in ranks:
+            (folder / f"{count}.xml").write_text(platform(count), encoding="ascii")
+            (folder / f"{count}.txt").write_text("".join(f"node-{k}\n" for k in range(count)), encoding="ascii")
+        print("operation       algorithm            SMPI's                      ranks      bytes      ours [us]      SMPI [us]  difference")
+        for operation, algorithm, named in NAMED:
+            for count in ranks:
+                for size in sizes if operation != "barrier" else [0]:
+                    mine = collective(operation, algorithm, count, size, segments_of(operation, named, count, size)) * 1e6
+                    theirs = smpi_collective(folder, operation, named, count, size)
+                    said = theirs if isinstance(theirs, str) else f"{theirs * 1e6:14,.3f} {mine / (theirs * 1e6) - 1:+11.2%}"
+                    print(f"{operation:<15} {algorithm:<20} {named:<27} {count:>5} {size:>10,} {mine:14,.3f} {said}", flush=True)
+
+
 def main() -> None:
     """Replay and compare."""
-    parser = argparse.ArgumentParser(description="a time-independent trace replayed by flow and by SimGrid")
-    parser.add_argument("anchor", type=Path)
+    parser = argparse.ArgumentParser(description="a time-independent trace, or collectives, replayed by flow and by SimGrid")
+    parser.add_argument("anchor", type=Path, nargs="?")
     parser.add_argument("--default", action="store_true", help="with SimGrid's factors, not without")
+    parser.add_argument("--collectives", action="store_true", help="each algorithm that both have, instead of a trace")
+    parser.add_argument("--ranks", default="8,16", help="of --collectives")
+    parser.add_argument("--size", default="32768,1048576", help="blocks of --collectives [B]")
     chosen = parser.parse_args()
+    if chosen.collectives:
+        collectives([int(n) for n in chosen.ranks.split(",")], [int(n) for n in chosen.size.split(",")])
+        return
+    if chosen.anchor is None:
+        parser.error("a trace, or --collectives")
     one = replayed(chosen.anchor, factors=chosen.default, traced=True)
     print(f"flow     {one.done.seconds:.6f} s, {one.traffic.ranks} ranks, {one.own:,} messages, {one.done.events:,} events")
     theirs = simgrid(chosen.anchor, one.traffic.ranks, factors=chosen.default)

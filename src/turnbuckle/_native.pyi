@@ -80,3 +80,15 @@ def contend(
     traced: bool,
     tells: Callable[[float], object] | None,
 ) -> dict[str, Any]: ...
+def routes(
+    start: Buffer,
+    end: Buffer,
+    *,
+    shape: str,
+    numbers: list[list[int]],
+    nodes: int,
+    parts: int,
+    wires: list[tuple[int, int, float, int, bool]],
+    cards: list[int],
+    passes: list[bool],
+) -> tuple[bytes, bytes]: ...

@@ -86,5 +86,9 @@ def require_activity(profile: Profile) -> None:
     if not profile.has & DEVICE_ACTIVITY:
         raise CannotAnswer(
             "A121", "this profile holds no GPU activity, so another coupling changes nothing that can be said",
-            found="no kernels, copies or memsets", cause="recorded without CUDA tracing", fix="nsys profile --trace=cuda,nvtx,mpi ...",
+            found="no kernels, copies or memsets" + (", only MPI calls" if profile.trace.mpi.height else ""),
+            cause="recorded without GPU tracing, or a run without a GPU",
+            fix="nsys profile --trace=cuda,nvtx,mpi ..." + (
+                "; turnbuckle model messages FILE replays the messages of an MPI run" if profile.trace.mpi.height else ""
+            ),
         )  # fmt: skip

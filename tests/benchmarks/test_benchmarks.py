@@ -16,6 +16,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "examples")]
 
 import nsys_generator  # type: ignore[import-not-found]  # noqa: E402
 import nsys_tables  # type: ignore[import-not-found]  # noqa: E402
+import read_mpi  # type: ignore[import-not-found]  # noqa: E402
 import read_nsys  # type: ignore[import-not-found]  # noqa: E402
 import read_otf2  # type: ignore[import-not-found]  # noqa: E402
 import routes  # type: ignore[import-not-found]  # noqa: E402
@@ -179,3 +180,30 @@ def test_otf2_is_compared_with_the_package_where_it_is_there() -> None:
     assert read_otf2.targets({"rows": [ours, absent]}) == [(False, "X: not compared with the Python package")]
     assert "not measured: no otf2" in read_otf2.table({"rows": [ours, absent]})
     assert read_otf2.targets({"missing": "why"}) == [(False, "OTF2 was not measured: why")]
+
+
+def test_mpi_traces_are_written_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file that the benchmark makes holds the ring that it says, and both routes see all of its lines."""
+    from turnbuckle.profile.traffic import traffic
+    from turnbuckle.replay import schedules
+    from turnbuckle.trace import read
+
+    monkeypatch.setattr(read_mpi, "SHARED", tmp_path / "nowhere")
+    made = {title.split(",")[0]: (path, files) for title, path, files in read_mpi.cases(tmp_path, 3)}
+    assert set(made) == {"Paraver", "PMPI text", "GOAL"}
+    for name, (path, files) in made.items():
+        mpi = schedules.figures(path).mpi() if name == "GOAL" else traffic(read(path, use_cache=False))
+        assert mpi is not None and mpi["messages"] == {"matched": 24, "unmatched": 0} and mpi["sends"]["bytes"] == 24 * 4096
+        assert read_mpi.split(files) == sum(len(f.read_text().splitlines()) for f in files)
+
+
+def test_reading_of_mpi_traces_is_held_against_the_least() -> None:
+    def row(name: str, seconds: float) -> dict[str, Any]:
+        return {"file": "X", "name": name, "lines": 1000, "wall": [seconds], "cpu": [seconds]}
+
+    rows = [row("turnbuckle", 0.05), row("least", 0.001)]
+    ((met, said),) = read_mpi.targets({"rows": rows})
+    assert met and "50.0x the least" in said and "(0.050-0.050)" in read_mpi.table({"rows": rows})
+    assert not read_mpi.targets({"rows": [row("turnbuckle", 0.2), row("least", 0.001)]})[0][0]
+    assert read_mpi.targets({"missing": "why"}) == [(False, "MPI traces were not measured: why")]
+    assert "not measured: why" in read_mpi.table({"missing": "why"})

@@ -49,11 +49,22 @@ def test_json_has_the_keys_of_a_recording(turnbuckle: Run, anchor: Path) -> None
     known = {key for key, value in ours["profile"].items() if value is not None}
     assert known == {"mpi", "work", "devices", "scope"}
     assert ours["profile"]["mpi"] == {
-        "count": 10, "ranks": 2, "sends": {"count": 1, "bytes": 64}, "receives": {"count": 1}, "collectives": {"ALLREDUCE": 2},
+        "count": 10, "calls": 10, "ranks": 2, "sends": {"count": 1, "bytes": 64}, "receives": {"count": 1}, "collectives": {"ALLREDUCE": 2},
         "messages": {"matched": 1, "unmatched": 0},
     }  # fmt: skip
     assert ours["profile"]["work"] == {"flops": 4e6, "seconds": 0.0}
     assert ours["provenance"]["profile"]["format"] == "simgrid-ti"
+
+
+def test_the_digest_is_of_all_files(turnbuckle: Run, anchor: Path, tmp_path: Path) -> None:
+    def said() -> tuple[str, int]:
+        about = json.loads(turnbuckle("inspect", anchor, "--format", "json").out)["provenance"]["profile"]
+        return about["sha256"], about["size_bytes"]
+
+    before = said()
+    rank = tmp_path / "rank1.txt"
+    rank.write_text(rank.read_text().replace("2e6", "3e6"))
+    assert said()[0] != before[0] and said()[1] == before[1] == sum(f.stat().st_size for f in (anchor, rank, tmp_path / "rank0.txt"))
 
 
 def test_a_recording_of_pmpi_has_the_same_block(turnbuckle: Run, shared: Path) -> None:
@@ -78,6 +89,13 @@ def test_questions_that_need_a_recording(turnbuckle: Run, anchor: Path) -> None:
     for words in (("--source", "gh200"), ("--minus", str(SAMPLE))):
         ran = turnbuckle("inspect", anchor, *words)
         assert ran.code == 2 and "A077" in ran.err and words[0] in ran.err
+
+
+@pytest.mark.parametrize("verb", ["project", "slack", "doctor", "report", "export --on gh200 -o out.json"])
+def test_verbs_that_need_a_recording_say_so_of_a_schedule(turnbuckle: Run, anchor: Path, verb: str) -> None:
+    name, *options = verb.split()
+    ran = turnbuckle(name, anchor, *options)
+    assert ran.code == 2 and "A077" in ran.err and "schedule, which holds no times" in ran.err and "turnbuckle inspect ti.txt" in ran.err
 
 
 def test_what_is_said_of_bad_ones(turnbuckle: Run, anchor: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 from hostile_names import SAMPLE, Ran
 
 from turnbuckle.replay.mpi import Messages, Traffic
+from turnbuckle.study.settings import settings_of
+from turnbuckle.study.setup import Setup
+from turnbuckle.units import show
 
 Run = Callable[..., Ran]
 
@@ -41,7 +45,7 @@ def test_sends_that_rely_on_buffers_get_stuck_by_gpudirect(turnbuckle: Run, monk
     first, then = np.array([0, 2]), np.array([3, 1])
     head_on = Messages(first, first, then, then, np.full(2, -1), np.full(2, 100.0))
     made = Traffic(2, np.array([0, 0, 1, 1]), np.zeros(4), np.zeros(4), np.zeros(2), head_on, (), 1.0, 0)
-    monkeypatch.setattr("turnbuckle.replay.mpi.recorded", lambda _: made)
+    monkeypatch.setattr("turnbuckle.study.exchanged.recorded", lambda _: made)
     ran = turnbuckle("model", "messages", SAMPLE, "--ranks-per-node", "1")
     assert ran.code == 0, ran.err
     assert "by gpudirect this run gets stuck" in ran.out
@@ -92,3 +96,80 @@ def test_no_verdict_where_most_of_the_traffic_is_missing(turnbuckle: Run, shared
     file = shared / "traces" / "otf2-local" / "lammps-melt-4r" / "archive" / "eztrace_log.otf2"
     ran = turnbuckle("model", "messages", file, "--ranks-per-node", "1")
     assert ran.code == 0 and "no verdict: 8,140 of" in ran.out
+
+
+@pytest.mark.parametrize("file", ["otf2/stencil4d_32rank/traces.otf2", "otf2-local/scorep-netpipe-2r/archive/traces.otf2"])
+def test_the_study_of_a_real_run(turnbuckle: Run, shared: Path, tmp_path: Path, file: str) -> None:
+    recording = shared / "traces" / file
+    words = ("model", "messages", recording, "--paths", "seed_G", "--ranks-per-node", "1,2", "--study")
+    ran = turnbuckle(*words)
+    assert ran.code == 0, ran.err
+    said = " ".join(ran.out.split())
+    assert "closed form: 28.6 kB" in said and "of what the run time is made of" in said
+    assert "what run times are made of" in said and "a step of each parameter" in said and "links: a card is full" in said
+    ran = turnbuckle(*words[:-1], "--charts", tmp_path, "--format", "json")
+    about = json.loads(ran.out)
+    study = about["study"]
+    assert study["said"].startswith("GPUDirect helps" if "stencil" in file else "GPUDirect does not help")
+    assert about["gains"] == json.loads(turnbuckle(*words[:-1], "--format", "json").out)["gains"], "the study rests on the same replays"
+    assert sum(c["count"] for c in study["sizes"] if c["ranks_per_node"] == 1) >= about["messages"] - about["collectives"]
+    assert {(s["ranks_per_node"], s["per"]) for s in study["shapes"]} >= {(1, "node"), (2, "node"), (2, "gpu")}
+    assert {p["parameter"] for p in study["differences"]["parameters"]} == {"card_bandwidth", "hop_seconds", "copy_bandwidth", "compute"}
+    if "netpipe" in file:
+        edges = [c["size_bytes"] for c in study["crossovers"] if c["between"]]
+        assert edges == [pytest.approx(28_571, rel=1e-3)], "two ranks alone on their network: the closed form"
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == sorted(f"messages-{n}.{e}" for n in ("by-size", "node-shapes", "links", "traffic", "cards") for e in ("svg", "csv"))
+    rows = turnbuckle(*words, "--format", "csv").out.splitlines()
+    assert len(rows) == 7 and rows[0].startswith("per,card_bandwidth,ranks")
+
+
+@pytest.mark.parametrize("word", ["path=hostcopy", "ranks_per_node=2"])
+def test_what_is_varied_cannot_be_set(turnbuckle: Run, word: str) -> None:
+    ran = turnbuckle("model", "messages", SAMPLE, "--set", word)
+    assert ran.code == 2 and "error[A051]" in ran.err and "turnbuckle sweep" in ran.err
+
+
+def test_figures_into_no_folder(turnbuckle: Run, shared: Path, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("x")
+    ran = turnbuckle("model", "messages", shared / "traces" / "otf2" / "stencil4d_32rank" / "traces.otf2", "--charts", blocked)
+    assert ran.code != 0 and "error[R001" in ran.err
+
+
+def test_a_schedule_needs_the_speed_of_a_rank_and_a_recording_has_none(turnbuckle: Run, tmp_path: Path) -> None:
+    anchor = tmp_path / "ti.txt"
+    anchor.write_text("rank0.txt\nrank1.txt\n")
+    for rank, other in ((0, 1), (1, 0)):
+        lines = ["init", *["compute 1e6", f"irecv {other} 7 131072 0", f"isend {other} 7 131072 0", "waitall 2"] * 3, "finalize"]
+        (tmp_path / f"rank{rank}.txt").write_text("".join(f"{rank} {line}\n" for line in lines))
+    ran = turnbuckle("model", "messages", anchor)
+    assert ran.code == 2 and "error[A068]" in ran.err
+    ran = turnbuckle("model", "messages", anchor, "--flops-per-second", "10 GFLOP/s", "--paths", "seed_G", "--ranks-per-node", "1")
+    assert ran.code == 0, ran.err
+    assert "a schedule, which holds no times" in ran.out and "GPUDirect makes communication up to" in ran.out
+    about = json.loads(turnbuckle("model", "messages", anchor, "--flops-per-second", "10 GFLOP/s", "--study", "--format", "json").out)
+    assert about["recorded_seconds"] is None and about["provenance"]["inputs"][0]["file"] == "ti.txt"
+    # three times 0.1 ms of compute
+    assert about["replays"][0]["compute_seconds"] == pytest.approx(3e-4)
+    ran = turnbuckle("model", "messages", SAMPLE, "--flops-per-second", "10 GFLOP/s")
+    assert ran.code == 2 and "error[A069]" in ran.err
+    ran = turnbuckle("model", "messages", anchor, "--flops-per-second", "fast")
+    assert ran.code == 2 and "error[U0" in ran.err
+
+
+def test_the_page_names_every_setting_with_its_unit_its_words_and_what_holds_without() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "models" / "messages.md").read_text(encoding="utf-8")
+    shown = [
+        tuple(cell.strip() for cell in row[:4]) for row in re.findall(r"^\| `(\w+)` \|(.*?)\|(.*?)\|(.*?)\| .+ \|$", page, re.MULTILINE)
+    ]
+
+    def told(default: object, unit: str) -> str:
+        if isinstance(default, bool):
+            return str(default).lower()
+        if isinstance(default, int | float):
+            return show(float(default), unit) if unit != "1" and default else f"{default:g}"
+        return str(default or "")
+
+    true = [(n, s.unit.replace("1", ""), ", ".join(s.words), told(s.default, s.unit)) for n, s in settings_of(Setup).items()]
+    assert [row for row in shown if row[0] in settings_of(Setup)] == true

@@ -82,6 +82,15 @@ def test_a_recording(turnbuckle: Run, shared: Path) -> None:
         (("--pattern", "sweep:2x2", "--node-latency=-1us"), "A090"),
         (("--pattern", "ping-pong:1000", "--size", "10GB"), "A090"),
         (("nothing.csv",), "A061"),
+        (("nothing.csv", "--size", "8B"), "A056"),
+        (("nothing.csv", "--compute", 0), "A056"),
+        (("nothing.csv", "--source", "a100"), "A056"),
+        (("--pattern", "sweep:2x2", "--compute", 0.5), "A056"),
+        (("--pattern", "sweep:2x2", "--no-cache"), "A056"),
+        (("--pattern", "sweep:2x2", "--on", "torus:999999x999999"), "A090"),
+        (("--pattern", "sweep:2x2", "--on", "fat-tree:2x2x2:1x999999x999999"), "A090"),
+        (("--pattern", "sweep:2x2", "--on", "dragonfly:9x999999x1x1"), "A090"),
+        (("--pattern", "sweep:2x2", "--on", "torus:999999x999999", "--fidelity", "flow"), "A090"),
         (("nothing.otf2",), "P001"),
     ],
 )
@@ -93,3 +102,10 @@ def test_questions_that_cannot_be(turnbuckle: Run, words: tuple[object, ...], co
 def test_no_messages(turnbuckle: Run) -> None:
     ran = turnbuckle("model", "network", SAMPLE)
     assert ran.code == 3 and "error[A164" in ran.err
+
+
+def test_flows_know_no_time_alone(turnbuckle: Run) -> None:
+    asked = ("model", "network", "--pattern", "shift:4x1", "--on", "switch", "--fidelity", "flow", "--format")
+    assert json.loads(turnbuckle(*asked, "json").out)["rows"][0]["alone_seconds"] is None
+    head, row = turnbuckle(*asked, "csv").out.splitlines()
+    assert dict(zip(head.split(","), row.split(","), strict=True))["alone_seconds"] == ""

@@ -84,6 +84,11 @@ def test_the_words_of_a_small_terminal(turnbuckle: Run, monkeypatch: pytest.Monk
         (("--by-size", "--sizes=-1 B"), "A093"),
         (("--by-size", "--sizes", ""), "U0"),
         (("--by-size", "--set", "card_bandwidth=0 B/s"), "A074"),
+        (("AmgX", "--by-size"), "A093"),
+        (("AmgX", "--sizes", "1 KiB"), "A093"),
+        (("AmgX", "--set", "path=host"), "A051"),
+        (("--by-size", "--set", "ranks_per_node=2"), "A051"),
+        (("AmgX", "--set", "ranks=64"), "A051"),
     ],
 )
 def test_questions_that_cannot_be(turnbuckle: Run, words: tuple[str, ...], code: str) -> None:

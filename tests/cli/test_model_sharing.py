@@ -54,7 +54,10 @@ def test_a_named_link_and_a_switch(turnbuckle: Run) -> None:
         (("--form", ""), "A097", 2),
         (("--form", "tight", "--speed", "0"), "A097", 2),
         (("--form", "tight", "--speed", "nan"), "A097", 2),
-        (("--units=-3",), "A097", 2),
+        (("--form", "tight", "--units=-3"), "A097", 2),
+        (("--units", "108"), "A056", 2),
+        (("--kernels", "full"), "A056", 2),
+        (("--surface", "--kernels", "rounds"), "A056", 2),
         (("--surface", "--link", "pcie4x16"), "A096", 2),
         (("--surface", "--differences"), "A096", 2),
         (("--law", "agochart"), "A096", 2),
@@ -81,7 +84,7 @@ def test_one_larger_gpu_instead(turnbuckle: Run) -> None:
     assert ran.code == 0, ran.err
     words = " ".join(ran.out.split())
     assert "on a GPU 4 times as large one run takes" in words and "on a GPU 4 times as large 4 runs take" in words
-    assert "times the work of 4 on a GPU each" in words and "if only whole rounds of resident blocks are saved" in words
+    assert "times the work of 4 on a GPU each" in words and "the more of the two, up to the less" in words
     about = json.loads(turnbuckle("model", "sharing", SAMPLE, "--form", "both", "--runs", "1,4", "--format", "json").out)
     tight = {r["runs"]: r for r in about["rows"] if r["form"] == "tight"}
     assert {r["form"] for r in about["rows"]} == {"loose", "tight"} and tight[4]["penalty"] < tight[1]["penalty"] == pytest.approx(
@@ -117,3 +120,16 @@ def test_a_surface_as_table_numbers_and_figure(turnbuckle: Run, tmp_path: Path) 
     assert table.to_dicts() == points == pl.read_parquet(file).to_dicts()
     pure = json.loads(turnbuckle("model", "sharing", SAMPLE, *grid, "--law", "agochart", "--format", "json").out)
     assert pure["law"] == "agochart" and pure["points"] != points
+
+
+@pytest.mark.parametrize("form", ["loose", "both"])
+def test_a_faster_multiprocessor_is_named_beside_the_ratio(turnbuckle: Run, form: str) -> None:
+    asked = ("model", "sharing", SAMPLE, "--runs", "1", "--form", form, "--speed", "2")
+    assert "a multiprocessor is 2 times as fast" in " ".join(turnbuckle(*asked).out.split())
+    about = json.loads(turnbuckle(*asked, "--hop", "1us", "--format", "json").out)
+    assert about["speed"] == 2.0 and about["kernels_gain"] == "blocks" and about["hop_seconds"] == 1e-6
+    point = (*asked, "--hop", "1us", "--latency", "1us", "--bandwidth", "1GB/s")
+    points = json.loads(turnbuckle(*point, "--format", "json").out)
+    assert points["speed"] == 2.0 and points["hop_seconds"] == 1e-6
+    words = " ".join(turnbuckle(*point).out.split())
+    assert "a multiprocessor is 2 times as fast" in words and "1 us added to each copy" in words

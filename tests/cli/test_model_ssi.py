@@ -19,6 +19,7 @@ def test_the_sample(turnbuckle: Run) -> None:
     assert ran.out.startswith("pcie4x16, now PCIe: ") and "+ data centre" in ran.out
     assert "propagation paid by the message" in " ".join(ran.out.split())
     about = json.loads(turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4x16", "--format", "json").out)
+    assert next(iter(about)) == "schema_version"
     assert about["link"]["name"] == "pcie4x16" and about["rows"][1]["distance"] == "2 cm" and about["rows"][2]["distance"] == "16cm"
     assert about["benefit"] == pytest.approx(about["delta_seconds"] / about["alpha_seconds"]) and about["affine"]
     assert about["recorded"]["calls"] == about["loop"]["calls"] and "provenance" in about
@@ -53,6 +54,10 @@ def test_a_loop_in_numbers(turnbuckle: Run) -> None:
         ((*MADE, "--link", "pcie4x16", "--host-time", "2"), "U001"),
         ((*MADE, "--link", "0 B/s", "--now", "1us", "--far", "1ms"), "A087"),
         ((*MADE, "--link", "pcie4x16", "--speed", "nan"), "A088"),
+        ((*MADE, "--link", "pcie4x16", "--kernel", "dslash"), "A056"),
+        ((*MADE, "--link", "pcie4x16", "--source", "a100"), "A056"),
+        ((*MADE, "--link", "pcie4x16", "--no-cache"), "A056"),
+        ((*MADE, "--link", "pcie4x16", "--now", "1us", "--far", "2us", "--speed", "0.67"), "A056"),
         (("nothing.sqlite", "--link", "pcie4x16"), "P001"),
         (("nothing.sqlite",), "A002"),
     ],
@@ -67,3 +72,23 @@ def test_no_such_kernel(turnbuckle: Run, hostile: Path) -> None:
     assert ran.code == 3 and "error[A169" in ran.err and "\x1b" not in ran.err
     shown = turnbuckle("model", "ssi", hostile, "--link", "pcie4x16").out
     assert "\x1b" not in shown and "\x9b" not in shown
+
+
+def test_what_a_loop_of_a_recording_leaves_out_is_said(turnbuckle: Run, shared: Path) -> None:
+    """Kernels of two GPUs, and pages moved on demand (268,500,992 B in and 268,435,456 B out, truth.json)."""
+    traces = shared / "traces" / "nsys"
+    two = ("model", "ssi", next((traces / "mfu_2gpu_before").glob("*.sqlite")), "--kernel", "all", "--link", "pcie5x16")
+    apart = ("--streams", 2, "--workers", 2, "--calls", 2005)
+    assert f"calls of 2 GPUs, here one after the other; {' '.join(map(str, apart))} has" in " ".join(turnbuckle(*two).out.split())
+    assert "GPUs" in turnbuckle(*two, "--workers", 2).out and "GPUs" not in turnbuckle(*two, *apart).out
+    paged = ("model", "ssi", next((traces / "softmax_uvm_t4").glob("*.sqlite")), "--link", "pcie3x16")
+    assert "537 MB of pages moved on demand are left out" in " ".join(turnbuckle(*paged).out.split())
+    about = json.loads(turnbuckle(*paged, "--format", "json").out)["recorded"]
+    assert about["migrated_bytes"] == 268500992 + 268435456 and about["devices"] == 1
+
+
+@pytest.mark.parametrize("option", ["--in-flight", "--queue"])
+def test_any_window_beyond_all_calls_is_no_limit(turnbuckle: Run, option: str) -> None:
+    asked = ("model", "ssi", *MADE, "--link", "pcie4x16", "--far", "1m", "--format", "json")
+    none, huge = (json.loads(turnbuckle(*asked, option, k).out)["rows"] for k in (0, 1 << 63))
+    assert none == huge

@@ -104,6 +104,37 @@ def test_messages_are_what_model_messages_says(turnbuckle: Run, shared: Path) ->
     assert {r["card_bandwidth"] for r in rows} == {25e9} and all(r["communication_seconds"] > 0 for r in rows)
 
 
+def test_charts_and_a_sentence_for_each_recording(turnbuckle: Run, shared: Path) -> None:
+    file = shared / "traces" / "otf2-local" / "scorep-py-halo-4r" / "archive" / "traces.otf2"
+    shutil.copytree(file.parent, "one")
+    words = ("--axis", "path=hostcopy,gpudirect", "--axis", "ranks_per_node=1,2,4", "--workers", "1")
+    ran = turnbuckle("sweep", "one/traces.otf2", *words, "--charts", "figures")
+    assert ran.code == 0, ran.err
+    names = ["gain-over-ranks-per-node", "one-over-ranks-per-node", "one-node-shapes"]
+    assert sorted(p.stem for p in Path("figures").glob("*.svg")) == sorted(f"sweep-{n}" for n in names), "named after its folder"
+    said = " ".join(ran.out.split())
+    assert "one: shortest run" in said and "GPUDirect helps: gain of communication +" in said
+    told = json.loads(turnbuckle("sweep", "one/traces.otf2", *words, "--format", "json").out)["summary"]
+    assert told[0]["gpudirect"]["verdict"] == "helps" and told[0]["sentence"] in said
+    shutil.copytree("one", "two/archive")
+    both = turnbuckle("sweep", "one/traces.otf2", "two/archive/traces.otf2", "--workers", "1", "--format", "csv").out
+    assert [line.split(",")[0] for line in both.splitlines()[1:]] == ["one", "two"]
+    few = turnbuckle("sweep", "one/traces.otf2", "--workers", "1", "--charts", "none")
+    assert few.code == 0 and "note: nothing varies" in few.err
+
+
+def test_the_result_is_seen_however_many_settings_vary(turnbuckle: Run, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    file = shared / "traces" / "otf2-local" / "scorep-py-halo-4r" / "archive" / "traces.otf2"
+    shutil.copytree(file.parent, "one")
+    shutil.copytree(file.parent, "another-one")
+    axes = ("path=hostcopy,gpudirect", "ranks_per_node=1,2", "card_bandwidth=12.5 GB/s,25 GB/s", "hop_seconds=500ns,1.58us")
+    words = [w for axis in (*axes, "mapping=linear,random") for w in ("--axis", axis)]
+    ran = turnbuckle("sweep", "one/traces.otf2", "another-one/traces.otf2", *words, "--workers", "1", "--rows", "2")
+    header = ran.out.splitlines()[1:3]
+    assert header[0].rstrip().endswith("communication_") and all(len(line.rstrip()) <= 80 for line in ran.out.splitlines())
+
+
 def test_a_setup_that_cannot_be_is_a_row(turnbuckle: Run, shared: Path) -> None:
     file = shared / "traces" / "otf2-local" / "scorep-py-halo-4r" / "archive" / "traces.otf2"
     Path("places.csv").write_text("node\n0\n1\n0\n1\n")
@@ -119,16 +150,19 @@ def test_a_setup_that_cannot_be_is_a_row(turnbuckle: Run, shared: Path) -> None:
     assert "4 computed now" in again.out and Path("t.csv").read_bytes() != before, "the file that places ranks is part of the question"
 
 
-def test_what_a_model_can_be_asked(turnbuckle: Run) -> None:
+def test_what_a_model_can_be_asked(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     ran = turnbuckle("sweep", "--settings", "messages")
-    assert ran.code == 0 and "ranks_per_node" in ran.out and "a bandwidth, as 100 Gb/s" in ran.out and "12.5 GB/s" in ran.out
+    assert ran.code == 0 and "ranks_per_node = 1  (a whole number)" in ran.out and "(a bandwidth, as 100 Gb/s)" in ran.out
+    assert "[B/s]" in ran.out and "\\[" not in ran.out and "flops_per_second" in ran.out and all(len(w) <= 80 for w in ran.out.splitlines())
     assert "needed" in turnbuckle("sweep", "--settings", "slack").out
     assert "error[A081]" in turnbuckle("sweep", "--settings", "slak").err
     assert "error[A083]: nothing to sweep" in turnbuckle("sweep").err
 
 
 def test_shards_and_formats(turnbuckle: Run, study: Path) -> None:
-    first = turnbuckle("sweep", "study.toml", "-o", "t.parquet", "--shard", "1/2", "--workers", "1")
+    first = turnbuckle("sweep", "study.toml", "-o", "t.parquet", "--shard", "1/2", "--workers", "1", "--charts", "figures")
+    assert "figures follow" in first.err and not Path("figures").exists()
     assert first.code == 0 and "3 of 6 points" in first.out and not Path("t.parquet").exists()
     assert turnbuckle("sweep", "study.toml", "-o", "t.parquet", "--shard", "2/2", "--workers", "1").code == 0
     whole = turnbuckle("sweep", "study.toml", "-o", "whole.parquet", "--workers", "1")
@@ -187,9 +221,27 @@ def test_hostile_names_stay_text(turnbuckle: Run, study: Path) -> None:
     assert ran.code == 0 and "\x1b[2J" not in ran.out + ran.err
 
 
+def test_a_batch_system_ends_it_in_order(turnbuckle: Run, study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from turnbuckle.study.journal import Journal
+
+    write = Journal.write
+
+    def ended(journal: Journal, answers: object) -> None:
+        write(journal, answers)  # type: ignore[arg-type]
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(Journal, "write", ended)
+    ran = turnbuckle("sweep", "study.toml", "-o", "t.csv", "--workers", "1")
+    assert ran.code == 143 and "the same command goes on from there" in ran.err and not Path("t.csv").exists()
+    assert signal.getsignal(signal.SIGTERM) == before
+    monkeypatch.setattr(Journal, "write", write)
+    assert "1 from the journal" in turnbuckle("sweep", "study.toml", "-o", "t.csv", "--workers", "1").out
+
+
 def test_ctrl_c_on_a_terminal(tmp_path: Path, study: Path) -> None:
     """A bar while it runs; Ctrl-C ends workers and says how to go on; the journal goes on."""
-    text = STUDY.replace('"sum"', '"timeline"').replace('["hold", 2]', "{from = 1, to = 3, points = 900}")
+    text = STUDY.replace('"sum"', '"timeline"').replace('["hold", 2]', "{from = 1, to = 3, points = 101}")
     study.write_text(text)
     ours, theirs = pty.openpty()
     words = [sys.executable, "-c", "from turnbuckle.cli import main; main()", "sweep", "study.toml", "-o", "t.csv"]
@@ -216,5 +268,5 @@ def test_ctrl_c_on_a_terminal(tmp_path: Path, study: Path) -> None:
     os.close(ours)
     told = b"".join(said).decode()
     assert "couplings" in told, "a bar"
-    assert "the same command goes on from there" in told and "Traceback" not in told
+    assert "the same command goes on from there" in told and "Traceback" not in told and "KeyboardInterrupt" not in told
     assert not (tmp_path / "t.csv").exists()

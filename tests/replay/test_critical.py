@@ -78,3 +78,62 @@ def test_shared_gpus_are_resources() -> None:
 def test_nothing_traced_is_nothing() -> None:
     program = pair((1e-3, 0.0), Leaves.EAGER)
     assert chain(program, replay(program, LINE, "flow")).seconds == 0
+
+
+def test_shared_gpu_time_is_no_copy() -> None:
+    setup = Setup(ranks_per_node=2, gpus_per_node=1, gpu_shared="time", path="host")
+    program, network, _ = program_of(traffic(2, np.full(6, 1e-5), 8.0), setup)
+    made = found(program, network)
+    assert made.copies == 0 and made.resources == pytest.approx(6e-5, rel=1e-2)
+
+
+def test_a_message_to_oneself_is_on_the_network() -> None:
+    """No copy: it goes over the memory of the node."""
+    one = pair((0.0, 1e-3), Leaves.READY)
+    own = replace(
+        one, first=np.array([0, 4]), code=np.array([Op.WORK, Op.POST, Op.SEND, Op.AWAIT], dtype=np.uint8), arg=np.array([0, 0, 0, 0]),
+        host=np.array([0]), target=np.array([0]),
+    )  # fmt: skip
+    made = found(own, replace(LINE, inside_bandwidth=1e9))
+    assert made.copies == 0 and made.network == pytest.approx(1e-6) and made.overheads == pytest.approx(3e-6)
+
+
+@pytest.mark.parametrize(
+    ("sender", "receiver", "compute"),
+    # the request is under way for 2 us: a receiver that comes after 1 us is not late, one that comes after 5 us is
+    [(10e-6, 11.5e-6, 10e-6), (10e-6, 16e-6, 16e-6), (10e-6, 0.0, 10e-6)],
+)
+@pytest.mark.parametrize("delay", [0.0, 7e-6])
+def test_with_a_handshake_whoever_is_late_is_told_by_when_it_is_asked(sender: float, receiver: float, compute: float, delay: float) -> None:
+    line = replace(LINE, handshake=True, send_overhead=0.0, receive_overhead=0.0)
+    made = found(pair((sender, receiver), Leaves.READY, delay), line)
+    assert made.compute == pytest.approx(compute)
+    assert made.network == pytest.approx(3e-6)
+    assert made.delays == pytest.approx(delay + (2e-6 if receiver > sender + 2e-6 else 4e-6))
+
+
+def test_a_wait_for_a_copy_engine_is_part_of_the_copy() -> None:
+    """Two ranks on one GPU send at once: the second waits for the engine of the first."""
+    calls = np.arange(4)
+    two = Messages(calls[:2], np.full(2, -1), calls[2:], calls[2:], np.full(2, -1), np.full(2, 1e6))
+    four = Traffic(4, calls, np.array([1e-5, 1e-5, 0, 0]), np.zeros(4), np.zeros(4), two, (), 1.0, 0)
+    setup = Setup(ranks_per_node=2, gpus_per_node=1, overhead_seconds=0.0, hop_seconds=0.0, gpu_shared="exclusive", eager_limit_bytes=1e9)
+    program, network, _ = program_of(four, setup)
+    made = found(program, network)
+    each = 2e-6 + 0.07e-9 * 1e6
+    # the second computes after the first, waits for its copy, and shares the card with the last 8 us of its message
+    assert made.copies == pytest.approx(3 * each - 1e-5, rel=1e-6)
+    assert made.network == pytest.approx(1e6 / 12.5e9 + 8e-6, rel=1e-6) and made.compute == made.delays == 0
+    assert made.resources == pytest.approx(2e-5)
+
+
+def test_the_network_holds_the_wait_for_a_card() -> None:
+    """By logp a card sends one message after the other: the second is under way for both."""
+    calls = np.arange(4)
+    two = Messages(calls[[0, 0]], np.full(2, -1), calls[[1, 2]], calls[[1, 2]], np.full(2, -1), np.full(2, 1e6))
+    three = Traffic(3, np.array([0, 1, 2, 2]), np.zeros(4), np.zeros(4), np.zeros(3), two, (), 1.0, 0)
+    program, network, _ = program_of(
+        three, Setup(path="host", overhead_seconds=0.0, hop_seconds=0.0, eager_limit_bytes=1e9, fidelity="logp")
+    )
+    done = replay(program, network, "logp", traced=True)
+    assert chain(program, done).network == pytest.approx(2e6 / 12.5e9, rel=1e-6)

@@ -117,7 +117,7 @@ l2: send 16b to 0
     assert (found.matched.send.tolist(), found.matched.receive.tolist()) == ([0, 1], [1, 0])
     figures = found.figures
     assert figures.mpi() == {
-        "count": 6, "ranks": 2, "sends": {"count": 2, "bytes": 24}, "receives": {"count": 2}, "collectives": {},
+        "count": 6, "calls": 6, "ranks": 2, "sends": {"count": 2, "bytes": 24}, "receives": {"count": 2}, "collectives": {},
         "messages": {"matched": 2, "unmatched": 0},
     }  # fmt: skip
     assert figures.compute_seconds == pytest.approx(107e-9) and figures.compute_flops is None
@@ -150,6 +150,42 @@ def test_what_is_refused(tmp_path: Path, text: str, cause: str) -> None:
     error = caught.value
     assert error.code == "P023" and cause in error.cause and error.where.startswith("a.goal:") and error.fix
     assert "\x1b" not in "".join(error.lines())
+
+
+@pytest.mark.parametrize(
+    ("lines", "where", "words"),
+    [
+        ("a: calc 1\na requires a", 3, "waits for itself"),
+        ("a: calc 1\nb: calc 2\na requires b\nb requires a", 3, "lines"),
+        ("a: calc 1\nb: calc 2\na irequires b\nb irequires a", 3, "lines"),
+        (
+            "x: calc 1\na: calc 1\nb: calc 2\nc: calc 3\nd: calc 4\na requires x\nb requires a\nc irequires b\na requires c\nd requires c",
+            4,
+            "lines",
+        ),
+    ],
+)
+def test_rings_are_refused(tmp_path: Path, lines: str, where: int, words: str) -> None:
+    with pytest.raises(ProfileError) as caught:
+        made(tmp_path, f"num_ranks 1\nrank 0 {{\n{lines}\n}}\n")
+    assert caught.value.code == "P031" and words in caught.value.found and "rank 0" in caught.value.found
+    assert where <= int(caught.value.where.rsplit(":", 1)[1]) <= where + 2
+
+
+def test_dependencies_backwards_in_the_file_are_none(tmp_path: Path) -> None:
+    found = made(tmp_path, "num_ranks 1\nrank 0 {\na: calc 1\nb: calc 2\nc: calc 3\na requires b\nb requires c\na requires c\n}\n")
+    assert len(found.before) == 3
+
+
+def test_ranks_of_which_nothing_is_said_are_counted(tmp_path: Path) -> None:
+    found = made(tmp_path, "num_ranks 4\nrank 0 {\na: calc 1\n}\nrank 2 {\n}\n")
+    assert {f.code: f.count for f in found.figures.findings} == {"A352": 2}
+
+
+def test_a_long_comment_hides_no_schedule(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbf/*" + b"x\r\n" * 5000 + b"*/\r\nnum_ranks 1\r\nrank 0 {\r\n}\r\n")
+    assert schedules.sniff(path) and schedules.figures(path).ranks == 1
 
 
 def test_receives_that_cannot_be_told(tmp_path: Path) -> None:
@@ -211,7 +247,7 @@ def test_a_long_message_waits_for_its_receive(tmp_path: Path) -> None:
 
 
 def test_both_waiting_is_told(tmp_path: Path) -> None:
-    text = HEAD + "rank 0 {\na: calc 1\nb: calc 1\na requires b\nb requires a\n}\n"
+    text = "num_ranks 2\n" + "".join(f"rank {me} {{\na: recv 8b from {1 - me}\nb: send 8b to {1 - me}\nb requires a\n}}\n" for me in (0, 1))
     with pytest.raises(UsageError) as caught:
         seconds(made(tmp_path, text), Costs())
     assert caught.value.code == "A071"

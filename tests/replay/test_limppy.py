@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import simpy
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from turnbuckle.errors import UsageError
@@ -30,8 +30,11 @@ NETWORKS = [
 ]
 
 
-def simulated(graph: MessageGraph, network: Network, p: Protocol) -> float:
-    """The same in SimPy [s]: whole picoseconds, a resource for every link, a process for every packet, an event for every message."""
+def simulated(graph: MessageGraph, network: Network, p: Protocol) -> tuple[float, bool]:
+    """The same in SimPy [s]: whole picoseconds, a resource for every link, a process for every packet, an event for every message.
+
+    And whether two messages asked for one link in one picosecond: who waited has the odd picoseconds of whom it waited for.
+    """
 
     def ps(seconds: float) -> int:
         return round(1e12 * seconds)
@@ -40,18 +43,22 @@ def simulated(graph: MessageGraph, network: Network, p: Protocol) -> float:
     links = [simpy.Resource(env, 1) for _ in network.links()]
     complete = [env.event() for _ in graph.source]
     headers = 2 if p.legacy_headers else 1
+    asked: dict[tuple[int, int], int] = {}
+    ties: list[int] = []
 
     def holding(link: int, mine: Any, time: int) -> Generator[Any, Any, None]:
         yield env.timeout(time)
         links[link].release(mine)
 
-    def packet(source: int, target: int, payload: float, remote: bool) -> Generator[Any, Any, None]:
+    def packet(m: int, source: int, target: int, payload: float, remote: bool) -> Generator[Any, Any, None]:
         node, switch = (p.remote_node_seconds, p.remote_switch_seconds) if remote else (p.eager_node_seconds, p.eager_switch_seconds)
         bandwidth = p.remote_bandwidth if remote else p.eager_bandwidth
         time = 1000 * math.ceil((payload + headers * p.header_bytes) / bandwidth * 1e9)
         way = route(network, source, target)
         for k, link in enumerate(way):
             yield env.timeout(ps(switch if k else node))
+            if asked.setdefault((link, env.now), m) != m:
+                ties.append(link)
             mine = links[link].request()
             yield mine
             env.process(holding(link, mine, time + (ps(switch) if k < len(way) - 1 else 0)))
@@ -66,21 +73,21 @@ def simulated(graph: MessageGraph, network: Network, p: Protocol) -> float:
         source, target, size = int(graph.source[m]), int(graph.target[m]), graph.size_bytes[m]
         remote = size > p.eager_bytes
         if remote:
-            yield env.process(packet(source, target, 0, False))
-            yield env.process(packet(target, source, 0, False))
+            yield env.process(packet(m, source, target, 0, False))
+            yield env.process(packet(m, target, source, 0, False))
         whole, rest = divmod(size, p.packet_bytes)
         parts = [p.packet_bytes] * int(whole) + ([rest] if rest or not whole else [])
-        yield simpy.AllOf(env, [env.process(packet(source, target, part, remote)) for part in parts])
+        yield simpy.AllOf(env, [env.process(packet(m, source, target, part, remote)) for part in parts])
         if remote:
-            yield env.process(packet(target, source, 0, False))
+            yield env.process(packet(m, target, source, 0, False))
         if p.acknowledged:
-            yield env.process(packet(target, source, 0, False))
+            yield env.process(packet(m, target, source, 0, False))
         complete[m].succeed()
 
     for m in range(len(graph.source)):
         env.process(message(m))
     env.run()
-    return env.now * 1e-12
+    return env.now * 1e-12, bool(ties)
 
 
 def as_packets(graph: MessageGraph, network: Network, p: Protocol = PLAIN) -> Packed:
@@ -93,7 +100,7 @@ def seconds(graph: MessageGraph, network: Network, p: Protocol = PLAIN) -> float
 
 @st.composite
 def graphs(draw: st.DrawFn) -> MessageGraph:
-    """Messages among 8 nodes that wait for earlier ones; delays of odd picoseconds, so that no two packets meet at one instant."""
+    """Messages among 8 nodes that wait for earlier ones; delays of odd picoseconds, so that few packets meet at one instant."""
     count = draw(st.integers(1, 10))
     source = np.array(draw(st.lists(st.integers(0, 7), min_size=count, max_size=count)))
     by = np.array(draw(st.lists(st.integers(1, 7), min_size=count, max_size=count)))
@@ -120,7 +127,9 @@ def test_it_is_what_simpy_says(network: Network, p: Protocol) -> None:
     @given(graphs())
     @settings(max_examples=30, deadline=None)
     def same(graph: MessageGraph) -> None:
-        assert seconds(graph, network, p) == pytest.approx(simulated(graph, network, p), abs=2e-12)
+        expected, tied = simulated(graph, network, p)
+        assume(not tied)
+        assert seconds(graph, network, p) == pytest.approx(expected, abs=2e-12)
 
     same()
 
@@ -130,7 +139,7 @@ def test_it_is_what_simpy_says(network: Network, p: Protocol) -> None:
     "graph", [shift(8, 1, 1e5), shift(8, 4, 5000.0), sweep(2, 4, 30000.0), sweep(2, 4, 3000.0), ping_pong(1e5, 3)], ids=str
 )
 def test_packets_of_one_instant_come_in_the_same_order(network: Network, graph: MessageGraph) -> None:
-    assert seconds(graph, network, LEGACY) == pytest.approx(simulated(graph, network, LEGACY), abs=2e-12)
+    assert seconds(graph, network, LEGACY) == pytest.approx(simulated(graph, network, LEGACY)[0], abs=2e-12)
 
 
 @pytest.mark.parametrize("size", [0, 1, 4096, 4097, 16384, 16385, 100_000])

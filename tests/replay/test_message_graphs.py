@@ -81,20 +81,29 @@ def test_tables_that_cannot_be(tmp_path: Path, rows: str, code: str) -> None:
     assert str(getattr(caught.value, "code", caught.value)).startswith(code)
 
 
-def test_a_circle_is_named(tmp_path: Path) -> None:
-    graph = read(write(tmp_path, "message,from,to,size [B],after\na,0,1,5,b\nb,1,0,5,a\n"))
-    with pytest.raises(UsageError) as caught:
-        replay(as_program(graph, 1e9), LINK)
-    assert caught.value.code == "A071"
-
-
 def test_patterns_by_name() -> None:
     assert pattern("ping-pong:3", 8.0).size_bytes.tolist() == [8.0] * 6
+    assert len(pattern("shift:5000x4000", 8.0).source) == 5000, "nodes, not nodes times by how many"
     assert pattern(" sweep:2x3 ", 8.0).nodes == 6 and pattern("shift:8x3", 0.0).target.tolist() == shift(8, 3, 0.0).target.tolist()
 
 
 @pytest.mark.parametrize(
-    "text", ["", "sweep", "sweep:4", "sweep:0x4", "sweep:-1x4", "sweep:4x4x4", "ring:4", "sweep:9999999x9999999", "shift:8x8", "sweep:²x4"]
+    "text",
+    [
+        "",
+        "sweep",
+        "sweep:4",
+        "sweep:0x4",
+        "sweep:-1x4",
+        "sweep:4x4x4",
+        "ring:4",
+        "sweep:9999999x9999999",
+        "sweep:1000x1000",
+        "ping-pong:600000",
+        "shift:2x9999999",
+        "shift:8x8",
+        "sweep:²x4",
+    ],
 )
 def test_patterns_that_cannot_be(text: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -111,3 +120,30 @@ def test_sizes_that_cannot_be(size: float) -> None:
         as_program(MessageGraph(np.array([0]), np.array([1]), np.array([size]), NONE, NONE), 1.0)
     with pytest.raises(UsageError):
         as_program(MessageGraph(np.array([0]), np.array([1]), np.array([1.0]), NONE, NONE, np.array([size])), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "circle"),
+    [
+        ("a,0,1,1,a", "a -> a"),
+        ("a,0,1,1,b\nb,1,0,1,a", "a -> b -> a"),
+        ("x,0,1,1,\na,0,1,1,x c\nb,1,0,1,a\nc,1,0,1,b\nd,1,0,1,c", "a -> b -> c -> a"),
+    ],
+)
+def test_messages_that_wait_for_themselves_are_named(tmp_path: Path, rows: str, circle: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(write(tmp_path, f"message, from, to, size [B], after\n{rows}\n"))
+    assert caught.value.code == "A089" and circle in caught.value.found
+
+
+def test_a_long_circle_is_cut() -> None:
+    m = np.arange(100)
+    with pytest.raises(UsageError) as caught:
+        as_program(MessageGraph(m, m + 1, np.ones(100), m, (m + 1) % 100), 1e9)
+    assert caught.value.code == "A089" and "100 messages" in caught.value.found and len(caught.value.found) < 120
+
+
+def test_sizes_that_nobody_sends(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(write(tmp_path, "message, from, to, size [B]\na,0,1,1e30\n"))
+    assert caught.value.code == "A089"

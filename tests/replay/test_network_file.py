@@ -11,12 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnbuckle.errors import TurnbuckleError, UsageError
-from turnbuckle.replay.contention import Network, replay
+from turnbuckle.machine import load
+from turnbuckle.replay.contention import Leaves, Op, Program, replay
 from turnbuckle.replay.mpi import Messages, Traffic
 from turnbuckle.replay.mpi_program import laid_out, program
-from turnbuckle.replay.network import Dragonfly, FatTree, Torus
+from turnbuckle.replay.network import Dragonfly, FatTree, Network, Node, Torus, Wire
 from turnbuckle.replay.network_file import Described, _Reading, bundled, read_network
-from turnbuckle.replay.nodes import graph, pool
+from turnbuckle.replay.nodes import CLOCK, both_ways, gpu_node, graph, pool
+from turnbuckle.study.fabric import fabric
+from turnbuckle.study.setup import Path as Path_
 from turnbuckle.study.setup import Setup, program_of
 
 HEAD = '[network]\nname = "ours"\nbandwidth = "25 GB/s"\nhop = "0.5 us"\nsource = "measured in March"\n'
@@ -44,15 +47,15 @@ shared = true
 def read(tmp_path: Path, text: str) -> Described:
     file = tmp_path / "ours.toml"
     file.write_text(text, encoding="utf-8")
-    read_network.cache_clear()
     return read_network(str(file))
 
 
 def test_a_node_by_its_parts(tmp_path: Path) -> None:
     found = read(tmp_path, HEAD + NODE)
     node = found.node
+    assert node is not None
     assert (found.bandwidth, found.hop_seconds, found.shape, found.nodes) == (25e9, 0.5e-6, None, 0)
-    assert node.cards == (3,) and node.passes == (0, 3) and len(node.wires) == 7
+    assert node.cards == (3,) and node.passes == (0, 3) and len(node.wires) == 7 + 2
     place = laid_out(np.zeros(3, dtype=np.int64), node)
     assert place.device.tolist() == [1, 2, 1] and place.host.tolist() == [0, 0, 0]
 
@@ -70,7 +73,7 @@ def test_shapes(tmp_path: Path, shape: str, made: object) -> None:
     found = read(
         tmp_path, f'{HEAD}[network.shape]\n{shape}\n[node.gpus]\ngpus = 4\nlink = "75 GB/s"\npeer = "50 GB/s"\njoined = "switch"\n'
     )
-    assert found.shape == made and len(found.node.parts_of("gpu")) == 4
+    assert found.shape == made and found.node is not None and len(found.node.parts_of("gpu")) == 4
 
 
 @pytest.mark.parametrize(
@@ -98,6 +101,29 @@ def test_shapes(tmp_path: Path, shape: str, made: object) -> None:
         (HEAD + "[node.gpus]\ngpus = 2", "no link"),
         (HEAD + '[node.gpus]\ngpus = 2\nlink = "1 GB/s"\njoined = "glue"', "node.gpus.joined"),
         ("x." * 100 + "y = 1", "a line that no network needs"),
+        (HEAD + '[network.sources]\nhops = "x"', "hop"),
+        (HEAD + '[network.sources]\nhop = ""', "network.sources.hop"),
+        (HEAD + "machine = 3", "network.machine"),
+        (HEAD + 'nodes = 9\n[network.shape]\nkind = "torus"\ndims = [2, 2]\ncards = 2', "8 places for 9 cards"),
+        (HEAD + '[network.shape]\nkind = "dragonfly"\ngroups = 9\nrouters = 2\ncards = 2\nchannels = 3', "network.shape.channels"),
+        (HEAD + NODE.replace('passes = ["host 0", "switch 0"]', "passes = []"), "no way from gpu 0 to host 0"),
+        (HEAD + NODE.replace('"gpu 0", "gpu 1", "switch 0"]', '"gpu 0", "gpu 1", "switch 0", "gpu 2"]'), "no way from gpu 0 to gpu 2"),
+        (HEAD + '[node]\nparts = ["thing"]\ncards = ["thing"]', "no host and no GPU"),
+        (HEAD + NODE.replace("latency =", "delay ="), "latency"),
+        (HEAD + NODE + 'latency_source = ""', "latency_source"),
+        (HEAD + NODE.replace('["host 0", "switch 0"]\nb', '[["host 0", "switch 0"], ["host 0"]]\nb'), "node.wires[0]"),
+        (HEAD + NODE.replace('["host 0", "switch 0"]\nb', "[]\nb"), "node.wires[0]"),
+        (HEAD + '[node.pool]\nhosts = 2\nlink = "1 GB/s"', "no gpus"),
+        (HEAD + '[node.pool]\nhosts = 2\ngpus = 5000\nlink = "1 GB/s"', "node.pool.gpus"),
+        (HEAD + '[node.pool]\nhosts = 2\ngpus = 2\nlink = "1 GB/s"\n[node.gpus]\ngpus = 2\nlink = "1 GB/s"', "pool"),
+        (HEAD + '[node.pool]\nhosts = 2\ngpus = 2\nlink = "1 GB/s"\n[node.sources]\npeer = "x"', "peer"),
+        (HEAD + '[node.graph]\ngpus = 3\nlink = "1 GB/s"', "node.graph.pairs"),
+        (HEAD + '[node.graph]\ngpus = 3\nlink = "1 GB/s"\npairs = [[0, 3]]', "node.graph.pairs"),
+        (HEAD + '[node.graph]\ngpus = 3\nlink = "1 GB/s"\npairs = [[0, 0]]', "node.graph.pairs"),
+        (HEAD + '[node.graph]\ngpus = 3\nlink = "1 GB/s"\npairs = [[0, 1, 0]]', "node.graph.pairs"),
+        (HEAD + '[node.graph]\ngpus = 3\nlink = "1 GB/s"\npairs = [[0, 1, 1, 1]]', "node.graph.pairs"),
+        (HEAD + '[node.graph]\ngpus = 3\nlink = "1 GB/s"\npairs = [[0, 1]]', "no way from gpu 0 to gpu 2"),
+        (HEAD + '[node.graph]\ngpus = 2\ncards = 3\nlink = "1 GB/s"\npairs = [[0, 1]]', "node.graph.cards"),
     ],
 )
 def test_files_that_describe_none(tmp_path: Path, text: str, says: str) -> None:
@@ -126,6 +152,176 @@ def test_noise_is_refused_or_read(noise: str, at: int) -> None:
         assert error.code[0] in "AU"
 
 
+def test_alike_wires_in_one_table_with_sources(tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + """[network.sources]
+hop = "assumed: nobody measured it"
+[node]
+parts = ["host 0", "gpu 0", "gpu 1"]
+cards = ["host 0", "host 0"]
+passes = ["host 0"]
+source = "a drawing"
+[[node.wires]]
+name = "PCIe 4"
+between = [["host 0", "gpu 0"], ["host 0", "gpu 1"]]
+bandwidth = "31.5 GB/s"
+latency = "0.3 us"
+source = "data sheet; how many: assumed"
+latency_source = "measured"
+"""
+    )
+    found = read(tmp_path, text)
+    assert found.node == Node(
+        ("host 0", "gpu 0", "gpu 1", "share 0", "share 1"),
+        (*both_ways(0, 1, 31.5e9, 0.3e-6), *both_ways(0, 2, 31.5e9, 0.3e-6), *(Wire(k, k, CLOCK, shared=True) for k in (3, 4))),
+        (0, 0), (0,),
+    )  # fmt: skip
+    assert [(f.what, f.value, f.nature) for f in found.facts] == [
+        ("nodes", "any", "cited"), ("link, one way", "25 GB/s", "cited"), ("latency of a link", "0.5 us", "assumed"),
+        ("shape", "one switch", "cited"), ("PCIe 4", "31.5 GB/s", "assumed in part"), ("PCIe 4: latency", "0.3 us", "cited"),
+        ("network cards", "host 0, host 0", "cited"),
+    ]  # fmt: skip
+    assert found.facts[-1].source == "a drawing" and found.facts[0].source == "measured in March"
+
+
+def test_nodes_by_their_kind(tmp_path: Path) -> None:
+    pooled = 'hosts = 2\ngpus = 4\nper_switch = 2\nlink = "32 GB/s"\nswitch_seconds = "0.1 us"\n'
+    text = f'{HEAD}[node.pool]\n{pooled}[node.sources]\nlink = "a standard"'
+    assert read(tmp_path, text).node == pool(2, 4, per_switch=2, link=32e9, switch_seconds=0.1e-6)
+    assert {f.what: f.source for f in read(tmp_path, text).facts}["pool: link"] == "a standard"
+    text = HEAD + '[node.graph]\ngpus = 3\nlink = "25 GB/s"\nseconds = "1 us"\ncards = 2\npairs = [[0, 1], [1, 2, 2]]'
+    assert read(tmp_path, text).node == graph(3, [(0, 1, 25e9), (1, 2, 50e9)], seconds=1e-6, cards=2)
+    text = HEAD + '[node.gpus]\ngpus = 4\nlink = "32 GB/s"\ncards = "gpu"\nper_switch = 2\nswitch_cards = 2'
+    assert read(tmp_path, text).node == gpu_node(4, link=32e9, cards="gpu", per_switch=2, switch_cards=2)
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_every_number_of_a_bundled_network_has_a_source(name: str) -> None:
+    """A real one: a name and a year, a document, a log; or why it is assumed, or that it is so by construction."""
+    told = read_network(name).facts
+    assert len(told) >= 8
+    for fact in told:
+        assert len(fact.source) > 20 and fact.source.isprintable(), fact
+        if fact.nature == "assumed":
+            assert fact.source.startswith("assumed: ") and len(fact.source) > len("assumed: ") + 12, fact
+
+
+@pytest.mark.parametrize("name", [n for n in bundled() if read_network(n).machine])
+def test_bundled_networks_agree_with_the_machines(name: str) -> None:
+    """The narrowest wire between a host and its GPU is the machine's link; card, number of cards and of GPUs are the machine's too."""
+    found = read_network(name)
+    machine = load(found.machine)
+    node = found.node
+    assert node is not None
+    says = {p: machine.parameters[p].value for p in machine.parameters}
+    ways = {(w.source, w.target): w for w in fabric(found, 1).ways}
+    gpus = [p for p in node.parts if p.startswith("gpu")]
+    if not machine.copies_vanish:
+        for k, host in enumerate(laid_out(np.zeros(len(gpus), dtype=np.int64), node).host):
+            ends = (node.parts[host], gpus[k])
+            assert ways[ends].bandwidth == says["link.h2d.bandwidth"] and ways[ends[::-1]].bandwidth == says["link.d2h.bandwidth"]
+    else:
+        assert not node.parts_of("host") and "link.h2d.bandwidth" not in says
+    if "link.p2p.bandwidth" in says:
+        assert says["link.p2p.bandwidth"] in {ways[a, b].bandwidth for a in gpus for b in gpus if a != b}
+    if "nic.bandwidth" in says:
+        assert found.bandwidth == says["nic.bandwidth"]
+    if machine.name == found.name:
+        assert len(gpus) == says.get("node.gpus", len(gpus)) and len(node.cards) == says.get("nic.count", len(node.cards))
+
+
+def test_pools_are_as_far_as_the_machines_say() -> None:
+    """From host to GPU: what the machines of disaggregated infrastructure add to a link, one way."""
+    for network, machine in (("cdi-rack", "cdi-rack-link"), ("cdi-row", "cdi-row-link")):
+        (slack,) = (part.value for c in load(machine).changes if c.parameter == "slack.link" for part in c.parts().values())
+        ways = [w for w in fabric(read_network(network)).ways if {w.source[:4], w.target[:4]} == {"host", "gpu "}]
+        assert len(ways) > 100 and [w.seconds for w in ways] == pytest.approx([slack] * len(ways))
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_all_parts_of_bundled_networks_reach_each_other(name: str) -> None:
+    """Every GPU every GPU, host and card, as far there as back; every wire is on some way."""
+    found = fabric(read_network(name))
+    ways = {(w.source, w.target): w for w in found.ways}
+    assert found.left_out == 0 and not found.idle and {a for a, _ in ways} == {b for _, b in ways}
+    for (a, b), way in ways.items():
+        back = ways[b, a]
+        assert way.seconds == pytest.approx(back.seconds) and way.bandwidth == back.bandwidth and len(set(way.wires)) == len(way.wires)
+        assert a == b or way.wires
+
+
+def test_lassen_as_the_paper_has_it() -> None:
+    """45 leaf switches, 810 nodes, 1.5 nodes for a cable above each leaf: exactly."""
+    found = read_network("lassen")
+    assert isinstance(found.shape, FatTree)
+    below, leaves = found.shape.down
+    assert (leaves, below * leaves, found.nodes) == (45, 810, 810) and below / (found.shape.up[1] * found.shape.cables[1]) == 1.5
+    whole = fabric(found)
+    assert whole.injection_bandwidth / whole.bisection_bandwidth == 1.5
+
+
+def test_frontier_as_its_notes_have_it() -> None:
+    """57 % of what a group injects leaves it, and 270 TB/s each way join all groups (the notes: 270+270)."""
+    shape = read_network("frontier").shape
+    assert isinstance(shape, Dragonfly)
+    each = shape.routers * shape.channels // (shape.groups - 1)
+    assert each * (shape.groups - 1) / (shape.routers * shape.cards) == pytest.approx(0.57, abs=0.001)
+    assert shape.groups * (shape.groups - 1) / 2 * each * 25e9 == pytest.approx(270e12, rel=0.01)
+
+
+def test_the_mesh_of_a_dgx1() -> None:
+    """Six links a GPU; pairs without one go through the hosts' side, not through other GPUs."""
+    found = fabric(read_network("cori-gpu"))
+    ways = {(w.source, w.target): w for w in found.ways}
+    gpus = [f"gpu {k}" for k in range(8)]
+    for a in gpus:
+        direct = [ways[a, b] for b in gpus if a != b and len(ways[a, b].wires) == 1]
+        assert len(direct) == 4 and sum(w.bandwidth for w in direct) == 6 * 25e9
+        for b in gpus:
+            if a != b and len(ways[a, b].wires) > 1:
+                assert not any("gpu" in w.removeprefix(a).removesuffix(b) for w in ways[a, b].wires)
+
+
+def test_dies_of_frontier_hand_on_what_is_not_for_them() -> None:
+    """Eight links a die (one of them the card's); pairs without a link take two, and never the host's 36 GB/s."""
+    found = fabric(read_network("frontier"))
+    ways = {(w.source, w.target): w for w in found.ways}
+    gpus = [f"gpu {k}" for k in range(8)]
+    for k, a in enumerate(gpus):
+        direct = {b: ways[a, b].bandwidth / 50e9 for b in gpus if a != b and len(ways[a, b].wires) == 1}
+        assert sum(direct.values()) + 1 + k % 2 == 8
+        assert all(len(ways[a, b].wires) <= 2 and ways[a, b].bandwidth >= 50e9 for b in gpus if a != b)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "nodes", "least", "most"),
+    [
+        ("summit", "host", (0, 1), 1.29, 1.31),  # 1.3 us, Pearson et al. 2021; what its latency of a link is made from
+        ("perlmutter", "host", (0, 1), 1.65, 1.75),  # 1.86 us, Groves et al. 2022: between one switch
+        ("perlmutter", "host", (0, 5), 2.0, 2.1),  # and two
+        ("dgx-h100", "host", (0, 1), 1.8, 1.9),  # 1.85 us, ib_write on OCI
+        ("alps", "gpu", (0, 1), 2.3, 3.0),  # 2.76 us, device to device on Olivia, GH200 and Slingshot 11 too
+    ],
+)
+def test_small_messages_take_about_what_was_measured(name: str, kind: str, nodes: tuple[int, int], least: float, most: float) -> None:
+    """Between two nodes, with the overheads that a replay charges at either end [us]."""
+    found = read_network(name)
+    node = found.node
+    assert node is not None
+    network = Network(
+        8, found.bandwidth, found.hop_seconds, found.shape, node=node, send_overhead=0.5e-6, receive_overhead=0.5e-6, latency=0.0
+    )
+    part = node.parts_of(kind)[0]
+    start, end = (n * len(node.parts) + part for n in nodes)
+    nothing = np.zeros(0, dtype=np.int64)
+    one = Program(
+        np.array([0, 1, 2]), np.array([Op.SEND, Op.AWAIT], dtype=np.uint8), np.zeros(2, dtype=np.int64), np.zeros(0), nothing, np.zeros(0),
+        nothing, np.array([start, end]), np.array([0]), np.array([1]), np.array([8.0]), np.array([Leaves.EAGER], dtype=np.uint8),
+    )  # fmt: skip
+    assert least <= replay(one, network).seconds * 1e6 <= most
+
+
 @pytest.mark.parametrize("name", bundled())
 def test_every_bundled_network_carries_messages(name: str) -> None:
     """Every rank of a few nodes sends to the next; the source of the numbers is told."""
@@ -134,8 +330,9 @@ def test_every_bundled_network_carries_messages(name: str) -> None:
     assert found.node is not None
     each = max(len(found.node.parts_of("gpu")), 1)
     ring = _ring(4 * each)
-    for path in ("host", "hostcopy", "gpudirect"):
-        made, network, _ = program_of(ring, Setup(path=path, network=name, ranks_per_node=each))  # type: ignore[arg-type]
+    paths: tuple[Path_, ...] = ("host", "hostcopy", "gpudirect")
+    for path in paths:
+        made, network, _ = program_of(ring, Setup(path=path, network=name, ranks_per_node=each))
         done = replay(made, network, "flow")
         assert math.isfinite(done.seconds) and done.seconds > 0
         assert len(done.carried_bytes) == len(network.links())

@@ -11,7 +11,7 @@ import pytest
 from turnbuckle.errors import UsageError
 from turnbuckle.replay.contention import Leaves, Op, Program, replay
 from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
-from turnbuckle.replay.routes import Graph, read, route
+from turnbuckle.replay.routes import Graph, read, route, routes
 
 NETWORKS = [
     Network(6, 1e9, 1e-7),
@@ -85,3 +85,32 @@ def test_graphs_that_cannot_be(tmp_path: Path, rows: str, code: str) -> None:
     with pytest.raises(UsageError) as caught:
         graph(tmp_path, f"from,to\n{rows}")
     assert caught.value.code == code
+
+
+def test_a_route_looks_no_further_than_it_goes() -> None:
+    """Neighbours on a ring of thousands: the work is that of the routes, not of the ring for each of them."""
+    count = 20_000
+    ring = Graph(count, tuple((k, (k + 1) % count) for k in range(count)))
+    m = np.arange(count)
+    found, which = routes(ring, m, (m + 1) % count)
+    assert sorted(which.tolist()) == m.tolist() and all(len(one) == 3 for one in found)
+    assert found[which[5]] == route(ring, 5, 6)
+
+
+def test_routes_beyond_what_a_replay_holds_are_not_looked_for() -> None:
+    count = 10_000
+    ring = Graph(count, tuple((k, (k + 1) % count) for k in range(count)))
+    m = np.arange(count)
+    with pytest.raises(UsageError) as caught:
+        routes(ring, m, (m + count // 2) % count)
+    assert caught.value.code == "A090"
+
+
+def test_routes_are_those_of_one_after_the_other() -> None:
+    rng = np.random.default_rng(5)
+    pairs = {(min(a, b), max(a, b)) for a, b in rng.integers(0, 40, (70, 2)).tolist() if a != b} | {(k, k + 1) for k in range(39)}
+    graph = Graph(40, tuple(sorted(pairs)))
+    source, target = rng.integers(0, 40, (2, 300))
+    found, which = routes(graph, source, target)
+    for s, t, k in zip(source.tolist(), target.tolist(), which.tolist(), strict=True):
+        assert found[k] == route(graph, s, t) == (graph.route(s, t) if s != t else [])

@@ -6,14 +6,19 @@ import gzip
 import lzma
 import math
 import tarfile
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from turnbuckle import trace
 from turnbuckle.errors import ProfileError, TurnbuckleError, UsageError
+from turnbuckle.profile.profile import build
 from turnbuckle.replay import schedules
 from turnbuckle.replay.contention import replay
+from turnbuckle.replay.mpi import recorded
 from turnbuckle.replay.mpi_program import program
 from turnbuckle.replay.network import Network
 from turnbuckle.replay.schedules import ti
@@ -314,6 +319,24 @@ def test_a_real_trace_replays(shared: Path, tmp_path: Path) -> None:
     assert traffic.compute_seconds.max() <= free < slow
     half = schedules.read(extracted(shared, tmp_path, 64), flops_per_second=0.5e9)
     assert replay(program(half), Network(64, 1e15, 0.0), "flow").seconds == pytest.approx(2 * free, rel=1e-6)
+
+
+def test_the_paje_trace_of_the_same_program_says_the_same(shared: Path, tmp_path: Path) -> None:
+    """Two recordings of one program, by two tracers of SMPI: the same messages and collectives, and the same replay without work."""
+    timed = recorded(build(trace.read(shared / "traces" / "simgrid-local" / "halo-64-paje.trace.xz", use_cache=False)))
+    untimed = schedules.read(extracted(shared, tmp_path, 64), flops_per_second=1e9)
+    both = (timed, untimed)
+    ends = [Counter(zip(t.rank[t.messages.send], t.rank[t.messages.receive], t.messages.size_bytes, strict=True)) for t in both]
+    assert ends[0] == ends[1] and ends[0].total() == 12_800
+    rounds = [[(r.operation, r.block_bytes.tolist(), r.activity.shape) for r in t.rounds] for t in both]
+    assert rounds[0] == rounds[1] and timed.unmatched == untimed.unmatched == 0
+    made = [Counter(t.calls[c] for c in t.call.tolist() if t.calls[c] not in ("init", "finalize")) for t in both]
+    assert made[0] == made[1]
+    seconds = []
+    for one in both:
+        idle = {name: np.zeros_like(getattr(one, name)) for name in ("gap_seconds", "kept_seconds", "tail_seconds")}
+        seconds.append(replay(program(replace(one, **idle)), Network(64, 1.25e9, 1e-6), "flow").seconds)
+    assert seconds[0] == pytest.approx(seconds[1], rel=1e-9)
 
 
 def test_a_file_cut_in_a_line(tmp_path: Path) -> None:

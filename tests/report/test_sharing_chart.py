@@ -73,3 +73,11 @@ def test_it_is_drawn(found: SharingSurface, tmp_path: Path) -> None:
 def test_edges_lie_between_and_half_a_cell_beyond() -> None:
     assert edges((1.0, 4.0, 16.0)) == [0.5, 2.0, 8.0, 32.0] and edges((3.0,)) == [1.5, 6.0]
     assert title("loose", 4, 2) == ("4 runs", "2 GPUs each, one link") and title("tight", 1, 2) == ("one run", "its 2 GPUs on one link")
+
+
+def test_what_gets_faster_and_what_was_asked_stand_beside_the_map(run: Run) -> None:
+    """A speed up of some per cent is blue: the legend has a blue for it; speed and hop change every number."""
+    one = sharing_figure(sharing_surface(run, ("loose",), (1,), (1e-6, 1e-4), (16e9, 64e9), speed=1.5, hop_seconds=2e-6))
+    assert min(r["penalty"] for r in one.rows) < 0.95 and any("−10" in word for word, _ in one.legend)
+    told = one.caption.replace("\N{NO-BREAK SPACE}", " ")
+    assert "2 µs are added to each copy" in told and "1.5 times as fast as recorded" in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 import turnbuckle as tb
 from turnbuckle.cost.gpudirect import PHYSICS, SEED_G, gpudirect_seconds, hostcopy_seconds
 from turnbuckle.errors import UsageError
-from turnbuckle.replay.mpi import Messages, Traffic, recorded
+from turnbuckle.replay.mpi import Messages, Rounds, Traffic, recorded
 from turnbuckle.study.messages import PATHS, paths, replayed
 from turnbuckle.study.setup import Costs, Setup, charges_of, network_of, with_settings
 
@@ -91,7 +92,7 @@ def test_memory_pinned_once_costs_once() -> None:
         (), 1.0, 0,
     )  # fmt: skip
     setup = replace(BARE, path="gpudirect", pin_seconds=1e-3)
-    each, once, never = (seconds(longer, replace(setup, pinned=p)) for p in ("each", "once", "never"))  # type: ignore[arg-type]
+    each, once, never = (seconds(longer, replace(setup, pinned=p)) for p in ("each", "once", "never"))
     assert each - never == pytest.approx(2e-3) and once - never == pytest.approx(1e-3)
 
 
@@ -137,10 +138,22 @@ def test_rules_say_where_buffers_are() -> None:
     free, copied = seconds(one, replace(BARE, path="host")), seconds(one, BARE)
     for rules, expected in (
         ("host", free), ("device", copied), ("host if size > 10 kB; device", free), ("device if size > 10 kB; host", copied),
+        ("host if size>10kB", free),
         ("host if call isend", free), ("host if call recv", copied), ("host if rank 0-1", free),
     ):  # fmt: skip
         assert seconds(one, replace(BARE, buffers=rules)) == expected, rules
-    for rules in ("gpu", "device if colour red", "host if size = 4 kB", "host if call bcast", "host if rank a"):
+    for rules in (
+        "gpu",
+        "device if colour red",
+        "host if size = 4 kB",
+        "host if call bcast",
+        "host if rank a",
+        "host if rank 3-1",
+        "host if rank 2",
+        "",
+        "host;",
+        "device; host if rank 0",
+    ):
         with pytest.raises(UsageError) as refused:
             seconds(one, replace(BARE, buffers=rules))
         assert refused.value.code == "A099", rules
@@ -166,12 +179,130 @@ def test_a_tapered_tree_is_never_wider() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["ranks_per_node=0", "card_bandwidth=0 B/s", "hop_seconds=-1 s", "taper=0", "gpus_per_node=3", "chunk_bytes=1 B", "compute=-1"],
-)
+    [
+        "ranks_per_node=0", "card_bandwidth=0 B/s", "hop_seconds=-1 s", "taper=0", "gpus_per_node=3", "chunk_bytes=1 B", "compute=-1",
+        "taper=2", "taper=2 topology=torus", "taper=2 network=lassen", "taper=1e-300 topology=fat-tree", "ranks_per_node=1000",
+        "ranks_per_node=8 network=lassen gpu_shared=time fidelity=logp", "ranks_per_node=8 network=lassen gpus_per_node=2",
+        "network=lassen cards=gpu gpus_per_node=1 ranks_per_node=600 link_bandwidth=1 GB/s",
+    ],
+)  # fmt: skip
 def test_setups_that_cannot_be(words: str) -> None:
     with pytest.raises(UsageError) as refused:
-        replayed(exchange(2, 8.0), with_settings(BARE, [words]))
+        replayed(exchange(8, 8.0), with_settings(BARE, re.split(r" (?=[a-z_]+=)", words)))
     assert refused.value.code == "A074"
+
+
+def mixed() -> Traffic:
+    """A ring of eight, messages of 50 kB, a sum of as much."""
+    ring = exchange(8, 5e4)
+    calls = len(ring.rank)
+    order = np.argsort(np.append(ring.rank, np.arange(8)), kind="stable")
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    old = ring.messages
+    moved = replace(old, **{n: place[getattr(old, n)] for n in ("send", "receive", "received")})
+    last = Rounds("allreduce", np.array([5e4]), place[calls:][None, :], 0)
+    return replace(
+        ring, rank=np.append(ring.rank, np.arange(8))[order], gap_seconds=np.full(len(order), 1e-5), kept_seconds=np.zeros(len(order)),
+        messages=moved, rounds=(last,), call=np.append(ring.call, np.full(8, 2))[order], calls=("isend", "recv", "allreduce"),
+    )  # fmt: skip
+
+
+#: What each field is set to, and beside which others, so that it makes a difference.
+EFFECTS: dict[str, tuple[str, str]] = {
+    "path": ("", "gpudirect"), "ranks": ("", "16"), "ranks_per_node": ("", "2"), "gpus_per_node": ("ranks_per_node=4", "2"),
+    "gpu_shared": ("ranks_per_node=4 gpus_per_node=1", "time"), "mapping": ("ranks_per_node=2", "random"), "network": ("", "perlmutter"),
+    "topology": ("hop_seconds=1 us", "torus"), "taper": ("topology=fat-tree leaf_cards=2 mapping=random path=host", "2"),
+    "leaf_cards": ("topology=fat-tree hop_seconds=1 us", "2"), "cards": ("ranks_per_node=2 mapping=round robin path=host", "gpu"),
+    "card_bandwidth": ("path=host", "1 GB/s"), "hop_seconds": ("", "5 us"), "inside_bandwidth": ("ranks_per_node=8", "1 GB/s"),
+    "link_bandwidth": ("", "1 GB/s"), "peer_bandwidth": ("ranks_per_node=8 path=p2p", "1 GB/s"), "overhead_seconds": ("", "5 us"),
+    "costs": ("", "seed_G"), "copy_seconds": ("", "9 us"), "copy_bandwidth": ("", "1 GB/s"),
+    "pin_seconds": ("path=gpudirect pinned=each", "9 us"), "pinned": ("path=gpudirect", "each"), "chunk_bytes": ("", "8 KiB"),
+    "eager_limit_bytes": ("", "100 kB"), "device_eager_limit_bytes": ("path=gpudirect", "100 kB"),
+    "handshake": ("path=gpudirect", "true"), "buffers": ("", "host if call isend"), "fidelity": ("ranks_per_node=2 path=host", "logp"),
+    "collectives": ("path=host", "tracer"), "compute": ("", "2"), "seed": ("mapping=random ranks_per_node=2", "3"),
+}  # fmt: skip
+
+
+def beside(words: str) -> Setup:
+    return with_settings(Setup(), re.split(r" (?=[a-z_]+=)", words) if words else [])
+
+
+@pytest.mark.parametrize("name", sorted(Setup().as_dict()))
+def test_every_field_has_an_effect(name: str) -> None:
+    base, value = EFFECTS[name]
+    setup, traffic = beside(base), mixed()
+    changed = with_settings(setup, [f"{name}={value}"])
+    if name == "ranks":
+        traffic = exchange(8, 5e4)
+    rows = [replayed(traffic, s).row for s in (setup, changed)]
+    if name in ("ranks", "ranks_per_node"):
+        # a ring is as long for more ranks: what changes is how much goes where
+        assert rows[0].between_bytes != rows[1].between_bytes
+    else:
+        assert rows[0].seconds != pytest.approx(rows[1].seconds, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        # nothing is copied, nothing is pinned
+        "path=host; copy_seconds=9 us", "path=gpudirect; copy_bandwidth=1 GB/s", "path=gpudirect; chunk_bytes=4 KiB",
+        "path=hostcopy; pin_seconds=9 us", "path=hostcopy; pinned=each", "path=hostcopy; device_eager_limit_bytes=1 MB",
+        "path=host; buffers=host", "path=gpudirect; eager_limit_bytes=0 B",
+        # one GPU a rank, nobody inside a node, no tree, no dice, all messages long or all short
+        "ranks_per_node=2; gpu_shared=time", "ranks_per_node=1; inside_bandwidth=1 GB/s", "path=p2p; peer_bandwidth=1 GB/s",
+        "topology=torus; leaf_cards=3", "mapping=linear; seed=5", "eager_limit_bytes=1 MB; handshake=true",
+        # a node that is given whole
+        "network=lassen; network=lassen ranks_per_node=1 gpus_per_node=0", "network=summit; network=summit gpus_per_node=0",
+    ],
+)  # fmt: skip
+def test_what_a_field_does_not_touch_stays(words: str) -> None:
+    base, change = words.split("; ")
+    assert seconds(mixed(), beside(base)) == seconds(mixed(), beside(f"{base} {change}" if "network" not in base else change))
+
+
+def test_a_network_keeps_its_node_where_one_bandwidth_is_asked_for() -> None:
+    """Summit has two sockets with three GPUs each: one faster kind of wire changes neither."""
+    whole = network_of(Setup(network="summit"), 2).made_of
+    for name, factor in (("inside_bandwidth", 2.0), ("link_bandwidth", 2.0), ("peer_bandwidth", 2.0)):
+        kind = name.split("_")[0]
+        ends = {"inside": ("host", "host"), "link": ("gpu", "host"), "peer": ("gpu", "gpu")}[kind]
+        alike = [w for w in whole.wires if tuple(sorted(whole.parts[p].split()[0] for p in (w.source, w.target))) == ends]
+        mine = [w for w in alike if (w.source == w.target) == (kind == "inside")]
+        least = min(w.bandwidth for w in mine)
+        found = network_of(replace(Setup(network="summit"), **{name: factor * least}), 2).made_of  # type: ignore[arg-type]
+        assert (found.parts, found.cards) == (whole.parts, whole.cards) and len(found.wires) == len(whole.wires)
+        for before, after in zip(whole.wires, found.wires, strict=True):
+            assert after.bandwidth == pytest.approx(before.bandwidth * (factor if before in mine else 1.0))
+    bare = network_of(Setup(network="summit", peer_bandwidth=0.0), 2).made_of
+    assert len(bare.wires) < len(whole.wires) and bare.parts == whole.parts
+    own = network_of(Setup(network="summit", ranks_per_node=8, inside_bandwidth=1e9, link_bandwidth=1e9, peer_bandwidth=1e9), 2).made_of
+    assert len(own.parts_of("gpu")) == 8, "all three of them: a node of its own"
+    assert len(network_of(Setup(network="summit", cards="node"), 2).made_of.cards) == 1
+    each = network_of(Setup(network="summit", cards="gpu"), 2).made_of
+    assert [each.parts[c] for c in each.cards] == ["host 0"] * 3 + ["host 1"] * 3 and len(each.parts_of("seat")) == 12
+
+
+def test_one_gpu_a_rank_is_never_shared_however_many_there_are() -> None:
+    many = exchange(128, 8.0)
+    wide = replace(BARE, path="host", ranks_per_node=128)
+    assert seconds(many, wide) == pytest.approx(seconds(many, replace(wide, ranks_per_node=64)), rel=1e-3)
+
+
+def test_a_card_a_gpu_serves_host_copies_too() -> None:
+    four = exchange(4, 1e7)
+    for path in ("host", "hostcopy"):
+        dealt = with_settings(BARE, [f"path={path}", "ranks_per_node=2", "mapping=round robin"])
+        one, two = seconds(four, dealt), seconds(four, replace(dealt, cards="gpu"))
+        assert one - two == pytest.approx(1e7 / 12.5e9, rel=0.01), "two messages behind one card, or one behind each"
+
+
+def test_a_placement_with_gaps_keeps_the_numbers_of_its_nodes(tmp_path: Path) -> None:
+    (tmp_path / "where.txt").write_text("5\n0\n", encoding="utf-8")
+    found = replayed(exchange(2, 1e6), replace(BARE, path="host", mapping=str(tmp_path / "where.txt"), topology="torus"))
+    assert found.node.tolist() == [5, 0] and found.network.hosts == 6
+    assert found.row.between_bytes == 2e6 and found.row.inside_bytes == 0
 
 
 def test_unknown_settings_are_refused_with_the_nearest() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnbuckle.errors import UsageError
+from turnbuckle.replay.limppy import Protocol
 from turnbuckle.replay.message_graphs import MessageGraph, ping_pong, shift, sweep
 from turnbuckle.replay.mpi import recorded
 from turnbuckle.replay.network import Dragonfly, FatTree, Torus
@@ -73,6 +74,36 @@ def test_flows_and_packets_agree_where_nothing_is_shared(size: float) -> None:
         held = 6 * (many - 1) * 90e-9
         assert one.seconds - other.seconds == pytest.approx(held, abs=6 * (30e-9 + many * 1e-9))
         assert math.isnan(other.alone_seconds) and other.packets == 0 and one.packets >= many
+
+
+@pytest.mark.parametrize("on", ["switch", "torus:4"])
+@pytest.mark.parametrize("size", [1000.0, 4096.0, 16384.0, 40960.0])
+def test_queues_store_and_forward(size: float, on: str) -> None:
+    """One message alone: all its packets over the first link, the last over each link after it, behind its last byte."""
+    p, links = LIMPPY, 2 if on == "switch" else 3
+    found = networks(of_graph(shift(4, 1, size), p), [on], fidelity="queues").rows[0]
+
+    def over(data: float, whole: float) -> float:
+        last = data - (math.ceil(data / p.packet_bytes) - 1) * p.packet_bytes if data else 0.0
+        return (whole + (links - 1) * (last + p.header_bytes)) / p.remote_bandwidth + links * p.eager_switch_seconds
+
+    whole = size + math.ceil(size / p.packet_bytes) * p.header_bytes
+    node = p.eager_node_seconds - p.eager_switch_seconds / 2
+    if size <= p.eager_bytes:
+        # bytes come to the first link at the bandwidth of a processor
+        last = size - (math.ceil(size / p.packet_bytes) - 1) * p.packet_bytes
+        expected = 2 * node + size / p.eager_bandwidth + over(last, last + p.header_bytes)
+    else:
+        word = 2 * node + over(0.0, p.header_bytes)
+        remote = p.remote_node_seconds + p.remote_switch_seconds - 2 * p.eager_switch_seconds
+        expected = 3 * word + remote + over(size, whole)
+    assert found.seconds == pytest.approx(expected, abs=1e-10)
+    assert found.packets == 4 * (math.ceil(size / p.packet_bytes) + (3 if size > p.eager_bytes else 0))
+
+
+def test_queues_have_room_for_two_packets_of_any_size() -> None:
+    large = networks(of_graph(shift(4, 1, 1e6), Protocol(packet_bytes=1 << 20)), ["switch"], fidelity="queues").rows[0]
+    assert large.packets == 16 and large.busiest_share < 1
 
 
 def test_legacy_headers_cost_what_they_weigh() -> None:

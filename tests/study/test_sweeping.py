@@ -23,7 +23,7 @@ from sweep_kinds import NOTED, noted, study_of
 from turnbuckle.errors import CannotAnswer, TurnbuckleError
 from turnbuckle.study.journal import Journal, beside, journal_of, read_journal
 from turnbuckle.study.points import Held
-from turnbuckle.study.sweeping import Serial, Swept, sweep
+from turnbuckle.study.sweeping import Serial, Swept, _no_interrupt, sweep
 
 HERE = Path(__file__).parent
 
@@ -135,7 +135,7 @@ def test_refusals_are_rows(tmp_path: Path) -> None:
 
 
 def test_anything_else_stops_the_sweep_and_costs_nothing_done(tmp_path: Path) -> None:
-    study, output = study_of(tmp_path, recordings=1, number=[1, 2, 77, 3]), tmp_path / "t.csv"
+    study, output = study_of(tmp_path, recordings=1, number=[1, 2, 77]), tmp_path / "t.csv"
     with pytest.raises(RuntimeError, match="ValueError: seven and seven"):
         sweep(study, Serial(), output=output)
     assert len(read_journal(journal_of(output))[0]) == 2
@@ -298,6 +298,35 @@ def test_a_journal_that_is_none_is_left_alone(tmp_path: Path) -> None:
         sweep(study_of(tmp_path), Serial(), output=tmp_path / "nowhere" / "t.csv")
 
 
+def test_a_full_disk_is_said_and_costs_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study, output = study_of(tmp_path), tmp_path / "t.csv"
+    room = [2000]
+
+    def full(file: int, raw: Any) -> int:
+        if room[0] <= 0:
+            raise OSError(28, "No space left on device")
+        room[0] -= (some := write(file, bytes(raw)[: room[0]]))
+        return some
+
+    write = os.write
+    monkeypatch.setattr("turnbuckle.study.journal.os.write", full)
+    with pytest.raises(TurnbuckleError, match="A086") as caught:
+        sweep(study, Serial(), output=output)
+    assert caught.value.found == "No space left on device" and "goes on" in caught.value.fix
+    monkeypatch.undo()
+    kept = len(read_journal(journal_of(output))[0])
+    found = sweep(study, Serial(), output=output)
+    assert 0 < kept < 24 and found.computed == 24 - kept and parquet(found) == parquet(sweep(study, Serial()))
+
+
+def test_a_worker_that_begins_does_not_see_ctrl_c() -> None:
+    """Before its initialiser runs it imports for half a second, and would tell of the interruption itself."""
+    words = [sys.executable, "-c", "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))"]
+    with _no_interrupt():
+        inside = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert inside == "True\n" and signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def test_a_file_system_without_locks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_: int, __: int) -> None:
         raise OSError(38, "Function not implemented")
@@ -311,7 +340,10 @@ def test_a_file_system_without_locks_is_said(tmp_path: Path, monkeypatch: pytest
 def test_workers_that_cannot_start_are_no_answers(tmp_path: Path) -> None:
     """A script without a main guard: its workers run it again, and end."""
     script = tmp_path / "script.py"
-    script.write_text(SLOW.format(here=str(HERE), folder=str(tmp_path)).replace("sweep(study_of", "found = sweep(study_of"))
+    # one point, so that one worker tries
+    script.write_text(
+        SLOW.format(here=str(HERE), folder=str(tmp_path)).replace("number=list(range(40))", "recordings=1, number=[1], hop_seconds=[1e-6]")
+    )
     ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 1 and "A086: worker processes cannot start" in ran.stderr
     assert read_journal(journal_of(tmp_path / "t.parquet"))[0] == {}

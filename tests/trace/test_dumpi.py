@@ -147,6 +147,29 @@ def test_any_file_of_the_set_names_it_and_all_are_needed(tmp_path: Path) -> None
     assert error.value.code == "P034"
 
 
+def test_files_beyond_the_set_are_not_left_out_in_silence(tmp_path: Path) -> None:
+    meta = written(tmp_path, [exchange(me) for me in range(3)])
+    meta.write_text("numprocs=2\nfileprefix=run\n", encoding="utf-8")
+    for name in ("run.meta", "run-0002.bin"):
+        with pytest.raises(ProfileError) as error:
+            read(tmp_path / name, use_cache=False)
+        assert error.value.code == "P034" and "3 of 2 files" in error.value.found
+    meta.write_text("numprocs=3\nfileprefix=run\n", encoding="utf-8")
+    (tmp_path / "run-1.bin").write_bytes(b"")
+    with pytest.raises(ProfileError) as error:
+        read(meta, use_cache=False)
+    assert error.value.code == "P034" and "run-0001.bin and run-1.bin" in error.value.found
+
+
+@pytest.mark.parametrize(("content", "words"), [(b"", "an empty file"), (b"\0" * 99, "no DUMPI file")])
+def test_a_file_of_the_set_that_is_none(tmp_path: Path, content: bytes, words: str) -> None:
+    meta = written(tmp_path, [exchange(me) for me in range(3)])
+    (tmp_path / "run-0001.bin").write_bytes(content)
+    with pytest.raises(ProfileError) as error:
+        read(meta, use_cache=False)
+    assert error.value.code == "P032" and words in error.value.found
+
+
 def test_wildcards_are_told_by_their_status(tmp_path: Path) -> None:
     one: list[Call] = [
         ("Recv", 1000, 2000, [4, INT, -1, -1, WORLD, [(16, 1, 9)]]),

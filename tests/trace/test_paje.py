@@ -234,6 +234,22 @@ def test_roots_and_sizes_that_are_not_there_are_counted(tmp_path: Path) -> None:
     assert rows(trace).filter(pl.col("text") == "PMPI_Barrier")["size_bytes"].to_list() == [0, 0]
 
 
+def test_an_alias_counts_before_a_name(tmp_path: Path) -> None:
+    """Containers numbered as their tool likes and called by other numbers: what lines name are the aliases."""
+    before = reading(tmp_path, exchange())
+    after = reading(tmp_path, ['6 0.0 2 1 0 "1"', '6 0.0 1 1 0 "0"', *exchange()[2:]])
+    assert after.mpi.equals(before.mpi) and "P158" not in found(after)
+
+
+def test_marks_and_line_ends_of_editors_change_nothing(tmp_path: Path) -> None:
+    before = reading(tmp_path, exchange())
+    place = tmp_path / "run.text"
+    place.write_bytes(b"\xef\xbb\xbf" + (tmp_path / "run.trace").read_bytes().replace(b"\n", b"\r\n"))
+    assert read(place, use_cache=False).mpi.equals(before.mpi)
+    place.write_bytes(lzma.compress(place.read_bytes()))
+    assert read(place, use_cache=False).mpi.equals(before.mpi)
+
+
 def test_flaws_are_counted(tmp_path: Path) -> None:
     lines = [*exchange(), "13 0.000013 2 1", "12 0.000014 2 1 send NA", "12 -1.0 2 1 send NA", "12 nan 2 1 send NA", "12 1e300 2 1 send NA"]
     lines += ["12 0.1 2 77 send NA", "99 what", "12", "8 0.000013 2 1 5", starts("1_2_9_9", 0, 13 * US), ends("5_2_9_8", 1, 13 * US)]

@@ -140,6 +140,39 @@ def test_blocking_calls_and_sendrecv(tmp_path: Path) -> None:
     assert halves.select("start_ns", "end_ns", "size_bytes", "tag").rows() == [(200, 200, 7, 1), (200, 300, 8, 2)]
 
 
+def sides(trace: Trace, text: str) -> list[tuple[object, ...]]:
+    return rows(trace).filter(pl.col("text") == text).select("start_ns", "size_bytes", "tag").rows()
+
+
+def test_a_send_begins_its_call_and_an_irecv_ends_it(tmp_path: Path) -> None:
+    """Calls back to back: where one ends the next begins, and a message is of the one whose begin (Irecv: end) it is."""
+    sent = call(1, P2P, ISEND, 100, 200) + call(1, P2P, ISEND, 200, 300) + call(1, P2P, WAITALL, 300, 400)
+    got = call(2, P2P, IRECV, 100, 200) + call(2, P2P, IRECV, 200, 300)
+    got += call(2, P2P, WAIT, 300, 350) + call(2, P2P, WAIT, 350, 390)
+    lines = [message(1, 2, 100, 110, 200, 350, size=10, tag=1), message(1, 2, 200, 210, 300, 390, size=20, tag=2)]
+    trace = reading(tmp_path, [*WORLD, *sent, *got, *lines])
+    assert sides(trace, "MPI_Isend") == sides(trace, "MPI_Irecv") == [(100, 10, 1), (200, 20, 2)]
+    asked = {t: rows(trace).filter(pl.col("text") == t, pl.col("rank") == 1)["request"].to_list() for t in ("MPI_Irecv", "MPI_Wait")}
+    assert asked["MPI_Irecv"] == asked["MPI_Wait"] and not {"P141", "P154"} & set(found(trace))
+
+
+def test_calls_at_one_instant_have_one_message_each(tmp_path: Path) -> None:
+    """A clock of microseconds puts several calls into one; none may take the message of another."""
+    lines = [*WORLD]
+    for task, value in ((1, ISEND), (2, IRECV)):
+        lines += [one for _ in range(3) for one in call(task, P2P, value, 100, 100)] + call(task, P2P, WAITALL, 100, 400)
+    lines += [message(1, 2, 100, 100, 100, 400, size=10 + k, tag=k) for k in range(3)]
+    trace = reading(tmp_path, lines, HEAD.replace("_ns", ""))
+    assert sides(trace, "MPI_Isend") == sides(trace, "MPI_Irecv") == [(100_000, 10 + k, k) for k in range(3)]
+    assert not {"P141", "P154", "P155"} & set(found(trace)) and recorded(build(trace)).unmatched == 0
+
+
+def test_a_call_that_blocks_sends_one_message(tmp_path: Path) -> None:
+    lines = [*WORLD, *call(1, P2P, SEND, 100, 900), *call(2, P2P, RECV, 100, 900)]
+    trace = reading(tmp_path, [*lines, *(message(1, 2, 200 + k, 210, 300, 400, tag=k) for k in range(5000))])
+    assert found(trace)["P154"] == 2 * 4999 and sides(trace, "MPI_Send") == [(100, 100, 0)]
+
+
 def test_calls_cut_by_a_chop_are_counted(tmp_path: Path) -> None:
     lines = [*exchange(), event(1, 5, P2P, 0), event(2, 900, P2P, SEND), event(1, 20000, P2P, 0), event(1, 20000, COLLECTIVE, 0)]
     lines += [event(1, 1000, P2P, RECV), event(1, 1100, P2P, SEND), event(1, 1200, P2P, 0)]
@@ -174,6 +207,13 @@ def test_packed_and_in_microseconds(tmp_path: Path) -> None:
     assert read(place, use_cache=False).mpi.equals(plain.mpi)
     old = reading(tmp_path, exchange(), HEAD.replace("20000_ns", "20000"))
     assert old.mpi["end_ns"].max() == 1000 * plain.mpi["end_ns"].max()  # type: ignore[operator]
+
+
+def test_marks_and_line_ends_of_editors_change_nothing(tmp_path: Path) -> None:
+    place = written(tmp_path, exchange())
+    before = read(place, use_cache=False).mpi
+    place.write_bytes(b"\xef\xbb\xbf" + place.read_bytes().replace(b"\n", b"\r\n"))
+    assert read(place, use_cache=False).mpi.equals(before)
 
 
 def test_flaws_are_counted(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from turnbuckle.errors import ProfileError
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.traffic import traffic
 from turnbuckle.replay.mpi import recorded
-from turnbuckle.trace import Trace, read
+from turnbuckle.trace import Trace, cache, read
 
 #: Microseconds at which the recordings made here begin.
 ZERO = 1_237_759_886_000_000
@@ -161,6 +161,45 @@ def test_a_line_that_cannot_be(tmp_path: Path, line: str, cause: str) -> None:
     assert cause in error.cause and error.where.endswith(":5") and "\x1b" not in "".join(error.lines()), error.lines()
 
 
+def test_persistent_requests_are_begun_again(tmp_path: Path) -> None:
+    """Requests of C, 8 bytes apart: the second Startall names the same ones as the first."""
+    sent = [f"MPI_Send_init:<{3 + k}>:99:2:1,4,4:1:{8 + k}:<C>:{5000 + 8 * k}:<{3.5 + k}>" for k in range(2)]
+    got = [f"MPI_Recv_init:<{3 + k}>:99:2:1,4,4:0:{8 + k}:<C>:{6000 + 8 * k}:<{3.5 + k}>" for k in range(2)]
+    for lines, first in ((sent, 5000), (got, 6000)):
+        for t in (10, 30, 50):
+            lines += [f"MPI_Startall:<{t}>:2:{first}:<{t + 1}>", f"MPI_Waitall:<{t + 5}>:2:{first}:0:<{t + 6}>"]
+    trace = read(made(tmp_path, sent, got))
+    mpi = traffic(trace)
+    assert mpi is not None and mpi["sends"]["count"] == 6 and mpi["messages"] == {"matched": 6, "unmatched": 0}
+
+
+def test_a_count_of_requests_is_only_a_number(tmp_path: Path) -> None:
+    lines = ["MPI_Isend:<3>:99:2:1,4,4:0:8:<C>:5000:<4>", "MPI_Irecv:<5>:99:2:1,4,4:0:8:<C>:5008:<6>"]
+    trace = read(made(tmp_path, [*lines, *(f"MPI_Waitall:<{10 + k}>:1000000000:5000:0:<{10 + k}>" for k in range(50))]))
+    assert trace.mpi.height == 1 + 2 + 2 + 49
+    refused(made(tmp_path, [*lines, "MPI_Waitall:<10>:99999999999:5000:0:<11>"]), "P024")
+
+
+def test_a_change_of_another_rank_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "FLOOR", 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
+    path = made(tmp_path, ["MPI_Barrier:<10>:<C>:<11>"], ["MPI_Barrier:<10>:<C>:<11>"])
+    before = read(path)
+    other = tmp_path / "run-rank-1.dat"
+    other.write_text(other.read_text() + f"MPI_Barrier:{ZERO + 20}:0,1,2:{ZERO + 30}\n")
+    after = read(path)
+    assert after.mpi.height == before.mpi.height + 1 and after.facts["sha256"] != before.facts["sha256"]
+
+
+def test_clocks_that_cannot_be(tmp_path: Path) -> None:
+    for digits, code in (("9" * 400, "P024"), ("9" * 17, "P018")):
+        path = made(tmp_path, ["MPI_Barrier:<10>:<C>:<11>"], ["MPI_Barrier:<10>:<C>:<11>"], differences=(0.0, 1.0))
+        other = tmp_path / "run-rank-1.dat"
+        other.write_text(other.read_text().replace("clockdiff: 1.", f"clockdiff: {digits}."))
+        refused(path, code)
+    refused(made(tmp_path, ["MPI_Barrier:<10>:<C>:<11>"], [f"MPI_Barrier:<{10**14}>:<C>:<{10**14}>"]), "P018")
+
+
 def test_what_the_tracer_does_not_tell(tmp_path: Path) -> None:
     """Which request a Waitany or Test completed; counts for each rank; what a non-blocking collective carries."""
     calls = [
@@ -197,7 +236,7 @@ def test_a_recorded_run(shared: Path) -> None:
     assert mpi["messages"] == {"matched": 3, "unmatched": 12}
     kept = trace.mpi.filter(pl.col("kind") == 1).select(pl.col("start_ns").max() - pl.col("start_ns").min())
     assert kept.item() == pytest.approx(2.94e9, rel=0.01)
-    assert {f.code for f in trace.findings} == {"P119", "P152"}
+    assert {f.code for f in trace.findings} == {"P119", "P123", "P130", "P152"} and trace.facts["product_version"] == "collprof 0.9"
 
 
 def test_aligned_clocks_contradict_no_collective(shared: Path) -> None:

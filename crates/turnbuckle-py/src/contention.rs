@@ -96,8 +96,7 @@ pub fn contend<'py>(
     };
     let (latency, send_overhead, receive_overhead, gap) = logp;
     let logp = LogP { latency, send_overhead, receive_overhead, gap, per_byte: per_byte.0, overhead_per_byte: per_byte.1 };
-    let wire = |(from, to, bandwidth, latency, shared)| Wire { from, to, bandwidth, latency, shared };
-    let node = Node { parts, wires: wires.into_iter().map(wire).collect(), cards, passes };
+    let node = node_of(parts, wires, cards, passes);
     let mut network = Network::new(shape_of(shape, numbers)?, nodes, bandwidth, hop, &node, logp, fidelity).map_err(refused)?;
     network.handshake = handshake;
     network.packing = Packing { payload: packing.0, header: packing.1, buffer: packing.2 };
@@ -149,4 +148,46 @@ pub fn contend<'py>(
     out.set_item("carried", carried)?;
     out.set_item("events", done.events)?;
     Ok(out)
+}
+
+/// Links between pairs of places on a network given as for [`contend`]: first link of each pair and the end of the last, and the links.
+#[pyfunction]
+#[pyo3(signature = (start, end, *, shape, numbers, nodes, parts, wires, cards, passes))]
+#[allow(clippy::too_many_arguments, reason = "one argument an array or a number of the network")]
+pub fn routes<'py>(
+    py: Python<'py>,
+    start: PyReadonlyArray1<'py, u32>,
+    end: PyReadonlyArray1<'py, u32>,
+    shape: &str,
+    numbers: Vec<Vec<u32>>,
+    nodes: u32,
+    parts: u32,
+    wires: Vec<(u32, u32, f64, u64, bool)>,
+    cards: Vec<u32>,
+    passes: Vec<bool>,
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let node = node_of(parts, wires, cards, passes);
+    let network = Network::new(shape_of(shape, numbers)?, nodes, 1.0, 0, &node, LogP::default(), Fidelity::Flow).map_err(refused)?;
+    let (start, end) = (start.as_slice()?, end.as_slice()?);
+    if start.len() != end.len() {
+        return Err(refused(RunError::Lengths));
+    }
+    let (mut first, mut links, mut route) = (vec![0_u64], Vec::new(), Vec::new());
+    for (from, to) in start.iter().zip(end) {
+        if *from >= network.places() || *to >= network.places() {
+            return Err(refused(RunError::Value));
+        }
+        if !network.joined(*from, *to) {
+            return Err(refused(RunError::Unreached));
+        }
+        network.route(*from, *to, &mut route);
+        links.extend_from_slice(&route);
+        first.push(links.len() as u64);
+    }
+    Ok((bytes(py, &first, u64::to_le_bytes)?, bytes(py, &links, u32::to_le_bytes)?))
+}
+
+fn node_of(parts: u32, wires: Vec<(u32, u32, f64, u64, bool)>, cards: Vec<u32>, passes: Vec<bool>) -> Node {
+    let wire = |(from, to, bandwidth, latency, shared)| Wire { from, to, bandwidth, latency, shared };
+    Node { parts, wires: wires.into_iter().map(wire).collect(), cards, passes }
 }

@@ -189,6 +189,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<ArrowTable>()?;
     m.add_class::<timeline::Timeline>()?;
     m.add_function(wrap_pyfunction!(contention::contend, m)?)?;
+    m.add_function(wrap_pyfunction!(contention::routes, m)?)?;
     m.add_function(wrap_pyfunction!(read_kineto, m)?)?;
     m.add_function(wrap_pyfunction!(read_nsys, m)?)?;
     m.add_function(wrap_pyfunction!(read_otf2, m)?)?;

@@ -43,7 +43,8 @@ app.command(transfers)
 Profile = Annotated[
     Path,
     Parameter(
-        help="a recording: Nsight Systems SQLite export (nsys export --type sqlite), Chrome trace of PyTorch (.json, .json.gz), or OTF2 (traces.otf2)"
+        help="a recording: Nsight Systems (nsys export --type sqlite), OTF2 (traces.otf2), "
+        "Chrome trace of PyTorch (.json, .json.gz), Paje, Paraver, DUMPI, PMPI text"
     ),
 ]
 On = Annotated[

@@ -68,32 +68,59 @@ def installation() -> list[dict[str, Any]]:
 
 def recording(path: Path) -> list[dict[str, Any]]:
     """What a recording can and cannot be used for."""
+    from turnbuckle.cli.recording import inspected
     from turnbuckle.profile import summary
-    from turnbuckle.study.study import inspect
+    from turnbuckle.profile.traffic import traffic
+    from turnbuckle.trace.recorders import recorder
 
-    answer = inspect(path)
+    answer = inspected(path, None, False)
     profile, trace = answer.profile, answer.profile.trace
     findings = {f.code: f for f in answer.findings}
     gap = findings.get("P205")
     overhead = summary.overhead_share(profile)
+    nsys = trace.facts.get("format", "nsys") == "nsys"
     schema, writer = trace.facts.get("schema_version"), trace.facts.get("product_version")
     written = f"{schema or 'none recorded (before 2.7)'}, by {writer or 'an unknown version'}"
-    kineto = trace.facts.get("format") == "kineto"
-    memory = "profile_memory=True" if kineto else "--cuda-memory-usage=true"
+    memory = {"nsys": "--cuda-memory-usage=true", "kineto": "profile_memory=True"}.get(trace.facts.get("format", "nsys"))
     told = ("P115", "P109", "P111", "P119")
+    # of a run of MPI calls alone there is no device to say anything of
+    device = nsys or answer.projectable
     return [
-        _line("ok" if schema else "look", "schema", written),
-        _rows("kernels", trace.kernels.height, f"none: record with {'ProfilerActivity.CUDA' if kineto else '--trace=cuda'}"),
-        _state(findings.get("P115"), "CUDA graphs", "every kernel of a graph has its own row, or there are no graphs"),
-        _state(findings.get("P109"), "host calls", "every device activity has its host call"),
-        _state(findings.get("P111"), "clock", "no device activity begins before its call"),
+        _line("ok" if schema else "look", "schema", _clean(written)) if nsys else _line("ok", "format", _clean(recorder(trace.facts))),
+        *_if(
+            device,
+            _rows("kernels", trace.kernels.height, "none: record with --trace=cuda" if nsys else "none recorded"),
+            _state(findings.get("P115"), "CUDA graphs", "every kernel of a graph has its own row, or there are no graphs"),
+            _state(findings.get("P109"), "host calls", "every device activity has its host call"),
+            _state(findings.get("P111"), "clock", "no device activity begins before its call"),
+        ),
+        *_messages(traffic(trace)),
         _line("ok" if overhead < 0.1 else "look", "profiler overhead", f"{overhead:.1%} of run time"),
-        _rows("synchronisations", trace.syncs.height, "none: what waits for what will have to be inferred"),
-        _rows("allocations", trace.allocations.height, f"none: record with {memory} for a memory time line"),
+        *_if(
+            device,
+            _rows("synchronisations", trace.syncs.height, "none: what waits for what will have to be inferred"),
+            _rows("allocations", trace.allocations.height, f"none: record with {memory} for a memory time line" if memory else "none"),
+        ),
         _line("ok" if gap is None else "look", "host time", "explained" if gap is None else f"{gap.detail} explained by no record"),
         _state(findings.get("P119"), "secrets", "no environment, command line, host or user names in the file"),
         *(_line("look", f.code, f"{f.count:,}: {f.meaning}") for f in answer.findings if f.severity != "info" and f.code not in told),
     ]
+
+
+def _if(shown: bool, *lines: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    return lines if shown else ()
+
+
+def _messages(mpi: dict[str, Any] | None) -> list[dict[str, Any]]:
+    if mpi is None:
+        return []
+    met, open_ = mpi["messages"]["matched"], mpi["messages"]["unmatched"]
+    said = f"{met:,} with both sides" + (f", {open_:,} sends and receives without the other" if open_ else "")
+    return [_line("look" if open_ else "ok", "messages", said)]
+
+
+def _clean(text: str) -> str:
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)[:120]
 
 
 def _rows(what: str, count: int, none: str) -> dict[str, Any]:

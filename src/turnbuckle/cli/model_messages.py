@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.cli.options import FormatOption, NoCache, Output, Source
+from turnbuckle.cli.options import Charts, FormatOption, NoCache, Output, Source
 
-Recording = Annotated[Path, Parameter(help="a recording that holds all ranks: an OTF2 archive, or nsys profile --trace=mpi around mpirun")]
+if TYPE_CHECKING:
+    from turnbuckle.study.gpudirect import GpuDirectStudy
+    from turnbuckle.study.messages import Answered
+
+Recording = Annotated[
+    Path, Parameter(help="all ranks of an MPI run: an OTF2 archive, nsys profile --trace=mpi, ..., or a SimGrid schedule")
+]
+Speed = Annotated[
+    str | None, Parameter(name="--flops-per-second", help="of a rank, for a schedule, which counts work in flops (10 GFLOP/s)")
+]
 Each = Annotated[str, Parameter(name="--ranks-per-node", help="node shapes to replay, one GPU a rank")]
 Bandwidth = Annotated[str | None, Parameter(name="--bandwidth", help="of a network card, one way (12.5 GB/s)")]
 Hop = Annotated[str | None, Parameter(name="--hop", help="latency of one link of the network (0.5 us)")]
@@ -26,15 +36,25 @@ Charged = Annotated[
 ]
 Set = Annotated[
     list[str] | None,
-    Parameter(
-        name="--set", help="any other setting as name=value: path, topology, taper, mapping, cards, chunk_bytes, buffers, ... (docs)"
-    ),
+    Parameter(name="--set", help="any other setting as name=value: topology, taper, mapping, cards, chunk_bytes, buffers, ... (docs)"),
 ]
 FidelityOption = Annotated[
-    Literal["flow", "logp"],
-    Parameter(name="--fidelity", help="flow: messages share links fairly; logp: LogGPS, no congestion beyond the card"),
+    Literal["flow", "logp", "packet"],
+    Parameter(
+        name="--fidelity",
+        help="flow: messages share links fairly; logp: LogGPS, no congestion beyond the card; packet: packets queue before each link",
+    ),
 ]
-Algorithms = Annotated[Literal["short and long", "tracer"], Parameter(name="--collectives", help="algorithms of collectives")]
+Algorithms = Annotated[
+    Literal["short and long", "tracer", "open mpi", "mpich"], Parameter(name="--collectives", help="whose algorithms of collectives")
+]
+InDepth = Annotated[
+    bool,
+    Parameter(
+        name="--study", negative=(),
+        help="also by message size, by bandwidth a GPU, by link, from rank to rank, and what a step of each parameter does",
+    ),
+]  # fmt: skip
 Eager = Annotated[str, Parameter(name="--eager-limit", help="messages up to this size do not wait for their receiver")]
 
 
@@ -53,17 +73,27 @@ def messages(
     collectives: Algorithms = "short and long",
     eager_limit: Eager = "8 KiB",
     set_: Set = None,
+    flops_per_second: Speed = None,
+    study: InDepth = False,
+    charts: Charts = None,
     source: Source = None,
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
 ) -> int:
-    """Replay the messages of a recorded MPI run between GPUs: through host memory and by GPUDirect, for several node shapes."""
+    """Replay the messages of a recorded MPI run between GPUs: through host memory and by GPUDirect, for several node shapes.
+
+    --study answers more, and takes more replays; --charts draws it.
+    """
     from turnbuckle.cli.output import write_json, write_rows
     from turnbuckle.cli.progress import working
     from turnbuckle.cli.recording import inspected
-    from turnbuckle.replay.mpi import recorded
-    from turnbuckle.study import messages as study
+    from turnbuckle.replay import schedules
+    from turnbuckle.study.exchanged import traffic_of
+    from turnbuckle.study.gpudirect import refuse_varied
+    from turnbuckle.study.gpudirect import study as studied
+    from turnbuckle.study.messages import paths as answered
+    from turnbuckle.study.messages import shapes
     from turnbuckle.study.setup import Setup, with_settings
     from turnbuckle.units import parse
 
@@ -77,16 +107,28 @@ def messages(
             eager_limit_bytes=parse(eager_limit, "B"),
         ), set_ or [],
     )  # fmt: skip
-    each = study.shapes(_numbers(ranks_per_node))
-    seen = inspected(recording, source, no_cache)
+    refuse_varied(set_ or [])
+    each = shapes(_numbers(ranks_per_node))
+    seen: Any = None if schedules.sniff(recording) else inspected(recording, source, no_cache)
+    traffic = traffic_of(recording, flops_per_second=given(flops_per_second, "FLOP/s"), profile=lambda: seen.profile)
+    deep = None
     with working("replaying"):
-        found = study.paths(recorded(seen.profile), setup, ranks_per_node=each)
+        if study or charts is not None:
+            deep = studied(traffic, setup, ranks_per_node=each)
+        found = deep.answered if deep else answered(traffic, setup, ranks_per_node=each)
+    if charts is not None and deep is not None:
+        from turnbuckle.report.figure_files import save
+        from turnbuckle.report.messages_charts import figures
+
+        save(figures(deep), charts)
     if format == "json":
-        write_json({**found.as_dict(), "provenance": seen.provenance()}, output)
+        about = {**found.as_dict(), **({"study": deep.as_dict()} if deep else {})}
+        write_json({**about, "provenance": seen.provenance()} if seen else about, output)
     elif format != "table":
-        write_rows([r.__dict__ for r in found.rows], format, output)
+        rows = [c.as_dict() for c in deep.cases] if deep else [dict(r.__dict__) for r in found.rows]
+        write_rows([{k: v for k, v in row.items() if k != "links"} for row in rows], format, output)
     else:
-        _print(found, output)
+        _print(found, output, deep)
     return 0
 
 
@@ -99,7 +141,7 @@ def _numbers(text: str) -> list[int]:
         raise UsageError("A074", "ranks a node are whole numbers from 1", found=text[:60], fix="--ranks-per-node 1,2,4") from None
 
 
-def _print(found: Any, output: Path | None) -> None:
+def _print(found: Answered, output: Path | None, deep: GpuDirectStudy | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -109,11 +151,12 @@ def _print(found: Any, output: Path | None) -> None:
     from turnbuckle.units import show
 
     console = console_for(output)
-    console.print(Text(found.verdict, "bold"))
+    console.print(Text(deep.verdict if deep else found.verdict, "bold"))
     traffic, setup = found.traffic, found.setup
     console.print(
         f"{traffic.ranks} ranks, {len(traffic.messages.send):,} messages, {sum(len(r.block_bytes) for r in traffic.rounds):,} collectives, "
-        f"{traffic.unmatched:,} calls unmatched; recorded run time {seconds(traffic.seconds)}"
+        f"{traffic.unmatched:,} calls unmatched; "
+        + (f"recorded run time {seconds(traffic.seconds)}" if math.isfinite(traffic.seconds) else "a schedule, which holds no times")
     )
     table = Table(box=None, pad_edge=False, header_style="dim")
     for k, name in enumerate(("ranks\na node", "nodes", "path", "run time", "communication", "vs host\ncopies", "busiest\nlink")):
@@ -142,3 +185,7 @@ def _print(found: Any, output: Path | None) -> None:
             style="dim",
         )
     )
+    if deep:
+        from turnbuckle.cli.show_messages import print_study
+
+        print_study(console, deep)

@@ -22,7 +22,7 @@ PatternOption = Annotated[
     str | None,
     Parameter(name="--pattern", help="instead of a file: ping-pong:10 (rounds), sweep:4x4 (grid), shift:16x4 (nodes, by how many)"),
 ]
-Size = Annotated[str, Parameter(name="--size", help="of every message of a pattern")]
+Size = Annotated[str | None, Parameter(name="--size", help="of every message of a pattern; 64 KiB if left out")]
 On = Annotated[
     str,
     Parameter(
@@ -32,8 +32,12 @@ On = Annotated[
     ),
 ]
 FidelityOption = Annotated[
-    Literal["packets", "flow"],
-    Parameter(name="--fidelity", help="packets: each holds link after link, first come first served; flow: messages share links fairly"),
+    Literal["packets", "queues", "flow"],
+    Parameter(
+        name="--fidelity",
+        help="packets: each holds link after link, first come first served; queues: they wait in queues of finite room before each link; "
+        "flow: messages share links fairly",
+    ),
 ]
 Compute = Annotated[float, Parameter(name="--compute", help="times the recorded compute between calls: 0 leaves messages alone")]
 Packet = Annotated[str, Parameter(name="--packet", help="payload of a full packet")]
@@ -55,7 +59,7 @@ def network(
     /,
     *,
     pattern: PatternOption = None,
-    size: Size = "64 KiB",
+    size: Size = None,
     on: On = "switch,fat-tree,torus,dragonfly",
     fidelity: FidelityOption = "packets",
     compute: Compute = 1.0,
@@ -73,6 +77,7 @@ def network(
     no_cache: NoCache = False,
 ) -> int:
     """Replay the messages of an MPI run, or a graph of messages, on several topologies: run time and load of links on each."""
+    from turnbuckle.cli.idle_options import refuse_idle
     from turnbuckle.cli.output import write_json, write_rows
     from turnbuckle.cli.progress import working
     from turnbuckle.cli.terminal import console_for
@@ -87,6 +92,12 @@ def network(
         raise UsageError(
             "A089", "give a recording, a CSV of messages, or --pattern", found="both" if given else "none", fix="--pattern sweep:4x4"
         )
+    table = given is not None and given.suffix.lower() == ".csv"
+    if given is None or table:
+        idle = {"--compute": compute != 1.0, "--source": source is not None, "--no-cache": no_cache}
+        refuse_idle(idle, "messages that nobody recorded have no machine and no compute", "delays stand in the table of messages")
+    if given is not None:
+        refuse_idle({"--size": size is not None}, "the messages given have sizes of their own", "--pattern takes a size")
     remote, eager = _two(bandwidth, "B/s")
     (eager_node, remote_node), (eager_switch, remote_switch) = _two(node_latency, "s"), _two(switch_latency, "s")
     protocol = Protocol(
@@ -96,8 +107,8 @@ def network(
     seen = None
     if given is None:
         assert pattern is not None
-        messages = study.of_graph(message_graphs.pattern(pattern, parse(size, "B")), protocol)
-    elif given.suffix.lower() == ".csv":
+        messages = study.of_graph(message_graphs.pattern(pattern, parse(size or "64 KiB", "B")), protocol)
+    elif table:
         messages = study.of_graph(message_graphs.read(given), protocol)
     else:
         from turnbuckle.cli.recording import inspected
@@ -110,7 +121,7 @@ def network(
     if format == "json":
         write_json(found.as_dict() if seen is None else {**found.as_dict(), "provenance": seen.provenance()}, output)
     elif format != "table":
-        write_rows([r.__dict__ for r in found.rows], format, output)
+        write_rows([r.as_dict() for r in found.rows], format, output)
     else:
         _print(console, found)
     return 0
@@ -172,12 +183,14 @@ def _rests_on(found: Answered) -> str:
 
     p: Protocol = found.protocol
     header = p.header_bytes * (2 if p.legacy_headers else 1)
-    whence = f"{found.messages:,} messages among {found.nodes} nodes"
+    whence = f"{found.messages:,} message{'s' if found.messages > 1 else ''} among {found.nodes} nodes"
     if not math.isnan(found.recorded_seconds):
         whence = f"{found.messages:,} messages and collectives of {found.nodes} ranks, a node each"
         whence += f", recorded run time {show(found.recorded_seconds, 's')}"
         whence += ", compute as recorded" if found.compute == 1 else f", compute times {found.compute:g}"
     how = "links shared fairly"
+    if found.fidelity == "queues":
+        how = "packets wait wholly before each link, in queues of finite room"
     if found.fidelity == "packets":
         how = "packets hold link after link, first come first served; waiting: what messages that wait for others add to the run time"
     return (

@@ -13,7 +13,8 @@ from turnbuckle.cli.options import FormatOption, Output
 
 Names = Annotated[str, Parameter(help="AmgX, LULESH, Minisweep, SW4lite; all of them if none is named")]
 BySize = Annotated[bool, Parameter(name="--by-size", help="a ping-pong and halos by message size instead of applications", negative=())]
-Sizes = Annotated[str, Parameter(name="--sizes", help="message sizes for --by-size")]
+Sizes = Annotated[str | None, Parameter(name="--sizes", help="message sizes for --by-size (1 KiB to 16 MiB)")]
+_SIZES = "1 KiB,4 KiB,16 KiB,32 KiB,64 KiB,256 KiB,1 MiB,4 MiB,16 MiB"
 Ranks = Annotated[
     str | None, Parameter(name="--ranks", help="numbers of ranks, or all of the paper's; its fewest and most if left out (by size: 64)")
 ]
@@ -30,7 +31,9 @@ FidelityOption = Annotated[
     Literal["flow", "logp", "packet"],
     Parameter(name="--fidelity", help="flow: messages share links fairly; logp: LogGPS; packet: packets queue at every link"),
 ]
-Algorithms = Annotated[Literal["short and long", "tracer"], Parameter(name="--collectives", help="algorithms of collectives")]
+Algorithms = Annotated[
+    Literal["short and long", "tracer", "open mpi", "mpich"], Parameter(name="--collectives", help="algorithms of collectives")
+]
 Set = Annotated[list[str] | None, Parameter(name="--set", help="any other setting of model messages as name=value")]
 Eager = Annotated[str, Parameter(name="--eager-limit", help="messages up to this size do not wait for their receiver")]
 
@@ -38,7 +41,7 @@ Eager = Annotated[str, Parameter(name="--eager-limit", help="messages up to this
 def patterns(
     *names: Names,
     by_size: BySize = False,
-    sizes: Sizes = "1 KiB,4 KiB,16 KiB,32 KiB,64 KiB,256 KiB,1 MiB,4 MiB,16 MiB",
+    sizes: Sizes = None,
     ranks: Ranks = None,
     ranks_per_node: Each = "1,2,4,6",
     hop: Hop = None,
@@ -56,6 +59,7 @@ def patterns(
     from turnbuckle.study.setup import with_settings
     from turnbuckle.units import parse
 
+    _unused(names, by_size, sizes, set_ or [])
     machine = replace(ON_ONE_SWITCH if by_size else OF_THE_PAPER, hop_seconds=None if hop is None else parse(hop, "s"))
     setup = with_settings(
         replace(
@@ -65,9 +69,26 @@ def patterns(
     )  # fmt: skip
     each = _numbers(ranks_per_node, "--ranks-per-node 1,2,4,6")
     if by_size:
-        several = [parse(word, "B") for word in sizes.split(",")]
+        several = [parse(word, "B") for word in (_SIZES if sizes is None else sizes).split(",")]
         return _sized(several, _numbers(ranks or "64", "--ranks 64"), each, setup, format, output)
     return _applications(names, ranks, each, setup, format, output)
+
+
+def _unused(names: Sequence[str], by_size: bool, sizes: str | None, words: Sequence[str]) -> None:
+    """Refuse what would be left out of account (A093, A051)."""
+    from turnbuckle.errors import UsageError
+    from turnbuckle.study.gpudirect import refuse_varied
+
+    if by_size and names:
+        raise UsageError(
+            "A093", "no such pattern of messages", found=f"{names[0][:40]} by size", cause="an application has the sizes that are printed",
+            fix="leave the name or --by-size out",
+        )  # fmt: skip
+    if sizes is not None and not by_size:
+        raise UsageError("A093", "sizes are for --by-size", found=sizes[:60], fix="add --by-size, or leave --sizes out")
+    refuse_varied(words)
+    if any(word.partition("=")[0].strip() == "ranks" for word in words):
+        raise UsageError("A051", "what is varied cannot be set too", found="ranks", fix="--ranks 32,256")
 
 
 def _numbers(text: str, fix: str) -> list[int]:

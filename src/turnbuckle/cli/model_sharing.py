@@ -44,12 +44,12 @@ LawOption = Annotated[
     ),
 ]
 Units = Annotated[int, Parameter(help="multiprocessors of the recorded GPU; 0: as the recording says", show_default=False)]
-Speed = Annotated[float, Parameter(help="larger GPU: speed of one multiprocessor over the recorded one's")]
+Speed = Annotated[float, Parameter(help="speed of a multiprocessor over the recorded one's, in every form")]
 Kernels = Annotated[
     Literal["blocks", "rounds", "full"],
     Parameter(
-        help="larger GPU: a kernel gains what its blocks allow at most (blocks), what saved rounds of resident blocks give at least "
-        "(rounds), or the GPU's full size"
+        help="larger GPU: a kernel gains as its blocks, or as rounds of resident blocks, get fewer: the more of the two (blocks), the less "
+        "(rounds), or the GPU's full size (full)"
     ),
 ]
 Apart = Annotated[bool, Parameter(help="GPUs of two processes are two even if both call theirs by one number", negative=())]
@@ -80,6 +80,7 @@ def sharing(
     no_cache: NoCache = False,
 ) -> int:
     """Replay a run several times over at once behind one host link, or on one larger GPU: how much each slows the others down."""
+    from turnbuckle.cli.idle_options import refuse_idle
     from turnbuckle.cli.output import write_json, write_rows
     from turnbuckle.cli.progress import working
     from turnbuckle.cli.recording import inspected
@@ -96,6 +97,9 @@ def sharing(
         )  # fmt: skip
     if law != "anchored" and not mapped:
         raise UsageError("A096", "a law is for a surface", found=f"--law {law}", fix="add --surface")
+    if set(forms) == {"loose"}:
+        idle = {"--kernels": kernels != "blocks", "--units": units != 0}
+        refuse_idle(idle, "loose runs keep the GPUs they have", "--form tight, pooled or all asks about a larger GPU")
     rate, delay = _bandwidth(link), parse(hop, "s")
     given: dict[str, Any] = {"hop_seconds": delay, "speed": speed, "gain": kernels}
     axes = {
@@ -199,7 +203,7 @@ def _print(console: Console, found: Sharing, speed: float, kernels: str) -> None
     console.print(table)
     if several:
         console.print(
-            Text("work done: runs in a time, over those of one run alone; busy: the link, at full bandwidth; (3x): times as large", "dim")
+            Text("work done: runs in a time, over those of one run alone; busy: the link, at full bandwidth; (2x): twice as large", "dim")
         )
     whence = "stated" if found.stated else run.link_from
     told = (
@@ -220,20 +224,21 @@ def _notes(console: Console, run: Run, larger: bool, speed: float, kernels: str)
     if run.sharers > 1:
         told = f"{run.sharers} processes call a GPU by one number: taken for one GPU; --apart takes each process's for its own"
         console.print(Text(told, "yellow"))
+    faster = f"a multiprocessor is {speed:g} times as fast as recorded" if speed != 1.0 else ""
     if not larger:
+        if faster:
+            console.print(Text(faster, "dim"))
         return
     if kernels == "full":
         told = "every kernel gains the full size of a larger GPU: the best that can be"
     elif run.blocks_known:
-        told = (
-            "a kernel gains as its blocks spread over more multiprocessors" if kernels == "blocks" else "a kernel gains as rounds are saved"
-        )
-        told += f": {run.unfilled:.1%} of kernel time is in kernels with too few"
-        told += "; to: if only whole rounds of resident blocks are saved" if kernels == "blocks" else ""
+        told = "a kernel gains as its blocks, or rounds of resident blocks, get fewer on each multiprocessor: "
+        told += "the more of the two, up to the less" if kernels == "blocks" else "the less of the two"
+        told += f"; {run.unfilled:.1%} of kernel time is in kernels with too few blocks to gain"
         told += "" if run.blocks_known > 0.995 else f"; blocks of {1 - run.blocks_known:.1%} are unknown and taken to fill any"
     else:
         told = "no thread blocks or multiprocessors are known (--units): every kernel is taken to fill a larger GPU, the best that can be"
-    console.print(Text(told + (f"; a multiprocessor is {speed:g} times as fast" if speed != 1.0 else ""), "dim"))
+    console.print(Text("; ".join(word for word in (told, faster) if word), "dim"))
 
 
 def _verdict(found: Sharing) -> str:
@@ -371,7 +376,8 @@ def _print_surface(console: Console, found: SharingSurface, given: dict[str, Any
     )
     told = (
         f"recorded: {show(run.recorded_latency, 's')} from a call to the work it starts (median), link "
-        f"{show(run.recorded_bandwidth, 'B/s')} ({run.link_from}); {kept}; every point is a replay"
+        f"{show(run.recorded_bandwidth, 'B/s')} ({run.link_from}); {kept}; {show(found.hop_seconds, 's')} added to each copy; "
+        "every point is a replay"
     )
     console.print(Text(told, "dim"))
     _notes(console, run, set(found.forms) != {"loose"}, given["speed"], given["gain"])

@@ -77,6 +77,7 @@ def ssi(
     """Replay calls in a closed loop (send, kernel, receive) over a shorter and a longer link: benefit and penalty of distance."""
     from dataclasses import asdict
 
+    from turnbuckle.cli.idle_options import refuse_idle
     from turnbuckle.cli.output import write_json, write_rows
     from turnbuckle.cli.progress import working
     from turnbuckle.cli.terminal import console_for
@@ -89,6 +90,11 @@ def ssi(
     over, length = _link(link, width)
     today = study.distance(now, speed) if now is not None else study.distance(length, speed) if length else _unknown(link)
     longer = [study.distance(word, speed) for word in far.split(",") if word.strip()]
+    if recording is None:
+        idle = {"--kernel": bool(kernel), "--source": source is not None, "--no-cache": no_cache}
+        refuse_idle(idle, "they are about a recording", "give a recording, or leave them out")
+    if speed != 1.0 and not any(one.length for one in (today, *longer)):
+        refuse_idle({"--speed": True}, "no length is asked for: a time one way is what it is", "--now 2cm --far 1m")
     given: dict[str, Any] = {
         "calls": calls,
         "to_device_bytes": None if to_device is None else parse(to_device, "B"),
@@ -122,7 +128,7 @@ def ssi(
     with working("replaying"):
         found = study.answer(loop, over, today, longer, quantum)
     if format == "json":
-        about = {"recorded": None if known is None else asdict(known), **found.as_dict()}
+        about = {**found.as_dict(), "recorded": None if known is None else asdict(known)}
         write_json(about if seen is None else {**about, "provenance": seen.provenance()}, output)
     elif format != "table":
         write_rows([{"link": over.name, "quantum": quantum, **r.__dict__} for r in (found.none, found.now, *found.longer)], format, output)
@@ -173,6 +179,12 @@ def _print(console: Any, found: Answered, known: Simulated | None) -> None:
         whose = f"call{'s' if loop.calls > 1 else ''} of {clean(known.kernel, 60) if known.kernel else 'all kernels'}"
         part = found.now.seconds / known.recorded_seconds if known.recorded_seconds else 0.0
         console.print(f"{loop.calls:,} {whose}; today's loop is {part:.1%} of the recorded {seconds(known.recorded_seconds)}")
+        if known.devices > min(loop.workers, loop.streams * (loop.in_flight or loop.calls)):
+            apart = f"--streams {known.devices} --workers {known.devices} --calls {-(-known.calls // known.devices)}"
+            told = f"calls of {known.devices} GPUs, here one after the other; {apart} has them side by side"
+            console.print(Text(told, "yellow"))
+        if known.migrated_bytes:
+            console.print(Text(f"{show(known.migrated_bytes, 'B')} of pages moved on demand are left out", "yellow"))
     table = Table(box=None, pad_edge=False, header_style="dim")
     for k, name in enumerate(("link", "one way", "run time", "vs now", "affine law", "link out / back", "workers")):
         table.add_column(name, justify="left" if k == 0 else "right", overflow="fold", no_wrap=k > 0)
@@ -183,9 +195,9 @@ def _print(console: Any, found: Answered, known: Simulated | None) -> None:
         )  # fmt: skip
     console.print(table)
     flown = (
-        "no limit on calls in flight" if not loop.in_flight else f"{loop.in_flight} in flight" if loop.in_flight > 1 else "blocking calls"
+        "no limit on calls in flight" if not loop.in_flight else f"{loop.in_flight:,} in flight" if loop.in_flight > 1 else "blocking calls"
     )
-    queued = f", {loop.queue} entries at the device" if loop.queue else ""
+    queued = f", {loop.queue:,} entries at the device" if loop.queue else ""
     on = "on it" if found.as_dict()["affine"] else f"off it by {found.off_the_line:.1%}"
     console.print(
         Text(

@@ -8,6 +8,7 @@ from turnbuckle.cli.model_bound import bound
 from turnbuckle.cli.model_cxl import chain, cxl
 from turnbuckle.cli.model_dag import dag
 from turnbuckle.cli.model_dgemm import dgemm
+from turnbuckle.cli.model_fabric import fabric
 from turnbuckle.cli.model_link import link
 from turnbuckle.cli.model_mdm import mdm
 from turnbuckle.cli.model_memory import memory
@@ -30,6 +31,7 @@ models_app.command(additive)
 models_app.command(integration)
 models_app.command(messages)
 models_app.command(patterns)
+models_app.command(fabric)
 models_app.command(network)
 models_app.command(sharing)
 models_app.command(ssi)

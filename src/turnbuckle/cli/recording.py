@@ -10,10 +10,28 @@ from typing import Any
 def inspected(profile: Path, source: str | None, no_cache: bool) -> Any:
     """Read and look over a recording: a `turnbuckle.study.study.Answer` without targets."""
     from turnbuckle.cli.progress import reading
+    from turnbuckle.errors import ProfileError
     from turnbuckle.study.study import inspect
 
-    with reading(profile) as progress:
-        return inspect(profile, source=source, use_cache=not no_cache, progress=progress, command=command_line())
+    try:
+        with reading(profile) as progress:
+            return inspect(profile, source=source, use_cache=not no_cache, progress=progress, command=command_line())
+    except ProfileError as error:
+        if error.code == "P013":
+            _refuse_schedule(profile)
+        raise
+
+
+def _refuse_schedule(path: Path) -> None:
+    """Raise A077 where a file that no reader takes is a schedule: what reads it is another verb."""
+    from turnbuckle.errors import UsageError
+    from turnbuckle.replay import schedules
+
+    if schedules.sniff(path):
+        raise UsageError(
+            "A077", "this needs a recording", where=path.name, found="a schedule, which holds no times", cause="a schedule says what each "
+            "rank does, and not when", fix=f"turnbuckle inspect {path.name} says what it holds; record the run itself for the rest",
+        ) from None  # fmt: skip
 
 
 def command_line() -> str:

@@ -19,6 +19,7 @@ from turnbuckle.profile import summary
 from turnbuckle.profile.traffic import traffic
 from turnbuckle.projection import Projection
 from turnbuckle.study.study import SCHEMA_VERSION, Answer
+from turnbuckle.trace.recorders import recorder
 from turnbuckle.units import show as quantity
 
 #: Names longer than this are cut in tables (JSON and reports keep them whole).
@@ -85,22 +86,19 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     head.add_column(overflow="fold")
     kernels = summary.kernels(profile)
     writer, schema = facts.get("product_version") or "", facts.get("schema_version") or "before 2.7"
-    made = clean(f"Nsight Systems {writer or '(version not recorded)'}, schema {schema}")
-    if facts.get("format") == "kineto":
-        made = clean(f"Chrome trace of {writer or 'the PyTorch profiler (version not recorded)'}")
-    if facts.get("format") == "otf2":
-        made = clean(f"OTF2 {facts['schema_version']} archive of {writer or 'a tracer that does not name itself'}")
+    made = clean(recorder(facts), 120)
     if "synthetic" in writer:
         made = f"[bold yellow]SYNTHETIC: written by a script, nobody ran this[/]  Nsight Systems schema {clean(schema)}"
     devices = answer.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
     counts = [f"{kernels['count']:,} kernels", f"{profile.trace.copies.height:,} copies", f"{profile.trace.api.height:,} host calls"]
     if facts.get("rank") is not None:
         counts.append(f"rank {facts['rank']:,} of {facts.get('world_size') or '?'}")
-    if profile.trace.mpi.height:
-        counts.append(f"{profile.trace.mpi.height:,} MPI calls")
+    mpi = traffic(profile.trace)
+    if mpi:
+        counts.append(f"{mpi['calls']:,} MPI calls")
     head.add_row("profile", f"{clean(profile.trace.name)}  {made}")
     head.add_row("", f"run time {seconds(profile.seconds)}, {', '.join(counts)}")
-    if mpi := traffic(profile.trace):
+    if mpi:
         sends, met, wide = mpi["sends"], mpi["messages"]["matched"], sum(mpi["collectives"].values())
         sent = f"{sends['count']:,} sends of {quantity(sends['bytes'], 'B')}, {mpi['receives']['count']:,} receives"
         head.add_row("MPI", f"{mpi['ranks'] or '?'} ranks; {sent}, {met:,} messages with both sides; {wide:,} collective calls")
@@ -310,6 +308,9 @@ def print_next(console: Console, answer: Answer, what: str) -> None:
         "project": f"turnbuckle report {file}"
         + (" --on " + ",".join(p.target for p in answer.projections) if answer.model and answer.model.name != "additive" else ""),
     }[what]
+    if not answer.projectable and what != "demo":
+        # no coupling to move it to: what an MPI run without a GPU can be asked, or what can always be made
+        following = f"turnbuckle model messages {file}" if answer.profile.trace.mpi.height else f"turnbuckle report {file} -o report.html"
     console.print()
     console.print(Text.assemble(("next  ", "bold cyan"), following))
 

@@ -15,7 +15,7 @@ from turnbuckle.cli.recording import command_line
 from turnbuckle.cli.show import clean, seconds
 from turnbuckle.cli.terminal import console_for
 from turnbuckle.errors import UsageError
-from turnbuckle.replay.schedules import figures
+from turnbuckle.replay.schedules import figures, files
 from turnbuckle.replay.schedules.figures import Figures
 from turnbuckle.study.study import SCHEMA_VERSION
 from turnbuckle.units import show
@@ -27,8 +27,8 @@ _UNKNOWN: Final = (
 )  # fmt: skip
 _WORDS: Final = {"simgrid-ti": "SimGrid time-independent trace", "goal": "GOAL schedule"}
 _NEXT: Final = {
-    "simgrid-ti": "turnbuckle.replay.schedules.read gives it the times of a speed",
-    "goal": "turnbuckle.replay.schedules.goal.program gives it the times of LogGOPS",
+    "simgrid-ti": "turnbuckle model messages {file} --speed '10 GFLOP/s', the speed of a rank",
+    "goal": "turnbuckle.replay.schedules.goal.program gives it the times of LogGOPS (Python)",
 }
 
 
@@ -56,10 +56,15 @@ def inspect_schedule(path: Path, format: str, output: Path | None, asked: dict[s
 
 
 def _document(path: Path, found: Figures) -> dict[str, Any]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digests, size = [], 0
+    for place in files(path):
+        with place.open("rb") as file:
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+        size += place.stat().st_size
+    # of several files, of the anchor first: the digest of their digests
+    digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
     about = {
-        "file": path.name, "sha256": digest, "size_bytes": path.stat().st_size, "format": found.format, "profiler_version": None,
+        "file": path.name, "sha256": digest, "size_bytes": size, "format": found.format, "profiler_version": None,
         "schema_version": None, "recorded_utc_ns": None,
     }  # fmt: skip
     return {
@@ -112,4 +117,4 @@ def _print(path: Path, found: Figures, output: Path | None) -> None:
         console.print()
         console.print(table)
     console.print()
-    console.print(Text.assemble(("next  ", "bold cyan"), _NEXT[found.format]))
+    console.print(Text.assemble(("next  ", "bold cyan"), _NEXT[found.format].format(file=clean(path.name, 200))))

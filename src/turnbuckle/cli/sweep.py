@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.cli.options import FormatOption, Output
+from turnbuckle.cli.options import Charts, FormatOption, Output
 
 if TYPE_CHECKING:
     from turnbuckle.study.grid import Study
@@ -27,6 +27,8 @@ Again = Annotated[bool, Parameter(name="--again", help="ask again where the jour
 By = Annotated[str | None, Parameter(name="--by", help="show the smallest values of this column first")]
 Settings = Annotated[str | None, Parameter(name="--settings", help="list what a model can be asked: messages, project, slack or sharing")]
 Most = Annotated[int, Parameter(name="--rows", help="rows shown; the file has all")]
+#: Names that tools give to every recording, or people to the folder of each.
+_ALIKE = ("traces", "trace", "archive", "anchor", "report1")
 _FORMATS: dict[str, Literal["json", "csv", "parquet"]] = {".json": "json", ".csv": "csv", ".parquet": "parquet"}
 
 
@@ -43,6 +45,7 @@ def sweep(
     by: By = None,
     rows: Most = 20,
     settings: Settings = None,
+    charts: Charts = None,
     format: FormatOption = "table",
     output: Output = None,
 ) -> int:
@@ -81,16 +84,20 @@ def sweep(
         kind = _FORMATS[output.suffix.lower()]
     part = shard_of(shard) if shard is not None else None
     try:
-        with _progress(study.name) as progress:
+        with _told_to_end(), _progress(study.name) as progress:
             found = swept_of(study, output=output, shard=part, workers=workers, again=again, progress=progress)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interruption:
         kept = "what was answered is in the journal; the same command goes on from there" if output else "without --output nothing is kept"
         print(kept, file=sys.stderr)
+        if isinstance(interruption, _Ended):
+            return 143
         raise
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
     if output is not None and not found.missing:
         _write(found, kind, output)
+    if charts is not None:
+        _draw(found, charts)
     if output is None and kind != "table":
         _emit(found, kind, None)
     elif format == "table" or output is not None:
@@ -103,6 +110,46 @@ def sweep(
             "A167", "no point of this sweep has an answer", found=f"{code} at {count:,} of {len(study):,} points: {why}"[:200]
         )
     return 0
+
+
+class _Ended(KeyboardInterrupt):
+    """A batch system, or somebody with `kill`, wants the sweep to end: as Ctrl-C, workers end and nothing is lost."""
+
+
+@contextmanager
+def _told_to_end() -> Iterator[None]:
+    """SIGTERM ends the sweep in order."""
+    import signal
+    import threading
+
+    def end(*_: object) -> None:
+        raise _Ended
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _draw(found: Swept, folder: Path) -> None:
+    """Figures into a folder; what has none is said."""
+    import sys
+
+    from turnbuckle.report.figure_files import save
+    from turnbuckle.report.sweep_charts import MOST, figures
+
+    if found.missing:
+        print("note: figures follow when all shards are done", file=sys.stderr)
+        return
+    made = figures(found)
+    save(made, folder)
+    if len(made) in (0, MOST):
+        why = f"the first {MOST} figures are drawn" if made else "nothing varies, or no point has an answer: no figures"
+        print(f"note: {why}", file=sys.stderr)
 
 
 def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str) -> Study:
@@ -130,7 +177,7 @@ def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str
                 error.where = f"{option} {name}"
                 raise
 
-    names = [p.stem for p in recordings]
+    names = [_called(p) for p in recordings]
     if len({*names}) < len(names):
         # archives are often called alike, and their folders are not
         names = [f"{p.absolute().parent.name}-{p.stem}" for p in recordings]
@@ -151,6 +198,13 @@ def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str
         varied[name] = [*varied.get(name, []), *values]
     paths = [p.absolute() for p in recordings]
     return Study("sweep", kind, dict(zip(safe, paths, strict=True)), settings, (), varied, Path.cwd())
+
+
+def _called(recording: Path) -> str:
+    """A recording by its own name; Score-P calls every archive traces.otf2, and then the folder tells more."""
+    path = recording.absolute()
+    named = [path.stem, *(p.name for p in path.parents if p.name)]
+    return next((n for n in named[:3] if n.lower() not in _ALIKE), path.stem)
 
 
 def _write(found: Swept, format: str, output: Path) -> None:

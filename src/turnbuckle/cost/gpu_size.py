@@ -5,7 +5,7 @@ AgoChart scales every kernel by the speed of the GPU, execution units x clock x 
     t' = t (EU f eta) / (EU' f' eta')
 
 That is what a kernel reaches which fills both GPUs.  A block runs on one multiprocessor (EU), so one of b blocks on M of them
-takes ceil(b / M) rounds where each round is as long as a block alone; on k M it takes ceil(b / (k M)), and cannot gain more than
+takes ceil(b / M) rounds where each round is as long as a block alone; on k M it takes ceil(b / (k M)), and gains
 
     s(k) = ceil(b / M) / ceil(b / (k M))  <=  k          s = 1 where b <= M: it does not fill the GPU as it is
 
@@ -15,7 +15,8 @@ The other end counts rounds of resident blocks: with R at a time on each multipr
     s(k) = ceil(b / (R M)) / ceil(b / (R k M))
 
 R is taken as large as threads and registers allow on any GPU since 2016 (2,048 and 65,536 a multiprocessor, 32 blocks), whatever the shared
-memory: the fewest rounds, so the least gain.  Memory of a larger GPU is taken to grow with it.
+memory.  Mostly that is less; but where one block more than R M needs a round of its own, it is more.  What lies between the two is the
+answer.  Memory of a larger GPU is taken to grow with it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from turnbuckle.profile.mpi_calls import described, matched
+from turnbuckle.profile.mpi_calls import described, matched, same_call
 from turnbuckle.trace.trace import Trace
 
 
@@ -16,8 +16,9 @@ def traffic(trace: Trace) -> dict[str, Any] | None:
 
     Returns
     -------
-    ``ranks``; ``sends`` (``count``, ``bytes``) and ``receives`` (``count``): calls whose partner is recorded, each start of a
-    persistent request for itself, both halves of a Sendrecv; ``collectives``: calls whose communicator is recorded, by name;
+    ``count``: rows of the table; ``calls``: the same with a Waitall or Sendrecv counted once; ``ranks``; ``sends`` (``count``,
+    ``bytes``) and ``receives`` (``count``): calls whose partner is recorded, each start of a persistent request for itself, both
+    halves of a Sendrecv; ``collectives``: calls whose communicator is recorded, by name;
     ``messages``: ``matched`` with both sides, ``unmatched`` sends and receives that lack the other.  A format that does not
     record ranks cannot say them: null.
     """
@@ -28,6 +29,7 @@ def traffic(trace: Trace) -> dict[str, Any] | None:
     ranks = trace.mpi_ranks["rank"].n_unique()
     return {
         "count": trace.mpi.height,
+        "calls": len(np.unique(same_call(trace))),
         "ranks": ranks or None,
         "sends": {"count": sends.height, "bytes": int(sends["size_bytes"].sum())},
         "receives": {"count": receives.height},

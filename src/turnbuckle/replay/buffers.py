@@ -8,7 +8,8 @@ rule                   holds for
 =====================  =======================================================
 
 A clause is ``size >= 64 KiB`` (or ``<=``, ``>``, ``<``), ``rank 0-3`` (the sender's), or ``call isend`` (as recorded, without ``MPI_``).
-Rules stand behind each other with semicolons: ``host if size < 4 KiB; device``.  Where none fits the buffer is in device memory.
+Rules stand behind each other with semicolons, one without a clause last: ``host if size < 4 KiB; device``.  Where none fits the buffer is
+in device memory.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from turnbuckle.units import parse
 Bool = NDArray[np.bool_]
 Int = NDArray[np.int64]
 
-_RULE: Final = re.compile(r"(device|host)(?: if (size|rank|call) (.+))?")
+_RULE: Final = re.compile(r"(device|host)(?: if (size|rank|call) ?(.+))?")
 _COMPARED: Final[dict[str, Callable[[Any, Any], Any]]] = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 
 
@@ -46,11 +47,14 @@ def on_device(rules: str, traffic: Traffic, messages: Messages, call: Int) -> Bo
     """
     device = np.ones(len(call), dtype=np.bool_)
     open_ = np.ones(len(call), dtype=np.bool_)
-    for text in rules.split(";"):
+    texts = rules.split(";")
+    for n, text in enumerate(texts):
         rule = _RULE.fullmatch(" ".join(text.split()))
         if rule is None:
             raise _refused(text)
         where, about, clause = rule.groups()
+        if about is None and n < len(texts) - 1:
+            raise _refused(f"{texts[n + 1]} behind {where}, which holds for every message")
         fits = open_ & (np.ones(len(call), dtype=np.bool_) if about is None else _fits(about, clause, traffic, messages, call))
         device[fits] = where == "device"
         open_ &= ~fits
@@ -65,8 +69,10 @@ def _fits(about: str, clause: str, traffic: Traffic, messages: Messages, call: I
         return np.asarray(_COMPARED[sign](messages.size_bytes, parse(clause.removeprefix(sign).strip(), "B")))
     if about == "rank":
         ends = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", clause)
-        if ends is None:
+        if ends is None or int(ends[2] or ends[1]) < int(ends[1]):
             raise _refused(f"rank {clause}")
+        if int(ends[1]) >= traffic.ranks:
+            raise _refused(f"rank {clause} of {traffic.ranks:,}, counted from 0")
         rank = (traffic.rank_of if len(traffic.rank_of) else np.arange(len(traffic.tail_seconds)))[traffic.rank[call]]
         return np.asarray((rank >= int(ends[1])) & (rank <= int(ends[2] or ends[1])))
     name = clause.lower().removeprefix("mpi_")

@@ -22,18 +22,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle._native import contend
+from turnbuckle._native import routes as native_routes
 from turnbuckle.errors import UsageError
 from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
 from turnbuckle.replay.tasks import Tasks
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+#: Whole numbers of any kind.
+Whole = NDArray[np.integer[Any]]
 Fidelity = Literal["logp", "flow", "packet"]
 
 PICOSECONDS: Final = 1e12
@@ -93,23 +96,23 @@ class Program:
     runs; others are converted.
     """
 
-    first: Int
+    first: Whole
     code: NDArray[np.uint8]
-    arg: Int
+    arg: Whole
     work_seconds: Float
-    resource: Int
+    resource: Whole
     use_seconds: Float
-    capacity: Int
-    host: Int
-    source: Int
-    target: Int
-    size_bytes: Float
+    capacity: Whole
+    host: Whole
+    source: Whole
+    target: Whole
+    size_bytes: NDArray[Any]
     leaves: NDArray[np.uint8]
     rate_limit: Float = field(default_factory=lambda: np.zeros(0))
     delay_seconds: Float = field(default_factory=lambda: np.zeros(0))
-    start: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    end: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    priority: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    start: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    end: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    priority: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def processes(self) -> int:
@@ -166,8 +169,6 @@ def replay(
     ------
     UsageError : A071, A072 (see the module).
     """
-    shape, numbers = _laid(network)
-    made = network.made_of
     _sound(network)
     raised: list[BaseException] = []
 
@@ -187,13 +188,11 @@ def replay(
             source=_as(program.source, np.uint32), target=_as(program.target, np.uint32), size=_sizes(program),
             leaves=_as(program.leaves, np.uint8), limit=np.ascontiguousarray(program.rate_limit / PICOSECONDS),
             delay=_ticks(program.delay_seconds), start=_as(program.start, np.uint32), end=_as(program.end, np.uint32),
-            shape=shape, numbers=numbers, nodes=network.hosts, bandwidth=network.bandwidth / PICOSECONDS, hop=_tick(network.hop_seconds),
-            parts=len(made.parts), cards=list(made.cards), passes=[k in set(made.passes) for k in range(len(made.parts))],
-            wires=[(w.source, w.target, w.bandwidth / PICOSECONDS, _tick(w.seconds), w.shared) for w in made.wires],
+            bandwidth=network.bandwidth / PICOSECONDS, hop=_tick(network.hop_seconds),
             logp=(_tick(network.latency), _tick(network.send_overhead), _tick(network.receive_overhead), _tick(network.gap)),
             per_byte=(network.seconds_per_byte * PICOSECONDS, network.overhead_per_byte * PICOSECONDS),
             fidelity=fidelity, handshake=network.handshake, packing=_packing(network), traced=traced,
-            tells=told if progress is not None else None,
+            tells=told if progress is not None else None, **_made_of(network),
         )  # fmt: skip
     except (OverflowError, ValueError, RuntimeError) as error:
         # what `progress` raises is its caller's
@@ -202,6 +201,43 @@ def replay(
         raise _translated(error) from None
     times = {name: np.frombuffer(done[name], dtype=np.uint64) / PICOSECONDS for name in ("ends", "waited", "began", "arrived", "done")}
     return Contended(fidelity, **times, carried_bytes=np.frombuffer(done["carried"], dtype=np.float64), events=int(done["events"]))
+
+
+def ways(network: Network, start: NDArray[np.integer[Any]], end: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Links between places, as every message takes them.
+
+    Parameters
+    ----------
+    start, end : places, shape (pairs,).
+
+    Returns
+    -------
+    First link of each pair and the end of the last, shape (pairs + 1,), and the links, numbered as in `Network.links`.
+
+    Raises
+    ------
+    UsageError : A072.
+
+    >>> [a.tolist() for a in ways(Network(4, 1e9, 0.0), np.array([0, 1]), np.array([2, 1]))]
+    [[0, 2, 3], [0, 6, 9]]
+    """
+    _sound(network)
+    try:
+        first, links = native_routes(_as(start, np.uint32), _as(end, np.uint32), **_made_of(network))
+    except (OverflowError, ValueError) as error:
+        raise _translated(error) from None
+    return np.frombuffer(first, dtype=np.uint64).astype(np.int64), np.frombuffer(links, dtype=np.uint32).astype(np.int64)
+
+
+def _made_of(network: Network) -> dict[str, Any]:
+    """Shape and nodes as the native core takes them."""
+    shape, numbers = _laid(network)
+    made = network.made_of
+    return {
+        "shape": shape, "numbers": numbers, "nodes": network.hosts, "parts": len(made.parts), "cards": list(made.cards),
+        "passes": [k in set(made.passes) for k in range(len(made.parts))],
+        "wires": [(w.source, w.target, w.bandwidth / PICOSECONDS, _tick(w.seconds), w.shared) for w in made.wires],
+    }  # fmt: skip
 
 
 def _translated(error: Exception) -> UsageError:
@@ -325,9 +361,14 @@ def _sizes(program: Program) -> NDArray[np.uint64]:
     size = np.asarray(program.size_bytes)
     if size.dtype == np.uint64:
         return np.ascontiguousarray(size)
+    amount: Float = size.astype(np.float64)
     edges = np.asarray(program.leaves) == Leaves.EDGE
+    if len(edges) != len(amount):
+        raise _refused("arrays of different lengths")
     with np.errstate(over="ignore", invalid="ignore"):
-        return _whole(np.round(np.where(edges, size * PICOSECONDS, size) if edges.any() else size))
+        if edges.any():
+            amount[edges] *= PICOSECONDS
+        return _whole(np.round(amount))
 
 
 def _whole(values: Float) -> NDArray[np.uint64]:

@@ -25,11 +25,11 @@ class Chain:
     Attributes
     ----------
     compute : work of processes.
-    copies : between host and device, with their latency and the wait for a copy engine.
+    copies : between host and device, with their latency and the wait for a copy engine; of nodes without GPUs they are compute.
     network : messages under way between processes.
     delays : between the time a message may leave and the time it does: handshakes, pinned memory.
     overheads : processor time of sending and receiving.
-    resources : exclusive resources, used and waited for.
+    resources : what several processes share, used and waited for: exclusive resources, and the time of a GPU.
     """
 
     compute: float
@@ -46,8 +46,8 @@ class Chain:
 
 
 _KINDS: Final = tuple(f.name for f in fields(Chain))
-_AWAIT, _SENT, _EDGE, _READY = int(Op.AWAIT), int(Op.SENT), int(Leaves.EDGE), int(Leaves.READY)
-_KIND_OF: Final = {int(Op.WORK): "compute", int(Op.USE): "resources", int(Op.TAKE): "resources", int(Op.GIVE): "copies"}
+_EDGE, _READY = int(Leaves.EDGE), int(Leaves.READY)
+_KIND_OF: Final = {Op.WORK: "compute", Op.USE: "resources", Op.TAKE: "resources", Op.GIVE: "copies"}
 
 
 def chain(program: Program, done: Contended) -> Chain:
@@ -65,63 +65,71 @@ def chain(program: Program, done: Contended) -> Chain:
 class _Walk:
     def __init__(self, program: Program, done: Contended) -> None:
         self.program, self.done = program, done
-        code = np.asarray(program.code)
-        ops, messages = np.arange(len(code)), len(np.asarray(program.source))
-        arg = np.asarray(program.arg).astype(np.int64)
-        self.sent = np.full(messages, -1)
-        self.posted = np.full(messages, -1)
+        code, arg = np.asarray(program.code), np.asarray(program.arg)
+        self.begins = np.asarray(program.first).astype(np.int64)
+        count, messages = len(code), len(np.asarray(program.source))
+        self.sent, self.posted = np.full(messages, -1), np.full(messages, -1)
         for op, where in ((Op.SEND, self.sent), (Op.POST, self.posted)):
-            of = code == op
-            where[arg[of]] = ops[of]
-        self.first = np.zeros(len(code), dtype=np.bool_)
-        begins = np.asarray(program.first).astype(np.int64)
-        self.first[begins[:-1][begins[:-1] < begins[1:]]] = True
-        # what is between taking a resource and giving it back is part of a copy
-        held = np.cumsum((code == Op.TAKE).astype(np.int64) - (code == Op.GIVE))
-        self.copying = held > 0
+            of = np.flatnonzero(code == op)
+            where[arg[of]] = of
+        before = np.append(0.0, done.done[:-1])
+        before[self.begins[:-1][self.begins[:-1] < count]] = 0.0
+        self.spent = done.done - before
+        self.kind = np.array([_KINDS.index(_KIND_OF.get(Op(c), "overheads")) for c in range(len(Op))], dtype=np.uint8)[code]
+        # what waits for a message that came later leads to another process
+        waiting = np.flatnonzero((code == Op.AWAIT) | (code == Op.SENT) & (self.spent > 0))
+        about = arg[waiting]
+        late = done.arrived[about] > before[waiting]
+        waiting, about = waiting[late], about[late]
+        # nobody makes room for a copy, nor for work that is a flow over the time of a GPU: these stay with their process
+        own = (self.posted[about] < 0) & (np.asarray(program.leaves)[about] != _EDGE)
+        self.kind[waiting[own]] = _KINDS.index("resources")
+        self.kind[np.cumsum((code == Op.TAKE).astype(np.int8) - (code == Op.GIVE), dtype=np.int8) > 0] = _KINDS.index("copies")
+        self.wait = np.full(count, -1)
+        self.wait[waiting[~own]] = waiting[~own]
+        np.maximum.accumulate(self.wait, out=self.wait)
 
     def back(self) -> dict[str, float]:
         """Seconds of each kind."""
         program, done = self.program, self.done
         last = int(np.argmax(done.ends))
-        at = int(program.first[last + 1]) - 1
+        at = int(self.begins[last + 1]) - 1
         out = dict.fromkeys(_KINDS, 0.0)
-        if at < int(program.first[last]):
+        if at < self.begins[last]:
             return out
-        now = float(done.done[at])
         # what a process did not do as its last operation it ended with
-        out["compute"] += float(done.ends[last]) - now
-        code, arg = np.asarray(program.code), np.asarray(program.arg)
-        while at >= 0:
-            before = 0.0 if self.first[at] else float(done.done[at - 1])
-            op, m = int(code[at]), int(arg[at])
-            following = -1 if self.first[at] else at - 1
-            if (op == _AWAIT or (op == _SENT and now > before)) and float(done.arrived[m]) > before:
-                now, following = self._message(m, now, out)
-            else:
-                out[self._kind(at, op)] += now - before
-                now = before
-            at = following
+        out["compute"] += float(done.ends[last] - done.done[at])
+        arg = np.asarray(program.arg)
+        passed = np.zeros(len(self.wait) + 1, dtype=np.int32)
+        while True:
+            begin, wait = int(self.begins[np.searchsorted(self.begins, at, side="right") - 1]), int(self.wait[at])
+            passed[max(begin, wait + 1)] += 1
+            passed[at + 1] -= 1
+            if wait < begin:
+                break
+            at = self._message(int(arg[wait]), float(done.done[wait]), out)
+        times = np.cumsum(passed[:-1], dtype=np.int32)
+        for name, seconds in zip(_KINDS, np.bincount(self.kind, times * self.spent, minlength=len(_KINDS)).tolist(), strict=True):
+            out[name] += seconds
         return out
 
-    def _kind(self, at: int, op: int) -> str:
-        return "copies" if self.copying[at] else _KIND_OF.get(op, "overheads")
-
-    def _message(self, m: int, now: float, out: dict[str, float]) -> tuple[float, int]:
-        """Back over a message that was waited for: to whoever made it leave as late as it did."""
+    def _message(self, m: int, now: float, out: dict[str, float]) -> int:
+        """Back over a message that was waited for: to what whoever made it leave as late as it did had done by then."""
         program, done = self.program, self.done
         arrived = min(float(done.arrived[m]), now)
         out["overheads"] += now - arrived
-        sender = int(self.sent[m])
+        sender, receiver = int(self.sent[m]), int(self.posted[m])
         began, sent = float(done.began[m]), float(done.done[sender])
-        own = program.source[m] == program.target[m]
         if program.leaves[m] == _EDGE:
             out["delays"] += arrived - sent
-            return sent, sender
-        out["copies" if own else "network"] += arrived - began
-        receiver = int(self.posted[m])
+            return sender
+        out["network"] += arrived - began
         late, who = sent, sender
-        if program.leaves[m] == _READY and receiver >= 0 and float(done.done[receiver]) > sent:
-            late, who = float(done.done[receiver]), receiver
-        out["copies" if own else "delays"] += began - late
-        return late, who
+        if program.leaves[m] == _READY and receiver >= 0:
+            posted = float(done.done[receiver])
+            delay = float(program.delay_seconds[m]) if len(program.delay_seconds) else 0.0
+            # with a handshake, what is sent is asked for one way later, and answered another: then it begins to leave
+            if posted > (sent + began - delay) / 2:
+                late, who = posted, receiver
+        out["delays"] += began - late
+        return who

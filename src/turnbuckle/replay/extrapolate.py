@@ -69,6 +69,23 @@ class Grid:
         return f"{' x '.join(map(str, self.shape))} ranks ({ends[0] if len(set(ends)) == 1 else ', '.join(ends)})"
 
 
+def described(grid: Grid, shape: Sequence[int] | None = None) -> str:
+    """A grid in one line: what was found, what it is repeated to, and what a recording cannot tell and is assumed.
+
+    >>> described(Grid((4, 2), (True, True), np.zeros((0, 2), dtype=np.int64)), (8, 2))
+    'exchange on 4 x 2 ranks (ring), repeated to 8 x 2; the side of 2 is taken for a ring, which no recording can tell'
+    >>> described(Grid((3, 3), (False, False), np.zeros((0, 2), dtype=np.int64)))
+    'exchange on 3 x 3 ranks (open)'
+    """
+    text = f"exchange on {grid}"
+    if shape is not None and tuple(shape) != grid.shape:
+        text += f", repeated to {' x '.join(map(str, shape))}"
+    if grid.assumed:
+        sides = "the side of 2 is taken for a ring" if len(grid.assumed) == 1 else "sides of 2 are taken for rings"
+        text += f"; {sides}, which no recording can tell"
+    return text
+
+
 # --- the grid of a recording ------------------------------------------------------------------------------------------
 
 

@@ -281,10 +281,11 @@ def behind_one_link(
     if pool is not None:
         held = pool.kernels
         devices = max(devices, int(held.device.max(initial=-1)) + 1)
-        rate = pool.share / pool.size * full
+        # work is counted in whole parts, and a kernel of few of them still takes its time
+        size = np.maximum(np.round(held.seconds * pool.share / pool.size * full), 1.0)
         here, there = 1 + 2 * devices + held.device, 1 + devices + held.device
         none = np.full(len(here), -1)
-        flows.append(_Flows(held.activity, np.ones(len(here), np.bool_), here, there, held.seconds * rate, rate * pool.most, none))
+        flows.append(_Flows(held.activity, np.ones(len(here), np.bool_), here, there, size, size / held.seconds * pool.most, none))
     one = _once(graph, flows, kernel, np.zeros(count, dtype=np.bool_) if kernels is None else kernels)
     processes, messages, works = len(one.host), len(one.source), len(one.work_seconds)
     run = np.arange(times)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +26,11 @@ from numpy.typing import NDArray
 from turnbuckle.errors import UsageError
 from turnbuckle.replay.contention import Leaves, Op, Program
 from turnbuckle.replay.network import Network
-from turnbuckle.replay.routes import Graph, route
+from turnbuckle.replay.routes import MOST_HOPS, Graph, routes
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
-
-#: Packets times links that one replay holds in memory on a small machine.
-MOST_HOPS: Final = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -233,14 +229,16 @@ def packed(said: Spoken, network: Network | Graph, protocol: Protocol, *, alone:
     count = len(remote)
     source, target, leaves = (np.asarray(a, dtype=np.int64) for a in (one.source, one.target, one.leaves))
     host = np.asarray(one.host, dtype=np.int64)
-    routes, which = _routes(network, host[source[said.begin :]], host[target[said.begin :]])
-    hops = np.array([len(r) for r in routes], dtype=np.int64)[which]
+    ways, which = routes(network, host[source[said.begin :]], host[target[said.begin :]])
+    hops = np.array([len(r) for r in ways], dtype=np.int64)[which]
     size = np.asarray(one.size_bytes[said.begin :], dtype=np.float64)
-    many = np.maximum(np.ceil(size / (protocol.packet_bytes + protocol.header_bytes)), 1).astype(np.int64)
-    taken = float((many * (hops + 1.0)).sum())
+    packets_of = np.maximum(np.ceil(size / (protocol.packet_bytes + protocol.header_bytes)), 1)
+    # the way from who speaks to the first link counts as one
+    taken = float((packets_of * (hops + 1.0)).sum())
     if taken > MOST_HOPS:
-        fix = f"at most {MOST_HOPS:,} links taken; larger packets, or the fidelity flow"
-        raise _refused(f"{many.sum():,} packets over {taken - many.sum():,.0f} links", fix)
+        fix = f"at most {MOST_HOPS:,}: larger packets, or the fidelity flow"
+        raise _refused(f"{packets_of.sum():,.0f} packets that ask {taken:,.0f} times for nodes and links", fix)
+    many = packets_of.astype(np.int64)
     of = np.repeat(np.arange(count), many)
     payload = _payload(size, many, of, protocol)
     takes, packets = protocol.packet_seconds(payload, remote[of]), len(of)
@@ -255,8 +253,8 @@ def packed(said: Spoken, network: Network | Graph, protocol: Protocol, *, alone:
     nth = np.arange(len(packet)) - np.repeat(np.cumsum(steps) - steps, steps)
     last = nth == steps[packet] - 1
     flat, start = (
-        np.concatenate([np.zeros(0, dtype=np.int64), *(np.array(r, dtype=np.int64) for r in routes)]),
-        np.cumsum([0, *map(len, routes)]),
+        np.concatenate([np.zeros(0, dtype=np.int64), *(np.array(r, dtype=np.int64) for r in ways)]),
+        np.cumsum([0, *map(len, ways)]),
     )
     link = flat[start[which[of[packet]]] + nth]
     used, resource = np.unique(link, return_inverse=True)
@@ -290,12 +288,6 @@ def packed(said: Spoken, network: Network | Graph, protocol: Protocol, *, alone:
         priority=np.append(one.priority, np.zeros(len(used) if len(one.priority) else 0, dtype=np.int64)),
     )  # fmt: skip
     return Packed(program, used, busy, packets)
-
-
-def _routes(network: Network | Graph, source: Int, target: Int) -> tuple[list[list[int]], Int]:
-    """The routes there are, and which each message takes."""
-    pairs, which = np.unique(source * network.hosts + target, return_inverse=True)
-    return [route(network, int(p) // network.hosts, int(p) % network.hosts) for p in pairs], which
 
 
 def _payload(size: Float, many: Int, of: Int, protocol: Protocol) -> Float:

@@ -148,7 +148,7 @@ def program(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum
     every = streams * calls
     data, ready, result, back, slot = (number + k * every for k in range(5))
     nth = np.arange(calls)
-    window, room = loop.in_flight or calls, loop.queue or calls
+    window, room = (min(k or calls, calls) for k in (loop.in_flight, loop.queue))
     whole = np.ones(calls, dtype=np.bool_)
     host = whole if loop.host_seconds > 0 else ~whole
     zero = np.zeros_like(number)

@@ -10,7 +10,7 @@ Errors:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,10 @@ Int = NDArray[np.int64]
 
 #: Messages and nodes that a graph may have.
 MOST: Final = 1_000_000
+#: Sizes are below this [B], the whole numbers that a float holds.
+_LARGEST: Final = float(1 << 53)
+#: Of a circle: messages that are shown, and letters of each name.
+_MEMBERS, _SHOWN = 8, 24
 _COLUMNS: Final = (
     Column("message", ""),
     Column("from", "1", whole=True, most=MOST - 1),
@@ -123,7 +127,7 @@ def read(path: Path) -> MessageGraph:
     delay = np.nan_to_num(table.numbers["delay"]) if "delay" in table.numbers else np.zeros(0)
     ends = (table.numbers["from"].astype(np.int64), table.numbers["to"].astype(np.int64))
     graph = MessageGraph(*ends, table.numbers["size"], np.array(before, dtype=np.int64), np.array(after, dtype=np.int64), delay)
-    _sound(graph)
+    _sound(graph, names)
     return graph
 
 
@@ -181,11 +185,16 @@ def pattern(text: str, size_bytes: float) -> MessageGraph:
     name, _, rest = text.strip().partition(":")
     known = PATTERNS.get(name)
     numbers = [int(word) if word.isascii() and word.isdigit() and len(word) <= 7 else 0 for word in rest.split("x")]
-    if known is None or len(numbers) != known[0] or min(numbers) < 1 or np.prod(np.array(numbers, dtype=np.float64)) > MOST:
+    if known is None or len(numbers) != known[0] or min(numbers) < 1 or _messages(name, numbers) > MOST:
         raise _refused(f'pattern "{text[:40]}"', fix="ping-pong:10, sweep:4x4 or shift:16x4")
-    if not (np.isfinite(size_bytes) and 0 <= size_bytes < 2**53):
+    if not (np.isfinite(size_bytes) and 0 <= size_bytes < _LARGEST):
         raise _refused(f"messages of {size_bytes:g} B")
     return known[1](round(size_bytes), *numbers)
+
+
+def _messages(name: str, numbers: list[int]) -> int:
+    """About as many messages as a pattern has, before they are made."""
+    return 2 * numbers[0] * numbers[1] if name == "sweep" else 2 * numbers[0] if name == "ping-pong" else max(numbers)
 
 
 def _joined(left: Int, right: Int) -> tuple[Int, Int]:
@@ -198,17 +207,48 @@ def _joined(left: Int, right: Int) -> tuple[Int, Int]:
     return first, order[np.repeat(low, count) + within]
 
 
-def _sound(graph: MessageGraph) -> None:
+def _sound(graph: MessageGraph, names: Sequence[str] = ()) -> None:
     count = len(graph.source)
     if not 0 < count <= MOST:
         raise _refused(f"{count:,} messages", fix=f"1 to {MOST:,}")
-    if not (np.isfinite(graph.size_bytes).all() and (graph.size_bytes >= 0).all()):
-        raise _refused("a size that is negative or none at all")
+    if not ((graph.size_bytes >= 0).all() and (graph.size_bytes < _LARGEST).all()):
+        raise _refused("a size that is negative or none at all, or beyond what is counted in")
     if not ((graph.delay_seconds >= 0).all() and np.isfinite(graph.delay_seconds).all()):
         raise _refused("a delay that is negative or none at all")
     same = np.flatnonzero(graph.source == graph.target)
     if len(same):
         raise _refused(f"message {same[0] + 1} from node {graph.source[same[0]]} to itself", fix="what stays on a node crosses no network")
+    circle = _circle(count, graph.before, graph.after)
+    if circle:
+        told = [names[k][:_SHOWN] if names else str(k + 1) for k in (*circle, circle[0])]
+        more = f"{len(circle):,} messages wait for each other: " if len(circle) > 1 else ""
+        shown = told if len(told) <= _MEMBERS else [*told[: _MEMBERS - 2], "...", told[-1]]
+        raise _refused(f"{more}message {' -> '.join(shown)}", fix="a message begins after others, never after itself")
+
+
+def _circle(count: int, before: Int, after: Int) -> list[int]:
+    """Messages each of which is before the next, and the last before the first; none if there are none such."""
+    order = np.argsort(before, kind="stable")
+    first = np.searchsorted(before[order], np.arange(count + 1)).tolist()
+    then, waits = after[order].tolist(), np.bincount(after, minlength=count).tolist()
+    free = [k for k in range(count) if not waits[k]]
+    for k in free:
+        for n in then[first[k] : first[k + 1]]:
+            waits[n] -= 1
+            if not waits[n]:
+                free.append(n)
+    if len(free) == count:
+        return []
+    # each that is left waits for one that is left
+    stuck = {b: a for a, b in zip(before.tolist(), after.tolist(), strict=True) if waits[a] and waits[b]}
+    seen: dict[int, None] = {}
+    at = next(iter(stuck))
+    while at not in seen:
+        seen[at] = None
+        at = stuck[at]
+    back = list(seen)[list(seen).index(at) :][::-1]
+    least = back.index(min(back))
+    return [*back[least:], *back[:least]]
 
 
 def _refused(found: str, where: str = "", fix: str = "") -> UsageError:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.errors import CannotAnswer
+from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.profile.mpi_calls import ALL, PROCESS, Exchanges, exchanges, operation
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.sides import activities
@@ -25,6 +25,8 @@ Int = NDArray[np.int64]
 
 #: Collectives of all in which every partner gets the same buffer, or a buffer of the same size.
 _PER_RANK: Final = ("allreduce", "allgather", "allgatherv", "alltoall")
+#: What some hundred gigabytes hold; operations of more are beyond what they are counted in.
+MOST_MESSAGES: Final = 250_000_000
 
 
 @dataclass(frozen=True)
@@ -209,22 +211,48 @@ def _rounds(found: Exchanges, place: Int, *, one_buffer: bool = False) -> tuple[
 
 
 def expanded(rounds: Rounds, selection: Selection) -> Messages:
-    """The messages of collectives alike, by the algorithm that is chosen for the block of each."""
+    """The messages of collectives alike, by the algorithm that is chosen for the block of each.
+
+    Raises
+    ------
+    UsageError : A060, more messages than a replay is made for.
+    """
     members = rounds.activity.shape[1]
-    picked = np.array([chosen(rounds.operation, float(b), members, selection) for b in rounds.block_bytes.tolist()])
+    blocks, which = np.unique(rounds.block_bytes, return_inverse=True)
+    picked = np.array([chosen(rounds.operation, float(b), members, selection) for b in blocks.tolist()])[which]
     parts = []
     for algorithm in np.unique(picked):
         mine = picked == algorithm
         made = pattern(rounds.operation, str(algorithm), members, rounds.root if rounds.root < members else 0)
         calls, block = rounds.activity[mine], rounds.block_bytes[mine]
+        bounded(len(calls) * len(made.step))
         send, receive = calls[:, made.source].reshape(-1), calls[:, made.target].reshape(-1)
-        step = np.broadcast_to(made.step, (int(mine.sum()), len(made.step))).reshape(-1)
+        step = np.broadcast_to(made.step, (len(calls), len(made.step))).reshape(-1)
         parts.append(Messages(send, send, receive, receive, step, np.outer(block, made.share).reshape(-1)))
     return joined(parts)
 
 
-def joined(parts: list[Messages]) -> Messages:
-    """Messages one after the other."""
-    names = ("send", "sent", "receive", "received", "step", "size_bytes")
-    ready = [p.ready if len(p.ready) else np.zeros(len(p.send), dtype=np.bool_) for p in parts]
-    return Messages(**{n: np.concatenate([getattr(p, n) for p in parts]) for n in names}, ready=np.concatenate(ready))
+def joined(parts: list[Messages], kind: type[np.signedinteger[Any]] = np.int64) -> Messages:
+    """Messages one after the other, activities and steps as numbers of one kind."""
+    count = sum(len(p.send) for p in parts)
+    whole = {n: np.empty(count, dtype=kind) for n in ("send", "sent", "receive", "received", "step")}
+    size, ready = np.empty(count), np.zeros(count, dtype=np.bool_)
+    at = 0
+    for part in parts:
+        here = slice(at, at + len(part.send))
+        for name, column in whole.items():
+            column[here] = getattr(part, name)
+        size[here] = part.size_bytes
+        if len(part.ready):
+            ready[here] = part.ready
+        at = here.stop
+    return Messages(**whole, size_bytes=size, ready=ready)
+
+
+def bounded(messages: float) -> None:
+    """Refuse (A060) more messages than a replay is made for."""
+    if messages > MOST_MESSAGES:
+        raise UsageError(
+            "A060", f"a replay is made for up to {MOST_MESSAGES:,} messages", found=f"{messages:,.0f}, or more",
+            cause="collectives among many ranks, or messages in many chunks", fix="fewer ranks, or larger chunks",
+        )  # fmt: skip

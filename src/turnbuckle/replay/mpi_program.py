@@ -8,25 +8,27 @@ between GPU and host and through a copy engine of the GPU, one a direction; wher
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final, Literal, NamedTuple
+from itertools import pairwise
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.errors import UsageError
 from turnbuckle.replay.collectives import Selection
-from turnbuckle.replay.contention import PICOSECONDS, Leaves, Op, Program
-from turnbuckle.replay.mpi import Messages, Rounds, Traffic, expanded, joined
-from turnbuckle.replay.network import Node, plain
+from turnbuckle.replay.contention import PICOSECONDS, Leaves, Op, Program, ways
+from turnbuckle.replay.mpi import Messages, Rounds, Traffic, bounded, expanded, joined
+from turnbuckle.replay.network import Network, Node, Wire, plain
+from turnbuckle.replay.operations import Operations, Slot
 
 Bool = NDArray[np.bool_]
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+#: Whole numbers of any kind.
+Whole = NDArray[np.integer[Any]]
 
-#: Within a call: compute before it, room for what comes, what is sent, what is awaited, buffers, collectives, and what is kept.
-_GAP, _POST, _SEND, _AWAIT, _SENT, _ROUND, _KEPT = range(7)
-#: Within what is done for one message: a copy before it, itself, a copy after it.
-_BEFORE, _ITSELF, _AFTER = 0, 9, 10
+#: A wire that limits nothing [B/s].
+_SEAT: Final = 1e18
 #: Open MPI's smcuda has none for device memory, UCX about 8 KiB, TraceR 8192 by default and 64000 in its sample.
 EAGER_LIMIT: Final = 8192.0
 
@@ -38,7 +40,7 @@ class Charges:
     Attributes
     ----------
     sender, receiver : a copy at either end: seconds, and seconds a byte; (0, 0) for none.
-    eager_limit : up to this size it leaves as soon as it is sent, if those in host memory do too [B].
+    eager_limit : up to this size it leaves as soon as it is sent [B]; None for as from host memory.
     direct : whether it goes from GPU to GPU, rather than from host to host.
     pin_seconds : between the time it may leave and the time it does [s].
     pin_once : whether that is paid once for all messages of one size between two ranks, as if they were one buffer.
@@ -47,7 +49,7 @@ class Charges:
 
     sender: tuple[float, float] = (0.0, 0.0)
     receiver: tuple[float, float] = (0.0, 0.0)
-    eager_limit: float = np.inf
+    eager_limit: float | None = None
     direct: bool = False
     pin_seconds: float = 0.0
     pin_once: bool = False
@@ -62,12 +64,14 @@ class Layout:
     ----------
     node, host, device : of each rank: its node, the place of its process, and that of its buffers in device memory, shape (ranks,).
     share : place behind its GPU where its time is shared, -1 for none.
+    seat : place from which its messages leave for other nodes.
     """
 
     node: Int
     host: Int
     device: Int
     share: Int
+    seat: Int
 
     def sharing(self) -> Bool:
         """Ranks whose GPU is another rank's too, shape (ranks,)."""
@@ -92,9 +96,10 @@ def laid_out(node: Int, made: Node | None = None) -> Layout:
     inside[order] = np.arange(len(node)) - np.searchsorted(node[order], node[order])
     own = np.array(gpus or hosts)[inside % len(gpus or hosts)]
     near = _nearest(made, hosts or gpus)[own]
+    seats = _seats(made, near, own)
     behind = np.array(shares)[inside % len(gpus)] if len(shares) == len(gpus) > 0 else np.full(len(node), -1)
     first = node * len(made.parts)
-    return Layout(np.asarray(node), first + near, first + own, np.where(behind >= 0, first + behind, -1))
+    return Layout(np.asarray(node), first + near, first + own, np.where(behind >= 0, first + behind, -1), first + seats)
 
 
 def _nearest(made: Node, places: tuple[int, ...]) -> Int:
@@ -111,6 +116,52 @@ def _nearest(made: Node, places: tuple[int, ...]) -> Int:
                     further.append(b)
         reached = further
     return near
+
+
+def seated(made: Node) -> Node:
+    """A node with seats for the ranks of hosts that are as near to one card as to another: what leaves from them takes turns.
+
+    A place has one card.  A seat is a place beside its host, on a wire that limits nothing, for what a rank sends to other nodes; there
+    are as many as cards.
+
+    >>> seated(Node(("host 0",), (), (0, 0), (0,))).parts
+    ('host 0', 'seat 0', 'seat 1')
+    """
+    hosts = [h for h in made.parts_of("host") if h in made.passes]
+    if len(made.cards) < 2 or not hosts:
+        return made
+    tried = _with_seats(made, hosts)
+    own = _cards(tried, np.array(tried.parts_of("seat"))).reshape(len(hosts), -1)
+    return _with_seats(made, [h for h, cards in zip(hosts, own, strict=True) if len(np.unique(cards)) > 1])
+
+
+def _with_seats(made: Node, hosts: list[int]) -> Node:
+    at = [h for h in hosts for _ in made.cards]
+    first = len(made.parts)
+    wires = [w for k, h in enumerate(at) for w in (Wire(h, first + k, _SEAT), Wire(first + k, h, _SEAT))]
+    return replace(made, parts=(*made.parts, *(f"seat {k}" for k in range(len(at)))), wires=(*made.wires, *wires))
+
+
+def _cards(made: Node, parts: Int) -> Int:
+    """The card of each part: that by which a message leaves for another node."""
+    first, links = ways(Network(2, 1.0, 0.0, node=made), parts, len(made.parts) + parts)
+    return np.array([next(k for k in links[a:b] if k < len(made.cards)) for a, b in pairwise(first.tolist())], dtype=np.int64)
+
+
+def _seats(made: Node, host: Int, device: Int) -> Int:
+    """The seat of each rank at its host where there are any: the one whose card is that of its GPU, if it is as near."""
+    seats = np.array(made.parts_of("seat"), dtype=np.int64)
+    if not len(seats):
+        return host
+    beside = {w.target: w.source for w in made.wires}
+    pairs, which = np.unique(np.stack([host, device]), axis=1, return_inverse=True)
+    cards = _cards(made, np.append(seats, pairs[1]))
+    found = []
+    for n, (at, card) in enumerate(zip(pairs[0].tolist(), cards[len(seats) :].tolist(), strict=True)):
+        mine = [k for k, s in enumerate(seats.tolist()) if beside[s] == at]
+        same = [k for k in mine if cards[k] == card] or mine[n % max(len(mine), 1) :]
+        found.append(int(seats[same[0]]) if same else at)
+    return np.array(found, dtype=np.int64)[which.reshape(-1)]
 
 
 def _aside(traffic: Traffic) -> tuple[Traffic, tuple[Rounds, ...], Messages]:
@@ -131,6 +182,9 @@ def _aside(traffic: Traffic) -> tuple[Traffic, tuple[Rounds, ...], Messages]:
         ends.append(one.activity[beside])
         rounds.append(Rounds(one.operation, one.block_bytes, activity, one.root))
     begin, end = (np.concatenate([np.zeros(0, dtype=np.int64), *some]) for some in (begins, ends))
+    if not len(begin):
+        nothing = np.zeros(0, dtype=np.int64)
+        return traffic, traffic.rounds, Messages(nothing, nothing, nothing, nothing, nothing, np.zeros(0))
     count = len(begin)
     own, none = calls + np.arange(count), np.full(2 * count, -1)
     told = Messages(np.append(begin, own), none, np.append(own, end), np.append(own, end), none, np.zeros(2 * count))
@@ -144,48 +198,17 @@ def _aside(traffic: Traffic) -> tuple[Traffic, tuple[Rounds, ...], Messages]:
     return more, tuple(rounds), told
 
 
-class _Steps:
-    """What ranks do, in any order: (activity, phase, kind, number, minor) say when."""
-
-    def __init__(self) -> None:
-        self.keys: list[tuple[Int, ...]] = []
-        self.code: list[NDArray[np.uint8]] = []
-        self.arg: list[Int] = []
-        self.work: list[Float] = []
-
-    def add(self, activity: Int, phase: Int | int, kind: Int | int, number: Int, minor: int, op: Op, arg: Int) -> None:
-        """An operation for each activity."""
-        self.keys.append(tuple(np.broadcast_to(np.asarray(k), activity.shape) for k in (activity, phase, kind, number, minor)))
-        self.code.append(np.full(len(activity), op, dtype=np.uint8))
-        self.arg.append(np.broadcast_to(np.asarray(arg), activity.shape))
-
-    def add_work(self, activity: Int, phase: Int | int, kind: Int | int, number: Int, minor: int, seconds: Float) -> None:
-        """Work, where it takes any time."""
-        some = np.flatnonzero(seconds > 0)
-        phase, kind, number = (np.broadcast_to(np.asarray(v), activity.shape)[some] for v in (phase, kind, number))
-        first = sum(len(w) for w in self.work)
-        self.work.append(seconds[some])
-        self.add(activity[some], phase, kind, number, minor, Op.WORK, first + np.arange(len(some)))
-
-    def ordered(self, thread: Int, threads: int) -> tuple[Int, NDArray[np.uint8], Int]:
-        """First operation of each thread, operations, arguments."""
-        keys = [np.concatenate([k[n] for k in self.keys]) for n in range(5)]
-        mine = thread[keys[0]]
-        order = np.lexsort((*keys[::-1], mine))
-        return np.searchsorted(mine[order], np.arange(threads + 1)), np.concatenate(self.code)[order], np.concatenate(self.arg)[order]
-
-
 class _Carried(NamedTuple):
-    """Messages as they go over the network; arrays of shape (messages,)."""
+    """Messages as they go over the network; arrays of shape (messages,), the last two empty where nothing limits or delays any."""
 
-    source: Int
-    target: Int
-    size_bytes: Float
+    source: NDArray[np.uint32]
+    target: NDArray[np.uint32]
+    size_bytes: NDArray[np.uint64]
     leaves: NDArray[np.uint8]
-    start: Int
-    end: Int
-    rate_limit: Float
-    delay_seconds: Float
+    start: NDArray[np.uint32]
+    end: NDArray[np.uint32]
+    rate_limit: Float = np.zeros(0)
+    delay_seconds: Float = np.zeros(0)
 
 
 def program(
@@ -222,109 +245,52 @@ def program(
     ------
     UsageError : A098, more ranks than the layout places, or a charge, limit or factor that is negative or none at all.
     """
-    _sound(charged, inside or charged, eager_limit, compute, ranks_per_node)
+    far, near = charged, inside or charged
+    _sound(far, near, eager_limit, compute, ranks_per_node)
     placed = layout or laid_out(np.arange(traffic.ranks) // ranks_per_node)
     if len(placed.node) < traffic.ranks:
         raise UsageError("A098", "not every rank has a place", found=f"{len(placed.node)} of {traffic.ranks} ranks")
-    recorded_calls = len(traffic.rank)
+    calls = len(traffic.rank)
     traffic, all_of, edges = _all(traffic, selection)
     threads = len(traffic.tail_seconds)
     rank_of = traffic.rank_of if len(traffic.rank_of) else np.arange(threads)
     # what a rank does after its last call comes before a call that it never makes
-    thread = np.append(traffic.rank, np.arange(threads))
+    thread = np.append(traffic.rank, np.arange(threads)).astype(np.uint32)
+    priced = _Priced(far, near, eager_limit)
+    cut = _cut(all_of, edges, placed.node[rank_of][traffic.rank], priced, on_device)
+    del all_of
+    steps = Operations(thread, int(cut.step.max(initial=-1)) + 1)
     gap = np.append(traffic.gap_seconds, traffic.tail_seconds) * compute
-    steps = _Steps()
-    calls = np.arange(len(thread))
-    at = rank_of[thread]
-    contended = placed.sharing()[at] & (gap > 0) if shared_gpu else np.zeros(len(thread), dtype=np.bool_)
-    steps.add_work(calls, _GAP, 0, calls, 0, np.where(contended, 0.0, gap))
-    steps.add_work(calls[:recorded_calls], _KEPT, 0, calls[:recorded_calls], 0, traffic.kept_seconds[:recorded_calls])
-    all_of, edge, device, within = _cut(
-        all_of, placed.node[rank_of], traffic.rank, charged, inside or charged, edges, on_device, eager_limit
-    )
-    count = len(all_of.send)
-    sender, receiver = rank_of[thread[all_of.send]], rank_of[thread[all_of.receive]]
-    full = (all_of.size_bytes > 0) & ~edge & device
-    charges = (charged, inside or charged)
-
-    def by_place(value: str, end: int | None = None) -> Float:
-        """A charge of every message, by whether it stays on its node; nothing where there is no buffer in device memory."""
-        far, near = (getattr(c, value) if end is None else getattr(c, value)[end] for c in charges)
-        return np.where(full, np.where(within, float(near), float(far)), 0.0)
-
-    limit = np.minimum(eager_limit, np.where(full, np.where(within, charges[1].eager_limit, charges[0].eager_limit), np.inf))
-    leaves = np.where((all_of.size_bytes > limit) | all_of.ready, Leaves.READY, Leaves.EAGER).astype(np.uint8)
-    leaves[edge] = Leaves.EDGE
-    direct = by_place("direct") > 0
-    carried = [_Carried(
-        thread[all_of.send], thread[all_of.receive], np.where(edge, 0.0, np.round(all_of.size_bytes)), leaves,
-        np.where(direct, placed.device[sender], placed.host[sender]), np.where(direct, placed.device[receiver], placed.host[receiver]),
-        np.full(count, np.inf), _pins(by_place("pin_seconds"), by_place("pin_once") > 0, sender, receiver, all_of.size_bytes),
-    )]  # fmt: skip
-    numbers = np.arange(count)
-    # what one call waits for is dealt with in the order in which room was made
-    awaited = np.empty(count, dtype=np.int64)
-    awaited[np.lexsort((numbers, all_of.receive))] = numbers
-    engine = _engines(placed)
-    for kind, op, where, phase in (
-        (0, Op.POST, all_of.receive, _POST), (1, Op.SEND, all_of.send, _SEND),
-        (2, Op.AWAIT, all_of.received, _AWAIT), (3, Op.SENT, all_of.sent, _SENT),
-    ):  # fmt: skip
-        there = where >= 0
-        # what goes on beside a rank tells its end last
-        last = edge & (where >= recorded_calls) & (op == Op.SEND)
-        phases, kinds = (
-            np.where(last, _KEPT, np.where(all_of.step < 0, phase, _ROUND)),
-            np.where(all_of.step < 0, 0, 4 * all_of.step + kind),
-        )
-        turn = np.where(all_of.step < 0, awaited, numbers) if op == Op.AWAIT else numbers
-        steps.add(where[there], phases[there], kinds[there], turn[there], _ITSELF, op, numbers[there])
-        if op not in (Op.SEND, Op.AWAIT):
-            continue
-        mine, side = (sender, "sender") if op == Op.SEND else (receiver, "receiver")
-        fixed, each = by_place(side, 0), by_place(side, 1)
-        minor = _BEFORE if op == Op.SEND else _AFTER
-        wired = there & (placed.device != placed.host)[mine] & ((fixed > 0) | (each > 0))
-        timed = np.flatnonzero(there & ~wired)
-        steps.add_work(where[timed], phases[timed], kinds[timed], turn[timed], minor + 1, (fixed + each * all_of.size_bytes)[timed])
-        some = np.flatnonzero(wired)
-        if len(some):
-            key = (where[some], phases[some], kinds[some], turn[some])
-            copy = sum(len(c.source) for c in carried) + np.arange(len(some))
-            carried.append(_copies(op == Op.SEND, thread[where[some]], all_of.size_bytes[some], each[some], placed, mine[some]))
-            held = engine[mine[some]] * 2 + (op == Op.AWAIT)
-            steps.add(*key, minor, Op.TAKE, held)
-            steps.add_work(*key, minor + 1, fixed[some])
-            steps.add(*key, minor + 2, Op.SEND, copy)
-            steps.add(*key, minor + 3, Op.AWAIT, copy)
-            steps.add(*key, minor + 4, Op.GIVE, held)
-    taken = np.arange(2 * (int(engine.max(initial=-1)) + 1))
-    uses, seconds = taken, np.zeros(len(taken))
-    busy = np.flatnonzero(contended)
+    busy = np.flatnonzero(placed.sharing()[rank_of[thread]] & (gap > 0)) if shared_gpu else np.zeros(0, dtype=np.int64)
+    contended = gap[busy]
+    gap[busy] = 0.0
+    everyone = np.arange(len(thread), dtype=np.uint32)
+    steps.add_work(everyone, Slot.GAP, gap)
+    steps.add_work(everyone[:calls], steps.kept, traffic.kept_seconds[:calls])
+    carried = [_sent(cut, edges, thread, rank_of, placed, priced, steps)]
+    engine = np.unique(placed.device, return_inverse=True)[1].astype(np.int64)
+    _ends(cut, edges, calls, thread, rank_of, placed, engine, priced, steps, carried)
+    del cut
+    uses = np.arange(2 * (int(engine.max(initial=-1)) + 1))
+    seconds = np.zeros(len(uses))
     if shared_gpu == "exclusive":
-        steps.add(busy, _GAP, 0, busy, 0, Op.USE, len(taken) + np.arange(len(busy)))
-        uses, seconds = np.append(uses, len(taken) + engine[at[busy]]), np.append(seconds, gap[busy])
+        steps.add(busy, Slot.GAP, Op.USE, len(uses) + np.arange(len(busy)))
+        uses, seconds = np.append(uses, len(uses) + engine[rank_of[thread[busy]]]), np.append(seconds, contended)
     elif len(busy):
-        copy = sum(len(c.source) for c in carried) + np.arange(len(busy))
-        carried.append(_times(thread[busy], gap[busy], placed.share[at[busy]]))
-        steps.add(busy, _GAP, 0, busy, 0, Op.SEND, copy)
-        steps.add(busy, _GAP, 0, busy, 1, Op.AWAIT, copy)
-    first, code, arg = steps.ordered(thread, threads)
-    columns = [np.concatenate(c) for c in zip(*carried, strict=True)]
-    whole = dict(zip(_Carried._fields, columns, strict=True))
-    if not (whole["delay_seconds"] > 0).any():
-        whole["delay_seconds"] = np.zeros(0)
-    if not np.isfinite(whole["rate_limit"]).any():
-        whole["rate_limit"] = np.zeros(0)
+        first = sum(len(c.source) for c in carried)
+        carried.append(_times(thread[busy], contended, placed.share[rank_of[thread[busy]]]))
+        both = np.repeat(first + np.arange(len(busy)), 2)
+        steps.add(np.repeat(busy, 2), Slot.GAP, np.tile(np.array([Op.SEND, Op.AWAIT], dtype=np.uint8), len(busy)), both)
+    first_of, code, arg = steps.ordered()
     return Program(
-        first=first, code=code, arg=arg, work_seconds=np.concatenate(steps.work), resource=uses, use_seconds=seconds,
-        capacity=np.ones(int(uses.max(initial=-1)) + 1, dtype=np.int64), host=placed.host[rank_of], **whole,
+        first=first_of, code=code, arg=arg, work_seconds=np.concatenate(steps.work), resource=uses, use_seconds=seconds,
+        capacity=np.ones(int(uses.max(initial=-1)) + 1, dtype=np.int64), host=placed.host[rank_of], **_together(carried),
     )  # fmt: skip
 
 
 def _sound(charged: Charges, inside: Charges, eager_limit: float, compute: float, ranks_per_node: int) -> None:
     """Refuse (A098) what cannot be charged."""
-    numbers = [n for c in (charged, inside) for n in (*c.sender, *c.receiver, c.eager_limit, c.pin_seconds)]
+    numbers = [n for c in (charged, inside) for n in (*c.sender, *c.receiver, c.eager_limit or 0.0, c.pin_seconds)]
     if not (min(*numbers, eager_limit, compute) >= 0) or any(np.isnan(n) for n in (*numbers, eager_limit, compute)) or np.isinf(compute):
         raise UsageError("A098", "messages cannot be charged so", found="a time, size or factor that is negative, or none at all")
     if ranks_per_node < 1 or not min(charged.chunk_bytes, inside.chunk_bytes) >= 1:
@@ -335,74 +301,207 @@ def all_messages(traffic: Traffic, selection: Selection = "short and long") -> t
     """All messages of a run, collectives expanded, and the activity (call) that each belongs to, shape (messages,)."""
     _, all_of, edges = _all(traffic, selection)
     kept = len(all_of.send) - edges
-    mine = Messages(*(getattr(all_of, n)[:kept] for n in ("send", "sent", "receive", "received", "step", "size_bytes", "ready")))
+    ends = (all_of.send, all_of.sent, all_of.receive, all_of.received, all_of.step)
+    send, sent, receive, received, step = (column[:kept].astype(np.int64) for column in ends)
+    mine = Messages(send, sent, receive, received, step, all_of.size_bytes[:kept], all_of.ready[:kept])
     # what goes on beside a rank belongs to the call that began it
-    begun = {
-        int(b): int(a) for a, b in zip(all_of.send[kept:].tolist(), all_of.receive[kept:].tolist(), strict=True) if b >= len(traffic.rank)
-    }
-    call = mine.send.copy()
-    beside = call >= len(traffic.rank)
-    call[beside] = [begun[c] for c in call[beside].tolist()]
-    return mine, call
+    begun = np.arange(len(traffic.rank) + edges // 2)
+    begun[all_of.receive[kept:][: edges // 2]] = all_of.send[kept:][: edges // 2]
+    return mine, begun[send]
 
 
 def _all(traffic: Traffic, selection: Selection) -> tuple[Traffic, Messages, int]:
     """The run with what goes on beside its ranks, all its messages, and how many of them, the last, are edges."""
     more, rounds, told = _aside(traffic)
-    return more, joined([more.messages, *(expanded(r, selection) for r in rounds), told]), len(told.send)
+    parts, many = [more.messages], len(more.messages.send)
+    for one in rounds:
+        parts.append(expanded(one, selection))
+        many += len(parts[-1].send)
+        bounded(many)
+    return more, joined([*parts, told], np.int32), len(told.send)
 
 
-def _cut(
-    all_of: Messages, node: Int, thread: Int, charged: Charges, inside: Charges, edges: int, on_device: Bool | None, eager_limit: float
-) -> tuple[Messages, Bool, Bool, Bool]:
-    """Long messages in chunks; which are edges, which have buffers in device memory, and which stay on their node."""
+class _Priced:
+    """What messages pay by their class: 0 without a buffer in device memory, 1 between nodes, 2 inside one."""
+
+    def __init__(self, far: Charges, near: Charges, eager_limit: float) -> None:
+        self.far, self.near, self.eager_limit = far, near, eager_limit
+
+    def each(self, value: str, otherwise: float = 0.0) -> Float:
+        """A number of each class."""
+        return np.array([otherwise, getattr(self.far, value), getattr(self.near, value)])
+
+    def copies(self, side: str) -> tuple[Float, Float]:
+        """Seconds, and seconds a byte, of a copy at one end."""
+        fixed, per_byte = np.array([(0.0, 0.0), getattr(self.far, side), getattr(self.near, side)]).T
+        return fixed, per_byte
+
+    def limits(self) -> Float:
+        """Up to which size messages leave as soon as they are sent [B]."""
+        own = (self.far.eager_limit, self.near.eager_limit)
+        return np.array([self.eager_limit, *(self.eager_limit if n is None else n for n in own)])
+
+
+class _Cut(NamedTuple):
+    """Messages, the long ones in chunks; arrays of shape (messages,).  The last are edges."""
+
+    send: Whole
+    sent: Whole
+    receive: Whole
+    received: Whole
+    step: Whole
+    size_bytes: Float
+    leaves: NDArray[np.uint8]
+    paying: NDArray[np.uint8]
+
+
+def _cut(all_of: Messages, edges: int, node: Int, priced: _Priced, on_device: Bool | None) -> _Cut:
+    """Messages as they leave, and the class by which they pay; `node` of each call."""
     count = len(all_of.send)
-    edge = np.arange(count) >= count - edges
-    device = np.ones(count, dtype=np.bool_)
+    full = all_of.size_bytes > 0
+    full[count - edges :] = False
     if on_device is not None:
-        device[: count - edges] = on_device
-    within = node[thread[all_of.send]] == node[thread[all_of.receive]]
-    chunk = np.where(device & ~edge, np.where(within, inside.chunk_bytes, charged.chunk_bytes), np.inf)
-    pieces = np.maximum(np.ceil(all_of.size_bytes / chunk), 1).astype(np.int64)
-    if pieces.max(initial=1) == 1:
-        return all_of, edge, device, within
+        full[: count - edges] &= on_device
+    paying = (1 + (node[all_of.send] == node[all_of.receive])).astype(np.uint8)
+    paying[~full] = 0
+    ready = (all_of.size_bytes > priced.limits()[paying]) | all_of.ready
+    leaves = np.where(ready, Leaves.READY, Leaves.EAGER).astype(np.uint8)
+    leaves[count - edges :] = Leaves.EDGE
+    send, sent, receive, received, step = all_of.send, all_of.sent, all_of.receive, all_of.received, all_of.step
+    chunk = priced.each("chunk_bytes", np.inf)
+    if not np.isfinite(chunk).any():
+        return _Cut(send, sent, receive, received, step, all_of.size_bytes, leaves, paying)
+    pieces = np.maximum(np.ceil(all_of.size_bytes / chunk[paying]), 1)
+    bounded(float(pieces.sum()))
+    pieces = pieces.astype(np.int64)
     which = np.repeat(np.arange(count), pieces)
     place = np.arange(len(which)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    each = np.where(np.isfinite(chunk), chunk, all_of.size_bytes)[which]
-    size = np.where(pieces[which] > 1, np.minimum(each, all_of.size_bytes[which] - place * each), all_of.size_bytes[which])
+    each, size = np.where(pieces > 1, chunk[paying], all_of.size_bytes)[which], all_of.size_bytes[which]
+    # whole bytes, none of them lost
+    size = np.round(np.minimum((place + 1) * each, size)) - np.round(place * each)
     # a chunk waits for its receiver if the whole would
-    ready = all_of.ready[which] | (pieces[which] > 1) & (all_of.size_bytes[which] > eager_limit)
-    names = ("send", "sent", "receive", "received", "step")
-    cut = Messages(**{n: getattr(all_of, n)[which] for n in names}, size_bytes=size, ready=ready)
-    return cut, edge[which], device[which], within[which]
+    send, sent, receive, received, step = (column[which] for column in (send, sent, receive, received, step))
+    return _Cut(send, sent, receive, received, step, size, leaves[which], paying[which])
 
 
-def _pins(seconds: Float, once: Bool, sender: Int, receiver: Int, size: Float) -> Float:
-    """Time to pin memory for each message [s]: of those alike only the first where one buffer is pinned once."""
-    if not (once & (seconds > 0)).any():
-        return seconds
-    alike = np.unique(np.stack([sender, receiver, size.astype(np.int64)]), axis=1, return_index=True)[1]
-    begins = np.zeros(len(seconds), dtype=np.bool_)
-    begins[alike] = True
-    return np.where(once & ~begins, 0.0, seconds)
+def _sent(cut: _Cut, edges: int, thread: NDArray[np.uint32], rank_of: Int, placed: Layout, priced: _Priced, steps: Operations) -> _Carried:
+    """Messages over the network, from GPU to GPU where they go straight."""
+    source, target = thread[cut.send], thread[cut.receive]
+    size = np.round(cut.size_bytes).astype(np.uint64)
+    size[len(size) - edges :] = 0
+    host, device = (np.asarray(at)[rank_of].astype(np.uint32) for at in (placed.host, placed.device))
+    start, end = host[source], host[target]
+    seat = np.asarray(placed.seat)[rank_of].astype(np.uint32)
+    if (seat != host).any():
+        node = np.asarray(placed.node)[rank_of]
+        far = np.flatnonzero(node[source] != node[target])
+        start[far], end[far] = seat[source[far]], seat[target[far]]
+    straight = priced.each("direct") > 0
+    if straight.any():
+        direct = np.flatnonzero(straight[cut.paying])
+        start[direct], end[direct] = device[source[direct]], device[target[direct]]
+    seconds = priced.each("pin_seconds")
+    if not (seconds > 0).any():
+        return _Carried(source, target, size, cut.leaves, start, end)
+    delay = seconds[cut.paying]
+    once = np.flatnonzero((priced.each("pin_once") * seconds > 0)[cut.paying])
+    if len(once):
+        # a call that goes on beside its rank is as early as the one that begins it
+        begun = np.arange(len(thread))
+        told = cut.send[len(size) - edges :][: edges // 2]
+        begun[cut.receive[len(size) - edges :][: edges // 2]] = told
+        pair = rank_of[source[once]].astype(np.uint64) << np.uint64(32) | rank_of[target[once]].astype(np.uint64)
+        when = steps.place[begun[cut.send[once]]]
+        order = np.lexsort((when, size[once], pair))
+        again = (pair[order][1:] == pair[order][:-1]) & (size[once][order][1:] == size[once][order][:-1])
+        delay[once[order[1:][again]]] = 0.0
+    return _Carried(source, target, size, cut.leaves, start, end, delay_seconds=delay)
 
 
-def _engines(placed: Layout) -> Int:
-    """Number of each rank's GPU."""
-    return np.unique(placed.device, return_inverse=True)[1].astype(np.int64)
+def _ends(
+    cut: _Cut, edges: int, calls: int, thread: NDArray[np.uint32], rank_of: Int, placed: Layout, engine: Int, priced: _Priced,
+    steps: Operations, carried: list[_Carried],
+) -> None:  # fmt: skip
+    """What is done at both ends of every message, and the copies before it is sent and after it is there."""
+    count = len(cut.send)
+    ends = (
+        (Op.POST, cut.receive, Slot.POST),
+        (Op.SEND, cut.send, Slot.SEND),
+        (Op.AWAIT, cut.received, Slot.AWAIT),
+        (Op.SENT, cut.sent, Slot.SENT),
+    )
+    for kind, (op, where, plain_slot) in enumerate(ends):
+        # what one call waits for is dealt with in the order in which room was made
+        mine = np.argsort(cut.receive, kind="stable") if op == Op.AWAIT else np.arange(count)
+        mine = mine[where[mine] >= 0].astype(np.uint32)
+        call, step = where[mine], cut.step[mine]
+        slot = np.where(step < 0, np.int32(plain_slot), np.int32(Slot.ROUND + kind) + np.int32(4) * step)
+        if op == Op.SEND:
+            # what goes on beside a rank tells its end last
+            slot[(mine >= count - edges) & (call >= calls)] = steps.kept
+        side = {Op.SEND: "sender", Op.AWAIT: "receiver"}.get(op)
+        fixed, per_byte = priced.copies(side) if side else (np.zeros(3), np.zeros(3))
+        pays = (fixed > 0) | (per_byte > 0)
+        if not pays.any():
+            steps.add(call, slot, op, mine)
+            continue
+        group = cut.paying[mine]
+        rank = rank_of[thread[call]]
+        wired = pays[group] & (placed.device != placed.host)[rank]
+        timed = pays[group] & ~wired
+        fixed, per_byte = fixed[group], per_byte[group]
+        took = steps.worked((fixed + per_byte * cut.size_bytes[mine])[timed])
+        latency = wired & (fixed > 0)
+        begun = steps.worked(fixed[latency])
+        # copies are numbered as their messages are
+        copied = np.argsort(mine[wired], kind="stable")
+        number = np.empty(len(copied), dtype=np.int64)
+        number[copied] = sum(len(c.source) for c in carried) + np.arange(len(copied))
+        at = np.flatnonzero(wired)[copied]
+        carried.append(_copies(op == Op.SEND, thread[call[at]], cut.size_bytes[mine[at]], per_byte[at], placed, rank[at]))
+        held = engine[rank] * 2 + (op == Op.AWAIT)
+        # of each message: itself, and in front of it or behind it what its copy takes
+        many = 1 + timed + 4 * wired.astype(np.int64) + latency
+        begins = np.cumsum(many) - many
+        code, arg = np.empty(int(many.sum()), dtype=np.uint8), np.empty(int(many.sum()), dtype=np.uint32)
+
+        def put(of: Bool, behind: Int, one: Op, value: Any, code: Any = code, arg: Any = arg) -> None:
+            code[behind[of]], arg[behind[of]] = one, value
+
+        everywhere = np.ones(len(mine), dtype=np.bool_)
+        put(everywhere, begins + (many - 1 if op == Op.SEND else 0), op, mine)
+        first = begins + (op == Op.AWAIT)
+        put(timed, first, Op.WORK, took)
+        put(wired, first, Op.TAKE, held[wired])
+        put(latency, first + 1, Op.WORK, begun)
+        for behind, one, value in ((1, Op.SEND, number), (2, Op.AWAIT, number), (3, Op.GIVE, held[wired])):
+            put(wired, first + behind + latency, one, value)
+        steps.add(np.repeat(call, many), np.repeat(slot, many), code, arg)
 
 
-def _copies(leaving: bool, thread: Int, size: Float, per_byte: Float, placed: Layout, rank: Int) -> _Carried:
+def _copies(leaving: bool, thread: NDArray[np.uint32], size: Float, per_byte: Float, placed: Layout, rank: Int) -> _Carried:
     """Copies between GPU and host as messages of a rank to itself, at the rate of the copy and over the wires between."""
-    device, host = placed.device[rank], placed.host[rank]
+    device, host = placed.device[rank].astype(np.uint32), placed.host[rank].astype(np.uint32)
     with np.errstate(divide="ignore"):
         limit = 1.0 / per_byte
     ends = (device, host) if leaving else (host, device)
-    return _Carried(thread, thread, np.round(size), np.full(len(size), Leaves.EAGER, dtype=np.uint8), *ends, limit, np.zeros(len(size)))
+    return _Carried(thread, thread, np.round(size).astype(np.uint64), np.full(len(size), Leaves.EAGER, dtype=np.uint8), *ends, limit)
 
 
-def _times(thread: Int, seconds: Float, share: Int) -> _Carried:
+def _times(thread: NDArray[np.uint32], seconds: Float, share: Int) -> _Carried:
     """Compute as a flow over the time of a GPU, a byte a picosecond."""
-    count = len(seconds)
-    eager = np.full(count, Leaves.EAGER, dtype=np.uint8)
-    return _Carried(thread, thread, np.round(seconds * PICOSECONDS), eager, share, share, np.full(count, np.inf), np.zeros(count))
+    eager, at = np.full(len(seconds), Leaves.EAGER, dtype=np.uint8), share.astype(np.uint32)
+    return _Carried(thread, thread, np.round(seconds * PICOSECONDS).astype(np.uint64), eager, at, at)
+
+
+def _together(carried: list[_Carried]) -> dict[str, Any]:
+    """Messages one kind after the other."""
+    whole: dict[str, Any] = {}
+    for name, none in (("rate_limit", np.inf), ("delay_seconds", 0.0)):
+        parts = [getattr(c, name) for c in carried]
+        some = any((part != none).any() for part in parts)
+        filled = [part if len(part) else np.full(len(c.source), none) for part, c in zip(parts, carried, strict=True)] if some else []
+        whole[name] = np.concatenate([np.zeros(0), *filled])
+    for name in _Carried._fields[:6]:
+        whole[name] = np.concatenate([getattr(c, name) for c in carried])
+    return whole

@@ -33,6 +33,8 @@ def gpu_node(
     peer_seconds: float = 0.0,
     joined: Literal["mesh", "switch"] = "mesh",
     cards: Literal["node", "host", "gpu"] = "node",
+    per_switch: int = 1,
+    switch_cards: int = 1,
 ) -> Node:
     """A node of hosts (sockets) with GPUs on links of their own.
 
@@ -44,28 +46,30 @@ def gpu_node(
     between_hosts : between neighbouring hosts, one way [B/s]; None for as fast as `memory`.
     peer, peer_seconds : between GPUs, one way [B/s], [s]: of each pair (``mesh``), or of each GPU into a ``switch``; None where they
         have no link of their own.
-    cards : one at the first host, one at every host, or one beside every GPU on a switch of its own host link (``gpu``).
+    cards : one at the first host, one at every host, or beside the GPUs, on a switch that has one link up to the host (``gpu``).
+    per_switch, switch_cards : GPUs of such a switch, which share its link up, and its cards.
 
     >>> gpu_node(2, link=25e9, cards="gpu").parts
-    ('host 0', 'gpu 0', 'share 0', 'switch 0', 'gpu 1', 'share 1', 'switch 1')
+    ('host 0', 'gpu 0', 'gpu 1', 'share 0', 'share 1', 'switch 0', 'switch 1')
     """
-    parts = [f"host {h}" for h in range(hosts)]
+    # GPUs in one row: of cards as near, part by part takes the next
+    device = list(range(hosts, hosts + gpus))
+    parts = [f"host {h}" for h in range(hosts)] + [f"gpu {g}" for g in range(gpus)] + [f"share {g}" for g in range(gpus)]
     wires = [Wire(h, h, memory, memory_seconds, shared=True) for h in range(hosts)]
     for h in range(hosts - 1):
         wires += both_ways(h, h + 1, between_hosts or memory)
-    device: list[int] = []
+    wires += _clocks(hosts + gpus, gpus)
     beside: list[int] = []
-    for g in range(gpus):
+    for g, at in enumerate(device):
         host = g * hosts // gpus
-        device.append(len(parts))
-        parts += [f"gpu {g}", f"share {g}"]
-        wires += _clocked(device[-1])
-        if cards == "gpu":
+        if cards != "gpu":
+            wires += both_ways(host, at, link, link_seconds)
+            continue
+        if g % per_switch == 0:
             beside.append(len(parts))
-            parts.append(f"switch {g}")
-            wires += both_ways(host, beside[-1], link, link_seconds) + both_ways(beside[-1], device[-1], link)
-        else:
-            wires += both_ways(host, device[-1], link, link_seconds)
+            parts.append(f"switch {len(beside) - 1}")
+            wires += both_ways(host, beside[-1], link, link_seconds)
+        wires += both_ways(beside[-1], at, link)
     through = [*range(hosts), *beside]
     # of two ways as short and as wide the one named first is taken: from GPU to GPU that is their own
     if peer is not None and joined == "mesh":
@@ -74,54 +78,105 @@ def gpu_node(
         through.append(len(parts))
         wires = [w for a in device for w in both_ways(a, len(parts), peer, peer_seconds / 2)] + wires
         parts.append("fabric 0")
-    at = {"node": [0], "host": list(range(hosts)), "gpu": beside}[cards]
-    return Node(tuple(parts), tuple(wires), tuple(at or [0]), tuple(through))
+    at_cards = {"node": [0], "host": list(range(hosts)), "gpu": [s for s in beside for _ in range(switch_cards)]}[cards]
+    return Node(tuple(parts), tuple(wires), tuple(at_cards or [0]), tuple(through))
 
 
 def pool(
-    hosts: int, gpus: int, *, link: float, link_seconds: float = 0.0, uplinks: int = 1, per_switch: int = 8, memory: float = 100e9
+    hosts: int,
+    gpus: int,
+    *,
+    link: float,
+    link_seconds: float = 0.0,
+    host_link: float | None = None,
+    switch_seconds: float = 0.0,
+    uplinks: int = 1,
+    per_switch: int = 8,
+    memory: float = 100e9,
 ) -> Node:
     """Hosts and a chassis of pooled GPUs: a tree of switches, GPUs at its leaves, hosts at its root.
 
+    Every host has a card of its own; from any of them to any GPU it is as far.
+
     Parameters
     ----------
-    link : of a host, and of a GPU, one way [B/s]; a leaf switch has `uplinks` of them to the root.
-    link_seconds : latency of each wire [s].
+    link : of a GPU, one way [B/s]; a leaf switch has `uplinks` of them to the root.
+    link_seconds : latency of the cable between a host and the root [s].
+    host_link : of a host, one way [B/s]; None for as fast as `link`.
+    switch_seconds : from one port of a switch to another [s].
     per_switch : GPUs of a leaf switch.
 
     >>> len(pool(2, 16, link=32e9).parts_of("switch"))
     3
     """
-    parts = [*(f"host {h}" for h in range(hosts)), "switch 0"]
-    root = hosts
+    leaves = -(-gpus // per_switch)
+    root, first = hosts, hosts + 1 + leaves
+    parts = [*(f"host {h}" for h in range(hosts)), *(f"switch {s}" for s in range(1 + leaves)), *(f"gpu {g}" for g in range(gpus))]
+    parts += [f"share {g}" for g in range(gpus)]
     wires = [Wire(h, h, memory, 0.0, shared=True) for h in range(hosts)]
-    wires += [w for h in range(hosts) for w in both_ways(h, root, link, link_seconds)]
-    through, leaf = [root], root
+
+    def switched(below: int, switch: int, bandwidth: float, cable: float, passed: float = 0.0) -> list[Wire]:
+        # the time through a switch is paid on the way out of it: as often as there are switches on the way, either way
+        return [Wire(below, switch, bandwidth, cable + passed), Wire(switch, below, bandwidth, cable + switch_seconds)]
+
+    for h in range(hosts):
+        wires += switched(h, root, host_link or link, link_seconds)
+    for leaf in range(root + 1, first):
+        wires += switched(leaf, root, uplinks * link, 0.0, switch_seconds)
     for g in range(gpus):
-        if g % per_switch == 0:
-            leaf = len(parts)
-            through.append(leaf)
-            parts.append(f"switch {len(through) - 1}")
-            wires += both_ways(leaf, root, uplinks * link, link_seconds)
-        wires += both_ways(leaf, len(parts), link, link_seconds) + _clocked(len(parts))
-        parts += [f"gpu {g}", f"share {g}"]
-    return Node(tuple(parts), tuple(wires), tuple(range(hosts)), tuple(through))
+        wires += switched(first + g, root + 1 + g // per_switch, link, 0.0)
+    wires += _clocks(first + gpus, gpus)
+    return Node(tuple(parts), tuple(wires), tuple(range(hosts)), tuple(range(root, first)))
 
 
-def graph(places: int, links: Iterable[tuple[int, int, float]], *, seconds: float = 0.0) -> Node:
+def graph(places: int, links: Iterable[tuple[int, int, float]], *, seconds: float = 0.0, cards: int = 1) -> Node:
     """GPUs joined directly, as by NVLink or xGMI; what has no link of its own goes over others.
 
     Parameters
     ----------
     links : pairs of GPUs, with the bandwidth one way [B/s].
+    seconds : latency of each link [s].
+    cards : the first so many GPUs have one each.
 
     >>> graph(3, [(0, 1, 50e9), (1, 2, 50e9)]).passes
     (0, 1, 2)
     """
     wires = [w for a, b, bandwidth in links for w in both_ways(a, b, bandwidth, seconds)]
-    return Node(tuple(f"gpu {g}" for g in range(places)), tuple(wires), (0,), tuple(range(places)))
+    return Node(tuple(f"gpu {g}" for g in range(places)), tuple(wires), tuple(range(cards)), tuple(range(places)))
 
 
-def _clocked(gpu: int) -> list[Wire]:
-    """The time of a GPU, at a part of its own that nothing leads to."""
-    return [Wire(gpu + 1, gpu + 1, CLOCK, 0.0, shared=True)]
+def reached(node: Node, start: int) -> set[int]:
+    """Parts that wires lead to from one, none of them through a part that lets nothing pass.
+
+    >>> sorted(reached(graph(3, [(0, 1, 50e9)]), 0))
+    [0, 1]
+    """
+    leads: dict[int, list[int]] = {}
+    for w in node.wires:
+        leads.setdefault(w.source, []).append(w.target)
+        if w.shared:
+            leads.setdefault(w.target, []).append(w.source)
+    through, seen, wave = set(node.passes), {start}, [start]
+    while wave:
+        part = wave.pop()
+        if part == start or part in through:
+            further = [p for p in leads.get(part, ()) if p not in seen]
+            seen.update(further)
+            wave += further
+    return seen
+
+
+def shared(node: Node) -> Node:
+    """A node with a part for the time of each GPU, which processes may share.
+
+    >>> shared(Node(("gpu 0",), (), (0,), ())).parts
+    ('gpu 0', 'share 0')
+    """
+    gpus = len(node.parts_of("gpu"))
+    parts = (*node.parts, *(f"share {g}" for g in range(gpus)))
+    return Node(parts, (*node.wires, *_clocks(len(node.parts), gpus)), node.cards, node.passes)
+
+
+def _clocks(first: int, gpus: int) -> list[Wire]:
+    """The time of each GPU, at a part of its own that nothing leads to."""
+    return [Wire(at, at, CLOCK, 0.0, shared=True) for at in range(first, first + gpus)]

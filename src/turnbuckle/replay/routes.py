@@ -1,4 +1,4 @@
-"""Routes of a network link by link, as the native core takes them (crates/turnbuckle-core/src/contention/network/shape.rs).
+"""Routes of a network link by link, as the native core takes them, and of any graph of switches.
 
 A link is its number in `turnbuckle.replay.network.Network.links`.  Cards are the ends of a route, everything between is a switch.
 A `Graph` is any network of switches with a card each; only packets know it (`turnbuckle.replay.limppy`).
@@ -10,21 +10,39 @@ Errors:
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from turnbuckle.errors import UsageError
-from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
+from turnbuckle.replay.contention import ways
+from turnbuckle.replay.network import Network
 from turnbuckle.table_file import Column, read_table
+
+Int = NDArray[np.int64]
 
 #: Switches of a graph at most.
 MOST_SWITCHES: Final = 100_000
+#: Packets times links that one replay holds in memory on a small machine.
+MOST_HOPS: Final = 5_000_000
+#: Cables of a graph that are looked at for all routes of one replay, some seconds of them.
+_MOST_LOOKED: Final = 20_000_000
 _COLUMNS: Final = tuple(Column(name, "1", whole=True, most=MOST_SWITCHES - 1) for name in ("from", "to"))
+
+
+@dataclass
+class _Search:
+    """Ways to one target, as far as they were looked for: cables from each switch met, the switches met last, and cables looked at."""
+
+    target: int = -1
+    far: dict[int, int] = field(default_factory=dict)
+    wave: list[int] = field(default_factory=list)
+    looked: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,27 +76,37 @@ class Graph:
         return [dict(sorted(each.items())) for each in out]
 
     @cached_property
-    def _far(self) -> dict[int, list[int]]:
-        return {}
+    def _search(self) -> _Search:
+        return _Search()
 
-    def distances(self, target: int) -> list[int]:
-        """Cables from every switch to one, -1 where there is no way."""
-        if target not in self._far:
-            far, wave = [-1] * self.hosts, [target]
-            far[target] = 0
-            while wave:
-                steps = far[wave[0]] + 1
-                wave = list(dict.fromkeys(n for at in wave for n in self._next[at] if far[n] < 0))
-                for n in wave:
-                    far[n] = steps
-            self._far[target] = far
-        return self._far[target]
+    def distance(self, source: int, target: int) -> int:
+        """Cables from one switch to another, -1 where there is no way.
+
+        The search goes out from the target until it meets the source, and is kept for the next source of the same target.
+        """
+        search = self._search
+        if search.target != target:
+            search.target, search.far, search.wave = target, {target: 0}, [target]
+        far = search.far
+        while source not in far and search.wave:
+            steps = far[search.wave[0]] + 1
+            search.looked += sum(len(self._next[at]) for at in search.wave)
+            search.wave = list(dict.fromkeys(n for at in search.wave for n in self._next[at] if n not in far))
+            far.update(dict.fromkeys(search.wave, steps))
+        return far.get(source, -1)
+
+    @property
+    def looked(self) -> int:
+        """Cables looked at so far in search of routes."""
+        return self._search.looked
 
     def route(self, source: int, target: int) -> list[int]:
         """Links from the card of one switch to that of another."""
-        far, at, out = self.distances(target), source, [source]
+        steps, at, out = self.distance(source, target), source, [source]
+        far = self._search.far
         while at != target:
-            step = next(n for n in self._next[at] if far[n] == far[at] - 1)
+            steps -= 1
+            step = next(n for n in self._next[at] if far.get(n) == steps)
             out.append(self._next[at][step])
             at = step
         return [*out, self.hosts + target]
@@ -99,9 +127,9 @@ def read(path: Path) -> Graph:
     if not pairs:
         raise _refused("no cables", table.name)
     graph = Graph(max(b for _, b in pairs) + 1, pairs)
-    apart = [k for k, far in enumerate(graph.distances(0)) if far < 0]
-    if apart:
-        raise _refused(f"no way from switch 0 to switch {apart[0]}", table.name)
+    for k in range(graph.hosts):
+        if graph.distance(k, 0) < 0:
+            raise _refused(f"no way from switch 0 to switch {k}", table.name)
     return graph
 
 
@@ -120,67 +148,54 @@ def route(network: Network | Graph, source: int, target: int) -> list[int]:
         return []
     if isinstance(network, Graph):
         return network.route(source, target)
-    match network.shape:
-        case None:
-            return [source, network.cards + target]
-        case FatTree():
-            return _through_tree(network.shape, source, target)
-        case Torus(dims, cards):
-            between = _round_torus(dims, source // cards, target // cards, 2 * network.cards)
-        case Dragonfly():
-            between = _through_groups(network.shape, source, target, 2 * network.cards)
-    return [source, *between, network.cards + target]
+    return _native(network, np.array([source]), np.array([target]))[0]
 
 
-def _through_tree(tree: FatTree, source: int, target: int) -> list[int]:
-    """Up until a switch stands above both, then down the only way there is; the destination chooses among parallel ways (D-mod-k)."""
-    top, a, b = 0, source, target
-    while a != b:
-        a, b, top = a // tree.down[top], b // tree.down[top], top + 1
-    leaves, out, across, first = math.prod(tree.down), [], 0, 0
-    back: list[tuple[int, int, int, int]] = []
-    for at in range(top):
-        up, cables = tree.up[at], tree.cables[at]
-        below, wide = math.prod(tree.down[:at]), math.prod(tree.up[:at])
-        count = leaves // below * wide * up * cables
-        port = target // wide % (up * cables)
-        parent, cable = port % up, port // up
-        lane = parent * cables + cable
-        out.append(first + (source // below * wide + across) * up * cables + lane)
-        back.append((first + count, target // below * wide + across, up * cables, lane))
-        across = across * up + parent
-        first += 2 * count
-    return [*out, *(begin + node * ways + lane for begin, node, ways, lane in reversed(back))]
+def _native(network: Network, source: Int, target: Int) -> list[list[int]]:
+    """Links between pairs of cards, without the wires inside nodes."""
+    made = network.made_of
+    place = np.array(made.cards)
+    at = [card // len(place) * len(made.parts) + place[card % len(place)] for card in (source, target)]
+    first, links = ways(network, *at)
+    return [links[a:b].tolist() for a, b in pairwise(first.tolist())]
 
 
-def _round_torus(dims: tuple[int, ...], source: int, target: int, first: int) -> list[int]:
-    """One dimension after the other, the shorter way round, forwards where both are as long."""
-    out, at, stride = [], source, 1
-    for k, size in enumerate(dims):
-        here, there = at // stride % size, target // stride % size
-        ahead = (there - here) % size
-        step = 1 if 2 * ahead <= size else -1
-        while here != there:
-            out.append(first + (at * len(dims) + k) * 2 + (step < 0))
-            at += ((here + step) % size - here) * stride
-            here = (here + step) % size
-        stride *= size
-    return out
+def routes(network: Network | Graph, source: Int, target: Int) -> tuple[list[list[int]], Int]:
+    """The different routes that messages take, and which of them each takes.
+
+    Parameters
+    ----------
+    source, target : cards of each message, shape (messages,).
+
+    Raises
+    ------
+    UsageError : A090, more links than one replay holds, or a graph too large to find so many routes on it.
+
+    >>> found, which = routes(Network(4, 1e9, 0.0), np.array([0, 3, 0]), np.array([2, 1, 2]))
+    >>> found, which.tolist()
+    ([[3, 5], [0, 6]], [1, 0, 1])
+    """
+    # by target, as a graph looks for them
+    pairs, which = np.unique(target * network.hosts + source, return_inverse=True)
+    if isinstance(network, Network):
+        found = _native(network, pairs % network.hosts, pairs // network.hosts)
+        _bounded(sum(map(len, found)), len(found))
+        return found, which
+    found, hops, before = [], 0, network.looked
+    for pair in pairs.tolist():
+        found.append(network.route(pair % network.hosts, pair // network.hosts) if pair % network.hosts != pair // network.hosts else [])
+        hops += len(found[-1])
+        _bounded(hops, len(found))
+        if network.looked - before > _MOST_LOOKED:
+            raise _too_many(f"{len(pairs):,} routes among {network.hosts:,} switches")
+    return found, which
 
 
-def _through_groups(fly: Dragonfly, source: int, target: int, first: int) -> list[int]:
-    """To the router with a channel to the other group, through it, and to the router of the card."""
-    begin, end = source // fly.cards, target // fly.cards
-    here, there = begin // fly.routers, end // fly.routers
+def _bounded(hops: int, routes: int) -> None:
+    if hops > MOST_HOPS:
+        raise _too_many(f"more than {routes:,} routes")
 
-    def local(a: int, b: int) -> list[int]:
-        return [first + a * fly.routers + b % fly.routers] if a != b else []
 
-    if here == there:
-        return local(begin, end)
-    others = fly.groups - 1
-    pick = target % (fly.routers * fly.channels // others) * others
-    ahead, back = pick + (there - here - 1) % fly.groups, pick + (here - there - 1) % fly.groups
-    leaves, enters = here * fly.routers + ahead // fly.channels, there * fly.routers + back // fly.channels
-    through = first + fly.groups * fly.routers**2 + here * fly.routers * fly.channels + ahead
-    return [*local(begin, leaves), through, *local(enters, end)]
+def _too_many(found: str) -> UsageError:
+    fix = f"at most {MOST_HOPS:,} links taken: fewer messages or nodes, or a smaller graph"
+    return UsageError("A090", "too many or too long routes", found=found, fix=fix)

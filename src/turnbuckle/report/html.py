@@ -42,6 +42,7 @@ from turnbuckle.report.verdict import sentence, verdicts
 from turnbuckle.study.study import Answer
 
 QUESTION: Final = "What would this run do if CPU and GPU stood closer or farther apart?"
+NO_GPU_QUESTION: Final = "What did this run do?"
 
 #: Sections in the order of the page: key, title.
 SECTIONS: Final = (
@@ -126,12 +127,14 @@ def page(answer: Answer, *, question: str = "") -> str:
         _environment()
         .get_template("report.html.j2")
         .render(
-            question=clean(question or QUESTION),
+            question=clean(question or (QUESTION if answer.projectable else NO_GPU_QUESTION)),
             names=names,
             sentence=sentence(found, answer.profile.seconds),
             facts=cover_facts(answer),
             synthetic=synthetic(answer),
             projected=bool(found),
+            projectable=answer.projectable,
+            exchanged=answer.profile.trace.mpi.height > 0,
             timed=timed,
             why_not=studies if isinstance(studies, str) else "",
             contents=SECTIONS,

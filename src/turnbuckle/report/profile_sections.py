@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from turnbuckle.findings import Finding
 from turnbuckle.profile import summary
 from turnbuckle.profile.describe import links, transfer_distribution
+from turnbuckle.profile.mpi_calls import same_call
 from turnbuckle.profile.offload import DEFAULT_ALPHA, offload_map
+from turnbuckle.profile.traffic import traffic
 from turnbuckle.profile.transfers import LinkFit, known_links
 from turnbuckle.report import profile_charts
 from turnbuckle.report.answer_sections import named, severity_cell
@@ -21,6 +24,7 @@ from turnbuckle.report.table import Cell, Table, cells
 from turnbuckle.report.text import DASH, clean, count, listed, number, percent, plural, seconds, shorten
 from turnbuckle.report.unknowns import DIRECTION
 from turnbuckle.study.study import Answer
+from turnbuckle.trace.recorders import recorder
 
 #: Rows of long tables: printed at once, and at most in the report.
 TOP, MOST = 15, 200
@@ -38,22 +42,14 @@ def synthetic(answer: Answer) -> bool:
 
 
 def recorded_with(answer: Answer) -> str:
-    """Profiler, version and schema in words."""
+    """Format, profiler and version in words."""
     facts = answer.profile.trace.facts
     if synthetic(answer):
         return (
             f"a script ({clean(facts['product_version'])}), in the layout of Nsight Systems schema "
             f"{clean(facts.get('schema_version') or 'unknown')}"
         )
-    if facts.get("format") == "otf2":
-        tracer = clean(facts.get("product_version") or "a tracer that does not name itself")
-        return f"{tracer}, OTF2 {clean(facts['schema_version'])} archive"
-    if facts.get("format") == "kineto":
-        return f"{clean(facts.get('product_version') or 'PyTorch profiler, version not recorded')}, Chrome trace"
-    tool = {"nsys": "Nsight Systems"}.get(str(facts.get("format")), clean(facts.get("format") or "unknown profiler"))
-    version = clean(facts.get("product_version") or "version not recorded")
-    known = facts.get("schema_version")
-    return f"{tool} export, {version}, schema {clean(known) if known else 'not recorded (before 2.7)'}"
+    return clean(recorder(facts))
 
 
 def cover_facts(answer: Answer) -> Facts:
@@ -96,7 +92,7 @@ def _counts(answer: Answer, kernels: dict[str, Any]) -> dict[str, int]:
         "copy": trace.copies.height,
         "memory set": trace.memsets.height,
         "GPU runtime call": trace.api.height,
-        "MPI call": trace.mpi.height,
+        "MPI call": len(np.unique(same_call(trace))),
     }
 
 
@@ -134,6 +130,7 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
             f"{percent(overhead)} of the run time has the profiler itself at work" if profile.trace.overheads.height else "not recorded",
         ),
         *observed_links(answer),
+        *_messages(answer),
         ("tracks", f"{_tracks(profile.tracks, 'thread', 'host thread')}, {_tracks(profile.tracks, 'stream', 'device stream')}"),
     ]
     if (cpu := summary.cpu_activity(profile)) is not None:
@@ -153,6 +150,22 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
         "findings": _findings_table(found),
         "quality": _quality(found),
     }
+
+
+def _messages(answer: Answer) -> Facts:
+    """What the MPI calls exchange."""
+    mpi = traffic(answer.profile.trace)
+    if mpi is None:
+        return []
+    sends, met = mpi["sends"], mpi["messages"]
+    words = [
+        f"{plural(mpi['ranks'], 'rank')}" if mpi["ranks"] else "ranks not recorded",
+        f"{plural(sends['count'], 'send')} of {number(sends['bytes'], 'B')}",
+        plural(mpi["receives"]["count"], "receive"),
+        f"{plural(met['matched'], 'message')} with both sides",
+        plural(sum(mpi["collectives"].values()), "collective call"),
+    ]
+    return [("MPI", ", ".join(words))]
 
 
 def _tracks(tracks: pl.DataFrame, what: str, name: str) -> str:

@@ -179,7 +179,7 @@ def _short(penalty: float) -> str:
 
 
 def _legend(low: float, high: float) -> tuple[tuple[str, str], ...]:
-    marks = [v for v in (-0.8, -0.5, -0.3, -0.1, 0.0, 0.05, 0.1, 0.5, 2.0, 10.0) if low - 0.02 <= v <= max(high, 0.06)]
+    marks = [v for v in (-0.8, -0.5, -0.3, -0.1, 0.0, 0.05, 0.1, 0.5, 2.0, 10.0) if low - 0.05 <= v <= max(high, 0.06)]
     words = {0.0: "as recorded", 2.0: f"{factor(3.0, 1)} the time", 10.0: f"{factor(11.0, 2)} the time"}
     return tuple((words.get(v, signed(v)), colour_of(v)) for v in marks)
 
@@ -206,11 +206,14 @@ def _caption(found: SharingSurface) -> str:
     )
     limit = ""
     if set(found.forms) - {"loose"}:
+        fewer = " A kernel gains as its blocks, or rounds of resident blocks, get fewer on each multiprocessor,"
         limit = {
             "full": " Every kernel is taken to fill the larger GPU, which is the best that can be.",
-            "blocks": f" A kernel gains as its thread blocks spread: {percent(run.unfilled)} of kernel time is in kernels with too few.",
-            "rounds": " A kernel gains as whole rounds of its resident blocks are saved, the least that it can.",
+            "blocks": f"{fewer} the more of the two: {percent(run.unfilled)} of kernel time is in kernels with too few to gain.",
+            "rounds": f"{fewer} the less of the two.",
         }[found.gain]
         if not run.blocks_known:
             limit = " No thread blocks are known: every kernel is taken to fill the larger GPU, which is the best that can be."
-    return told + anchored + limit
+    asked = f" {number(found.hop_seconds, 's')} are added to each copy." if found.hop_seconds else ""
+    asked += f" A multiprocessor is {found.speed:g} times as fast as recorded." if found.speed != 1.0 else ""
+    return told + anchored + asked + limit

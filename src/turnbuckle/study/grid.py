@@ -17,12 +17,13 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from turnbuckle.errors import UsageError, clipped
+from turnbuckle.errors import TurnbuckleError, UsageError, clipped
 from turnbuckle.study.points import Kind, hashed
 from turnbuckle.study.settings import Scalar, known
 
@@ -32,6 +33,12 @@ MOST_SHARDS: Final = 100_000
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
 #: Columns that every table of a sweep has.
 RESERVED: Final = ("recording", "code", "error")
+#: Recordings of one file.  Of others those belong together that have these endings, and names that are alike but for the rank at the end.
+_WHOLE: Final = (".sqlite", ".trace", ".xz", ".gz", ".goal")
+_TOGETHER: Final = {
+    ".meta": ((".meta", ".bin"), re.compile("-[0-9]+$")), ".bin": ((".meta", ".bin"), re.compile("-[0-9]+$")),
+    ".prv": ((".prv", ".pcf", ".row"), None),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -145,24 +152,48 @@ def key_of(digest: str, identity: Any) -> str:
 
 
 def digest_of(path: Path, name: str = "") -> str:
-    """SHA-256 of a recording: of a file, or of all files of an OTF2 archive by their names and contents.
+    """SHA-256 of a recording: of its file, or of all files that it is made of by their names and contents.
 
     Raises
     ------
     UsageError : A082 where it is not there.
     """
     try:
-        if path.suffix.lower() != ".otf2":
+        parts = _parts(path)
+        if parts == [path]:
             return hashed(path)
-        parts = [path, path.with_suffix(".def"), *sorted(p for p in path.with_suffix("").rglob("*") if p.is_file())]
-        told = [(p.relative_to(path.parent).as_posix(), hashed(p)) for p in parts if p.is_file()]
+        told = [(p.relative_to(path.parent).as_posix() if p.is_relative_to(path.parent) else p.name, hashed(p)) for p in parts]
         if not told:
             raise FileNotFoundError(2, "No such file or directory")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a file name"
-        fix = "paths are relative to the study file"
+        fix = "name its .otf2 file" if path.is_dir() else "paths are relative to the study file, or to where the command runs"
         raise UsageError("A082", "a recording cannot be opened", where=name, found=f"{path.name}: {why}", fix=fix) from None
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def _parts(path: Path) -> list[Path]:
+    """The files that a recording is made of, by its format: an archive, a set with a file a rank, names beside events, or one file."""
+    suffix = path.suffix.lower()
+    if suffix == ".otf2":
+        parts = [path, path.with_suffix(".def"), *sorted(p for p in path.with_suffix("").rglob("*") if p.is_file())]
+        return [p for p in parts if p.is_file()]
+    if not path.is_file() or suffix in _WHOLE:
+        return [path]
+    from turnbuckle.replay import schedules
+    from turnbuckle.replay.schedules import ti_files
+
+    if schedules.sniff(path):
+        with suppress(TurnbuckleError):
+            return list(dict.fromkeys([path, *ti_files.lines_of_each(path)[0]]))
+        return [path]
+    endings, rank = _TOGETHER.get(suffix, ((suffix,), re.compile("[0-9]+$")))
+
+    def stem(file: Path) -> str:
+        return rank.sub("", file.stem) if rank else file.stem
+
+    alike = (p for p in path.parent.iterdir() if p.suffix.lower() in endings and stem(p) == stem(path))
+    return [path, *sorted(p for p in alike if p != path and p.is_file())]
 
 
 def shard_of(text: str) -> tuple[int, int]:

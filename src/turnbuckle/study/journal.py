@@ -5,7 +5,7 @@ computed again.  One process at a time may write to a journal, which a lock (flo
 process, however that ends.  Where the file system has no locks, as some network file systems, `Journal.locked` says so.
 
     A085  another process writes to the journal
-    A086  the journal cannot be opened, or is none
+    A086  the journal cannot be opened or written, or is none
 """
 
 from __future__ import annotations
@@ -157,9 +157,15 @@ class Journal:
 
     def _append(self, raw: bytes) -> None:
         view = memoryview(raw)
-        while view:
-            view = view[os.write(self._file, view) :]
-        os.fsync(self._file)
+        try:
+            while view:
+                view = view[os.write(self._file, view) :]
+            os.fsync(self._file)
+        except OSError as error:
+            raise UsageError(
+                "A086", "the journal of the sweep cannot be written", where=self.path.name, found=error.strerror or "",
+                cause="what was answered before is in it", fix="make room; the same command goes on from there",
+            ) from None  # fmt: skip
 
 
 def _refused(path: Path, found: str) -> UsageError:

@@ -1,9 +1,12 @@
 """Which network suits a run's messages: one set of messages on several topologies (LiMPPy, Austin et al. 2021, 4.5; PNNL FENATE).
 
-Messages come from a recorded MPI run, from a graph of messages, or from a pattern.  Two fidelities:
+Messages come from a recorded MPI run, from a graph of messages, or from a pattern.  Three fidelities:
 
 ``packets``  LiMPPy's own: packets hold links one after the other, first come first served (`turnbuckle.replay.limppy`)
-``flow``     the same protocol message by message, links shared fairly; latencies of routes longer than two links are those of eager packets
+``queues``   the same protocol in the packets of the contention replay: wholly there before each link, in queues of finite room
+``flow``     the same protocol message by message, links shared fairly
+
+In the last two, latencies of routes longer than two links are those of eager packets.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
@@ -27,17 +30,20 @@ from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
 from turnbuckle.replay.routes import Graph, read
 from turnbuckle.study.study import SCHEMA_VERSION
 
-Fidelity = Literal["packets", "flow"]
+Fidelity = Literal["packets", "queues", "flow"]
 Shape = FatTree | Torus | Dragonfly | Graph | None
-FIDELITIES: Final[tuple[Fidelity, ...]] = ("packets", "flow")
+FIDELITIES: Final[tuple[Fidelity, ...]] = get_args(Fidelity)
 #: What is tried where nothing is asked for.
 USUAL: Final = ("switch", "fat-tree", "torus", "dragonfly")
 #: The original's parameters.
 LIMPPY: Final = Protocol()
 #: Nodes of one network at most.
 MOST_NODES: Final = 100_000
-_NUMBERS: Final = re.compile(r"[0-9]{1,6}(x[0-9]{1,6})*", re.ASCII)
-_NO_LIMIT: Final = float(np.finfo(np.float64).max / 1e13)
+#: Links between nodes and switches of one network at most.
+MOST_LINKS: Final = 2_000_000
+_NUMBERS: Final = re.compile(r"[0-9]{1,6}(x[0-9]{1,6}){0,7}", re.ASCII)
+#: Packets that the queue before a link holds at least, so that one can come in while another goes out.
+_PACKETS_OF_ROOM: Final = 2
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Row:
     busiest : name of the link that is taken longest.
     busiest_share : of the run time in which it is taken; for flows of its capacity.
     mean_share : the same, mean over the links used.
-    packets : sent (packets), else 0.
+    packets : sent, 0 for flows.
     """
 
     topology: str
@@ -65,6 +71,10 @@ class Row:
     busiest_share: float
     mean_share: float
     packets: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """A row of the table; what is not known is None."""
+        return {**self.__dict__, "alone_seconds": None if math.isnan(self.alone_seconds) else self.alone_seconds}
 
 
 @dataclass(frozen=True)
@@ -107,7 +117,7 @@ class Answered:
             "fidelity": self.fidelity,
             "protocol": asdict(self.protocol),
             "best": self.best.topology,
-            "rows": [r.__dict__ for r in self.rows],
+            "rows": [r.as_dict() for r in self.rows],
         }
 
 
@@ -197,9 +207,27 @@ def topology(text: str, nodes: int) -> tuple[str, Shape]:
 
 
 def _with_room(name: str, shape: Shape, room: int, nodes: int) -> tuple[str, Shape]:
+    if (links := _links(shape, room)) > MOST_LINKS:
+        raise UsageError("A090", "the topology has too many links", found=f"{name[:60]} has {links:.3g}", fix=f"at most {MOST_LINKS:,}")
     if room < nodes:
         raise UsageError("A090", "the topology has too few nodes", found=f"{name[:60]} has {room:,}", fix=f"room for {nodes:,}")
     return name, shape
+
+
+def _links(shape: Shape, room: int) -> int:
+    """Links between cards and switches, one way each, without a name for each."""
+    match shape:
+        case FatTree(down, up, cables):
+            levels = range(len(down))
+            return sum(2 * math.prod(down[k:]) * math.prod(up[: k + 1]) * cables[k] for k in levels)
+        case Torus(dims, _):
+            return 2 * room + 2 * math.prod(dims) * len(dims)
+        case Dragonfly(groups, routers, _, channels):
+            return 2 * room + groups * routers * (routers + channels)
+        case Graph():
+            return 2 * room + 2 * len(shape.ends)
+        case None:
+            return 2 * room
 
 
 def _usual(name: str, nodes: int) -> list[tuple[int, ...]]:
@@ -231,8 +259,10 @@ def networks(messages: Messages, topologies: Sequence[str] = USUAL, *, fidelity:
             "A090", "a network needs a topology and 2 nodes or more", found=what, fix=f"--on switch,torus; at most {MOST_NODES:,} nodes"
         )
     shapes = [topology(text, messages.nodes) for text in topologies]
-    by = _by_packets if fidelity == "packets" else _by_flows
-    rows = tuple(by(messages, name, shape) for name, shape in dict.fromkeys(shapes))
+    rows = tuple(
+        _by_packets(messages, name, shape) if fidelity == "packets" else _by_messages(messages, name, shape, fidelity)
+        for name, shape in dict.fromkeys(shapes)
+    )
     return Answered(messages.nodes, messages.count, messages.recorded_seconds, messages.compute, fidelity, messages.protocol, rows)
 
 
@@ -250,24 +280,35 @@ def _by_packets(messages: Messages, name: str, shape: Shape) -> Row:
     return _row(name, network, seconds, alone, busy, made.packets)
 
 
-def _by_flows(messages: Messages, name: str, shape: Shape) -> Row:
+def _by_messages(messages: Messages, name: str, shape: Shape, fidelity: Fidelity) -> Row:
+    """What is said message by message: the engine of the contention replay shares the links."""
     p, hop = messages.protocol, messages.protocol.eager_switch_seconds
     if isinstance(shape, Graph):
-        raise UsageError("A090", "flows know no graph of one's own", found=name[:60], fix="--fidelity packets")
+        raise UsageError("A090", "only packets know a graph of one's own", found=name[:60], fix="--fidelity packets")
+    header, packets = p.header_bytes * (2 if p.legacy_headers else 1), fidelity == "queues"
     network = Network(messages.nodes, p.remote_bandwidth, hop, shape)
-    # a route of h links has h - 1 switches: what it has too much is taken from its ends
+    if packets:
+        room = max(network.buffer_bytes, _PACKETS_OF_ROOM * (p.packet_bytes + header))
+        network = replace(network, packet_bytes=p.packet_bytes, header_bytes=header, buffer_bytes=room)
+    # a route of h links has h - 1 switches: what it has too much is taken from its ends; queues add the headers themselves
     said = spoken(
         messages.program,
         replace(
-            p, header_bytes=p.header_bytes * (2 if p.legacy_headers else 1), eager_node_seconds=max(p.eager_node_seconds - hop / 2, 0.0),
+            p, header_bytes=0 if packets else header, eager_node_seconds=max(p.eager_node_seconds - hop / 2, 0.0),
             remote_node_seconds=max(p.remote_node_seconds + p.remote_switch_seconds - 2 * hop, 0.0),
         ),
     )  # fmt: skip
-    limit = np.append(np.full(said.begin, _NO_LIMIT), np.where(said.remote, p.remote_bandwidth, min(p.eager_bandwidth, p.remote_bandwidth)))
-    done = replay(replace(said.program, rate_limit=limit), network, "flow")
+    # a limit that is the link's own would be one more queue; what a rank sends itself has no link of the network to limit it
+    places = np.asarray(said.program.host)[np.stack([said.program.source[said.begin :], said.program.target[said.begin :]])]
+    most = np.where(said.remote, p.remote_bandwidth, min(p.eager_bandwidth, p.remote_bandwidth))
+    own = (most < p.remote_bandwidth) | (places[0] == places[1])
+    limit = np.append(np.full(said.begin, math.inf), np.where(own, most, math.inf))
+    done = replay(replace(said.program, rate_limit=limit), network, "packet" if packets else "flow")
     between = _between(network)
     busy = done.carried_bytes[:between] / (p.remote_bandwidth * done.seconds) if done.seconds else np.zeros(between)
-    return _row(name, network, done.seconds, math.nan, busy, 0)
+    size = np.asarray(said.program.size_bytes[said.begin :], dtype=np.float64)
+    count = int(np.maximum(np.ceil(size / p.packet_bytes), 1).sum()) if packets else 0
+    return _row(name, network, done.seconds, math.nan, busy, count)
 
 
 def _between(network: Network | Graph) -> int:

@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -51,6 +52,10 @@ class Held:
         if self._profile is None:
             self._profile = _caught(self._read)
         return _given(self._profile)
+
+    def given(self) -> Any:
+        """The same, asked for as a function."""
+        return self.profile
 
     def _read(self) -> Any:
         from turnbuckle.profile.profile import build
@@ -91,6 +96,12 @@ def _given(made: Any) -> Any:
     return made
 
 
+@cache
+def _version() -> str:
+    """Looked up once: it reads a file, and every point asks."""
+    return version("turnbuckle")
+
+
 @dataclass(frozen=True)
 class Kind:
     """One kind of question.
@@ -120,7 +131,7 @@ class Kind:
     @property
     def released(self) -> str:
         """The release that answers."""
-        return self.release or version("turnbuckle")
+        return self.release or _version()
 
     def made(self, values: Mapping[str, Scalar], folder: Path) -> Any:
         """The settings of one point.
@@ -211,6 +222,7 @@ class Projected:
                 raise UsageError("A081", f"no value for {name}", found=f"{value:g}", fix="a number above 0")
 
 
+@cache
 def _parameters() -> Mapping[str, Setting]:
     """Parameters of machines that a target may be given, as settings."""
     from turnbuckle.machine import schema

@@ -127,7 +127,7 @@ def settings_of(cls: type) -> Mapping[str, Setting]:
     ('true or false', True)
     """
     hints = get_type_hints(cls)
-    said = _meanings(cls.__doc__ or "")
+    said = {name: words for each in reversed(cls.__mro__) for name, words in _meanings(each.__doc__ or "").items()}
     out = {}
     for one in fields(cls):
         kinds, words = _kinds(hints[one.name])

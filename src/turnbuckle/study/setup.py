@@ -20,8 +20,8 @@ from turnbuckle.replay.buffers import on_device
 from turnbuckle.replay.collectives import Selection
 from turnbuckle.replay.contention import Fidelity, Program
 from turnbuckle.replay.mpi import Traffic
-from turnbuckle.replay.mpi_program import EAGER_LIMIT, Charges, all_messages, laid_out, program
-from turnbuckle.replay.network import Dragonfly, FatTree, Network, Node, Torus
+from turnbuckle.replay.mpi_program import EAGER_LIMIT, Charges, all_messages, laid_out, program, seated
+from turnbuckle.replay.network import Dragonfly, FatTree, Network, Node, Torus, Wire
 from turnbuckle.replay.network_file import Described, read_network
 from turnbuckle.replay.nodes import gpu_node
 from turnbuckle.replay.placement import placed, read_placement, traffic_matrix
@@ -30,9 +30,9 @@ from turnbuckle.study.settings import known, settings_of
 Path = Literal["host", "hostcopy", "p2p", "gpudirect"]
 Costs = Literal["physics", "seed_G"]
 
-#: Ranks and GPUs a node that can be asked for.
+#: Ranks and GPUs a node that can be asked for; all ways between the parts of a node are known beforehand.
 MOST_RANKS: Final = 1_000_000
-MOST_GPUS: Final = 64
+MOST_GPUS: Final = 512
 #: What holds where neither the question nor the network says.
 LINK_BANDWIDTH: Final = 12.5e9
 HOP_SECONDS: Final = 0.5e-6
@@ -48,26 +48,28 @@ class Setup:
     path : ``host`` (buffers in host memory), ``hostcopy`` (copied to the host and back), ``p2p`` (as that, but straight from GPU to GPU
         inside a node), ``gpudirect`` (straight from GPU to GPU, between nodes too).
     ranks : repeated to so many by the grid of a halo exchange; 0 for as many as recorded.
-    ranks_per_node, gpus_per_node : ranks of a node, and its GPUs; 0 for one GPU a rank.
+    ranks_per_node, gpus_per_node : ranks of a node, and its GPUs; 0 for what the network says, else for one GPU a rank.
     gpu_shared : ranks of one GPU compute one after the other, or at once with even shares of its time.
     mapping : of ranks to nodes: ``linear``, ``round robin``, ``random``, ``greedy``, or the name of a file.
     network : a machine, by its name or file (`turnbuckle.replay.network_file`); what is set besides replaces what it says.
     topology : of the network between cards; ``as given`` by the network, one switch without.
     taper : of a fat tree, hosts below a leaf switch over cables above it.
     leaf_cards : cards below a leaf switch of a fat tree.
-    cards : one network card a node, or one a GPU; ``as given`` by the network, one a node without.
+    cards : one network card a node, or one a GPU; ``as given`` by the network, one a node without.  Ranks as near to several take turns.
     card_bandwidth, hop_seconds : of every link of the network, one way [B/s], [s]; None for what the network says, else 12.5 GB/s
         and 0.5 us.
     inside_bandwidth : between processes of a node, through host memory [B/s]; None for what the network says, else 75 GB/s.
     link_bandwidth : between host and GPU, one way [B/s]; None for what the network says, else 75 GB/s.
     peer_bandwidth : between two GPUs of a node, one way [B/s]; 0 where they have no link but those to the host; None as for the link.
+        All three of them make a node of their own, of one host and as many GPUs as are asked for, whatever the network says; one or two
+        scale the wires of its node, the narrowest at a GPU to what is asked for.
     overhead_seconds : processor time of sending, and of receiving, a message [s].
     costs : ``physics``: a copy at either end; ``seed_G``: the paper's one copy and one pin a message (decision D8).
     copy_seconds, copy_bandwidth, pin_seconds : of a host copy, and of pinning memory [s], [B/s], [s]; 0 for what `costs` says.
     pinned : how often memory is pinned: as `costs` says, never, once for the messages of one size between two ranks, or for each.
     chunk_bytes : host copies of longer messages overlap with the network in chunks of this size [B]; 0 for none.
-    eager_limit_bytes, device_eager_limit_bytes : up to this size messages leave as soon as they are sent [B]: from host memory, and
-        straight from device memory (Open MPI's smcuda 0, UCX 8192).
+    eager_limit_bytes, device_eager_limit_bytes : up to this size messages leave as soon as they are sent [B]: from host memory, and,
+        whatever the first is, straight from device memory (Open MPI's smcuda 0, UCX 8192).
     handshake : whether a rendezvous pays for the request and its answer.
     buffers : where buffers are (`turnbuckle.replay.buffers`).
     fidelity, collectives : of the replay.
@@ -165,16 +167,18 @@ def checked(setup: Setup) -> Setup:
         value = getattr(setup, name)
         if value is None:
             continue
-        if not (value > 0 if name in positive else value >= 0) or (name != "eager_limit_bytes" and math.isinf(value)):
+        if not (value > 0 if name in positive else value >= 0) or (not name.endswith("eager_limit_bytes") and math.isinf(value)):
             raise _refused(f"{name} of {value:g}", "a positive number" if name in positive else "0 or more")
     if 0 < setup.chunk_bytes < 64:
         raise _refused(f"chunk_bytes of {setup.chunk_bytes:g}", "64 or more, or 0 for none")
-    if setup.cards == "gpu" and setup.gpus > MOST_GPUS:
-        raise _refused(f"{setup.gpus} GPUs a node", f"at most {MOST_GPUS} with a card each")
+    if setup.gpus > MOST_GPUS and not setup.network:
+        raise _refused(
+            f"{setup.gpus:,} GPUs a node, one a rank", f"gpus_per_node: how many the ranks of a node share, at most {MOST_GPUS:,}"
+        )
     if setup.gpus_per_node and setup.gpus_per_node > setup.ranks_per_node:
         raise _refused(f"{setup.gpus_per_node} GPUs for {setup.ranks_per_node} ranks a node", "a GPU has one rank at least")
-    if setup.fidelity == "logp" and setup.gpu_shared == "time" and setup.gpus < setup.ranks_per_node:
-        raise _refused("GPUs shared in time by logp, which shares nothing", "--fidelity flow, or gpu_shared exclusive")
+    if setup.taper != 1.0 and setup.topology != "fat-tree":
+        raise _refused("a taper without a fat tree", "topology=fat-tree")
     return setup
 
 
@@ -216,16 +220,16 @@ def network_of(setup: Setup, nodes: int) -> Network:
     ports = nodes * len(made.cards)
     shape: FatTree | Torus | Dragonfly | None = known.shape if known else None
     if setup.topology == "fat-tree":
-        leaves = -(-ports // setup.leaf_cards)
-        shape = FatTree((setup.leaf_cards, leaves), (1, max(1, round(setup.leaf_cards / setup.taper))), (1, 1))
+        leaves, above = -(-ports // setup.leaf_cards), setup.leaf_cards / setup.taper
+        if above > MOST_RANKS:
+            raise _refused(f"a taper of {setup.taper:g}", f"at most {MOST_RANKS:,} cables above a leaf switch")
+        shape = FatTree((setup.leaf_cards, leaves), (1, max(1, round(above))), (1, 1))
     elif setup.topology == "torus":
         shape = Torus(_cube(ports))
     elif setup.topology == "dragonfly":
         shape = _balanced(ports)
     elif setup.topology == "switch":
         shape = None
-    elif setup.taper != 1.0:
-        raise _refused("a taper without a fat tree", "topology=fat-tree")
     bandwidth = _first(setup.card_bandwidth, known.bandwidth if known else None, LINK_BANDWIDTH)
     hop = _first(setup.hop_seconds, known.hop_seconds if known else None, HOP_SECONDS)
     return Network(
@@ -237,17 +241,62 @@ def network_of(setup: Setup, nodes: int) -> Network:
 def _node(setup: Setup, known: Described | None) -> Node:
     """What a node is made of: as the network says, unless something about it is asked for."""
     asked = (setup.inside_bandwidth, setup.link_bandwidth, setup.peer_bandwidth)
-    if known and known.node and asked == (None, None, None) and setup.cards == "as given":
+    if known and known.node and None in asked:
         has = len(known.node.parts_of("gpu"))
         if setup.gpus_per_node not in (0, has):
             raise _refused(f"{setup.gpus_per_node} GPUs on a node of {known.name}", f"it has {has}; 0 takes it as it is")
-        return known.node
-    peer = _first(setup.peer_bandwidth, None, INSIDE_BANDWIDTH)
-    return gpu_node(
-        min(setup.gpus, MOST_GPUS), link=_first(setup.link_bandwidth, None, INSIDE_BANDWIDTH),
-        memory=_first(setup.inside_bandwidth, None, INSIDE_BANDWIDTH), peer=peer or None, joined="switch",
-        cards="gpu" if setup.cards == "gpu" else "node",
+        made = known.node
+        for kind, bandwidth in (("inside", asked[0]), ("link", asked[1]), ("peer", asked[2])):
+            made = made if bandwidth is None else _scaled(made, kind, bandwidth, known.name)
+        return seated(_carded(made, setup.cards))
+    if setup.gpus > MOST_GPUS:
+        raise _refused(f"{setup.gpus:,} GPUs a node", f"at most {MOST_GPUS:,}")
+    link, peer = _first(setup.link_bandwidth, None, INSIDE_BANDWIDTH), _first(setup.peer_bandwidth, None, INSIDE_BANDWIDTH)
+    # of two ways as short the wider one is taken: that over the host is longer where a switch stands on it
+    beside = setup.cards == "gpu" or 0 < peer < link
+    made = gpu_node(
+        setup.gpus, link=link, memory=_first(setup.inside_bandwidth, None, INSIDE_BANDWIDTH), peer=peer or None, joined="switch",
+        cards="gpu" if beside else "node",
     )  # fmt: skip
+    return seated(made if setup.cards == "gpu" else replace(made, cards=made.parts_of("host")))
+
+
+def _scaled(made: Node, kind: str, bandwidth: float, name: str) -> Node:
+    """A node whose wires of one kind are faster or slower, all by the same factor; without them for no bandwidth."""
+    mine = [_kind(made, w) == kind for w in made.wires]
+    ends = [w.bandwidth for w, m in zip(made.wires, mine, strict=True) if m and (kind == "inside" or _at_gpu(made, w))]
+    if not ends:
+        if bandwidth == 0:
+            return made
+        what = {"inside": "memory that processes share", "link": "wire between host and GPU", "peer": "wire between GPUs"}[kind]
+        raise _refused(f"{kind}_bandwidth on a node of {name}, which has no {what}", "leave it out")
+    factor = bandwidth / min(ends)
+    wires = [replace(w, bandwidth=w.bandwidth * factor) if m else w for w, m in zip(made.wires, mine, strict=True) if not m or factor > 0]
+    return replace(made, wires=tuple(wires))
+
+
+def _kind(made: Node, wire: Wire) -> str:
+    """Which bandwidth a wire has: inside, link, peer, or another one."""
+    ends = {made.parts[p].split()[0] for p in (wire.source, wire.target)}
+    if wire.source == wire.target:
+        return "inside" if ends == {"host"} else ""
+    if ends <= {"gpu", "fabric"}:
+        return "peer"
+    return "link" if ends <= {"gpu", "host", "switch"} and ends != {"host"} else ""
+
+
+def _at_gpu(made: Node, wire: Wire) -> bool:
+    return any(made.parts[p].split()[0] == "gpu" for p in (wire.source, wire.target))
+
+
+def _carded(made: Node, cards: str) -> Node:
+    """A node with one card in all, or one a GPU, where the link of the GPU ends."""
+    if cards == "as given":
+        return made
+    if cards == "node":
+        return replace(made, cards=made.cards[:1])
+    beside = [next((w.target for w in made.wires if w.source == gpu and _kind(made, w) == "link"), gpu) for gpu in made.parts_of("gpu")]
+    return replace(made, cards=tuple(beside) or made.cards)
 
 
 def _first(*values: float | None) -> float:
@@ -286,7 +335,9 @@ def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, NDArra
     network = network_of(setup, int(node.max(initial=0)) + 1)
     far, near = charges_of(setup)
     device = None if setup.buffers == "device" else on_device(setup.buffers, traffic, *all_messages(traffic, setup.collectives))
-    shared = len(network.made_of.parts_of("gpu")) < setup.ranks_per_node
+    shared = 0 < len(network.made_of.parts_of("gpu")) < setup.ranks_per_node
+    if shared and setup.fidelity == "logp" and setup.gpu_shared == "time":
+        raise _refused("GPUs shared in time by logp, which shares nothing", "--fidelity flow, or gpu_shared exclusive")
     made = program(
         traffic, layout=laid_out(node, network.made_of), charged=far, inside=near, on_device=device, eager_limit=setup.eager_limit_bytes,
         selection=setup.collectives, compute=setup.compute, shared_gpu=setup.gpu_shared if shared else None,

@@ -115,14 +115,15 @@ class Run:
     def gained(self, times: float, gain: Gain = "blocks") -> Float:
         """How many times faster each kernel gets on a GPU so many times as large.
 
-        ``full``: as many times, whatever its blocks; ``blocks``: as its blocks spread over more multiprocessors, at most; ``rounds``: as
-        rounds of resident blocks are saved, at least.
+        ``full``: as many times, whatever its blocks.  A multiprocessor gains as its own blocks get fewer, or as whole rounds of blocks
+        that are resident together are saved: ``blocks`` is the more of the two, ``rounds`` the less.
         """
         held = self.kernels
         if gain == "full":
             return np.full(len(held.seconds), float(times))
-        together = resident_at_most(held.threads, held.registers) if gain == "rounds" else 1.0
-        return spread_speedup(held.blocks, self.kernel_units * together, times)
+        alone = spread_speedup(held.blocks, self.kernel_units, times)
+        together = spread_speedup(held.blocks, self.kernel_units * resident_at_most(held.threads, held.registers), times)
+        return np.maximum(alone, together) if gain == "blocks" else np.minimum(alone, together)
 
     @property
     def blocks_known(self) -> float:
@@ -164,7 +165,7 @@ class Run:
         hop_seconds : added to each copy [s].
         law : ``anchored``: what copies and deliveries cost beyond link and latency stays.  ``agochart``: a copy takes its bytes over the
             bandwidth, and every delivery the latency.
-        speed : of one multiprocessor over the recorded one's.
+        speed : of one multiprocessor over the recorded one's, in every form.
         gain : what kernels gain on a larger GPU, see `gained`.
         copy_cost : times the time of each copy.
         seed : of a run a little different (`turnbuckle.study.differences.scattered`).
@@ -186,7 +187,8 @@ class Run:
             own = np.ones(len(most)) if gain == "full" else unit_share(self.kernels.blocks, self.kernel_units)
             share = np.minimum(own, 1.0 / self.kernels.at_once)
             pool, full, hosts = Pool(self.kernels, share, most * speed, size * speed), FULL / rate, 1 + 3 * self.devices
-            moved = replace(moved, size_bytes=moved.size_bytes * full)
+            # in whole parts, so that each copy takes its time to the picosecond
+            moved = replace(moved, size_bytes=np.maximum(np.round(moved.size_bytes * full), 1.0))
         kernel = np.ones(len(most)) if pool is not None else 1.0 / (most * speed)
         program = behind_one_link(
             graph, moved, copied, kernel=kernel, kernels=self.kernels.activity, engines=self.engines, pool=pool, after=hop_seconds,
@@ -261,6 +263,7 @@ class Sharing:
     run : the recorded run.
     bandwidth : of the shared link, one way [B/s]; `stated` whether it was given or is the recorded link's.
     hop_seconds : latency added to each copy by a link between [s].
+    speed, gain : of the larger GPU, see `Run.together`; a speed holds for every form.
     rows : of each form, by number of runs.
     least : the rows of larger GPUs again where kernels gain the least that is known, see `Run.gained`; none unless they gain the most.
     """
@@ -269,6 +272,8 @@ class Sharing:
     bandwidth: float
     stated: bool
     hop_seconds: float
+    speed: float
+    gain: Gain
     rows: tuple[Shared, ...]
     least: tuple[Shared, ...] = ()
 
@@ -314,6 +319,8 @@ class Sharing:
             "recorded_bandwidth_from": self.run.link_from,
             "recorded_latency_seconds": self.run.recorded_latency,
             "hop_seconds": self.hop_seconds,
+            "speed": self.speed,
+            "kernels_gain": self.gain,
             "copies": len(self.run.moved.activity),
             "to_device_bytes": self.to_device_bytes,
             "to_host_bytes": self.to_host_bytes,
@@ -385,7 +392,7 @@ def sharing(
                 few, many = (middle, many) if found[middle].penalty <= 1.0 + FITS else (few, middle)
         rows += [found[count] for count in sorted(found)]
     least = [together(r.form, r.runs, "rounds") for r in rows if r.form != "loose"] if gain == "blocks" and run.blocks_known else []
-    return Sharing(run, rate, bandwidth is not None, hop_seconds, tuple(rows), tuple(least))
+    return Sharing(run, rate, bandwidth is not None, hop_seconds, speed, gain, tuple(rows), tuple(least))
 
 
 def counted(runs: Sequence[int]) -> None:

@@ -60,6 +60,7 @@ class SharingSurface:
     ----------
     run : the recorded run.
     law, gain : what copies and deliveries follow, and what kernels gain on a larger GPU, see `Run.together`.
+    hop_seconds, speed : added to each copy [s]; of one multiprocessor over the recorded one's.
     latencies, bandwidths, runs : the grid [s], [B/s].
     points : by form, runs, latency and bandwidth.
     """
@@ -67,6 +68,8 @@ class SharingSurface:
     run: Run
     law: Law
     gain: Gain
+    hop_seconds: float
+    speed: float
     latencies: tuple[float, ...]
     bandwidths: tuple[float, ...]
     runs: tuple[int, ...]
@@ -108,6 +111,8 @@ class SharingSurface:
             "devices": self.run.devices,
             "law": self.law,
             "kernels_gain": self.gain,
+            "hop_seconds": self.hop_seconds,
+            "speed": self.speed,
             "recorded_bandwidth": self.run.recorded_bandwidth,
             "recorded_bandwidth_from": self.run.link_from,
             "recorded_latency_seconds": self.run.recorded_latency,
@@ -150,7 +155,7 @@ def sharing_surface(
         points.append(Point(latency, bandwidth, run.together(form, count, bandwidth=bandwidth, latency=latency, **given)))
         if progress is not None:
             progress(len(points) / len(grid))
-    return SharingSurface(run, law, gain, tuple(latencies), tuple(bandwidths), tuple(runs), tuple(points))
+    return SharingSurface(run, law, gain, hop_seconds, speed, tuple(latencies), tuple(bandwidths), tuple(runs), tuple(points))
 
 
 def _bounded(work: int, what: str, fewer: str) -> None:

@@ -46,11 +46,13 @@ class Distance:
     name : as it was asked for.
     propagation_seconds : one way [s].
     beyond : whether it comes on top of the link as it is, as a switch or a rack does.
+    length : whether a length was given, which a signal takes its time for.
     """
 
     name: str
     propagation_seconds: float
     beyond: bool = False
+    length: bool = False
 
 
 def distance(text: str, speed: float = 1.0) -> Distance:
@@ -73,7 +75,7 @@ def distance(text: str, speed: float = 1.0) -> Distance:
     name = " ".join(text.split())
     length = _LENGTH.fullmatch(text) if len(text) <= 64 else None
     if length is not None:
-        return Distance(name, float(length[1]) * _METRES[length[2]] / (speed * LIGHT))
+        return Distance(name, float(length[1]) * _METRES[length[2]] / (speed * LIGHT), length=True)
     known = {hop.name.lower(): hop for hop in hops()}
     if name.lower() in known:
         hop = known[name.lower()]
@@ -202,6 +204,8 @@ class Simulated:
     kernel_seconds : mean of one [s].
     to_device_bytes, to_host_bytes : all copies of the recording over the calls [B].
     recorded_seconds : run time of the recording [s].
+    devices : GPUs that these calls ran on.
+    migrated_bytes : moved on demand, page by page, in both directions [B]; no loop holds them.
     """
 
     kernel: str
@@ -210,6 +214,8 @@ class Simulated:
     to_device_bytes: float
     to_host_bytes: float
     recorded_seconds: float
+    devices: int = 1
+    migrated_bytes: int = 0
 
     def loop(self, **other: Any) -> Loop:
         """As a loop; the rest, and what is to differ from the recording, by name as `turnbuckle.replay.loop.Loop` has it."""
@@ -246,4 +252,7 @@ def recorded(profile: Profile, kernel: str = "") -> Simulated:
     calls = int(taken["calls"].sum())
     called = "" if kernel == "all" else str(taken["called"][0])
     into, out = (summary.moved_bytes(profile, way) / calls for way in ("h2d", "d2h"))
-    return Simulated(called, calls, float(taken["ns"].sum()) * 1e-9 / calls, into, out, profile.seconds)
+    ran = named.join(taken.select("called"), on="called", how="semi").join(profile.tracks.select("track", "device"), on="track")
+    paged = sum(summary.moved_bytes(profile, way) for way in ("migration_h2d", "migration_d2h"))
+    seconds = float(taken["ns"].sum()) * 1e-9 / calls
+    return Simulated(called, calls, seconds, into, out, profile.seconds, max(ran["device"].n_unique(), 1), paged)

@@ -16,13 +16,13 @@ import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, get_context, parent_process, resource_tracker
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
@@ -30,8 +30,10 @@ from turnbuckle.errors import CannotAnswer, InternalError, TurnbuckleError, Usag
 from turnbuckle.study.grid import RESERVED, Point, Study, digest_of
 from turnbuckle.study.journal import Journal, Outcome, beside, journal_of, read_journal
 from turnbuckle.study.points import Held, scalars
-from turnbuckle.study.study import SCHEMA_VERSION
 from turnbuckle.study.study_file import read_study
+
+if TYPE_CHECKING:
+    from turnbuckle.study.sweep_summary import Summary
 
 #: A worker hands back what it has after so long [s].
 PATIENCE: Final = 1.0
@@ -131,6 +133,20 @@ class _Batch:
     tasks: list[_Task]
 
 
+@contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Ctrl-C waits, and a process that begins here never sees it: the whole terminal is told, and a worker that still imports would say so.
+
+    The tracker of multiprocessing lifts the mask when it starts, so it starts before.
+    """
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class _Lane:
     """An executor and the recording it saw last; a lane of our own is one process, which we may end."""
 
@@ -147,7 +163,8 @@ class _Lane:
         if self._executor is None:
             # spawned, not forked: the libraries below have threads of their own
             self._executor = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_as_worker)
-            self._hello = self._executor.submit(os.getpid)
+            with _no_interrupt():
+                self._hello = self._executor.submit(os.getpid)
         return self._executor.submit(answer, *args)
 
     def renew(self) -> None:
@@ -274,8 +291,16 @@ class Swept:
         names = list(rows[0]) if rows else ["recording", *self.study.columns, "code", "error"]
         return pl.DataFrame([_column(n, [r[n] for r in rows]) for n in names])
 
+    def summaries(self) -> list[Summary]:
+        """What there is to say of each recording."""
+        from turnbuckle.study.sweep_summary import summaries  # workers need none of what it needs
+
+        return summaries(self.study, self.rows())
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``sweep``."""
+        from turnbuckle.study.study import SCHEMA_VERSION  # brings SciPy, which a worker may not need
+
         study = self.study
         files = {n: {"file": p.name, "sha256": self.digests.get(n)} for n, p in study.recordings.items()}
         return {
@@ -285,6 +310,7 @@ class Swept:
             "points": len(study),
             "missing": self.missing,
             "failed": self.failed,
+            "summary": [s.as_dict() for s in self.summaries()],
             "rows": self.rows(),
             "provenance": {"tool": "turnbuckle", "version": study.kind.released, "recordings": files},
         }

@@ -10,12 +10,16 @@ from types import ModuleType
 from turnbuckle.errors import ProfileError, did_you_mean
 from turnbuckle.trace import cache
 from turnbuckle.trace.readers import dumpi, kineto, nsys, otf2, paje, paraver, pmpi
+from turnbuckle.trace.readers.packed_text import MARK
+from turnbuckle.trace.recorders import FORMATS
 from turnbuckle.trace.trace import Trace
 
 READERS: tuple[ModuleType, ...] = (nsys, otf2, kineto, dumpi, paraver, paje, pmpi)
 """Tried in this order."""
 
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
+#: Files by which a recording inside a folder is named.
+_NAMED = ("*.sqlite", "*.otf2", "*.prv", "*.prv.gz", "*.meta", "*.trace", "*.trace.xz", "*.trace.gz", "*.paje", "*.json.gz", "*.pt.trace.json")
 _SQLITE = (".sqlite", ".sqlite3", ".db")
 
 
@@ -25,8 +29,8 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     Parameters
     ----------
     path : an Nsight Systems SQLite export (``nsys export --type sqlite``), the anchor file of an OTF2 archive (``X.otf2``), a Paje
-        trace of SimGrid (packed or not), a Paraver trace (``X.prv``), a file of a DUMPI trace (``X.meta`` or a ``.bin``), or a Chrome
-        trace of PyTorch's profiler (``X.json``, ``X.json.gz``, or ``ARCHIVE.tar.gz::MEMBER``).
+        trace of SimGrid (packed or not), a Paraver trace (``X.prv``), a file of a DUMPI trace (``X.meta`` or a ``.bin``), the
+        text file of a rank by liballprof, or a Chrome trace of PyTorch (``X.json``, ``X.json.gz``, ``ARCHIVE.tar.gz::MEMBER``).
     use_cache : keep and use a copy of big files' tables in the user's cache folder.
     threads : threads that read; 0 takes as many as there are cores.
     progress : called about ten times a second with the share of the work done, 0 to 1; what it raises stops the read.
@@ -36,13 +40,14 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     ProfileError : P001 missing, P002 directory, P003 empty, P004 not SQLite, P005 damaged, P006 and P007 not a recording,
         P008 a needed column is absent, P009 locked, P010 no permission, P011 a report that must be exported first,
         P013 unknown format, P015 to P019 an OTF2 archive that is incomplete, damaged, packed, of clocks that cannot be aligned, or
-        only a part of one, P025 and P026 a packed file that is damaged or grows beyond measure, P027 to P030 a Paje or Paraver trace
+        only a part of one, P020, P022 and P024 text files of ranks that are not all there, do not belong together or cannot be read,
+        P025 and P026 a packed file that is damaged or grows beyond measure, P027 to P030 a Paje or Paraver trace
         whose header or lines cannot be read or that holds no MPI calls, P032 to P034 a DUMPI trace that is damaged, not known or
         not complete, P035 to P037 a Chrome trace that is none of PyTorch's, holds no GPU activity, or is not in its archive.
     """
     place = Path(path)
     inside = kineto.archive(place)
-    head = _head(inside[0] if inside else place)
+    head = _head(inside[0] if inside else place).removeprefix(MARK)
     for reader in READERS:
         if reader.sniff(head, place):
             return _read(reader, place, use_cache, threads, progress)
@@ -77,7 +82,7 @@ def _head(path: Path) -> bytes:
         if stat.S_ISDIR(about.st_mode):
             raise ProfileError("P002", "the path is a directory", where=str(path), fix=_inside(path))
         if not stat.S_ISREG(about.st_mode):
-            raise ProfileError("P002", "the path is not an ordinary file", where=str(path), fix="name the .sqlite or .otf2 file itself")
+            raise ProfileError("P002", "the path is not an ordinary file", where=str(path), fix="name the file of the recording itself")
         with path.open("rb") as file:
             head = file.read(512)
     except (FileNotFoundError, NotADirectoryError):
@@ -95,8 +100,8 @@ def _head(path: Path) -> bytes:
             "the file is empty",
             where=str(path),
             found="0 bytes",
-            cause="the export failed or is still running",
-            fix="export the report again",
+            cause="the export or the copy failed, or is still running",
+            fix="export the report again, or copy the recording again",
         )
     return head
 
@@ -109,8 +114,8 @@ def _siblings(path: Path) -> list[str]:
 
 
 def _inside(path: Path) -> str:
-    inside = [p.name for suffix in ("*.sqlite", "*.otf2") for p in sorted(path.glob(suffix))]
-    return f"name the file inside it, for example {inside[0]}" if inside else "name the .sqlite or .otf2 file itself"
+    inside = [p.name for kind in _NAMED for p in sorted(path.glob(kind))]
+    return f"name the file inside it, for example {inside[0]}" if inside else "name the file of the recording itself"
 
 
 def _unknown(path: Path, head: bytes) -> ProfileError:
@@ -147,6 +152,6 @@ def _unknown(path: Path, head: bytes) -> ProfileError:
         "no reader knows this format",
         where=str(path),
         found=kind,
-        cause="Turnbuckle reads Nsight Systems SQLite exports, Chrome traces of PyTorch, OTF2 archives, and Paje, Paraver and DUMPI traces",
-        fix="nsys export --type sqlite REPORT.nsys-rep writes one; of an archive name the .otf2 file",
+        cause=f"recordings that are read: {', '.join(FORMATS.values())}; schedules: SimGrid time-independent trace, GOAL",
+        fix="nsys export --type sqlite REPORT.nsys-rep writes one; of an OTF2 archive name the .otf2 file, of a DUMPI set the .meta",
     )

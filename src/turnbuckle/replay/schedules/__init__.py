@@ -16,9 +16,9 @@ from turnbuckle.errors import UsageError
 from turnbuckle.replay.mpi import Traffic
 from turnbuckle.replay.schedules import goal, ti, ti_files
 from turnbuckle.replay.schedules.figures import Figures
-from turnbuckle.trace.readers.packed_text import beginning, packed
+from turnbuckle.trace.readers.packed_text import MARK, beginning, packed
 
-_HEAD = 4096
+_HEAD = 1 << 16
 
 
 def _format(path: Path) -> ModuleType | None:
@@ -29,8 +29,7 @@ def _format(path: Path) -> ModuleType | None:
             head = file.read(_HEAD)
     except (OSError, ValueError):
         return None
-    if packed(head):
-        head = beginning(head, path)
+    head = beginning(head, path) if packed(head) else head.removeprefix(MARK)
     if b"\0" in head:
         return None
     return goal if goal.sniff(head, path) else ti if ti_files.sniff(head, path) else None
@@ -54,6 +53,11 @@ def figures(path: Path) -> Figures:
         raise _no_schedule(path)
     shown: Figures = found.read(path).figures
     return shown
+
+
+def files(path: Path) -> list[Path]:
+    """All files of a schedule, the named one first; a file that holds all ranks stands once."""
+    return list(dict.fromkeys([path, *(ti_files.rank_files(path) if _format(path) is ti else [])]))
 
 
 def read(path: Path, *, flops_per_second: float) -> Traffic:

@@ -45,6 +45,7 @@ class Figures:
         """The block ``mpi``, as `turnbuckle.profile.traffic` has it for recordings."""
         return {
             "count": self.operations,
+            "calls": self.operations,
             "ranks": self.ranks,
             "sends": {"count": self.sends, "bytes": self.sent_bytes},
             "receives": {"count": self.receives},

@@ -14,6 +14,7 @@ rank have no other order.  The k-th send of a stream (source, target, tag) meets
 Errors:
 
     P023  text that is no GOAL
+    P031  operations of a rank that wait for each other in a ring
     A077  costs that cannot be
 """
 
@@ -99,6 +100,7 @@ class Goal:
     before, after : operations that one dependency joins, shape (dependencies,).
     by_start : whether `after` waits for the begin of `before` only.
     matched : sends and receives (their places among sends and among receives) that are a message.
+    idle : ranks of which the file says nothing.
     """
 
     name: str
@@ -115,6 +117,7 @@ class Goal:
     after: Int
     by_start: NDArray[np.bool_]
     matched: Matched
+    idle: int = 0
 
     @property
     def sends(self) -> Int:
@@ -133,6 +136,7 @@ class Goal:
         met = self.matched
         shorter = int((self.amount[self.receives][met.receive] < self.amount[self.sends][met.send]).sum())
         found = [finding("A347", lone), finding("A348", shorter, "receives that are shorter"), finding("A349", int((self.nic > 0).sum()))]
+        found.append(finding("A352", self.idle))
         calc, carried = sum(self.amount[self.kind == CALC].tolist()) * 1e-9, sum(self.amount[self.sends].tolist())
         counts = (len(self.rank), len(self.sends), carried, len(self.receives))
         return Figures("goal", "", self.ranks, *counts, {}, len(met.send), lone, None, calc, tuple(f for f in found if f.count))
@@ -275,7 +279,7 @@ def read(path: Path) -> Goal:
 
     Raises
     ------
-    ProfileError : P023, with the line that is no GOAL.
+    ProfileError : P023, with the line that is no GOAL; P031, operations that wait for each other in a ring.
     """
     reading = _Reading(path)
     for number, line in _lines(path):
@@ -285,14 +289,45 @@ def read(path: Path) -> Goal:
         raise reading.wrong(b"", f"the bracket of rank {reading.rank} is not closed" if reading.ranks else "num_ranks N is missing")
     rank, kind, amount, peer, tag, cpu, nic, line_of = (np.array(c, dtype=np.int64) for c in reading.columns)
     before, after, by_start = (np.array(c, dtype=np.int64) for c in reading.edges)
+    if len(ring := _ring(before, after, len(rank))):
+        lines = ", ".join(str(line_of[i]) for i in ring[:8]) + (" and more" if len(ring) > 8 else "")
+        raise ProfileError(
+            "P031", "operations of a rank wait for each other in a ring", where=f"{path.name}:{line_of[ring[0]]}",
+            found=f"rank {rank[ring[0]]}: lines {lines}" if len(ring) > 1 else f"rank {rank[ring[0]]}: an operation that waits for itself",
+            cause="none of them can ever begin", fix="look at the requires and irequires of these operations",
+        )  # fmt: skip
     sides = []
     for what in (SEND, RECEIVE):
         some = kind == what
         ends = (rank[some], peer[some]) if what == SEND else (peer[some], rank[some])
         sides.append(Side(*ends, tag[some], line_of[some]))
     return Goal(
-        path.name, reading.ranks, rank, kind, amount, peer, tag, cpu, nic, line_of, before, after, by_start.astype(np.bool_), match(*sides)
-    )
+        path.name, reading.ranks, rank, kind, amount, peer, tag, cpu, nic, line_of, before, after, by_start.astype(np.bool_), match(*sides),
+        reading.ranks - len(reading.seen),
+    )  # fmt: skip
+
+
+def _ring(before: Int, after: Int, count: int) -> list[int]:
+    """Operations that wait for each other in a ring, one ring; empty where there is none."""
+    if (before < after).all():
+        return []
+    waits: dict[int, list[int]] = {}
+    for one, other in zip(before.tolist(), after.tolist(), strict=True):
+        waits.setdefault(one, []).append(other)
+    open_ = np.bincount(after, minlength=count).tolist()
+    free = [i for i in range(count) if not open_[i]]
+    while free:
+        for other in waits.get(free.pop(), ()):
+            open_[other] -= 1
+            if not open_[other]:
+                free.append(other)
+    # whatever stays waits for one that stays: going back ends in a ring
+    stays = {other: one for one, other in zip(before.tolist(), after.tolist(), strict=True) if open_[one] and open_[other]}
+    at, seen = next(iter(stays), -1), dict[int, int]()
+    while at >= 0 and at not in seen:
+        seen[at] = len(seen)
+        at = stays[at]
+    return list(seen)[seen[at] :] if at >= 0 else []
 
 
 def program(goal: Goal, costs: Costs | None = None, fidelity: Fidelity = "logp") -> Program:

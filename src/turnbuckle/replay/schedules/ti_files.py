@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from turnbuckle.errors import ProfileError, clipped
-from turnbuckle.trace.readers.packed_text import Text, beginning, packed
+from turnbuckle.trace.readers.packed_text import MARK, Text, beginning, packed
 
 #: Number of a line in its file, and its words.
 Line = tuple[int, list[bytes]]
@@ -38,7 +38,7 @@ def sniff(head: bytes, path: Path) -> bool:
             return len(first) == 1 and _RANK_FILE.search(first[0]) is not None
         with place.open("rb") as file:
             begin = file.read(512)
-        begin = beginning(begin, place) if packed(begin) else begin
+        begin = beginning(begin, place) if packed(begin) else begin.removeprefix(MARK)
         return _begins(next((line.split() for line in begin.split(b"\n") if line.strip()), []))
     except (OSError, ValueError):
         return False
@@ -79,6 +79,11 @@ def _files(anchor: Path) -> tuple[list[Path], bool]:
                 "P022", "the files of the schedule do not belong together", where=anchor.name, found=f"over {MOST_RANKS:,} ranks"
             )
     return named, len(named) == 1
+
+
+def rank_files(anchor: Path) -> list[Path]:
+    """The file of each rank; the anchor itself where it holds all ranks.  Raises `ProfileError` P020 and P022."""
+    return _files(anchor)[0]
 
 
 def _lines(path: Path) -> Iterator[Line]:

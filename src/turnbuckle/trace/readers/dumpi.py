@@ -9,7 +9,6 @@ the program gave none.
 from __future__ import annotations
 
 import hashlib
-import mmap
 import re
 import struct
 from array import array
@@ -68,14 +67,12 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     for number, file in enumerate(files):
         one = _Rank(number, file)
         with file.open("rb") as handle:
-            try:
-                data = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
-            except ValueError:
-                raise _damaged(file, "an empty file") from None
-            with data:
-                size += len(data)
-                digest.update(data)
-                one.read(data)
+            # what is no such file is not read whole; what is is not mapped: a file that shrinks meanwhile would end the program
+            data = handle.read(len(MAGIC))
+            data += handle.read() if data == MAGIC else b""
+        size += len(data)
+        digest.update(data)
+        one.read(data)
         ranks.append(one)
         if progress is not None:
             progress((number + 1) / len(files))
@@ -96,20 +93,27 @@ def _files(path: Path) -> list[Path]:
     for prefix in dict.fromkeys((stem, Path(said.get("fileprefix", stem)).name)):
         for beside in path.parent.iterdir():
             parts = _FILE.fullmatch(beside.name)
-            if parts and parts[1] == prefix and beside.is_file():
-                found.setdefault(int(parts[2]), beside)
+            if not (parts and parts[1] == prefix and beside.is_file()):
+                continue
+            if (twice := found.setdefault(int(parts[2]), beside)) != beside:
+                raise _incomplete(path, f"two files of rank {int(parts[2])}: {' and '.join(sorted((twice.name, beside.name)))}")
         if found:
             break
     text = said.get("numprocs", "").strip()
     count = int(text) if text.isdigit() and len(text) < 9 else max(found, default=-1) + 1
     missing = [n for n in range(min(count, len(found) + 4)) if n not in found]
-    if missing or not found or count > MOST_RANKS:
-        raise ProfileError(
-            "P034", "the DUMPI trace is not complete", where=str(path),
-            found=f"{len(found)} of {count} files; not there: {stem}-{missing[0]:04d}.bin" if missing else f"{len(found)} of {count} files",
-            cause="a DUMPI trace has one .bin file a rank, beside its .meta file", fix="copy the whole set into one folder",
-        )  # fmt: skip
+    # a file beyond the number that the list says is of another run, or the list is
+    if missing or len(found) != count or count > MOST_RANKS:
+        raise _incomplete(path, f"{len(found)} of {count} files" + (f"; not there: {stem}-{missing[0]:04d}.bin" if missing else ""))
     return [found[n] for n in range(count)]
+
+
+def _incomplete(path: Path, found: str) -> ProfileError:
+    return ProfileError(
+        "P034", "the DUMPI trace is not complete", where=str(path), found=clipped(found, 160),
+        cause="a DUMPI trace has one .bin file a rank, beside its .meta file, which says how many",
+        fix="copy the whole set, and nothing else, into one folder",
+    )  # fmt: skip
 
 
 def _damaged(file: Path, found: str) -> ProfileError:
@@ -180,7 +184,7 @@ class _Rank:
     def _frame(self, data: Any) -> tuple[int, int]:
         """Where the stream of calls ends and begins; version, start, clock and sizes of types."""
         if len(data) < 8 + _INDEX.size or data[:8] != MAGIC:
-            raise _damaged(self.file, "no DUMPI file" if data[:8] != MAGIC else f"{len(data)} bytes")
+            raise _damaged(self.file, ("no DUMPI file" if data else "an empty file") if data[:8] != MAGIC else f"{len(data)} bytes")
         magic, sizes, _, _, header, body, footer, _ = _INDEX.unpack_from(data, len(data) - _INDEX.size)
         if magic != MAGIC:
             raise _damaged(self.file, "no index at the end of the file")

@@ -14,6 +14,8 @@ from turnbuckle.errors import ProfileError
 
 _PIECE: Final = 1 << 20
 _LONGEST_LINE: Final = 1 << 20
+#: What some editors put before a text.
+MARK: Final = b"\xef\xbb\xbf"
 _XZ, _GZ = b"\xfd7zXZ\x00", b"\x1f\x8b\x08"
 #: What a packed recording may grow to: this [B], or this many times its size if that is more.
 _FREE: Final = 64 << 20
@@ -35,7 +37,7 @@ def beginning(head: bytes, path: Path, most: int = 1 << 16) -> bytes:
                 out += piece
                 if len(out) >= most:
                     break
-        return out[:most]
+        return out[:most].removeprefix(MARK)
     except (OSError, ProfileError):
         return b"" if packed(head) else head
 
@@ -71,8 +73,10 @@ class Text:
 
     def __iter__(self) -> Iterator[bytes]:
         """Lines without their end.  Raises `ProfileError` P025 where the file is damaged, P026 where it grows beyond measure."""
-        rest = b""
+        rest, begun = b"", False
         for piece in _unpacked(self._raw(), self.path, self.size_bytes):
+            if not begun:
+                piece, begun = piece.removeprefix(MARK), True
             *lines, rest = (rest + piece).split(b"\n")
             yield from lines
             if len(rest) > _LONGEST_LINE:

@@ -128,6 +128,7 @@ class _Reading(Lines):
         self.values: dict[bytes, _Value] = {}
         self.texts: dict[bytes, bytes] = {}
         self.containers: dict[bytes, _Place] = {}
+        self.named: dict[bytes, _Place] = {}
         self.places: list[_Place] = []
         self.links: dict[bytes, _Link] = {}
         self.ends: dict[bytes, tuple[int, int]] = {}
@@ -157,15 +158,17 @@ class _Reading(Lines):
         if not (name or alias):
             raise ValueError("a container without a name")
         place = _Place((name or alias).decode("utf-8", "replace"), -1)
-        for key in (alias, name):
-            if key:
-                self.containers.setdefault(key, place)
+        if alias:
+            self.containers.setdefault(alias, place)
+        if name:
+            self.named.setdefault(name, place)
 
     def _destroy_container(self, fields: Sequence[bytes]) -> None:
         self._time(fields[0])
 
     def _place(self, key: bytes) -> _Place:
-        place = self.containers.get(key)
+        # an alias counts before the name of another container
+        place = self.containers.get(key) or self.named.get(key)
         if place is None:
             raise ValueError("a container that was not created")
         if place.number < 0:

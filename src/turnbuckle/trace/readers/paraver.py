@@ -9,12 +9,11 @@ recorded (P155), nor is the communicator of a message (P159).
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from turnbuckle.errors import ProfileError, clipped
 from turnbuckle.findings import Finding, finding
@@ -36,6 +35,7 @@ from turnbuckle.trace.readers.mpi_tables import (
     sort_of,
 )
 from turnbuckle.trace.readers.packed_text import Text, beginning, packed
+from turnbuckle.trace.readers.paraver_ends import SORTS, Call, Ends, Message
 from turnbuckle.trace.readers.paraver_names import CALLS, USUAL, named
 from turnbuckle.trace.trace import Trace
 
@@ -87,44 +87,13 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
 
 
 @dataclass(slots=True)
-class _Call:
-    """One call of one thread."""
-
-    start: int
-    end: int
-    name: int
-    does: str
-    sort: str
-    #: of a collective: bytes sent, bytes received, whether this is the root, communicator
-    told: tuple[int, ...] = ()
-    #: of an Irecv: its request
-    request: int = NO
-    #: messages that begin here, the one that is received here, requests of receives that are done when it ends
-    sent: list[_Message] | None = None
-    received: _Message | None = None
-    completed: list[int] | None = None
-
-
-class _Message(NamedTuple):
-    """A communication record: ends as application, task, thread; times of the send, the receive, and of being there [ns]."""
-
-    sender: tuple[int, int, int]
-    receiver: tuple[int, int, int]
-    sent: int
-    posted: int
-    there: int
-    size: int
-    tag: int
-
-
-@dataclass(slots=True)
 class _Thread:
     """A thread that calls MPI."""
 
     task: int
     number: int
-    calls: list[_Call] = field(default_factory=list)
-    open: dict[int, _Call] = field(default_factory=dict)
+    calls: list[Call] = field(default_factory=list)
+    open: dict[int, Call] = field(default_factory=dict)
     last: int = 0
 
 
@@ -138,7 +107,7 @@ class _Reading:
         self.communicators: dict[int, dict[int, list[int]]] = {}
         self.members = 0
         self.threads: dict[tuple[int, int, int], _Thread] = {}
-        self.messages: list[_Message] = []
+        self.messages: list[Message] = []
         self.words: dict[tuple[int, int], tuple[int, str, str]] = {}
         self.application_calls: Counter[int] = Counter()
         self.application_records: Counter[int] = Counter()
@@ -250,7 +219,7 @@ class _Reading:
         if value == 0:
             return
         name, does, sort = self._word(kind, value)
-        call = _Call(time, NO, name, does, sort)
+        call = Call(time, NO, name, does, sort)
         if sort == "collective":
             call.told = beside.get(_SENT, NO), beside.get(_RECEIVED, NO), beside.get(_ROOT, 0), beside.get(_COMMUNICATOR, NO)
             if any(t != NO and not 0 <= t < _LARGEST_SIZE for t in call.told):
@@ -281,7 +250,7 @@ class _Reading:
         size, tag = int(fields[13]), int(fields[14])
         if not 0 <= size < _LARGEST_SIZE or not -LARGEST < tag < LARGEST:
             raise ValueError("a message of a size below 0 or beyond measure")
-        self.messages.append(_Message(sender, receiver, times[0], times[1], times[2], size, tag))
+        self.messages.append(Message(sender, receiver, times[0], times[1], times[2], size, tag))
 
     # --- tables ---
 
@@ -331,11 +300,10 @@ class _Reading:
 
     def _ends(self, ranks: int) -> None:
         """Give every message to the calls at its ends."""
-        by_sort: dict[tuple[tuple[int, int, int], str], tuple[list[int], list[_Call]]] = {}
-        for key, thread in self.threads.items():
-            for which, sorts in (("s", ("send", "both", "start")), ("r", ("receive", "both")), ("w", ("wait",))):
-                calls = [c for c in thread.calls if c.sort in sorts]
-                by_sort[key, which] = [c.start for c in calls], calls
+        found = {
+            (key, end): Ends(end, [c for c in thread.calls if c.sort in sorts])
+            for key, thread in self.threads.items() for end, sorts in SORTS.items()
+        }  # fmt: skip
         for message in self.messages:
             ends = message.sender, message.receiver
             if any(end[0] != self.application for end in ends):
@@ -344,23 +312,22 @@ class _Reading:
             if any(not 0 < end[1] <= ranks for end in ends):
                 self.flaws["doubtful"] += 1
                 continue
-            send = _around(by_sort.get((ends[0], "s")), message.sent)
-            receive = _around(by_sort.get((ends[1], "r")), message.posted)
-            if receive is not None and receive.received is not None:
-                receive = None
+            sends, receives, waits = (found.get(k) for k in ((ends[0], "send"), (ends[1], "receive"), (ends[1], "wait")))
+            send = sends.free_at(message.sent) if sends else None
+            receive = receives.free_at(message.posted) if receives else None
             self.flaws["homeless"] += (send is None) + (receive is None)
             self.flaws["backwards"] += message.there < message.sent
             self.flaws["late"] = max(self.flaws["late"], message.sent - message.there)
             if send is not None:
-                send.sent = [*(send.sent or ()), message]
+                send.sent.append(message)
             if receive is None:
                 continue
             receive.received = message
             if receive.does.startswith("i"):
                 receive.request = self._request()
-                wait = _around(by_sort.get((ends[1], "w")), message.there)
+                wait = waits.free_at(message.there) if waits else None
                 if wait is not None:
-                    wait.completed = [*(wait.completed or ()), receive.request]
+                    wait.completed.append(receive.request)
 
     def _request(self) -> int:
         self.requests += 1
@@ -405,7 +372,7 @@ class _Reading:
             elif call.sort == "other":
                 self.calls.add(thread.task, call.start, call.end, OTHER, call.name, **common)
 
-    def _sends(self, thread: _Thread, call: _Call, world: int, sends: deque[int]) -> None:
+    def _sends(self, thread: _Thread, call: Call, world: int, sends: deque[int]) -> None:
         end = call.start if call.sort == "both" else call.end
         if call.sort == "start":
             self.calls.add(thread.task, call.start, call.end, REQUEST, call.name, thread=thread.number)
@@ -416,7 +383,7 @@ class _Reading:
             if request != NO:
                 sends.append(request)
         name = self.names("MPI_Isend") if call.sort == "start" else call.name
-        for message in call.sent or ():
+        for message in call.sent:
             request = self._request() if call.sort == "start" or call.does.startswith("i") else NO
             self.calls.add(
                 thread.task, call.start, end, MESSAGE, name, size=message.size, partner=message.receiver[1] - 1, tag=message.tag,
@@ -425,7 +392,7 @@ class _Reading:
             if request != NO:
                 sends.append(request)
 
-    def _receive(self, thread: _Thread, call: _Call, world: int, unknown: deque[int]) -> None:
+    def _receive(self, thread: _Thread, call: Call, world: int, unknown: deque[int]) -> None:
         message = call.received
         if message is None:
             if call.does.startswith("i"):
@@ -439,9 +406,9 @@ class _Reading:
             communicator=world, request=call.request, thread=thread.number,
         )  # fmt: skip
 
-    def _waited(self, call: _Call, sends: deque[int], unknown: deque[int]) -> list[int]:
+    def _waited(self, call: Call, sends: deque[int], unknown: deque[int]) -> list[int]:
         """Requests that a wait completes: those of messages that are there when it ends, else the oldest that no message names."""
-        done = call.completed or []
+        done = call.completed
         if call.does == "waitall":
             done = [*done, *sends, *unknown]
             sends.clear()
@@ -452,7 +419,7 @@ class _Reading:
             self.flaws["guessed"] += bool(sends or unknown)
         return done
 
-    def _collective(self, thread: _Thread, call: _Call, roots: dict[tuple[int, int], int], rooted: Counter[int]) -> None:
+    def _collective(self, thread: _Thread, call: Call, roots: dict[tuple[int, int], int], rooted: Counter[int]) -> None:
         sent, received, _, number = call.told
         members = self.communicators[self.application].get(number, [])
         does = call.does.removeprefix("i")
@@ -504,17 +471,6 @@ class _Reading:
             ("A351", flaws["unsized"], ""),
         ]
         return [finding(code, count, detail) for code, count, detail in found if count > 0]
-
-
-def _around(some: tuple[list[int], list[_Call]] | None, time: int) -> _Call | None:
-    """The call that a time belongs to: it lies inside, or is the end of a call that does not block."""
-    if some is None:
-        return None
-    starts, calls = some
-    at = bisect_right(starts, time) - 1
-    if at > 0 and calls[at - 1].end == time and calls[at].start == time and calls[at].does.startswith(("i", "wait")):
-        at -= 1
-    return calls[at] if at >= 0 and time <= calls[at].end else None
 
 
 def _as_score_p(does: str, sent: int, received: int, members: int) -> tuple[int, int]:

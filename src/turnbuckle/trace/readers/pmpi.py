@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,11 +41,18 @@ from turnbuckle.trace.readers.mpi_tables import (
 from turnbuckle.trace.readers.packed_text import Text
 from turnbuckle.trace.trace import Trace, dtypes
 
+CACHED = False
+"""The files of the other ranks may change while the one that was named does not."""
 _HEADS: Final = (b"# collprof", b"# liballprof", b"# htor's PMPI Tracer")
+_TRACER: Final = re.compile(rb"#\s*(collprof|liballprof2?)(?:\s+(\d[\w.]{0,12}))?")
 _DIFFERENCE: Final = re.compile(rb"#.*\bclockdiff:\s*(-?\d+(?:\.\d+)?)")
+_WHOLE: Final = re.compile(rb"-?\d{1,20}")
 _PLACE: Final = re.compile(r"(.*?)(\d+)(\D*)")
 #: Times the ranks that a communicator can have it still fits into a column [B].
 _LARGEST_BUFFER: Final = LARGEST // MOST_RANKS
+#: Requests of one call, and those that all calls of a rank are looked through for.
+_MOST_REQUESTS: Final = 1 << 30
+_MOST_LOOKED_AT: Final = 1 << 26
 #: MPI_PROC_NULL of Open MPI; MPICH's is -1, which cannot be told from any source of a receive.
 _NOBODY: Final = -2
 #: Where the arguments of a call stand: count, data type, partner, tag, communicator, and the request where there is one.
@@ -72,14 +80,15 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
 
     Raises
     ------
-    ProfileError : P020 the file of a rank is not there, P022 files that do not belong together, P024 a line that cannot be read.
+    ProfileError : P018 times too far apart, P020 the file of a rank is not there, P022 files that do not belong together, P024 a line that
+        cannot be read.
     """
     del threads
     first = _rank_file(path, progress)
     files = _beside(path, first)
     each = [first if place == path else _rank_file(place, None) for place in files]
-    for place, one in zip(files, each, strict=True):
-        if one.ranks != len(files) or one.rank != each.index(one):
+    for rank, (place, one) in enumerate(zip(files, each, strict=True)):
+        if one.ranks != len(files) or one.rank != rank:
             raise ProfileError(
                 "P022", "the files of the recording do not belong together", where=str(path),
                 found=f"{place.name} is of rank {one.rank} of {one.ranks}", cause="files of several runs stand in one folder",
@@ -91,7 +100,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
 # --- one file ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(slots=True)
 class _Line:
     """A call: its number in the file, its name, begin and end on the rank's clock [ns], and its fields."""
 
@@ -112,6 +121,7 @@ class _File:
     rank: int = -1
     ranks: int = 0
     comments: int = 0
+    tracer: str = ""
     digest: str = ""
     size_bytes: int = 0
 
@@ -126,7 +136,11 @@ def _rank_file(path: Path, progress: Callable[[float], object] | None) -> _File:
             continue
         if line.startswith(b"#"):
             out.comments += 1
+            if not out.tracer and (made := _TRACER.match(line)):
+                out.tracer = b" ".join(part for part in made.groups() if part).decode()
             if said := _DIFFERENCE.match(line):
+                if len(said[1]) > 24:
+                    raise _bad(out.where, number, line, "a difference of clocks that cannot be")
                 waiting.append(float(said[1]))
             continue
         call = _call(out.where, number, line)
@@ -177,9 +191,10 @@ def _bad(where: str, number: int, line: bytes, cause: str) -> ProfileError:
     )  # fmt: skip
 
 
+@lru_cache(maxsize=4096)
 def _triple(word: bytes) -> tuple[int, int, int] | None:
     parts = word.split(b",")
-    if len(parts) != 3 or not all(re.fullmatch(rb"-?\d{1,20}", p) for p in parts):
+    if len(parts) != 3 or not all(map(_WHOLE.fullmatch, parts)):
         return None
     a, b, c = (int(p) for p in parts)
     return a, b, c
@@ -227,7 +242,10 @@ class _Rank:
 
     def __init__(self, rank: int, one: _File, base: int, calls: Calls, names: Names, flaws: Counter[str]) -> None:
         self.rank, self.one, self.base, self.calls, self.names, self.flaws = rank, one, base, calls, names, flaws
+        #: requests that a wait or a start can name, and those that stay when they are complete
         self.pending: set[int] = set()
+        self.lasting: set[int] = set()
+        self.looked_at = 0
         #: handle -> number of the communicator, time of its first use, rank inside, size
         self.comms: dict[int, tuple[int, int, int, int]] = {}
         self.line = one.lines[0]
@@ -242,7 +260,7 @@ class _Rank:
 
     def whole(self, place: int) -> int:
         word = self.word(place)
-        if not re.fullmatch(rb"-?\d{1,20}", word):
+        if not _WHOLE.fullmatch(word):
             raise self.wrong(f"argument {place - 1} is no whole number")
         number = int(word)
         if abs(number) >= LARGEST:
@@ -278,7 +296,7 @@ class _Rank:
         """A call as its rows."""
         self.line = line
         does = operation(line.name)
-        sort = sort_of(re.sub(r"_init$", "", does))
+        sort = sort_of(does.removesuffix("_init"))
         start, end, name = self.at(line.start), self.at(line.end), self.names(line.name)
         if sort in ("send", "receive"):
             self.message(does, start, end, name)
@@ -287,7 +305,7 @@ class _Rank:
         elif does in _WAITS:
             for request in self.requests(*_WAITS[does]):
                 self.calls.add(self.rank, start, end, REQUEST, name, request=request)
-                if not does.startswith("start"):
+                if not does.startswith("start") and request not in self.lasting:
                     self.pending.discard(request)
         elif sort == "wait":
             self.flaws["unnamed"] += 1
@@ -305,6 +323,7 @@ class _Rank:
         if does.startswith("i") or does.endswith("_init"):
             held = self.whole(request)
             self.pending.add(held)
+            (self.lasting.add if does.endswith("_init") else self.lasting.discard)(held)
         self.row(start, end, name, self.sized(count, kind), whom, self.whole(tag), self.communicator(comm), held)
 
     def both(self, does: str, start: int, end: int, name: int) -> None:
@@ -320,13 +339,19 @@ class _Rank:
         self.calls.add(self.rank, start, end, MESSAGE, name, **held)
 
     def requests(self, place: int, count: int | None) -> list[int]:
-        """Addresses of the requests of a wait: one, or as many as lie at equal distances, 4 bytes (Fortran) or 8 (C)."""
+        """Addresses of the open requests of a wait: one, or those that lie at equal distances, 4 bytes (Fortran) or 8 (C)."""
         first, many = self.whole(place), 1 if count is None else self.whole(count)
-        if not 0 <= many <= max(len(self.pending), 1 << 20):
+        # a count is only a number in the file: it may not cost more than the requests that there are
+        self.looked_at += min(max(many, 0), len(self.pending))
+        if not 0 <= many <= _MOST_REQUESTS or self.looked_at > _MOST_LOOKED_AT:
             raise self.wrong("a number of requests that cannot be")
-        known = [[first + width * k for k in range(many)] for width in (4, 8)]
-        best = max(known, key=lambda some: sum(r in self.pending for r in some))
-        return best or [NO]
+        known = []
+        for width in (4, 8):
+            every = range(first, first + width * many, width)
+            known.append(
+                [r for r in every if r in self.pending] if many <= len(self.pending) else sorted(r for r in self.pending if r in every)
+            )
+        return max(known, key=len) or [NO]
 
     def collective(self, does: str, start: int, end: int, name: int) -> None:
         last = len(self.line.fields) - 2
@@ -375,6 +400,11 @@ def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
     names, calls, flaws = Names(), Calls(), Counter[str]()
     # a time of 0 would be none
     base = min(line.start + _shift(one, line.start) for one in each for line in one.lines) - 1
+    if max(line.end + _shift(one, line.end) for one in each for line in one.lines) - base > LARGEST_NS:
+        raise ProfileError(
+            "P018", "the clocks of the ranks cannot be aligned", where=str(path), found="times that lie more than 104 days apart",
+            cause="a clock was set anew, or a line is damaged", fix="look at the times of the first and last call of each file",
+        )  # fmt: skip
     ranks = [_Rank(rank, one, base, calls, names, flaws) for rank, one in enumerate(each)]
     for one in ranks:
         for line in one.one.lines:
@@ -384,6 +414,8 @@ def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
     moved = [max((abs(d) for _, d in one.differences), default=0.0) for one in each]
     found = [
         finding("P119", sum(one.comments > 1 for one in each), "comments of the files"),
+        finding("P123", 1),
+        finding("P130", 1),
         finding("P141", flaws["nobody"], "partner MPI_PROC_NULL"),
         finding("P148", flaws["beside"], "non-blocking collectives"),
         finding("A351", flaws["unsized"], "counts for each rank, of which an address was written"),
@@ -392,7 +424,8 @@ def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
     ]
     whole = hashlib.sha256("".join(one.digest for one in each).encode()).hexdigest() if len(each) > 1 else each[0].digest
     facts: dict[str, Any] = {
-        "format": "pmpi", "product_version": None, "schema_version": None, "analysis_duration_ns": None, "session_start_utc_ns": None,
+        "format": "pmpi", "product_version": each[0].tracer or None, "schema_version": None, "analysis_duration_ns": None,
+        "session_start_utc_ns": None,
         "tables": {place.name: len(one.lines) for place, one in zip(files, each, strict=True)},
         "size_bytes": sum(one.size_bytes for one in each), "sha256": whole,
     }  # fmt: skip

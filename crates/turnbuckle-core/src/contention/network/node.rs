@@ -1,5 +1,8 @@
 //! What a node is made of: parts, the wires between them, and the cards that lead out of it.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
 use super::super::{RunError, Time};
 
 /// A wire between two parts; traffic from the first to the second, or both ways over one capacity.
@@ -83,15 +86,25 @@ impl Inside {
             }
         }
         let mut last = vec![NONE; (parts as usize) * (parts as usize)];
-        let mut nearest = vec![NONE; parts as usize];
-        for from in 0..parts {
-            let (wires, width) = ways(node, &leaves, from, &mut last[(from * parts) as usize..][..parts as usize]);
-            let key = |card: &u32| (wires[*card as usize], std::cmp::Reverse(width[*card as usize].to_bits()));
-            let best = node.cards.iter().map(key).min().expect("a node has a card");
-            // parts that are as near to several cards take turns
-            let equal: Vec<usize> = (0..node.cards.len()).filter(|c| key(&node.cards[*c]) == best).collect();
-            nearest[from as usize] = equal[from as usize % equal.len()] as u32;
-        }
+        let found: Vec<_> =
+            (0..parts).map(|from| ways(node, &leaves, from, &mut last[(from * parts) as usize..][..parts as usize])).collect();
+        // there and back: how many wires, and the narrowest
+        let far = |part: u32, card: u32| {
+            let ((out, wide), (back, broad)) = (&found[part as usize], &found[card as usize]);
+            let (out, wide, back, broad) = (out[card as usize], wide[card as usize], back[part as usize], broad[part as usize]);
+            if out == NONE || back == NONE { (u32::MAX, Reverse(0)) } else { (out + back, Reverse(wide.min(broad).to_bits())) }
+        };
+        let mut turns: HashMap<_, usize> = HashMap::new();
+        let nearest = (0..parts)
+            .map(|part| {
+                let best = node.cards.iter().map(|card| far(part, *card)).min().expect("a node has a card");
+                // parts alike that are as near to several cards take turns
+                let equal: Vec<usize> = (0..node.cards.len()).filter(|c| far(part, node.cards[*c]) == best).collect();
+                let turn = turns.entry((best, equal.clone())).or_insert(0);
+                *turn += 1;
+                equal[(*turn - 1) % equal.len()] as u32
+            })
+            .collect();
         Ok(Self { parts, wires: node.wires.clone(), last, own, cards: node.cards.clone(), nearest })
     }
 
@@ -232,9 +245,26 @@ mod tests {
     fn the_nearest_card_is_used_and_equals_take_turns() {
         let inside = Inside::new(&node(true)).expect("a node");
         assert_eq!((inside.card(4), inside.card(5)), (0, 1));
-        let wires = (1..4).flat_map(|p| [wire(0, p, 1.0), wire(p, 0, 1.0)]).collect();
-        let inside = Inside::new(&Node { parts: 4, wires, cards: vec![2, 3], passes: vec![true; 4] }).expect("a node");
-        assert_eq!((inside.card(0), inside.card(1)), (0, 1));
+        let wires = (1..5).flat_map(|p| [wire(0, p, 1.0), wire(p, 0, 1.0)]).collect();
+        let inside = Inside::new(&Node { parts: 5, wires, cards: vec![3, 4], passes: vec![true; 5] }).expect("a node");
+        assert_eq!((inside.card(1), inside.card(2)), (0, 1));
+    }
+
+    #[test]
+    fn parts_whose_numbers_stride_take_turns_and_a_card_needs_a_way_back() {
+        // host 0; GPUs at 1, 3, 5, 7, something at 2, 4, 6, 8; two cards 9, 10 at the host
+        let both = |a, b| [wire(a, b, 1.0), wire(b, a, 1.0)];
+        let mut wires: Vec<Wire> = (1..11).flat_map(|p| both(0, p)).collect();
+        let passes: Vec<bool> = (0..11).map(|p| p == 0).collect();
+        let made = |wires: &[Wire]| {
+            Inside::new(&Node { parts: 11, wires: wires.to_vec(), cards: vec![9, 10], passes: passes.clone() }).expect("a node")
+        };
+        let inside = made(&wires);
+        let cards: Vec<u32> = (1..9).map(|p| inside.card(p)).collect();
+        assert_eq!(cards.iter().filter(|c| **c == 0).count(), 4);
+        // nothing comes back from card 9
+        wires.retain(|w| w.from != 9);
+        assert!((1..9).all(|p| made(&wires).card(p) == 1));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Networks between cards: which links there are, and which of them lead from one card to another.
 
+use std::cmp::Ordering;
+
 use super::super::RunError;
 use super::small;
 
@@ -123,7 +125,7 @@ impl Laid {
             }
             Shape::Dragonfly { groups, routers, cards, channels } => {
                 route.push(from);
-                self.through_groups((from / cards, to / cards, to), (*groups, *routers, *channels), route);
+                self.through_groups((from / cards, to / cards), (from, to), (*groups, *routers, *channels), route);
                 route.push(self.ports + to);
             }
         }
@@ -184,8 +186,15 @@ impl Laid {
 
     /// To the router with the channel to the other group, through it, and to the router of the card.
     ///
-    /// Channel c of group i leads to group i + 1 + (c mod (g - 1)); a card picks among channels to one group by its number.
-    fn through_groups(&self, (from, to, card): (u32, u32, u32), (groups, routers, channels): (u32, u32, u32), route: &mut Vec<u32>) {
+    /// Channel c of group i leads to the group d = c mod (g - 1) after the next; those left over, in pairs, to d = 0 and g - 2, 1 and g - 3
+    /// and so on, so that each has one to come back by, and an odd one to the group opposite.  Two cards pick among channels between their groups by a number made of both.
+    fn through_groups(
+        &self,
+        (from, to): (u32, u32),
+        (card, other): (u32, u32),
+        (groups, routers, channels): (u32, u32, u32),
+        route: &mut Vec<u32>,
+    ) {
         let local = |a: u32, b: u32| 2 * self.ports + a * routers + b % routers;
         let (here, there) = (from / routers, to / routers);
         if here == there {
@@ -195,9 +204,17 @@ impl Laid {
             return;
         }
         let others = groups - 1;
-        let parallel = routers * channels / others;
-        let pick = card % parallel * others;
-        let (ahead, back) = (pick + (there + groups - here - 1) % groups, pick + (here + groups - there - 1) % groups);
+        let (parallel, left) = (routers * channels / others, routers * channels % others);
+        let (d, back) = ((there + groups - here - 1) % groups, (here + groups - there - 1) % groups);
+        let low = d.min(back);
+        let more = if d == back { left % 2 == 1 } else { 2 * low + 1 < left };
+        let pick = mixed(card, other) % (parallel + u32::from(more));
+        let channel = |d: u32, other: u32| match d.cmp(&other) {
+            _ if pick < parallel => pick * others + d,
+            Ordering::Equal => parallel * others + left - 1,
+            way => parallel * others + 2 * low + u32::from(way == Ordering::Greater),
+        };
+        let (ahead, back) = (channel(d, back), channel(back, d));
         let (leaves, enters) = (here * routers + ahead / channels, there * routers + back / channels);
         if from != leaves {
             route.push(local(from, leaves));
@@ -207,6 +224,13 @@ impl Laid {
             route.push(local(enters, to));
         }
     }
+}
+
+/// A number made of two cards, without the pattern in which cards are numbered.
+fn mixed(card: u32, other: u32) -> u32 {
+    let mut x = (u64::from(card) << 32 | u64::from(other)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x ^= x >> 29;
+    (x.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as u32
 }
 
 #[cfg(test)]
@@ -313,12 +337,31 @@ mod tests {
 
     #[test]
     fn parallel_channels_between_two_groups_are_all_used() {
-        let net = laid(Shape::Dragonfly { groups: 2, routers: 2, cards: 2, channels: 2 }, 8);
-        let global = 2 * 8 + 2 * 4;
-        let mut used: Vec<u32> = (4..8).flat_map(|to| path(&net, 0, to)).filter(|l| *l >= global).collect();
-        used.sort_unstable();
-        used.dedup();
-        assert_eq!(used.len(), 4);
+        for (groups, routers, cards, channels, all) in
+            [(2, 2, 2, 2, 8), (4, 4, 4, 2, 32), (5, 3, 4, 2, 30), (4, 4, 4, 1, 16), (6, 4, 4, 2, 48)]
+        {
+            let ports = groups * routers * cards;
+            let net = laid(Shape::Dragonfly { groups, routers, cards, channels }, ports);
+            let global = 2 * ports + groups * routers * routers;
+            let mut ends = std::collections::HashMap::new();
+            for from in 0..ports {
+                for to in (0..ports).filter(|t| t / (routers * cards) != from / (routers * cards)) {
+                    for link in path(&net, from, to).iter().filter(|l| **l >= global) {
+                        let pair = (from / (routers * cards), to / (routers * cards));
+                        assert_eq!(*ends.entry(*link).or_insert(pair), pair, "a channel joins two groups");
+                    }
+                }
+            }
+            assert_eq!(ends.len(), all, "{groups} groups of {routers} routers with {channels} channels");
+        }
+    }
+
+    #[test]
+    fn cards_numbered_by_node_do_not_all_pick_one_channel() {
+        let net = laid(Shape::Dragonfly { groups: 2, routers: 4, cards: 4, channels: 1 }, 32);
+        let global = 2 * 32 + 2 * 16;
+        let used: std::collections::HashSet<u32> = (0..4).flat_map(|n| path(&net, 4 * n, 16 + 4 * n)).filter(|l| *l >= global).collect();
+        assert!(used.len() > 1, "{used:?}");
     }
 
     #[test]

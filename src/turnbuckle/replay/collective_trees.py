@@ -1,0 +1,201 @@
+"""Trees that collectives go along, and the messages that go down them or up.
+
+A tree is the children of every rank, in the order in which it sends to them; ranks count from the root.  A `Step` is messages of one step:
+sources, targets, shares, arrays of shape (messages,).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Step = tuple[Int, Int, Float]
+Tree = list[list[int]]
+
+#: Children of a level of Open MPI's k-nomial tree, and chains of its chained broadcast, where nobody says otherwise.
+RADIX: Final = 4
+CHAINS: Final = 4
+
+
+def step(source: Int | list[int], target: Int | list[int] | int, share: Float | list[float] | float) -> Step:
+    """Messages of one step; a single target or share is that of all."""
+    sources = np.asarray(source, np.int64)
+    return (
+        sources,
+        np.broadcast_to(np.asarray(target, np.int64), sources.shape),
+        np.broadcast_to(np.asarray(share, np.float64), sources.shape),
+    )
+
+
+def rounds(ranks: int) -> Iterator[int]:
+    """1, 2, 4, ... below `ranks`."""
+    reach = 1
+    while reach < ranks:
+        yield reach
+        reach *= 2
+
+
+def reversed_steps(steps: list[Step]) -> list[Step]:
+    """The same the other way: a broadcast becomes a reduce, a scatter a gather, an allgather a reduce_scatter."""
+    return [(target, source, share) for source, target, share in reversed(steps)]
+
+
+def turned(steps: list[Step], ranks: int, root: int) -> list[Step]:
+    """Ranks counted from the root as ranks of the communicator."""
+    return [((source + root) % ranks, (target + root) % ranks, share) for source, target, share in steps]
+
+
+# --- shapes -----------------------------------------------------------------------------------------------------------
+
+
+def _from_parents(parents: Iterable[int]) -> Tree:
+    """Children in ascending order, from the parent of each rank but the root."""
+    tree: Tree = [[]]
+    for rank, parent in enumerate(parents, start=1):
+        tree.append([])
+        tree[parent].append(rank)
+    return tree
+
+
+def knomial(ranks: int, radix: int) -> Tree:
+    """Children at radix - 1 multiples of each power of the radix, the furthest power first; a subtree is ranks in a row."""
+    tree: Tree = [[] for _ in range(ranks)]
+    reach = 1
+    while reach < ranks:
+        for parent in range(0, ranks, radix * reach):
+            near = [parent + k * reach for k in range(1, radix) if parent + k * reach < ranks]
+            tree[parent] = near + tree[parent]
+        reach *= radix
+    return tree
+
+
+def _binomial_doubling(ranks: int) -> Tree:
+    """Children at distances that double from the next power of two beyond the rank."""
+    return _from_parents(r - (1 << (r.bit_length() - 1)) for r in range(1, ranks))
+
+
+def _heap(ranks: int) -> Tree:
+    return _from_parents((r - 1) // 2 for r in range(1, ranks))
+
+
+def _levels(ranks: int) -> Tree:
+    """Two children a rank, as many places further as there are ranks on its level, and twice as many."""
+    parents = []
+    for rank in range(1, ranks):
+        above = 1 << ((rank + 1).bit_length() - 2)
+        parents.append(rank - above if rank - above < 2 * above - 1 else rank - 2 * above)
+    return _from_parents(parents)
+
+
+def _in_order(ranks: int) -> Tree:
+    """Two children, each the last rank of its half; the root is the last rank of all."""
+    tree: Tree = [[] for _ in range(ranks)]
+
+    def grow(first: int, count: int) -> None:
+        right = count // 2
+        left = count - right - 1
+        for begin, size in ((first + right, left), (first, right)):
+            if size:
+                tree[first + count - 1].append(begin + size - 1)
+                grow(begin, size)
+
+    grow(0, ranks)
+    return tree
+
+
+def _chains(ranks: int, count: int) -> Tree:
+    """Chains from the root, of equal lengths or one longer; the longer ones first."""
+    tree: Tree = [[] for _ in range(ranks)]
+    count = min(count, ranks - 1)
+    for chain in np.array_split(np.arange(1, ranks), count) if count else ():
+        links = [0, *chain.tolist()]
+        for parent, child in pairwise(links):
+            tree[parent].append(child)
+    return tree
+
+
+#: Trees by name, from the root at rank 0.
+TREES: Final[dict[str, Callable[[int], Tree]]] = {
+    "linear_in_turn": lambda ranks: [list(range(1, ranks)), *([] for _ in range(ranks - 1))],
+    "binomial": lambda ranks: knomial(ranks, 2),
+    "binomial_doubling": _binomial_doubling,
+    "knomial": lambda ranks: knomial(ranks, RADIX),
+    "binary": _heap,
+    "binary_levels": _levels,
+    "pipeline": lambda ranks: _chains(ranks, 1),
+    "chains": lambda ranks: _chains(ranks, CHAINS),
+}
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def down(tree: Tree, root: int = 0, segments: int = 1, share: Float | None = None, *, together: bool = False) -> list[Step]:
+    """From the root to all, one child after the other and segment by segment; each message has 1 / segments, or `share` of its target.
+
+    A rank sends a segment to its last child in the step in which it receives the next.  `together`: to all children in one step.
+    """
+    width = 1 if together else max((len(children) for children in tree), default=0)
+    at: dict[int, list[tuple[int, int]]] = {}
+    reached = [(root, 0)]
+    while reached:
+        further = []
+        for parent, received in reached:
+            for place, child in enumerate(tree[parent]):
+                k = 0 if together else place
+                further.append((child, received + 1 + k))
+                for segment in range(segments):
+                    at.setdefault(received + k + segment * width, []).append((parent, child))
+        reached = further
+    steps = []
+    for when in sorted(at):
+        source, target = (np.array(side, np.int64) for side in zip(*at[when], strict=True))
+        steps.append(step(source, target, 1.0 / segments if share is None else share[target]))
+    return steps
+
+
+def below(tree: Tree, root: int = 0) -> Float:
+    """Ranks of the subtree of each, shape (ranks,)."""
+    order, count = [root], np.ones(len(tree))
+    for rank in order:
+        order.extend(tree[rank])
+    for rank in reversed(order):
+        count[rank] += sum(count[child] for child in tree[rank])
+    return count
+
+
+def linear(ranks: int) -> list[Step]:
+    """From the root to all at once."""
+    return [step(np.zeros(ranks - 1, np.int64), np.arange(1, ranks), 1.0)]
+
+
+def rooted(algorithm: str, ranks: int, segments: int, *, together: bool = False) -> list[Step]:
+    """A broadcast along a tree, from rank 0."""
+    if algorithm == "linear":
+        return [(s, t, share / segments) for s, t, share in linear(ranks) for _ in range(segments)]
+    return down(TREES[algorithm](ranks), segments=segments, together=together)
+
+
+def in_order_reduce(ranks: int, root: int, segments: int) -> list[Step]:
+    """Up to the last rank in the order of ranks, two children at once, and from there to the root if that is another."""
+    up = reversed_steps(down(_in_order(ranks), ranks - 1, segments, together=True))
+    return up if root == ranks - 1 else [*up, step([ranks - 1], root, 1.0)]
+
+
+def split_binary(ranks: int, segments: int) -> list[Step]:
+    """One half of the vector down the left half of a binary tree and the other down the right; then neighbours swap halves.
+
+    Ranks of the left half are odd, those of the right even; the last of an even number gets its second half from the root.
+    """
+    steps = [(s, t, 0.5 * share) for s, t, share in down(_levels(ranks), segments=segments)]
+    left = np.arange(1, ranks - 1, 2)
+    pairs = step(np.append(left, left + 1), np.append(left + 1, left), 0.5)
+    if ranks % 2 == 0:
+        pairs = step(np.append(pairs[0], 0), np.append(pairs[1], ranks - 1), 0.5)
+    return [*steps, pairs]
