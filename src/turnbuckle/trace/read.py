@@ -19,7 +19,19 @@ READERS: tuple[ModuleType, ...] = (nsys, otf2, kineto, dumpi, paraver, paje, pmp
 
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
 #: Files by which a recording inside a folder is named.
-_NAMED = ("*.sqlite", "*.otf2", "*.prv", "*.prv.gz", "*.meta", "*.trace", "*.trace.xz", "*.trace.gz", "*.paje", "*.json.gz", "*.pt.trace.json")
+_NAMED = (
+    "*.sqlite",
+    "*.otf2",
+    "*.prv",
+    "*.prv.gz",
+    "*.meta",
+    "*.trace",
+    "*.trace.xz",
+    "*.trace.gz",
+    "*.paje",
+    "*.json.gz",
+    "*.pt.trace.json",
+)
 _SQLITE = (".sqlite", ".sqlite3", ".db")
 
 
