@@ -139,7 +139,7 @@ def child(route: str, path: str) -> Sample:
     elif route == "ijson":
         import ijson  # noqa: F401
     elif route == "HolisticTraceAnalysis":
-        import hta.common.trace_parser  # noqa: F401
+        import hta.common.trace_parser  # type: ignore[import-not-found]  # noqa: F401
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     baseline, began, spent = _status("VmRSS"), time.perf_counter(), time.process_time()
     told = ROUTES[route](path)

@@ -44,7 +44,7 @@ def work(cat: str, name: str, at: float, lasts: float, correlation: int, stream:
 
 
 def launched(at: float, correlation: int, name: str = "k<int>", **args: Any) -> list[Event]:
-    shape = {"grid": [4, 2, 1], "block": [64, 2, 1], "registers per thread": 32, "shared memory": 512}
+    shape: dict[str, Any] = {"grid": [4, 2, 1], "block": [64, 2, 1], "registers per thread": 32, "shared memory": 512}
     return [
         call("cudaLaunchKernel", at, 5.125, correlation),
         work("kernel", name, at + 10.5, 20.25, correlation, **(shape | args)),
@@ -315,9 +315,8 @@ def test_what_is_refused(tmp_path: Path, code: str, content: bytes) -> None:
         path = tmp_path / "trace.pt.trace.json.gz"
         content = gzip.compress(b"[" + b" " * (70 << 20))
     if content == b"spoilt":
-        content = bytearray(gzip.compress(text(launched(1.5, 1) * 300).encode()))
-        content[-8:-4] = b"\xaa" * 4  # the check sum
-        content = bytes(content)
+        content = gzip.compress(text(launched(1.5, 1) * 300).encode())
+        content = content[:-8] + b"\xaa" * 4 + content[-4:]  # the check sum
         path.write_bytes(content)
         assert read(path).kernels.height == 300  # the trace itself is whole
         content = content[:11] + b"\xff" * 9 + content[20:]
