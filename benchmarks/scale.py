@@ -36,8 +36,8 @@ MESSAGES: Final = 10_000_000
 MEMORY_AIM: Final = 8e9
 LIMIT_SECONDS: Final = 3600
 KINDS: Final = ("logp", "flow", "calls")
-#: Messages that go as calls at most: they take some twenty times the memory.
-CALLS_MOST: Final = 2_000_000
+#: Messages that go as calls at most.
+CALLS_MOST: Final = 10_000_000
 Row = dict[str, Any]
 
 

@@ -219,7 +219,8 @@ EFFECTS: dict[str, tuple[str, str]] = {
     "costs": ("", "seed_G"), "copy_seconds": ("", "9 us"), "copy_bandwidth": ("", "1 GB/s"),
     "pin_seconds": ("path=gpudirect pinned=each", "9 us"), "pinned": ("path=gpudirect", "each"), "chunk_bytes": ("", "8 KiB"),
     "eager_limit_bytes": ("", "100 kB"), "device_eager_limit_bytes": ("path=gpudirect", "100 kB"),
-    "handshake": ("path=gpudirect", "true"), "buffers": ("", "host if call isend"), "fidelity": ("ranks_per_node=2 path=host", "logp"),
+    "staging": ("", "once a call"), "handshake": ("path=gpudirect", "true"), "buffers": ("", "host if call isend"),
+    "fidelity": ("ranks_per_node=2 path=host", "logp"),
     "collectives": ("path=host", "tracer"), "compute": ("", "2"), "seed": ("mapping=random ranks_per_node=2", "3"),
 }  # fmt: skip
 

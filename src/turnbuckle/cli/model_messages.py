@@ -58,6 +58,10 @@ InDepth = Annotated[
 Eager = Annotated[str, Parameter(name="--eager-limit", help="messages up to this size do not wait for their receiver")]
 
 
+#: Calls that keep their length are told of where they take more than this share of the compute.
+_WORTH_TELLING = 0.01
+
+
 def messages(
     recording: Recording,
     /,
@@ -158,6 +162,12 @@ def _print(found: Answered, output: Path | None, deep: GpuDirectStudy | None) ->
         f"{traffic.unmatched:,} calls unmatched; "
         + (f"recorded run time {seconds(traffic.seconds)}" if math.isfinite(traffic.seconds) else "a schedule, which holds no times")
     )
+    if found.grid:
+        console.print(Text(found.grid))
+    kept = traffic.kept()
+    if sum(time for _, time in kept.values()) > _WORTH_TELLING * sum(traffic.compute_seconds):
+        few = ", ".join(f"{name} {count:,} ({seconds(time / traffic.ranks)} a rank)" for name, (count, time) in list(kept.items())[:3])
+        console.print(Text(f"calls that no message explains keep their length: {few}{', ...' if len(kept) > 3 else ''}", "dim"))
     table = Table(box=None, pad_edge=False, header_style="dim")
     for k, name in enumerate(("ranks\na node", "nodes", "path", "run time", "communication", "vs host\ncopies", "busiest\nlink")):
         table.add_column(name, justify="left" if k == 2 else "right", overflow="fold")

@@ -102,12 +102,25 @@ class Traffic:
     call: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     calls: tuple[str, ...] = ()
 
+    def work_seconds(self, compute: float = 1.0) -> Float:
+        """Time of each rank (thread) outside exchanges, its compute times a factor [s], shape (ranks,)."""
+        out = self.tail_seconds * compute
+        np.add.at(out, self.rank, self.gap_seconds * compute + self.kept_seconds)
+        return out
+
     @cached_property
     def compute_seconds(self) -> Float:
         """Time of each rank (thread) outside exchanges [s], shape (ranks,)."""
-        out = self.tail_seconds.copy()
-        np.add.at(out, self.rank, self.gap_seconds + self.kept_seconds)
-        return out
+        return self.work_seconds()
+
+    def kept(self) -> dict[str, tuple[int, float]]:
+        """Calls that keep their recorded length: how many of each, and how long in all [s], the longest first."""
+        if not len(self.call):
+            return {}
+        some = self.kept_seconds > 0
+        count = np.bincount(self.call[some], minlength=len(self.calls))
+        seconds = np.bincount(self.call[some], self.kept_seconds[some], minlength=len(self.calls))
+        return {self.calls[k]: (int(count[k]), float(seconds[k])) for k in np.argsort(-seconds, kind="stable") if count[k]}
 
 
 def recorded(profile: Profile) -> Traffic:
@@ -124,7 +137,11 @@ def recorded(profile: Profile) -> Traffic:
             "A164", "this recording shows no messages between ranks", cause="one rank, or recorded without MPI",
             fix="nsys profile --trace=mpi around mpirun, so that one file holds all ranks",
         )  # fmt: skip
-    mpi = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi").sort("thread", "start_ns", "end_ns")
+    mpi = (
+        rows.with_row_index("i")
+        .filter(pl.col("category").cast(pl.String) == "mpi")
+        .sort("thread", "start_ns", "end_ns", maintain_order=True)
+    )
     number, rank_of = _threads(profile, mpi)
     rank = np.array([number[t] for t in mpi["thread"].to_list()], dtype=np.int64)
     start, end = mpi["start_ns"].to_numpy(), mpi["end_ns"].to_numpy()
@@ -195,7 +212,7 @@ def _rounds(found: Exchanges, place: Int, *, one_buffer: bool = False) -> tuple[
     )  # fmt: skip
     calls = found.rounds.with_columns(
         at=pl.when(pl.col("done") >= 0).then("done").otherwise("activity"),
-        operation=pl.col("does").map_elements(lambda n: operation_of(n) or "", return_dtype=pl.String),
+        operation=pl.col("does").map_elements(lambda n: operation_of(n, plain=False) or "", return_dtype=pl.String),
         block=carried.fill_null(0).cast(pl.Float64),
         root=pl.col("root").max().over(group).fill_null(-1).clip(0),
     ).filter(pl.col("operation") != "")

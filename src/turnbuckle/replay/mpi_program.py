@@ -20,6 +20,7 @@ from turnbuckle.replay.contention import PICOSECONDS, Leaves, Op, Program, ways
 from turnbuckle.replay.mpi import Messages, Rounds, Traffic, bounded, expanded, joined
 from turnbuckle.replay.network import Network, Node, Wire, plain
 from turnbuckle.replay.operations import Operations, Slot
+from turnbuckle.replay.staging import Staging, staged
 
 Bool = NDArray[np.bool_]
 Float = NDArray[np.float64]
@@ -223,6 +224,7 @@ def program(
     selection: Selection = "short and long",
     compute: float = 1.0,
     shared_gpu: Literal["exclusive", "time"] | None = None,
+    staging: Staging = "each message",
 ) -> Program:
     """A recorded run as a program.
 
@@ -234,6 +236,7 @@ def program(
     eager_limit : messages up to this size leave as soon as they are sent [B].
     selection : algorithms of collectives.
     compute : times the recorded compute.
+    staging : whether host copies are of each message of a collective, or of all that a rank puts in and gets, once a call.
     shared_gpu : compute runs on the GPU of its rank; where several ranks have one, it serves them one after the other, or at once with
         even shares of its time.
 
@@ -251,7 +254,16 @@ def program(
     if len(placed.node) < traffic.ranks:
         raise UsageError("A098", "not every rank has a place", found=f"{len(placed.node)} of {traffic.ranks} ranks")
     calls = len(traffic.rank)
+    # between hosts a collective carries no buffers of GPUs; what goes straight has nothing to stage
+    once = staged(_aside(traffic)[1]) if staging == "once a call" and sum(far.sender + far.receiver) > 0 else staged(())
     traffic, all_of, edges = _all(traffic, selection)
+    if len(once.call):
+        plain = all_of.step[: len(all_of.send) - edges] < 0
+        if on_device is not None:
+            # of a call with a buffer in device memory all is
+            among = on_device & ~plain
+            once = once.among(np.append(all_of.send[: len(plain)][among], all_of.receive[: len(plain)][among]))
+        on_device = plain if on_device is None else on_device & plain
     threads = len(traffic.tail_seconds)
     rank_of = traffic.rank_of if len(traffic.rank_of) else np.arange(threads)
     # what a rank does after its last call comes before a call that it never makes
@@ -269,6 +281,8 @@ def program(
     steps.add_work(everyone[:calls], steps.kept, traffic.kept_seconds[:calls])
     carried = [_sent(cut, edges, thread, rank_of, placed, priced, steps)]
     engine = np.unique(placed.device, return_inverse=True)[1].astype(np.int64)
+    for leaving, slot, size, charge in ((True, Slot.SENT, once.put_bytes, far.sender), (False, steps.kept, once.got_bytes, far.receiver)):
+        _stage(leaving, slot, once.call[size > 0], size[size > 0], charge, thread, rank_of, placed, engine, steps, carried)
     _ends(cut, edges, calls, thread, rank_of, placed, engine, priced, steps, carried)
     del cut
     uses = np.arange(2 * (int(engine.max(initial=-1)) + 1))
@@ -477,6 +491,24 @@ def _ends(
         for behind, one, value in ((1, Op.SEND, number), (2, Op.AWAIT, number), (3, Op.GIVE, held[wired])):
             put(wired, first + behind + latency, one, value)
         steps.add(np.repeat(call, many), np.repeat(slot, many), code, arg)
+
+
+def _stage(
+    leaving: bool, slot: int, call: Int, size: Float, charge: tuple[float, float], thread: NDArray[np.uint32], rank_of: Int,
+    placed: Layout, engine: Int, steps: Operations, carried: list[_Carried],
+) -> None:  # fmt: skip
+    """One copy of a whole buffer for each call: a time, or a message between GPU and host through a copy engine."""
+    rank = rank_of[thread[call]]
+    wired = (placed.device != placed.host)[rank] & (charge[1] > 0)
+    steps.add_work(call, slot, np.where(wired, 0.0, charge[0] + charge[1] * size))
+    at = call[wired]
+    number = sum(len(c.source) for c in carried) + np.arange(len(at))
+    carried.append(_copies(leaving, thread[at], size[wired], np.full(len(at), charge[1]), placed, rank[wired]))
+    held = engine[rank[wired]] * 2 + (not leaving)
+    steps.add(at, slot, Op.TAKE, held)
+    steps.add_work(at, slot, np.full(len(at), charge[0]))
+    for op, what in ((Op.SEND, number), (Op.AWAIT, number), (Op.GIVE, held)):
+        steps.add(at, slot, op, what)
 
 
 def _copies(leaving: bool, thread: NDArray[np.uint32], size: Float, per_byte: Float, placed: Layout, rank: Int) -> _Carried:

@@ -19,7 +19,7 @@ from turnbuckle.cost.gpudirect import break_even_bytes
 from turnbuckle.errors import UsageError
 from turnbuckle.replay.contention import Contended, Program, replay
 from turnbuckle.replay.critical import chain
-from turnbuckle.replay.extrapolate import repeated
+from turnbuckle.replay.extrapolate import described, grid_of, larger, repeated
 from turnbuckle.replay.mpi import Traffic
 from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
 from turnbuckle.study.setup import MOST_RANKS, Path, Setup, checked, network_of, program_of
@@ -98,7 +98,7 @@ def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replaye
     if setup.ranks and setup.ranks != traffic.ranks:
         traffic = repeated(traffic, setup.ranks)
     program, network, node = program_of(traffic, setup)
-    compute = traffic.compute_seconds * setup.compute
+    compute = traffic.work_seconds(setup.compute)
     within, between = _by_distance(program, network)
     shape = (traffic.ranks, setup.ranks_per_node, int(node.max(initial=0)) + 1, setup.path)
     followed = len(program.code) <= LONGEST_CHAIN
@@ -169,6 +169,14 @@ class Answered:
         return host / direct - 1.0 if direct != 0 else 0.0
 
     @property
+    def grid(self) -> str:
+        """By which grid the run was repeated to more ranks, and what that takes for granted; nothing where it was not."""
+        if self.setup.ranks in (0, self.traffic.ranks):
+            return ""
+        found = grid_of(self.traffic)
+        return described(found, larger(found, self.setup.ranks))
+
+    @property
     def described(self) -> str:
         """The network, in words."""
         network = network_of(self.setup, 1)
@@ -196,7 +204,7 @@ class Answered:
             return f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%} to the communication of this run"
         if gain <= 0:
             return f"GPUDirect does not pay: communication is {-gain:.1%} slower at best"
-        return f"GPUDirect makes communication up to {gain:.1%} faster than host copies, and the run {run:.1%} ({best} ranks a node)"
+        return f"GPUDirect makes communication up to {gain:.1%} faster than host copies, and the run {run:.1%} ({best} rank{'s' * (best > 1)} a node)"
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``model messages``."""
@@ -208,6 +216,8 @@ class Answered:
             "messages": len(self.traffic.messages.send),
             "collectives": int(sum(len(r.block_bytes) for r in self.traffic.rounds)),
             "unmatched": self.traffic.unmatched,
+            "kept_calls": {name: {"count": count, "seconds": seconds} for name, (count, seconds) in self.traffic.kept().items()},
+            "grid": self.grid,
             "setup": {k: v for k, v in self.setup.as_dict().items() if k not in ("path", "ranks_per_node")},
             "break_even_bytes": break_even_bytes(paid),
             "paths": {

@@ -25,6 +25,7 @@ from turnbuckle.replay.network import Dragonfly, FatTree, Network, Node, Torus, 
 from turnbuckle.replay.network_file import Described, read_network
 from turnbuckle.replay.nodes import gpu_node
 from turnbuckle.replay.placement import placed, read_placement, traffic_matrix
+from turnbuckle.replay.staging import Staging
 from turnbuckle.study.settings import known, settings_of
 
 Path = Literal["host", "hostcopy", "p2p", "gpudirect"]
@@ -72,6 +73,7 @@ class Setup:
         whatever the first is, straight from device memory (Open MPI's smcuda 0, UCX 8192).
     handshake : whether a rendezvous pays for the request and its answer.
     buffers : where buffers are (`turnbuckle.replay.buffers`).
+    staging : whether host copies are of each message of a collective, or of all that a rank puts in and gets, once a call.
     fidelity, collectives : of the replay.
     compute : times the recorded compute.
     seed : of a random mapping.
@@ -104,6 +106,7 @@ class Setup:
     device_eager_limit_bytes: float = 0.0
     handshake: bool = False
     buffers: str = "device"
+    staging: Staging = "each message"
     fidelity: Fidelity = "flow"
     collectives: Selection = "short and long"
     compute: float = 1.0
@@ -340,7 +343,7 @@ def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, NDArra
         raise _refused("GPUs shared in time by logp, which shares nothing", "--fidelity flow, or gpu_shared exclusive")
     made = program(
         traffic, layout=laid_out(node, network.made_of), charged=far, inside=near, on_device=device, eager_limit=setup.eager_limit_bytes,
-        selection=setup.collectives, compute=setup.compute, shared_gpu=setup.gpu_shared if shared else None,
+        selection=setup.collectives, compute=setup.compute, staging=setup.staging, shared_gpu=setup.gpu_shared if shared else None,
     )  # fmt: skip
     return made, network, node
 

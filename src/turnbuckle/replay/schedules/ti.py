@@ -443,7 +443,7 @@ def _rounds(ranks: list[_Rank]) -> tuple[tuple[Rounds, ...], dict[str, int]]:
         alike.setdefault((name, one.root), []).append(k)
     rounds = []
     for (name, root), which in alike.items():
-        operation = operation_of(name)
+        operation = operation_of(name, plain=False)
         assert operation is not None, name
         activity = np.array([[who.collectives[k].place for who in ranks] for k in which], dtype=np.int64)
         block = np.array([[who.collectives[k].block for who in ranks] for k in which])
