@@ -10,7 +10,7 @@ from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.model import Model, kernel_rate, link_bandwidth
 from turnbuckle.order import Prepared
-from turnbuckle.profile.pieces import Pieces
+from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import peak_memory_bytes
 
@@ -52,6 +52,8 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, model: Model, missin
     if ready.timeline is None and ready.trust is not None:
         out.append(finding("A310", 1, ready.trust.refused))
     out += _unpriced(pair, model, ready.run, missing)
+    if unsized := int(ready.run.count[ready.run.memory == UNSIZED].sum()):
+        out.append(finding("A357", unsized))
     alpha = kernel_ratio(pair, model)
     if model.alpha == "hold" or alpha is None or alpha == 1.0:
         out.append(finding("A305"))

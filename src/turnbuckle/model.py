@@ -21,7 +21,7 @@ from turnbuckle.cost.ratio import scaled_seconds
 from turnbuckle.cost.slack import COMMAND_TRIPS, FAULT_TRIPS, READ_TRIPS, RETURN_TRIPS, slack_seconds, trip_seconds
 from turnbuckle.errors import UsageError, did_you_mean
 from turnbuckle.profile.classify import CALL_CLASSES
-from turnbuckle.profile.pieces import Pieces
+from turnbuckle.profile.pieces import UNSIZED, Pieces
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -256,6 +256,9 @@ def _class_seconds(size: Float, memory: NDArray[np.object_], direction: str, mac
     parts: list[tuple[Bool, Float]] = []
     for word in dict.fromkeys(memory.tolist()):
         rows = memory == word
+        if word == UNSIZED:  # alike on both machines: what is not known is not changed
+            parts.append((rows, np.ones(int(rows.sum()))))
+            continue
         own_bandwidth, own_latency = (
             source.value(f"observed.{direction}.{word}.bandwidth"),
             source.value(f"observed.{direction}.{word}.latency"),
@@ -280,7 +283,8 @@ def _p2p_seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
     latency = machine.value("link.p2p.latency")
     if latency is None:
         latency = source.value("link.p2p.latency")
-    return loggp_seconds(p.size_bytes[mine], 0.0 if latency is None else latency, (1.0 if efficiency is None else efficiency) * bandwidth)
+    each = loggp_seconds(p.size_bytes[mine], 0.0 if latency is None else latency, (1.0 if efficiency is None else efficiency) * bandwidth)
+    return np.asarray(np.where(p.memory[mine] == UNSIZED, 1.0, each))
 
 
 def _parameter(name: str) -> Callable[[Pieces, Priced, Priced], Float | None]:

@@ -2,11 +2,13 @@
 //!
 //! [`nsys::read`] turns an Nsight Systems SQLite export into a [`Recording`]: typed columns in the vocabulary of
 //! `src/turnbuckle/schema/trace.csv`, one array of names, a few facts and counted flaws.  [`otf2::read`] does the same for OTF2
-//! archives.
+//! archives, [`kineto::read`] for Chrome traces of PyTorch.
 
 pub mod contention;
 pub mod digest;
 pub mod error;
+pub mod kineto;
+mod making;
 pub mod nsys;
 pub mod otf2;
 pub mod progress;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use turnbuckle_core::error::{ReadError, Trouble};
 use turnbuckle_core::recording::{Fact, Recording};
-use turnbuckle_core::{nsys, otf2};
+use turnbuckle_core::{kineto, nsys, otf2};
 
 mod contention;
 mod timeline;
@@ -87,6 +87,20 @@ fn read_nsys<'py>(py: Python<'py>, path: PathBuf, threads: usize, progress: Opti
 fn read_otf2<'py>(py: Python<'py>, path: PathBuf, threads: usize, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
     let read = |tick: Tick<'_>| otf2::read(&path, otf2::Options { threads }, tick);
     reading(py, progress, read)
+}
+
+/// Read a Chrome trace of PyTorch's profiler; `member` is the file inside a packed archive.  Returns and raises what `read_nsys` does.
+#[pyfunction]
+#[pyo3(signature = (path, *, member=None, threads=0, progress=None))]
+fn read_kineto<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    member: Option<String>,
+    threads: usize,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let options = kineto::Options { threads, member };
+    reading(py, progress, |tick: Tick<'_>| kineto::read(&path, &options, tick))
 }
 
 /// What the readers call with the share of the work done.
@@ -176,6 +190,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<timeline::Timeline>()?;
     m.add_function(wrap_pyfunction!(contention::contend, m)?)?;
     m.add_function(wrap_pyfunction!(contention::routes, m)?)?;
+    m.add_function(wrap_pyfunction!(read_kineto, m)?)?;
     m.add_function(wrap_pyfunction!(read_nsys, m)?)?;
     m.add_function(wrap_pyfunction!(read_otf2, m)?)?;
     Ok(())

@@ -41,7 +41,11 @@ app.command(sweep)
 app.command(transfers)
 
 Profile = Annotated[
-    Path, Parameter(help="a recording: Nsight Systems (nsys export --type sqlite), OTF2 (traces.otf2), Paje, Paraver, DUMPI, PMPI text")
+    Path,
+    Parameter(
+        help="a recording: Nsight Systems (nsys export --type sqlite), OTF2 (traces.otf2), "
+        "Chrome trace of PyTorch (.json, .json.gz), Paje, Paraver, DUMPI, PMPI text"
+    ),
 ]
 On = Annotated[
     list[str] | None,

@@ -81,6 +81,7 @@ def recording(path: Path) -> list[dict[str, Any]]:
     nsys = trace.facts.get("format", "nsys") == "nsys"
     schema, writer = trace.facts.get("schema_version"), trace.facts.get("product_version")
     written = f"{schema or 'none recorded (before 2.7)'}, by {writer or 'an unknown version'}"
+    memory = {"nsys": "--cuda-memory-usage=true", "kineto": "profile_memory=True"}.get(trace.facts.get("format", "nsys"))
     told = ("P115", "P109", "P111", "P119")
     # of a run of MPI calls alone there is no device to say anything of
     device = nsys or answer.projectable
@@ -98,7 +99,7 @@ def recording(path: Path) -> list[dict[str, Any]]:
         *_if(
             device,
             _rows("synchronisations", trace.syncs.height, "none: what waits for what will have to be inferred"),
-            _rows("allocations", trace.allocations.height, "none" + ": record with --cuda-memory-usage=true for a memory time line" * nsys),
+            _rows("allocations", trace.allocations.height, f"none: record with {memory} for a memory time line" if memory else "none"),
         ),
         _line("ok" if gap is None else "look", "host time", "explained" if gap is None else f"{gap.detail} explained by no record"),
         _state(findings.get("P119"), "secrets", "no environment, command line, host or user names in the file"),

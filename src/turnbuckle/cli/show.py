@@ -91,6 +91,8 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         made = f"[bold yellow]SYNTHETIC: written by a script, nobody ran this[/]  Nsight Systems schema {clean(schema)}"
     devices = answer.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
     counts = [f"{kernels['count']:,} kernels", f"{profile.trace.copies.height:,} copies", f"{profile.trace.api.height:,} host calls"]
+    if facts.get("rank") is not None:
+        counts.append(f"rank {facts['rank']:,} of {facts.get('world_size') or '?'}")
     mpi = traffic(profile.trace)
     if mpi:
         counts.append(f"{mpi['calls']:,} MPI calls")
@@ -173,8 +175,9 @@ def copies_table(answer: Answer) -> Table:
         table.add_column(column, justify="left" if column == "class" else "right")
     for name, row in summary.copies(answer.profile).items():
         if row["count"]:
-            rate = quantity(row["bytes"] / (row["busy_ns"] * 1e-9), "B/s") if row["busy_ns"] else "-"
-            table.add_row(name, f"{row['count']:,}", quantity(row["bytes"], "B"), ns(row["busy_ns"]), rate)
+            known = row["bytes"] is not None
+            rate = quantity(row["bytes"] / (row["busy_ns"] * 1e-9), "B/s") if known and row["busy_ns"] else "-"
+            table.add_row(name, f"{row['count']:,}", quantity(row["bytes"], "B") if known else "-", ns(row["busy_ns"]), rate)
     return table
 
 

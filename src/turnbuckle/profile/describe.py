@@ -26,6 +26,9 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
     """
     trace = profile.trace
     recorded = trace.facts["tables"]
+    # a profiler that was told to leave host calls out, or does not write its own overhead, says nothing of them
+    told = trace.facts.get("format") != "kineto"
+    called = told or trace.api.height > 0
     gpu = any(recorded.get(t) for t in recorded if t.startswith("CUPTI_ACTIVITY_KIND")) or bool(trace.has & {"api", *DEVICE_TABLES})
     return {
         "run_time_ns": profile.run_time_ns,
@@ -33,16 +36,16 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
         "kernels": summary.kernels(profile) if gpu else None,
         "copies": summary.copies(profile) if gpu else None,
         "memsets": {"count": trace.memsets.height} if gpu else None,
-        "api": {"count": trace.api.height} if gpu else None,
+        "api": {"count": trace.api.height} if gpu and called else None,
         "overlap": summary.overlap(profile) if gpu else None,
         "categories_ns": summary.categories_ns(profile),
         "closure_defect_ns": summary.closure_defect_ns(profile),
-        "launch": summary.launch(profile) if gpu else None,
+        "launch": summary.launch(profile) if gpu and called else None,
         "links": links(source, fits),
         "offload": offload(profile, source),
         "cpu_activity": summary.cpu_activity(profile),
         "memory": memory(profile),
-        "profiler_overhead_share": summary.overhead_share(profile),
+        "profiler_overhead_share": summary.overhead_share(profile) if told or trace.overheads.height else None,
         "mpi": traffic(trace),
         "devices": [
             {k: row[k] for k in ("device", "name", "discrete", "memory_bytes", "multiprocessors", "copy_engines")}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.profile.profile import Profile
+
+#: Stands for the memory of copies whose size is not recorded: no machine's link tells how long they would take.
+UNSIZED: Final = "unsized"
 
 Float = NDArray[np.float64]
 Text = NDArray[np.object_]
@@ -27,7 +31,8 @@ class Pieces:
 
     Attributes
     ----------
-    kind, category, call_class, direction, memory : words (``schema/codes.csv``); empty where they do not apply.
+    kind, category, call_class, direction, memory : words (``schema/codes.csv``); empty where they do not apply.  The memory of a copy
+        whose size is not recorded is `UNSIZED`.
     idle_device : launches that found their device idle.
     size_bytes : bytes of each activity [B]; 0 where it has none.
     count : how many activities.
@@ -68,7 +73,11 @@ def grouped(profile: Profile) -> tuple[Pieces, NDArray[np.int64]]:
     sized = pl.col("kind").is_in(["copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "copy_h2h", "migration"])
     rows = (
         profile.activities.with_columns(
-            size_bytes=pl.when(sized).then("size_bytes"), memory=pl.when(sized).then(pl.col("memory").fill_null("unknown"))
+            size_bytes=pl.when(sized).then("size_bytes"),
+            memory=pl.when(sized & pl.col("size_bytes").is_null())
+            .then(pl.lit(UNSIZED))
+            .when(sized)
+            .then(pl.col("memory").cast(pl.String).fill_null("unknown")),
         )
         .with_row_index("activity")
         .group_by(keys, maintain_order=True)

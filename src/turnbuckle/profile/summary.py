@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.errors import CannotAnswer
 from turnbuckle.profile.classify import CATEGORIES
 from turnbuckle.profile.profile import Profile, device_busy
 from turnbuckle.schema import words
@@ -51,19 +52,30 @@ def kernels(profile: Profile) -> dict[str, Any]:
     }
 
 
-def copies(profile: Profile) -> dict[str, dict[str, int]]:
-    """Copies and migrations by class: count, bytes, plain sum of durations [ns]."""
+def copies(profile: Profile) -> dict[str, dict[str, Any]]:
+    """Copies and migrations by class: count, bytes (None where no copy of the class tells them), plain sum of durations [ns]."""
     rows = (
         profile.of("copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "migration")
         .group_by(pl.col("direction").cast(pl.String))
         .agg(
             pl.len().alias("count"),
-            pl.col("size_bytes").sum().alias("bytes"),
+            pl.when(pl.col("size_bytes").is_not_null().any()).then(pl.col("size_bytes").sum()).alias("bytes"),
             (pl.col("end_ns") - pl.col("start_ns")).sum().alias("busy_ns"),
         )
     )
-    found = {r["direction"]: {k: int(r[k]) for k in ("count", "bytes", "busy_ns")} for r in rows.to_dicts()}
+    found = {r["direction"]: {k: r[k] if r[k] is None else int(r[k]) for k in ("count", "bytes", "busy_ns")} for r in rows.to_dicts()}
     return {c: found.get(c, {"count": 0, "bytes": 0, "busy_ns": 0}) for c in COPY_CLASSES}
+
+
+def moved_bytes(profile: Profile, direction: str) -> int:
+    """Bytes of one class of copies [B].  Raises `CannotAnswer` A139 where the recording does not hold them."""
+    found: int | None = copies(profile)[direction]["bytes"]
+    if found is None:
+        raise CannotAnswer(
+            "A139", "the recording does not say how many bytes its copies move", where=profile.trace.name,
+            found=f"no {direction} copy has a size", fix="record with a profiler that writes the bytes of every copy",
+        )  # fmt: skip
+    return found
 
 
 def overlap(profile: Profile) -> dict[str, Any]:

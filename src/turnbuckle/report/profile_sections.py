@@ -299,10 +299,10 @@ def _copies_table(answer: Answer) -> Table | None:
         cells(
             DIRECTION[name],
             count(c["count"]),
-            number(c["bytes"], "B"),
+            DASH if c["bytes"] is None else number(c["bytes"], "B"),
             number(c["busy_ns"] * 1e-9, "s"),
-            number(c["bytes"] / c["count"], "B"),
-            number(c["bytes"] / (c["busy_ns"] * 1e-9), "B/s") if c["busy_ns"] else DASH,
+            DASH if c["bytes"] is None else number(c["bytes"] / c["count"], "B"),
+            DASH if c["bytes"] is None or not c["busy_ns"] else number(c["bytes"] / (c["busy_ns"] * 1e-9), "B/s"),
         )
         for name, c in summary.copies(answer.profile).items()
         if c["count"]

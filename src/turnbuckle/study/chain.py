@@ -409,7 +409,7 @@ def with_recording(chain: Chain, profile: Profile, *, per: Literal["run", "kerne
 
     Raises
     ------
-    CannotAnswer : A147.  UsageError : A029.
+    CannotAnswer : A139, A147.  UsageError : A029.
     """
     at = _open_stage(chain, stage)
     trace = profile.trace
@@ -419,9 +419,9 @@ def with_recording(chain: Chain, profile: Profile, *, per: Literal["run", "kerne
         raise CannotAnswer("A147", "the recording holds no kernels", where=trace.name, fix="record with --trace=cuda")
     count = len(starts) if per == "kernel" else 1
     copies = summary.copies(profile)
-    moved = {way: [copies[c][k] for c in (way, f"migration_{way}") for k in ("bytes", "busy_ns")] for way in ("h2d", "d2h")}
-    size = {way: (v[0] + v[2]) / count for way, v in moved.items()}
-    seconds = {way: (v[1] + v[3]) * 1e-9 / count for way, v in moved.items()}
+    classes = {way: (way, f"migration_{way}") for way in ("h2d", "d2h")}
+    size = {way: sum(summary.moved_bytes(profile, c) for c in both) / count for way, both in classes.items()}
+    seconds = {way: sum(copies[c]["busy_ns"] for c in both) * 1e-9 / count for way, both in classes.items()}
     stages = list(chain.stages)
     own = stages[at]
     fed = own.receives if own.receives is not None or not at else {stages[at - 1].name: size["h2d"]}

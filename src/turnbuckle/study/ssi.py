@@ -232,7 +232,7 @@ def recorded(profile: Profile, kernel: str = "") -> Simulated:
 
     Raises
     ------
-    CannotAnswer : A169, no such kernel, or none at all.
+    CannotAnswer : A169, no such kernel, or none at all; A139, the bytes of copies are not recorded.
     """
     rows = profile.of("kernel")
     named = rows.with_columns(called=profile.trace.text(rows).fill_null(summary.UNNAMED))
@@ -248,12 +248,11 @@ def recorded(profile: Profile, kernel: str = "") -> Simulated:
         raise CannotAnswer(
             "A169", "no kernel to make a loop of", found=found, fix="turnbuckle model functions names the kernels of a recording"
         )
-    moved = summary.copies(profile)
     taken = groups if kernel == "all" else groups.tail(1)
     calls = int(taken["calls"].sum())
     called = "" if kernel == "all" else str(taken["called"][0])
-    into, out = (moved[way]["bytes"] / calls for way in ("h2d", "d2h"))
+    into, out = (summary.moved_bytes(profile, way) / calls for way in ("h2d", "d2h"))
     ran = named.join(taken.select("called"), on="called", how="semi").join(profile.tracks.select("track", "device"), on="track")
-    paged = sum(moved[way]["bytes"] for way in ("migration_h2d", "migration_d2h"))
+    paged = sum(summary.moved_bytes(profile, way) for way in ("migration_h2d", "migration_d2h"))
     seconds = float(taken["ns"].sum()) * 1e-9 / calls
     return Simulated(called, calls, seconds, into, out, profile.seconds, max(ran["device"].n_unique(), 1), paged)

@@ -20,7 +20,7 @@ from turnbuckle.anchor import anchored
 from turnbuckle.machine import Machine, Pair, Parameter
 from turnbuckle.model import Model, kernel_rate
 from turnbuckle.order import Prepared, prepared, replayed
-from turnbuckle.profile.pieces import Pieces
+from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.project import answered
@@ -169,7 +169,7 @@ class Uncertain:
         """Seconds of each piece if the program keeps its copies in the one memory: read and written once at its bandwidth."""
         bandwidth = pair.target.value("gpu.memory_bandwidth")
         kept = self.run.count * 2.0 * self.run.size_bytes / bandwidth if bandwidth else self.run.seconds
-        return np.minimum(kept, self.run.seconds)
+        return np.where(self.run.memory == UNSIZED, self.run.seconds, np.minimum(kept, self.run.seconds))
 
     def names(self, declared: Machine, pair: Pair, model: Model) -> list[str]:
         """Everything uncertain in a question, by name."""

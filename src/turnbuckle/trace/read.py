@@ -9,17 +9,29 @@ from types import ModuleType
 
 from turnbuckle.errors import ProfileError, did_you_mean
 from turnbuckle.trace import cache
-from turnbuckle.trace.readers import dumpi, nsys, otf2, paje, paraver, pmpi
+from turnbuckle.trace.readers import dumpi, kineto, nsys, otf2, paje, paraver, pmpi
 from turnbuckle.trace.readers.packed_text import MARK
 from turnbuckle.trace.recorders import FORMATS
 from turnbuckle.trace.trace import Trace
 
-READERS: tuple[ModuleType, ...] = (nsys, otf2, dumpi, paraver, paje, pmpi)
+READERS: tuple[ModuleType, ...] = (nsys, otf2, kineto, dumpi, paraver, paje, pmpi)
 """Tried in this order."""
 
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
 #: Files by which a recording inside a folder is named.
-_NAMED = ("*.sqlite", "*.otf2", "*.prv", "*.prv.gz", "*.meta", "*.trace", "*.trace.xz", "*.trace.gz", "*.paje")
+_NAMED = (
+    "*.sqlite",
+    "*.otf2",
+    "*.prv",
+    "*.prv.gz",
+    "*.meta",
+    "*.trace",
+    "*.trace.xz",
+    "*.trace.gz",
+    "*.paje",
+    "*.json.gz",
+    "*.pt.trace.json",
+)
 _SQLITE = (".sqlite", ".sqlite3", ".db")
 
 
@@ -29,8 +41,8 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     Parameters
     ----------
     path : an Nsight Systems SQLite export (``nsys export --type sqlite``), the anchor file of an OTF2 archive (``X.otf2``), a Paje
-        trace of SimGrid (packed or not), a Paraver trace (``X.prv``), a file of a DUMPI trace (``X.meta`` or a ``.bin``), or the
-        text file of a rank by liballprof.
+        trace of SimGrid (packed or not), a Paraver trace (``X.prv``), a file of a DUMPI trace (``X.meta`` or a ``.bin``), the
+        text file of a rank by liballprof, or a Chrome trace of PyTorch (``X.json``, ``X.json.gz``, ``ARCHIVE.tar.gz::MEMBER``).
     use_cache : keep and use a copy of big files' tables in the user's cache folder.
     threads : threads that read; 0 takes as many as there are cores.
     progress : called about ten times a second with the share of the work done, 0 to 1; what it raises stops the read.
@@ -43,10 +55,11 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
         only a part of one, P020, P022 and P024 text files of ranks that are not all there, do not belong together or cannot be read,
         P025 and P026 a packed file that is damaged or grows beyond measure, P027 to P030 a Paje or Paraver trace
         whose header or lines cannot be read or that holds no MPI calls, P032 to P034 a DUMPI trace that is damaged, not known or
-        not complete.
+        not complete, P035 to P037 a Chrome trace that is none of PyTorch's, holds no GPU activity, or is not in its archive.
     """
     place = Path(path)
-    head = _head(place).removeprefix(MARK)
+    inside = kineto.archive(place)
+    head = _head(inside[0] if inside else place).removeprefix(MARK)
     for reader in READERS:
         if reader.sniff(head, place):
             return _read(reader, place, use_cache, threads, progress)
@@ -63,7 +76,7 @@ def _read(reader: ModuleType, path: Path, use_cache: bool, threads: int, progres
             ) from None
         return trace
 
-    if not use_cache or not getattr(reader, "CACHED", True):
+    if not use_cache or not getattr(reader, "CACHED", True) or kineto.archive(path):
         return afresh()
     known = cache.load(path, afresh)
     if known is not None:

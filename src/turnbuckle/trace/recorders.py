@@ -8,6 +8,7 @@ from typing import Any, Final
 #: What each reader calls its format in ``facts["format"]``, and what people call it.
 FORMATS: Final[dict[str, str]] = {
     "nsys": "Nsight Systems SQLite export",
+    "kineto": "Chrome trace of PyTorch",
     "otf2": "OTF2 archive",
     "paje": "Paje trace",
     "paraver": "Paraver trace",
@@ -27,6 +28,8 @@ def recorder(facts: Mapping[str, Any]) -> str:
     writer, schema = (str(facts.get(name) or "") for name in ("product_version", "schema_version"))
     if facts.get("format", "nsys") == "nsys":
         return f"Nsight Systems {writer or '(version not recorded)'}, schema {schema or 'before 2.7'}"
+    if facts["format"] == "kineto":
+        return f"Chrome trace of {writer or 'the PyTorch profiler (version not recorded)'}"
     short, _, kind = FORMATS.get(str(facts["format"]), f"{facts['format']} recording").partition(" ")
     if writer.startswith(short):
         return f"{writer} {kind}"
