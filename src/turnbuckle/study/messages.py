@@ -204,7 +204,8 @@ class Answered:
             return f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%} to the communication of this run"
         if gain <= 0:
             return f"GPUDirect does not pay: communication is {-gain:.1%} slower at best"
-        return f"GPUDirect makes communication up to {gain:.1%} faster than host copies, and the run {run:.1%} ({best} rank{'s' * (best > 1)} a node)"
+        where = f"{best} rank{'s' * (best > 1)} a node"
+        return f"GPUDirect makes communication up to {gain:.1%} faster than host copies, and the run {run:.1%} ({where})"
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``model messages``."""
