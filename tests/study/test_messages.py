@@ -325,3 +325,19 @@ def test_a_real_run_on_three_shapes(shared: Path) -> None:
         with pytest.raises(UsageError) as refused:
             paths(traffic, ranks_per_node=several)
         assert refused.value.code == "A074"
+
+
+def test_a_circle_is_told_by_ranks_calls_and_times() -> None:
+    """Two ranks send 100 B head-on: fine while eager, which they never are from device memory."""
+    first, then = np.array([0, 2]), np.array([3, 1])
+    head_on = Messages(first, first, then, then, np.full(2, -1), np.full(2, 100.0))
+    made = Traffic(
+        2, np.array([0, 0, 1, 1]), np.zeros(4), np.zeros(4), np.zeros(2), head_on, (), 1.0, 0,
+        call=np.array([1, 0, 1, 0]), calls=("recv", "send"),
+        start_seconds=np.array([0.5, 0.6, 0.25, 0.7]),
+    )  # fmt: skip
+    stuck = replayed(made, Setup(path="gpudirect")).row.stuck
+    assert stuck.startswith(
+        "process 0 -> 1 -> 0: rank 0 in send (its call 1, recorded at 0.5 s); rank 1 in send (its call 1, recorded at 0.25 s)"
+    )
+    assert replayed(made, Setup()).row.stuck == ""

@@ -34,8 +34,8 @@ pub enum RunError {
     Unknown(u32, u32),
     /// A message is sent, posted or awaited by a process that is not its own, or more than once.
     Message(u32),
-    /// Nothing can go on: processes that wait, and for whom each waits; the members of a circle come first, in order.
-    Deadlock(Vec<(u32, u32)>),
+    /// Nothing can go on: processes that wait, for whom each waits, and at which operation; the members of a circle come first, in order.
+    Deadlock(Vec<(u32, u32, u32)>),
     /// Times beyond what is counted in (106 days), or a bandwidth that is none.
     Value,
     /// A message between places that nothing joins.

@@ -16,7 +16,7 @@ fn refused(error: RunError) -> PyErr {
     match error {
         RunError::Stopped => PyKeyboardInterrupt::new_err(()),
         RunError::Deadlock(waiting) => {
-            let named: Vec<(u32, u32)> = waiting.iter().take(NAMED).copied().collect();
+            let named: Vec<(u32, u32, u32)> = waiting.iter().take(NAMED).copied().collect();
             PyRuntimeError::new_err((waiting.len(), named))
         }
         other => PyValueError::new_err(other.to_string()),

@@ -72,6 +72,17 @@ class Leaves(IntEnum):
     READY = 2
 
 
+class Stuck(UsageError):
+    """A071, with the processes that wait, and the operation at which each does, its place in `Program.code`."""
+
+    waiting: tuple[tuple[int, int], ...] = ()
+
+    def at(self, waiting: list[tuple[int, int]]) -> Stuck:
+        """Itself, with who waits where."""
+        self.waiting = tuple(waiting)
+        return self
+
+
 @dataclass(frozen=True)
 class Program:
     """What processes do.
@@ -289,28 +300,30 @@ def of_tasks(tasks: Tasks) -> Program:
     )  # fmt: skip
 
 
-def _stuck(count: int, named: list[tuple[int, int]]) -> UsageError:
+def _stuck(count: int, named: list[tuple[int, int, int]]) -> Stuck:
     """Who waits for whom: the circle, whose members come first, or the first process that waits for what never comes."""
-    waits = dict(named)
-    first, other = named[0]
+    waits = {process: other for process, other, _ in named}
+    at_op = {process: op for process, _, op in named}
+    first, other, _ = named[0]
     seen: dict[int, None] = {}
     at = first
     while at in waits and at not in seen:
         seen[at] = None
         at = waits[at]
     if at in seen:
-        circle = [str(p) for p in [*list(seen)[list(seen).index(at) :], at]]
+        members = list(seen)[list(seen).index(at) :]
+        circle = [str(p) for p in [*members, at]]
         if len(circle) > _SHOWN:
             circle[_SHOWN - 2 : -2] = [f"... ({len(circle) - 1} processes) ..."]
-        return UsageError(
+        return Stuck(
             "A071", f"{count} processes wait for each other", found=f"process {' -> '.join(circle)}",
             cause="each waits for what another does only after its own wait: rendezvous on both sides, resources kept crosswise",
             fix="look at the calls of these ranks; an eager limit may hide it",
-        )  # fmt: skip
-    return UsageError(
+        ).at([(p, at_op[p]) for p in members])  # fmt: skip
+    return Stuck(
         "A071", f"{count} processes wait for what never comes", found=f"process {first} waits for process {other}",
         cause="messages that are not sent", fix="look at the calls of these ranks",
-    )  # fmt: skip
+    ).at([(first, at_op[first])])  # fmt: skip
 
 
 def _sound(network: Network) -> None:

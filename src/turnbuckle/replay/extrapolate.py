@@ -260,7 +260,8 @@ def repeated(traffic: Traffic, size: int | Sequence[int], grid: Grid | None = No
     rounds = tuple(copies.rounds())
     whole, new = len(traffic.tail_seconds), math.prod(shape)
     return replace(
-        traffic, ranks=new, rank=copies.rank, gap_seconds=traffic.gap_seconds[copies.of], kept_seconds=traffic.kept_seconds[copies.of],
+        traffic, ranks=new, start_seconds=np.zeros(0), rank=copies.rank,
+        gap_seconds=traffic.gap_seconds[copies.of], kept_seconds=traffic.kept_seconds[copies.of],
         tail_seconds=traffic.tail_seconds[copies.template], call=traffic.call[copies.of] if len(traffic.call) else traffic.call,
         messages=messages, rounds=rounds, unmatched=round(traffic.unmatched * new / whole),
         rank_of=np.arange(new) if len(traffic.rank_of) else traffic.rank_of,

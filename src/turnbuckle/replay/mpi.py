@@ -87,6 +87,7 @@ class Traffic:
     unmatched : calls whose other side the recording does not show; they keep their length.
     rank_of : rank of each thread that made calls; empty where every rank has one.
     call, calls : which call each activity was, and their names without ``MPI_``, in small letters; empty where that is not known.
+    start_seconds : when each activity was recorded to begin, after the first of all [s]; empty where that is not known.
     """
 
     ranks: int
@@ -101,6 +102,7 @@ class Traffic:
     rank_of: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     call: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     calls: tuple[str, ...] = ()
+    start_seconds: Float = field(default_factory=lambda: np.zeros(0))
 
     def work_seconds(self, compute: float = 1.0) -> Float:
         """Time of each rank (thread) outside exchanges, its compute times a factor [s], shape (ranks,)."""
@@ -165,7 +167,7 @@ def recorded(profile: Profile) -> Traffic:
     calls, call = np.unique(made.to_numpy().astype(str), return_inverse=True)
     return Traffic(
         int(rank_of.max()) + 1, rank, gap, kept, tail, messages, rounds, profile.seconds, found.unmatched, rank_of,
-        call.astype(np.int64), tuple(calls.tolist()),
+        call.astype(np.int64), tuple(calls.tolist()), (start - profile.first_ns) * 1e-9,
     )  # fmt: skip
 
 

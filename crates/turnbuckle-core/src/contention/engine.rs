@@ -512,10 +512,10 @@ impl Engine<'_> {
         }
     }
 
-    /// Processes that cannot go on, and for whom each waits: for who has not sent, or not made room, or keeps what is wanted.
+    /// Processes that cannot go on, for whom each waits, and at which operation: for who has not sent, or not made room, or keeps what is wanted.
     ///
     /// The members of a circle come first, in order.
-    fn stuck(&self) -> Vec<(u32, u32)> {
+    fn stuck(&self) -> Vec<(u32, u32, u32)> {
         let count = self.processes.len();
         // whoever wants a resource stands behind the operation that asks for it
         let mut wants = vec![NONE; count];
@@ -570,7 +570,8 @@ impl Engine<'_> {
         }
         let inside: std::collections::BTreeSet<u32> = circle.iter().map(|(p, _)| *p).collect();
         circle.extend((0..count as u32).map(|p| (p, next[p as usize])).filter(|(p, q)| *q != NONE && !inside.contains(p)));
-        circle
+        let at = |p: u32| self.processes[p as usize].next - u32::from(wants[p as usize] != NONE);
+        circle.into_iter().map(|(p, q)| (p, q, at(p))).collect()
     }
 
     fn finish(mut self) -> Result<Outcome, RunError> {

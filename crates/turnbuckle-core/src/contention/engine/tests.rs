@@ -208,7 +208,7 @@ fn a_deadlock_is_named() {
         made.op(p, Op::Sent, mine);
         made.op(p, Op::Post, other);
     }
-    assert_eq!(made.run(&net(2, Fidelity::LogP, logp())), Err(RunError::Deadlock(vec![(a, b), (b, a)])));
+    assert_eq!(made.run(&net(2, Fidelity::LogP, logp())), Err(RunError::Deadlock(vec![(a, b, 1), (b, a, 4)])));
 }
 
 #[test]
