@@ -149,14 +149,16 @@ def test_ways_have_the_fewest_wires_and_of_these_are_the_widest(node: Node) -> N
     assert all(set(best[a]) == reached(node, a) for a in range(count))
     for (a, b), lanes in zip(pairs, routes(node, pairs), strict=True):
         assert (len(lanes), min(node.wires[int(w)].bandwidth for w in lanes)) == best[a][b]
-    # which card is nearest is asked on the way out; it must lead back too
+    # which card is nearest is asked there and back; one way need not exist
     if all(c in best[a] and a in best[c] for a in range(count) for c in node.cards):
-        ends = range(count)
-        for a, way in zip(ends, routes(node, [(a, a) for a in ends], apart=True), strict=True):
+
+        def far(a: int, card: int) -> tuple[int, float]:
+            (out, wide), (back, broad) = best[a][card], best[card][a]
+            return out + back, -min(wide, broad)
+
+        for a, way in zip(range(count), routes(node, [(a, a) for a in range(count)], apart=True), strict=True):
             (out,) = [int(w.split()[1]) for w in way if isinstance(w, str) and w.endswith(" out")]
-            nearest = min((best[a][c][0], -best[a][c][1]) for c in node.cards)
-            far, wide = best[a][node.cards[out]]
-            assert (far, -wide) == nearest
+            assert far(a, node.cards[out]) == min(far(a, c) for c in node.cards)
 
 
 def _best(node: Node, start: int) -> dict[int, tuple[int, float]]:
