@@ -67,9 +67,15 @@ class UnitError(TurnbuckleError):
 
 
 class UsageError(TurnbuckleError):
-    """Options that do not exist or contradict each other."""
+    """Options that do not exist or contradict each other.
+
+    Attributes
+    ----------
+    waiting : of A071: processes that wait, and the operation at which each does.
+    """
 
     exit_code = 2
+    waiting: tuple[tuple[int, int], ...] = ()
 
 
 class CannotAnswer(TurnbuckleError):

@@ -72,17 +72,6 @@ class Leaves(IntEnum):
     READY = 2
 
 
-class Stuck(UsageError):
-    """A071, with the processes that wait, and the operation at which each does, its place in `Program.code`."""
-
-    waiting: tuple[tuple[int, int], ...] = ()
-
-    def at(self, waiting: list[tuple[int, int]]) -> Stuck:
-        """Itself, with who waits where."""
-        self.waiting = tuple(waiting)
-        return self
-
-
 @dataclass(frozen=True)
 class Program:
     """What processes do.
@@ -300,7 +289,7 @@ def of_tasks(tasks: Tasks) -> Program:
     )  # fmt: skip
 
 
-def _stuck(count: int, named: list[tuple[int, int, int]]) -> Stuck:
+def _stuck(count: int, named: list[tuple[int, int, int]]) -> UsageError:
     """Who waits for whom: the circle, whose members come first, or the first process that waits for what never comes."""
     waits = {process: other for process, other, _ in named}
     at_op = {process: op for process, _, op in named}
@@ -315,15 +304,19 @@ def _stuck(count: int, named: list[tuple[int, int, int]]) -> Stuck:
         circle = [str(p) for p in [*members, at]]
         if len(circle) > _SHOWN:
             circle[_SHOWN - 2 : -2] = [f"... ({len(circle) - 1} processes) ..."]
-        return Stuck(
+        error = UsageError(
             "A071", f"{count} processes wait for each other", found=f"process {' -> '.join(circle)}",
             cause="each waits for what another does only after its own wait: rendezvous on both sides, resources kept crosswise",
             fix="look at the calls of these ranks; an eager limit may hide it",
-        ).at([(p, at_op[p]) for p in members])  # fmt: skip
-    return Stuck(
+        )  # fmt: skip
+        error.waiting = tuple((p, at_op[p]) for p in members)
+        return error
+    error = UsageError(
         "A071", f"{count} processes wait for what never comes", found=f"process {first} waits for process {other}",
         cause="messages that are not sent", fix="look at the calls of these ranks",
-    ).at([(first, at_op[first])])  # fmt: skip
+    )  # fmt: skip
+    error.waiting = ((first, at_op[first]),)
+    return error
 
 
 def _sound(network: Network) -> None:

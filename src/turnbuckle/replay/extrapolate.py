@@ -260,7 +260,8 @@ def repeated(traffic: Traffic, size: int | Sequence[int], grid: Grid | None = No
     rounds = tuple(copies.rounds())
     whole, new = len(traffic.tail_seconds), math.prod(shape)
     return replace(
-        traffic, ranks=new, start_seconds=np.zeros(0), rank=copies.rank,
+        traffic, ranks=new, rank=copies.rank,
+        start_seconds=traffic.start_seconds[copies.of] if len(traffic.start_seconds) else traffic.start_seconds,
         gap_seconds=traffic.gap_seconds[copies.of], kept_seconds=traffic.kept_seconds[copies.of],
         tail_seconds=traffic.tail_seconds[copies.template], call=traffic.call[copies.of] if len(traffic.call) else traffic.call,
         messages=messages, rounds=rounds, unmatched=round(traffic.unmatched * new / whole),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.errors import UsageError
 from turnbuckle.replay.collectives import Selection
-from turnbuckle.replay.contention import PICOSECONDS, Leaves, Op, Program, Stuck, ways
+from turnbuckle.replay.contention import PICOSECONDS, Leaves, Op, Program, ways
 from turnbuckle.replay.mpi import Messages, Rounds, Traffic, bounded, expanded, joined
 from turnbuckle.replay.network import Network, Node, Wire, plain
 from turnbuckle.replay.operations import Operations, Slot
@@ -32,8 +32,6 @@ Whole = NDArray[np.integer[Any]]
 _SEAT: Final = 1e18
 #: Open MPI's smcuda has none for device memory, UCX about 8 KiB, TraceR 8192 by default and 64000 in its sample.
 EAGER_LIMIT: Final = 8192.0
-#: Members of a circle whose calls are told.
-_TOLD: Final = 4
 
 
 @dataclass(frozen=True)
@@ -324,33 +322,6 @@ def all_messages(traffic: Traffic, selection: Selection = "short and long") -> t
     begun = np.arange(len(traffic.rank) + edges // 2)
     begun[all_of.receive[kept:][: edges // 2]] = all_of.send[kept:][: edges // 2]
     return mine, begun[send]
-
-
-def waits_in(traffic: Traffic, one: Program, stuck: Stuck, selection: Selection) -> list[str]:
-    """In which call each process of a circle waits, in words: rank, call, which of its calls it is, and when it was recorded.
-
-    Parameters
-    ----------
-    one : the program of this traffic, its messages not cut into chunks.
-    """
-    messages, call = all_messages(traffic, selection)
-    rank_of = traffic.rank_of if len(traffic.rank_of) else np.arange(len(traffic.tail_seconds))
-    begins = np.searchsorted(traffic.rank, np.arange(len(rank_of) + 1))
-    said = []
-    for process, op in stuck.waiting[:_TOLD]:
-        code, m = int(one.code[op]), int(one.arg[op])
-        activity = -1
-        if code in (Op.AWAIT, Op.SENT) and m < len(call):
-            activity = int((messages.received if code == Op.AWAIT else messages.sent)[m])
-            activity = int(call[m]) if activity >= len(traffic.rank) else activity
-        if activity < 0:
-            said.append(f"process {process} for a GPU or its copy engine" if code in (Op.USE, Op.TAKE) else f"process {process}")
-            continue
-        thread = int(traffic.rank[activity])
-        name = traffic.calls[int(traffic.call[activity])] if len(traffic.call) else "a call"
-        when = f", recorded at {traffic.start_seconds[activity]:.6g} s" if len(traffic.start_seconds) else ""
-        said.append(f"rank {int(rank_of[thread])} in {name} (its call {activity - int(begins[thread]) + 1:,}{when})")
-    return said
 
 
 def _all(traffic: Traffic, selection: Selection) -> tuple[Traffic, Messages, int]:

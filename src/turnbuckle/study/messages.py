@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from turnbuckle.cost.gpudirect import break_even_bytes
 from turnbuckle.errors import UsageError
-from turnbuckle.replay.contention import Contended, Program, Stuck, replay
+from turnbuckle.replay.contention import Contended, Program, replay
 from turnbuckle.replay.critical import chain
 from turnbuckle.replay.extrapolate import described, grid_of, larger, repeated
 from turnbuckle.replay.mpi import Traffic
-from turnbuckle.replay.mpi_program import waits_in
 from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
+from turnbuckle.replay.stuck import waits_in
 from turnbuckle.study.setup import MOST_RANKS, Path, Setup, checked, network_of, program_of
 from turnbuckle.study.study import SCHEMA_VERSION
 from turnbuckle.units import show
@@ -105,7 +105,9 @@ def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replaye
     followed = len(program.code) <= LONGEST_CHAIN
     try:
         done = replay(program, network, setup.fidelity, traced=traced or followed)
-    except Stuck as error:
+    except UsageError as error:
+        if error.code != "A071":
+            raise
         told = [] if setup.chunk_bytes else waits_in(traffic, program, error, setup.collectives)
         where = f": {'; '.join(told)}" if told else ""
         row = Row(*shape, math.nan, float(compute.mean()), math.nan, between, within, math.nan, "", math.nan, stuck=error.found + where)
