@@ -4,7 +4,9 @@
     +-- ProfileError      P0xx        2    the recording cannot be read
     +-- MachineError      M0xx        2    a machine file is wrong (file:line:column)
     +-- UnitError         U0xx        2    a quantity without a unit, or with the wrong one
+    +-- NativeError       N0xx        2    the recorder or a measuring program cannot be built, started or read
     +-- UsageError        A0xx        2    the question is not well put
+    +-- UsageError        A4xx        2    the question is not well put, further codes
     +-- CannotAnswer      A1xx        3    the input is fine, but does not hold the answer
     +-- GateFailed        A2xx        1    a --fail-if condition came true
     +-- ReportError       R0xx        2    the report cannot be written
@@ -76,6 +78,12 @@ class UsageError(TurnbuckleError):
 
     exit_code = 2
     waiting: tuple[tuple[int, int], ...] = ()
+
+
+class NativeError(TurnbuckleError):
+    """What runs on the GPU machine, the recorder or a measuring program, cannot be built, started or read back."""
+
+    exit_code = 2
 
 
 class CannotAnswer(TurnbuckleError):
