@@ -48,7 +48,7 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, model: Model, missin
         return []
     out = [finding("A308")] if ready.timeline is None or ready.trust is None else [finding("A309", 1, ready.trust.words())]
     if ready.timeline is not None and ready.timeline.graph.unmatched:
-        out.append(finding("A311", ready.timeline.graph.unmatched))
+        out.append(finding("A311", ready.timeline.graph.unmatched, ready.timeline.graph.unmatched_calls))
     if ready.timeline is None and ready.trust is not None:
         out.append(finding("A310", 1, ready.trust.refused))
     out += _unpriced(pair, model, ready.run, missing)

@@ -12,10 +12,13 @@ import strategies
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnbuckle.profile.dependencies import dependencies
 from turnbuckle.profile.mpi_calls import MOST_MEMBERS, same_call
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.ranks import Meetings, meetings
 from turnbuckle.profile.sides import activities
+from turnbuckle.replay.mpi import recorded as of_run
+from turnbuckle.study.messages import paths
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 
@@ -91,6 +94,25 @@ def test_messages_of_a_stream_keep_their_order() -> None:
         call(1, "Recv", 5, 13, **to(0)), call(1, "Recv", 14, 33, **to(0, tag=6)), call(1, "Recv", 40, 41, **to(0)),
     )  # fmt: skip
     assert pairs(trace) == ({(10, 13), (30, 33), (20, 41)}, 0)
+
+
+def test_what_has_no_other_side_is_told_by_rank_call_and_time() -> None:
+    """A send that nobody receives, one half of a collective, and a collective of a kind that is not known, on both ranks."""
+    trace = recorded(
+        call(0, "Send", 10_000, 12_000, **to(1)), call(1, "Recv", 9_000, 13_000, **to(0)),
+        call(0, "Isend", 20_000, 21_000, **to(1, tag=9)),
+        call(0, "Neighbor_alltoall", 30_000, 31_000), call(1, "Neighbor_alltoall", 30_500, 31_500),
+        call(1, "Barrier", 40_000, 41_000),
+    )  # fmt: skip
+    graph = dependencies(build(trace))
+    assert graph.unmatched == 4
+    assert graph.unmatched_calls.startswith("rank 0 in MPI_Isend at 1.1e-05 s; rank 0 in MPI_Neighbor_alltoall at 2.1e-05 s; rank 1 in ")
+    assert graph.unmatched_calls.endswith("; ...")
+    traffic = of_run(build(trace))
+    assert (traffic.unmatched, traffic.unmatched_calls) == (2, "rank 0 in MPI_Isend at 1.1e-05 s; rank 1 in MPI_Barrier at 3.1e-05 s")
+    assert traffic.unknown == (2, "rank 0 in MPI_Neighbor_alltoall at 2.1e-05 s; rank 1 in MPI_Neighbor_alltoall at 2.15e-05 s")
+    found = paths(traffic, ranks_per_node=[1]).findings
+    assert [(f.code, f.count) for f in found] == [("A311", 2), ("A353", 2)] and found[1].detail == traffic.unknown[1]
 
 
 def test_the_wait_of_a_request_waits_and_a_handle_serves_again() -> None:

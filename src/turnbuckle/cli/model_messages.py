@@ -149,6 +149,7 @@ def _print(found: Answered, output: Path | None, deep: GpuDirectStudy | None) ->
     from rich.table import Table
     from rich.text import Text
 
+    from turnbuckle.cli.model_tables import print_findings
     from turnbuckle.cli.show import seconds
     from turnbuckle.cli.terminal import console_for
     from turnbuckle.cost.gpudirect import break_even_bytes
@@ -168,6 +169,7 @@ def _print(found: Answered, output: Path | None, deep: GpuDirectStudy | None) ->
     if sum(time for _, time in kept.values()) > _WORTH_TELLING * sum(traffic.compute_seconds):
         few = ", ".join(f"{name} {count:,} ({seconds(time / traffic.ranks)} a rank)" for name, (count, time) in list(kept.items())[:3])
         console.print(Text(f"calls that no message explains keep their length: {few}{', ...' if len(kept) > 3 else ''}", "dim"))
+    print_findings(console, (f.as_dict() for f in found.findings))
     table = Table(box=None, pad_edge=False, header_style="dim")
     for k, name in enumerate(("ranks\na node", "nodes", "path", "run time", "communication", "vs host\ncopies", "busiest\nlink")):
         table.add_column(name, justify="left" if k == 2 else "right", overflow="fold")

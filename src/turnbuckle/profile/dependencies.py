@@ -33,6 +33,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.profile.mpi_calls import in_words
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.ranks import meetings
 from turnbuckle.profile.sides import NEVER, UNKNOWN, Device, Host, activities
@@ -68,6 +69,7 @@ class Graph:
     dropped : edges left out because the recording contradicts them.
     overlapping, early : device activities that overlap the one before them on their stream; that start before their call.
     unmatched : MPI calls and NCCL kernels whose other side should be in the profile and was not found.
+    unmatched_calls : the first MPI calls among them, in words: rank, call, time.
     """
 
     time_ns: Int
@@ -82,6 +84,7 @@ class Graph:
     overlapping: int = 0
     early: int = 0
     unmatched: int = 0
+    unmatched_calls: str = ""
     paid: Int | None = None
 
     @property
@@ -150,7 +153,10 @@ def dependencies(profile: Profile) -> Graph:
     told = [s for s, place in zip(device.streams, device.where, strict=True) if place[2] != UNKNOWN]
     overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in told)
     early = int((starts[device.rows] < device.called[device.rows]).sum())
-    return replace(_settled(rows, starts, ends, edges), overlapping=overlapping, early=early, unmatched=met.unmatched)
+    alone = "" if met.alone is None else in_words(met.alone, profile.trace, profile.first_ns)
+    return replace(
+        _settled(rows, starts, ends, edges), overlapping=overlapping, early=early, unmatched=met.unmatched, unmatched_calls=alone
+    )
 
 
 # --- the host ---------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.errors import clipped
 from turnbuckle.trace.trace import Trace
 
 Int = NDArray[np.int64]
@@ -48,6 +49,9 @@ FROM_ROOT: Final = ("bcast", "scatter", "scatterv")
 TO_ROOT: Final = ("reduce", "gather", "gatherv")
 PREFIX: Final = ("scan", "exscan")
 _STREAM: Final = ["comm", "source", "target", "tag"]
+_ALONE: Final = ["kind", "does", "thread", "start_ns"]
+KNOWN: Final = (*ALL, *FROM_ROOT, *TO_ROOT, *PREFIX)
+"""Collectives whose members are brought together."""
 
 
 def same_call(trace: Trace) -> Int:
@@ -91,12 +95,17 @@ class Exchanges:
         receive's), size_bytes, comm, source, target (ranks in it), does.
     rounds : one row a member of a collective that all members show: comm, k (number of the collective), me (rank in it), activity,
         done, does, root, size_bytes, receive_bytes.
-    unmatched : calls whose other side the profile should have and does not show.
+    alone : calls whose other side the profile should have and does not show, in the order of time: kind, does, thread, start_ns.
     """
 
     messages: pl.DataFrame
     rounds: pl.DataFrame
-    unmatched: int
+    alone: pl.DataFrame
+
+    @property
+    def unmatched(self) -> int:
+        """How many calls are alone."""
+        return self.alone.height
 
 
 def exchanges(rows: pl.DataFrame, trace: Trace, most_members: int = MOST_MEMBERS) -> Exchanges | None:
@@ -108,8 +117,18 @@ def exchanges(rows: pl.DataFrame, trace: Trace, most_members: int = MOST_MEMBERS
     activity[mine["row"].to_numpy()] = mine["i"].to_numpy()
     calls, members = described(trace, activity)
     rounds, lost = _collectives(calls, members, most_members)
-    _, _, messages, unmatched = matched(calls, members)
-    return Exchanges(messages, rounds, lost + unmatched)
+    _, _, messages, alone = matched(calls, members)
+    return Exchanges(messages, rounds, pl.concat([lost, alone]).sort("start_ns", "thread", maintain_order=True))
+
+
+def in_words(calls: pl.DataFrame, trace: Trace, first_ns: int, most: int = 3) -> str:
+    """Who made calls, and when: the first few of a table with does, thread and start_ns (after `first_ns`, where the run begins)."""
+    rank = {thread & PROCESS: rank for thread, rank in trace.mpi_ranks.select("thread", "rank").iter_rows()}
+    said = []
+    for does, thread, start in calls.select("does", "thread", "start_ns").head(most).iter_rows():
+        who = f"rank {rank[thread & PROCESS]}" if thread & PROCESS in rank else f"thread {thread & ~PROCESS}"
+        said.append(f"{who} in MPI_{clipped(does or '(no name)', 30).capitalize()} at {(start - first_ns) * 1e-9:.6g} s")
+    return "; ".join(said) + ("; ..." if calls.height > most else "")
 
 
 def described(trace: Trace, activity: Int) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -244,8 +263,8 @@ def posted(calls: pl.DataFrame) -> pl.DataFrame:
 # --- MPI: messages ----------------------------------------------------------------------------------------------------
 
 
-def matched(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, int]:
-    """Sends and receives with a partner, the pairs of them (columns of the receive end in ``_r``), and how many have none."""
+def matched(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Sends and receives with a partner, the pairs of them (columns of the receive end in ``_r``), and those that have no pair."""
     does = pl.col("does").fill_null("")
     both = does.str.contains(_BOTH)
     call = ["thread", "start_ns", "name"]
@@ -256,7 +275,7 @@ def matched(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame, p
     sends = calls.filter(does.str.contains(_SEND) | (both & (pl.col("half") == 1)))
     receives = calls.filter(does.str.contains(_RECEIVE) | (both & (pl.col("half") == pl.col("of"))))
     every = sends, receives
-    lost = sends.filter(pl.col("comm").is_null()).height + receives.filter(pl.col("comm").is_null()).height
+    lost = [frame.filter(pl.col("comm").is_null()) for frame in every]
     there = members.select("comm", partner="me").unique()
     sends = sends.with_columns(source="me", target="partner").join(there, on=["comm", "partner"], how="semi", maintain_order="left")
     # only receives name a wildcard: any source is negative, any tag null
@@ -274,7 +293,9 @@ def matched(calls: pl.DataFrame, members: pl.DataFrame) -> tuple[pl.DataFrame, p
     taken, fed = _wildcards(anything, streams)
     sends_left = sends.join(taken, on=_STREAM, how="anti", maintain_order="left") if taken.height else sends
     pairs = _in_order(sends_left, pl.concat([exact.drop("open"), fed.drop("open")]).sort("start_ns", "at"))
-    return *every, pairs, lost + sends.height + receives.height - 2 * pairs.height
+    lost.append(sends.join(pairs.select("at"), on="at", how="anti"))
+    lost.append(receives.join(pairs.select(at="at_r"), on="at", how="anti"))
+    return *every, pairs, pl.concat([frame.select(_ALONE) for frame in lost])
 
 
 def _wildcards(anything: pl.DataFrame, streams: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -323,7 +344,7 @@ def _in_order(sends: pl.DataFrame, receives: pl.DataFrame) -> pl.DataFrame:
     Where a stream has more of one side the recording was cut: they are counted from its beginning or from its end,
     whichever the times contradict less.
     """
-    keep = [*_STREAM, "activity", "done", "start_ns", "done_until", "size_bytes", "does", "of"]
+    keep = [*_STREAM, "at", "activity", "done", "start_ns", "done_until", "size_bytes", "does", "of"]
     keyed = [
         frame.select(keep).with_columns(k=pl.int_range(pl.len()).over(_STREAM), last=pl.len().over(_STREAM)) for frame in (sends, receives)
     ]
@@ -344,14 +365,13 @@ def _in_order(sends: pl.DataFrame, receives: pl.DataFrame) -> pl.DataFrame:
 # --- MPI: collectives -------------------------------------------------------------------------------------------------
 
 
-def _collectives(calls: pl.DataFrame, members: pl.DataFrame, most_members: int) -> tuple[pl.DataFrame, int]:
-    """The k-th collective of a communicator is the same call on each of its members; and how many calls are in none."""
-    known = (*ALL, *FROM_ROOT, *TO_ROOT, *PREFIX)
+def _collectives(calls: pl.DataFrame, members: pl.DataFrame, most_members: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The k-th collective of a communicator is the same call on each of its members; and the calls that are in none."""
     base = pl.col("does").str.replace(r"_init$", "")
     calls = calls.filter(pl.col("kind") == 1).with_columns(
-        does=pl.when(base.is_in(known)).then(base).otherwise(base.str.replace("^i", "")).fill_null("")
+        does=pl.when(base.is_in(KNOWN)).then(base).otherwise(base.str.replace("^i", "")).fill_null("")
     )
-    lost = calls.filter(pl.col("comm").is_null()).height
+    lost = calls.filter(pl.col("comm").is_null())
     sizes = members.group_by("comm").agg(members=pl.col("me").n_unique())
     calls = calls.drop_nulls("comm").join(sizes, on="comm", maintain_order="left").filter(pl.col("members") > 1)
     calls = calls.with_columns(k=pl.int_range(pl.len()).over("comm", "me"), n=pl.len().over("comm", "me"))
@@ -359,10 +379,9 @@ def _collectives(calls: pl.DataFrame, members: pl.DataFrame, most_members: int) 
     group = ["comm", "k"]
     same = (pl.len() == pl.col("members").first()) & (pl.col("does").n_unique() == 1)
     rooted = pl.col("does").is_in([*FROM_ROOT, *TO_ROOT])
-    told = pl.col("does").is_in(known) & (~rooted | (pl.col("root") >= 0))
+    told = pl.col("does").is_in(KNOWN) & (~rooted | (pl.col("root") >= 0))
     calls = calls.with_columns(good=same.over(group) & told.fill_null(False).all().over(group) & (pl.col("members") <= most_members))
-    good = calls.filter("good")
-    return good, lost + calls.height - good.height
+    return calls.filter("good"), pl.concat([lost.select(_ALONE), calls.filter(~pl.col("good")).select(_ALONE)])
 
 
 def _numbered(calls: pl.DataFrame) -> pl.DataFrame:

@@ -32,11 +32,13 @@ class Meetings:
     ----------
     first, waits : activities, shape (pairs,); the recording agrees with every pair.
     unmatched : calls and kernels whose other side the profile should have and does not show, and pairs it contradicts.
+    alone : the MPI calls among them, as in `turnbuckle.profile.mpi_calls.Exchanges`; None where there is none.
     """
 
     first: Int
     waits: Int
     unmatched: int
+    alone: pl.DataFrame | None = None
 
 
 def meetings(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> Meetings:
@@ -55,7 +57,7 @@ def meetings(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> Meetin
     first, waits = np.divmod(pair[np.diff(pair, prepend=-1) != 0], max(rows.height, 1))
     # strictly before: no ring of meetings at one instant
     held = starts[first] < ends[waits]
-    return Meetings(first[held], waits[held], sum(p.unmatched for p in parts) + int((~held).sum()))
+    return Meetings(first[held], waits[held], sum(p.unmatched for p in parts) + int((~held).sum()), parts[0].alone)
 
 
 def _nothing(unmatched: int = 0) -> Meetings:
@@ -67,7 +69,7 @@ def _mpi(rows: pl.DataFrame, trace: Trace) -> Meetings:
     if found is None:
         return _nothing()
     first, then = (np.concatenate(sides) for sides in zip(_of_rounds(found.rounds), _of_messages(found.messages), strict=True))
-    return Meetings(first, then, found.unmatched)
+    return Meetings(first, then, found.unmatched, found.alone if found.unmatched else None)
 
 
 def _of_messages(pairs: pl.DataFrame) -> tuple[Int, Int]:

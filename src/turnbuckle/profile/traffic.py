@@ -25,7 +25,7 @@ def traffic(trace: Trace) -> dict[str, Any] | None:
     if not trace.mpi.height:
         return None
     calls, members = described(trace, np.arange(trace.mpi.height, dtype=np.int64))
-    sends, receives, pairs, unmatched = matched(calls, members)
+    sends, receives, pairs, alone = matched(calls, members)
     ranks = trace.mpi_ranks["rank"].n_unique()
     return {
         "count": trace.mpi.height,
@@ -34,7 +34,7 @@ def traffic(trace: Trace) -> dict[str, Any] | None:
         "sends": {"count": sends.height, "bytes": int(sends["size_bytes"].sum())},
         "receives": {"count": receives.height},
         "collectives": _collectives(trace),
-        "messages": {"matched": pairs.height, "unmatched": unmatched},
+        "messages": {"matched": pairs.height, "unmatched": alone.height},
     }
 
 

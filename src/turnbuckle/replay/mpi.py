@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.profile.mpi_calls import ALL, PROCESS, Exchanges, exchanges, operation
+from turnbuckle.profile.mpi_calls import ALL, KNOWN, PROCESS, Exchanges, exchanges, in_words, operation
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.sides import activities
 from turnbuckle.replay.collectives import Selection, chosen, operation_of, pattern
@@ -87,6 +87,8 @@ class Traffic:
     unmatched : calls whose other side the recording does not show; they keep their length.
     rank_of : rank of each thread that made calls; empty where every rank has one.
     call, calls : which call each activity was, and their names without ``MPI_``, in small letters; empty where that is not known.
+    unmatched_calls : the first calls without another side, in words: rank, call, time.
+    unknown : how many collective calls are of kinds that have no traffic here, and the first of them in words; they keep their length.
     start_seconds : when each activity was recorded to begin, after the first of all [s]; empty where that is not known.
     """
 
@@ -103,6 +105,8 @@ class Traffic:
     call: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     calls: tuple[str, ...] = ()
     start_seconds: Float = field(default_factory=lambda: np.zeros(0))
+    unmatched_calls: str = ""
+    unknown: tuple[int, str] = (0, "")
 
     def work_seconds(self, compute: float = 1.0) -> Float:
         """Time of each rank (thread) outside exchanges, its compute times a factor [s], shape (ranks,)."""
@@ -164,10 +168,14 @@ def recorded(profile: Profile) -> Traffic:
     kept = np.where(told, 0.0, (end - start) * 1e-9)
     # what is recorded after the last call of all ranks
     tail = np.full(len(rank_of), max(profile.last_ns - int(end.max()), 0) * 1e-9)
+    strange = (pl.col("kind") == 1) & ~pl.col("does").is_in(KNOWN)
+    odd = found.alone.filter(strange)
     calls, call = np.unique(made.to_numpy().astype(str), return_inverse=True)
     return Traffic(
-        int(rank_of.max()) + 1, rank, gap, kept, tail, messages, rounds, profile.seconds, found.unmatched, rank_of,
+        int(rank_of.max()) + 1, rank, gap, kept, tail, messages, rounds, profile.seconds, found.alone.height - odd.height, rank_of,
         call.astype(np.int64), tuple(calls.tolist()), (start - profile.first_ns) * 1e-9,
+        in_words(found.alone.filter(~strange), profile.trace, profile.first_ns),
+        (odd.height, in_words(odd, profile.trace, profile.first_ns)),
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.cost.gpudirect import break_even_bytes
 from turnbuckle.errors import UsageError
+from turnbuckle.findings import Finding, finding
 from turnbuckle.replay.contention import Contended, Program, replay
 from turnbuckle.replay.critical import chain
 from turnbuckle.replay.extrapolate import described, grid_of, larger, repeated
@@ -210,6 +211,12 @@ class Answered:
         where = f"{best} rank{'s' * (best > 1)} a node"
         return f"GPUDirect makes communication up to {gain:.1%} faster than host copies, and the run {run:.1%} ({where})"
 
+    @property
+    def findings(self) -> list[Finding]:
+        """Calls that stay as recorded since nothing tells what they exchanged, the first of them by rank, call and time."""
+        alone = (("A311", self.traffic.unmatched, self.traffic.unmatched_calls), ("A353", *self.traffic.unknown))
+        return [finding(code, count, detail) for code, count, detail in alone if count]
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``model messages``."""
         paid = self.setup.paid
@@ -221,6 +228,7 @@ class Answered:
             "collectives": int(sum(len(r.block_bytes) for r in self.traffic.rounds)),
             "unmatched": self.traffic.unmatched,
             "kept_calls": {name: {"count": count, "seconds": seconds} for name, (count, seconds) in self.traffic.kept().items()},
+            "findings": [f.as_dict() for f in self.findings],
             "grid": self.grid,
             "setup": {k: v for k, v in self.setup.as_dict().items() if k not in ("path", "ranks_per_node")},
             "break_even_bytes": break_even_bytes(paid),

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import polars as pl
 
@@ -118,6 +119,11 @@ def _as_worker() -> None:
         threading.Thread(target=lambda: (connection.wait([parent.sentinel]), os._exit(1)), daemon=True).start()
 
 
+def once(_call: str, *args: Any) -> Answered:
+    """`answer`, under a name of its own: Dask takes equal calls for one, and would hand on what a stopped sweep had cancelled."""
+    return answer(*args)
+
+
 # --- in the sweep -----------------------------------------------------------------------------------------------------
 
 
@@ -165,7 +171,7 @@ class _Lane:
             self._executor = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_as_worker)
             with _no_interrupt():
                 self._hello = self._executor.submit(os.getpid)
-        return self._executor.submit(answer, *args)
+        return self._executor.submit(once, uuid4().hex, *args)
 
     def renew(self) -> None:
         """After its process ended: begin another.  Raises A086 where it never began."""
