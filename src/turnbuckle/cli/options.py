@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -18,6 +19,44 @@ Source = Annotated[
     str | None, Parameter(name="--source", help="machine it ran on: a name or a TOML file; recognised from the recording if left out")
 ]
 NoCache = Annotated[bool, Parameter(name="--no-cache", help="read the recording again instead of its Parquet copy", negative=())]
+
+
+@Parameter(name="*", group="Part of the recording")
+@dataclass(frozen=True)
+class PartOptions:
+    """Which part of a recording is meant, and how long it takes without profiler."""
+
+    window: Annotated[str | None, Parameter(help="only START:END, in time after the first GPU or MPI call: 1.2s:1.3s")] = None
+    nvtx: Annotated[str | None, Parameter(help="only this NVTX range; NAME#3 is its third, NAME#3-5 from the third to the fifth")] = None
+    rank: Annotated[int | None, Parameter(help="only this rank")] = None
+    clean_time: Annotated[
+        str | None, Parameter(help="run time without profiler, from the first call to the last: the recording is shortened to it")
+    ] = None
+
+    def asked(self) -> dict[str, Any]:
+        """As `turnbuckle.study.study.inspect` takes them.  Raises A070 for a window that is none."""
+        from turnbuckle.trace.window import Part
+        from turnbuckle.units import parse
+
+        window = None if self.window is None else window_ns(self.window)
+        clean = None if self.clean_time is None else parse(self.clean_time, "s")
+        return {"part": Part(window, self.nvtx, self.rank), "clean_seconds": clean}
+
+
+NO_PART = PartOptions()
+
+
+def window_ns(text: str) -> tuple[int, int]:
+    """`1.2s:1.3s` -> nanoseconds after the run's start.  Raises A070."""
+    from turnbuckle.units import parse
+
+    first, colon, last = text.partition(":")
+    if not colon:
+        raise UsageError("A070", "a window reads START:END", where="--window", found=text[:60], fix="--window 1.2s:1.3s")
+    bounds = [round(min(max(parse(end, "s"), 0.0), 1e9) * 1e9) for end in (first, last)]
+    if bounds[0] >= bounds[1]:
+        raise UsageError("A070", "a window ends after it begins", where="--window", found=text[:60], fix="--window 1.2s:1.3s")
+    return bounds[0], bounds[1]
 
 
 def flat(names: Sequence[str] | None) -> list[str] | None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from turnbuckle.cli.options import PartOptions
 
 
-def inspected(profile: Path, source: str | None, no_cache: bool) -> Any:
-    """Read and look over a recording: a `turnbuckle.study.study.Answer` without targets."""
+def inspected(profile: Path, source: str | None, no_cache: bool, part: PartOptions | None = None) -> Any:
+    """Read and look over a recording, or a part of one: a `turnbuckle.study.study.Answer` without targets."""
     from turnbuckle.cli.progress import reading
     from turnbuckle.errors import ProfileError
     from turnbuckle.study.study import inspect
 
     try:
         with reading(profile) as progress:
-            return inspect(profile, source=source, use_cache=not no_cache, progress=progress, command=command_line())
+            asked = {} if part is None else part.asked()
+            return inspect(profile, source=source, use_cache=not no_cache, progress=progress, command=command_line(), **asked)
     except ProfileError as error:
         if error.code == "P013":
             _refuse_schedule(profile)

@@ -16,6 +16,7 @@ from turnbuckle.cli.terminal import Terminal
 from turnbuckle.errors import UsageError, did_you_mean
 from turnbuckle.findings import Finding
 from turnbuckle.profile import summary
+from turnbuckle.profile.describe import scope
 from turnbuckle.profile.traffic import traffic
 from turnbuckle.projection import Projection
 from turnbuckle.study.study import SCHEMA_VERSION, Answer
@@ -98,6 +99,8 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         counts.append(f"{mpi['calls']:,} MPI calls")
     head.add_row("profile", f"{clean(profile.trace.name)}  {made}")
     head.add_row("", f"run time {seconds(profile.seconds)}, {', '.join(counts)}")
+    if "part" in facts:
+        head.add_row("part", scope(facts["part"]))
     if mpi:
         sends, met, wide = mpi["sends"], mpi["messages"]["matched"], sum(mpi["collectives"].values())
         sent = f"{sends['count']:,} sends of {quantity(sends['bytes'], 'B')}, {mpi['receives']['count']:,} receives"

@@ -51,8 +51,21 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
             {k: row[k] for k in ("device", "name", "discrete", "memory_bytes", "multiprocessors", "copy_engines")}
             for row in trace.devices.to_dicts()
         ],
-        "scope": "the whole recording: all processes, devices and streams in the file",
+        "scope": scope(trace.facts.get("part", {})),
     }
+
+
+def scope(part: Mapping[str, Any]) -> str:
+    """How much of the recording the figures are of, in words."""
+    said = []
+    if "rank" in part:
+        said.append(f"rank {part['rank']}")
+    if "bounds_ns" in part:
+        bounds = f"{part['begin_ns'] * 1e-9:.6g} s to {part['end_ns'] * 1e-9:.6g} s of {part['of_ns'] * 1e-9:.6g} s"
+        said.append(bounds + (" (an NVTX range)" if part.get("nvtx") else ""))
+    if "clean_ns" in part:
+        said.append(f"host calls shortened to the run time without profiler, {part['clean_ns'] * 1e-9:.6g} s")
+    return f"a part of the recording: {'; '.join(said)}" if said else "the whole recording: all processes, devices and streams in the file"
 
 
 def links(source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str, Any]:

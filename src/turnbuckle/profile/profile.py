@@ -293,11 +293,13 @@ def _mpi_part(trace: Trace) -> pl.DataFrame:
 
 
 def _span(rows: pl.DataFrame, trace: Trace) -> tuple[int, int]:
-    """First and last instant [ns] of any activity; of a recording without any, of its host-side records."""
+    """First and last instant [ns] of any activity; of a recording without any, of its host-side records; of a part, its bounds too."""
     frames = [rows] if rows.height else [f for f in (trace.os_calls, trace.ranges.filter(pl.col("end_ns").is_not_null())) if f.height]
-    if not frames:
-        return 0, 0
-    return min(int(f["start_ns"].to_numpy().min()) for f in frames), max(int(f["end_ns"].to_numpy().max()) for f in frames)
+    first = [int(f["start_ns"].to_numpy().min()) for f in frames]
+    last = [int(f["end_ns"].to_numpy().max()) for f in frames]
+    if bounds := trace.facts.get("part", {}).get("bounds_ns"):
+        first, last = [*first, bounds[0]], [*last, bounds[1]]
+    return (min(first), max(last)) if first else (0, 0)
 
 
 def _gaps(rows: pl.DataFrame, first: int, last: int) -> pl.DataFrame:

@@ -20,8 +20,10 @@ from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.project import DEVICE_ACTIVITY
 from turnbuckle.projection import Projection, faster
+from turnbuckle.study.clean import cleaned
 from turnbuckle.study.uncertainty import DRAWS, SEED, project_many
 from turnbuckle.trace.read import read
+from turnbuckle.trace.window import Part, cut
 
 #: Asked when the user names no target: tighter, then farther and farther.
 DEFAULT_TARGETS = ("nvlink-c2c", "pcie5-x16", "cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
@@ -78,6 +80,7 @@ class Answer:
                 "profiler_version": facts.get("product_version"),
                 "schema_version": facts.get("schema_version"),
                 "recorded_utc_ns": facts.get("session_start_utc_ns"),
+                "part": facts.get("part"),
             },
             "source_machine": {"name": self.source.name, "sha256": self.source.sha256},
             "targets": [{"name": m.name, "sha256": m.sha256} for m in self.targets],
@@ -126,6 +129,8 @@ def inspect(
     use_cache: bool = True,
     progress: Callable[[float], None] | None = None,
     command: str = "",
+    part: Part | None = None,
+    clean_seconds: float | None = None,
 ) -> Answer:
     """Read one recording and say what it amounts to.
 
@@ -135,13 +140,19 @@ def inspect(
     source : name or file of the machine it ran on; None recognises it.
     use_cache : keep and use the Parquet copy of a large recording.
     progress : called with the share read so far.
+    part : a stretch of time, an NVTX range, a rank; None is the whole recording.
+    clean_seconds : run time of the same stretch without profiler, to which the recording is shortened [s] (`turnbuckle.study.clean`).
 
     Raises
     ------
     ProfileError : the recording cannot be read.
+    UsageError, CannotAnswer : the part is not in it, or cannot be shortened so.
     MachineError : the source is unknown or relative.
     """
-    profile = build(read(path, use_cache=use_cache, progress=progress))
+    trace = read(path, use_cache=use_cache, progress=progress)
+    profile = build(cut(trace, part) if part else trace)
+    if clean_seconds is not None:
+        profile = cleaned(profile, clean_seconds)
     return inspect_profile(profile, source=source, command=command)
 
 

@@ -31,7 +31,7 @@ HOUR_NS: Final = 3_600_000_000_000
 
 _MIGRATIONS: Final = [code for code, word in enumerate(words("directions")) if word.startswith("migration")]
 #: Kinds of overhead that the driver causes with or without a profiler: JIT, module and function loading, full command buffer.
-_DRIVER_OVERHEAD: Final = [2, 6, 7, 8]
+DRIVER_OVERHEAD: Final = [2, 6, 7, 8]
 _SAMPLE_ROWS: Final = 200_000
 _PROFILER_SHARE: Final = 0.10
 
@@ -427,7 +427,7 @@ def _profiler_share(tables: Tables) -> Iterator[Finding]:
     mine = pl.col("thread").is_null() | pl.col("thread").is_in(callers.implode())
     rows = (
         tables["overheads"]
-        .filter(mine & ~pl.col("kind").is_in(_DRIVER_OVERHEAD).fill_null(False))
+        .filter(mine & ~pl.col("kind").is_in(DRIVER_OVERHEAD).fill_null(False))
         .select("thread", start, end)
         .sort("start_ns", maintain_order=True)
     )
