@@ -192,6 +192,14 @@ def measure(path: Path, rounds: int, peers: str = sys.executable) -> dict[str, A
     return {**sizes, "wc_and_gunzip": both, "routes": found}
 
 
+def generated(megabytes: float, rounds: int, peers: str = sys.executable) -> dict[str, Any]:
+    """`measure` on a trace that is written for it."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "synthetic.json"
+        generate(path, megabytes)
+        return measure(path, rounds, peers)
+
+
 def table(result: dict[str, Any]) -> str:
     """The measurements as text."""
     both, size = statistics.median(result["wc_and_gunzip"]), result["file_bytes"]
@@ -239,12 +247,9 @@ def main() -> int:
     if chosen.child:
         print(json.dumps(child(*chosen.child)))
         return 0
-    with tempfile.TemporaryDirectory() as place:
-        path = chosen.trace
-        if path is None:
-            path = Path(place) / "synthetic.json"
-            generate(path, chosen.megabytes)
-        result = measure(path, chosen.rounds, chosen.peers)
+    result = (
+        measure(chosen.trace, chosen.rounds, chosen.peers) if chosen.trace else generated(chosen.megabytes, chosen.rounds, chosen.peers)
+    )
     print(table(result))
     met = targets(result)
     print(*(f"{'met ' if good else 'MISSED '} {words}" for good, words in met), sep="\n")

@@ -18,6 +18,7 @@ from typing import Any
 import contention
 import nsys_generator
 import packet
+import read_kineto
 import read_mpi
 import read_nsys
 import read_otf2
@@ -28,7 +29,21 @@ import timeline
 import triangular
 
 OUT = Path(__file__).resolve().parent / "out"
-PACKAGES = ("numpy", "polars", "pyarrow", "adbc-driver-sqlite", "connectorx", "duckdb", "pandas", "simpy", "networkx", "rustworkx", "otf2")
+PACKAGES = (
+    "numpy",
+    "polars",
+    "pyarrow",
+    "adbc-driver-sqlite",
+    "connectorx",
+    "duckdb",
+    "pandas",
+    "simpy",
+    "networkx",
+    "rustworkx",
+    "otf2",
+    "ijson",
+    "HolisticTraceAnalysis",
+)
 # the routes that the project promised to be measured against; connectorx is measured too
 NAMED = ("polars + ADBC", "ADBC to Arrow", "DuckDB sqlite scanner", "pandas.read_sql")
 
@@ -131,6 +146,7 @@ def main() -> None:
     result["packet"] = packet.measure(*((200_000, 1) if chosen.quick else (10_000_000, 5)))
     result["triangular"] = triangular.measure(*((20_000, 1) if chosen.quick else (1_000_000, 3)))
     result["read_otf2"] = read_otf2.measure(*((100_000, 1) if chosen.quick else (1_000_000, 5)))
+    result["read_kineto"] = read_kineto.generated(*((3.0, 1) if chosen.quick else (300.0, 3)))
     result["read_mpi"] = read_mpi.measure(*((500, 1) if chosen.quick else (5000, 3)))
     result["contention"] = contention.measure(*((0.02, 1) if chosen.quick else (1.0, 3)), counted=not chosen.quick)
     result["scale"] = scale.measure(100_000 if chosen.quick else 2_000_000)
@@ -139,7 +155,7 @@ def main() -> None:
     for name, one in result["start_up"].items():
         print(f"{name}: {one['missing'] if 'missing' in one else format(one['median'], '.3f') + ' s'}")
     aims = targets(result, facts["cores"])
-    for bench in (read_otf2, read_mpi, timeline, packet, triangular, contention, scale):
+    for bench in (read_otf2, read_kineto, read_mpi, timeline, packet, triangular, contention, scale):
         print(f"\n{bench.table(result[bench.__name__])}")
         aims += bench.targets(result[bench.__name__])
     result["targets"] = [{"met": met, "what": what} for met, what in aims]
