@@ -10,7 +10,7 @@ import polars as pl
 
 from turnbuckle.findings import Finding
 from turnbuckle.profile import summary
-from turnbuckle.profile.describe import links, transfer_distribution
+from turnbuckle.profile.describe import links, scope, transfer_distribution
 from turnbuckle.profile.mpi_calls import same_call
 from turnbuckle.profile.offload import DEFAULT_ALPHA, offload_map
 from turnbuckle.profile.traffic import traffic
@@ -66,6 +66,7 @@ def cover_facts(answer: Answer) -> Facts:
             f"{listed(devices) or 'unknown device'}; source machine {clean(answer.source.name)} ({clean(answer.source.title)})",
         ),
         ("recorded at", _date(facts.get("session_start_utc_ns"))),
+        *([("part", clean(scope(facts["part"])))] if "part" in facts else []),
         ("run time", seconds(profile.seconds)),
         ("activities", ", ".join(plural(n, what, PLURALS.get(what, "")) for what, n in _counts(answer, kernels).items() if n) or "none"),
     ]

@@ -1,0 +1,56 @@
+"""``--window``, ``--nvtx``, ``--rank`` and ``--clean-time`` on every verb that takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hostile_names import SAMPLE, Ran
+
+
+def test_the_part_is_named_in_every_output(turnbuckle: Callable[..., Ran]) -> None:
+    ran = turnbuckle("inspect", SAMPLE, "--window", "100ms:200ms", "--format", "json")
+    found = json.loads(ran.out)
+    assert found["profile"]["run_time_ns"] == 100_000_000 and found["profile"]["scope"].startswith(
+        "a part of the recording: 0.1 s to 0.2 s of "
+    )
+    part = found["provenance"]["profile"]["part"]
+    assert (part["begin_ns"], part["end_ns"]) == (100_000_000, 200_000_000)
+    assert "part " in turnbuckle("inspect", SAMPLE, "--nvtx", "order 1024").out
+    whole = json.loads(turnbuckle("inspect", SAMPLE, "--format", "json").out)
+    assert whole["provenance"]["profile"]["part"] is None and whole["profile"]["scope"].startswith("the whole recording")
+
+
+@pytest.mark.parametrize("verb", ["project", "slack"])
+def test_projections_are_of_the_part(turnbuckle: Callable[..., Ran], verb: str) -> None:
+    more = ["--on", "self"] if verb == "project" else ["--draws", "0"]
+    found = json.loads(turnbuckle(verb, SAMPLE, *more, "--window", "300ms:500ms", "--clean-time", "199.99ms", "--format", "json").out)
+    about = found["provenance"]["profile"]["part"]
+    assert about["clean_ns"] == pytest.approx(199_990_000, abs=1000)
+    if verb == "project":
+        assert found["projections"][0]["measured_seconds"] == pytest.approx(0.19999, abs=1e-6) and found["projections"][0]["penalty"] == 1.0
+
+
+def test_a_report_of_a_part(turnbuckle: Callable[..., Ran], tmp_path: Path) -> None:
+    assert turnbuckle("report", SAMPLE, "--nvtx", "order 1024", "-o", "part.html").code == 0
+    assert "a part of the recording: " in (tmp_path / "part.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--window", "1"], "A070"), (["--window", "2s:1s"], "A070"), (["--window", "1:2"], "U001"), (["--window", "50s:60s"], "A070"),
+        (["--nvtx", "nothing"], "A421"), (["--rank", "77"], "A423"), (["--clean-time", "1h"], "A424"), (["--clean-time", "1ms"], "A198"),
+    ],
+)  # fmt: skip
+def test_refusals(turnbuckle: Callable[..., Ran], words: list[str], code: str) -> None:
+    ran = turnbuckle("inspect", SAMPLE, *words)
+    assert ran.code in (2, 3) and f"error[{code}]" in ran.err
+
+
+def test_a_schedule_has_no_parts(turnbuckle: Callable[..., Ran], tmp_path: Path) -> None:
+    (tmp_path / "two.goal").write_text("num_ranks 2\nrank 0 {\nl1: send 8b to 1\n}\nrank 1 {\nl1: recv 8b from 0\n}\n")
+    ran = turnbuckle("inspect", "two.goal", "--rank", "0")
+    assert ran.code == 2 and "--rank" in ran.err
