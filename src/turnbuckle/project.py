@@ -92,3 +92,14 @@ def require_activity(profile: Profile) -> None:
                 "; turnbuckle model messages FILE replays the messages of an MPI run" if profile.trace.mpi.height else ""
             ),
         )  # fmt: skip
+
+
+def require_calls(profile: Profile) -> None:
+    """Refuse a recording of the device alone (A140): nothing would seem to depend on distance, as nothing of it was recorded."""
+    if not profile.trace.api.height and profile.has & DEVICE_ACTIVITY:
+        raise CannotAnswer(
+            "A140", "this recording holds no host calls, and what another coupling changes is what they cost and wait for",
+            found=f"{profile.trace.kernels.height:,} kernels and {profile.trace.copies.height:,} copies without the calls behind them",
+            cause="recorded on the device alone",
+            fix="record host calls too: rocprof --hip-trace, rocprofv3 --sys-trace, nsys --trace=cuda, PyTorch with ProfilerActivity.CPU",
+        )  # fmt: skip

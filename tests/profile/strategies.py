@@ -287,7 +287,9 @@ def soups(most: int = 10) -> st.SearchStrategy[Trace]:
     memory = st.sampled_from([0, PAGEABLE, PINNED, DEVICE, MANAGED])
     return st.fixed_dictionaries(
         {
-            "api": table(**host, correlation=number, name=calls, result=st.just(0), level=index),
+            "api": table(**host, correlation=number, name=calls, result=st.just(0), level=index).map(
+                lambda rows: rows or [{"start_ns": 1_000, "end_ns": 1_001, "process": 1000 << 24, "thread": (1000 << 24) | 1, "name": 2, "result": 0}]
+            ),
             "kernels": table(2, **device, name=index).map(
                 lambda rows: rows or [{"start_ns": 1_000, "end_ns": 1_005, "process": 1000 << 24}]
             ),

@@ -278,21 +278,24 @@ def test_what_cannot_be_said() -> None:
     assert refused.value.code == "A121"
     beside = [on_device(1_000 * i, 1_000 * i + 1_500) for i in range(1, 9)]
     with pytest.raises(CannotAnswer) as refused:
-        tolerate(on_full(profile_of(kernels=beside)))
+        tolerate(on_full(profile_of(api=[call(500, 900, 99, "cudaMalloc")], kernels=beside)))
     assert refused.value.code == "A122"
+    with pytest.raises(CannotAnswer) as refused:
+        tolerate(on_full(profile_of(kernels=[on_device(1_000, 2_000)])))
+    assert refused.value.code == "A140", "without host calls nothing would seem to depend on distance"
 
 
 def test_runs_with_hardly_anything() -> None:
-    """One activity, or moves of pages alone, or no time at all: distance still has an answer."""
-    alone = profile_of(kernels=[on_device(1_000, 2_000)])
-    nothing = profile_of(kernels=[on_device(1_000, 1_000)])
+    """One activity beside a call, or moves of pages alone, or no time at all: distance still has an answer."""
+    alone = profile_of(api=[call(1_000, 1_000, 99, "cudaMalloc")], kernels=[on_device(1_000, 2_000)])
+    nothing = profile_of(api=[call(1_000, 1_000, 99, "cudaMalloc")], kernels=[on_device(1_000, 1_000)])
     moves = [{**copy(1_000 + 9_000 * i, 7_000 + 9_000 * i, 6, 65_536), "cause": 2} for i in range(3)]
     for profile in (alone, nothing):
         for mode in MODES:
             found = tolerate(on_full(profile), mode)
             assert found.carriers == () and all(t.slack is None for t in found.tolerances), mode
             assert found.penalty(FARTHEST) == 1.0
-    paged = tolerate(on_full(profile_of(copies=moves)))
+    paged = tolerate(on_full(profile_of(api=[call(500, 900, 99, "cudaMalloc")], copies=moves)))
     assert paged.carriers and paged.curve.slopes[0] > 0
     assert {c.call for c in paged.carriers} == {"memory moved by the driver"}
 

@@ -84,7 +84,7 @@ def recording(path: Path) -> list[dict[str, Any]]:
     memory = {"nsys": "--cuda-memory-usage=true", "kineto": "profile_memory=True"}.get(trace.facts.get("format", "nsys"))
     told = ("P115", "P109", "P111", "P119")
     # of a run of MPI calls alone there is no device to say anything of
-    device = nsys or answer.projectable
+    device = nsys or answer.on_device
     return [
         _line("ok" if schema else "look", "schema", _clean(written)) if nsys else _line("ok", "format", _clean(recorder(trace.facts))),
         *_if(

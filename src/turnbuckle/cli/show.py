@@ -92,6 +92,10 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         made = f"[bold yellow]SYNTHETIC: written by a script, nobody ran this[/]  Nsight Systems schema {clean(schema)}"
     devices = answer.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
     counts = [f"{kernels['count']:,} kernels", f"{profile.trace.copies.height:,} copies", f"{profile.trace.api.height:,} host calls"]
+    if "copies" in facts.get("unrecorded", ()):
+        counts[1] = "copies not recorded"
+    if answer.on_device and not answer.projectable:
+        counts[2] = "host calls not recorded"
     if facts.get("rank") is not None:
         counts.append(f"rank {facts['rank']:,} of {facts.get('world_size') or '?'}")
     mpi = traffic(profile.trace)

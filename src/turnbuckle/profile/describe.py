@@ -26,18 +26,19 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
     """
     trace = profile.trace
     recorded = trace.facts["tables"]
-    # a profiler that was told to leave host calls out, or does not write its own overhead, says nothing of them
-    told = trace.facts.get("format") != "kineto"
-    called = told or trace.api.height > 0
+    # a profiler that does not write its own overhead says nothing of it; work of a device without any call means that calls were not noted
+    told = trace.facts.get("format") in (None, "nsys")
+    called = trace.api.height > 0 or not trace.has & set(DEVICE_TABLES)
+    silent = frozenset(trace.facts.get("unrecorded", ()))
     gpu = any(recorded.get(t) for t in recorded if t.startswith("CUPTI_ACTIVITY_KIND")) or bool(trace.has & {"api", *DEVICE_TABLES})
     return {
         "run_time_ns": profile.run_time_ns,
         "kernel_window_ns": summary.kernel_window_ns(profile),
         "kernels": summary.kernels(profile) if gpu else None,
-        "copies": summary.copies(profile) if gpu else None,
-        "memsets": {"count": trace.memsets.height} if gpu else None,
+        "copies": summary.copies(profile) if gpu and "copies" not in silent else None,
+        "memsets": {"count": trace.memsets.height} if gpu and "memsets" not in silent else None,
         "api": {"count": trace.api.height} if gpu and called else None,
-        "overlap": summary.overlap(profile) if gpu else None,
+        "overlap": summary.overlap(profile) if gpu and "copies" not in silent else None,
         "categories_ns": summary.categories_ns(profile),
         "closure_defect_ns": summary.closure_defect_ns(profile),
         "launch": summary.launch(profile) if gpu and called else None,

@@ -31,6 +31,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from turnbuckle.errors import ReportError
+from turnbuckle.report.accuracy_section import accuracy_section
 from turnbuckle.report.annex import annex_section
 from turnbuckle.report.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
 from turnbuckle.report.figure import Figure, draw
@@ -55,6 +56,7 @@ SECTIONS: Final = (
     ("distance", "What distance costs"),
     ("made", "What the run is made of"),
     ("uncertainty", "Uncertainty"),
+    ("accuracy", "How good are these predictions"),
     ("validity", "Validity"),
     ("annex", "Annex: machines and provenance"),
 )
@@ -115,6 +117,7 @@ def page(answer: Answer, *, question: str = "") -> str:
             "distance": {} if isinstance(studies, str) else distance_section(studies, found, answer),
             "made": {} if isinstance(studies, str) else shares_section(studies, answer.profile.seconds),
             "uncertainty": uncertainty_section(answer, found),
+            "accuracy": accuracy_section(answer),
             "validity": validity_section(answer, found),
             "annex": annex_section(answer),
         },
@@ -134,6 +137,7 @@ def page(answer: Answer, *, question: str = "") -> str:
             synthetic=synthetic(answer),
             projected=bool(found),
             projectable=answer.projectable,
+            on_device=answer.on_device,
             exchanged=answer.profile.trace.mpi.height > 0,
             timed=timed,
             why_not=studies if isinstance(studies, str) else "",

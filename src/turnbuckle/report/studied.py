@@ -63,7 +63,8 @@ def studied(answer: Answer) -> Studies | str:
     """Ask everything, on one compiled graph where the study allows it; or say in one sentence why nothing can be asked."""
     profile = answer.profile
     if not answer.projectable:
-        return "The recording holds no GPU activity, so there is no time line between host and device to replay."
+        lacks = "no host calls" if answer.on_device else "no GPU activity"
+        return f"The recording holds {lacks}, so there is no time line between host and device to replay."
     try:
         ready = prepared(profile, MODEL)
         if ready.timeline is None or not len(ready.timeline.graph.activity) or not profile.seconds:

@@ -29,7 +29,7 @@ from turnbuckle.model import Model
 from turnbuckle.order import Prepared, prepared, timeline_change
 from turnbuckle.profile.dependencies import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import Profile
-from turnbuckle.project import answered, require
+from turnbuckle.project import answered, require, require_calls
 from turnbuckle.projection import Projection
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 
@@ -116,6 +116,8 @@ def moved(
     """
     pair = Pair(source, target)
     require(profile, pair)
+    if target is not source:
+        require_calls(profile)
     model = replace(model, replay="timeline")
     ready = ready or prepared(profile, model)
     timeline, trust = ready.timeline, ready.trust

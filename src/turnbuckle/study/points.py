@@ -246,7 +246,7 @@ def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
     from turnbuckle.machine import Pair, Parameter, load, schema
     from turnbuckle.model import nething
     from turnbuckle.order import prepared
-    from turnbuckle.project import answered
+    from turnbuckle.project import answered, require_calls
     from turnbuckle.study.uncertainty import uncertain, with_interval
 
     seen = held.seen(asked.on)
@@ -258,6 +258,8 @@ def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
     model = replace(nething(asked.alpha), replay=asked.replay)
     ready = held.once(("prepared", *how), lambda: prepared(seen.profile, model))
     pair = Pair(seen.source, target)
+    if target is not seen.source:
+        require_calls(seen.profile)
     found = answered(seen.profile, ready, pair, model)
     if asked.draws:
         drawn = ("drawn", *how, asked.on, asked.draws, asked.seed)

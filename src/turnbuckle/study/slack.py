@@ -26,7 +26,7 @@ from turnbuckle.machine import Machine, Parameter, load
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.model import link_bandwidth, nething
 from turnbuckle.order import Prepared, prepared, timeline_change
-from turnbuckle.project import require_activity, require_order
+from turnbuckle.project import require_activity, require_calls, require_order
 from turnbuckle.projection import break_even_utilisation
 from turnbuckle.replay.timeline import Change, TimelineReplay, parameters
 from turnbuckle.replay.trust import Trust
@@ -252,6 +252,7 @@ class Distance:
     def of(cls, seen: Answer, mode: Mode, ready: Prepared | None = None) -> Distance:
         """Prepare an inspected profile."""
         require_activity(seen.profile)
+        require_calls(seen.profile)
         ready = ready or prepared(seen.profile, MODEL)
         require_order(ready)
         assert ready.timeline is not None

@@ -18,7 +18,7 @@ from turnbuckle.profile.describe import describe
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.project import DEVICE_ACTIVITY
+from turnbuckle.project import DEVICE_ACTIVITY, require_calls
 from turnbuckle.projection import Projection, faster
 from turnbuckle.study.clean import cleaned
 from turnbuckle.study.uncertainty import DRAWS, SEED, project_many
@@ -62,9 +62,14 @@ class Answer:
         return merge([*self.profile.findings, *self.source_findings])
 
     @property
-    def projectable(self) -> bool:
-        """Whether the recording holds GPU activity, so that another coupling could change anything."""
+    def on_device(self) -> bool:
+        """Whether the recording holds GPU activity."""
         return bool(self.profile.has & DEVICE_ACTIVITY)
+
+    @property
+    def projectable(self) -> bool:
+        """Whether it also holds the host calls behind it, so that another coupling could change anything that was recorded."""
+        return self.on_device and self.profile.trace.api.height > 0
 
     def provenance(self) -> dict[str, Any]:
         """Enough to repeat the answer: versions, hashes, machines, model, seed, command."""
@@ -186,6 +191,8 @@ def ask(seen: Answer, on: Sequence[str] | None = None, *, model: Model | None = 
         targets: tuple[Machine, ...] = (LAMBDA,) if on is None else (seen.source,)
     else:
         targets = tuple(seen.source if name == "self" else load(name) for name in (on if on is not None else DEFAULT_TARGETS))
+    if any(target is not seen.source for target in targets):
+        require_calls(seen.profile)
     projections = project_many(seen.profile, seen.source, targets, model, seen.fits, draws, seed)
     drawn = max((p.interval.draws for p in projections if p.interval), default=draws or 0)
     return Answer(seen.profile, seen.source, seen.fits, model, targets, projections, seen.source_findings, seed, drawn, seen.command)
