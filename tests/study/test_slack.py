@@ -287,8 +287,8 @@ def test_what_cannot_be_said() -> None:
 
 def test_runs_with_hardly_anything() -> None:
     """One activity beside a call, or moves of pages alone, or no time at all: distance still has an answer."""
-    alone = profile_of(api=[call(1_000, 1_000, 99, "cudaMalloc")], kernels=[on_device(1_000, 2_000)])
-    nothing = profile_of(api=[call(1_000, 1_000, 99, "cudaMalloc")], kernels=[on_device(1_000, 1_000)])
+    alone = profile_of(api=[call(1_000, 1_000, 99, "cudaStreamCreate")], kernels=[on_device(1_000, 2_000)])
+    nothing = profile_of(api=[call(1_000, 1_000, 99, "cudaStreamCreate")], kernels=[on_device(1_000, 1_000)])
     moves = [{**copy(1_000 + 9_000 * i, 7_000 + 9_000 * i, 6, 65_536), "cause": 2} for i in range(3)]
     for profile in (alone, nothing):
         for mode in MODES:
