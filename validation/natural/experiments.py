@@ -18,6 +18,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+import parts
 import polars as pl
 from parts import PARAMETERS, Costs, Part, by_sum, by_timeline, changed, costs, cut, prepare, without
 
@@ -146,12 +147,7 @@ class Result:
 
 def line(first: Costs, second: Costs, law: Law) -> Costs:
     """Costs of kernels and copies at the law's target size."""
-    step = (law.target_size - law.other_size) / (law.source_size - law.other_size)
-
-    def at(a: dict[str, float], b: dict[str, float]) -> dict[str, float]:
-        return {k: max(a[k] + (b[k] - a[k]) * step, 0.0) for k in sorted(a.keys() & b.keys())}
-
-    return Costs(kernels=at(dict(first.kernels), dict(second.kernels)), copies=at(dict(first.copies), dict(second.copies)))
+    return parts.line(first, second, law.other_size, law.source_size, law.target_size)
 
 
 def predicted(source: Part, states: tuple[str, ...], old: Costs, new: Costs) -> tuple[float, float, float]:

@@ -10,14 +10,19 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
+from turnbuckle.cli.anonymise import anonymise
+from turnbuckle.cli.calibrate import calibrate
 from turnbuckle.cli.cores import cores
+from turnbuckle.cli.merge import merge
 from turnbuckle.cli.models import models_app
-from turnbuckle.cli.options import FormatOption, NoCache, Output, Source, flat, lambdas_of
+from turnbuckle.cli.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source, flat, lambdas_of, window_ns
+from turnbuckle.cli.record import record
 from turnbuckle.cli.recording import inspected
 from turnbuckle.cli.reproduce import reproduce
 from turnbuckle.cli.run import EXIT_CODES
 from turnbuckle.cli.sweep import sweep
 from turnbuckle.cli.transfers import transfers
+from turnbuckle.cli.validate import validate
 from turnbuckle.errors import UsageError, did_you_mean
 
 app = App(
@@ -35,10 +40,15 @@ app = App(
 machines_app = App(name="machines", help="The machines Turnbuckle knows: list them, show one with all sources, check a file of your own.")
 app.command(machines_app)
 app.command(models_app)
+app.command(calibrate)
 app.command(cores)
+app.command(merge)
 app.command(reproduce)
 app.command(sweep)
 app.command(transfers)
+app.command(anonymise)
+app.command(validate)
+app.command(record)
 
 Profile = Annotated[
     Path,
@@ -133,10 +143,11 @@ def _model(alpha: str, model: str, lambdas: list[str] | None) -> Any:
 def overview(profile: Profile, /, *, source: Source = None, format: FormatOption = "table", no_cache: NoCache = False) -> int:
     """Inspect a recording and project it on the default couplings (what `turnbuckle FILE` does)."""
     from turnbuckle.cli import show
+    from turnbuckle.cli.show_graph import without_times
     from turnbuckle.replay import schedules
     from turnbuckle.study.study import ask
 
-    if schedules.sniff(profile):
+    if schedules.sniff(profile) or without_times(profile) is not None:
         return inspect(profile, source=source, format=format, no_cache=no_cache)
     seen = inspected(profile, source, no_cache)
     show.emit(ask(seen) if seen.projectable else seen, "overview", format, None)
@@ -153,19 +164,26 @@ def inspect(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Say what a recording amounts to: where time goes, what the link did, what is wrong with the recording."""
     from turnbuckle.cli import show
+    from turnbuckle.cli.show_graph import inspect_graph, without_times
     from turnbuckle.replay import schedules
 
+    given: dict[str, object] = {"--minus": minus, "--source": source, "--window": part.window, "--nvtx": part.nvtx, "--rank": part.rank}
+    given["--clean-time"] = part.clean_time
     if schedules.sniff(profile):
         from turnbuckle.cli.show_schedule import inspect_schedule
 
-        inspect_schedule(profile, format, output, {"--minus": minus, "--source": source})
+        inspect_schedule(profile, format, output, given)
         return 0
-    seen = inspected(profile, source, no_cache)
+    if (graph := without_times(profile)) is not None:
+        inspect_graph(profile, graph, format, output, given)
+        return 0
+    seen = inspected(profile, source, no_cache, part)
     if minus is not None:
-        show.emit_placement(seen, inspected(minus, source, no_cache), format, output)
+        show.emit_placement(seen, inspected(minus, source, no_cache, part), format, output)
     else:
         show.emit(seen, "inspect", format, output)
     return 0
@@ -189,6 +207,7 @@ def project(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Project a recording on other machines: run time with interval, breakdown, and the change in coupling behind it."""
     from dataclasses import replace
@@ -207,7 +226,7 @@ def project(
     condition = gate(fail_if) if fail_if else None
     # the published additive model is a sum
     chosen = replace(_model(alpha, model, lambda_), replay="sum" if model == "additive" and replay == "auto" else replay)
-    seen = inspected(profile, source, no_cache)
+    seen = inspected(profile, source, no_cache, part)
     with _working():
         answer = ask(seen, targets, model=chosen, draws=_positive(draws), seed=seed)
     show.emit(answer, "project", format, output)
@@ -245,6 +264,7 @@ def slack(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Say how much distance a run tolerates: run time against added latency, exactly, and the calls that carry it."""
     from turnbuckle.cli import show_slack
@@ -260,7 +280,7 @@ def slack(
     if (published is not None or starvation is not None) and over != "latency":
         raise UsageError("A015", "--published and --starvation belong to added latency", found=f"--over {over}", fix="leave --over out")
     idle_cost = read_starvation(starvation) if starvation is not None else None
-    seen = inspected(profile, source, no_cache)
+    seen = inspected(profile, source, no_cache, part)
     if over == "latency":
         with _working():
             found, beside = slack_study.tolerate(seen, mode, draws=draws, seed=seed, starvation=idle_cost), _published(seen, published)
@@ -306,6 +326,7 @@ def report(
     question: Question = "",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Write one self-contained HTML report: answer, evidence, assumptions, machine files, provenance."""
     from dataclasses import replace
@@ -314,7 +335,7 @@ def report(
     from turnbuckle.study.study import ask
 
     chosen = replace(_model(alpha, "nething", None), replay=replay)
-    seen, targets = inspected(profile, source, no_cache), _targets(on)
+    seen, targets = inspected(profile, source, no_cache, part), _targets(on)
     # a recording without GPU activity still has a report; only a question about targets is refused
     answer = seen if targets is None and not seen.projectable else ask(seen, targets, model=chosen, draws=_positive(draws), seed=seed)
     path = write(answer, output or Path(f"turnbuckle-report-{profile.stem}.html"), question=question)
@@ -344,7 +365,7 @@ def export(
 
     if output is None and sys.stdout.isatty():
         raise UsageError("A009", "a trace is not for a terminal", fix="give a file with --output FILE.json.gz")
-    within_ns = _window(window) if window is not None else None
+    within_ns = window_ns(window) if window is not None else None
     seen, model = inspected(profile, source, no_cache), replace(_model(alpha, "nething", None), replay="timeline")
     target = seen.source if on == "self" else load(on)
     run = moved(seen.profile, seen.source, target, model, within_ns=within_ns)
@@ -358,19 +379,6 @@ def export(
     else:
         print(perfetto.write(run, answer, output))
     return 0
-
-
-def _window(text: str) -> tuple[int, int]:
-    """`1.2s:1.3s` -> nanoseconds after the run's start."""
-    from turnbuckle.units import parse
-
-    first, colon, last = text.partition(":")
-    if not colon:
-        raise UsageError("A070", "a window reads START:END", where="--window", found=text[:60], fix="--window 1.2s:1.3s")
-    bounds = [round(min(max(parse(end, "s"), 0.0), 1e9) * 1e9) for end in (first, last)]
-    if bounds[0] >= bounds[1]:
-        raise UsageError("A070", "a window ends after it begins", where="--window", found=text[:60], fix="--window 1.2s:1.3s")
-    return bounds[0], bounds[1]
 
 
 @app.command

@@ -72,6 +72,7 @@ def recording(path: Path) -> list[dict[str, Any]]:
     from turnbuckle.profile import summary
     from turnbuckle.profile.traffic import traffic
     from turnbuckle.trace.recorders import recorder
+    from turnbuckle.trace.secrets import look
 
     answer = inspected(path, None, False)
     profile, trace = answer.profile, answer.profile.trace
@@ -82,7 +83,7 @@ def recording(path: Path) -> list[dict[str, Any]]:
     schema, writer = trace.facts.get("schema_version"), trace.facts.get("product_version")
     written = f"{schema or 'none recorded (before 2.7)'}, by {writer or 'an unknown version'}"
     memory = {"nsys": "--cuda-memory-usage=true", "kineto": "profile_memory=True"}.get(trace.facts.get("format", "nsys"))
-    told = ("P115", "P109", "P111", "P119")
+    told = ("P115", "P109", "P111", "P119", "P182")
     # of a run of MPI calls alone there is no device to say anything of
     device = nsys or answer.on_device
     return [
@@ -102,6 +103,7 @@ def recording(path: Path) -> list[dict[str, Any]]:
             _rows("allocations", trace.allocations.height, f"none: record with {memory} for a memory time line" if memory else "none"),
         ),
         _line("ok" if gap is None else "look", "host time", "explained" if gap is None else f"{gap.detail} explained by no record"),
+        *(_line("look", "credentials", f"{f.count:,}: {f.meaning}; {f.advice}") for f in look(path).findings()),
         _state(findings.get("P119"), "secrets", "no environment, command line, host or user names in the file"),
         *(_line("look", f.code, f"{f.count:,}: {f.meaning}") for f in answer.findings if f.severity != "info" and f.code not in told),
     ]

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 Recording = Annotated[Path, Parameter(help="a recording: Nsight Systems SQLite export")]
 TableOrRecording = Annotated[
-    Path, Parameter(help="applications as a table (.csv: name; gpu, control, data, cpu, mpi, total; or shares), or a recording")
+    Path,
+    Parameter(
+        help="applications as a table (.csv: name; gpu, control, data, cpu, mpi, total; or shares), what nvprof prints, or a recording"
+    ),
 ]
+Total = Annotated[str | None, Parameter(help='run time, which a summary of nvprof does not say, as "2.5 s"')]
 Lambda = Annotated[list[str] | None, Parameter(name="--lambda", help="improvement by class, as data=10,control=10", negative=())]
 Communication = Annotated[str | None, Parameter(help="share of run time in communication, as 7.8%")]
 P2P = Annotated[str | None, Parameter(name="--p2p", help="share of it in point-to-point messages, as 36%")]
@@ -84,26 +88,38 @@ def additive(
     /,
     *,
     lambda_: Lambda = None,
+    total: Total = None,
     format: FormatOption = "table",
     output: Output = None,
     source: Source = None,
     no_cache: NoCache = False,
 ) -> int:
-    """Divide each class of time by its lambda: applications of a table, or a recording in the report's way and in ours."""
+    """Divide each class of time by its lambda: a table, a summary of nvprof, or a recording in the report's way and in ours."""
     from turnbuckle.cli.model_tables import is_table
+    from turnbuckle.cli.node_summaries import print_summaries, summary_rows
     from turnbuckle.cli.node_tables import additive_readings, additive_rows
     from turnbuckle.cli.output import write_json, write_rows
     from turnbuckle.cli.recording import inspected
     from turnbuckle.cli.show_node import print_additive, print_readings
     from turnbuckle.errors import UsageError
     from turnbuckle.model import additive as priced
+    from turnbuckle.trace.readers.nvprof import is_summary
 
     _for_terminal(format, output)
     lambdas = lambdas_of(lambda_)
     model = priced(lambdas)
     about: dict[str, Any]
     findings: list[Finding]
-    if is_table(given):
+    summary = is_summary(given)
+    if total is not None and not summary:
+        fix = "leave it out: a table has a column total, a recording its own run time"
+        raise UsageError("A400", "--total belongs to a summary of nvprof", found=given.name, fix=fix)
+    if summary:
+        if source is not None:
+            raise UsageError("A039", "--source belongs to a recording", found=given.name, fix="leave it out")
+        rows, findings = summary_rows(given, lambdas, total)
+        about = {"findings": [f.as_dict() for f in findings]}
+    elif is_table(given):
         if source is not None:
             raise UsageError("A039", "--source belongs to a recording", found=given.name, fix="leave it out")
         rows, findings = additive_rows(given, lambdas)
@@ -116,6 +132,8 @@ def additive(
         write_json({"schema_version": 1, "lambda": lambdas, "rows": rows, **about}, output)
     elif format != "table":
         write_rows(rows, format, output)
+    elif summary:
+        print_summaries(rows, lambdas, findings)
     elif is_table(given):
         print_additive(rows, lambdas, findings)
     else:

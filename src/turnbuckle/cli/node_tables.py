@@ -47,10 +47,10 @@ def share(text: str, option: str) -> Interval:
     value = parse(text, "1")
     if not 0 <= value <= 1:
         raise UsageError("A036", f"{option} must lie between 0 and 100 %", found=text[:40], fix=f'for example {option} "7.8 %"')
-    return _within(value, text, most=1.0)
+    return within(value, text, most=1.0)
 
 
-def _within(value: float, text: str, most: float = math.inf) -> Interval:
+def within(value: float, text: str, most: float = math.inf) -> Interval:
     """The interval of a quantity's digits, in the unit it was read into; a bare 0 stands for itself."""
     number = _NUMBER.search(text)
     if number is None or not value or not float(number[0]):
@@ -67,7 +67,7 @@ def _digits(path: Path, table: Table, columns: Sequence[Column]) -> Callable[[in
     def cell(row: int, column: str) -> Interval:
         at = int(table.where(row, column).rsplit(":", 1)[1])
         text = lines[table.lines[row] - 1][at - 1 :].split(",")[0]
-        return _within(float(table.numbers[column][row]), text, most[column])
+        return within(float(table.numbers[column][row]), text, most[column])
 
     return cell
 
@@ -112,8 +112,8 @@ def additive_rows(path: Path, lambdas: Mapping[str, float]) -> tuple[list[dict[s
     for i in range(len(table)):
         numbers = {n: cell(i, n) for n, column in table.numbers.items() if not math.isnan(column[i])}
         _consistent(table, i, {n: v.value for n, v in numbers.items()}, shares)
-        rows.append({"name": _name(table, i), **(_from_shares if shares else _from_terms)(numbers, lambdas)})
-        over += not shares and _exceeds(numbers)
+        rows.append({"name": _name(table, i), **(_from_shares if shares else from_terms)(numbers, lambdas)})
+        over += not shares and exceeds(numbers)
     return rows, [finding("A341", over, "terms of a table against its total")] if over else []
 
 
@@ -124,9 +124,7 @@ def _filled(table: Table) -> None:
 
 def _scales(table: Table, lambdas: Mapping[str, float], shares: bool) -> None:
     """Refuse a lambda that nothing of the table would follow, or that no hardware has."""
-    if wild := [name for name, value in lambdas.items() if not 1 / MOST_RATIO <= value <= MOST_RATIO]:
-        fix = f"{1 / MOST_RATIO:g} to {MOST_RATIO:g}"
-        raise UsageError("A039", f"the lambda of {wild[0]} is out of range", found=f"{lambdas[wild[0]]:g}", fix=fix)
+    within_range(lambdas)
     if shares:
         classes = {SHARES[name] for name in table.columns if name in SHARES}
         known = classes | ({"control"} if classes - {"data"} else set())
@@ -141,7 +139,14 @@ def _scales(table: Table, lambdas: Mapping[str, float], shares: bool) -> None:
         )
 
 
-def _exceeds(numbers: Mapping[str, Interval]) -> bool:
+def within_range(lambdas: Mapping[str, float]) -> None:
+    """Refuse a lambda that no hardware has (A039)."""
+    if wild := [name for name, value in lambdas.items() if not 1 / MOST_RATIO <= value <= MOST_RATIO]:
+        fix = f"{1 / MOST_RATIO:g} to {MOST_RATIO:g}"
+        raise UsageError("A039", f"the lambda of {wild[0]} is out of range", found=f"{lambdas[wild[0]]:g}", fix=fix)
+
+
+def exceeds(numbers: Mapping[str, Interval]) -> bool:
     """Whether the terms, waits counted once, exceed the stated total whatever their digits stand for."""
     if "total" not in numbers:
         return False
@@ -166,7 +171,9 @@ def _consistent(table: Table, row: int, values: Mapping[str, float], shares: boo
         )  # fmt: skip
 
 
-def _from_terms(numbers: Mapping[str, Interval], lambdas: Mapping[str, float]) -> dict[str, Any]:
+def from_terms(numbers: Mapping[str, Interval], lambdas: Mapping[str, float]) -> dict[str, Any]:
+    """The row of one application: its terms and what is known besides [s], by the name of their column."""
+
     def totals(*values: float) -> AdditiveTotals:
         given = dict(zip(numbers, values, strict=True))
         gpu, control, data, mpi = (given[n] for n in ("gpu", "control", "data", "mpi"))

@@ -83,11 +83,12 @@ def _signed(value: float) -> str:
     return f"{'-' if value < 0 else '+' if value > 0 else ''}{seconds(abs(value))}"
 
 
-def _lambdas(lambdas: Mapping[str, float]) -> str:
+def spoken_lambdas(lambdas: Mapping[str, float]) -> str:
+    """Lambdas in words: ``data 10x better``."""
     return ", ".join(f"{name} {value:g}x better" if value >= 1 else f"{name} {1 / value:g}x worse" for name, value in lambdas.items())
 
 
-def _ratio(row: Mapping[str, Any], suffix: str = "") -> tuple[str, str]:
+def ratio_words(row: Mapping[str, Any], suffix: str = "") -> tuple[str, str]:
     """A ratio above 1 in words, and its interval: the run gets so many times faster or slower."""
     benefit = row.get(f"benefit{suffix}")
     if benefit is None or benefit != benefit:
@@ -105,20 +106,20 @@ def _digits(ratio: float) -> str:
 def print_additive(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], findings: Sequence[Finding]) -> None:
     """Applications of a table: sum against stated total, run time then, and ratios over both."""
     console = Terminal(highlight=False)
-    title = f"additive model: {_lambdas(lambdas)}"
+    title = f"additive model: {spoken_lambdas(lambdas)}"
     if rows and "scaled_share" in rows[0]:
         table = titled(console, title, "", "scaled share", "run gets", "interval")
         for row in rows:
-            table.add_row(clean(row["name"]), f"{row['scaled_share']:.2%}", *_ratio(row))
+            table.add_row(clean(row["name"]), f"{row['scaled_share']:.2%}", *ratio_words(row))
     else:
         table = titled(console, title, "", "sum", "defect", "then", "over", "run gets", "interval")
         for row in rows:
             defect = row["closure_defect_seconds"]
             stated = "-" if defect is None else _signed(defect if abs(defect) > 1e-9 * row["summed_seconds"] else 0.0)
             cells = (seconds(row["summed_seconds"]), stated, seconds(row["projected_seconds"]))
-            table.add_row(clean(row["name"], 40), *cells, "the sum", *_ratio(row))
+            table.add_row(clean(row["name"], 40), *cells, "the sum", *ratio_words(row))
             if "benefit_over_stated" in row:
-                table.add_row("", "", "", "", "the total", *_ratio(row, "_over_stated"))
+                table.add_row("", "", "", "", "the total", *ratio_words(row, "_over_stated"))
     console.print(table)
     console.print()
     if rows and "scaled_share" not in rows[0]:
@@ -134,13 +135,13 @@ def print_additive(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, floa
 def print_readings(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], findings: Sequence[Finding]) -> None:
     """Three readings of one recording, term by term."""
     console = Terminal(highlight=False)
-    table = titled(console, f"additive model: {_lambdas(lambdas)}", "", "as the report", "waits once", "time line")
+    table = titled(console, f"additive model: {spoken_lambdas(lambdas)}", "", "as the report", "waits once", "time line")
     for term in CLASSES:
         table.add_row(_WORDS[term], *(seconds(row[f"{term}_seconds"]) for row in rows))
     table.add_row("sum", *(seconds(row["summed_seconds"]) for row in rows), style="bold")
     table.add_row("total less sum", *(_signed(row["closure_defect_seconds"]) for row in rows), style="dim")
     table.add_row("then", *(seconds(row["projected_seconds"]) for row in rows))
-    table.add_row("run gets", *(_ratio(row)[0] for row in rows), style="bold")
+    table.add_row("run gets", *(ratio_words(row)[0] for row in rows), style="bold")
     console.print(table)
     console.print()
     for words in (

@@ -23,6 +23,7 @@ from turnbuckle.projection import Projection, faster
 from turnbuckle.study.clean import cleaned
 from turnbuckle.study.uncertainty import DRAWS, SEED, project_many
 from turnbuckle.trace.read import read
+from turnbuckle.trace.secrets import look
 from turnbuckle.trace.window import Part, cut
 
 #: Asked when the user names no target: tighter, then farther and farther.
@@ -158,6 +159,8 @@ def inspect(
     profile = build(cut(trace, part) if part else trace)
     if clean_seconds is not None:
         profile = cleaned(profile, clean_seconds)
+    if carried := look(Path(path), texts=False).findings():
+        profile = replace(profile, findings=merge([*profile.findings, *carried]))
     return inspect_profile(profile, source=source, command=command)
 
 

@@ -1,4 +1,4 @@
-"""A part of a recording, made ready for both replays, and what its activities cost by themselves.
+"""Variants of one program: a part of a recording made ready for both replays, and what its activities cost by themselves.
 
 Nothing here knows how long the part took: a cost is a mean over activities of one name, never a span of the time line.
 """
@@ -178,6 +178,16 @@ def costs(part: Part) -> Costs:
 
 def _means(key: Text, seconds: Float) -> dict[str, float]:
     return {str(k): float(seconds[key == k].mean()) for k in sorted(set(key.tolist()))}
+
+
+def line(first: Costs, second: Costs, first_size: float, second_size: float, size: float) -> Costs:
+    """Costs of kernels and copies at `size`, on the straight lines through those at two other problem sizes."""
+    step = (size - first_size) / (second_size - first_size)
+
+    def at(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
+        return {k: max(a[k] + (b[k] - a[k]) * step, 0.0) for k in sorted(a.keys() & b.keys())}
+
+    return Costs(kernels=at(first.kernels, second.kernels), copies=at(first.copies, second.copies))
 
 
 def changed(part: Part, old: Costs, new: Costs, parameters: frozenset[str]) -> Change:

@@ -9,13 +9,15 @@ from types import ModuleType
 
 from turnbuckle.errors import ProfileError, did_you_mean
 from turnbuckle.trace import cache
-from turnbuckle.trace.readers import dumpi, kineto, nsys, otf2, paje, paraver, pmpi
+from turnbuckle.trace.readers import chakra, dumpi, kineto, nsys, nvprof, otf2, paje, paraver, parquet, pmpi, recorded, rocprof, rocprof_csv
 from turnbuckle.trace.readers.packed_text import MARK
 from turnbuckle.trace.recorders import FORMATS
 from turnbuckle.trace.trace import Trace
 
-READERS: tuple[ModuleType, ...] = (nsys, otf2, kineto, dumpi, paraver, paje, pmpi)
-"""Tried in this order."""
+READERS: tuple[ModuleType, ...] = (
+    recorded, nvprof, rocprof, rocprof_csv, chakra, nsys, otf2, kineto, dumpi, paraver, paje, pmpi,
+)  # fmt: skip
+"""Tried in this order: those that know their files well first, `nsys` takes any SQLite and `kineto` any JSON of events."""
 
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
 #: Files by which a recording inside a folder is named.
@@ -42,7 +44,8 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     ----------
     path : an Nsight Systems SQLite export (``nsys export --type sqlite``), the anchor file of an OTF2 archive (``X.otf2``), a Paje
         trace of SimGrid (packed or not), a Paraver trace (``X.prv``), a file of a DUMPI trace (``X.meta`` or a ``.bin``), the
-        text file of a rank by liballprof, or a Chrome trace of PyTorch (``X.json``, ``X.json.gz``, ``ARCHIVE.tar.gz::MEMBER``).
+        text file of a rank by liballprof, a Chrome trace of PyTorch (``X.json``, ``X.json.gz``, ``ARCHIVE.tar.gz::MEMBER``), or a
+        folder that `Trace.to_parquet` wrote.
     use_cache : keep and use a copy of big files' tables in the user's cache folder.
     threads : threads that read; 0 takes as many as there are cores.
     progress : called about ten times a second with the share of the work done, 0 to 1; what it raises stops the read.
@@ -51,13 +54,16 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     ------
     ProfileError : P001 missing, P002 directory, P003 empty, P004 not SQLite, P005 damaged, P006 and P007 not a recording,
         P008 a needed column is absent, P009 locked, P010 no permission, P011 a report that must be exported first,
-        P013 unknown format, P015 to P019 an OTF2 archive that is incomplete, damaged, packed, of clocks that cannot be aligned, or
-        only a part of one, P020, P022 and P024 text files of ranks that are not all there, do not belong together or cannot be read,
+        P013 unknown format, P014 and P057 to P061 a folder of Turnbuckle's own that cannot be believed, P015 to P019 an OTF2 archive
+        that is incomplete, damaged, packed, of clocks that cannot be aligned, or only a part of one, P020, P022 and P024 text files of
+        ranks that are not all there, do not belong together or cannot be read,
         P025 and P026 a packed file that is damaged or grows beyond measure, P027 to P030 a Paje or Paraver trace
         whose header or lines cannot be read or that holds no MPI calls, P032 to P034 a DUMPI trace that is damaged, not known or
         not complete, P035 to P037 a Chrome trace that is none of PyTorch's, holds no GPU activity, or is not in its archive.
     """
     place = Path(path)
+    if parquet.sniff(b"", place):
+        return _read(parquet, place, use_cache, threads, progress)
     inside = kineto.archive(place)
     head = _head(inside[0] if inside else place).removeprefix(MARK)
     for reader in READERS:

@@ -14,6 +14,12 @@ FORMATS: Final[dict[str, str]] = {
     "paraver": "Paraver trace",
     "dumpi": "DUMPI trace",
     "pmpi": "PMPI text trace",
+    "nvprof": "nvprof database",
+    "rocprof": "rocprof recording",
+    "rocprofv3": "rocprofv3 recording",
+    "chakra": "Chakra execution trace",
+    "recorded": "Turnbuckle recording",
+    "turnbuckle": "Turnbuckle trace",
 }
 
 
@@ -24,7 +30,12 @@ def recorder(facts: Mapping[str, Any]) -> str:
     'Paje trace of SimGrid 3.32.0'
     >>> recorder({"format": "dumpi", "product_version": "DUMPI 8.1.0", "schema_version": None})
     'DUMPI 8.1.0 trace'
+    >>> recorder({"format": "kineto", "sources": [{"format": "kineto"}, {"format": "kineto"}]})
+    '2 recordings merged: Chrome trace of PyTorch'
     """
+    if sources := facts.get("sources"):
+        kinds = dict.fromkeys(FORMATS.get(source["format"], "recording") for source in sources)
+        return f"{len(sources)} recordings merged: {', '.join(kinds)}"
     writer, schema = (str(facts.get(name) or "") for name in ("product_version", "schema_version"))
     if facts.get("format", "nsys") == "nsys":
         return f"Nsight Systems {writer or '(version not recorded)'}, schema {schema or 'before 2.7'}"

@@ -1,0 +1,78 @@
+"""The CUDA driver of this machine: is there one, and a device behind it?  Asked in a process of its own, which ends with the answer."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Final
+
+from turnbuckle.errors import CannotAnswer, clipped
+
+#: What loads a library into every program that uses CUDA; not into one that only asks.
+INJECTION: Final = "CUDA_INJECTION64_PATH"
+_LIMIT_SECONDS: Final = 120
+_ASK: Final = """
+import ctypes
+try:
+    driver = ctypes.CDLL("libcuda.so.1")
+except OSError as error:
+    print("none", error)
+else:
+    version, devices = ctypes.c_int(), ctypes.c_int()
+    result = driver.cuInit(0)
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    if not result:
+        result = driver.cuDeviceGetCount(ctypes.byref(devices))
+    print("driver", result, version.value, devices.value)
+"""
+_RESULTS: Final = {
+    3: "the driver is being shut down", 34: "the driver is a stub of the toolkit", 46: "the device is in use by another process alone",
+    100: "no device", 101: "invalid device", 802: "the system is not ready (fabric manager)", 803: "driver and kernel module do not fit",
+    804: "forward compatibility is not supported on this device", 999: "an unknown error; the kernel module may not be loaded",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Driver:
+    """Version as cuDriverGetVersion says (13000 is CUDA 13.0), and the number of devices."""
+
+    version: int
+    devices: int
+
+
+def present() -> Driver:
+    """The driver of this machine.
+
+    Raises
+    ------
+    CannotAnswer : A180, there is no driver; A181, it has no device, or does not start.
+    """
+    env = {name: value for name, value in os.environ.items() if name != INJECTION}
+    try:
+        words = [sys.executable, "-I", "-c", _ASK]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, errors="replace", timeout=_LIMIT_SECONDS, check=False)
+        said, code = done.stdout, done.returncode
+    except subprocess.TimeoutExpired:
+        said, code = "", None
+    if said.startswith("none"):
+        raise CannotAnswer(
+            "A180", "there is no CUDA driver here, so nothing can be recorded", found=clipped(said[5:].strip(), 160),
+            cause="this machine has no NVIDIA GPU, or its driver is not installed (a login node, a container without the driver)",
+            fix="record where the GPU is; turnbuckle record --build -o FOLDER makes a recorder to take there. --anyway runs the command",
+        )  # fmt: skip
+    found = re.search(r"^driver (-?\d{1,9}) (-?\d{1,9}) (-?\d{1,9})$", said, re.MULTILINE)
+    result, version, devices = (int(number) for number in found.groups()) if found else (-1, 0, 0)
+    if result == 0 and devices > 0:
+        return Driver(version, devices)
+    if found:
+        why = f"cuInit says {result}: {_RESULTS.get(result, 'see the CUDA driver manual')}" if result else "the driver sees no device"
+    else:
+        why = "cuInit does not return" if code is None else f"cuInit ended the process that called it ({code})"
+    raise CannotAnswer(
+        "A181", "the CUDA driver here has no device to record on", found=why,
+        cause="no GPU, none granted to this job, or a driver that does not fit its kernel module",
+        fix="look at nvidia-smi and CUDA_VISIBLE_DEVICES; --anyway runs the command all the same",
+    )  # fmt: skip

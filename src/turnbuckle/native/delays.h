@@ -1,0 +1,42 @@
+/* delays.h - added distance between host and device: calls that cross are made to wait.
+ *
+ * Of calls inside calls (a runtime call that calls the driver) only the outermost one that is watched waits, once.
+ * A delay holds up the calling thread, not the link: copies keep their bandwidth. */
+#ifndef TURNBUCKLE_DELAYS_H
+#define TURNBUCKLE_DELAYS_H
+
+#include <cuda.h>
+#include <cupti.h>
+#include <stdint.h>
+
+/* Which calls wait, how long and when, from the environment: TB_SLACK_NS, TB_SLACK_CLASSES, TB_SLACK_WHERE, TB_SLACK_STATS.
+ * Returns NULL, or what is wrong with it. */
+const char *delays_settings(void);
+
+/* Whether calls are watched at all (a delay of 0 counts them). */
+int delays_wanted(void);
+
+/* Classifies every call by its name and asks for callbacks of those that are to wait: all others run untouched. */
+CUptiResult delays_start(CUpti_SubscriberHandle subscriber);
+
+/* A call begins or ends. */
+void delays_call(int driver, CUpti_CallbackId id, const CUpti_CallbackData *call);
+
+/* Change the delay [ns] while the program runs; 1 if calls are watched. */
+int delays_set(int64_t ns);
+
+/* Facts at the begin and at the end; records of delays so far (kind L).  Between output_begin and output_end. */
+void delays_tell_settings(void);
+void delays_write(void);
+void delays_tell_totals(void);
+
+/* A mark of the program: what the counts stand at. */
+void delays_mark(const char *label, int64_t at);
+
+/* The file of TB_SLACK_STATS, if it is asked for. */
+void delays_statistics(void);
+
+/* Name of the class of a call. */
+const char *delays_class(const char *name);
+
+#endif

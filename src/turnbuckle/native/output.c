@@ -1,0 +1,277 @@
+/* output.c - see output.h. */
+#define _GNU_SOURCE
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BUFFER_BYTES = 1 << 20, LONGEST_FACT = 64 << 10, LONGEST_PATH = 4096, MOST_FILES = 1000 };
+enum { MOST_NAMES = 1 << 20, MOST_NAME_BYTES = 64 << 20 };
+
+_Static_assert(sizeof(struct row) == 8 + 8 * ROW_NUMBERS, "a row is its kind and ROW_NUMBERS numbers");
+
+static const char columns[] = "kind,start,end,corr,corr2,tid,dev,ctx,stream,name,bytes,what,src,dst,blocks,threads,regs,smem,event,evsync,"
+                              "graph,node,queued,submitted,ret,address,domain\n";
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards everything below */
+static _Atomic int file = -1, failed;
+static char *buffer;
+static size_t filled;
+static uint64_t rows, lost;
+
+void say(const char *format, ...)
+{
+    char line[1024];
+    va_list words;
+    va_start(words, format);
+    int length = vsnprintf(line, sizeof line - 1, format, words);
+    va_end(words);
+    if (length < 0) return;
+    if ((size_t)length > sizeof line - 2) length = (int)sizeof line - 2;
+    line[length] = 0;
+    /* one write, so that lines of several processes do not mix */
+    dprintf(STDERR_FILENO, "turnbuckle: %s\n", line);
+}
+
+/* ---- bytes ---- */
+
+static void write_out(void)
+{
+    size_t done = 0;
+    while (file >= 0 && !failed && done < filled) {
+        ssize_t wrote = write(file, buffer + done, filled - done);
+        if (wrote > 0) done += (size_t)wrote;
+        else if (wrote == 0 || errno != EINTR) failed = wrote == 0 ? EIO : errno;
+    }
+    if (failed && done < filled) say("the recording ends here: %s; the program goes on", strerror(failed));
+    filled = 0;
+}
+
+static void put(const char *text, size_t length)
+{
+    if (file < 0 || failed || length > BUFFER_BYTES) return;
+    if (filled + length > BUFFER_BYTES) write_out();
+    memcpy(buffer + filled, text, length);
+    filled += length;
+}
+
+/* ---- names ---- */
+
+struct name { uint64_t hash; char *text; int64_t number; };
+static struct name *names; /* open addressing; a slot without text is free */
+static size_t name_slots, name_count, name_bytes;
+static int64_t name_next;
+
+static struct name *slot_of(struct name *table, size_t slots, uint64_t hash, const char *text)
+{
+    size_t at = (size_t)hash & (slots - 1);
+    while (table[at].text && (table[at].hash != hash || strcmp(table[at].text, text) != 0)) at = (at + 1) & (slots - 1);
+    return &table[at];
+}
+
+static int grow_names(void)
+{
+    size_t more = name_slots ? 2 * name_slots : 1024;
+    struct name *table = calloc(more, sizeof *table);
+    if (!table) return 0;
+    for (size_t i = 0; i < name_slots; i++)
+        if (names[i].text) *slot_of(table, more, names[i].hash, names[i].text) = names[i];
+    free(names);
+    names = table;
+    name_slots = more;
+    return 1;
+}
+
+static void forget_names(void)
+{
+    for (size_t i = 0; i < name_slots; i++) free(names[i].text);
+    free(names);
+    names = NULL;
+    name_slots = name_count = name_bytes = 0;
+}
+
+int64_t output_name(const char *text) { return output_name_shown(text, NULL); }
+
+int64_t output_name_shown(const char *text, char *(*show)(const char *text))
+{
+    uint64_t hash = 1469598103934665603u;
+    struct name *slot = NULL;
+    if (!text) return NONE;
+    for (const char *c = text; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    if (name_slots && (slot = slot_of(names, name_slots, hash, text))->text) return slot->number;
+    char *shown = show ? show(text) : NULL;
+    output_fact("name %" PRId64 " %s", name_next, shown ? shown : text);
+    free(shown);
+    /* beyond the bound a text gets a number of its own each time: the file grows, the memory does not */
+    if (name_count >= MOST_NAMES || name_bytes > MOST_NAME_BYTES) return name_next++;
+    if (2 * (name_count + 1) > name_slots && !grow_names()) return name_next++;
+    slot = slot_of(names, name_slots, hash, text);
+    if ((slot->text = strdup(text))) {
+        slot->hash = hash, slot->number = name_next;
+        name_count++, name_bytes += strlen(text);
+    }
+    return name_next++;
+}
+
+/* ---- lines ---- */
+
+void output_fact(const char *format, ...)
+{
+    static char line[LONGEST_FACT]; /* guarded by the lock; a thread's stack may be small */
+    va_list words;
+    va_start(words, format);
+    int length = vsnprintf(line + 1, sizeof line - 2, format, words);
+    va_end(words);
+    if (length < 0) return;
+    if ((size_t)length > sizeof line - 3) length = (int)sizeof line - 3;
+    line[0] = '#';
+    for (int i = 1; i <= length; i++)
+        if ((unsigned char)line[i] < ' ') line[i] = ' ';
+    line[length + 1] = '\n';
+    put(line, (size_t)length + 2);
+}
+
+void output_columns(void) { put(columns, sizeof columns - 1); }
+
+void row_begin(struct row *row, char kind)
+{
+    int64_t *number = &row->start;
+    for (int i = 0; i < ROW_NUMBERS; i++) number[i] = NONE;
+    row->kind = kind;
+}
+
+void output_row(const struct row *row)
+{
+    char line[ROW_NUMBERS * 21 + 3], digits[20], *to = line;
+    const int64_t *number = &row->start;
+    if (file < 0 || failed) {
+        lost++;
+        return;
+    }
+    *to++ = row->kind;
+    for (int i = 0; i < ROW_NUMBERS; i++) {
+        int count = 0;
+        *to++ = ',';
+        if (number[i] == NONE) continue;
+        uint64_t rest = number[i] < 0 ? 0 - (uint64_t)number[i] : (uint64_t)number[i];
+        if (number[i] < 0) *to++ = '-';
+        do digits[count++] = (char)('0' + rest % 10);
+        while (rest /= 10);
+        while (count) *to++ = digits[--count];
+    }
+    *to++ = '\n';
+    put(line, (size_t)(to - line));
+    rows++;
+}
+
+/* ---- the file ---- */
+
+void output_begin(void) { pthread_mutex_lock(&lock); }
+void output_end(void) { pthread_mutex_unlock(&lock); }
+int output_on(void) { return file >= 0 && !failed; }
+uint64_t output_rows(void) { return rows; }
+
+/* A child of fork shares the parent's file and has a copy of what it had not yet written: it lets go of both. */
+static void in_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    if (file >= 0) close(file);
+    file = -1;
+    filled = 0;
+}
+
+static int path_of(char *path, const char *pattern, int again)
+{
+    size_t length = 0;
+    const char *slash = strrchr(pattern, '/');
+    for (; *pattern && length + 32 < LONGEST_PATH; pattern++) {
+        if ((!slash || pattern > slash) && pattern[0] == '%' && pattern[1] == 'p')
+            length += (size_t)sprintf(path + length, "%ld", (long)getpid()), pattern++;
+        else path[length++] = *pattern;
+    }
+    path[length] = 0;
+    if (again) sprintf(path + length, ".%d", again);
+    return *pattern == 0;
+}
+
+/* The number that a launcher gave this process, if it did; nothing else of the environment is told. */
+static void tell_rank(void)
+{
+    static const char *const names[][2] = { { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" }, { "PMIX_RANK", "" },
+                                            { "PMI_RANK", "PMI_SIZE" },                         { "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE" },
+                                            { "SLURM_PROCID", "SLURM_NTASKS" } };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *rank = getenv(names[i][0]), *size = getenv(names[i][1]);
+        if (!rank || !*rank || strspn(rank, "0123456789") != strlen(rank) || strlen(rank) > 9) continue;
+        output_fact("rank %s", rank);
+        if (size && *size && strspn(size, "0123456789") == strlen(size) && strlen(size) <= 9) output_fact("ranks %s", size);
+        return;
+    }
+}
+
+int output_open(const char *pattern, const char *recorder)
+{
+    static int watching_forks;
+    char path[LONGEST_PATH];
+    int error = 0, opened = -1;
+    if (!buffer && !(buffer = malloc(BUFFER_BYTES))) return ENOMEM;
+    /* exec keeps the process id and starts the recording anew: never write over what is there */
+    for (int again = 0; opened < 0 && again < MOST_FILES; again++) {
+        if (!path_of(path, pattern, again)) return ENAMETOOLONG;
+        opened = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        error = opened < 0 ? errno : 0;
+        if (error && error != EEXIST) return error;
+    }
+    if (error) return error;
+    if (!watching_forks) pthread_atfork(output_begin, output_end, in_child);
+    watching_forks = 1;
+    output_begin();
+    forget_names();
+    file = opened;
+    failed = 0;
+    filled = 0;
+    rows = lost = 0;
+    name_next = 0;
+    output_fact("turnbuckle-trace 1");
+    output_fact("recorder %s", recorder);
+    output_fact("pid %ld", (long)getpid());
+    output_fact("program %s", program_invocation_short_name);
+    tell_rank();
+    write_out();
+    error = failed;
+    output_end();
+    return error;
+}
+
+void output_flush(void)
+{
+    output_begin();
+    write_out();
+    output_end();
+}
+
+int output_close(void)
+{
+    output_begin();
+    int error = failed;
+    if (file >= 0) {
+        output_fact("rows %" PRIu64, rows);
+        output_fact("lost %" PRIu64, lost);
+        output_fact("end");
+        write_out();
+        if (close(file) && !failed) failed = errno;
+        error = failed;
+    }
+    file = -1;
+    forget_names();
+    output_end();
+    return error;
+}

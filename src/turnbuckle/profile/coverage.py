@@ -1,0 +1,68 @@
+"""How much of what was launched has rows on a device, and how much of the device's time has a call: what a recording leaves out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from turnbuckle.profile.classify import CALL_CLASS, call_classes
+from turnbuckle.profile.profile import Profile
+from turnbuckle.schema import words
+from turnbuckle.trace.check import DEVICE_TABLES, launch_pairs, nested_calls
+
+_MIGRATIONS = [code for code, word in enumerate(words("directions")) if word.startswith("migration")]
+
+
+def coverage(profile: Profile) -> dict[str, Any]:
+    """Launches and the device rows that they caused, as far as the recording holds either.
+
+    A driver call inside a runtime call is the same launch.  Calls that failed launched nothing.  A CUDA graph recorded as one row counts as
+    rows of its launch.
+
+    Returns
+    -------
+    ``launches``: calls that start kernels or graphs, ``with_rows`` of them that have a row on a device, and the ``share``;
+    ``graph_launches``: the same of graphs alone; each None where no call is recorded.  ``device_rows``: ``count`` of kernels, copies, sets
+    and graphs (not of migrations: no call moves those), ``with_call`` of them that name their call, and the ``time_share`` of those; None
+    where none is recorded.
+    """
+    trace = profile.trace
+    pairs = launch_pairs(trace.tables)
+    launches, graphs = (_launches(profile, pairs, graphs=only) for only in (False, True))
+    return {"launches": launches, "graph_launches": graphs, "device_rows": _rows(profile, pairs)}
+
+
+def _launches(profile: Profile, pairs: pl.DataFrame, *, graphs: bool) -> dict[str, Any] | None:
+    api = profile.trace.api
+    if not api.height:
+        return None
+    meant = call_classes(api["name"], profile.trace.names) == CALL_CLASS["launch"]
+    if graphs:
+        meant &= profile.trace.text(api).str.contains("GraphLaunch", literal=True).fill_null(False).to_numpy()
+    calls = np.flatnonzero(meant & (api["result"].fill_null(0) == 0).to_numpy())
+    if not len(calls):
+        return {"count": 0, "with_rows": 0, "share": None}
+    started = np.zeros(api.height, np.bool_)
+    started[pairs["api_row"].to_numpy()] = True
+    mine = api[calls].select("thread", "start_ns", "end_ns").with_columns(started=started[calls], outer=~nested_calls(api[calls]))
+    order = mine.sort("thread", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
+    by_launch = order.with_columns(launch=pl.col("outer").cum_sum()).group_by("launch").agg(pl.col("started").any())
+    with_rows = int(by_launch["started"].sum())
+    return {"count": by_launch.height, "with_rows": with_rows, "share": with_rows / by_launch.height}
+
+
+def _rows(profile: Profile, pairs: pl.DataFrame) -> dict[str, Any] | None:
+    count = with_call = time = called = 0
+    for name in DEVICE_TABLES:
+        frame = profile.trace.table(name)
+        if not frame.height:
+            continue
+        length = (frame["end_ns"] - frame["start_ns"]).to_numpy()
+        mine = np.zeros(frame.height, np.bool_)
+        mine[pairs.filter(pl.col("table") == name)["row"].to_numpy()] = True
+        own = ~frame["direction"].is_in(_MIGRATIONS).to_numpy() if name == "copies" else np.ones(frame.height, np.bool_)
+        count, with_call = count + int(own.sum()), with_call + int((mine & own).sum())
+        time, called = time + int(length[own].sum()), called + int(length[mine & own].sum())
+    return {"count": count, "with_call": with_call, "time_share": called / time if time else None} if count else None

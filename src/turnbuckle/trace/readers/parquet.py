@@ -1,0 +1,349 @@
+"""Turnbuckle's own trace: the folder that `Trace.to_parquet` writes, told by the ``trace.json`` inside.
+
+    run.turnbuckle/trace.json        what it is: facts, findings, rows of each table
+                   names.parquet     all texts, one column ``name``
+                   kernels.parquet   one file a table of ``schema/trace.csv`` that holds rows
+
+Anybody may write such a folder, so nothing in it is believed: tables must have the vocabulary's columns and types, rows as many as
+``trace.json`` says, indices inside their lists, starts in order; facts and findings must be known.  Rows whose times cannot be are left to
+`turnbuckle.trace.check.sound`, which counts them as it does in every recording.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from turnbuckle import schema
+from turnbuckle.errors import ProfileError, clipped
+from turnbuckle.findings import Finding, finding, register
+from turnbuckle.trace.trace import LAYOUT, Trace, dtypes
+
+CACHED: Final = False
+ABOUT: Final = "trace.json"
+"""The file by which a folder is told to be a trace."""
+
+_NAMES: Final = "names"
+_LARGEST_ABOUT: Final = 32 << 20
+#: What the tables may hold in memory [B]: this, or this many times the size of their files if that is more.
+_FREE: Final = 256 << 20
+_GROWTH: Final = 256
+#: What a value takes in memory [B]; a text, besides its letters.
+_WIDTH: Final[dict[type[pl.DataType], int]] = {pl.Int64: 8, pl.Int32: 4, pl.Int8: 1, pl.String: 16}
+_MOST: Final = 1 << 62
+_LONGEST: Final = 4096
+_DETAIL: Final = 20_000
+_TIMES: Final = ("start_ns", "end_ns", "time_ns")
+#: How many words a coded column has.
+_CODES: Final = {("mpi", "kind"): 4, ("api", "level"): 2}
+
+_INT, _TEXT, _LIST, _COUNTS, _SOURCES = (
+    "a whole number", "text", "a list of texts", "whole numbers by name", "recordings, each with name, format and SHA-256"
+)  # fmt: skip
+_PLAIN: Final = "numbers and texts by name"
+#: Facts that a trace may state, and what each is.
+FACTS: Final[dict[str, str]] = {
+    "format": _TEXT, "schema_version": _TEXT, "product_version": _TEXT, "sha256": _TEXT, "size_bytes": _INT, "recording": _PLAIN,
+    "session_start_utc_ns": _INT, "analysis_duration_ns": _INT, "base_ns": _INT, "rank": _INT, "world_size": _INT, "tables": _COUNTS,
+    "node_of_rank": _COUNTS, "recorder": _COUNTS, "slack": _COUNTS, "container": _TEXT, "recorded": _LIST, "files": _LIST,
+    "part": _PLAIN, "sources": _SOURCES,
+}  # fmt: skip
+_HELD: Final = {"sources": {"name", "format", "sha256"}}
+
+
+def sniff(head: bytes, path: Path) -> bool:
+    """Whether the path is a folder with a ``trace.json``; `head` is not looked at."""
+    try:
+        return path.is_dir() and (path / ABOUT).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
+    """Read and check a folder.
+
+    Tables, names and findings are those that were written.  The trace is called as the folder is, and its facts ``sha256`` (over names and
+    SHA-256 of the files read) and ``size_bytes`` are the folder's; those of what it was made from are kept in the fact ``recording``.
+
+    Raises
+    ------
+    ProfileError : P010 no permission; P014 ``trace.json`` is no trace's, or of another layout; P057 a table that is missing, cannot be
+        read, or has other columns, types or rows than it should; P058 values that cannot be; P059 rows or texts beyond what files of that
+        size hold; P060 a file of it is a link out of the folder, or no ordinary file; P061 facts or findings that are not known.
+    """
+    about = _about(path)
+    rows: dict[str, int] = about["tables"]
+    files = {name: _inside(path, f"{name}.parquet") for name in [_NAMES, *rows]}
+    sizes = {name: file.stat().st_size for name, file in files.items()}
+    allowed = max(_FREE, _GROWTH * sum(sizes.values()))
+    _measured(path, files, rows, allowed)
+    tables, done, total = {}, 0, max(sum(sizes.values()), 1)
+    names = _names(files[_NAMES], allowed)
+    for name in rows:
+        tables[name] = _table(name, files[name], rows[name], len(names))
+        done += sizes[name]
+        if progress is not None:
+            progress(done / total)
+    facts = dict(about["facts"])
+    if facts.get("sha256") is not None:
+        own = {"name": about["name"], "sha256": facts["sha256"], "size_bytes": facts.get("size_bytes")}
+        facts["recording"] = facts.get("recording") or own
+    facts["sha256"] = _digest([path / ABOUT, *files.values()])
+    facts["size_bytes"] = sum(sizes.values()) + (path / ABOUT).stat().st_size
+    return Trace(tables, names, facts, about["findings"], path.resolve().name)
+
+
+# --- trace.json -------------------------------------------------------------------------------------------------------
+
+
+def _about(path: Path) -> dict[str, Any]:
+    """Name, facts, findings and rows of tables, checked."""
+    place = _inside(path, ABOUT)
+    try:
+        size = place.stat().st_size
+        if size > _LARGEST_ABOUT:
+            raise _beyond(place, f"{size} bytes", f"{ABOUT} holds at most {_LARGEST_ABOUT} bytes")
+        about = json.loads(place.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise _no_trace(path, f"{ABOUT}: {clipped(str(error), 120)}") from None
+    except PermissionError:
+        raise _forbidden(place) from None
+    if not isinstance(about, dict) or not {"layout", "name", "facts", "findings", "tables"} <= set(about):
+        raise _no_trace(path, f"{ABOUT} lacks layout, name, facts, findings or tables")
+    if about["layout"] != LAYOUT or isinstance(about["layout"], bool):
+        raise _no_trace(path, f"layout {clipped(str(about['layout']))}, not {LAYOUT}")
+    name, rows = about["name"], about["tables"]
+    if not isinstance(name, str) or len(name) > _LONGEST or re.search(r"[/\\\x00]", name):
+        raise _no_trace(path, "its name is no file's name")
+    if not isinstance(rows, dict) or not all(_whole(n) for n in rows.values()):
+        raise _no_trace(path, "tables does not say how many rows each has")
+    if unknown := sorted(set(rows) - set(schema.tables("trace"))):
+        raise _wrong_table(path / ABOUT, f"table {clipped(unknown[0])!r}", "the vocabulary has no such table")
+    about["facts"] = _facts(place, about["facts"])
+    about["findings"] = _findings(place, about["findings"])
+    return about
+
+
+def _facts(place: Path, facts: Any) -> dict[str, Any]:
+    if not isinstance(facts, dict):
+        raise _unknown(place, "facts are no object", "facts are written by their names")
+    for name, value in facts.items():
+        kind = FACTS.get(name)
+        if kind is None:
+            raise _unknown(place, f"fact {clipped(name)!r}", f"facts that are read: {', '.join(FACTS)}")
+        if not (value is None or _is(kind, name, value)):
+            raise _unknown(place, f"fact {name} is {clipped(json.dumps(value))}", f"{name} is {kind}, or null")
+    return {"tables": {}, **facts} if facts.get("tables") is None else facts
+
+
+def _is(kind: str, name: str, value: Any) -> bool:
+    """Whether a fact's value is of its kind."""
+    if kind == _INT:
+        return _whole(value, -_MOST)
+    if kind == _TEXT:
+        return _text(value)
+    if kind == _LIST:
+        return isinstance(value, list) and all(map(_text, value))
+    if kind in (_COUNTS, _PLAIN):
+        one = _plain if kind == _PLAIN else lambda n: _whole(n, -_MOST)
+        return isinstance(value, dict) and all(len(key) <= _LONGEST and one(n) for key, n in value.items())
+    held = _HELD[name]
+    return isinstance(value, list) and all(isinstance(row, dict) and set(row) == held and all(map(_text, row.values())) for row in value)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST
+
+
+def _plain(value: Any) -> bool:
+    """Whether a value is a number, a text, null, or a list of those."""
+    if isinstance(value, list):
+        return all(not isinstance(one, list) and _plain(one) for one in value)
+    if isinstance(value, float):
+        return isfinite(value)
+    return value is None or isinstance(value, bool) or _text(value) or _whole(value, -_MOST)
+
+
+def _findings(place: Path, rows: Any) -> list[Finding]:
+    out = []
+    for row in rows if isinstance(rows, list) else [None]:
+        if not isinstance(row, list) or len(row) != 3 or not isinstance(row[0], str) or not _whole(row[1]) or not isinstance(row[2], str):
+            raise _unknown(place, f"finding {clipped(json.dumps(row))}", "a finding is [code, count, detail]")
+        if row[0] not in register():
+            raise _unknown(place, f"finding {clipped(row[0])!r}", "the findings' register has no such code")
+        if len(row[2]) > _DETAIL or not row[2].isprintable():
+            raise _unknown(place, f"detail of {row[0]}: {clipped(row[2])}", f"a detail is one printable line of at most {_DETAIL} letters")
+        out.append(finding(*row))
+    return out
+
+
+def _whole(value: Any, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST
+
+
+# --- files and tables -------------------------------------------------------------------------------------------------
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """A file of the folder.  Raises P057 where there is none, P060 where it leads out of the folder or is no ordinary file."""
+    place = folder / name
+    try:
+        real = place.resolve(strict=True)
+        if not real.is_relative_to(folder.resolve(strict=True)):
+            raise _not_inside(place, "a link that leads out of the folder")
+        if not real.is_file():
+            raise _not_inside(place, "no ordinary file")
+        with real.open("rb"):
+            pass
+    except PermissionError:
+        raise _forbidden(place) from None
+    except (OSError, RuntimeError) as error:
+        raise _wrong_table(place, "no such file" if isinstance(error, FileNotFoundError) else clipped(str(error), 120)) from None
+    return real
+
+
+def _polars(place: Path, work: Callable[[], Any]) -> Any:
+    """What `work` makes of a Parquet file.  Raises P057 whatever its library says of a broken one."""
+    try:
+        return work()
+    except pl.exceptions.PanicException as error:  # not an Exception
+        raise _wrong_table(place, clipped(str(error).strip() or "no Parquet", 120), "it is damaged, or no Parquet file") from None
+    except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
+        text = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise _wrong_table(place, clipped(text, 120), "it is damaged, or no Parquet file") from None
+
+
+def _measured(folder: Path, files: dict[str, Path], rows: dict[str, int], allowed: int) -> None:
+    """Raise P057 where a file claims other columns or rows than it should, P059 where all claim more than `allowed` bytes."""
+    claimed = 0
+    for name, file in files.items():
+        wanted: dict[str, type[pl.DataType]] = {"name": pl.String} if name == _NAMES else dtypes(name)
+        lazy = _polars(file, lambda file=file: pl.scan_parquet(file, glob=False, hive_partitioning=False))  # type: ignore[misc]
+        found = dict(_polars(file, lazy.collect_schema))
+        if found != wanted:
+            raise _wrong_table(file, _difference(found, wanted), "columns and their types are those of the vocabulary")
+        count = _polars(file, lambda lazy=lazy: lazy.select(pl.len()).collect().item())  # type: ignore[misc]
+        if name != _NAMES and count != rows[name]:
+            raise _wrong_table(file, f"{count} rows", f"{ABOUT} says {rows[name]}")
+        claimed += count * sum(_WIDTH[kind] for kind in wanted.values())
+    if claimed > allowed:
+        held = sum(file.stat().st_size for file in files.values())
+        raise _beyond(folder, f"{claimed} bytes of rows in files of {held} bytes", f"such files hold {allowed} bytes of rows at most")
+
+
+def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
+    for name, kind in wanted.items():
+        if name not in found:
+            return f"no column {name}"
+        if found[name] != kind:
+            return f"column {name} of type {clipped(str(found[name]))}, not {kind.__name__}"
+    more = [name for name in found if name not in wanted]
+    return f"a column {clipped(more[0])!r} too many"
+
+
+def _loaded(file: Path) -> pl.DataFrame:
+    frame: pl.DataFrame = _polars(file, lambda: pl.read_parquet(file, glob=False, hive_partitioning=False).rechunk())
+    return frame
+
+
+def _names(file: Path, allowed: int) -> pl.Series:
+    frame = _loaded(file)
+    # letters are shared in memory until somebody touches them
+    letters = frame.select(pl.col("name").str.len_bytes().cast(pl.Int64).sum()).item() or 0
+    if letters > allowed:
+        raise _beyond(file, f"{letters} bytes of text in a file of {file.stat().st_size} bytes", f"at most {allowed} bytes are read")
+    if frame["name"].null_count():
+        raise _impossible(file, f"{frame['name'].null_count()} names that are missing", "every name is a text, if an empty one")
+    return frame["name"]
+
+
+def _table(name: str, file: Path, rows: int, names: int) -> pl.DataFrame:
+    """One table, its values checked."""
+    frame = _loaded(file).select(*dtypes(name))
+    if frame.height != rows:
+        raise _wrong_table(file, f"{frame.height} rows", f"{ABOUT} says {rows}")
+    for column in schema.tables("trace")[name]:
+        values = frame[column.name]
+        if not column.nullable and column.name not in _TIMES and values.null_count():
+            raise _impossible(file, f"{column.name}: {values.null_count()} values that are missing", "the column holds a value in each row")
+        if column.name in ("start_ns", "time_ns") and not values.drop_nulls().is_sorted():
+            raise _impossible(file, f"{column.name} is not in ascending order", "rows stand in the order in which they begin")
+        most = _most(name, column, names)
+        if most is None or column.type == "text":
+            continue
+        ends: list[Any] = [values.min(), values.max()]
+        if wrong := [end for end in ends if end is not None and not 0 <= end < most]:
+            raise _impossible(file, f"{column.name} {wrong[0]}", f"values from 0 to {most - 1} are possible")
+    return frame
+
+
+def _most(table: str, column: schema.Column, names: int) -> int | None:
+    """One more than the largest value of a column whose values count or point; None for times and ids."""
+    if column.name in ("name", "short_name") and column.type == "int32":
+        return names
+    for words in ("directions", "memories"):
+        if column.meaning == f"index into {words}":
+            return len(schema.words(words))
+    if (table, column.name) in _CODES:
+        return _CODES[table, column.name]
+    return _MOST if column.unit in ("B", "1", "B/s", "Hz") else None
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a folder that was just written: the one that `read` gives it."""
+    return _digest([path / ABOUT, *path.glob("*.parquet")])
+
+
+def _digest(files: list[Path]) -> str:
+    """SHA-256 over the names and SHA-256 of files, in the order of their names."""
+    whole = hashlib.sha256()
+    for file in sorted(files, key=lambda f: f.name):
+        with file.open("rb") as opened:
+            whole.update(f"{file.name} {hashlib.file_digest(opened, 'sha256').hexdigest()}\n".encode())
+    return whole.hexdigest()
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+_AGAIN: Final = "write the folder again, or ask whoever wrote it to"
+
+
+def _no_trace(path: Path, found: str) -> ProfileError:
+    return ProfileError(
+        "P014", "the folder does not hold a trace", where=str(path), found=found,
+        cause="it was written by another version, or not written to its end", fix=_AGAIN,
+    )  # fmt: skip
+
+
+def _forbidden(place: Path) -> ProfileError:
+    return ProfileError("P010", "no permission to read the file", where=str(place), fix="ask its owner, or copy it to a place of your own")
+
+
+def _wrong_table(place: Path, found: str, cause: str = "the copy or the writing was cut off") -> ProfileError:
+    return ProfileError("P057", "a table of the trace is not as it should be", where=str(place), found=found, cause=cause, fix=_AGAIN)
+
+
+def _impossible(place: Path, found: str, cause: str) -> ProfileError:
+    return ProfileError("P058", "a table of the trace holds values that cannot be", where=str(place), found=found, cause=cause, fix=_AGAIN)
+
+
+def _beyond(place: Path, found: str, cause: str) -> ProfileError:
+    return ProfileError("P059", "the trace claims more than its files can hold", where=str(place), found=found, cause=cause, fix=_AGAIN)
+
+
+def _not_inside(place: Path, found: str) -> ProfileError:
+    return ProfileError(
+        "P060", "a file of the trace is not in its folder", where=str(place), found=found, cause="a trace is read from its own folder only",
+        fix="copy the file itself into the folder",
+    )  # fmt: skip
+
+
+def _unknown(place: Path, found: str, cause: str) -> ProfileError:
+    return ProfileError("P061", "the trace states what is not known", where=str(place), found=found, cause=cause, fix=_AGAIN)

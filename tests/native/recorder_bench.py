@@ -1,0 +1,51 @@
+"""What the tests of the recorder run on, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from turnbuckle.trace.readers import recorded
+from turnbuckle.trace.trace import Trace
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What was built: a folder like a CUDA toolkit, the folder of its driver, a program, and the recorder."""
+
+    toolkit: Path
+    driver: Path
+    program: Path
+    library: Path
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a program ended, and the files its recorder left."""
+
+    code: int
+    out: str
+    err: str
+    files: list[Path]
+
+    def trace(self) -> Trace:
+        """The files as one trace."""
+        return recorded.together(self.files)
+
+    def codes(self) -> dict[str, int]:
+        """Findings of the trace."""
+        return {found.code: found.count for found in self.trace().findings}
+
+    def facts(self, word: str) -> list[str]:
+        """Facts of all files that begin with a word."""
+        lines = [line for path in self.files for line in path.read_text(encoding="utf-8").splitlines()]
+        return [line.removeprefix(f"#{word} ") for line in lines if line.startswith(f"#{word} ") or line == f"#{word}"]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command line ended with and wrote."""
+
+    code: int
+    out: str
+    err: str

@@ -1,0 +1,238 @@
+"""The measuring program against a driver whose costs are planted: what it measures, and what is made of it, are the planted numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from turnbuckle.errors import CannotAnswer, NativeError, TurnbuckleError, UsageError
+from turnbuckle.machine.measured import read_measured
+from turnbuckle.study import measuring
+from turnbuckle.study.calibrate import calibrate
+from turnbuckle.study.calibration import Calibration, Origin
+
+HERE = Path(__file__).parent
+NATIVE = Path(measuring.__file__).parents[1] / "native"
+
+#: Two machines unlike each other: times [ns], rates [bytes a us], sizes [bytes].
+NEAR = {
+    "LAUNCH_CALL": 2100, "LAUNCH_LATENCY": 3300, "SYNC_RETURN": 1500, "SYNC_IDLE": 900, "FLIGHT": 450, "KERNEL": 700, "KERNEL_GAP": 400,
+    "H2D_LATENCY": 1300, "D2H_LATENCY": 1600, "COPY_GAP": 350, "H2D_RATE": 24000, "D2H_RATE": 26000, "PAGEABLE_RATE": 9000,
+    "PAGEABLE_THRESHOLD": 65536, "CONCURRENCY": 32, "ALLOC": 80000, "MEMORY_RATE": 1400000, "FP64": 9000, "FP32": 18000, "BOTH_SHARE": 0.8,
+}  # fmt: skip
+FAR = NEAR | {
+    "LAUNCH_CALL": 5200, "LAUNCH_LATENCY": 11000, "SYNC_RETURN": 4400, "SYNC_IDLE": 2500, "FLIGHT": 2100, "KERNEL": 1500, "KERNEL_GAP": 900,
+    "H2D_LATENCY": 7300, "D2H_LATENCY": 5600, "COPY_GAP": 1250, "H2D_RATE": 9500, "D2H_RATE": 7700, "PAGEABLE_RATE": 3100,
+    "PAGEABLE_THRESHOLD": 32768, "CONCURRENCY": 16, "ALLOC": 230000, "MEMORY_RATE": 760000, "FP64": 3500, "FP32": 7100, "BOTH_SHARE": 0.6,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return measuring.build(tmp_path_factory.mktemp("microbench"))
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the stand-in for libcuda.so.1."""
+    folder = tmp_path_factory.mktemp("driver")
+    words = [
+        "cc",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-shared",
+        "-fPIC",
+        str(HERE / "standin_libcuda.c"),
+        "-o",
+        str(folder / "libcuda.so.1"),
+    ]
+    subprocess.run(words, check=True)
+    return folder
+
+
+@pytest.fixture
+def standin(driver: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Programs that are started find the stand-in; it may be planted with more."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
+    return monkeypatch
+
+
+def plant(standin: pytest.MonkeyPatch, numbers: dict[str, float]) -> None:
+    for name, value in numbers.items():
+        standin.setenv(f"TB_STANDIN_{name}", f"{value:.9g}")
+
+
+def measured(folder: Path, **options: object) -> Calibration:
+    place = folder / "raw.jsonl"
+    assert measuring.measure(place, quick=True, **options) == []  # type: ignore[arg-type]
+    return calibrate([(Origin("raw.jsonl", "0" * 64, "2026-01-01", "microbench", "", ""), read_measured(place, with_rates=True))])
+
+
+@pytest.mark.parametrize("machine", [NEAR, FAR], ids=["near", "far"])
+def test_the_planted_machine_is_found_again(machine: dict[str, float], standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plant(standin, machine)
+    found = measured(tmp_path)
+    ns, rate = 1e-9, 1e6
+    truth = {
+        "bare.launch": (machine["LAUNCH_CALL"] + 20) * ns,
+        "launch.latency": machine["LAUNCH_LATENCY"] * ns,
+        "bare.sync": (machine["SYNC_IDLE"] + 20) * ns,
+        "sync.return": machine["SYNC_RETURN"] * ns,
+        "alloc.call": machine["ALLOC"] * ns,
+        "link.h2d.latency": machine["H2D_LATENCY"] * ns,
+        "link.d2h.latency": machine["D2H_LATENCY"] * ns,
+        "link.h2d.bandwidth": machine["H2D_RATE"] * rate,
+        "link.d2h.bandwidth": machine["D2H_RATE"] * rate,
+        "link.round_trip": 2 * machine["FLIGHT"] * ns,
+        "gpu.fp64": machine["FP64"] * 1e9,
+        "gpu.fp32": machine["FP32"] * 1e9,
+        "pageable.threshold.h2d": machine["PAGEABLE_THRESHOLD"],
+        "copy.gap.h2d": (machine["H2D_LATENCY"] + machine["COPY_GAP"]) * ns,
+        "copy.gap.d2h": (machine["D2H_LATENCY"] + machine["COPY_GAP"]) * ns,
+        "launch.device_period": (machine["KERNEL"] + machine["KERNEL_GAP"]) * ns,
+        "kernel.concurrency": machine["CONCURRENCY"],
+    }
+    by_name = {e.name: e for e in (*found.others, *found.parameters)}
+    outside = {}
+    for name, planted in truth.items():
+        low, high = by_name[name].interval
+        if not low * 0.999 <= planted <= high * 1.001:
+            outside[name] = (planted, low, high)
+    assert not outside
+    peak = 2e3 * 1215000 * 5120 / 8
+    assert by_name["gpu.memory_efficiency"].value == pytest.approx(machine["MEMORY_RATE"] * rate / peak, rel=0.02)
+    pageable = by_name["link.pageable.efficiency"]
+    shares = [machine["PAGEABLE_RATE"] / machine[way] for way in ("H2D_RATE", "D2H_RATE")]
+    assert pageable.interval[0] <= sum(shares) / 2 <= pageable.interval[1]
+    assert by_name["contention.h2d"].value == pytest.approx(1 / 0.9, rel=0.03)
+
+
+def test_a_planted_number_moves_its_parameter_alone(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plant(standin, NEAR)
+    before = {e.name: e.value for e in measured(tmp_path, only=["launch", "gap"]).parameters}
+    plant(standin, {"H2D_LATENCY": 2600})
+    after = {e.name: e.value for e in measured(tmp_path, only=["launch", "gap"]).parameters}
+    assert after["link.h2d.latency"] == pytest.approx(2 * before["link.h2d.latency"], rel=0.03)
+    assert after["bare.launch"] == pytest.approx(before["bare.launch"], rel=0.01)
+    assert after["link.d2h.latency"] == pytest.approx(before["link.d2h.latency"], rel=0.03)
+
+
+def test_copies_between_devices_where_there_are_two(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert measured(tmp_path, only=["peer", "event"]).value("link.p2p.latency") is None
+    plant(standin, {"DEVICES": 2, "PEER_LATENCY": 3700, "PEER_RATE": 182000})
+    by_name = {e.name: e for e in measured(tmp_path, only=["peer", "event"]).parameters}
+    for name, planted in (("link.p2p.latency", 3.7e-6), ("link.p2p.bandwidth", 182e9)):
+        low, high = by_name[name].interval
+        assert low <= planted <= high, name
+
+
+def test_the_kits_words_are_read_the_same(program: Path, driver: Path, tmp_path: Path) -> None:
+    """The kit writes the key `call` twice, the CUDA runtime's names, and its objects over many lines."""
+    lines = []
+    for section in ("copy", "launch", "sync", "alloc", "threshold"):
+        out = subprocess.run(
+            [program, section, "quick=1"], env=os.environ | {"LD_LIBRARY_PATH": str(driver)}, capture_output=True, text=True, check=True
+        )
+        lines.append(out.stdout)
+    own, kit = tmp_path / "own.jsonl", tmp_path / "kit.jsonl"
+    own.write_text("".join(lines))
+    text = "".join(json.dumps(json.loads(line), indent=1).replace('"call_time"', '"call"') for line in lines)
+    kit.write_text(
+        text.replace("cuCtxSynchronize", "cudaDeviceSynchronize").replace("cuStream", "cudaStream").replace("cuMemAlloc", "cudaMalloc")
+    )
+    one, other = (read_measured(p, with_rates=True) for p in (own, kit))
+    assert [(c.name, c.seconds.tolist()) for c in one.curves] == [(c.name, c.seconds.tolist()) for c in other.curves]
+    assert {q.what: q.value for q in one.quantities} == {q.what: q.value for q in other.quantities}
+
+
+def test_every_section_writes_one_object(program: Path, driver: Path) -> None:
+    listed = subprocess.run([program, "list"], capture_output=True, text=True, check=True).stdout
+    assert {line.split()[0] for line in listed.splitlines()} == set(measuring.SECTIONS)
+    for section in measuring.SECTIONS:
+        words = [program, section, "quick=1", "seconds=0.000001"]
+        out = subprocess.run(words, env=os.environ | {"LD_LIBRARY_PATH": str(driver)}, capture_output=True, text=True, check=True).stdout
+        document = json.loads(out)
+        assert document["section"] == section and out.count("\n") == 1
+        assert any("skipped" in r for r in document["rows"]), section
+    assert subprocess.run([program, "nothing"], capture_output=True).returncode == 1
+
+
+def test_the_program_builds_without_a_complaint(tmp_path: Path) -> None:
+    words = [
+        "cc",
+        "-O2",
+        "-std=gnu11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        str(NATIVE / "microbench.c"),
+        "-o",
+        str(tmp_path / "m"),
+        "-ldl",
+        "-lpthread",
+        "-lm",
+    ]
+    subprocess.run(words, check=True)
+
+
+def code(place: Path, **options: object) -> TurnbuckleError:
+    with pytest.raises(TurnbuckleError) as caught:
+        measuring.measure(place, quick=True, **options)  # type: ignore[arg-type]
+    assert caught.value.fix
+    return caught.value
+
+
+def test_no_driver_and_no_device_are_told_apart(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    place = tmp_path / "raw.jsonl"
+    plant(standin, {"DEVICES": 0})
+    error = code(place)
+    assert isinstance(error, CannotAnswer) and error.code == "A186"
+    plant(standin, {"DEVICES": 1, "INIT": 100})
+    assert code(place).code == "A186"
+    standin.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    error = code(place)
+    assert isinstance(error, CannotAnswer) and error.code == "A185" and error.exit_code == 3
+    assert not place.exists()
+
+
+def test_an_old_driver_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (HERE / "standin_libcuda.c").read_text().replace("int cuEventElapsedTime(", "int elapsed_of_old(")
+    (tmp_path / "old.c").write_text(source)
+    subprocess.run(["cc", "-shared", "-fPIC", str(tmp_path / "old.c"), "-o", str(tmp_path / "libcuda.so.1")], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    error = code(tmp_path / "raw.jsonl")
+    assert error.code == "A187" and "cuEventElapsedTime" in error.found
+
+
+def test_what_cannot_be_built_is_told(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    standin.setenv("CC", "no-such-compiler")
+    error = code(tmp_path / "raw.jsonl")
+    assert isinstance(error, NativeError) and error.code == "N020"
+    standin.setenv("CC", "false")
+    assert code(tmp_path / "raw.jsonl").code == "N021"
+
+
+def test_sections_that_fail_or_hang_do_not_stop_the_others(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    place = tmp_path / "raw.jsonl"
+    plant(standin, {"FAIL": 1})
+    error = code(place, only=["launch", "sync"])
+    assert error.code == "N022" and "launch" in error.found
+    failed = measuring.measure(place, quick=True, only=["launch", "host"])
+    assert [f.partition(":")[0] for f in failed] == ["launch"]
+    assert json.loads(place.read_text())["section"] == "host"
+    plant(standin, {"FAIL": 0, "HANG": 1})
+    standin.setattr(measuring, "QUICK_SECONDS", 0.2)
+    standin.setattr(measuring, "GRACE", 2.8)
+    assert measuring.measure(place, quick=True, only=["sync", "host"]) == ["sync: no end within 3.0 s"]
+
+
+def test_words_and_places_are_checked_first(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    error = code(tmp_path / "raw.jsonl", only=["copies"])
+    assert isinstance(error, UsageError) and error.code == "A414" and "copy" in error.fix
+    assert code(tmp_path / "none" / "raw.jsonl", only=["host"]).code == "N023"

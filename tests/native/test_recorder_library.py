@@ -1,0 +1,290 @@
+"""The recorder's library, driven through the stand-in: what is recorded, what is delayed, and what survives."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+from recorder_bench import Bench, Ran
+
+from turnbuckle.machine import toolchain
+from turnbuckle.profile.classify import BOUNDARY_CLASSES, call_class
+from turnbuckle.schema import words
+from turnbuckle.trace.check import check, launch_pairs
+
+ALL = "api,driver,kernel,memcpy,memset,sync,event,memory,overhead,stream,device,nvtx"
+H2D, D2H, P2P = (words("directions").index(word) for word in ("h2d", "d2h", "p2p"))
+PAGEABLE, PINNED, DEVICE, MANAGED = (words("memories").index(word) for word in ("pageable", "pinned", "device", "managed"))
+Run = Callable[..., Ran]
+
+
+def test_it_builds_against_the_real_cupti_loads_and_refuses_without_a_driver(real: toolchain.Cupti, tmp_path: Path) -> None:
+    library = tmp_path / toolchain.LIBRARY
+    toolchain.build(real, library, strict=True)
+    start = f"import ctypes; it = ctypes.CDLL({str(library)!r}); print(it.InitializeInjection(), it.tb_status())"
+    env = {**os.environ, "TB_TRACE": str(tmp_path / "%p.trace.csv")}
+    done = subprocess.run([sys.executable, "-c", start], env=env, capture_output=True, text=True, check=True)
+    first, status = map(int, done.stdout.split())
+    (path,) = tmp_path.glob("*.trace.csv")
+    if status == 0:
+        return  # a machine with a GPU records
+    assert first == 1 and "neither recorded nor delayed" in done.stderr
+    assert f"#refused {status} " in path.read_text(encoding="utf-8")
+
+
+def test_calls_kernels_and_copies_as_they_were(ran: Run) -> None:
+    trace = ran("loop", 30).trace()
+    assert {n: f.height for n, f in trace.tables.items()} == {
+        "api": 2 * (30 * 4 + 2), "kernels": 30, "copies": 60, "syncs": 30, "allocations": 2, "devices": 1
+    }  # fmt: skip
+    kernels = trace.kernels
+    assert (kernels["end_ns"] - kernels["start_ns"]).unique().to_list() == [5000]
+    assert kernels.select("blocks", "threads", "registers", "shared_bytes").unique().row(0) == (16, 128, 24, 64)
+    # names as their authors wrote them, with a short one beside
+    assert set(trace.text(kernels)) == {"chain(float*, long)", "odd"} and set(trace.text(kernels, "short_name")) == {"chain", "odd"}
+    copies = trace.copies.group_by("direction", "source_memory", "target_memory", "size_bytes").len().sort("direction")
+    assert copies.rows() == [(H2D, PAGEABLE, DEVICE, 4096, 30), (D2H, DEVICE, PAGEABLE, 1024, 30)]
+    assert trace.allocations.select("operation", "size_bytes", "memory").rows() == [(0, 1 << 16, DEVICE), (1, None, DEVICE)]
+    assert trace.allocations["address"].n_unique() == 1
+    # every record of the device finds its call, on one clock
+    pairs = launch_pairs(trace.tables)
+    assert pairs.height == 90 and {f.code for f in check(trace.tables, trace.facts, trace.names)} == {"P126"}
+    assert trace.devices.select("name", "memory_bytes", "clock_hz", "compute_major").row(0) == (
+        'Stand-in "GPU" #end',
+        16 << 30,
+        1_500_000_000,
+        9,
+    )
+
+
+def test_made_up_time_is_kept_to_the_nanosecond(ran: Run) -> None:
+    result = ran("loop", 1)
+    calls = result.trace().api.filter(pl.col("level") == 0)
+    # allocation, copy in, launch, copy out (behind the kernel), wait, release, each with 100 ns of the program before it
+    copied = 2500 + 5000 + 1200 + 50 + 1000 - 3000 - 100
+    assert (calls["end_ns"] - calls["start_ns"]).to_list() == [1000, 2500 + 1200 + 200 + 1000, 3000, copied, 1500, 1000]
+    assert (calls["start_ns"].diff().drop_nulls() - (calls["end_ns"] - calls["start_ns"]).head(5)).to_list() == [100] * 5
+    utc, monotonic = result.trace().facts["session_start_utc_ns"], int(result.facts("clock")[0].split()[0])
+    assert utc > monotonic and utc % 10 == 0
+
+
+def test_streams_and_events_join(ran: Run) -> None:
+    trace = ran("overlapped", 5).trace()
+    assert trace.streams.select("stream", "kind", "priority").rows() == [(13, 2, -1), (14, 2, -1)]
+    waits = trace.syncs.filter(pl.col("sync_type") == 2)
+    joined = waits.join(trace.events, on=["process", "event", "event_record"], how="inner")
+    assert (
+        joined.height == waits.height == 5
+        and joined["stream"].unique().to_list() == [14]
+        and joined["stream_right"].unique().to_list() == [13]
+    )
+    assert trace.syncs.group_by("sync_type").len().sort("sync_type").rows() == [(1, 1), (2, 5), (3, 5), (4, 1)]
+    peer = trace.copies.filter(pl.col("direction") == P2P)
+    assert peer.select("source_device", "target_device", "size_bytes").rows() == [(0, 1, 512)]
+    assert set(trace.copies.filter(pl.col("direction") == H2D)["source_memory"]) == {PINNED}
+    assert trace.memsets.select("size_bytes", "memory").rows() == [(256, DEVICE)]
+
+
+def test_graphs_by_node_and_whole(ran: Run) -> None:
+    nodes = ran("graphs", 4).trace()
+    assert nodes.kernels.height == 12 and sorted(nodes.kernels["graph_node"].unique()) == [1, 2, 3] and "graphs" not in nodes.tables
+    whole = ran("graphs", 4, TB_KINDS=f"{ALL},graph").trace()
+    assert whole.graphs.height == 4 and "kernels" not in whole.tables and whole.graphs["graph"].unique().to_list() == [3]
+
+
+def test_unified_memory_ranges_and_overheads(ran: Run) -> None:
+    result = ran("other", TB_KINDS=f"{ALL},uvm")
+    trace = result.trace()
+    assert trace.copies.select(pl.col("direction").replace_strict(dict(enumerate(words("directions")))), "size_bytes", "cause").rows() == [
+        ("migration_h2d", 65536, 3), ("migration_d2h", 4096, 2), ("migration_d2d", 8192, 1)
+    ]  # fmt: skip
+    assert trace.page_faults.select("device", "count", pl.col("end_ns").is_null()).rows() == [(None, 1, True), (0, 12, False)]
+    ranges = trace.ranges.with_columns(text=trace.text(trace.ranges)).select("text", "kind", "domain", pl.col("end_ns").is_null())
+    assert ranges.rows() == [("step #end  [31m", 59, 0, False), ("solve", 59, 1, False), ("here", 34, 0, True)]
+    inner, outer = (trace.ranges.row(i, named=True) for i in (1, 0))
+    assert outer["start_ns"] < inner["start_ns"] < inner["end_ns"] < outer["end_ns"] and outer["thread"] == trace.api["thread"][0]
+    assert trace.overheads.select("kind", length=pl.col("end_ns") - pl.col("start_ns")).rows() == [(3, 2000), (4, 500)]
+    assert trace.allocations["memory"].to_list() == [MANAGED]
+    # a range that never ended, and a counter of thrashing that no table holds
+    assert result.codes() == {"P164": 1, "P194": 1}
+    assert "page_faults" not in ran("other").trace().tables
+
+
+def test_threads_lose_nothing(ran: Run) -> None:
+    trace = ran("threads", 200, TB_FLUSH_MS="1").trace()
+    assert trace.kernels.height == 1600 and trace.copies.height == 3200 and trace.api.height == 2 * 8 * (200 * 4 + 2)
+    assert trace.api["thread"].n_unique() == 8 and trace.api.filter(pl.col("level") == 0)["correlation"].n_unique() == 8 * 802
+    assert trace.facts["recorder"]["records"] == sum(trace.facts["tables"].values()) and not trace.findings
+
+
+def test_a_million_records(ran: Run) -> None:
+    result = ran("loop", 90_000)
+    assert result.trace().facts["tables"] == {
+        "calls": 360_002, "driver calls": 360_002, "kernels": 90_000, "copies": 180_000, "waits": 90_000, "allocations": 2
+    }  # fmt: skip
+    assert int(result.facts("buffers")[0].split()[0].removeprefix("most=")) <= 2
+
+
+def test_memory_is_bounded_and_what_has_no_room_is_counted(ran: Run) -> None:
+    free = ran("loop", 4000, STANDIN_HOLD="64", TB_FLUSH_MS="0")
+    tight = ran("loop", 4000, STANDIN_HOLD="64", TB_FLUSH_MS="0", TB_MEMORY_MB="3")
+    whole, kept = (sum(r.trace().facts["tables"].values()) for r in (free, tight))
+    assert free.codes() == {} and whole == 4000 * 12 + 6 and kept == (3 << 20 >> 9) - 1, "all but the device"
+    assert tight.codes()["P192"] == whole - kept and tight.facts("buffers")[0].startswith("most=3 bytes=1048576 refused=")
+    assert tight.code == 0
+
+
+@pytest.mark.parametrize(("how", "code"), [("segv", -11), ("abort", -6), ("kill", -9), ("_exit", 7)])
+def test_what_was_flushed_survives_the_programs_end(ran: Run, how: str, code: int) -> None:
+    result = ran("ends", 3, how, TB_FLUSH_MS="50")
+    assert result.code == code and result.codes() == {"P191": 1}
+    trace = result.trace()
+    # the first twenty turns came before a flush
+    assert 20 <= trace.kernels.height <= 23 and trace.facts["analysis_duration_ns"] is None
+    assert result.files[0].read_bytes().endswith(b"\n")
+
+
+def test_an_ordinary_exit_flushes_everything(ran: Run) -> None:
+    result = ran("ends", 3, "exit", TB_FLUSH_MS="50")
+    assert result.code == 7 and result.codes() == {} and result.trace().kernels.height == 23
+
+
+def test_device_reset_loses_nothing(ran: Run) -> None:
+    assert ran("reset", 6, TB_FLUSH_MS="0").trace().kernels.height == 12
+
+
+def test_a_child_of_fork_leaves_its_parents_file_alone_and_what_it_executes_records(ran: Run) -> None:
+    result = ran("fork", 5)
+    assert len(result.files) == 2 and result.codes() == {}
+    trace = result.trace()
+    assert sorted(trace.kernels["process"].value_counts()["count"]) == [5, 10] and trace.facts["recorder"]["processes"] == 2
+    assert trace.api["thread"].n_unique() == 2
+    # a thread's number has its process's in front
+    assert trace.api.filter(pl.col("thread") // (1 << 24) * (1 << 24) != pl.col("process")).is_empty()
+
+
+def test_children_that_start_cuda_themselves_have_files_of_their_own(ran: Run) -> None:
+    result = ran("forked", 5)
+    assert len(result.files) == 2 and sorted(result.trace().kernels["process"].value_counts()["count"]) == [5, 6]
+
+
+def test_a_program_that_executes_another_keeps_both_recordings_apart(ran: Run) -> None:
+    result = ran("exec", 5, TB_FLUSH_MS="0")
+    assert len(result.files) == 2 and len({path.name.split(".")[0] for path in result.files}) == 1, "one process id, two files"
+    assert result.codes() == {"P191": 1} and result.trace().kernels.height == 5
+
+
+# --- delays -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_crossing_call_waits_once_by_exactly_the_delay(ran: Run) -> None:
+    slow = ran("loop", 20, TB_SLACK_NS="1230")
+    trace = slow.trace()
+    assert trace.facts["slack"] == {
+        "delay_ns": 1230, "before": 0, "calls launch": 20, "waited_ns launch": 20 * 1230, "calls copy": 40, "waited_ns copy": 40 * 1230,
+        "calls sync": 20, "waited_ns sync": 20 * 1230, "calls alloc": 2, "waited_ns alloc": 2 * 1230,
+    }  # fmt: skip
+    delays = trace.overheads.filter(pl.col("kind") == 100)
+    assert delays.height == 82 and (delays["end_ns"] - delays["start_ns"]).unique().to_list() == [1230]
+    assert slow.codes() == {"P193": 82} and "launch 20" in slow.trace().findings[0].detail
+
+
+def test_the_delay_is_in_the_programs_own_time(ran: Run) -> None:
+    # nothing runs on the device while these calls end, so nothing hides their delay; the last call's comes after it
+    both = [ran("loop", 20, TB_SLACK_NS=ns, TB_SLACK_CLASSES="sync,alloc").trace().api for ns in ("0", "50000")]
+    free, slow = (int(calls["end_ns"].max()) for calls in both)  # type: ignore[arg-type]
+    assert slow - free == 21 * (50_000 + 10), "a delay, and the look at the clock before it"
+
+
+def test_before_the_call_and_of_one_class_alone(ran: Run) -> None:
+    trace = ran("loop", 20, TB_SLACK_NS="700", TB_SLACK_WHERE="before", TB_SLACK_CLASSES="sync").trace()
+    assert trace.facts["slack"] == {"delay_ns": 700, "before": 1, "calls sync": 20, "waited_ns sync": 14_000}
+    waits = trace.api.filter(pl.col("level") == 0, trace.text(trace.api) == "cudaDeviceSynchronize_v3020")
+    delays = trace.overheads.filter(pl.col("kind") == 100)
+    assert (waits["start_ns"] - delays["end_ns"]).is_between(0, 30).all()
+
+
+def test_a_delay_of_nothing_counts(ran: Run) -> None:
+    result = ran("loop", 5, TB_SLACK_NS="0")
+    assert "launch calls=5 waited_ns=0" in result.facts("slack_total") and "slack" not in result.trace().facts
+    assert "P193" not in result.codes()
+
+
+def test_marks_window_and_a_delay_that_the_program_changes(ran: Run, tmp_path: Path) -> None:
+    counts = tmp_path / "counts.json"
+    result = ran("marks", 4, TB_SLACK_NS="0", TB_WINDOW="1", TB_SLACK_STATS=str(counts))
+    assert result.out == "1\n" and result.trace().kernels.height == 4
+    assert [line.split()[1] for line in result.facts("mark")] == ["loop_begin", "loop_end"]
+    found = json.loads(counts.read_text(encoding="utf-8"))
+    before, after = (mark["calls"] for mark in found["marks"])
+    assert after["launch"] - before["launch"] == 4 and found["waited_ns"]["launch"] == 8 * 500
+    assert "the program changed it" in next(f.detail for f in result.trace().findings if f.code == "P193")
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"TB_SLACK_NS": "soon"}, "TB_SLACK_NS is not a number"),
+        ({"TB_SLACK_NS": "-1"}, "TB_SLACK_NS is not a number"),
+        ({"TB_SLACK_NS": "10", "TB_SLACK_CLASSES": "launch,lunch"}, "unknown class"),
+        ({"TB_SLACK_NS": "10", "TB_SLACK_WHERE": "during"}, "neither before nor after"),
+        ({"TB_KINDS": "api,apu"}, "unknown kind"),
+        ({"TB_MEMORY_MB": "much"}, "TB_MEMORY_MB"),
+        ({"TB_FLUSH_MS": "-5"}, "TB_FLUSH_MS"),
+        ({"STANDIN_REFUSE": "39"}, "MULTIPLE_SUBSCRIBERS"),
+        ({"STANDIN_VERSION": "120000"}, "another version of CUPTI"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_never_passes_for_done(ran: Run, settings: dict[str, str], says: str) -> None:
+    result = ran("print", "it goes on", **settings)
+    assert result.code == 0 and result.out == "it goes on\n", "the program itself must go on"
+    assert (
+        says in result.err
+        and says in result.facts("refused")[0]
+        and not re.search(r"^[A-Z],", result.files[0].read_text(encoding="utf-8"), re.M)
+    )
+
+
+def test_a_kind_that_is_refused_is_told(ran: Run) -> None:
+    result = ran("overlapped", 3, STANDIN_NO_KIND="36")
+    assert "event is not recorded" in result.err and result.codes() == {"P194": 1} and "events" not in result.trace().tables
+
+
+def test_records_of_unknown_kinds_are_counted(ran: Run) -> None:
+    assert ran("strange", 2).codes() == {"P127": 1, "P194": 1}
+
+
+def test_a_file_that_cannot_grow_ends_on_a_whole_record_or_is_salvaged(bench: Bench, tmp_path: Path) -> None:
+    words = f"trap '' XFSZ; ulimit -f 64; exec {bench.program} loop 3000"
+    env = {**os.environ, "CUDA_INJECTION64_PATH": str(bench.library), "TB_TRACE": str(tmp_path / "%p.trace.csv")}
+    done = subprocess.run(["sh", "-c", words], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "the recording ends here" in done.stderr
+    result = Ran(0, "", "", list(tmp_path.glob("*.trace.csv")))
+    assert result.codes() == {"P191": 1} and 20 < result.trace().kernels.height < 3000
+
+
+def test_nothing_of_the_environment_or_the_command_line_is_written(ran: Run) -> None:
+    result = ran("print", "argument-secret", SECRET_TOKEN="environment-secret", OMPI_COMM_WORLD_RANK="3", OMPI_COMM_WORLD_SIZE="8")
+    text = result.files[0].read_text(encoding="utf-8")
+    assert "secret" not in text and os.uname().nodename not in text and str(Path.home()) not in text and "/" not in text
+    trace = result.trace()
+    assert (trace.facts["rank"], trace.facts["world_size"]) == (3, 8) and trace.mpi_ranks["rank"].to_list() == [3]
+
+
+def test_classes_of_every_call_of_cuda_are_turnbuckles(bench: Bench, real: toolchain.Cupti) -> None:
+    library = ctypes.CDLL(str(bench.library))
+    library.tb_classify.restype, library.tb_classify.argtypes = ctypes.c_char_p, [ctypes.c_char_p]
+    text = "".join((real.includes[0] / f"cupti_{level}_cbid.h").read_text(encoding="utf-8") for level in ("runtime", "driver"))
+    names = set(re.findall(r"TRACE_CBID_(\w+)\s*=", text))
+    assert len(names) > 700
+    wrong = {n: found for n in names if (found := library.tb_classify(n.encode()).decode()) != call_class(n)}
+    assert wrong == {}
+    assert {library.tb_classify(n.encode()).decode() for n in names} >= set(BOUNDARY_CLASSES)

@@ -1,0 +1,133 @@
+"""The shipped cases: each says what it compares and why it is wrong, and the shipped card is what they come to on the real traces."""
+
+from __future__ import annotations
+
+import math
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnbuckle.study.cases import Case, find
+from turnbuckle.study.predictions import Row
+from turnbuckle.study.validate import Validation, shipped, validate
+
+ROOT = Path(__file__).resolve().parents[2]
+CASES = ROOT / "validation" / "cases"
+#: Libraries round differently; a prediction that moves more than this has changed.
+TOLERANCE = 1e-3
+
+
+@cache
+def computed(data: Path) -> Validation:
+    return validate(find([], CASES), data)
+
+
+@pytest.fixture
+def now(shared: Path) -> Validation:
+    """What the cases come to here and now."""
+    return computed(shared / "traces")
+
+
+def test_every_case_says_what_it_is() -> None:
+    cases = find([], CASES)
+    assert len(cases) > 40 and len({c.title for c in cases}) == len(cases)
+    for case in cases:
+        if not case.waits:
+            assert case.known and case.asks and case.b.what + case.a.what, case.name
+    assert all(n.source for c in cases for n in c.measured)
+
+
+def test_no_case_compares_a_file_with_itself() -> None:
+    for case in find([], CASES):
+        for ask in case.asks:
+            apart = case.a.file != (case.b.file or "") or ask.number("up_to")
+            assert case.waits or apart or case.measured, f"{case.name}: an identity is no validation"
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float | int):
+        return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=1e-12)
+    return bool(a == b)
+
+
+def _known(row: Row) -> tuple[str, ...]:
+    return (row.case, row.kind, row.model, row.quantity)
+
+
+def test_the_shipped_card_is_what_the_cases_come_to(now: Validation) -> None:
+    card = {_known(r): r for r in shipped().rows}
+    here = {_known(r): r for r in now.rows}
+    again = "renew it: turnbuckle validate --data TRACES --format json -o src/turnbuckle/study/accuracy.json"
+    assert card.keys() == here.keys(), again
+    moved = [
+        (key, name, getattr(card[key], name), getattr(row, name))
+        for key, row in here.items()
+        for name in ("predicted", "measured", "low", "high", "wmape", "count", "tau", "p_value")
+        if not _same(getattr(card[key], name), getattr(row, name))
+    ]
+    assert not moved, (again, moved[:3])
+    assert [(n.case, n.code) for n in now.not_run] == [(n.case, n.code) for n in shipped().not_run]
+    assert [(a.name, a.why, a.known) for a in now.abouts] == [(a.name, a.why, a.known) for a in shipped().abouts]
+
+
+def test_only_what_waits_for_a_measurement_is_not_run(now: Validation) -> None:
+    assert {n.code for n in now.not_run} == {"A361"}
+
+
+def test_bad_coverage_is_said(now: Validation) -> None:
+    assert "A363" in {f.code for f in now.findings}
+
+
+def test_where_a_prediction_misses_its_case_says_why(now: Validation) -> None:
+    silent = {r.case for r in now.rows if (r.off or 0.0) > 0.15 and (about := now.about(r.case)) is not None and not about.why}
+    assert not silent
+
+
+def test_variants_are_the_natural_experiments(now: Validation, shared: Path) -> None:
+    sys.path.insert(0, str(ROOT / "validation" / "natural"))
+    import experiments  # type: ignore[import-not-found]
+
+    recordings = experiments.Recordings(shared)
+    seen = {(r.case, r.kind, r.quantity): r for r in now.rows}
+    for index, case, kind in ((0, "variant_rodinia_ab", "replay"), (2, "variant_balinski_waits", "variants")):
+        result = experiments.run(experiments.EXPERIMENTS[index], recordings)
+        for name, seconds in (("timeline", result.timeline), ("sum", result.summed)):
+            row = seen[case, kind, f"part that uses the GPU, {name}"]
+            assert row.predicted == pytest.approx(seconds, rel=1e-9) and row.measured == pytest.approx(result.measured, rel=1e-12)
+
+
+def test_the_page_holds_the_shipped_card() -> None:
+    sys.path.insert(0, str(ROOT / "validation"))
+    import accuracy_page  # type: ignore[import-not-found]
+
+    assert accuracy_page.main(["--check"]) == 0
+    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    assert all(
+        f"img/{name}.svg" in page and (ROOT / "docs" / "img" / f"{name}.svg").exists() for name in ("accuracy-by-kind", "accuracy-scatter")
+    )
+
+
+def test_the_data_sheet_case_is_what_transfers_says(now: Validation, shared: Path) -> None:
+    from turnbuckle.study.datasheet import project
+    from turnbuckle.study.sheet import sheet
+    from turnbuckle.study.study import inspect
+    from turnbuckle.study.transfers import recorded
+
+    nsys = shared / "traces" / "nsys"
+    here, there = (
+        recorded(inspect(nsys / name, use_cache=False).profile)
+        for name in ("cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite", "h100_2gpu_1s/h100_2gpu_1s.sqlite")
+    )
+    found = project(here, sheet("h100-sxm5"), there, all_of_there=True)
+    (error,) = [e for e in found.errors if (e.direction, e.memory, e.approach) == ("h2d", "pinned", "projected")]
+    (row,) = [r for r in now.rows if r.case == "transfers_a100_to_h100" and r.model == "datasheet" and r.quantity.startswith("h2d pinned")]
+    assert row.wmape == pytest.approx(error.wmape / 100) and row.predicted == pytest.approx(error.predicted)
+
+
+def test_cases_are_small_and_hold_no_trace() -> None:
+    files = [p for p in CASES.rglob("*") if p.is_file()]
+    assert all(p.stat().st_size < 16_384 for p in files) and {p.name for p in files} == {"case.toml"}
+    assert all(isinstance(c, Case) for c in find([], CASES))

@@ -1,0 +1,166 @@
+"""The page on accuracy and its figures, from the card that ships with Turnbuckle.
+
+python validation/accuracy_page.py            # writes docs/accuracy.md and docs/img/accuracy-*.svg
+python validation/accuracy_page.py --check    # 1 if the page does not hold what the card holds
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from turnbuckle.report.figure import draw
+from turnbuckle.report.figure_files import alone
+from turnbuckle.report.validation_chart import figures
+from turnbuckle.study.predictions import Row
+from turnbuckle.study.validate import MODEL_TITLES, TITLES, Validation, shipped
+from turnbuckle.units import show
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, IMAGES = ROOT / "docs" / "accuracy.md", ROOT / "docs" / "img"
+
+HEAD = """# Accuracy
+
+<!-- made by validation/accuracy_page.py from the card that ships with Turnbuckle; do not edit -->
+
+Predictions made from one recording or one measurement, held against what was measured elsewhere. Nothing is fitted to an answer; each case
+says which of its inputs were known before. The recordings are public and were at hand while Turnbuckle was written: the models have no
+number to tune with them, but these are not blind tests. [`turnbuckle validate`](validate.md) runs all of it again;
+`turnbuckle validate --card` prints what stands here. [Validation](validation.md) takes the errors of program variants apart.
+
+{about}
+
+{said}
+
+![Predicted over measured, one line a kind of question](img/accuracy-by-kind.svg)
+
+"""
+CARD = """## The card
+
+*Off* is WMAPE (the sum of all absolute errors over the sum of all measured times) where there are many activities, else the relative error.
+*In the interval*: how many of the stated 90 % intervals hold the measured value, and in brackets the 90 % interval of that share (Clopper
+and Pearson), which takes them as independent. A row without intervals is one where Turnbuckle states none.
+
+"""
+SCATTER = """
+## Predicted against measured
+
+![Predicted against measured, both logarithmic, one panel a kind of question](img/accuracy-scatter.svg)
+
+## What it says
+
+- **The intervals are too narrow.** They hold what the stated errors imply: of a data sheet's copies only what the fixed part of a copy may
+  be, of a projection what its machines' numbers may be. How wrong a model's form is, what else a node shares, what another host does, none
+  of them holds. Take an interval as the least that is uncertain.
+- **Copies from and to pageable memory cannot be predicted from a data sheet.** How fast the host stages them decides, and no data sheet
+  says it: large ones come out mostly three to six times too fast. `--host-memory`, or a machine file measured on that node, is what helps.
+- **A GPU's data sheet is not its node's.** Eight or sixteen ranks that copy at the same time, two devices behind one port, a laptop: pinned
+  copies of such runs reach a third to a half of their link. Where a link had been measured alone, its curve comes out to 6 to 9 %.
+- **Kernels on another vendor's GPU are not one ratio of peak rates.** Double precision rates mislead for half precision by a factor of two
+  to three. Give `--alpha` a number that was measured, or ask for the coupling alone. Where the run time is right all the same, the host
+  held the run up.
+- **Launch latency differs by five times between vendors,** and is kept from the source where a machine file does not say it.
+- **The order is not the problem.** Where kernels and copies take their own times, run time comes out within one or two per cent in the
+  median, by either replay.
+- **Nothing can be better than the noise:** two runs of one configuration differ by 13 % in run time.
+
+"""
+
+
+def card(found: Validation) -> str:
+    """The card as a table."""
+    out = [
+        "| kind of question | answered by | cases | quantities | median off | worst off | in the interval |",
+        "| --- | --- | --: | --: | --: | --: | --: |",
+    ]
+    for g in found.card:
+        held = "none stated" if g.low is None or g.high is None else f"{g.covered} of {g.stated} [{g.low:.0%}, {g.high:.0%}]"
+        if g.orders:
+            held = "; ".join(f"tau {tau:.2f} of {n}, p {p:.2g}" for tau, p, n in g.orders)
+        off = ("" if v is None else f"{v:.1%}" for v in (g.median, g.worst))
+        out.append("| " + " | ".join((TITLES[g.kind], MODEL_TITLES[g.model], str(g.cases), str(g.count), *off, held)) + " |")
+    return "\n".join(out) + "\n"
+
+
+def value(number: float | None, unit: str) -> str:
+    """A value in its unit."""
+    return "" if number is None else show(number, unit) if unit else f"{number:.4g}"
+
+
+def line(row: Row) -> str:
+    """One quantity of a case."""
+    by = MODEL_TITLES[row.model]
+    if row.tau is not None:
+        return f"| {row.quantity} | {by} | tau {row.tau:.2f} | | p {row.p_value:.2g} | | | {row.count:,} |"
+    interval = "" if row.low is None else f"{value(row.low, row.unit)} to {value(row.high, row.unit)}"
+    off = f"{row.wmape:.1%}" if row.wmape is not None else f"{row.error:+.1%}" if row.error is not None else ""
+    held = {True: "yes", False: "no", None: ""}[row.covered]
+    cells = (row.quantity, by, value(row.predicted, row.unit), interval, value(row.measured, row.unit), off, held, f"{row.count:,}")
+    return "| " + " | ".join(cells) + " |"
+
+
+def cases(found: Validation) -> str:
+    """Every case: what it compares, what was known before, the numbers, why they are wrong where they are."""
+    out = ["## Every case\n"]
+    for about in found.abouts:
+        rows = [r for r in found.rows if r.case == about.name]
+        if not rows:
+            continue
+        out.append(f"### {about.title}\n\n`{about.name}`. ")
+        out[-1] += f"From: {about.a}. Answer: {about.b}. " if about.a else f"Answer: {about.b}. "
+        out[-1] += f"Known before: {about.known}.\n" if about.known else "\n"
+        out.append("| what | answered by | predicted | 90 % interval | measured | off | in it | n |")
+        out.append("| --- | --- | --: | --: | --: | --: | --- | --: |")
+        out += [line(r) for r in rows]
+        out.append(f"\n{about.why}\n" if about.why else "")
+    whole = [r for r in found.rows if r.case == "(all)"]
+    if whole:
+        out += [
+            "### Over all cases\n",
+            "| what | answered by | predicted | | measured | | | n |",
+            "| --- | --- | --: | --- | --: | --- | --- | --: |",
+        ]
+        out += [line(r) for r in whole] + [""]
+    return "\n".join(out)
+
+
+def left(found: Validation) -> str:
+    """What has no number."""
+    titles = {a.name: a.title for a in found.abouts}
+    out = ["## Not run, and not validated\n", "| case | code | why |", "| --- | --- | --- |"]
+    out += [f"| {titles.get(n.case, n.case)} | {n.code} | {n.why} |" for n in found.not_run]
+    return "\n".join([*out, "", *(f"- {text}" for text in found.not_validated), ""])
+
+
+def page(found: Validation) -> str:
+    """The whole page."""
+    count = len({r.case for r in found.rows} - {"(all)"})
+    about = f"Found on {found.day} with version {found.release}: {len(found.rows)} quantities of {count} cases."
+    every = found.coverage
+    said = ""
+    if every is not None and every.coverage is not None and every.low is not None and every.high is not None:
+        said = (
+            f"**Of {every.stated} stated 90 % intervals {every.covered} hold the measured value: {every.coverage:.0%}** "
+            f"(between {every.low:.0%} and {every.high:.0%}). Read the errors below, not the intervals."
+        )
+    parts = (HEAD.format(about=about, said=said), CARD, card(found), SCATTER, cases(found), left(found))
+    return "".join(parts[:4]) + "\n".join(parts[4:])
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page and its figures, or check the page."""
+    found = shipped()
+    text = page(found)
+    if "--check" in arguments:
+        same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
+        print("docs/accuracy.md is current" if same else "docs/accuracy.md is not current: python validation/accuracy_page.py")
+        return 0 if same else 1
+    PAGE.write_text(text, encoding="utf-8")
+    IMAGES.mkdir(exist_ok=True)
+    for figure in draw(figures(found)):
+        (IMAGES / f"{figure.name}.svg").write_text(alone(figure), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,127 @@
+"""Builds what the steps need with what the machine has: Turnbuckle's recorder and measuring program, and the CUDA programs here.
+
+Turnbuckle itself need not be installed: only its sources are used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+HERE = Path(__file__).resolve().parent
+PACKAGE = HERE.parents[1] / "src" / "turnbuckle"
+_INCLUDES = ("include", "targets/x86_64-linux/include", "targets/sbsa-linux/include")
+_LIBRARIES = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+_LIMIT = 240
+
+
+def toolchain() -> ModuleType:
+    """`turnbuckle.machine.toolchain` from the sources, without importing the package around it (which needs its dependencies)."""
+    hidden = {n: m for n, m in sys.modules.items() if n == "turnbuckle" or n.startswith("turnbuckle.")}
+    for name in hidden:
+        del sys.modules[name]
+    try:
+        for name, folder in (("turnbuckle", PACKAGE), ("turnbuckle.machine", PACKAGE / "machine")):
+            bare = ModuleType(name)
+            bare.__path__ = [str(folder)]
+            sys.modules[name] = bare
+        found = importlib.import_module("turnbuckle.machine.toolchain")
+        found.native = lambda: PACKAGE / "native"
+        return found
+    finally:
+        for name in [n for n in sys.modules if n == "turnbuckle" or n.startswith("turnbuckle.")]:
+            del sys.modules[name]
+        sys.modules.update(hidden)
+
+
+def build(folder: Path, *, fresh: bool = False) -> dict[str, str]:
+    """Paths of ``recorder``, ``microbench`` and ``programs``, each only if it could be built, ``cublas`` yes or no, and why not."""
+    known = folder / "built.json"
+    if known.exists() and not fresh:
+        found: dict[str, str] = json.loads(known.read_text())
+        return found
+    folder.mkdir(parents=True, exist_ok=True)
+    built: dict[str, str] = {"cublas": "no"}
+    chain = toolchain()
+    try:
+        cupti = chain.choose(_driver())
+        chain.build(cupti, folder / "libturnbuckle-cupti.so")
+        built |= {"recorder": str(folder / "libturnbuckle-cupti.so"), "cupti": cupti.label}
+    except Exception as error:  # whatever is wrong there, the other steps go on
+        built["no_recorder"] = str(error)
+    sources = PACKAGE / "native"
+    words = [*_compiler(chain), "-O2", "-std=gnu11", str(sources / "microbench.c"), "-ldl", "-lpthread", "-lm", "-o"]
+    _made(words, folder / "microbench", built)
+    _programs(chain, folder, built)
+    known.write_text(json.dumps(built, indent=1))
+    return built
+
+
+def _driver() -> int | None:
+    """Version of the driver as cuDriverGetVersion says; None without one."""
+    number = ctypes.c_int(0)
+    try:
+        answer = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))
+    except (OSError, AttributeError):
+        return None
+    return number.value if answer == 0 else None
+
+
+def _compiler(chain: ModuleType) -> list[str]:
+    try:
+        found: list[str] = chain.compiler()
+    except Exception:
+        return ["cc"]
+    return found
+
+
+def _programs(chain: ModuleType, folder: Path, built: dict[str, str]) -> None:
+    roots = list(dict.fromkeys(place for place in chain.folders() if place.is_dir()))
+    nvcc = shutil.which("nvcc") or next((str(r / "bin" / "nvcc") for r in roots if (r / "bin" / "nvcc").is_file()), None)
+    if nvcc is None:
+        built["no_programs"] = "there is no nvcc"
+        return
+    words = [nvcc, "-std=c++17", f"-arch={_architecture()}", "-O2", f"-I{HERE}", str(HERE / "programs.cu"), "-ldl", "-lpthread"]
+    header, library = _first(roots, _INCLUDES, "cublas_v2.h"), _first(roots, _LIBRARIES, "libcublas.so*")
+    if header and library:
+        own = ["-DTB_CUBLAS", "-Xcompiler", f"-idirafter,{header.parent}", "-Xlinker", str(library)]
+        own += ["-Xlinker", "-rpath", "-Xlinker", str(library.parent), "-Xlinker", "-rpath-link", "-Xlinker", str(library.parent)]
+        if _made([*words, *own, "-o"], folder / "programs", built):
+            built["cublas"] = "yes"
+            return
+    _made([*words, "-o"], folder / "programs", built)
+
+
+def _architecture() -> str:
+    try:
+        words = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+        text = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        text = ""
+    number = text.partition("\n")[0].replace(".", "").strip()
+    return f"sm_{number}" if number.isdigit() else "sm_90"
+
+
+def _first(roots: list[Path], places: tuple[str, ...], pattern: str) -> Path | None:
+    return next((found for root in roots for place in places for found in sorted((root / place).glob(pattern), reverse=True)), None)
+
+
+def _made(words: list[str], target: Path, built: dict[str, str]) -> bool:
+    """Compile into `target`; what the compiler says is kept where it fails."""
+    try:
+        done = subprocess.run([*words, str(target)], capture_output=True, text=True, errors="replace", timeout=_LIMIT, check=False)
+        said = (done.stderr + done.stdout).strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        done, said = None, str(error)
+    if done is not None and done.returncode == 0:
+        built[target.name] = str(target)
+        built.pop(f"no_{target.name}", None)
+        return True
+    built[f"no_{target.name}"] = said[-600:]
+    return False
