@@ -12,7 +12,7 @@ from pathlib import Path
 from turnbuckle.report.figure import draw
 from turnbuckle.report.figure_files import alone
 from turnbuckle.report.validation_chart import figures
-from turnbuckle.study.predictions import Row
+from turnbuckle.study.rows import Row
 from turnbuckle.study.validate import MODEL_TITLES, TITLES, Validation, shipped
 from turnbuckle.units import show
 
@@ -50,12 +50,14 @@ SCATTER = """
 ## What it says
 
 - **The intervals are too narrow.** They hold what the stated errors imply: of a data sheet's copies only what the fixed part of a copy may
-  be, of a projection what its machines' numbers may be. How wrong a model's form is, what else a node shares, what another host does, none
-  of them holds. Take an interval as the least that is uncertain.
+  be, of a projection what its machines' numbers may be. How wrong a model's form is and what else a node shares, none of them holds. Take
+  an interval as the least that is uncertain. That of a run time holds 15 % for the other machine's host since these cases were first run,
+  when none of the four run times was inside; they therefore do not test that number blind.
 - **Copies from and to pageable memory cannot be predicted from a data sheet.** How fast the host stages them decides, and no data sheet
   says it: large ones come out mostly three to six times too fast. `--host-memory`, or a machine file measured on that node, is what helps.
-- **A GPU's data sheet is not its node's.** Eight or sixteen ranks that copy at the same time, two devices behind one port, a laptop: pinned
-  copies of such runs reach a third to a half of their link. Where a link had been measured alone, its curve comes out to 6 to 9 %.
+- **A GPU's data sheet is not its node's.** Eight or sixteen ranks that copy at the same time, two devices behind one port, a slot of four
+  lanes, a laptop: pinned copies of such runs reach a quarter to a half of what their GPU could do. Where a link had been measured alone,
+  its curve comes out to 6 to 9 %.
 - **Kernels on another vendor's GPU are not one ratio of peak rates.** Double precision rates mislead for half precision by a factor of two
   to three. Give `--alpha` a number that was measured, or ask for the coupling alone. Where the run time is right all the same, the host
   held the run up.

@@ -9,7 +9,7 @@ With the first two, what a price gets wrong on both machines cancels, and a run 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import get_args
 
 import numpy as np
@@ -31,6 +31,7 @@ class Durations:
     delay : time added to each activity [s].
     falls : the same delays as the timeline takes them: where each falls, added to every activity there [s].
     missing : charges that could not be priced.
+    host : new over measured length of the application's own work between calls, shape (..., 1).
     """
 
     run: Pieces
@@ -38,6 +39,7 @@ class Durations:
     delay: Float
     falls: dict[Falls, Float]
     missing: tuple[str, ...]
+    host: Float = field(default_factory=lambda: np.ones(1))
 
     @property
     def seconds(self) -> Float:

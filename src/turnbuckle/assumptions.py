@@ -64,6 +64,8 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, model: Model, missin
             out.append(finding("A302", 1, f"{alpha:.2f} by FLOP, {there / here:.2f} by memory bandwidth"))
     if pair.target.changes:
         out.append(finding("M103"))
+    else:
+        out.append(finding("A364"))
     if limited := _read_limited(pair):
         out.append(finding("A306", 1, limited))
     held = pair.target.value("gpu.memory_size")

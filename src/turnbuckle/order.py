@@ -98,7 +98,7 @@ def timeline_change(durations: Durations) -> Change:
     """Durations as changes of edges."""
     run = durations.run
     ratio = np.divide(durations.scaled, run.seconds, out=np.ones(durations.scaled.shape), where=run.seconds > 0)
-    return Change(ratio, durations.falls["activity"], durations.falls["delivery"], durations.falls["return"], np.ones(1))
+    return Change(ratio, durations.falls["activity"], durations.falls["delivery"], durations.falls["return"], durations.host)
 
 
 def _breakdown(run: Pieces, exposed: Float) -> dict[str, float]:

@@ -87,11 +87,23 @@ def require_activity(profile: Profile) -> None:
         raise CannotAnswer(
             "A121", "this profile holds no GPU activity, so another coupling changes nothing that can be said",
             found="no kernels, copies or memsets" + (", only MPI calls" if profile.trace.mpi.height else ""),
-            cause="recorded without GPU tracing, or a run without a GPU",
-            fix="nsys profile --trace=cuda,nvtx,mpi ..." + (
+            cause=_OF_PART if _in_part(profile) else "recorded without GPU tracing, or a run without a GPU",
+            fix=_other_part(profile) + "nsys profile --trace=cuda,nvtx,mpi ..." + (
                 "; turnbuckle model messages FILE replays the messages of an MPI run" if profile.trace.mpi.height else ""
             ),
         )  # fmt: skip
+
+
+_OF_PART = "the part of the recording that was asked for holds none"
+
+
+def _in_part(profile: Profile) -> bool:
+    part = profile.trace.facts.get("part") or {}
+    return bool(part.keys() & {"bounds_ns", "rank"})
+
+
+def _other_part(profile: Profile) -> str:
+    return "name another part, or " if _in_part(profile) else ""
 
 
 def require_calls(profile: Profile) -> None:
@@ -100,6 +112,7 @@ def require_calls(profile: Profile) -> None:
         raise CannotAnswer(
             "A140", "this recording holds no host calls, and what another coupling changes is what they cost and wait for",
             found=f"{profile.trace.kernels.height:,} kernels and {profile.trace.copies.height:,} copies without the calls behind them",
-            cause="recorded on the device alone",
-            fix="record host calls too: rocprof --hip-trace, rocprofv3 --sys-trace, nsys --trace=cuda, PyTorch with ProfilerActivity.CPU",
+            cause=_OF_PART if _in_part(profile) else "recorded on the device alone",
+            fix=_other_part(profile) + "record host calls too: rocprof --hip-trace, rocprofv3 --sys-trace, nsys --trace=cuda, PyTorch with "
+            "ProfilerActivity.CPU",
         )  # fmt: skip

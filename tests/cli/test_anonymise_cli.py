@@ -72,7 +72,7 @@ def test_a_key_makes_hashes_that_meet(turnbuckle: Run, tmp_path: Path) -> None:
         (("-o", "full"), "A404", "not empty"),
         (("-o", "file"), "A404", "a file or link"),
         (("-o", "link"), "A404", "a file or link"),
-        (("-o", "new", "--keep", "("), "A402", "unterminated"),
+        (("-o", "new", "--keep", "("), "A402", "unclosed"),
         (("-o", "new", "--keep", "x" * 2000), "A402", "letters"),
         (("-o", "new", "--key-file", "short"), "A403", "3 bytes"),
         (("-o", "new", "--key-file", "missing"), "A403", "no such file"),

@@ -11,6 +11,7 @@ import pytest
 from hostile_names import SAMPLE, Ran
 
 from turnbuckle.machine import load
+from turnbuckle.published.slack_surface import read_surface
 
 Turnbuckle = Callable[..., Ran]
 HEAD = " Device 0: NVIDIA H100 80GB HBM3\n"
@@ -116,6 +117,8 @@ def test_what_gives_no_parameter_has_a_summary_and_no_machine_file(turnbuckle: T
     assert turnbuckle("calibrate", "x.txt").code == 0
     ran = turnbuckle("calibrate", "x.txt", "-o", "x.toml")
     assert ran.code == 3 and "error[A184]" in ran.err and not (tmp_path / "x.toml").exists()
+    ran = turnbuckle("calibrate", "x.txt", "--surface", "surface.csv")
+    assert ran.code == 3 and "error[A188]" in ran.err and not (tmp_path / "surface.csv").exists()
 
 
 def test_without_a_driver_measuring_is_refused(turnbuckle: Turnbuckle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -128,7 +131,7 @@ def test_without_a_driver_measuring_is_refused(turnbuckle: Turnbuckle, monkeypat
 def test_measuring_keeps_its_lines_and_they_read_again(turnbuckle: Turnbuckle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     subprocess.run(["cc", "-shared", "-fPIC", str(STANDIN), "-o", str(tmp_path / "libcuda.so.1")], check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    ran = turnbuckle("calibrate", "--run", "--quick", "--only", "launch,gap,slack", "-o", "here.toml")
+    ran = turnbuckle("calibrate", "--run", "--quick", "--only", "launch,gap,slack", "-o", "here.toml", "--surface", "surface.csv")
     assert ran.code == 0 and "slack proxy" in ran.out
     here, raw = load(str(tmp_path / "here.toml")), tmp_path / "here.jsonl"
     assert here.value("link.h2d.latency") == pytest.approx(1.3e-6, rel=0.05) and raw.exists()
@@ -136,6 +139,9 @@ def test_measuring_keeps_its_lines_and_they_read_again(turnbuckle: Turnbuckle, m
     assert {p["name"]: p["value"] for p in again["parameters"]} == pytest.approx({n: p.value for n, p in here.parameters.items()}, rel=1e-6)
     by_slack = {(p["size"], round(p["slack_s"] * 1e9)): p["seconds"] for p in again["surface"]}
     assert by_slack[512, 10_000_000] - by_slack[512, 1_000_000] == pytest.approx(5 * 9e-3, rel=0.02)
+    surface = read_surface(tmp_path / "surface.csv")
+    assert surface.threads == (1,) and surface.sizes(1).tolist() == [2.0**20, 2.0**22]
+    assert surface.kernel_seconds(1).tolist() == pytest.approx([2 * 512**3 / 18e12, 2 * 1024**3 / 18e12], rel=0.15)
     monkeypatch.setenv("TB_STANDIN_FAIL", "1")
     ran = turnbuckle("calibrate", "--run", "--quick", "--only", "host,launch", "--keep", "raw.jsonl")
     assert ran.code == 0 and "sections that did not end: launch" in ran.out

@@ -80,7 +80,15 @@ def verb(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: p
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("CUDA_HOME", str(bench.toolkit))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(bench.driver))
-    for name in ("CUDA_INJECTION64_PATH", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"):
+    for name in (
+        "CUDA_INJECTION64_PATH",
+        "NVTX_INJECTION64_PATH",
+        "OMPI_COMM_WORLD_RANK",
+        "PMIX_RANK",
+        "PMI_RANK",
+        "MV2_COMM_WORLD_RANK",
+        "SLURM_PROCID",
+    ):
         monkeypatch.delenv(name, raising=False)
 
     def run(*words: object) -> Said:

@@ -111,7 +111,7 @@ int cuDeviceTotalMem_v2(size_t *n, int d) { (void)d; return *n = 16ull << 30, 0;
 int cuDeviceGetAttribute(int *v, int which, int d)
 {
     (void)d;
-    *v = which == 16 ? 108 : which == 75 ? 8 : which == 13 ? 1500000 : which == 36 ? 1215000 : which == 37 ? 5120 : which == 40 ? 2 : 0;
+    *v = which == 16 ? 108 : which == 75 ? 8 : which == 13 ? 1500000 : which == 36 ? 1215000 : which == 37 ? 5120 : which == 40 ? 2 : which == 83 ? 1 : 0;
     return 0;
 }
 int cuDevicePrimaryCtxRetain(void **c, int d) { (void)d; return *c = &host, 0; }
@@ -141,6 +141,15 @@ int cuMemAlloc_v2(Pointer *p, size_t n)
     if (small_count < 4096) small_at[small_count] = *p, small_size[small_count++] = n;
     return 0;
 }
+/* unified memory: there for the host; a kernel that reads it waits for its pages */
+static Pointer managed_at, managed_end;
+int cuMemAllocManaged(Pointer *p, size_t n, unsigned flags)
+{
+    (void)flags;
+    host += ALLOC();
+    *p = managed_at = (Pointer)(uintptr_t)malloc(n), managed_end = managed_at + n;
+    return managed_at ? 0 : 2;
+}
 static int is_small(Pointer p)
 {
     for (int i = 0; i < small_count; i++)
@@ -151,6 +160,7 @@ int cuMemFree_v2(Pointer p)
 {
     int i = is_small(p);
     host += ALLOC();
+    if (managed_at && p == managed_at) free((void *)(uintptr_t)p), managed_at = managed_end = 0;
     if (i) free((void *)(uintptr_t)p), small_at[i - 1] = small_at[--small_count], small_size[i - 1] = small_size[small_count];
     return 0;
 }
@@ -269,7 +279,12 @@ int cuEventQuery(Event *e) { return e->at > (host += 300) ? 600 : 0; }
 int cuEventElapsedTime(float *ms, Event *a, Event *b) { return *ms = (float)((double)(b->at - a->at) * 1e-6), 0; }
 
 static double count_of(void **values, int which) { return (double)*(unsigned long long *)values[which]; }
-static double over_link(void **values, int which, double rate) { return is_pinned((void *)(uintptr_t)*(Pointer *)values[which]) ? rate_of("H2D_RATE", 24000) : rate; }
+static double over_link(void **values, int which, double rate)
+{
+    Pointer p = *(Pointer *)values[which];
+    if (p >= managed_at && p < managed_end) return rate_of("MIGRATION_RATE", 11000);
+    return is_pinned((void *)(uintptr_t)p) ? rate_of("H2D_RATE", 24000) : rate;
+}
 int cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, Stream *s,
                    void **values, void **extra)
 {

@@ -132,6 +132,12 @@ def test_copies_between_devices_where_there_are_two(standin: pytest.MonkeyPatch,
         assert low <= planted <= high, name
 
 
+def test_unified_memory_is_measured_where_it_is_asked_for(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plant(standin, {"MIGRATION_RATE": 8800})
+    assert measured(tmp_path, only=["launch"]).value("migration.h2d") is None
+    assert measured(tmp_path, only=["managed"]).value("migration.h2d") == pytest.approx(8.8e9, rel=0.05)
+
+
 def test_the_kits_words_are_read_the_same(program: Path, driver: Path, tmp_path: Path) -> None:
     """The kit writes the key `call` twice, the CUDA runtime's names, and its objects over many lines."""
     lines = []
@@ -149,6 +155,20 @@ def test_the_kits_words_are_read_the_same(program: Path, driver: Path, tmp_path:
     one, other = (read_measured(p, with_rates=True) for p in (own, kit))
     assert [(c.name, c.seconds.tolist()) for c in one.curves] == [(c.name, c.seconds.tolist()) for c in other.curves]
     assert {q.what: q.value for q in one.quantities} == {q.what: q.value for q in other.quantities}
+
+
+def test_other_verbs_see_one_curve_a_class(program: Path, driver: Path, tmp_path: Path) -> None:
+    """A file of ours where times of copies are wanted: the device's own times, not also those of the host."""
+    own = tmp_path / "own.jsonl"
+    env = os.environ | {"LD_LIBRARY_PATH": str(driver)}
+    own.write_text(
+        "".join(
+            subprocess.run([program, s, "quick=1"], env=env, capture_output=True, text=True, check=True).stdout for s in ("copy", "gap")
+        )
+    )
+    found = read_measured(own)
+    classes = [(c.direction, c.memory) for c in found.curves]
+    assert len(classes) == len(set(classes)) == 5 and {c.means for c in found.curves} == {"event"} and found.findings
 
 
 def test_every_section_writes_one_object(program: Path, driver: Path) -> None:
@@ -195,6 +215,8 @@ def test_no_driver_and_no_device_are_told_apart(standin: pytest.MonkeyPatch, tmp
     assert isinstance(error, CannotAnswer) and error.code == "A186"
     plant(standin, {"DEVICES": 1, "INIT": 100})
     assert code(place).code == "A186"
+    # what lies here is no library, whatever driver this machine has
+    (tmp_path / "libcuda.so.1").write_text("no library")
     standin.setenv("LD_LIBRARY_PATH", str(tmp_path))
     error = code(place)
     assert isinstance(error, CannotAnswer) and error.code == "A185" and error.exit_code == 3

@@ -19,7 +19,6 @@ from turnbuckle.trace.readers import parquet
 from turnbuckle.trace.trace import Trace
 
 Verb = Callable[..., Said]
-RECORDER = "turnbuckle"
 
 
 def codes(trace: Trace) -> dict[str, int]:
@@ -70,9 +69,11 @@ def test_options_reach_the_recorder(verb: Verb, bench: Bench) -> None:
     use = ("record", "--library", bench.library)
     verb(*use, "-o", "whole", "--graphs", "whole", "--", bench.program, "graphs", 4)
     assert parquet.read(Path("whole")).graphs.height == 4
-    verb(*use, "-o", "managed", "--unified-memory", "--kinds", "api,kernel", "--memory", "8 MiB", "--", bench.program, "other")
+    told = verb(*use, "-o", "managed", "--unified-memory", "--kinds", "api,kernel", "--memory", "8 MiB", "--", bench.program, "other")
+    assert "unified memory was allocated" not in told.err
     managed = parquet.read(Path("managed"))
     assert managed.copies.height == 3 and managed.page_faults.height == 2 and "ranges" not in managed.tables and managed.api.height == 3
+    assert "unified memory was allocated, and no migration is recorded" in verb(*use, "--", bench.program, "other").err
 
 
 def test_ranks_and_processes(verb: Verb, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,6 +147,7 @@ def test_a_driver_that_hangs_or_dies(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_asked_wrongly(verb: Verb, bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     use = ("record", "--library", bench.library)
     refused(verb(*use), "N004", 2, "no command")
+    refused(verb("record", "--formt", "json", "--", "true"), "N004", 2, "begins with an option")
     refused(verb(*use, "--", "no-such-program"), "N004", 2, "no such program")
     refused(verb(*use, "--", bench.toolkit / "include" / "cupti.h"), "N004", 2, "not executable")
     broken = tmp_path / "broken"
@@ -167,6 +169,9 @@ def test_what_is_asked_wrongly(verb: Verb, bench: Bench, monkeypatch: pytest.Mon
     refused(verb("record", "--build", "-o", "kit", "--", "true"), "N011", 2, "command true")
     monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/site/libtool.so")
     refused(verb(*use, "--", "true"), "N010", 2, "libtool.so")
+    monkeypatch.delenv("CUDA_INJECTION64_PATH")
+    monkeypatch.setenv("NVTX_INJECTION64_PATH", "/opt/site/libnvtx.so")
+    refused(verb(*use, "--", "true"), "N010", 2, "libnvtx.so")
 
 
 def test_an_output_is_never_written_over(verb: Verb, bench: Bench) -> None:

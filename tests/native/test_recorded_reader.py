@@ -78,7 +78,7 @@ def test_a_file_of_the_kit(tmp_path: Path) -> None:
     path = written(tmp_path, lines())
     assert recorded.sniff(path.read_bytes()[:512], path) and not recorded.sniff(b"kind,start,end\n", path)
     trace = recorded.read(path)
-    assert {n: f.height for n, f in trace.tables.items()} == {"api": 30, "kernels": 10, "copies": 10, "syncs": 10}
+    assert {n: f.height for n, f in trace.tables.items()} == {"api": 30, "kernels": 10, "copies": 10, "syncs": 10, "ranges": 1}
     assert trace.api.row(0, named=True) == {
         "start_ns": 0, "end_ns": 5000, "process": 4711 << 24, "thread": 4711 << 24 | 11, "correlation": 1, "name": 0, "result": 0,
         "level": 0,
@@ -244,6 +244,13 @@ def test_no_damage_is_more_than_a_named_error(tmp_path: Path, damage: list[tuple
     rows = [line for line in text[: text.rfind(b"\n") + 1].split(b"\n")[:-1] if not line.startswith(b"#")]
     assert held.count + held.bad + sum(held.unknown.values()) >= len(rows) - 1, "every line is a record, or counted"
     assert sum(trace.facts["tables"].values()) == held.count
+
+
+def test_marks_that_open_and_close_are_a_range(tmp_path: Path) -> None:
+    marks = ["#mark 5000000100 loop_begin", "#mark 5000000200 half", "#mark 5000000900 loop_end", "#mark 5000001000 next_begin", "#mark x"]
+    trace = recorded.read(written(tmp_path, [*lines(2)[:-6], *marks, "#end"]))
+    found = trace.ranges.with_columns(text=trace.text(trace.ranges)).select("text", "kind", "start_ns", "end_ns", "thread")
+    assert found.rows() == [("loop", 60, 100, 900, None), ("half", 34, 200, None, None), ("next_begin", 34, 1000, None, None)]
 
 
 def test_delays_of_a_recording_that_was_cut(tmp_path: Path) -> None:

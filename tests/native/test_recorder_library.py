@@ -66,7 +66,7 @@ def test_calls_kernels_and_copies_as_they_were(ran: Run) -> None:
 
 
 def test_made_up_time_is_kept_to_the_nanosecond(ran: Run) -> None:
-    result = ran("loop", 1)
+    result = ran("loop", 1, TB_FLUSH_MS="0")
     calls = result.trace().api.filter(pl.col("level") == 0)
     # allocation, copy in, launch, copy out (behind the kernel), wait, release, each with 100 ns of the program before it
     copied = 2500 + 5000 + 1200 + 50 + 1000 - 3000 - 100
@@ -186,7 +186,7 @@ def test_a_program_that_executes_another_keeps_both_recordings_apart(ran: Run) -
 
 
 def test_every_crossing_call_waits_once_by_exactly_the_delay(ran: Run) -> None:
-    slow = ran("loop", 20, TB_SLACK_NS="1230")
+    slow = ran("loop", 20, TB_SLACK_NS="1230", TB_FLUSH_MS="0")
     trace = slow.trace()
     assert trace.facts["slack"] == {
         "delay_ns": 1230, "before": 0, "calls launch": 20, "waited_ns launch": 20 * 1230, "calls copy": 40, "waited_ns copy": 40 * 1230,
@@ -199,17 +199,27 @@ def test_every_crossing_call_waits_once_by_exactly_the_delay(ran: Run) -> None:
 
 def test_the_delay_is_in_the_programs_own_time(ran: Run) -> None:
     # nothing runs on the device while these calls end, so nothing hides their delay; the last call's comes after it
-    both = [ran("loop", 20, TB_SLACK_NS=ns, TB_SLACK_CLASSES="sync,alloc").trace().api for ns in ("0", "50000")]
+    both = [ran("loop", 20, TB_SLACK_NS=ns, TB_SLACK_CLASSES="sync,alloc", TB_FLUSH_MS="0").trace().api for ns in ("0", "50000")]
     free, slow = (int(calls["end_ns"].max()) for calls in both)  # type: ignore[arg-type]
     assert slow - free == 21 * (50_000 + 10), "a delay, and the look at the clock before it"
 
 
 def test_before_the_call_and_of_one_class_alone(ran: Run) -> None:
-    trace = ran("loop", 20, TB_SLACK_NS="700", TB_SLACK_WHERE="before", TB_SLACK_CLASSES="sync").trace()
+    trace = ran("loop", 20, TB_SLACK_NS="700", TB_SLACK_WHERE="before", TB_SLACK_CLASSES="sync", TB_FLUSH_MS="0").trace()
     assert trace.facts["slack"] == {"delay_ns": 700, "before": 1, "calls sync": 20, "waited_ns sync": 14_000}
     waits = trace.api.filter(pl.col("level") == 0, trace.text(trace.api) == "cudaDeviceSynchronize_v3020")
     delays = trace.overheads.filter(pl.col("kind") == 100)
     assert (waits["start_ns"] - delays["end_ns"]).is_between(0, 30).all()
+
+
+@pytest.mark.parametrize("flush_ms", ["0", "1000"])
+def test_many_delays_are_written_or_counted(ran: Run, flush_ms: str) -> None:
+    result = ran("threads", 6000, TB_SLACK_NS="10", TB_FLUSH_MS=flush_ms, TB_KINDS="kernel")
+    trace, calls = result.trace(), 8 * (4 * 6000 + 2)
+    unwritten = sum(int(line) for line in result.facts("slack_unwritten"))
+    assert sum(n for key, n in trace.facts["slack"].items() if key.startswith("calls ")) == calls > 1 << 17
+    assert trace.overheads.height + unwritten == calls and trace.overheads.height > 1 << 16
+    assert result.codes().get("P192", 0) == unwritten and trace.overheads["thread"].n_unique() == 8
 
 
 def test_a_delay_of_nothing_counts(ran: Run) -> None:

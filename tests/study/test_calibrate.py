@@ -70,6 +70,9 @@ def test_two_lines_are_seen_where_there_are_two() -> None:
     assert fit is not None and len(fit.pieces) == 2
     assert fit.pieces[0].latency == pytest.approx(1e-6, rel=1e-3) and fit.pieces[1].rate == pytest.approx(20e9, rel=1e-3)
     assert fit.pieces_worst < 1e-6 < 0.1 < fit.line_worst
+    # as one line with the first latency and the last rate, the middle is missed
+    used = 1e-6 + SIZES / 20e9
+    assert fit.used_worst == pytest.approx(float(np.max(np.maximum(seconds / used, used / seconds))) - 1, rel=1e-2)
     assert codes(made(both)) == {"A358"}
 
 

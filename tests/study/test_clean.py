@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 import strategies
 from frames import THREAD, tables
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import turnbuckle as tb
@@ -18,6 +19,7 @@ from turnbuckle.profile.profile import Profile, build
 from turnbuckle.study.clean import cleaned
 from turnbuckle.study.study import inspect_profile
 from turnbuckle.trace.trace import Trace
+from turnbuckle.trace.window import Part, cut
 
 
 def chain(calls: int, cost: int, flush: int = 0) -> Profile:
@@ -72,6 +74,49 @@ def test_refusals() -> None:
         cleaned(recorded, float("nan"))
 
 
+def test_a_time_is_met_to_the_nanosecond_it_is_given_in() -> None:
+    recorded = chain(30, 100)
+    for given_seconds in (recorded.run_time_ns * 1e-9, float(f"{recorded.run_time_ns / 1e9:.9f}"), np.nextafter(recorded.seconds, 1.0)):
+        assert cleaned(recorded, float(given_seconds)) is recorded
+
+
+def with_kernel(profile: Profile, start: int, end: int) -> Trace:
+    """The recording with one more kernel, whose call is not in it."""
+    one = tables(kernels=[{"start_ns": start, "end_ns": end, "name": 2}])["kernels"]
+    trace = profile.trace
+    return Trace({**trace.tables, "kernels": pl.concat([trace.kernels, one])}, trace.names, {"tables": {}})
+
+
+def test_an_idle_end_of_a_part_stays_idle() -> None:
+    recorded = chain(50, 500)
+    end = recorded.run_time_ns
+    part = build(cut(with_kernel(recorded, end + 2_000_000, end + 2_000_010), Part((0, end + 1_000_000))))
+    assert part.run_time_ns == end + 1_000_000
+    found = cleaned(part, part.seconds - 10e-6)
+    assert found.run_time_ns == pytest.approx(part.run_time_ns - 10_000, abs=2)
+    last = max(recorded.trace.api["end_ns"].to_list())
+    assert max(found.trace.api["end_ns"].to_list()) == pytest.approx(last - 10_000, abs=2)
+    with pytest.raises(CannotAnswer):
+        cleaned(part, 1_000_500e-9)
+
+
+def test_a_recording_without_calls_is_refused() -> None:
+    rows = tables(ranges=[{"start_ns": 0, "end_ns": 1000, "name": 0}])
+    profile = build(Trace({n: f for n, f in rows.items() if f.height}, pl.Series("name", ["step"]), {"tables": {}}))
+    with pytest.raises(CannotAnswer) as refused:
+        cleaned(profile, 900e-9)
+    assert refused.value.code == "A198" and "no host calls" in refused.value.found
+
+
+def test_what_was_set_aside_stays_counted() -> None:
+    recorded = chain(50, 500)
+    profile = build(with_kernel(recorded, 500, 300))
+    assert {f.code: f.count for f in profile.findings}["P101"] == 1
+    found = {f.code: (f.count, f.detail) for f in cleaned(profile, profile.seconds - 10e-6).findings}
+    assert found["P101"] == (1, "kernels 1") and "P199" in found
+
+
+@settings(deadline=None)
 @given(strategies.gpu_traces(), st.floats(0.9, 1.0))
 def test_drawn_runs_come_to_the_time_asked(trace: Trace, share: float) -> None:
     profile = build(trace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,12 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from turnbuckle.errors import CannotAnswer, TurnbuckleError, UsageError
+from turnbuckle.examples import sample
 from turnbuckle.study.cases import ASKS, find, read_case
-from turnbuckle.study.predictions import KINDS, MODELS, Data, Row
+from turnbuckle.study.predictions import MODELS
+from turnbuckle.study.rows import KINDS, Data, Row
+from turnbuckle.study.slack import tolerate
+from turnbuckle.study.study import ask, inspect
 from turnbuckle.study.validate import MODEL_TITLES, TITLES, NotRun, Validation, coverage_interval, from_dict, shipped, validate
 
 CURVE = "direction, memory, size [B], time [us]\n" + "".join(
@@ -128,6 +133,13 @@ def _refused(call: object) -> TurnbuckleError:
     return told.value
 
 
+def test_a_star_stands_for_the_one_file_that_fits(tmp_path: Path) -> None:
+    text = asking('model = "line"\ndirection = "h2d"\nup_to = "1 MB"', a="./a*.csv", b="./a*.csv")
+    assert found(tmp_path / "one", text, a1=CURVE).rows
+    (left,) = found(tmp_path / "two", text, a1=CURVE, a2=CURVE).not_run
+    assert left.code == "A360" and "a*.csv" in left.why
+
+
 def test_nothing_is_skipped_silently(tmp_path: Path) -> None:
     texts = {
         "gone": asking('model = "line"\ndirection = "h2d"', a="x.csv"),
@@ -218,3 +230,90 @@ def test_the_shipped_card_can_be_read_and_every_word_has_a_title() -> None:
     assert len(card.rows) > 100 and card.not_validated and card.day
     assert set(KINDS) == set(TITLES) and {r.model for r in card.rows} <= set(MODEL_TITLES) and set(MODELS) == set(ASKS)
     assert all(math.isfinite(r.off) for r in card.rows if r.off is not None)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with the sample recording twice."""
+    folder = tmp_path_factory.mktemp("data")
+    with sample() as path:
+        for name in ("a.sqlite", "b.sqlite"):
+            shutil.copy(path, folder / name)
+    return folder
+
+
+def on_runs(tmp_path: Path, run: Path, question: str, more: str = "") -> Validation:
+    return validate([read_case(case_at(tmp_path, asking(question, "a.sqlite", "b.sqlite") + more))], run)
+
+
+def test_a_run_on_another_machine_is_what_project_says(tmp_path: Path, run: Path) -> None:
+    rows = {r.kind: r for r in on_runs(tmp_path, run, 'model = "projection"\non = "gh200"').rows}
+    answer = ask(inspect(run / "a.sqlite", use_cache=False), ["gh200"])
+    (projection,) = answer.projections
+    assert rows["run time"].predicted == projection.seconds and rows["run time"].measured == projection.measured_seconds
+    assert projection.interval is not None and rows["run time"].low == projection.interval.low
+    assert rows["kernels"].predicted == projection.alpha and rows["kernels"].measured == 1.0
+    assert rows["launch counts"].error == 0.0
+
+
+def test_the_same_run_again_has_no_error_whoever_predicts_it(tmp_path: Path, run: Path) -> None:
+    for k, (question, kinds) in enumerate(
+        (
+            ('model = "repeat"', {"noise"}),
+            ('model = "counts"\nvariants = ["b.sqlite"]', {"variants"}),
+            ('model = "variant"\nstates = ["kernels", "copies"]', {"replay"}),
+        )
+    ):
+        rows = on_runs(tmp_path / str(k), run, question).rows
+        assert {r.kind for r in rows} == kinds and all(r.off == pytest.approx(0.0, abs=1e-9) for r in rows), question
+
+
+def test_delays_are_added_to_the_run_without_recorder_as_slack_says(tmp_path: Path, run: Path) -> None:
+    numbers = '[[measured]]\nwhat = "bare"\nvalue = "20 ms"\nsource = "s"\n'
+    numbers += '[[measured]]\nwhat = "near"\nvalue = "21 ms"\nsource = "s"\ndelay = "10 us"\n'
+    (row,) = on_runs(tmp_path / "slack", run, 'model = "slack"\niterations = 50', numbers).rows
+    curve = tolerate(inspect(run / "a.sqlite", use_cache=False), "api", draws=0).curve
+    assert row.kind == "slack" and row.measured == 0.021
+    assert row.predicted == pytest.approx(0.02 + (float(curve(10e-6)) - float(curve(0.0))) / 50)
+    (left,) = on_runs(tmp_path / "bare", run, 'model = "slack"', numbers.partition('[[measured]]\nwhat = "near')[0]).not_run
+    assert left.code == "A362" and "A192" in left.why
+
+
+def test_three_runs_alike_are_in_no_order(tmp_path: Path, run: Path) -> None:
+    rows = on_runs(tmp_path, run, 'model = "counts"\nvariants = ["b.sqlite", "a.sqlite"]').rows
+    assert [r.kind for r in rows] == ["variants", "variants"]
+
+
+def test_copies_on_a_machine_file(tmp_path: Path, run: Path) -> None:
+    slow, fast = (on_runs(tmp_path / m, run, f'model = "machine"\non = "{m}"').rows for m in ("v100-sxm2", "h100-sxm5"))
+    assert {r.kind for r in slow} <= {"transfers", "pageable"} and len(slow) == len(fast) > 0
+    assert sum(r.predicted or 0.0 for r in slow) > sum(r.predicted or 0.0 for r in fast)
+    assert all(r.low is not None and r.high is not None and r.low <= (r.predicted or 0.0) <= r.high for r in (*slow, *fast))
+
+
+def test_rates_of_a_machine_file(tmp_path: Path) -> None:
+    number = '[[measured]]\nwhat = "to the device"\nvalue = "{}"\nsource = "s"\ndirection = "h2d"\n'
+    text = 'title = "t"\n[[ask]]\nmodel = "rate"\non = "h100-sxm5"\n'
+    for name, value, covered in (("near", "55 GB/s", True), ("far", "27 GB/s", False)):
+        (row,) = validate([read_case(case_at(tmp_path, text + number.format(value), name))], None).rows
+        assert row.covered is covered and row.unit == "B/s" and 55e9 < (row.predicted or 0.0) < 56e9
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        ('model = "projection"\non = "gh200"\nalpha = "fast"', "A417"),
+        ('model = "variant"\nphase = 99', "A192"),
+        ('model = "variant"\nremoved = "cudaNothing"', "A192"),
+        ('model = "variant"\nother = "a.sqlite"\nsizes = ["1", "2"]', "A417"),
+        ('model = "line"\ndirection = "h2h"', "A192"),
+        ('model = "datasheet"\non = "gh200"\nhost_memory = "5 parsecs"', "U0"),
+    ],
+)
+def test_questions_that_cannot_be_answered_are_told(tmp_path: Path, run: Path, question: str, code: str) -> None:
+    try:
+        (left,) = on_runs(tmp_path, run, question).not_run
+    except TurnbuckleError as error:
+        assert error.code.startswith(code) and error.where.startswith("one/case.toml:")
+    else:
+        assert left.code == "A362" and code in left.why

@@ -20,7 +20,7 @@ from turnbuckle import schema
 from turnbuckle.findings import finding
 from turnbuckle.profile.stand_in import read_as, stand_in
 from turnbuckle.trace import anonymise as module
-from turnbuckle.trace.anonymise import Treated, anonymise, treated_rows
+from turnbuckle.trace.anonymise import Treated, anonymise, kept_kernels, treated_rows
 from turnbuckle.trace.readers import parquet
 from turnbuckle.trace.secrets import credential, look
 from turnbuckle.trace.trace import Trace
@@ -74,7 +74,7 @@ def recording(**facts: Any) -> Trace:
 
 
 def made(trace: Trace, key: bytes = KEY, keep: str | None = None) -> tuple[Trace, list[Treated]]:
-    return anonymise(trace, key, stand_in=stand_in, keep=re.compile(keep) if keep else None)
+    return anonymise(trace, key, stand_in=stand_in, keep=keep)
 
 
 def everything(trace: Trace) -> str:
@@ -147,6 +147,23 @@ def test_kernels_can_be_kept() -> None:
     trace, treated = made(recording(), keep="^attention")
     assert trace.text(trace.kernels)[0] == NAMES[0]
     assert [(t.count, t.examples[0]) for t in treated if (t.what, t.action) == ("kernel names", "kept")] == [(2, NAMES[0])]
+
+
+def test_a_pattern_cannot_take_for_ever() -> None:
+    kernels = pl.Series(["a" * 5000 + "!", "gemm"])
+    assert kept_kernels(kernels, r"(a+)+$") == frozenset() and kept_kernels(kernels, r"^(g|x)e") == {"gemm"}
+    for pattern in ("(", r"(?=a)", r"(a)\1", "a{1000}{1000}{1000}"):
+        with pytest.raises(ValueError):
+            kept_kernels(kernels, pattern)
+
+
+def test_functions_that_only_begin_like_mpi_are_hashed() -> None:
+    names = ["MPI_Exchange_secret_", "PMPI_Isend", "MPI_Comm_create_errhandler", "mpi_file_write_at_all_", "MPI_alice"]
+    rows = frames.tables(mpi=[{"start_ns": 10 * k, "end_ns": 10 * k + 5, "name": k} for k in range(5)])
+    trace, _ = made(Trace(rows, pl.Series("name", names), {"tables": {}}))
+    said = trace.text(trace.mpi).to_list()
+    assert said[1:4] == names[1:4]
+    assert all(re.fullmatch(r"call-[0-9a-f]{16}", said[k]) for k in (0, 4))
 
 
 def test_names_with_one_hash_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:

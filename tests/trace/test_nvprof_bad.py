@@ -135,19 +135,27 @@ def test_texts_that_are_none(written: Callable[..., Path]) -> None:
     with sqlite3.connect(path) as file:
         file.execute("UPDATE StringTable SET value = CAST(x'ff6b' AS TEXT) WHERE _id_ = 1")
         file.execute("UPDATE StringTable SET value = 12 WHERE _id_ = 2")
-        file.execute("UPDATE StringTable SET value = zeroblob(100000000) WHERE _id_ = 3")
+        file.execute("UPDATE StringTable SET value = zeroblob(10000000) WHERE _id_ = 3")
     file.close()
     trace = nvprof.read(path)
     assert trace.text(trace.kernels).to_list()[:2] == ["\N{REPLACEMENT CHARACTER}k", "12"] and codes(trace)["P107"] == 1
     assert max(map(len, trace.names)) <= 1 << 16
 
 
+def test_a_schema_that_is_no_text(written: Callable[..., Path]) -> None:
+    """SQLite's message repeats the spoilt bytes, and Python cannot decode them."""
+    path = written(turns(3))
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME", b"CREATE TAB\xb3E CUPTI_ACTIVITY_KIND_RUNTIME"))
+    assert refusal(path).code == "P038"
+    assert nvprof.sniff(path.read_bytes()[:512], path) and not nvprof.sniff(path.read_bytes()[:512], path.with_suffix(".db"))
+
+
 def mutations(content: bytes) -> Iterator[bytes]:
     """The file cut, with bytes changed, with pages swapped: the same ones every time."""
     dice = random.Random(7)
-    for _ in range(60):
+    for _ in range(30):
         yield content[: dice.randrange(100, len(content))]
-    for _ in range(120):
+    for _ in range(60):
         changed = bytearray(content)
         for _ in range(dice.choice((1, 5, 40))):
             changed[dice.randrange(16, len(changed))] = dice.choice((0, 1, 127, 255, dice.randrange(256)))
@@ -175,7 +183,7 @@ def test_spoilt_files_are_read_or_refused(written: Callable[..., Path], tmp_path
         except ProfileError as error:
             refused += 1
             assert error.code in ("P038", "P040", "P043"), error
-    assert refused > 50
+    assert refused > 25
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

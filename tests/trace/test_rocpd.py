@@ -225,6 +225,16 @@ def test_ranges_marks_and_what_is_not_read(database: Database) -> None:
     assert (trace.api["end_ns"] == trace.api["start_ns"]).sum() == 1 and trace.api["name"].null_count() == (database.version == 3)
 
 
+def test_calls_without_events_are_told_by_their_names(database: Database) -> None:
+    database.turns(1)
+    database.timed("region", 500, 90_000, {}, name_id=S["roctxRangePushA"], event_id=None)
+    database.db.execute("DROP VIEW rocpd_event")
+    database.db.execute(f"DROP TABLE rocpd_event{database.uuid}")
+    trace = database.read()
+    assert (trace.api.height, trace.ranges.height, trace.kernels.height) == (3, 1, 1)
+    assert trace.text(trace.ranges).to_list() == ["roctxRangePushA"] and launch_pairs(trace.tables).is_empty()
+
+
 def test_allocations_and_frees(database: Database) -> None:
     place: dict[str, Any] = {"agent_id": 1}
     database.turns(1)

@@ -38,6 +38,19 @@ def test_database_and_json_of_rocprof(tmp_path: Path) -> None:
     assert b.devices.row(0, named=True)["memory_bytes"] == 33538048 * 1024 and "secret" not in json.dumps([b.facts, b.names.to_list()])
 
 
+def test_kernels_that_rocprof_takes_for_copies(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    v1_database(path)
+    with sqlite3.connect(path) as db:
+        for name in ("void CopyRows<int>(int*)", "FillRandom.kd", "CopyBufferRect"):
+            db.execute("INSERT INTO COPY VALUES (?, ?, 1, 0, ?, 1, 3, 9, 909, '', 0)", (START + 90_000, START + 91_000, name))
+        db.execute("UPDATE OPS SET Name = 'drawMarkers(int)' WHERE Name LIKE 'scale%'")
+    db.close()
+    trace = open_with_reader(path)
+    assert set(trace.text(trace.kernels)) == {"void CopyRows<int>(int*)", "FillRandom", "drawMarkers(int)"}
+    assert trace.copies["direction"].to_list() == [1, 0] and codes(trace)["P127"] == 1 and trace.memsets.height == 2
+
+
 def test_newer_rocprof_names_processes(tmp_path: Path) -> None:
     path = tmp_path / "results.db"
     with sqlite3.connect(path) as db:

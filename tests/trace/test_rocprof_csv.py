@@ -113,6 +113,15 @@ def test_broken_csv(tmp_path: Path) -> None:
     assert refused(tmp_path / "run_hip_api_trace.csv").code == "P048"
 
 
+def test_a_mark_that_is_not_closed_counts_all_that_it_takes(tmp_path: Path) -> None:
+    path = tmp_path / "calls.csv"
+    rows = [call("hipMalloc", k, 100 * k) for k in range(1, 4001)]
+    rows[9] = rows[9].replace('"hipMalloc"', '"hipMalloc')
+    path.write_text(API + "".join(rows))
+    trace = open_with_reader(path)
+    assert trace.api.height + codes(trace)["P162"] == 4000 and trace.api.height > 1000
+
+
 def test_files_of_another_run_are_refused(tmp_path: Path) -> None:
     path = set_of_files(tmp_path)
     api = tmp_path / "run_hip_api_trace.csv"

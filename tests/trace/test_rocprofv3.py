@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnbuckle.profile.profile import build
-from turnbuckle.trace import Trace
+from turnbuckle.trace import Trace, read
 from turnbuckle.trace.check import launch_pairs
 from turnbuckle.trace.readers.json_pieces import Cut, Json
 
@@ -162,6 +162,20 @@ def test_depth_bombs_and_growth(written: Callable[..., Trace], tmp_path: Path) -
     bomb = tmp_path / "bomb_results.json.gz"
     bomb.write_bytes(gzip.compress(b'{"rocprofiler-sdk-tool": [{"metadata": {"pid": 1}}' + b" " * (80 << 20) + b"]}", mtime=0))
     assert refused(bomb).code == "P026"
+
+
+def test_through_the_door_with_cache_and_progress(tmp_path: Path) -> None:
+    path = tmp_path / "908_results.json"
+    path.write_text(json.dumps({"rocprofiler-sdk-tool": [v3(turns(50), padding="x" * (9 << 20))]}))
+    shares: list[float] = []
+    first = read(path, progress=shares.append)
+    assert shares == sorted(shares) and shares[-1] == 1.0
+    again = read(path)
+    assert again.facts == first.facts and all(f.equals(again.table(t)) for t, f in first.tables.items())
+    first.to_parquet(tmp_path / "kept")
+    kept = read(tmp_path / "kept")
+    assert kept.facts["recorded"] == first.facts["recorded"] and kept.facts["base_ns"] == first.facts["base_ns"]
+    assert all(f.equals(kept.table(t)) for t, f in first.tables.items())
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:

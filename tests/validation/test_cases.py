@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from turnbuckle.study.cases import Case, find
-from turnbuckle.study.predictions import Row
+from turnbuckle.study.rows import Row
 from turnbuckle.study.validate import Validation, shipped, validate
 
 ROOT = Path(__file__).resolve().parents[2]

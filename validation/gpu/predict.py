@@ -31,7 +31,7 @@ from turnbuckle.errors import TurnbuckleError
 from turnbuckle.model import nething
 from turnbuckle.profile.profile import build
 from turnbuckle.study.datasheet import project as on_sheet
-from turnbuckle.study.predictions import Row
+from turnbuckle.study.rows import Row
 from turnbuckle.study.sheet import sheet
 from turnbuckle.study.slack import tolerate
 from turnbuckle.study.study import Answer, ask, inspect_profile

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets as random
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -45,10 +44,11 @@ def anonymise(
     from turnbuckle.trace.secrets import look
 
     folder = _folder(output, dry_run)
-    pattern, key = _pattern(keep), _key(key_file)
+    _check_pattern(keep)
+    key = _key(key_file)
     with reading(profile) as progress:
         trace = read(profile, use_cache=not no_cache, progress=progress)
-    made, treated = without(trace, key, stand_in=stand_in, keep=pattern)
+    made, treated = without(trace, key, stand_in=stand_in, keep=keep)
     found = look(profile)
     if folder is not None and not dry_run:
         _write(made, folder)
@@ -74,18 +74,22 @@ def _folder(output: Path | None, dry_run: bool) -> Path | None:
     return output
 
 
-def _pattern(keep: str | None) -> re.Pattern[str] | None:
+def _check_pattern(keep: str | None) -> None:
     """Raises A402 where the text is no regular expression."""
     if keep is None:
-        return None
+        return
+    import polars as pl
+
+    from turnbuckle.trace.anonymise import kept_kernels
+
     try:
         if len(keep) > _LONGEST_PATTERN:
             raise ValueError(f"{len(keep)} letters, of at most {_LONGEST_PATTERN}")
-        return re.compile(keep)
-    except (re.error, ValueError, OverflowError, RecursionError) as error:
+        kept_kernels(pl.Series([""]), keep)
+    except ValueError as error:
         raise UsageError(
             "A402", "--keep is no regular expression", where="--keep", found=f"{clipped(keep)}: {clipped(str(error), 100)}",
-            fix="put a backslash before brackets and stars that stand for themselves",
+            fix="put a backslash before brackets and stars that stand for themselves; there is no look-around and no back-reference",
         ) from None  # fmt: skip
 
 

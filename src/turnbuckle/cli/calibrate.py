@@ -19,7 +19,7 @@ Files = Annotated[
 Run = Annotated[
     bool, Parameter(name="--run", help="measure this machine's first GPU: needs its driver and a C compiler, nothing else", negative=())
 ]
-Quick = Annotated[bool, Parameter(name="--quick", help="with --run: fewer sizes and repetitions, about a minute", negative=())]
+Quick = Annotated[bool, Parameter(name="--quick", help="with --run: fewer sizes and repetitions", negative=())]
 Managed = Annotated[bool, Parameter(name="--managed", help="with --run: unified memory too (32 MiB)", negative=())]
 Only = Annotated[list[str] | None, Parameter(name="--only", help="with --run: these sections alone, with commas", negative=())]
 Keep = Annotated[Path | None, Parameter(name="--keep", help="with --run: write the raw lines there, to be read again as FILE")]
@@ -30,6 +30,10 @@ Between = Annotated[
     bool, Parameter(name="--between-nodes", help="the ranks of messages were on different nodes, where the file does not say", negative=())
 ]
 Form = Annotated[Literal["table", "json"], Parameter(name="--format", help="summary: table for people, json for programs (stable)")]
+Surface = Annotated[
+    Path | None,
+    Parameter(name="--surface", help="write run times of the slack proxy there (CSV), as turnbuckle slack --published reads them"),
+]
 Written = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write the machine file there (TOML)")]
 
 
@@ -44,6 +48,7 @@ def calibrate(
     managed: Managed = False,
     only: Only = None,
     keep: Keep = None,
+    surface: Surface = None,
     format: Form = "table",
     output: Written = None,
 ) -> int:
@@ -66,7 +71,7 @@ def calibrate(
         raise UsageError("A410", f"{word} belongs to --run", fix=f"leave {word} out, or add --run")
     if name is not None and not is_name(name):
         raise UsageError("A409", "not a name for a machine", found=name[:60], fix="small letters, digits, '-' and '.'; 64 at most")
-    for path in (output, keep):
+    for path in (output, keep, surface):
         if path is not None and any(_same(path, f) for f in files):
             raise UsageError("A415", "the output would replace a file that is read", where=path.name, fix="name another file with -o")
     on = load(base) if base is not None else None
@@ -97,6 +102,8 @@ def calibrate(
                 fix="leave -o out for the summary, or add outputs of copies (nvbandwidth, bandwidthTest, osu_bw D D)",
             )
         _write(answer, read, name or output.stem.lower(), base, on, output)
+    if surface is not None:
+        _write_surface(answer, surface)
     if format == "json":
         from turnbuckle.cli.output import write_json
         from turnbuckle.study.study import SCHEMA_VERSION
@@ -133,6 +140,7 @@ def _read(path: Path, size: float | None, between_nodes: bool) -> tuple[Origin, 
 
 def _measured_here(keep: Path | None, quick: bool, managed: bool, only: list[str] | None) -> tuple[tuple[Origin, Measured], list[str]]:
     """Measure this machine: what was measured, and which sections failed."""
+    import sys
     import tempfile
 
     from turnbuckle.cli.options import flat
@@ -140,8 +148,14 @@ def _measured_here(keep: Path | None, quick: bool, managed: bool, only: list[str
 
     with tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:
         place = keep or Path(folder) / "microbench.jsonl"
-        failed = measure(place, quick=quick, managed=managed, only=flat(only))
+        failed = measure(place, quick=quick, managed=managed, only=flat(only), says=_say if sys.stderr.isatty() else None)
         return _read(place, None, False), failed
+
+
+def _say(line: str) -> None:
+    import sys
+
+    print(line, file=sys.stderr, flush=True)
 
 
 def _one_device(origins: list[Origin]) -> None:
@@ -192,7 +206,32 @@ def _write(answer: Calibration, read: list[tuple[Origin, Measured]], name: str, 
         comments=comments,
     )
     write_text(text, output)
-    load(str(output) if output.suffix == ".toml" else str(output.parent / output.name))
+    load(f"{output.parent}/{output.name}")
+
+
+#: Device calls of one turn of the slack proxy, and bytes of an element of its matrices.
+_CALLS, _ELEMENT = 5, 4
+
+
+def _write_surface(answer: Calibration, place: Path) -> None:
+    """One line a point, a turn each.  Raises A188 without a run of the proxy."""
+    from turnbuckle.cli.output import write_text
+    from turnbuckle.errors import CannotAnswer
+
+    if not answer.surface:
+        raise CannotAnswer(
+            "A188",
+            "no run of the slack proxy among the measurements",
+            cause="only --run (section slack) and the proxy of the measuring kit give one",
+            fix="leave --surface out, or add --run --only slack",
+        )
+    alone = all("kernel_seconds" in p for p in answer.surface)
+    lines = ["size [B], threads, slack [s], run time [s], calls" + (", kernel [s]" if alone else "")]
+    for p in answer.surface:
+        size = _ELEMENT * p["size"] ** 2
+        line = f"{size:.0f}, {p['threads']:.0f}, {p['slack_s']:.9g}, {p['seconds']:.9g}, {_CALLS}"
+        lines.append(line + (f", {p['kernel_seconds']:.9g}" if alone else ""))
+    write_text("\n".join(lines) + "\n", place)
 
 
 def _coupling(answer: Calibration) -> str:
@@ -236,6 +275,8 @@ def _document(answer: Calibration, read: list[tuple[Origin, Measured]], output: 
             ],
             "pieces_median_error": f.pieces_median,
             "pieces_worst_error": f.pieces_worst,
+            "used_median_error": f.used_median,
+            "used_worst_error": f.used_worst,
             "held_out_median_error": f.held_median,
             "held_out_worst_error": f.held_worst,
             "held_out_points": f.held_points,

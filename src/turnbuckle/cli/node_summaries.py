@@ -21,7 +21,9 @@ from turnbuckle.published.numbers import Interval, exact
 from turnbuckle.units import parse
 
 #: Rows of the device's table, and of unified memory's, that are data: what crosses the coupling.
-_DATA: Final = ("[CUDA memcpy HtoD]", "[CUDA memcpy DtoH]", "Host To Device", "Device To Host")
+_DATA: Final = (
+    "[CUDA memcpy HtoD]", "[CUDA memcpy DtoH]", "[CUDA memcpy HtoA]", "[CUDA memcpy AtoH]", "Host To Device", "Device To Host",
+)  # fmt: skip
 _NOTHING: Final = exact(0.0)
 
 

@@ -29,11 +29,14 @@ def provenance() -> dict[str, Any]:
     from importlib.metadata import version
 
     from turnbuckle.cli.recording import command_line
+    from turnbuckle.trace.readers.parquet import digest
 
     inputs = []
     for word in dict.fromkeys(part for given in sys.argv[1:] for part in (given, given.partition("=")[2])):
         try:
-            if word and len(word) < 4096 and Path(word).is_file():
+            if word and len(word) < 4096 and (Path(word) / "trace.json").is_file():
+                inputs.append({"file": Path(word).name, "sha256": digest(Path(word))})
+            elif word and len(word) < 4096 and Path(word).is_file():
                 with Path(word).open("rb") as file:
                     inputs.append({"file": Path(word).name, "sha256": hashlib.file_digest(file, "sha256").hexdigest()})
         except (OSError, ValueError):

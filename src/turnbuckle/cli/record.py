@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -275,9 +276,22 @@ def _report(trace: Any, place: Path, ran: Any) -> None:
     for found in trace.findings:
         if found.severity != "info" and found.code != "P193":
             _say(f"{found.code}       {found.count:,}: {found.meaning}" + (f" ({found.detail})" if found.detail else ""))
+    if _moves_unseen(trace):
+        _say("note       unified memory was allocated, and no migration is recorded; --unified-memory records them")
     if ran.code:
         _say(f"note       the command ended with {ran.code}, which is passed on")
-    _say(f"next       turnbuckle inspect {place}")
+    _say(f"next       turnbuckle inspect {shlex.quote(str(place))}")
+
+
+def _moves_unseen(trace: Any) -> bool:
+    """Whether the program uses unified memory, of which nothing that moves is in the trace."""
+    import polars as pl
+
+    from turnbuckle.schema import words
+
+    managed, moved = words("memories").index("managed"), [code for code, word in enumerate(words("directions")) if "migration" in word]
+    used = trace.allocations.filter(pl.col("memory") == managed).height
+    return bool(used) and trace.copies.filter(pl.col("direction").is_in(moved)).is_empty() and trace.page_faults.is_empty()
 
 
 def _overheads(trace: Any) -> tuple[int, int]:

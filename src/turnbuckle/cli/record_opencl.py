@@ -41,7 +41,9 @@ def record_opencl(
 
     for option, given in cupti_only.items():
         if given:
-            raise NativeError("N011", f"{option} is not for OpenCL", cause="it steers CUPTI", fix="leave it out, or record without --opencl")
+            raise NativeError(
+                "N011", f"{option} is not for OpenCL", cause="it steers CUPTI", fix="leave it out, or record without --opencl"
+            )
     program = record_run.program(command)
     place = record_run.place_of(output, command)
     library, _ = opencl_layer.cached(cache.folder(), headers)

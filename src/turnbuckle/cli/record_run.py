@@ -52,6 +52,11 @@ def program(command: Sequence[str]) -> str:
     """Path of the program that a command line begins with.  Raises N004 where there is none."""
     if not command:
         raise NativeError("N004", "there is no command to record", fix="turnbuckle record -- ./program ARGUMENTS")
+    if command[0].startswith("-"):
+        raise NativeError(
+            "N004", "the command begins with an option", found=clipped(command[0]), cause="turnbuckle record has no such option",
+            fix="turnbuckle record --help lists its options; the program comes behind --",
+        )  # fmt: skip
     found = shutil.which(command[0])
     if found:
         return found
@@ -114,12 +119,12 @@ def environment(library: Path, folder: Path, settings: Mapping[str, str]) -> dic
     ------
     NativeError : N010, another tool is to be loaded into CUDA programs.
     """
-    other = os.environ.get(INJECTION)
-    if other:
-        raise NativeError(
-            "N010", "another tool is set to be loaded into CUDA programs", where=INJECTION, found=Path(other).name,
-            cause="a profiler started this shell, or a site's module sets it", fix=f"unset {INJECTION}, or record without that tool",
-        )  # fmt: skip
+    for name in (INJECTION, NVTX):
+        if other := os.environ.get(name):
+            raise NativeError(
+                "N010", "another tool is set to be loaded into CUDA programs", where=name, found=Path(other).name,
+                cause="a profiler started this shell, or a site's module sets it", fix=f"unset {name}, or record without that tool",
+            )  # fmt: skip
     env = {name: value for name, value in os.environ.items() if not name.startswith("TB_")}
     return {**env, INJECTION: str(library), NVTX: str(library), "TB_TRACE": str(folder.resolve() / f"%p{SUFFIX}"), **settings}
 

@@ -16,7 +16,9 @@ from turnbuckle.cli.terminal import Terminal
 from turnbuckle.errors import UsageError, did_you_mean
 from turnbuckle.findings import Finding
 from turnbuckle.profile import summary
+from turnbuckle.profile.coverage import coverage
 from turnbuckle.profile.describe import scope
+from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.traffic import traffic
 from turnbuckle.projection import Projection
 from turnbuckle.study.study import SCHEMA_VERSION, Answer
@@ -92,7 +94,7 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         made = f"[bold yellow]SYNTHETIC: written by a script, nobody ran this[/]  Nsight Systems schema {clean(schema)}"
     devices = answer.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
     counts = [f"{kernels['count']:,} kernels", f"{profile.trace.copies.height:,} copies", f"{profile.trace.api.height:,} host calls"]
-    if "copies" in facts.get("unrecorded", ()):
+    if "copies" not in facts.get("recorded", ("copies",)):
         counts[1] = "copies not recorded"
     if answer.on_device and not answer.projectable:
         counts[2] = "host calls not recorded"
@@ -121,6 +123,8 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         )
         window = summary.kernel_window_ns(profile)
         head.add_row("window", f"first kernel to last {ns(window)}, kernels busy {kernels['union_ns'] / max(window or 1, 1):.1%} of it")
+    for line in coverage_lines(profile):
+        head.add_row("coverage", line)
     hidden = summary.overlap(profile)
     if hidden["copy_hidden_fraction"] is not None:
         head.add_row(
@@ -133,6 +137,19 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         for table in (copies_table(answer), calls_table(answer), kernels_table(answer)):
             if table.row_count:
                 console.print(table)
+
+
+def coverage_lines(profile: Profile) -> list[str]:
+    """What of the launches has rows on a device, and what of the device's time has its call."""
+    found = coverage(profile)
+    rows, launches, graphs = found["device_rows"], found["launches"], found["graph_launches"]
+    said = []
+    if launches and launches["share"] is not None:
+        of_graphs = f"; of {graphs['count']:,} graph launches {graphs['share']:.1%}" if graphs["share"] is not None else ""
+        said.append(f"{launches['share']:.1%} of {launches['count']:,} launches have rows on a device{of_graphs}")
+    if rows and rows["time_share"] is not None:
+        said.append(f"{rows['time_share']:.1%} of device time has its host call")
+    return ["; ".join(said)] if said else []
 
 
 def link_lines(answer: Answer) -> dict[str, str]:

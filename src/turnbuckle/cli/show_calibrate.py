@@ -90,7 +90,7 @@ def _estimates(console: Terminal, title: str, estimates: Sequence[Estimate]) -> 
 def _fits(console: Terminal, answer: Calibration) -> None:
     console.print(Text("curves: fitted on half of the sizes, they miss the other half by", "italic"))
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("curve", "points", "lines", "latency", "rate", "one line off", "held-out median", "worst"):
+    for column in ("curve", "points", "lines", "latency", "rate", "as one line off", "held-out median", "worst"):
         table.add_column(column, overflow="fold", justify="left" if column == "curve" else "right")
     for origin, f in answer.fits:
         name = f"{origin.file}: {f.curve.name}" if len(answer.fits) > 1 else f.curve.name
@@ -98,7 +98,7 @@ def _fits(console: Terminal, answer: Calibration) -> None:
         held = (f"{f.held_median:.1%}", f"{f.held_worst:.1%}") if f.held_points else ("", "")
         table.add_row(
             _plain(name), f"{len(f.curve.size_bytes)}", f"{len(f.pieces)}", quantity(f.pieces[0].latency, "s"), rate,
-            f"{f.line_median:.1%}, {f.line_worst:.0%} worst", *held,
+            f"{f.used_median:.1%}, {f.used_worst:.0%} worst", *held,
         )  # fmt: skip
     console.print(table)
     console.print()

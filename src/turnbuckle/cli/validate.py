@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from turnbuckle.study.predictions import Row
+    from turnbuckle.study.rows import Row
     from turnbuckle.study.validate import Group, Validation
 
 CaseNames = Annotated[str, Parameter(help="names or folders of cases, or folders of cases; all of --cases if left out")]
@@ -25,7 +25,7 @@ DataFolder = Annotated[Path | None, Parameter(name="--data", help="folder that t
 Card = Annotated[bool, Parameter(name="--card", help="the card that ships with this version, without running anything", negative=())]
 FailIf = Annotated[
     str | None,
-    Parameter(name="--fail-if", help='exit 1 if this is true: "coverage < 50%%", "median > 30%%", "worst > 200%%", "not_run > 0"'),
+    Parameter(name="--fail-if", help='exit 1 if this is true: "coverage < 50%", "median > 30%", "worst > 200%", "not_run > 0"'),
 ]
 #: Cases that are explained beside their numbers, if there are no more.
 _FEW = 3
@@ -163,9 +163,10 @@ def show(console: Console, found: Validation, card_alone: bool = False) -> None:
             table.add_row(_plain(n.case), n.code, _plain(n.why))
         console.print(table)
         console.print()
-    if found.not_validated:
+    beyond = found.not_validated if len(found.abouts) > 1 else ()
+    if beyond:
         console.print(Text("not validated", "italic"))
-    for line in found.not_validated:
+    for line in beyond:
         console.print(Text(f"- {line}"))
     for f in found.findings:
         if f.code == "A363":

@@ -90,6 +90,8 @@ def read_measured(path: str | Path, *, size_bytes: float | None = None, with_rat
     for p in found.points:
         p.check(place.name)
     curves = tuple(p.curve() for p in found.points if p.size)
+    if not with_rates:
+        curves = _one_a_class(curves, left)
     quantities = tuple(found.quantities) if with_rates else ()
     if not with_rates and (single := sum(q.count for q in found.quantities)):
         left.out("single numbers that are no time of a copy of a known size", single)
@@ -106,6 +108,23 @@ def read_measured(path: str | Path, *, size_bytes: float | None = None, with_rat
             )
         curves, quantities = curves[part - 1 : part], ()
     return Measured(place.name, name, curves, found.device, left.findings(), quantities, found.driver, tuple(found.surface))
+
+
+#: Times of one copy by our own program, the one that a recording would show first; further ones are other definitions of it.
+_DEFINITIONS: Final = ("event", "queued", "host", "period", "call")
+
+
+def _one_a_class(curves: tuple[Curve, ...], left: Left) -> tuple[Curve, ...]:
+    """Of several definitions of one copy's time, the device's own; everything else as it is."""
+    best: dict[tuple[str, str], int] = {}
+    for c in curves:
+        if c.means in _DEFINITIONS:
+            rank = _DEFINITIONS.index(c.means)
+            best[c.direction, c.memory] = min(best.get((c.direction, c.memory), rank), rank)
+    kept = [c for c in curves if c.means not in _DEFINITIONS or _DEFINITIONS.index(c.means) == best[c.direction, c.memory]]
+    if gone := len(curves) - len(kept):
+        left.out("curves of other definitions of a copy's time", gone)
+    return tuple(kept)
 
 
 def _text(place: Path) -> str:
@@ -132,7 +151,13 @@ def _text(place: Path) -> str:
 def _sized(found: Found, size_bytes: float, name: str) -> None:
     """Rates whose copies have a size after all become points of one copy."""
     if not 0 < size_bytes < float("inf"):
-        raise UsageError("A023", "the size of the copies must be above zero", where=name, found=f"{size_bytes:g} B")
+        raise UsageError(
+            "A023",
+            "the size of the copies must be above zero",
+            where=name,
+            found=f"{size_bytes:g} B",
+            fix='for example --copied-size "256 MiB"',
+        )
     for q in [q for q in found.quantities if q.unsized and q.what in _RATES]:
         direction, memory = _RATES[q.what]
         points = Points(direction, memory, f"{way_words(direction, memory)}, {q.where}")

@@ -97,11 +97,13 @@ class _Kit:
             "slack": self._slack, "peer": self._copy,
         }  # fmt: skip
         self.runs: dict[tuple[float, float, float], list[float]] = {}
+        self.kernel_seconds: dict[float, float] = {}
 
     def found(self) -> Found:
         self.out.points = list(self.group.values())
         for (size, threads, slack), values in sorted(self.runs.items()):
             point = {"size": size, "threads": threads, "slack_s": slack, "seconds": float(np.median(values)), "runs": float(len(values))}
+            point |= {"kernel_seconds": self.kernel_seconds[size]} if size in self.kernel_seconds else {}
             self.out.surface.append(point)
         return self.out
 
@@ -125,6 +127,8 @@ class _Kit:
         if not isinstance(slack, int | float) or not math.isfinite(slack) or None in (values["n"], values["threads"], each):
             self.left.out("runs of the slack proxy without size, threads, slack and time")
             return
+        if alone := self._plain(args, "kernel_ns"):
+            self.kernel_seconds[float(values["n"] or 0)] = alone * _NS
         key = (float(values["n"] or 0), float(values["threads"] or 0), max(float(slack), 0.0) * _NS)
         self.runs.setdefault(key, []).append(float(each or 0) * _NS)
 
@@ -379,6 +383,8 @@ class _Kit:
             )
             if size and threads and found and isinstance(slack, int | float) and 0 <= slack < 1e18:
                 self.runs.setdefault((size, threads, float(slack) * _NS), []).append(found[0])
+                if alone := self._plain(row, "kernel_ns"):
+                    self.kernel_seconds[size] = alone * _NS
 
     def _managed(self, rows: list[Row]) -> None:
         for row in rows:

@@ -34,8 +34,9 @@ def osu(file: Text, left: Left) -> Found:
         elif several := _OSU_PAIRS.fullmatch(line):
             pairs = int(several[1])
         elif columns := _OSU_COLUMNS.fullmatch(line):
-            if "bi-directional" in test or pairs > 1 or ("multi" in test and "multiple bandwidth" not in test):
-                left.out("blocks with both directions or several pairs at once")
+            together = pairs > 1 or ("multi" in test and "multiple bandwidth" not in test)
+            if "bi-directional" in test:
+                left.out("blocks with both directions at once")
             elif test and not re.search(r"bandwidth|latency", test):
                 left.out("blocks of tests that time no single message")
             elif test and "collective" not in test and re.search(r"all|bcast|broadcast|reduce|gather|scatter|barrier|get|put|acc", test):
@@ -50,7 +51,9 @@ def osu(file: Text, left: Left) -> Found:
                 away = file.between_nodes or _between(title)
                 timed = columns[1].lower().startswith(("lat", "avg"))
                 name = title or f"osu {'latency' if timed else 'bw'} {ends[0]} {ends[1]}"
-                now = Points("network" if away else direction, memory, clean(name), streamed=not timed, means="mpi")
+                name += f", {pairs} pairs" if pairs > 1 else ", several pairs" if together else ""
+                way = "several" if together else "network" if away else direction
+                now = Points(way, memory, clean(name), streamed=not timed, means="mpi")
                 out.points.append(now)
             title, ends = "", ""
         elif row := _ROW.fullmatch(line):

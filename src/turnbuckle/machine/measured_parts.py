@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -37,13 +37,16 @@ class Curve:
     Attributes
     ----------
     direction, memory : the class, in the words of a recording; ``network`` for messages that leave the node, ``mapped_h2d`` and
-        ``mapped_d2h`` where the host itself reads or writes device memory, ``collective``, and ``kernel`` for kernels by their bytes.
+        ``mapped_d2h`` where the host itself reads or writes device memory, ``collective``, ``several`` for
+        messages of several pairs at once, and ``kernel`` for kernels by their bytes.
     size_bytes : sizes [B], ascending, shape (n,).
     seconds : time of one copy of each size [s], shape (n,).
     name : which measurement of its file.
     resolution : what printing rounded off, as a share of the value, shape (n,).
     streamed : set where many messages were in flight at once, so that a time is the time per message and holds no latency.
-    means : what made the transfer: ``copy``, ``mpi``, ``nccl``, ``cpu`` or ``kernel``; ``host`` for a copy as the host sees it.
+    means : what made the transfer: ``copy``, ``mpi``, ``nccl``, ``cpu`` or ``kernel``; of our own program also how a copy was timed:
+        ``event`` between two events, ``queued`` behind a busy kernel, ``period`` from copy to copy, ``host`` as the host sees it, ``call``
+        until the call returns.
     lines : first and last line it stands in, counted from 1; (0, 0) where that is not known.
     """
 
@@ -260,8 +263,3 @@ def lines_words(lines: list[int]) -> str:
     """``line 7`` or ``lines 7 to 90``."""
     first, last = min(lines), max(lines)
     return f"line {first}" if first == last else f"lines {first} to {last}"
-
-
-def renamed(quantity: Quantity, what: str) -> Quantity:
-    """The same number under another word."""
-    return replace(quantity, what=what)

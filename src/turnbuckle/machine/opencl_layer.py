@@ -16,7 +16,7 @@ from turnbuckle.errors import NativeError
 from turnbuckle.machine.toolchain import compiler, native
 
 SOURCES: Final = (
-    "opencl_layer.c", "opencl_memory.c", "opencl_enqueue.c", "opencl_commands.c", "opencl_objects.c", "opencl_calls.c",
+    "opencl_layer.c", "opencl_memory.c", "opencl_usm.c", "opencl_enqueue.c", "opencl_commands.c", "opencl_objects.c", "opencl_calls.c",
     "output.c", "clock.c",
 )  # fmt: skip
 #: What the compiler is told; part of what a cached library is known by.  The runtime may still call the layer when the loader is gone.

@@ -39,8 +39,8 @@ RECORDS: Final = {
 }
 SOURCES: Final = ("output.c", "clock.c", "delays.c", "records.c", "recorder.c")
 HEADERS: Final = ("output.h", "clock.h", "delays.h", "records.h", "headers/crt/host_defines.h")
-#: What the compiler is told; part of what a cached library is known by.
-OPTIONS: Final = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-fvisibility=hidden")
+#: What the compiler is told; part of what a cached library is known by.  A thread of the library's may outlive who loaded it.
+OPTIONS: Final = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,nodelete")
 LIBRARY: Final = "libturnbuckle-cupti.so"
 _BUILD_LIMIT_SECONDS: Final = 300
 _HEADERS: Final = ("", "include", "extras/CUPTI/include", "targets/x86_64-linux/include", "targets/sbsa-linux/include")

@@ -13,7 +13,7 @@
 #include "clock.h"
 #include "output.h"
 
-enum { CALLS = 4096, GAP_OF_IDS = 64, WAITING = 1 << 15, MARKS = 1024 };
+enum { CALLS = 4096, GAP_OF_IDS = 64, WAITING = 1 << 17, MARKS = 1024 };
 
 /* ---- classes: those of turnbuckle.profile.classify, whose RULES these are ---- */
 
@@ -127,6 +127,7 @@ static __thread int depth, outer;
 struct waited { _Atomic int there; int class; uint32_t corr; int64_t start, end, tid; };
 static struct waited ring[WAITING];
 static _Atomic uint64_t claimed, written, unwritten;
+static void (*call_writer)(void);
 
 static int64_t thread_number(void)
 {
@@ -147,6 +148,7 @@ static void keep(int class, uint32_t corr, int64_t start, int64_t end)
     struct waited *place = &ring[at % WAITING];
     place->class = class, place->corr = corr, place->start = start, place->end = end, place->tid = thread_number();
     atomic_store_explicit(&place->there, 1, memory_order_release);
+    if ((at + 1) % (WAITING / 8) == 0 && call_writer) call_writer();
 }
 
 void delays_write(void)
@@ -189,10 +191,11 @@ void delays_call(int driver, CUpti_CallbackId id, const CUpti_CallbackData *call
     }
 }
 
-CUptiResult delays_start(CUpti_SubscriberHandle subscriber)
+CUptiResult delays_start(CUpti_SubscriberHandle subscriber, void (*writer)(void))
 {
     static const CUpti_CallbackDomain domains[2] = { CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_CB_DOMAIN_DRIVER_API };
     int watched = 0;
+    call_writer = writer;
     memset(known, -1, sizeof known);
     for (int driver = 0; driver < 2; driver++) {
         int missing = 0;

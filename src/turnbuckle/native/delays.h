@@ -16,8 +16,9 @@ const char *delays_settings(void);
 /* Whether calls are watched at all (a delay of 0 counts them). */
 int delays_wanted(void);
 
-/* Classifies every call by its name and asks for callbacks of those that are to wait: all others run untouched. */
-CUptiResult delays_start(CUpti_SubscriberHandle subscriber);
+/* Classifies every call by its name and asks for callbacks of those that are to wait: all others run untouched.
+ * `writer` is called, by a thread of the program, when many delays wait to be written. */
+CUptiResult delays_start(CUpti_SubscriberHandle subscriber, void (*writer)(void));
 
 /* A call begins or ends. */
 void delays_call(int driver, CUpti_CallbackId id, const CUpti_CallbackData *call);

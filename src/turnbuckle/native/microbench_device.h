@@ -236,6 +236,7 @@ static void section_managed(void)
     unsigned long long count = bytes / 16;
     void *values[] = { &p, &count, &out };
     Sample there = { 0 }, back = { 0 };
+    if (skipped()) return;
     if (cu.deviceAttribute(&able, ATTR_MANAGED, 0) != 0 || !able || !cu.memAllocManaged || bytes > free_bytes / 8) {
         ROW("\"skipped\": \"no unified memory\"");
         row_end();

@@ -67,7 +67,6 @@ static void clock_bound(struct device *device, int64_t low, int64_t high)
 static int clock_timer(struct device *device, int looks)
 {
     int64_t low = INT64_MIN, high = INT64_MAX;
-    int told = 0;
     for (int i = 0; i < looks; i++) {
         cl_ulong there = 0, here = 0;
         int64_t before = clock_now();
@@ -76,23 +75,28 @@ static int clock_timer(struct device *device, int looks)
         if (!there) return 0;
         if (before - (int64_t)there > low) low = before - (int64_t)there;
         if (after - (int64_t)there < high) high = after - (int64_t)there;
-        told = 1;
     }
-    if (told) clock_bound(device, low, high);
-    return told;
+    device->timer = 1;
+    clock_bound(device, low, high);
+    return 1;
 }
 
+/* When a command was queued, submitted, began and ended; of the first two, some runtimes tell neither: NONE. */
 static int profile_of(cl_event event, int64_t times[4])
 {
     static const cl_profiling_info what[4] = { CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_SUBMIT, CL_PROFILING_COMMAND_START,
                                                CL_PROFILING_COMMAND_END };
     for (int i = 0; i < 4; i++) {
         cl_ulong time = 0;
-        if (runtime.clGetEventProfilingInfo(event, what[i], sizeof time, &time, NULL) != CL_SUCCESS || !time) return 0;
-        times[i] = (int64_t)time;
+        int known = runtime.clGetEventProfilingInfo(event, what[i], sizeof time, &time, NULL) == CL_SUCCESS && time;
+        if (!known && i >= 2) return 0;
+        times[i] = known ? (int64_t)time : NONE;
     }
     return 1;
 }
+
+/* The first that is known: it is no earlier than the call. */
+static int64_t first_of(const int64_t times[4]) { return times[0] != NONE ? times[0] : times[1] != NONE ? times[1] : times[2]; }
 
 /* Markers on the still empty queue bound the offset where the runtime does not tell it. */
 static void clock_markers(struct queue *queue)
@@ -109,8 +113,8 @@ static void clock_markers(struct queue *queue)
         int64_t ended = clock_now();
         runtime.clReleaseEvent(event);
         if (!known) return;
-        if (before - times[0] > low) low = before - times[0];
-        if (after - times[0] < high) high = after - times[0];
+        if (before - first_of(times) > low) low = before - first_of(times);
+        if (times[0] != NONE && after - times[0] < high) high = after - times[0];
         if (ended - times[3] < high) high = ended - times[3];
     }
     clock_bound(queue->device, low, high);
@@ -121,9 +125,8 @@ void clock_first_look(struct queue *queue)
     struct device *device = queue->device;
     pthread_mutex_lock(&writing);
     if (!device->aligned && queue->profiled) {
-        device->timer = clock_timer(device, LOOKS);
         device->looked = clock_now();
-        if (!device->timer) clock_markers(queue);
+        if (!clock_timer(device, LOOKS)) clock_markers(queue);
     }
     pthread_mutex_unlock(&writing);
 }
@@ -391,7 +394,8 @@ static void command_row(struct command *command, const int64_t times[4], int kno
     row_begin(&row, command->kind);
     row.corr = command->call.number, row.dev = device->number, row.ctx = command->context, row.stream = command->stream;
     if (known && device->aligned) {
-        row.queued = times[0] + device->offset, row.submitted = times[1] + device->offset;
+        if (times[0] != NONE) row.queued = times[0] + device->offset;
+        if (times[1] != NONE) row.submitted = times[1] + device->offset;
         row.start = times[2] + device->offset, row.end = times[3] + device->offset;
     } else untimed++;
     row.what = command->what;
@@ -410,15 +414,17 @@ static void clock_learn(struct device *device, const struct command *first, int6
     size_t i = 0;
     for (const struct command *command = first; command; command = command->next, i++) {
         if (command->device != device || !known[i]) continue;
-        if (command->call.begin - times[i][0] > low) low = command->call.begin - times[i][0];
-        if (command->call.end - times[i][0] < high) high = command->call.end - times[i][0];
+        if (command->call.begin - first_of(times[i]) > low) low = command->call.begin - first_of(times[i]);
+        if (times[i][0] != NONE && command->call.end - times[i][0] < high) high = command->call.end - times[i][0];
         if (command->finished - times[i][3] < high) high = command->finished - times[i][3];
     }
     if (low != INT64_MIN && !device->timer) clock_bound(device, low, high);
     for (i = 0; first; first = first->next, i++) {
         if (first->device != device || !known[i] || !device->aligned) continue;
-        int64_t queued = times[i][0] + device->offset;
-        int64_t off = queued < first->call.begin ? first->call.begin - queued : queued > first->call.end ? queued - first->call.end : 0;
+        int64_t early = first->call.begin - (first_of(times[i]) + device->offset), late = times[i][3] + device->offset - first->finished;
+        if (times[i][0] != NONE && times[i][0] + device->offset - first->call.end > late) late = times[i][0] + device->offset - first->call.end;
+        int64_t off = early > late ? early : late;
+        if (off < 0) off = 0;
         device->commands++;
         device->outside += off > 0;
         if (off > device->worst) device->worst = off;

@@ -29,7 +29,7 @@ static int64_t memory_bytes(cl_mem memory)
 }
 
 /* A pointer of the program: the runtime's page-locked memory if it lies in a mapping of such, shared memory, else ordinary. */
-static enum memory_kind host_memory(const void *pointer)
+enum memory_kind host_memory(const void *pointer)
 {
     struct region region;
     return region_at(pointer, &region) ? region.kind : PAGEABLE;
@@ -342,15 +342,24 @@ static cl_int CL_API_CALL release_gl(cl_command_queue queue, cl_uint memories, c
 /* The region of a mapping begins where shared memory does: another owner tells them apart. */
 #define SVM_MAPPING ((cl_mem)&runtime)
 
+static int on_device(enum memory_kind kind) { return kind == MANAGED || kind == DEVICE; }
+
+struct command *pointer_copy(const char *name, cl_command_queue queue, cl_bool blocking, const void *to, const void *from, size_t size,
+                             cl_uint count, const cl_event *waits)
+{
+    struct command *command = host_copy(name, queue, blocking, count, waits);
+    if (!command) return NULL;
+    enum memory_kind source = host_memory(from), target = host_memory(to);
+    enum copy_kind kind = on_device(target) ? (on_device(source) ? DEVICE_TO_DEVICE : HOST_TO_DEVICE)
+                                            : (on_device(source) ? DEVICE_TO_HOST : HOST_TO_HOST);
+    moves(command, kind, (int64_t)size, source, target, ASYNC(blocking));
+    return command;
+}
+
 static cl_int CL_API_CALL svm_copy(cl_command_queue queue, cl_bool blocking, void *to, const void *from, size_t size, cl_uint count,
                                    const cl_event *waits, cl_event *event)
 {
-    struct command *command = host_copy(NAMED("clEnqueueSVMMemcpy", blocking), queue, blocking, count, waits);
-    if (command) {
-        enum memory_kind source = host_memory(from), target = host_memory(to);
-        int kind = target != MANAGED ? (source != MANAGED ? HOST_TO_HOST : DEVICE_TO_HOST) : source != MANAGED ? HOST_TO_DEVICE : DEVICE_TO_DEVICE;
-        moves(command, kind, (int64_t)size, source, target, ASYNC(blocking));
-    }
+    struct command *command = pointer_copy(NAMED("clEnqueueSVMMemcpy", blocking), queue, blocking, to, from, size, count, waits);
     return ENQUEUE(clEnqueueSVMMemcpy, queue, blocking, to, from, size, count, waits);
 }
 

@@ -460,6 +460,8 @@ static void *extension(const char *name, void *address)
         create_queue_khr = (create_queue_function)address;
         return (void *)create_queue_with_properties_khr;
     }
+    void *own = usm_function(name, address);
+    if (own) return own;
     if (strncmp(name, "clEnqueue", 9) == 0 || strstr(name, "MemAlloc") || strstr(name, "CommandBuffer")) {
         char text[160] = "what the program does through ";
         strncat(text, name, sizeof text - strlen(text) - 1);
@@ -541,5 +543,22 @@ EXPORT CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_d
     }
     *own = &layer;
     *count_returned = count < known ? count : known;
+    return CL_SUCCESS;
+}
+
+/* Newer loaders ask for these two, which the headers need not know. */
+EXPORT CL_API_ENTRY cl_int CL_API_CALL clInitLayerWithProperties(cl_uint count, const cl_icd_dispatch *target, cl_uint *count_returned,
+                                                                 const cl_icd_dispatch **own, const cl_properties *properties);
+EXPORT CL_API_ENTRY cl_int CL_API_CALL clDeinitLayer(void);
+
+cl_int CL_API_CALL clInitLayerWithProperties(cl_uint count, const cl_icd_dispatch *target, cl_uint *count_returned, const cl_icd_dispatch **own,
+                                             const cl_properties *properties)
+{
+    return properties && *properties ? CL_INVALID_PROPERTY : clInitLayer(count, target, count_returned, own);
+}
+
+cl_int CL_API_CALL clDeinitLayer(void)
+{
+    finish();
     return CL_SUCCESS;
 }

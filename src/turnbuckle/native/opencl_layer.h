@@ -117,7 +117,8 @@ struct queue *queue_of(cl_command_queue handle);
 struct queue *queue_add(cl_command_queue handle, cl_context context, struct device *device);
 void queue_retained(cl_command_queue handle);
 void queue_released(cl_command_queue handle);
-/* The stream in which a command goes that waits for `waits`; a new one is told in the file. */
+/* The stream in which a command goes that waits for `waits`: behind one of these (not if `alone`: what follows them need not wait for
+ * it), or where the host knows all to be done, or a new one, told in the file. */
 struct lane *lane_for(struct queue *queue, const int64_t *waits, size_t count, int alone);
 void lane_waited(struct queue *queue, int64_t number);
 
@@ -144,13 +145,19 @@ int region_take(const void *from, cl_mem owner, struct region *found);
 int region_at(const void *pointer, struct region *found);
 void region_forget(cl_mem owner);
 
+/* The kind of memory a pointer of the program leads to: ordinary where it lies in no region. */
+enum memory_kind host_memory(const void *pointer);
+
+/* A row of memory made (1) or released (2). */
+void memory_row(const struct call *call, int what, int64_t context, int64_t bytes, enum memory_kind kind, int64_t number, int filled);
+
 /* ---- commands ---- */
 
 struct command {
     struct command *next;
     struct call call;
     char kind; /* of its row: K, C, S; E: nothing runs */
-    int blocking, barrier, alone; /* barrier: what follows waits for it; alone: in a stream of its own if the queue has no order */
+    int blocking, barrier, alone; /* barrier: what follows waits for it; alone: behind no other if the queue has no order */
     cl_command_queue queue;
     struct device *device;
     cl_event event;
@@ -162,6 +169,9 @@ struct command {
 
 /* A command is about to be enqueued: NULL where nothing is recorded. */
 struct command *command_begin(const char *name, enum call_class class, char kind, cl_command_queue queue, cl_uint count, const cl_event *waits);
+/* A copy between two pointers: which way it goes is told by the regions they lie in. */
+struct command *pointer_copy(const char *name, cl_command_queue queue, cl_bool blocking, const void *to, const void *from, size_t size,
+                             cl_uint count, const cl_event *waits);
 /* Where the runtime is to put the command's event: where the program wants it, or in the command itself. */
 cl_event *command_slot(struct command *command, cl_event *asked);
 /* It was enqueued, or refused.  Returns `result`. */
@@ -184,6 +194,9 @@ void commands_stop(void);
     if (runtime.function) (layer)->function = own
 void memory_take_over(struct _cl_icd_dispatch *layer);
 void enqueue_take_over(struct _cl_icd_dispatch *layer);
+
+/* The layer's function for one of Intel's that a program fetches by name; NULL for any other, or for a second runtime's. */
+void *usm_function(const char *name, void *address);
 
 /* A fact that the reader must know of: told once a text. */
 void unseen(const char *text);

@@ -1,7 +1,7 @@
 /* opencl_memory.c - the calls that make and release memory: buffers, images, shared virtual memory. */
 #include "opencl_layer.h"
 
-static void memory_row(const struct call *call, int what, int64_t context, int64_t bytes, enum memory_kind kind, int64_t number, int filled)
+void memory_row(const struct call *call, int what, int64_t context, int64_t bytes, enum memory_kind kind, int64_t number, int filled)
 {
     struct row row;
     row_begin(&row, 'M');

@@ -259,7 +259,7 @@ struct lane *lane_for(struct queue *queue, const int64_t *waits, size_t count, i
     for (size_t i = 0; !alone && i < queue->lane_count; i++)
         for (size_t k = 0; k < count; k++)
             if (queue->lanes[i].last == waits[k]) return &queue->lanes[i];
-    for (size_t i = 0; !alone && i < queue->lane_count; i++)
+    for (size_t i = 0; i < queue->lane_count; i++)
         if (queue->lanes[i].free) return &queue->lanes[i];
     if (queue->lane_count < MOST_LANES) return lane_new(queue);
     static atomic_int told;
@@ -268,7 +268,8 @@ struct lane *lane_for(struct queue *queue, const int64_t *waits, size_t count, i
         output_fact("unseen the order of more than %d commands at once in an out-of-order queue: further ones stand in line", MOST_LANES);
         output_end();
     }
-    return &queue->lanes[(size_t)(queue->lanes[0].stream + queue->lane_count) % queue->lane_count];
+    static size_t turn;
+    return &queue->lanes[turn++ % queue->lane_count];
 }
 
 /* The host waited for a command: what comes next in its stream finds it done. */
@@ -397,7 +398,7 @@ void region_add(const struct region *region)
     }
     if (region_count < region_room) {
         regions[region_count] = *region;
-        if (region->kind == MANAGED && region->number == NONE) regions[region_count].number = ++memory_last;
+        if (region->number == NONE) regions[region_count].number = ++memory_last;
         region_count++;
     }
     objects_end();

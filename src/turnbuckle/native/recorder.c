@@ -45,13 +45,15 @@
 #define EXPORT __attribute__((visibility("default")))
 #define VERSION "turnbuckle-cupti 1"
 enum { DEFAULT_MEMORY_MB = 256, DEFAULT_FLUSH_MS = 1000, NOT_CALLED = -1, WRONG_SETTINGS = -2, CLOCK_LOOKS = 15 };
+#define LONGEST_START_NS ((int64_t)10000000000)
 
 static int status = NOT_CALLED; /* 0: at work or nothing asked for; else a CUPTI error */
-static atomic_int finished;
+static atomic_int finished, pending, started; /* `started`: cuInit has come to its end; `pending`: delays wait */
 static int recording, window, own_clock;
 static int64_t flush_ms = DEFAULT_FLUSH_MS;
 static pthread_t flusher;
 static int flushing;
+static int64_t flusher_began;
 
 /* ---- clocks ---- */
 
@@ -87,15 +89,33 @@ static void write_down(void)
     output_flush();
 }
 
-/* Hands what is complete to the file from time to time, so that little is lost where the program is killed.  It sleeps on
- * `finished` itself: a wait by an own condition or descriptor would hang on what the program does to clocks or descriptors. */
+/* What the flusher sleeps on; the program's descriptors and conditions are its own. */
+static _Atomic uint32_t bell;
+
+static void ring(void)
+{
+    atomic_fetch_add(&bell, 1);
+    syscall(SYS_futex, &bell, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static void wake_flusher(void)
+{
+    if (recording && !atomic_exchange(&pending, 1)) ring();
+}
+
+/* Hands what is complete to the file from time to time, so that little is lost where the program is killed; delays also when there
+ * are many of them. */
 static void *flush_often(void *unused)
 {
     const struct timespec pause = { flush_ms / 1000, flush_ms % 1000 * 1000000 };
     while (!atomic_load(&finished)) {
-        syscall(SYS_futex, &finished, FUTEX_WAIT_PRIVATE, 0, &pause, NULL, 0);
+        uint32_t heard = atomic_load(&bell);
+        if (!atomic_load(&pending) && !atomic_load(&finished))
+            syscall(SYS_futex, &bell, FUTEX_WAIT_PRIVATE, heard, flush_ms > 0 ? &pause : NULL, NULL, 0);
         if (atomic_load(&finished)) break;
-        cuptiActivityFlushAll(0);
+        int many = atomic_exchange(&pending, 0);
+        /* the driver may hold its locks in cuInit; one that does not tell its end is waited for no longer than this */
+        if (!many && (atomic_load(&started) || clock_now() - flusher_began > LONGEST_START_NS)) cuptiActivityFlushAll(0);
         write_down();
     }
     return unused;
@@ -104,7 +124,8 @@ static void *flush_often(void *unused)
 static void start_flushing(void)
 {
     sigset_t all, old;
-    if (flush_ms <= 0) return;
+    if (flush_ms <= 0 && !delays_wanted()) return;
+    flusher_began = clock_now();
     /* the program's signals are for its own threads */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -125,7 +146,9 @@ static void CUPTIAPI on_call(void *unused, CUpti_CallbackDomain domain, CUpti_Ca
     (void)unused;
     if (atomic_load_explicit(&finished, memory_order_relaxed)) return;
     if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
-        if (id == CUPTI_CBID_RESOURCE_CU_INIT_FINISHED && recording) records_unified_memory();
+        if (id != CUPTI_CBID_RESOURCE_CU_INIT_FINISHED) return;
+        if (recording) records_unified_memory();
+        atomic_store(&started, 1);
         return;
     }
     if (domain != CUPTI_CB_DOMAIN_RUNTIME_API && domain != CUPTI_CB_DOMAIN_DRIVER_API) return;
@@ -152,7 +175,7 @@ static void finish(void)
 {
     if (atomic_exchange(&finished, 1)) return;
     if (flushing) {
-        syscall(SYS_futex, &finished, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+        ring();
         pthread_join(flusher, NULL);
     }
     if (recording) {
@@ -267,7 +290,7 @@ EXPORT int InitializeInjection(void)
     if (other_version()) return refuse(WRONG_SETTINGS, "the program loads another version of CUPTI than the recorder was built for");
 
     CUptiResult result = cuptiSubscribe(&subscriber, on_call, NULL);
-    if (result == CUPTI_SUCCESS && delays_wanted()) result = delays_start(subscriber);
+    if (result == CUPTI_SUCCESS && delays_wanted()) result = delays_start(subscriber, wake_flusher);
     if (result == CUPTI_SUCCESS && recording) result = start_recording(kinds, (size_t)memory_mb << 20);
     if (result != CUPTI_SUCCESS) {
         atomic_store(&finished, 1);

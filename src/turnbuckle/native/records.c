@@ -342,16 +342,17 @@ void records_unified_memory(void)
         CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOD, CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT,
         CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT,
     };
-    enum { COUNTERS = sizeof counters / sizeof *counters };
-    CUpti_ActivityUnifiedMemoryCounterConfig settings[COUNTERS];
+    int configured = 0;
     if (!records_listed(wanted, "uvm")) return;
-    memset(settings, 0, sizeof settings);
-    for (int i = 0; i < COUNTERS; i++) {
-        settings[i].kind = counters[i], settings[i].enable = 1;
-        settings[i].scope = CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_SCOPE_PROCESS_SINGLE_DEVICE;
+    /* one by one: a device that cannot count one thing counts the others */
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
+        CUpti_ActivityUnifiedMemoryCounterConfig setting;
+        memset(&setting, 0, sizeof setting);
+        setting.kind = counters[i], setting.enable = 1;
+        setting.scope = CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_SCOPE_PROCESS_SINGLE_DEVICE;
+        configured += works(cuptiActivityConfigureUnifiedMemoryCounter(&setting, 1), "a counter of unified memory");
     }
-    tell_kind("uvm", works(cuptiActivityConfigureUnifiedMemoryCounter(settings, COUNTERS), "unified memory")
-                         && works(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER), "unified memory"));
+    tell_kind("uvm", configured && works(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER), "unified memory"));
 }
 
 void records_tell(void)

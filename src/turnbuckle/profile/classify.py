@@ -1,7 +1,8 @@
 """Names to kinds: what a host call is for, and which share of run time it can hold.
 
 The rules are a plain list, first match wins, tried on the call's name without its version suffix.  They cover the CUDA
-runtime and driver; HIP names follow the same words.
+runtime and driver; HIP names follow the same words.  OpenCL's come first: whether a call of it blocks is an argument, which the recorder
+writes behind the name: ``clEnqueueReadBuffer (blocking)``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,16 @@ CALL_CLASS = {word: code for code, word in enumerate(CALL_CLASSES)}
 RULES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     (re.compile(pattern), word)
     for pattern, word in (
+        (r"^cl(Finish|WaitForEvents)$", "sync"),
+        (r"^clEnqueue(NDRangeKernel|Task|NativeKernel)$", "launch"),
+        (r"^clEnqueue(Fill|SVMMemFill|MemFill|Memset)", "memset"),
+        (r"^cl(Create(Sub)?Buffer|CreateImage|ReleaseMemObject|SVMAlloc|SVMFree|EnqueueSVMFree|\w+MemAlloc|Mem(Blocking)?Free)", "alloc"),
+        (r"^clEnqueue(Read|Write|Copy|Map|Unmap|Migrate|SVM|Memcpy)", "copy"),
+        (r"^clEnqueue|^clCreateUserEvent$|^clSetUserEventStatus$", "event"),
+        (r"^cl(Create|Release)(CommandQueue|Context)", "stream"),
+        (r"^cl(Create|Build|Compile|Link|Clone|Release)(Program|Kernel)", "module"),
+        (r"^clGet", "query"),
+        (r"^cl[A-Z]", "other"),
         (r"StreamWaitEvent|StreamWaitValue|StreamWriteValue|EventRecord|EventCreate|EventDestroy|EventElapsed", "event"),
         (r"LaunchHostFunc|GetProcAddress|GetDriverEntryPoint|GetFuncBySymbol", "other"),
         (r"Synchronize|CtxSync", "sync"),
@@ -59,8 +70,19 @@ def call_class(name: str) -> str:
 
     >>> [call_class(n) for n in ("cudaLaunchKernel", "cudaMemcpyAsync", "cudaStreamSynchronize", "cuMemAlloc", "cudaGetDeviceCount")]
     ['launch', 'copy', 'sync', 'alloc', 'query']
+    >>> [call_class(n) for n in ("clEnqueueNDRangeKernel", "clEnqueueReadBuffer (blocking)", "clFinish", "clFlush")]
+    ['launch', 'copy', 'sync', 'other']
     """
     return next((word for pattern, word in RULES if pattern.search(name)), "other")
+
+
+def opencl(name: str) -> bool:
+    """Whether a call is one of OpenCL.
+
+    >>> [opencl(n) for n in ("clFinish", "cudaFree", "close")]
+    [True, False, False]
+    """
+    return name.startswith("cl") and name[2:3].isupper()
 
 
 def waits(name: str) -> bool:
@@ -68,8 +90,12 @@ def waits(name: str) -> bool:
 
     >>> [waits(n) for n in ("cudaDeviceSynchronize", "cudaMemcpy", "cuMemcpyDtoH_v2", "cudaMemcpyAsync", "cudaMemset", "cudaFree")]
     [True, True, True, False, False, False]
+    >>> [waits(n) for n in ("clWaitForEvents", "clEnqueueReadBuffer (blocking)", "clEnqueueReadBuffer")]
+    [True, True, False]
     """
     word = call_class(name)
+    if opencl(name):
+        return word == "sync" or name.endswith(" (blocking)")
     return word == "sync" or (word == "copy" and not re.search(r"Async|Prefetch", name))
 
 

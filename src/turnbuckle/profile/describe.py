@@ -9,6 +9,7 @@ import polars as pl
 
 from turnbuckle.machine import Machine
 from turnbuckle.profile import summary
+from turnbuckle.profile.coverage import coverage
 from turnbuckle.profile.offload import DEFAULT_ALPHA, offload_map
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.traffic import traffic
@@ -29,7 +30,9 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
     # a profiler that does not write its own overhead says nothing of it; work of a device without any call means that calls were not noted
     told = trace.facts.get("format") in (None, "nsys")
     called = trace.api.height > 0 or not trace.has & set(DEVICE_TABLES)
-    silent = frozenset(trace.facts.get("unrecorded", ()))
+    # a recorder that wrote what it was told to record says nothing of the rest
+    recorded_tables = trace.facts.get("recorded")
+    silent = frozenset() if recorded_tables is None else {"copies", "memsets"} - set(recorded_tables)
     gpu = any(recorded.get(t) for t in recorded if t.startswith("CUPTI_ACTIVITY_KIND")) or bool(trace.has & {"api", *DEVICE_TABLES})
     return {
         "run_time_ns": profile.run_time_ns,
@@ -38,6 +41,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
         "copies": summary.copies(profile) if gpu and "copies" not in silent else None,
         "memsets": {"count": trace.memsets.height} if gpu and "memsets" not in silent else None,
         "api": {"count": trace.api.height} if gpu and called else None,
+        "coverage": coverage(profile) if gpu else None,
         "overlap": summary.overlap(profile) if gpu and "copies" not in silent else None,
         "categories_ns": summary.categories_ns(profile),
         "closure_defect_ns": summary.closure_defect_ns(profile),

@@ -49,9 +49,11 @@ def kernels_that_meet(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) 
     if len(lanes) > _MOST_LANES:
         return *_NOTHING, every
     first, then, met = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
+    # clocks of merged recordings may be off by this, both ways
+    skew = 2 * int(trace.table("processes")["skew_ns"].max() or 0)  # type: ignore[arg-type]
     free = sorted(lanes, key=lambda lane: -len(lane.activity))
     while free:
-        group = _communicator(free.pop(0), free)
+        group = _communicator(free.pop(0), free, skew)
         taken = {id(lane) for lane, _ in group}
         free = [lane for lane in free if id(lane) not in taken]
         low = max(-shift for _, shift in group)
@@ -91,32 +93,32 @@ def _lanes(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[li
     return lanes, does
 
 
-def _communicator(lane: _Lane, others: list[_Lane]) -> list[tuple[_Lane, int]]:
+def _communicator(lane: _Lane, others: list[_Lane], skew: int) -> list[tuple[_Lane, int]]:
     """A stream and those of other ranks that run the same collectives, each with its shift; of one rank the one that agrees most."""
     best: dict[tuple[int, int], tuple[int, _Lane, int]] = {}
     for other in others:
         if other.rank == lane.rank or not set(lane.name.tolist()) & set(other.name.tolist()):
             continue
-        agreeing, shift = _agreement(lane, other)
+        agreeing, shift = _agreement(lane, other, skew)
         if agreeing > best.get(other.rank, (0,))[0]:
             best[other.rank] = (agreeing, other, shift)
     return [(lane, 0), *((other, shift) for _, other, shift in best.values())]
 
 
-def _agreement(a: _Lane, b: _Lane) -> tuple[int, int]:
+def _agreement(a: _Lane, b: _Lane, skew: int = 0) -> tuple[int, int]:
     """Kernels of two streams that agree, and the shift from `a` to `b`; 0 where they are not one communicator's.
 
     The shift is the most common one between kernels that run together, so a cut at either end does no harm.
     """
     at = np.searchsorted(b.start, a.end, side="left") - 1
-    together = (at >= 0) & (b.end[at] > a.start)
+    together = (at >= 0) & (b.end[at] > a.start - skew)
     if not together.any():
         return 0, 0
     shifts, seen = np.unique((at - np.arange(len(at)))[together], return_counts=True)
     shift = int(shifts[np.argmax(seen)])
     low, high = max(0, -shift), min(len(at), len(b.start) - shift)
     one, two = slice(low, high), slice(low + shift, high + shift)
-    agree = (a.name[one] == b.name[two]) & (np.maximum(a.start[one], b.start[two]) < np.minimum(a.end[one], b.end[two]))
+    agree = (a.name[one] == b.name[two]) & (np.maximum(a.start[one], b.start[two]) < np.minimum(a.end[one], b.end[two]) + skew)
     apart = np.abs(a.start[one] - b.start[two]).sum(), np.abs(a.end[one] - b.end[two]).sum()
     length = np.minimum(a.end[one] - a.start[one], b.end[two] - b.start[two]).sum()
     enough = agree.sum() >= AGREEING * len(agree) and 2 * len(agree) >= min(len(a.start), len(b.start))

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.profile.classify import by_name, call_class
+from turnbuckle.profile.classify import by_name, call_class, opencl
 from turnbuckle.profile.mpi_calls import same_call
 from turnbuckle.profile.profile import Profile
 from turnbuckle.trace.check import launch_pairs
@@ -47,10 +47,11 @@ def activities(profile: Profile) -> pl.DataFrame:
 
 
 def _frees(name: str) -> bool:
-    return call_class(name) == "alloc" and "Free" in name and "Async" not in name and "Address" not in name
+    return call_class(name) == "alloc" and "Free" in name and "Async" not in name and "Address" not in name and not opencl(name)
 
 
-#: What a call waits for, by its name; what CUPTI's number means differs between versions of the profiler.
+#: What a call waits for, by its name; what CUPTI's number means differs between versions of the profiler.  Calls of OpenCL wait for what
+#: their rows of ``syncs`` say, in these numbers: any command can wait for events.
 SCOPES: Final = ("nothing", "event", "stream waits for event", "stream", "device")
 
 
@@ -60,7 +61,7 @@ def scope_of(name: str) -> int:
     >>> [SCOPES[scope_of(n)] for n in ("cudaStreamSynchronize", "cudaStreamWaitEvent", "cuCtxSynchronize", "cudaEventQuery")]
     ['stream', 'stream waits for event', 'device', 'nothing']
     """
-    for code, word in ((2, "StreamWaitEvent"), (1, "EventSynchronize"), (3, "StreamSynchronize")):
+    for code, word in ((2, "StreamWaitEvent"), (1, "EventSynchronize"), (1, "clWaitForEvents"), (3, "StreamSynchronize"), (3, "clFinish")):
         if word in name:
             return code
     return 4 if call_class(name) == "sync" else 0
@@ -75,6 +76,7 @@ class Host:
     thread, process : per activity; `UNKNOWN` where it has none.
     of_api : per row of the trace's table ``api`` the activity; of a call inside another one, the outer call's.
     scope : per activity, what a synchronising call waits for by its name: see `SCOPES`.
+    opencl : per activity, whether it is a call of OpenCL.
     """
 
     def __init__(self, rows: pl.DataFrame, trace: Trace) -> None:
@@ -93,6 +95,7 @@ class Host:
         #: cudaFree and its kin wait for the device they free on; the stream-ordered ones, and those of addresses, do not.
         self.frees: Bool = by_name(name, trace.names, _frees, False)
         self.scope: NDArray[np.int8] = by_name(name, trace.names, scope_of, 0)
+        self.opencl: Bool = by_name(name, trace.names, opencl, False)
 
     def _inner_calls(self, api: pl.DataFrame) -> None:
         """Work and waits that a recording joins to a call inside another belong to the outer one."""

@@ -38,7 +38,7 @@ _LINE: Final = re.compile(
 _MOVED: Final = re.compile(rf"\s*(\d+)\s+(?:(?:{_NUMBER}[KMGT]?B|-)\s+){{3}}(?:({_NUMBER})([KMGT]?B)|-)\s+(?:{_TIME}|-)\s+([A-Z].*)")
 _OWN: Final = re.compile(r"==(?:(\d+)|====)== ?(.*)")
 _DEVICE: Final = re.compile(r'Device "(.{0,200}?)"')
-_HEADING: Final = re.compile(r"\s*(?:Type\s+)?Time\(%\)\s+Time\s+Calls\s")
+_HEADING: Final = re.compile(r"\s*(?:(?:Type\s+)?Time\(%\)\s+Time\s+Calls\s|Count\s+Avg Size\s)")
 _FAULTS: Final = re.compile(r"Total CPU Page faults:\s*(\d{1,18})")
 _TRACE: Final = re.compile(r"\s*Start\s+Duration\s")
 _SECTIONS: Final[dict[str, Section]] = {"GPU activities": "gpu", "API calls": "api"}
@@ -126,13 +126,14 @@ class _Reading:
         self.kept = 0
         self.bad: list[int] = []
         self.columns: _Csv | None = None
+        self.inside = False
 
     def line(self, lines: Sequence[str], at: int) -> int:
         """One line, or a heading of CSV and the units below it; gives the next line to read."""
         line = lines[at]
         own = _OWN.match(line)
         if own:
-            self.columns = None
+            self.columns, self.inside = None, False
             if own[1]:
                 self._of(int(own[1][:18]))
             line = own[2]
@@ -174,7 +175,10 @@ class _Reading:
 
     def _printed(self, line: str, at: int) -> None:
         """A line of a table in columns of spaces, or one that is not nvprof's."""
-        if self.section is None or not line.strip() or _HEADING.match(line) or _DEVICE.match(line.strip()):
+        heading = self.section is not None and _HEADING.match(line) is not None
+        if heading or not line.strip():
+            self.inside = heading
+        if self.section is None or heading or not line.strip() or _DEVICE.match(line.strip()):
             return
         found = _LINE.fullmatch(line)
         if found and (found[1] or self.section != "unified"):
@@ -193,7 +197,7 @@ class _Reading:
             size = None if moved[2] is None else _quantity(moved[2], _BYTES[moved[3]])[0]
             seconds, half = (0.0, 0.0) if moved[4] is None else _quantity(moved[4], _SECONDS[moved[5]])
             self._keep(Row("unified", _printable(moved[6]), int(moved[1][:18]), seconds, half, None, size, at + 1))
-        elif "%" in line[:40] or re.match(r"\s*(GPU activities|API calls):", line):
+        elif self.inside or re.match(r"\s*(GPU activities|API calls):", line):
             self.bad.append(at)
 
     def _cells(self, line: str, at: int) -> None:

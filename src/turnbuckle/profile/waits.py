@@ -76,13 +76,24 @@ def event_waits(device: Device, host: Host, profile: Profile, scope: str) -> Eve
 
 
 def _named(host: Host, profile: Profile) -> pl.DataFrame:
-    """Rows of the recorded synchronisations with the call each belongs to, when that began [ns], and what it waits for by its name."""
+    """Rows of the recorded synchronisations with the call each belongs to, when that began [ns], and what it waits for by its name.
+
+    A call of OpenCL has a row for everything it waits for, and the row says what that is.  A command waits before it runs: what it makes
+    its stream wait for counts as told just before its call.
+    """
     api = profile.trace.api
     calls = pl.DataFrame({**{k: api[k] for k in _KEYS}, "activity": host.of_api, "called": api["start_ns"].to_numpy() - profile.first_ns})
     calls = calls.filter(pl.col("activity") >= 0).drop_nulls().unique(_KEYS, keep="first", maintain_order=True)
-    found = profile.trace.syncs.select(*_KEYS, "context", "stream", "event").unique(_KEYS, keep="first", maintain_order=True)
-    found = found.join(calls, on=_KEYS, how="inner")
-    return found.with_columns(scope=pl.Series(host.scope[found["activity"].to_numpy()], dtype=pl.Int8))
+    found = profile.trace.syncs.select(*_KEYS, "context", "stream", "event", "sync_type").join(calls, on=_KEYS, how="inner")
+    activity = found["activity"].to_numpy()
+    found = found.with_columns(scope=pl.Series(host.scope[activity], dtype=pl.Int8))
+    opencl = pl.Series(host.opencl[activity])
+    plain = found.filter(~opencl).unique(_KEYS, keep="first", maintain_order=True).drop("sync_type")
+    if not opencl.any():
+        return plain
+    said = pl.col("sync_type").fill_null(0).clip(0, len(SCOPES) - 1).cast(pl.Int8)
+    told = found.filter(opencl).with_columns(scope=said).drop("sync_type")
+    return pl.concat([plain, told.with_columns(pl.col("called") - (pl.col("scope") == _STREAM_WAIT).cast(pl.Int64))])
 
 
 def _stream_number(device: Device, process: Int, context: Int, stream: Int) -> Int:

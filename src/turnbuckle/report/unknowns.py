@@ -48,6 +48,7 @@ _PART: Final = {"bandwidth": "bandwidth", "efficiency": "share of bandwidth reac
 #: What to do about an unknown: the first pattern found in its name decides.
 _ADVICE: Final[tuple[tuple[str, str], ...]] = (
     (r"^kernel alpha|gpu\.(fp64|memory)", "run one of the main kernels on the target (or a GPU like it) and give the ratio with --alpha"),
+    (r"^host of the other", "time the program's own work between calls on a host of the target"),
     (r"^common/distance|slack\.(call|link)|/add$", "measure the one-way delay to the remote GPU and put it into a machine file"),
     (
         r"link\.(tags|read_request|round_trip)|read request|requests in flight|round trip",
@@ -88,6 +89,8 @@ def unknown_label(name: str) -> str:
     """
     if name == "kernel alpha":
         return "kernel speed ratio"
+    if name == "host of the other machine":
+        return "speed of the other machine's host"
     if form := _FORM.fullmatch(name):
         kind, memory, decade = form[1], form[2].replace("_", " "), int(form[3])
         what = f"scatter of {memory} copies" if kind.startswith("copy") else "scatter of page migrations"

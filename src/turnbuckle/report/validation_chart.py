@@ -10,7 +10,7 @@ from turnbuckle.report.charts import Rows, Spec, layer, own_colour, quantitative
 from turnbuckle.report.figure import Figure
 from turnbuckle.report.look import FAINT, FULL, RULE, SOFT
 from turnbuckle.report.text import NARROW, clean, number, percent
-from turnbuckle.study.predictions import KINDS, Row
+from turnbuckle.study.rows import KINDS, Row
 from turnbuckle.study.validate import MODEL_TITLES, TITLES, Validation
 
 #: Models that share a colour tell their story by their panel; the rest differ.
@@ -73,8 +73,8 @@ def scatter(rows: Sequence[Row]) -> Figure:
     told = [_told(r) for r in rows]
     inside = [sum((r.off or 0.0) <= share for r in rows) for share in (0.1, 0.5)]
     alt = (
-        f"Predicted against measured for {len(rows)} quantities: {inside[0]} within 10 percent, {inside[1]} within 50 percent. By kind, how "
-        "many and how many within 50 percent: "
+        f"Predicted against measured for {len(rows)} quantities: {inside[0]} within 10 percent, {inside[1]} within 50 percent. By "
+        "kind, how many and how many within 50 percent: "
         + "; ".join(
             f"{TITLES[k]} {sum(r.kind == k for r in rows)}, {sum(r.kind == k and (r.off or 0.0) <= 0.5 for r in rows)}" for k in kinds
         )

@@ -207,7 +207,7 @@ class _Gathered:
         elif curve.direction == "kernel":
             self.add("launch.gap", latency, "s", spread, origin, where, curve.name)
             self.add("device.stream", rate, "B/s", error, origin, where, f"largest kernels; {shape}{off}", 2.0)
-        elif curve.direction in ("collective", "mapped_h2d", "mapped_d2h", "h2h"):
+        elif curve.direction in ("collective", "mapped_h2d", "mapped_d2h", "h2h", "several"):
             note = f"{curve.name}; --between-nodes says that its ranks were on two nodes" if curve.direction == "h2h" else curve.name
             if not curve.streamed:
                 self.add(f"{curve.direction}.latency", latency, "s", spread, origin, where, note)
@@ -364,7 +364,7 @@ class _Gathered:
         for name, own in self.by_name.items():
             best = self.best(name, uses=False)
             alike = [e for e in own if best is not None and e is not best and e.rank - best.rank < 1.0]
-            if not alike or best is None or name.startswith(("collective", "launch.gap", "mapped", "h2h")):
+            if not alike or best is None or name.startswith(("collective", "launch.gap", "mapped", "h2h", "several")):
                 continue
             for e in alike:
                 apart = abs(math.log(e.value / best.value))

@@ -1,4 +1,4 @@
-"""What a calibration answers: numbers with interval and origin, what was fitted, what the base gives; and the words for what is measured."""
+"""What a calibration answers: numbers with interval and origin, what was fitted, what the base gives; and words for all of it."""
 
 from __future__ import annotations
 

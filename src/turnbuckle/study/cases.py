@@ -52,6 +52,7 @@ ASKS: Final[dict[str, dict[str, str]]] = {
     "datasheet": {"on": "text", "host_memory": "B/s", "device_memory": "B/s", "copied_size": "B"},
     "machine": {"on": "text"},
     "line": {"direction": "text", "memory": "text", "from_direction": "text", "from_memory": "text", "up_to": "B", "group": "text"},
+    "slack": {"iterations": "count"},
     "projection": {"on": "text", "alpha": "text"},
     "variant": {"states": "words", "phase": "count", "removed": "text", "other": "text", "sizes": "words"},
     "counts": {"variants": "words"},
@@ -60,7 +61,8 @@ ASKS: Final[dict[str, dict[str, str]]] = {
 }
 _SIDE: Final = {"what": "text", "file": "text", "machine": "text"}
 _MEASURED: Final = {
-    "what": "text", "value": "text", "source": "text", "direction": "text", "count": "count", "size": "B", "file": "text",
+    "what": "text", "value": "text", "source": "text", "direction": "text", "count": "count", "size": "B", "delay": "s",
+    "file": "text",
 }  # fmt: skip
 _TOP: Final = {"title": "text", "known": "text", "why": "text", "waits": "text"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,79}")
@@ -87,6 +89,7 @@ class Number:
     source : who measured it, where it stands.
     direction : of copies, or of the rate.
     count, size_bytes : how many copies, of how many bytes in all; 0 where they do not apply.
+    delay : of every boundary call in the run that was measured [s]; 0 without.
     file : where the number stands, under the data folder; empty for a printed source.
     """
 
@@ -96,6 +99,7 @@ class Number:
     direction: str = ""
     count: int = 0
     size_bytes: float = 0.0
+    delay: float = 0.0
     file: str = ""
 
 
@@ -153,10 +157,15 @@ class Case:
         return tuple(dict.fromkeys(f for f in (self.a.file, self.b.file, *(n.file for n in self.measured), *more) if f))
 
     def place(self, file: str, data: Path | None) -> Path | None:
-        """Where a file of this case lies; None where it needs a data folder and there is none."""
-        if file.startswith("./"):
-            return self.folder / file[2:]
-        return None if data is None else data / file
+        """Where a file of this case lies; None where it needs a data folder and there is none.
+
+        ``*`` in its last part stands for anything, if one file alone fits.
+        """
+        place = self.folder / file[2:] if file.startswith("./") else None if data is None else data / file
+        if place is None or "*" not in place.name:
+            return place
+        fit = sorted(place.parent.glob(place.name))
+        return fit[0] if len(fit) == 1 else place
 
     def missing(self, data: Path | None) -> tuple[str, ...]:
         """Files that are not there; a file inside an archive counts as there if the archive is."""

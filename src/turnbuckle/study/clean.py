@@ -16,7 +16,8 @@ Errors:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -25,7 +26,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.findings import finding
+from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.model import nething
 from turnbuckle.order import prepared
 from turnbuckle.profile.dependencies import EDGE, Graph
@@ -46,6 +47,8 @@ Int = NDArray[np.int64]
 MOST_PER_CALL: Final = 20e-6
 #: The run time is met to this many nanoseconds, or after so many trials as well as calls of whole nanoseconds can.
 _NEAR_NS: Final = 1.0
+#: Findings of `turnbuckle.trace.check.sound`.
+SET_ASIDE: Final = ("P101", "P102", "P103")
 _TRIALS: Final = 60
 
 
@@ -67,22 +70,27 @@ def cleaned(profile: Profile, seconds: float) -> Profile:
     UsageError : A424.
     CannotAnswer : A122, A198.
     """
-    if not 0.0 < seconds <= profile.seconds:
+    longer = seconds * 1e9 >= profile.run_time_ns + 0.5
+    if longer or not math.isfinite(seconds) or round(seconds * 1e9) <= 0:
         raise UsageError(
-            "A424", "the run time without profiler is longer than the recorded one" if seconds > profile.seconds else "no run time",
-            where="--clean-time", found=f"{seconds:.6g} s; recorded are {profile.seconds:.6g} s",
-            cause="a profiler makes a run slower; the other run did something else, or its time is of more than what was recorded",
+            "A424", "the run time without profiler is longer than the recorded one" if longer else "no run time",
+            where="--clean-time", found=f"{seconds:.9g} s; recorded are {profile.seconds:.9g} s",
+            cause="a profiler makes a run slower; the other run did something else, or its time is of more than what was recorded"
+            if longer else "",
             fix="time the same stretch of the run, from the first GPU or MPI call to the last",
         )  # fmt: skip
-    wanted_ns = seconds * 1e9
-    if round(wanted_ns) == profile.run_time_ns:
+    wanted_ns = float(round(seconds * 1e9))
+    if wanted_ns == profile.run_time_ns:
         return profile
     timeline = prepared(profile, replace(nething(), replay="timeline")).timeline
     assert timeline is not None
     nothing = no_change(len(timeline.run))
 
+    # a part of a recording may end after its last activity; what lies there is the program's own
+    tail_ns = profile.run_time_ns - int(timeline.recorded_ns().max(initial=0))
+
     def ends(graph: Graph) -> float:
-        return float(timeline.on(graph).seconds(nothing)) * 1e9
+        return float(timeline.on(graph).seconds(nothing)) * 1e9 + tail_ns
 
     taken = _records(profile, timeline.graph)
     calls = _calls(profile, timeline.graph)
@@ -91,7 +99,8 @@ def cleaned(profile: Profile, seconds: float) -> Profile:
     if wanted_ns < least - _NEAR_NS:
         raise CannotAnswer(
             "A198", "the profiler's cost to host calls cannot explain this run time", where="--clean-time",
-            found=f"{seconds:.6g} s; with {show(MOST_PER_CALL, 's')} less for every call the recorded run takes {least * 1e-9:.6g} s",
+            found=f"{seconds:.9g} s; with {show(MOST_PER_CALL, 's')} less for every call the recorded run takes {least * 1e-9:.9g} s"
+            if calls.any() else f"{seconds:.9g} s; the recording holds no host calls of the GPU runtime or of MPI",
             cause="the profiler slowed something else (kernels, the application's own work), or the other run did less",
             fix="record with fewer kinds of events, and time the run the same way",
         )  # fmt: skip
@@ -101,7 +110,9 @@ def cleaned(profile: Profile, seconds: float) -> Profile:
     after = np.rint(timeline.on(shorter).replayed(nothing.values)[0] * 1e9).astype(np.int64)
     flushed = int((taken * share).sum())
     detail = f"{per_call:.4g} ns a call, {flushed * 1e-6:.4g} ms that the profiler wrote of itself; {profile.seconds:.9g} s were recorded"
-    return _rebuilt(profile, timeline.graph, after, detail)
+    if spent := int(((shorter.lag_ns == 0) & (timeline.graph.lag_ns > 0))[calls].sum()):
+        detail += f"; {spent:,} of {int(calls.sum()):,} calls took less than that, and take no time of their own now"
+    return _rebuilt(profile, timeline.graph, after, tail_ns, detail)
 
 
 def _calls(profile: Profile, graph: Graph) -> NDArray[np.bool_]:
@@ -162,8 +173,8 @@ def _solved(ends: Callable[[float], float], wanted: float, longest: float) -> fl
 # --- the recording, moved ---------------------------------------------------------------------------------------------
 
 
-def _rebuilt(profile: Profile, graph: Graph, after: Int, detail: str) -> Profile:
-    """The profile of the moved recording."""
+def _rebuilt(profile: Profile, graph: Graph, after: Int, tail_ns: int, detail: str) -> Profile:
+    """The profile of the moved recording, with its flaws: what was set aside before it was moved is not found again."""
     trace = profile.trace
     first = profile.first_ns
     rows = activities(profile)
@@ -187,13 +198,29 @@ def _rebuilt(profile: Profile, graph: Graph, after: Int, detail: str) -> Profile
             moved[name] = moved[name].with_columns(start_ns=pl.Series(begun), end_ns=pl.Series(np.maximum(begun, done)))
     order = {n: ["start_ns"] if "start_ns" in f.columns else ["time_ns"] if "time_ns" in f.columns else [] for n, f in moved.items()}
     sorted_ = {n: f.sort(order[n], maintain_order=True) if order[n] else f for n, f in moved.items()}
-    clean_ns = int(after.max()) if len(after) else profile.run_time_ns
+    clean_ns = int(after.max()) + tail_ns if len(after) else profile.run_time_ns
     about = {**trace.facts.get("part", {}), "clean_ns": clean_ns}
     about.pop("bounds_ns", None)
     bounds = [first, first + clean_ns] if "bounds_ns" in trace.facts.get("part", {}) else None
     facts = {**trace.facts, "part": about | ({"bounds_ns": bounds} if bounds else {})}
     out = build(Trace(sorted_, trace.names, facts, trace.findings, trace.name))
-    return replace(out, findings=[*out.findings, finding("P199", 1, detail)])
+    return replace(out, findings=merge([*out.findings, *_set_aside(profile, out), finding("P199", 1, detail)]))
+
+
+def _set_aside(profile: Profile, moved: Profile) -> Iterator[Finding]:
+    """Findings of rows that were set aside before, as far as the moved recording does not have them."""
+    has = {f.code: f.count for f in moved.findings}
+    for f in profile.findings:
+        if f.code in SET_ASIDE and f.count > has.get(f.code, 0):
+            yield finding(f.code, f.count - has.get(f.code, 0), f.detail)
+
+
+def _groups(values: Int) -> Iterator[tuple[int, Int]]:
+    """Every value with its places, in ascending order."""
+    order = np.argsort(values, kind="stable")
+    at = np.flatnonzero(np.diff(values[order])) + 1
+    for places in np.split(order, at) if len(order) else ():
+        yield int(values[places[0]]), places
 
 
 class _Clocks:
@@ -202,8 +229,7 @@ class _Clocks:
     def __init__(self, rows: pl.DataFrame, before: Int, after: Int) -> None:
         threads = rows["thread"].fill_null(-1).to_numpy()
         self._of: dict[int, tuple[Int, Int]] = {}
-        for thread in np.unique(threads).tolist():
-            mine = np.flatnonzero(threads == thread)
+        for thread, mine in _groups(threads):
             instants = np.stack([2 * mine + 1, 2 * mine + 2], axis=1).reshape(-1)
             old, new = before[instants], after[instants]
             order = np.lexsort((new, old))
@@ -225,9 +251,8 @@ class _Clocks:
             known = frame[name].is_not_null().to_numpy()
             times = frame[name].fill_null(first).to_numpy() - first
             out = times.copy()
-            for number in np.unique(thread).tolist():
+            for number, mine in _groups(thread):
                 old, new = self._of.get(number, self._of[self._main])
-                mine = thread == number
                 shift = np.interp(times[mine], old, new - old)
                 out[mine] = times[mine] + np.rint(shift).astype(np.int64)
             columns.append(pl.Series(name, out + first).to_frame().select(pl.when(pl.Series(known)).then(name).alias(name))[name])

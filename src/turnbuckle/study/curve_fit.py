@@ -55,6 +55,7 @@ class CurveFit:
     line : one line through all points.
     pieces : one, or up to three that follow each other.
     line_median, line_worst : relative error of the line at its own points; ``pieces_...`` that of the pieces.
+    used_median, used_worst : relative error of the latency of the first piece and the rate of the last as one line: what models make of it.
     held_median, held_worst : relative error at sizes that were not fitted: every other size predicts the others, and back.
     held_points : sizes so predicted.
     """
@@ -66,6 +67,8 @@ class CurveFit:
     line_worst: float
     pieces_median: float
     pieces_worst: float
+    used_median: float
+    used_worst: float
     held_median: float
     held_worst: float
     held_points: int
@@ -89,9 +92,11 @@ def fit_curve(curve: Curve) -> CurveFit | None:
     apart = _halves(size, seconds)
     line = _at_least(line, apart)
     pieces = tuple(_at_least(p, None) for p in pieces)
-    own, parts = (np.abs(np.log(seconds / t)) for t in (line.seconds(size), _by_pieces(pieces, size)))
+    used = pieces[0].latency + size / pieces[-1].rate
+    own, parts, both = (np.abs(np.log(seconds / t)) for t in (line.seconds(size), _by_pieces(pieces, size), np.maximum(used, 1e-300)))
     return CurveFit(
         curve, line, pieces, _share(np.median(own)), _share(own.max()), _share(np.median(parts)), _share(parts.max()),
+        _share(np.median(both)), _share(both.max()),
         _share(np.median(held)) if len(held) else math.nan, _share(held.max()) if len(held) else math.nan, len(held),
     )  # fmt: skip
 

@@ -178,6 +178,8 @@ def _parts(path: Path) -> list[Path]:
     if suffix == ".otf2":
         parts = [path, path.with_suffix(".def"), *sorted(p for p in path.with_suffix("").rglob("*") if p.is_file())]
         return [p for p in parts if p.is_file()]
+    if (path / "trace.json").is_file():  # a folder of Turnbuckle's own
+        return sorted(p for p in path.iterdir() if p.name == "trace.json" or p.suffix == ".parquet")
     if not path.is_file() or suffix in _WHOLE:
         return [path]
     from turnbuckle.replay import schedules

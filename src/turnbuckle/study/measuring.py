@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +36,9 @@ GRACE: Final = 20
 _NO_DRIVER, _NO_DEVICE, _OLD_DRIVER = 5, 6, 7
 
 
-def measure(place: Path, *, quick: bool = False, managed: bool = False, only: Sequence[str] | None = None) -> list[str]:
+def measure(
+    place: Path, *, quick: bool = False, managed: bool = False, only: Sequence[str] | None = None, says: Callable[[str], None] | None = None
+) -> list[str]:
     """Run the sections; their lines go to `place`, each as soon as it is there.
 
     Parameters
@@ -44,6 +46,7 @@ def measure(place: Path, *, quick: bool = False, managed: bool = False, only: Se
     quick : fewer sizes and repetitions.
     managed : unified memory too.
     only : these sections alone.
+    says : is told which section begins.
 
     Returns
     -------
@@ -66,7 +69,9 @@ def measure(place: Path, *, quick: bool = False, managed: bool = False, only: Se
         _probe(program)
         try:
             with place.open("w", encoding="utf-8") as out:
-                for section in wanted:
+                for k, section in enumerate(wanted, 1):
+                    if says is not None:
+                        says(f"measuring {section} ({k} of {len(wanted)})")
                     line, said = _section(program, section, quick)
                     if line:
                         out.write(line + "\n")

@@ -15,6 +15,7 @@ from turnbuckle.findings import Finding, merge
 from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.model import Model, nething
 from turnbuckle.profile.describe import describe
+from turnbuckle.profile.exchange_numbers import exchange_numbers
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.transfers import LinkFit
@@ -156,7 +157,7 @@ def inspect(
     MachineError : the source is unknown or relative.
     """
     trace = read(path, use_cache=use_cache, progress=progress)
-    profile = build(cut(trace, part) if part else trace)
+    profile = build(cut(trace, part, exchange_numbers) if part else trace)
     if clean_seconds is not None:
         profile = cleaned(profile, clean_seconds)
     if carried := look(Path(path), texts=False).findings():

@@ -39,8 +39,11 @@ DRIVER_DRAWS = 200
 ALPHA_ERROR = 0.2
 #: The same where nothing is known of the source's rates: the prior of a kernel model without measurement.
 ALPHA_UNKNOWN = 0.5
-#: Names of two unknowns of the model's form.
-KERNEL_ALPHA, COPIES_KEPT = "kernel alpha", "copies kept in one memory"
+#: Relative error (log-sd) of what another machine's host takes for the program's own work and for calls that nothing prices: no
+#: machine file says it, processors of one time differ by about as much, and two runs of one configuration differ by 13 % (docs/accuracy.md).
+HOST_ERROR = 0.15
+#: Names of three unknowns of the model's form.
+KERNEL_ALPHA, COPIES_KEPT, HOST_SPEED = "kernel alpha", "copies kept in one memory", "host of the other machine"
 
 
 def normals(name: str, draws: int, seed: int) -> Float:
@@ -118,6 +121,8 @@ class Uncertain:
         durations = anchored(self.run, source, target, model)
         if pair.target is not pair.source:
             durations = replace(durations, scaled=self._form(durations.scaled, pair, model, only))
+            if other_host(pair) and only in (None, HOST_SPEED):
+                durations = replace(durations, host=np.exp(HOST_ERROR * normals(HOST_SPEED, self.draws, self.seed))[:, None])
         seconds = replayed(self.ready, durations).seconds
         return np.broadcast_to(seconds, (self.draws,)).copy()
 
@@ -139,6 +144,8 @@ class Uncertain:
                 out[:, row] = ndtr(draw) * kept[row]
             elif name == KERNEL_ALPHA:
                 out[:, row] *= np.exp(alpha_spread(pair, model) * draw)
+            elif name == HOST_SPEED:
+                out[:, row] *= 1.0 if changed[row] else np.exp(HOST_ERROR * draw)
             elif changed[row]:
                 weight = np.minimum(np.abs(np.log2(np.maximum(out[:, row], 1e-300) / old[row])), 1.0)
                 out[:, row] *= np.exp(self.form[f"{self.run.kind[row]}/{self.run.memory[row]}"] * weight * draw)
@@ -153,9 +160,12 @@ class Uncertain:
         for charge in model.charges:
             if charge.fitted:
                 fitted |= charge.covers(run)
+        host = np.isin(run.category, ("api", "cpu")) & other_host(pair)
         out = []
-        for kind, memory, power, lined in zip(run.kind, run.memory, decade, fitted, strict=True):
-            if kind == "kernel":
+        for kind, memory, power, lined, hosts in zip(run.kind, run.memory, decade, fitted, host, strict=True):
+            if hosts:
+                out.append(HOST_SPEED)
+            elif kind == "kernel":
                 out.append(KERNEL_ALPHA if kernels else "")
             elif not lined:
                 out.append("")
@@ -174,6 +184,11 @@ class Uncertain:
     def names(self, declared: Machine, pair: Pair, model: Model) -> list[str]:
         """Everything uncertain in a question, by name."""
         return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *sorted({*self._form_names(pair, model)} - {""})])]
+
+
+def other_host(pair: Pair) -> bool:
+    """Whether the target is a machine of its own, with a host of its own; a changed coupling keeps its host."""
+    return pair.target is not pair.source and not pair.target.changes
 
 
 def alpha_spread(pair: Pair, model: Model) -> float:

@@ -24,7 +24,8 @@ import numpy as np
 from turnbuckle.errors import TurnbuckleError
 from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.study.cases import Case
-from turnbuckle.study.predictions import KINDS, LARGE_BYTES, MODELS, Data, Row
+from turnbuckle.study.predictions import MODELS
+from turnbuckle.study.rows import KINDS, Data, Row
 from turnbuckle.study.uncertainty import LEVEL
 
 SCHEMA_VERSION: Final = 1
@@ -32,8 +33,8 @@ SCHEMA_VERSION: Final = 1
 TITLES: Final = {
     "run time": "run time on another machine",
     "slack": "run time with every boundary call delayed",
-    "transfers": "time of copies, pinned or inside the device",
-    "pageable": "time of copies from and to pageable memory",
+    "transfers": "time of pinned and device copies",
+    "pageable": "time of pageable copies",
     "migrations": "time of unified memory's moves",
     "messages": "time of MPI messages",
     "rates": "bandwidths of machine files",
@@ -58,6 +59,8 @@ MODEL_TITLES: Final = {
     "counts": "A's costs, counts of B",
     "repeat": "the other run",
 }
+#: Copies of so many bytes on average show a bandwidth rather than a latency.
+LARGE_BYTES: Final = 1e6
 #: Kinds whose error is not one of a model: what no model can beat.
 FLOOR: Final = "noise"
 #: What no case looks at, whatever is found.
@@ -65,7 +68,7 @@ NOT_VALIDATED: Final = (
     "added distance: no recording of one program on a near and on a far GPU is known, and none with delayed calls has been made yet",
     "run time across a change of coupling alone: the run times of the card are across two vendors' GPUs, of two programs",
     "kernels by anything but one ratio for all of them",
-    "copies between devices, and collectives",
+    "collectives, and copies between devices that share a host's link",
     "host work on another CPU: it is taken over as recorded",
     "cores per GPU, sharing and contention on real machines (they are held against their papers and other simulators instead)",
 )

@@ -2,8 +2,9 @@
 
 An operation that needs all ranks ends on none before it has begun on every other.  Each bounds how far two clocks are apart, from both
 sides; shortest paths over all of them give the interval that is left to each clock.  Inside it the ends tell more: who comes last lets all
-go, so that the ends of one operation lie together.  The shift is where the medians of the ends agree, moved into the interval where it
-lies outside.  Clocks that run at different speed are told by the same medians over the run, and are put right by a straight line.
+go, so that the ends of one operation lie together.  The shift is where the medians of the ends agree, or the middle of the interval where
+that is narrower than the ends scatter.  Clocks that run at different speed are told by the same medians over the run, and are put right
+by a straight line.
 
 `turnbuckle.trace.readers.dumpi_clocks` does the like for messages of MPI ranks inside one recording.
 """
@@ -11,7 +12,7 @@ lies outside.  Clocks that run at different speed are told by the same medians o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -75,22 +76,19 @@ class Clocks:
         half = [np.inf if a is None or b is None else (b - a) / 2 for a, b in zip(self.low_ns, self.high_ns, strict=True)]
         return np.asarray(np.minimum(np.array(half), self.skew_ns[:, 1]))
 
-    def added(self, file: int, times: Int) -> Int:
-        """What to add to times of a recording [ns]."""
-        moved = self.shift_ns[file] + np.rint(self.drift[file] * (times - self.at_ns)).astype(np.int64)
-        return np.asarray(moved, dtype=np.int64)
 
-
-def align(groups: Sequence[Group], files: int, *, keep: bool = False) -> Clocks:
+def align(groups: Sequence[Group], files: int, *, stated: Sequence[bool] = (), keep: bool = False) -> Clocks:
     """Shifts of the recordings' clocks.
 
     Parameters
     ----------
     groups : collectives shared by recordings, times on the clocks that the recordings state.
     files : how many recordings there are.
+    stated : which recordings state a clock that others have too.  Where all bounds hold by it, and only ends of calls on hosts speak
+        against it, it stands.
     keep : leave the clocks as stated, and only say how well they agree.
     """
-    linked = _linked(groups, files)
+    linked, kept = _linked(groups, files), np.ones(files, dtype=np.bool_)
     at = min((int(g.start.min()) for g in groups), default=0)
     base, slope = np.zeros(files), np.zeros(files)
     if not keep:
@@ -98,16 +96,16 @@ def align(groups: Sequence[Group], files: int, *, keep: bool = False) -> Clocks:
         base = _started(some, files)
         base, _ = _refined(some, base, slope, at, drifts=False)
         base, slope = _drifting(some, base, at)
-        agreeing = (slope == 0) & (np.abs(base - base[0]) <= _skew(some, base, slope, at)[:, 1])
-        base = np.where(agreeing & _holds(groups, np.where(agreeing, 0.0, base), slope, at), 0.0, base)
+        kept = _kept(groups, base, slope, at, stated)
+        base = np.where(kept, 0.0, base)
     shift = np.rint(base).astype(np.int64)
     weight = _weights(groups, shift, slope, at)
     contradiction = _contradiction(weight)
     way = _closure(weight + contradiction)
     if way is None:  # never: `_contradiction` found it closed
         raise ArithmeticError("bounds that were loosened contradict each other")
-    more = np.zeros(files, dtype=np.int64) if keep else _inside(way)
-    early = max(0, -int((weight - more[:, None] * -1 - more[None, :]).min())) if files else 0
+    more = np.zeros(files, dtype=np.int64) if keep else _inside(way, np.where(kept, 0.0, _skew(groups, base, slope, at)[:, 1]))
+    early = max(0, -int((weight + more[:, None] - more[None, :]).min()))
     shift = shift + more
     wider = np.where(np.arange(files) == 0, 0, contradiction)
     high = [_sum(shift[i] - more[i] + wider[i], way[0, i]) for i in range(files)]
@@ -183,7 +181,7 @@ def _thinned(groups: Sequence[Group]) -> list[Group]:
     out = []
     for group in groups:
         used = np.unique(np.linspace(0, group.end.shape[1] - 1, _USED).astype(np.int64)) if group.end.shape[1] > _USED else slice(None)
-        out.append(Group(group.file, group.start[:, used], group.end[:, used], group.every[used]))
+        out.append(replace(group, start=group.start[:, used], end=group.end[:, used], every=group.every[used]))
     return out
 
 
@@ -291,17 +289,33 @@ def _contradiction(weight: Int) -> int:
     return high
 
 
+def _kept(groups: Sequence[Group], base: Float, slope: Float, at: int, stated: Sequence[bool]) -> Bool:
+    """Which clocks stand as stated: those that agree with the ends, and those that only ends on hosts speak against; if all bounds hold."""
+    agree = (slope == 0) & (np.abs(base - base[0]) <= _skew(_thinned(groups), base, slope, at)[:, 1])
+    on_device = np.zeros(len(base), dtype=np.bool_)
+    for group in groups:
+        on_device[group.file] |= group.on_device
+    trusted = agree | ((slope == 0) & ~on_device & np.array(stated, dtype=np.bool_)) if len(stated) else agree
+    for kept in (trusted, agree):
+        if _holds(groups, np.where(kept, 0.0, base), slope, at):
+            return np.asarray(kept)
+    return np.zeros(len(base), dtype=np.bool_)
+
+
 def _holds(groups: Sequence[Group], base: Float, slope: Float, at: int) -> bool:
     """Whether shifts hold all bounds."""
     return bool((_weights(groups, base, slope, at) >= 0).all())
 
 
-def _inside(way: Int) -> Int:
-    """What to add to shifts of 0 so that all bounds hold: each as little as those before it leave."""
+def _inside(way: Int, skew: Float) -> Int:
+    """What to add to shifts so that all bounds hold: as little as those before leave; to their middle where that is surer than the ends.
+
+    `skew` is how far the ends scatter [ns], shape (recordings,); 0 moves no further than bounds ask.
+    """
     out = np.zeros(len(way), dtype=np.int64)
     for file in range(1, len(way)):
         before = slice(0, file)
         low = max(int((out[before] - way[file, before]).max()), -_FAR)
         high = min(int((out[before] + way[before, file]).min()), _FAR)
-        out[file] = min(max(0, low), high)
+        out[file] = low + (high - low) // 2 if high - low < 2 * skew[file] else min(max(0, low), high)
     return out

@@ -53,7 +53,26 @@ TIMES: Final = ("start_ns", "end_ns", "time_ns")
 """Columns with instants."""
 
 _API: Final = re.compile(r"(?:cuda|cu|hip|hsa_|hsaKmt|cl|ze|roctx|nvtx)[A-Z_]\w{1,79}|hsa_[a-z]\w{1,79}")
-_MPI: Final = re.compile(r"p?mpix?_[a-z][a-z_0-9]{1,50}", re.IGNORECASE)
+_MPI: Final = re.compile(r"p?mpix?_([a-z][a-z_0-9]{1,60}?)_{0,2}", re.IGNORECASE)
+#: Words of MPI's own names (MPI 4.1), with or without an i before them: a user's function may begin with mpi_ as well.
+_MPI_VOCABULARY: Final = """
+abort accept accumulate ack acked add address adjacent agree aint alignment all allgather allgatherv alloc allocate allreduce alltoall
+alltoallv alltoallw amode and any array as at atomicity attach attr barrier bcast begin block bottom bsend buffer by byte c c2f call
+callback cancel cancelled cart cartdim category changed class clear close code comm commit commutative compare complete completed complex
+conditional connect contents contiguous conversion convert coords copy count create cvar darray datarep decode delete detach diff
+difference dims disconnect disp displacement dist dup dynamic elements end enum envelope equal err errcode errhandler error errors event
+excl exscan extent extents external f f08 f2c f90 failure fence fetch file fin finalize finalized flush fn fns free from func function
+gather gatherv get global graph graphdim grequest group handle handler handlers hindexed hints hvector hw idup iflush improbe imrecv incl
+index indexed info init initialized inquire integer inter intercomm interleave intersection intra is join keyval lb level levels library
+local lock lookup main map match mem merge message mode mprobe mrecv multiple name named names neighbor neighbors nkeys nthkey null num of
+offset op open operations ops ordered pack packed parent parrived pcontrol pending port position post pready preallocate precv probe
+processor psend pset psets publish put pvar query raccumulate range rank ranks read reads real recv reduce register remote remove replace
+request resized revoke rget rput rsend scan scatter scatterv seek self send sendrecv session sessions set shared shift shrink size sizeof
+source spawn split ssend start startall state status stop string strings struct sub subarray swap sync t target test testall testany
+testsome thread threads time timestamp to topo translate true type types ub union universe unlock unpack unpublish unregister update user
+value valuelen vector version view wait waitall waitany waitsome win with world write wtick wtime x
+"""
+_MPI_WORDS: Final = frozenset(_MPI_VOCABULARY.split())
 _BARE_MPI: Final = re.compile(
     r"i?[bsr]?send(_init)?|i?m?recv(_init)?|i?sendrecv(_replace)?|(wait|test)(all|any|some)?|i?m?probe|start(all)?|init(_thread)?|finalize|"
     r"i?barrier|i?bcast|i?(all)?reduce(_scatter)?(_block)?|i?(all)?gatherv?|i?scatterv?|i?alltoall[vw]?|i?(ex)?scan",
@@ -138,9 +157,7 @@ class _Names:
         return made
 
 
-def anonymise(
-    trace: Trace, key: bytes, *, stand_in: Callable[[str], str], keep: re.Pattern[str] | None = None
-) -> tuple[Trace, list[Treated]]:
+def anonymise(trace: Trace, key: bytes, *, stand_in: Callable[[str], str], keep: str | None = None) -> tuple[Trace, list[Treated]]:
     """A trace without what tells whose it is, and what became of what.
 
     Parameters
@@ -148,7 +165,7 @@ def anonymise(
     trace : the recording.
     key : of the hashes; the same key makes the same hashes.
     stand_in : a word that is classified as the name of a host call is (`turnbuckle.profile.stand_in`).
-    keep : kernels whose names it matches keep them.
+    keep : kernels whose names this regular expression matches keep them; ValueError where it is none.
 
     Rows that no answer counts with (`turnbuckle.trace.check.sound`) are left out; the findings that count them stay.
     """
@@ -156,7 +173,8 @@ def anonymise(
     tables = {name: frame for name, frame in tables.items() if frame.height}
     names = _Names(hashlib.sha512(key).digest())
     treated: list[Treated] = []
-    tables = _renamed(tables, trace.names, names, stand_in, keep, treated)
+    kept = kept_kernels(trace.names, keep) if keep is not None else frozenset()
+    tables = _renamed(tables, trace.names, names, stand_in, kept, treated)
     tables = _renumbered(tables, treated)
     tables = _shifted(tables, treated)
     tables = _devices(tables, names, treated)
@@ -181,7 +199,7 @@ def _renamed(
     old: pl.Series,
     names: _Names,
     stand_in: Callable[[str], str],
-    keep: re.Pattern[str] | None,
+    keep: frozenset[str],
     treated: list[Treated],
 ) -> dict[str, pl.DataFrame]:
     """Every name column points at what its names become."""
@@ -215,17 +233,44 @@ def _renamed(
     return out
 
 
-def _treatment(text: str, role: str, table: str, names: _Names, stand_in: Callable[[str], str], keep: re.Pattern[str] | None) -> str:
+def _treatment(text: str, role: str, table: str, names: _Names, stand_in: Callable[[str], str], keep: frozenset[str]) -> str:
     """What one name becomes."""
     if not text:
         return text
     if role == "kernel":
-        return text if keep is not None and keep.search(text) else _kernel(text, names)
+        return text if text in keep else _kernel(text, names)
     if table == "api":
         return text if _API.fullmatch(text) else f"{stand_in(text)}-{names.hashed(text, 'call')}"
     if table == "mpi":
-        return text if _MPI.fullmatch(text) or _BARE_MPI.fullmatch(text) else names.hashed(text, role)
+        return text if _is_mpi(text) else names.hashed(text, role)
     return names.hashed(text, role)
+
+
+def _is_mpi(text: str) -> bool:
+    """Whether a name is one of MPI's.
+
+    >>> [_is_mpi(name) for name in ("MPI_Ireduce_scatter_block", "PMPI_Comm_f2c", "mpi_bcast_", "mpi_exchange_plasma_", "waitall")]
+    [True, True, True, False, True]
+    """
+    if _BARE_MPI.fullmatch(text):
+        return True
+    found = _MPI.fullmatch(text)
+    words = found[1].lower().split("_") if found else [""]
+    return all(word in _MPI_WORDS or (word[:1] == "i" and word[1:] in _MPI_WORDS) for word in words)
+
+
+def kept_kernels(names: pl.Series, pattern: str) -> frozenset[str]:
+    """Names that a regular expression matches, in time that grows with their length alone.
+
+    Raises
+    ------
+    ValueError : it is none, or one with look-around or back-references.
+    """
+    try:
+        return frozenset(names.filter(names.str.contains(pattern)).drop_nulls().to_list())
+    except pl.exceptions.PolarsError as error:
+        said = [line for line in str(error).splitlines() if line.startswith("error:")]
+        raise ValueError(said[0].removeprefix("error:").strip() if said else str(error).splitlines()[0][:200]) from None
 
 
 def _kernel(text: str, names: _Names) -> str:

@@ -316,11 +316,12 @@ def check(tables: Tables, facts: Mapping[str, Any], names: pl.Series | None = No
     """
     complete = {name: tables[name] for name in schema_tables() if name in tables and tables[name].height}
     pairs = launch_pairs(complete)
+    part = facts.get("part") or {}
     found = [
         *_zero_durations(complete),
-        *_orphans(complete, pairs),
+        *_orphans(complete, pairs, part.get("launched_before", {})),
         *_two_clocks(complete, pairs),
-        *_whole_graphs(complete, pairs, names),
+        *_whole_graphs(complete, pairs, names, part.get("graph_launches_beyond", 0)),
         *_profilers_word(complete),
         *_stream_overlaps(complete),
         *_profiler_share(complete),
@@ -346,13 +347,15 @@ def _zero_durations(tables: Tables) -> Iterator[Finding]:
         yield finding("P104", total, _by_table(counts))
 
 
-def _orphans(tables: Tables, pairs: pl.DataFrame) -> Iterator[Finding]:
+def _orphans(tables: Tables, pairs: pl.DataFrame, before: Mapping[str, int]) -> Iterator[Finding]:
+    """`before`: rows of a part of a recording whose call was recorded, ahead of it."""
     counts = {t: tables[t].height - _count(pairs, pl.col("table") == t) for t in DEVICE_TABLES if t in tables}
     if "copies" in counts:
         # a migration has no call; one that carries an id anyway is in the pairs, so count by row
         called = np.zeros(tables["copies"].height, np.bool_)
         called[pairs.filter(pl.col("table") == "copies")["row"].to_numpy()] = True
         counts["copies"] = int((~called & ~tables["copies"]["direction"].is_in(_MIGRATIONS).to_numpy()).sum())
+    counts = {table: max(count - before.get(table, 0), 0) for table, count in counts.items()}
     if total := sum(counts.values()):
         yield finding("P109", total, _by_table(counts))
 
@@ -369,9 +372,10 @@ def _two_clocks(tables: Tables, pairs: pl.DataFrame) -> Iterator[Finding]:
         yield finding("P111", early, f"{early / pairs.height:.2%} of the records with a call, by up to {most} ns")
 
 
-def _whole_graphs(tables: Tables, pairs: pl.DataFrame, names: pl.Series | None) -> Iterator[Finding]:
+def _whole_graphs(tables: Tables, pairs: pl.DataFrame, names: pl.Series | None, beyond: int) -> Iterator[Finding]:
+    """`beyond`: graph launches of a part of a recording whose work lies behind its end."""
     whole = tables["graphs"].height if "graphs" in tables else 0
-    silent = _silent_graph_launches(tables["api"], pairs, names) if "api" in tables and names is not None else 0
+    silent = max(_silent_graph_launches(tables["api"], pairs, names) - beyond, 0) if "api" in tables and names is not None else 0
     if whole or silent:
         yield finding("P115", whole + silent, f"{whole} recorded as one row, {silent} not recorded on the device at all")
 

@@ -91,8 +91,9 @@ def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns:
     ranks, untold = _ranks(parts, numbers)
     _one_run(parts, ranks)
     offsets = _offsets(parts, clock)
-    shared = groups(lanes(parts, offsets))
-    clocks = align(shared, len(parts), keep=clock == "recorded")
+    stated = [part.facts.get("session_start_utc_ns") is not None for part in parts]
+    shared = groups(lanes(parts, offsets, stated))
+    clocks = align(shared, len(parts), stated=stated, keep=clock == "recorded")
     if clock == "collectives":
         _tied(parts, clocks)
         _within(parts, clocks, max_skew_ns)
@@ -143,7 +144,7 @@ def _ranks(traces: Sequence[Trace], numbers: Sequence[Sequence[int]]) -> tuple[l
     told: list[dict[int, int]] = []
     busy: list[list[int]] = []
     for trace, some in zip(traces, numbers, strict=True):
-        by_mpi = {thread & _PROCESS: rank for thread, rank in trace.mpi_ranks.select("thread", "rank").iter_rows()}
+        by_mpi = {thread & _PROCESS: rank for thread, rank in trace.mpi_ranks.select("thread", "rank").drop_nulls().iter_rows()}
         work: Counter[int] = Counter()
         for table in _BUSY:
             frame = trace.table(table)
@@ -253,7 +254,7 @@ def _within(traces: Sequence[Trace], clocks: Clocks, max_skew_ns: int) -> None:
     if clocks.contradiction_ns > max_skew_ns:
         found = f"collectives contradict each other by {_time(clocks.contradiction_ns)}"
     else:
-        found = f"{clipped(traces[worst].name)}: one end of a collective in ten lies {_time(uncertain[worst])} from the others' or further"
+        found = f"{clipped(traces[worst].name)}: its clock may be off by {_time(uncertain[worst])}, by what ends and bounds tell"
     raise CannotAnswer(
         "A176", "the clocks cannot be aligned within the bound", found=f"{found}; allowed {_time(max_skew_ns)}",
         cause="a clock that jumps or changes its speed during the run, or recordings of different runs",

@@ -42,6 +42,7 @@ _DOES: Final = r"(allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|
 _EVERY: Final = ("allreduce", "allgather", "reducescatter", "alltoall")
 _MPI: Final = r"^(barrier|allreduce|allgatherv?|alltoall)$"
 _MPI_COLLECTIVE: Final = 1
+_HOST, _UNKNOWN = -1, -2
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Lane:
     Attributes
     ----------
     file : which recording.
-    rank : what tells one rank of that recording from another.
+    rank : what tells one rank of that recording from another: process, and device or -1 for calls on the host.
     start, end : times [ns].
     word : number of the operation's name, the same in all recordings.
     every : nobody leaves before all have come.
@@ -59,6 +60,7 @@ class Lane:
     near : all leave together.
     size : members, of an MPI communicator that tells; else 0.
     mark : what tells an MPI communicator from others of its size, as far as recorded.
+    stated : the recording states its clock.
     """
 
     file: int
@@ -71,6 +73,7 @@ class Lane:
     near: Bool
     size: int = 0
     mark: tuple[int, ...] = ()
+    stated: bool = True
 
 
 @dataclass(frozen=True)
@@ -82,20 +85,23 @@ class Group:
     file : recording of each member, shape (members,).
     start, end : times [ns], shape (members, operations).
     every : operations that nobody leaves before all have come, shape (operations,).
+    on_device : kernels, whose ends lie together; calls of a library on hosts may end late on one rank every time.
     """
 
     file: Int
     start: Int
     end: Int
     every: Bool
+    on_device: bool = True
 
 
-def lanes(traces: Sequence[Trace], offsets: Sequence[int]) -> list[Lane]:
-    """All lanes of recordings, the longest first; `offsets` [ns] are added to each recording's times."""
+def lanes(traces: Sequence[Trace], offsets: Sequence[int], stated: Sequence[bool]) -> list[Lane]:
+    """All lanes of recordings, the longest first; `offsets` [ns], as far as `stated`, are added to each recording's times."""
     words: dict[str, int] = {}
     out: list[Lane] = []
-    for file, (trace, offset) in enumerate(zip(traces, offsets, strict=True)):
-        out += _of_kernels(file, trace, offset, words) + _of_mpi(file, trace, offset, words)
+    for file, (trace, offset, known) in enumerate(zip(traces, offsets, stated, strict=True)):
+        mine = _of_kernels(file, trace, offset, words) + _of_mpi(file, trace, offset, words)
+        out += mine if known else [replace(lane, stated=False) for lane in mine]
     return sorted(out, key=lambda lane: -len(lane.start))
 
 
@@ -144,7 +150,7 @@ def together(a: Lane, b: Lane) -> tuple[float, int] | None:
         return None
     least = min(scatter for scatter, _, _ in found)
     alike = sorted((abs(apart), scatter, move) for scatter, apart, move in found if scatter <= 2 * least + _RESOLUTION)
-    if len(alike) > 1 and 4 * alike[0][0] > alike[1][0] - alike[0][0]:
+    if len(alike) > 1 and (not (a.stated and b.stated) or 4 * alike[0][0] > alike[1][0] - alike[0][0]):
         return None  # the recorded clocks do not tell which
     return alike[0][1], alike[0][2]
 
@@ -233,7 +239,7 @@ def _group(members: list[tuple[Lane, int]], least: int = LEAST) -> Group | None:
     same = (word == word[0]).all(axis=0) & near.all(axis=0)
     if same.sum() < least:
         return None
-    return Group(np.array([lane.file for lane, _ in members]), start[:, same], end[:, same], every[same])
+    return Group(np.array([lane.file for lane, _ in members]), start[:, same], end[:, same], every[same], lane.rank[1] != _HOST)
 
 
 def _of_kernels(file: int, trace: Trace, offset: int, words: dict[str, int]) -> list[Lane]:
@@ -257,7 +263,7 @@ def _of_mpi(file: int, trace: Trace, offset: int, words: dict[str, int]) -> list
     texts = trace.text(calls).fill_null("").str.to_lowercase().str.replace(r"^p?mpi_", "")
     every = (texts == "barrier") | (calls["size_bytes"] > 0).fill_null(False)
     rows = calls.with_columns(
-        process=pl.col("thread") & _PROCESS, device=pl.lit(-1), word=_by_text("mpi " + texts, words), near=texts.str.contains(_MPI)
+        process=pl.col("thread") & _PROCESS, device=pl.lit(_HOST), word=_by_text("mpi " + texts, words), near=texts.str.contains(_MPI)
     ).with_columns(every=every & pl.col("near"), pair=every & pl.col("near"))
     about = _communicators(trace)
     out = []
@@ -286,7 +292,7 @@ def _by_text(texts: pl.Series, words: dict[str, int]) -> pl.Series:
 def _split(file: int, rows: pl.DataFrame, keys: list[str], offset: int) -> list[tuple[tuple[int, ...], Lane]]:
     """Lanes by their keys, of which the first two tell the rank."""
     out = []
-    filled = rows.with_columns(pl.col(key).cast(pl.Int64).fill_null(-1) for key in keys)
+    filled = rows.with_columns(pl.col(key).cast(pl.Int64).fill_null(_UNKNOWN) for key in keys)
     for key, some in filled.sort("start_ns", "end_ns", maintain_order=True).group_by(keys, maintain_order=True):
         held: dict[str, Any] = {name: some[name].to_numpy() for name in ("word", "every", "pair", "near")}
         start, end = (some[name].to_numpy() + offset for name in ("start_ns", "end_ns"))

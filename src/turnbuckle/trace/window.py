@@ -2,8 +2,10 @@
 
 What straddles an edge of the stretch is cut there, so that the part is exactly as long as the stretch: a kernel keeps the time
 that lies inside; a copy loses its size, since nothing tells which of its bytes moved inside.  What says how things are, and not
-when something happens (devices, streams, ranks, communicators), is kept; memory that was allocated before and not freed is
-allocated at the first instant.
+when something happens (devices, streams, ranks, communicators, nodes of graphs), is kept; memory that was allocated before and
+not freed is allocated at the first instant, and a thread that was on a core is put there then.  What one side of the edge shows of
+an exchange has no communicator any more, so that it is not taken for half of the next one; work whose call lies before the stretch
+has no correlation id, which a later call may have again.
 
 Errors:
 
@@ -16,14 +18,18 @@ Errors:
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from turnbuckle.errors import UsageError, clipped, did_you_mean
 from turnbuckle.findings import Finding, finding
 from turnbuckle.schema import tables
+from turnbuckle.trace.check import DEVICE_TABLES, launch_pairs, sound
 from turnbuckle.trace.trace import Trace
 
 #: A process's threads share everything but the low bits of their id.
@@ -31,7 +37,13 @@ _PROCESS: Final = ~0xFFFFFF
 #: What runs, as far as a run's begin and end are concerned.
 _RUNS: Final = ("api", "kernels", "copies", "memsets", "graphs", "mpi")
 _HOST: Final = ("os_calls", "ranges")
+#: What says how things are; times in them say since when.
+_LASTING: Final = ("mpi_communicators", "graph_nodes")
 _MOST_NAMES: Final = 5
+_LONGEST_NAME: Final = 200
+
+Numbers = Callable[[Trace], NDArray[np.int64]]
+"""For every row of the table ``mpi`` the numbers of the exchanges it is a side of: (send or collective, receive), -1 for none."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +65,14 @@ class Part:
         return self != Part()
 
 
-def cut(trace: Trace, part: Part) -> Trace:
+def cut(trace: Trace, part: Part, exchanges: Numbers | None = None) -> Trace:
     """The part of a recording, with its bounds in ``facts["part"]``.
+
+    Parameters
+    ----------
+    trace : the recording; rows whose times cannot be trusted (`turnbuckle.trace.check.sound`) have no say in where it begins.
+    part : what is asked for.
+    exchanges : which MPI calls belong together; None takes each for itself.
 
     Raises
     ------
@@ -64,6 +82,8 @@ def cut(trace: Trace, part: Part) -> Trace:
         trace = of_rank(trace, part.rank)
     if part.span is None and part.window_ns is None:
         return trace
+    believed, set_aside = sound(trace.tables, trace.facts)
+    trace = replace(trace, tables={n: f for n, f in believed.items() if f.height}, findings=[*trace.findings, *set_aside])
     first, last = run_ns(trace)
     bounds = (first, last)
     if part.span is not None:
@@ -71,7 +91,8 @@ def cut(trace: Trace, part: Part) -> Trace:
     if part.window_ns is not None:
         bounds = max(bounds[0], bounds[0] + part.window_ns[0]), min(bounds[1], bounds[0] + part.window_ns[1])
     about = {"begin_ns": bounds[0] - first, "end_ns": bounds[1] - first, "of_ns": last - first, "bounds_ns": list(bounds)}
-    cut_to = _within(trace, *bounds, about | ({"nvtx": True} if part.span else {})) if bounds[0] < bounds[1] else None
+    about |= {"nvtx": True} if part.span else {}
+    cut_to = _within(trace, *bounds, bounds[1] >= last, about, exchanges) if bounds[0] < bounds[1] else None
     if cut_to is None or not any(name in cut_to.has for name in (*_RUNS, *_HOST)):
         raise UsageError(
             "A070", "nothing was recorded in the window", where=trace.name, found=f"the run takes {(last - first) * 1e-9:.9g} s",
@@ -119,7 +140,11 @@ def _processes(trace: Trace) -> set[int]:
 
 
 def of_rank(trace: Trace, rank: int) -> Trace:
-    """What one rank did.  Rows that name no process stay where there is no other process, and are set aside (P198) where there is."""
+    """What one rank did.
+
+    Rows that name no process stay where there is no other process.  Where there is, they are set aside (P198), as those of
+    processes without a rank are.
+    """
     known = processes_by_rank(trace)
     if rank not in known:
         told = f"ranks {', '.join(map(str, list(known)[:8]))}{', ...' if len(known) > 8 else ''}" if known else "no ranks are recorded"
@@ -129,6 +154,7 @@ def of_rank(trace: Trace, rank: int) -> Trace:
             fix="one of these ranks" if known else "leave --rank out, or merge the ranks' recordings with turnbuckle merge",
         )  # fmt: skip
     mine = known[rank]
+    ranked = sorted({process for some in known.values() for process in some})
     alone = _processes(trace) <= set(mine)
     kept, aside = {}, 0
     for name, frame in ((n, trace.table(n)) for n in trace.has):
@@ -140,7 +166,7 @@ def of_rank(trace: Trace, rank: int) -> Trace:
             kept[name] = frame
             continue
         if not alone:
-            aside += frame.select(process.is_null().sum()).item()
+            aside += frame.select((~process.is_in(ranked)).fill_null(True).sum()).item()
         kept[name] = frame.filter(process.is_in(mine) | (process.is_null() & alone))
     if "mpi_communicators" in kept:
         kept["mpi_communicators"] = trace.mpi_communicators
@@ -153,17 +179,17 @@ def of_rank(trace: Trace, rank: int) -> Trace:
 
 def span_ns(trace: Trace, asked: str) -> tuple[int, int]:
     """Begin and end of an NVTX range [ns]; where every thread has one of that number, from the first begin to the last end."""
-    rows = trace.ranges.filter(pl.col("end_ns").is_not_null() & pl.col("thread").is_not_null())
+    rows = trace.ranges.filter(pl.col("end_ns").is_not_null())
     rows = rows.with_columns(text=trace.text(rows))
     name, first, last = asked, None, None
     numbered = re.fullmatch(r"(?s)(.*)#(\d{1,9})(?:-(\d{1,9}))?", asked)
     if numbered and not rows.filter(pl.col("text") == asked).height:
         name, first = numbered[1], int(numbered[2])
-        last = int(numbered[3] or first)
+        last = int(numbered[3]) if numbered[3] else first
     mine = rows.filter(pl.col("text") == name).sort("start_ns")
     if not mine.height:
         names = rows["text"].drop_nulls().value_counts(sort=True)["text"].to_list()
-        near = did_you_mean(name, names[:10_000])
+        near = did_you_mean(name[:_LONGEST_NAME], [n[:_LONGEST_NAME] for n in names[:10_000]])
         listed = ", ".join(clipped(n, 40) for n in names[:_MOST_NAMES])
         raise UsageError(
             "A421", "no NVTX range has that name", where="--nvtx",
@@ -177,7 +203,7 @@ def span_ns(trace: Trace, asked: str) -> tuple[int, int]:
             "A422", "several NVTX ranges have that name", where="--nvtx", found=f"{most:,} on one thread",
             fix=f'"{clipped(name, 40)}#1" is the first, "{clipped(name, 40)}#1-{most}" reaches from the first to the last',
         )  # fmt: skip
-    first, last = first or 1, last or most
+    first, last = 1 if first is None else first, most if last is None else last
     chosen = mine.filter(pl.col("number").is_between(first, last))
     if first > last or first < 1 or not chosen.height:
         raise UsageError(
@@ -189,44 +215,128 @@ def span_ns(trace: Trace, asked: str) -> tuple[int, int]:
 # --- a stretch of time ------------------------------------------------------------------------------------------------
 
 
-def _within(trace: Trace, first: int, last: int, about: dict[str, Any]) -> Trace:
-    """What happened from `first` to `last` [ns on the recording's clock], cut at both."""
+def _within(trace: Trace, first: int, last: int, closed: bool, about: dict[str, Any], exchanges: Numbers | None) -> Trace:
+    """What happened from `first` to `last` [ns on the recording's clock], cut at both; an instant at `last` only if `closed`."""
     kept: dict[str, pl.DataFrame] = {}
+    inside: dict[str, NDArray[np.bool_]] = {}
     cut_rows = 0
+    until = last if closed else last - 1
     for name, frame in ((n, trace.table(n)) for n in trace.has):
-        if name == "mpi_communicators" or not {"start_ns", "time_ns"} & set(frame.columns):
+        if name in _LASTING or not {"start_ns", "time_ns"} & set(frame.columns):
             kept[name] = frame
         elif name == "allocations":
-            kept[name] = _held(frame, first, last)
+            kept[name] = _held(frame, first, until)
+        elif name == "scheduling":
+            kept[name] = _on_core(frame, first, last, until)
         elif "start_ns" in frame.columns:
-            kept[name], count = _clipped(frame, first, last)
-            cut_rows += count
+            here = frame.select(_is_inside(first, last, until)).to_series()
+            inside[name] = here.to_numpy()
+            kept[name], count = _clipped(frame.filter(here), first, last)
+            cut_rows += count * (name in _RUNS)
         else:
-            kept[name] = frame.filter(pl.col("time_ns").is_null() | pl.col("time_ns").is_between(first, last))
-    return _with(trace, kept, [finding("P197", cut_rows)] if cut_rows else [], about)
+            kept[name] = frame.filter(pl.col("time_ns").is_null() | pl.col("time_ns").is_between(first, until))
+    ahead, beyond = _parted(trace, kept, inside)
+    alone = _apart(trace, kept, inside, exchanges(trace)) if exchanges is not None and "mpi" in inside else 0
+    about |= {name: told for name, told in (("launched_before", ahead), ("graph_launches_beyond", beyond)) if told}
+    said = (
+        (cut_rows, "cut at an edge"), (sum(ahead.values()), "whose call lies before the window: their launch cost is not in it"),
+        (alone, "MPI calls whose other side lies outside"),
+    )  # fmt: skip
+    count = sum(n for n, _ in said)
+    found = [finding("P197", count, "; ".join(f"{n:,} {what}" for n, what in said if n))] if count else []
+    return _with(trace, {n: _in_order(f) for n, f in kept.items()}, found, about)
+
+
+def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
+    """Tables are in ascending order of their first times, before a cut and after."""
+    if "start_ns" not in frame.columns or frame["start_ns"].is_sorted():
+        return frame
+    return frame.sort("start_ns", maintain_order=True)
+
+
+def _is_inside(first: int, last: int, until: int) -> pl.Expr:
+    start, end = pl.col("start_ns"), pl.col("end_ns")
+    instant = end.is_null() | (end <= start)
+    return pl.when(instant).then(start.is_between(first, until)).otherwise((start < last) & (end > first))
 
 
 def _clipped(frame: pl.DataFrame, first: int, last: int) -> tuple[pl.DataFrame, int]:
-    """Rows with a part inside, cut at the edges, and how many were cut."""
+    """Rows cut at the edges, in the order they had, and how many were cut."""
     start, end = pl.col("start_ns"), pl.col("end_ns")
-    instant = end.is_null() | (end <= start)
-    inside = (start < last) & (end.fill_null(start) > first) | instant & (start >= first) & (start <= last)
-    frame = frame.filter(inside)
     over = ((start < first) | (end > last)).fill_null(False)
     count = int(frame.select(over.sum()).item())
     if not count:
         return frame, 0
     sizes = [c for c in ("size_bytes", "receive_bytes") if c in frame.columns]
-    bounded = pl.max_horizontal(start, first).alias("start_ns"), pl.min_horizontal(end, last).alias("end_ns")
-    return frame.with_columns(*(pl.when(~over).then(c).alias(c) for c in sizes), *bounded).sort("start_ns", maintain_order=True), count
+    # a mark has no end, and gets none
+    begin, until = pl.max_horizontal(start, first), pl.when(end.is_not_null()).then(pl.min_horizontal(end, last))
+    kept = (pl.when(~over).then(c).alias(c) for c in sizes)
+    return frame.with_columns(*kept, begin.alias("start_ns"), until.alias("end_ns")), count
 
 
-def _held(frame: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
+def _parted(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, NDArray[np.bool_]]) -> tuple[dict[str, int], int]:
+    """Work whose call lies before the stretch loses the call's id; and graph launches of the stretch whose work lies all behind it.
+
+    Returns how many there are, of the first by table.
+    """
+    if "api" not in inside:
+        return {}, 0
+    call_inside = inside["api"]
+    ahead: dict[str, int] = {}
+    started, starts_here = np.zeros(len(call_inside), dtype=np.bool_), np.zeros(len(call_inside), dtype=np.bool_)
+    pairs = launch_pairs(trace.tables)
+    for name in DEVICE_TABLES:
+        if name not in inside:
+            continue
+        row, call = (pairs.filter(pl.col("table") == name)[c].to_numpy() for c in ("row", "api_row"))
+        started[call] = True
+        starts_here[call[inside[name][row]]] = True
+        lone = np.zeros(len(inside[name]), dtype=np.bool_)
+        lone[row[~call_inside[call]]] = True
+        lone = lone[inside[name]]
+        if lone.any():
+            ahead[name] = int(lone.sum())
+            kept[name] = kept[name].with_columns(correlation=pl.when(~pl.lit(pl.Series(lone))).then("correlation"))
+    behind = trace.api.filter(pl.Series(started & call_inside & ~starts_here))
+    return ahead, int(trace.text(behind).str.contains("GraphLaunch", literal=True).sum()) if behind.height else 0
+
+
+def _apart(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, NDArray[np.bool_]], numbers: NDArray[np.int64]) -> int:
+    """Sides of exchanges that are not all inside lose their communicator; returns how many."""
+    known = numbers >= 0
+    whole = inside["mpi"].copy()
+    while True:
+        outside = np.unique(numbers[known & ~whole[:, None]])
+        # a Sendrecv that lost its message has no message to send either
+        lost = whole & (known & np.isin(numbers, outside)).any(axis=1)
+        if not lost.any():
+            break
+        whole &= ~lost
+    alone = ~whole[inside["mpi"]]
+    if alone.any():
+        kept["mpi"] = kept["mpi"].with_columns(communicator=pl.when(~pl.lit(pl.Series(alone))).then("communicator"))
+    return int(alone.sum())
+
+
+def _held(frame: pl.DataFrame, first: int, until: int) -> pl.DataFrame:
     """Allocations and releases inside, and memory that was held when the stretch began, as if allocated then."""
     before = frame.filter(pl.col("time_ns") < first)
-    state = before.group_by("process", "device", "address", maintain_order=True).last().filter(pl.col("operation") == 0)
+    state = before.group_by("process", "address", maintain_order=True).last().filter(pl.col("operation") == 0)
     carried = state.select(frame.columns).with_columns(time_ns=pl.lit(first, pl.Int64), correlation=pl.lit(None, pl.Int64))
-    return pl.concat([carried, frame.filter(pl.col("time_ns").is_between(first, last))])
+    return pl.concat([carried, frame.filter(pl.col("time_ns").is_between(first, until))])
+
+
+def _on_core(frame: pl.DataFrame, first: int, last: int, until: int) -> pl.DataFrame:
+    """Switches inside; a thread that was on a core when the stretch began is put on it there, one that stays is taken off at its end."""
+    frame = frame.sort("time_ns", maintain_order=True)
+    running = pl.col("running") == 1
+    before = frame.filter(pl.col("time_ns") < first).group_by("thread", maintain_order=True).last().filter(running)
+    carried = before.select(frame.columns).with_columns(time_ns=pl.lit(first, pl.Int64))
+    mine = pl.concat([carried, frame.filter(pl.col("time_ns").is_between(first, until))])
+    left = mine.group_by("thread", maintain_order=True).last().filter(running)
+    later = frame.filter(pl.col("time_ns") > until).select("thread").unique()
+    taken = left.join(later, on="thread", how="semi", maintain_order="left").select(frame.columns)
+    return pl.concat([mine, taken.with_columns(time_ns=pl.lit(last, pl.Int64), running=pl.lit(0, pl.Int32))])
 
 
 def _with(trace: Trace, kept: dict[str, pl.DataFrame], found: list[Finding], part: dict[str, Any]) -> Trace:

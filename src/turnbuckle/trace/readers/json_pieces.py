@@ -18,7 +18,7 @@ _ENOUGH: Final = 1 << 16
 _LONGEST: Final = 8 << 20
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _MARKS: Final = re.compile(r'["{}\[\]]')
-_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_IN_STRING: Final = re.compile(r'["\\]')
 #: How the elements of profilers' lists begin, and how a list ends before another, for going on behind a broken element.
 _NEXT: Final = re.compile(r',\s*(?=\{\s*"(?:ph|ts|args|size|kind)"\s*:)|(?=\](?:\s*\})?\s*,\s*"\w{1,64}"\s*:\s*[\[{])')
 #: A syntax error this close to what is read so far [letters] may be the text's end only.
@@ -218,10 +218,18 @@ class Json:
                 return
 
     def _skip_string(self) -> None:
+        self._at += 1
         while True:
-            found = _STRING.match(self._text, self._at)
-            if found:
-                self._at = found.end()
+            mark = _IN_STRING.search(self._text, self._at)
+            if mark is None:
+                self._at = len(self._text)
+            elif mark[0] == '"':
+                self._at = mark.end()
                 return
-            if len(self._text) - self._at > _LONGEST or not self._more(max(_ENOUGH, len(self._text) - self._at)):
+            elif mark.end() < len(self._text):
+                self._at = mark.end() + 1
+                continue
+            else:
+                self._at = mark.start()
+            if not self._more():
                 raise Cut

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -21,11 +20,11 @@ import polars as pl
 from turnbuckle.errors import ProfileError
 from turnbuckle.findings import Finding, finding
 from turnbuckle.trace.readers.nvprof_source import READ, gather
-from turnbuckle.trace.readers.nvprof_tables import KIND, Database, connect, real_tables
+from turnbuckle.trace.readers.nvprof_tables import KIND, Database, connect
+from turnbuckle.trace.readers.sqlite_tables import ERRORS, MAGIC, columns
 from turnbuckle.trace.trace import Trace
 
 _NAMED: Final = (".nvvp", ".nvprof")
-_MAGIC: Final = b"SQLite format 3\x00"
 _SUMMARY: Final = re.compile(rb"^==(?:\d+|====)== ?(?:NVPROF is profiling|Profiling (?:application|result)|Unified Memory profiling)", re.M)
 #: Of a text file, what may stand before nvprof's own lines: the application's output.
 _BEGINNING: Final = 1 << 16
@@ -33,19 +32,17 @@ _BEGINNING: Final = 1 << 16
 
 def sniff(head: bytes, path: Path) -> bool:
     """Whether the file is nvprof's: SQLite with its tables and not those of Nsight Systems; or a text summary, to be refused by name."""
-    if not head.startswith(_MAGIC):
+    if not head.startswith(MAGIC):
         return b"\x00" not in head and is_summary(path)
     try:
         connection = connect(path, immutable=True)
         try:
-            tables = real_tables(connection)
+            tables = columns(connection)
             kinds = [t for t in tables if t.startswith(KIND)]
-            if "StringTable" not in tables or not kinds or "StringIds" in tables:
-                return False
-            return any(row[1] == "_id_" for row in connection.execute(f'PRAGMA table_info("{kinds[0]}")').fetchmany(200))
+            return "StringTable" in tables and "StringIds" not in tables and any("_id_" in tables[t] for t in kinds)
         finally:
             connection.close()
-    except (sqlite3.Error, ValueError):
+    except (*ERRORS, ValueError):
         # damaged: the name tells whose error message is the right one
         return path.suffix.lower() in _NAMED
 
@@ -71,7 +68,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     """
     del threads
     with path.open("rb") as file:
-        if file.read(len(_MAGIC)) != _MAGIC:
+        if file.read(len(MAGIC)) != MAGIC:
             raise ProfileError(
                 "P043", "a summary of nvprof is not a recording", where=str(path), found="sums by kernel and by call, as text",
                 cause="a summary has no order and no times, so nothing can be projected from it but sums",

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 LONGEST: Final = 20_000
 _LARGEST: Final = 1 << 16
-_STEPS: Final = 50_000
+_STEPS: Final = 20_000
 #: Arguments may name parameters, but not without end.
 _PASSES: Final = 8
 _DEPTH: Final = 100

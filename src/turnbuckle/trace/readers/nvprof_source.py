@@ -132,7 +132,7 @@ class _Source:
             name = index[back]
             missing = int((name == MISSING).sum())
             if missing:
-                some = [str(n) for n, t in zip((n for (n,) in numbers), texts, strict=True) if t is None][:8]
+                some = [str(n) for (n,), t in zip(numbers, texts, strict=True) if t is None and n != MISSING][:8]
                 unknown[f"{('runtime', 'driver')[level]} {', '.join(some)}"] += missing
             process, thread = self._places(taken.get("processId"), taken.get("threadId"), len(name))
             self.rows.add(
@@ -338,9 +338,9 @@ class _Source:
         marks = marks.with_columns(kind=pl.lit(34), end_ns=pl.lit(None, dtype=pl.Int64))
         shown = ["at", "end_ns", "thread", "kind", "name", "domain", "category", "range"]
         every = pl.concat([ranges.select(shown), marks.select(shown)], how="vertical_relaxed")
-        known = {c: _nothing(every[c]) for c in ("thread", "name", "domain", "range")}
-        known |= {c: every[c] for c in ("end_ns", "kind", "category")}
-        self.rows.add("ranges", every.height, start_ns=every["at"], **known)
+        known = {c: _nothing(every[c]) for c in ("end_ns", "thread", "name", "domain", "range")}
+        known |= {"start_ns": _nothing(every["at"]), "kind": every["kind"], "category": every["category"]}
+        self.rows.add("ranges", every.height, **known)
 
     def _categories(self) -> pl.DataFrame:
         """Category of a marker by its id; 0 stands for none."""

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.errors import ProfileError, clipped
+from turnbuckle.trace.readers.sqlite_tables import ERRORS, columns, quoted
 
 Int = NDArray[np.int64]
 
@@ -29,8 +29,9 @@ MISSING: Final = -(2**63)
 _ROWS: Final = 1 << 16
 _LONGEST: Final = 1 << 16
 _IDS: Final = 500
-#: More columns or tables than any version has: SQLite's own work grows with their square.
-_MOST: Final = 2000
+#: What SQLite raises, and what its texts raise in Python where they are spoilt.
+_BROKEN: Final = (*ERRORS, UnicodeError)
+_LONGEST_CELL: Final = 1 << 26
 
 
 class Database:
@@ -54,15 +55,15 @@ class Database:
         try:
             self._connection = connect(self.path)
             self._connection.execute("BEGIN")
-            self.columns = self._tables()
-        except sqlite3.Error as error:
+            self.columns = columns(self._connection)
+        except _BROKEN as error:
             raise self._failed(error) from None
         return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def _failed(self, error: sqlite3.Error) -> ProfileError:
+    def _failed(self, error: Exception) -> ProfileError:
         found = clipped(str(error), 120)
         if "locked" in found or "busy" in found:
             return ProfileError(
@@ -78,15 +79,8 @@ class Database:
     def _all(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         try:
             return self._connection.execute(query, values).fetchall()
-        except sqlite3.Error as error:
+        except _BROKEN as error:
             raise self._failed(error) from None
-
-    def _tables(self) -> dict[str, list[str]]:
-        found = {}
-        for name in real_tables(self._connection):
-            rows = self._connection.execute(f"PRAGMA table_info({_quoted(name)})").fetchmany(_MOST)
-            found[name] = [row[1] for row in rows if isinstance(row[1], str)]
-        return found
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether the file has the table, and in it these columns."""
@@ -94,7 +88,14 @@ class Database:
 
     def counts(self) -> dict[str, int]:
         """Rows of every table; the tables that hold some are also what `progress` is measured by."""
-        found = {table: int(self._all(f"SELECT count(*) FROM {_quoted(table)}")[0][0]) for table in self.columns}
+        # a row takes four bytes at least; pages that link to each other would be counted for ever
+        size = sum(place.stat().st_size for place in (self.path, self.path.with_name(self.path.name + "-wal")) if place.exists())
+        most = size // 4 + 1024
+        found = {}
+        for table in self.columns:
+            ((found[table],),) = self._all(f"SELECT count(*) FROM (SELECT 1 FROM {quoted(table)} LIMIT {most + 1})")
+            if found[table] > most:
+                raise self._failed(sqlite3.DatabaseError("a table holds more rows than fit the file"))
         self._rows = max(1, sum(found.values()))
         return found
 
@@ -114,18 +115,20 @@ class Database:
             taken = min(values.shape[0], rows - at)
             out[:, at : at + taken] = values[:taken].T
             at += taken
+            if at == rows:
+                break
         return dict(zip(names, out[:, :at], strict=True))
 
     def _pieces(self, table: str, names: Sequence[str]) -> Iterable[list[tuple[Any, ...]]]:
         """Rows in pieces, in the table's own order: an index would give another one."""
         try:
-            cursor = self._connection.execute(f"SELECT {', '.join(map(_quoted, names))} FROM {_quoted(table)} NOT INDEXED")
+            cursor = self._connection.execute(f"SELECT {', '.join(map(quoted, names))} FROM {quoted(table)} NOT INDEXED")
             while piece := cursor.fetchmany(_ROWS):
                 yield piece
                 self._read += len(piece)
                 if self._progress is not None:
                     self._progress(min(1.0, self._read / self._rows))
-        except sqlite3.Error as error:
+        except _BROKEN as error:
             raise self._failed(error) from None
 
     def _whole(self, table: str, piece: list[tuple[Any, ...]], width: int) -> Int:
@@ -148,6 +151,8 @@ class Database:
             taken = min(len(codes), rows - at)
             out[at : at + taken] = codes[:taken]
             at += taken
+            if at == rows:
+                break
         return out[:at], list(distinct)
 
     def texts(self, ids: Iterable[int]) -> dict[int, str]:
@@ -175,24 +180,13 @@ class Database:
 def connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
     """Open read-only, and so that nothing stored in the file is run.  Raises `sqlite3.Error`."""
     how = "mode=ro&immutable=1" if immutable else "mode=ro"
-    connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", uri=True, timeout=1.0, isolation_level=None)
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=1.0, isolation_level=None)
     connection.execute("PRAGMA trusted_schema=OFF")
     connection.execute("PRAGMA query_only=ON")
     connection.execute("PRAGMA cell_size_check=ON")
+    # a damaged header may claim cells of any length
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
     return connection
-
-
-def real_tables(connection: sqlite3.Connection) -> list[str]:
-    """Ordinary tables: no views, no virtual tables, none of SQLite's own."""
-    query = (
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND typeof(name) = 'text' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
-        "AND sql NOT LIKE 'CREATE VIRTUAL%' AND rootpage > 0"
-    )
-    return [str(row[0]) for row in connection.execute(query).fetchmany(_MOST)]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def series(values: Int, dtype: type[pl.DataType] = pl.Int64) -> tuple[pl.Series, int]:

@@ -18,7 +18,7 @@ from turnbuckle.findings import Finding, finding
 from turnbuckle.schema import words
 from turnbuckle.trace.readers.mpi_tables import Names
 from turnbuckle.trace.readers.recorded_text import FIRST, KINDS, Recorded, load
-from turnbuckle.trace.readers.rocprof_rows import MARK, PUSHED, THREAD_BITS, short_name
+from turnbuckle.trace.readers.rocprof_rows import BEGUN, MARK, PUSHED, THREAD_BITS, short_name
 from turnbuckle.trace.trace import Trace, dtypes
 
 _DIRECTION: Final = {word: code for code, word in enumerate(words("directions"))}
@@ -248,6 +248,7 @@ class _Process:
         yield "copies", self._migrations()
         yield "page_faults", self._faults()
         yield "ranges", self._ranges()
+        yield "ranges", self._marks()
         yield "allocations", self._allocations()
         self._done("EGUNM")
         yield "overheads", self._overheads("O", pl.col("what").replace_strict(_OVERHEADS, default=None, return_dtype=pl.Int64))
@@ -359,6 +360,27 @@ class _Process:
         domains = pl.col("domain").fill_null(-1).rank("dense").cast(pl.Int64) - pl.col("domain").is_null().any().cast(pl.Int64)
         out = self._named(pl.concat([marks, whole])).with_columns(domain=domains)
         return out.select("thread", "name", "domain", pl.col("kind").cast(pl.Int64), start_ns="time", end_ns="end")
+
+    def _marks(self) -> pl.DataFrame:
+        """Marks that the program set through the recorder: X_begin and X_end are a range X, any other is a mark."""
+        rows: list[tuple[int, int | None, int, int]] = []
+        open_at: dict[str, int] = {}
+        for line in self.file.facts.get("mark", []):
+            match = re.fullmatch(r"(\d{1,18}) (.{1,200})", line)
+            if not match:
+                continue
+            at, label = int(match[1]) - self.whole.base, match[2]
+            name, _, edge = label.rpartition("_")
+            if edge == "begin" and name not in open_at:
+                open_at[name] = len(rows)
+                rows.append((at, None, self.whole.names(label), MARK))
+            elif edge == "end" and name in open_at:
+                begun = open_at.pop(name)
+                rows[begun] = (rows[begun][0], at, self.whole.names(name), BEGUN)
+            else:
+                rows.append((at, None, self.whole.names(label), MARK))
+        columns = {"start_ns": pl.Int64, "end_ns": pl.Int64, "name": pl.Int64, "kind": pl.Int64}
+        return pl.DataFrame(rows, schema=columns, orient="row")
 
     def _allocations(self) -> pl.DataFrame:
         rows = self._rows("M", device="dev", context="ctx", correlation="corr", size_bytes=_size(), operation=pl.col("what") - 1,

@@ -237,6 +237,8 @@ class _Process:
         for piece in sqlite_tables.pieces(self.connection, select, " ".join(joins), self.seen[table], self.tick):
             missing = [c for c in ("correlation", "ancestor", "category", "tid") if c not in piece.columns]
             piece = piece.with_columns(pl.lit(None, pl.Int64).alias(c) for c in missing)
+            if "text_more" not in piece.columns:
+                piece = piece.with_columns(text_more=pl.lit(None, pl.String))
             nothing = pl.col("correlation") == 0
             yield piece.with_columns(
                 pid=_mapped(piece["process"], self.pid), correlation=pl.when(~nothing).then("correlation"),
@@ -286,7 +288,7 @@ class _Process:
         out: dict[int, tuple[int, int]] = {}
         if "id" in have:
             for own, shown, plain, vectors, more in self.connection.execute(f"SELECT id, {', '.join(cells)} FROM {quoted(table)}"):
-                registers = vectors + max(more or 0, 0) if vectors is not None and 0 < vectors < 1 << 20 else NO
+                registers = vectors + min(max(more or 0, 0), 1 << 20) if vectors is not None and 0 < vectors < 1 << 20 else NO
                 out[own] = self.rows.name(kernel_name(shown or plain)) if shown or plain else NO, registers
         return out
 
@@ -313,6 +315,12 @@ class _Process:
 
     def _calls(self, piece: pl.DataFrame, words: dict[int, str]) -> None:
         category = piece["category"].replace_strict(self.categories, default="", return_dtype=pl.String)
+        if (category == "").any():
+            # a call without an event is told by its name
+            name = pl.Series(piece["name"].replace_strict(words, default="", return_dtype=pl.String))
+            hip, hsa, mark = name.str.contains("^(?:__)?hip"), name.str.starts_with("hsa_"), name.str.starts_with("roctx")
+            guess = pl.when(hip).then(pl.lit("HIP")).when(hsa).then(pl.lit("HSA")).when(mark).then(pl.lit(_MARKER)).otherwise(pl.lit(""))
+            category = pl.select(pl.when(category == "").then(guess).otherwise(category)).to_series()
         marker = category.str.starts_with(_MARKER)
         for prefix, level in (("HIP", RUNTIME), ("HSA", DRIVER)):
             mine = piece.filter(category.str.starts_with(prefix))

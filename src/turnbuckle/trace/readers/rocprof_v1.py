@@ -32,8 +32,10 @@ SIGNS: Final = re.compile(rb'"(?:BeginNs|DispatchNs)"|"(?:CPU (?:HIP|HSA) API|Ma
 _HSA_IDS: Final = 1 << 40
 _HSA_COPY: Final = "async-copy"
 #: Commands of a queue that are no work.
-_MARKERS: Final = re.compile(r"^(?:Unknown command type|<barrier packet>|.*Marker.*)$")
-_FILLS: Final = re.compile(r"fill", re.IGNORECASE)
+_MARKERS: Final = re.compile(r"Unknown command type|<barrier packet>|Marker")
+_FILLS: Final = re.compile(r"Fill(?:Buffer|Image)\w*")
+#: What a copy is called; rocprof takes kernels with ``Copy`` or ``Fill`` in their names for copies too.
+_COPIES: Final = re.compile(r"async-copy|\w+")
 _AGENT: Final = re.compile(r"Agent(\d{1,4})\.(Name|MarketingName|DeviceType|ComputeUnit|MaxClockFreq\.\(MHz\)|PoolInfo\.Pool1\.Size)")
 _STARTS_WORK: Final = r"Memcpy|Memset|Launch|WaitEvent|Synchronize|WaitValue|WriteValue"
 _MOVES: Final = r"^hip(?:Memcpy|Memset)"
@@ -159,7 +161,7 @@ KERNEL_COLUMNS: Final = {
 #: Columns of profiled kernels that are no counters.
 PLAIN_COLUMNS: Final = frozenset((
     *KERNEL_COLUMNS.values(), "Index", "queue-index", "tid", "scr", "sgpr", "wave_size", "sig", "obj", "DispatchNs", "CompleteNs",
-    "DurationNs", "fbar",
+    "DurationNs", "fbar", "Data", "stream-id", "roctx-range", "__section", "__lane",
 ))  # fmt: skip
 
 
@@ -180,7 +182,7 @@ def add_kernels(rows: Rows, piece: pl.DataFrame) -> None:
 def add_calls(rows: Rows, piece: pl.DataFrame, level: int) -> None:
     """Calls; what their arguments tell of memory is kept: bytes moved or set, and what is allocated and freed."""
     name, args = pl.col("text_name"), pl.col("text_args")
-    plain = args.str.extract(r"\b(?:sizeBytes|ByteCount|count)\((\d{1,18})\)").cast(pl.Int64)
+    plain = args.str.extract(r"\b(?:sizeBytes|ByteCount)\((\d{1,18})\)").cast(pl.Int64)
     sides = [args.str.extract(rf"\b{side}\((\d{{1,9}})\)").cast(pl.Int64) for side in ("width", "height")]
     moves = name.str.contains(_MOVES)
     piece = piece.with_columns(
@@ -208,14 +210,17 @@ def add_works(rows: Rows, piece: pl.DataFrame, *, copies: bool) -> None:
     """What ran on a device: kernels and barriers, or copies and sets."""
     names = [unquoted(n) if n is not None else "" for n in piece["text_name"]]
     if copies:
-        fills = pl.Series([bool(_FILLS.search(n)) for n in names], dtype=pl.Boolean)
+        fills = pl.Series([bool(_FILLS.fullmatch(n)) for n in names], dtype=pl.Boolean)
+        kernels = pl.Series([not _COPIES.fullmatch(n) for n in names], dtype=pl.Boolean)
         rows.frame("memsets", piece.filter(fills))
+        mine = piece.filter(kernels)
+        rows.frame("kernels", mine.with_columns(name=named(mine["text_name"], rows, kernel_name)))
         direction = pl.Series([direction_of(n, "", "", None) for n in names], dtype=pl.Int64)
         of_hsa = pl.Series([n == _HSA_COPY for n in names], dtype=pl.Boolean)
         moved = pl.select(pl.when(of_hsa).then(piece["correlation"] + _HSA_IDS).otherwise(piece["correlation"])).to_series()
-        rows.frame("copies", piece.with_columns(direction=direction, correlation=moved).filter(~fills))
+        rows.frame("copies", piece.with_columns(direction=direction, correlation=moved).filter(~fills & ~kernels))
         return
-    idle = pl.Series([bool(_MARKERS.match(n)) for n in names], dtype=pl.Boolean)
+    idle = pl.Series([bool(_MARKERS.fullmatch(n)) for n in names], dtype=pl.Boolean)
     rows.flaws["P176"] += int(idle.sum())
     piece = piece.filter(~idle)
     rows.frame("kernels", piece.with_columns(name=named(piece["text_name"], rows, kernel_name)))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from turnbuckle.trace.readers.mpi_tables import NO
+from turnbuckle.trace.readers.mpi_tables import LARGEST, NO
 from turnbuckle.trace.readers.rocprof_rows import BEGUN, DIRECTION, MARK, MEMORY, PUSHED, Rows, direction_of
 from turnbuckle.trace.trace import dtypes
 
@@ -18,6 +18,7 @@ _RANGES: Final = {"roctxrangepush": PUSHED, "roctxthreadrange": PUSHED, "roctxra
 _MARK, _ENDS = "roctxmark", ("roctxrangepop", "roctxrangestop")
 _ALLOCATES: Final = re.compile(r"^(?:MEMORY_ALLOCATION_)?(?:VMEM_)?(ALLOC(?:ATE)?|FREE)$")
 ALLOCATED, FREED = 0, 1
+_LONGEST_NAME: Final = 1000
 
 
 @dataclass
@@ -40,8 +41,8 @@ class Agents:
         self.kind[agent] = kind
         if kind == "GPU":
             self.device[agent] = number if number >= 0 else len(self.device)
-            known = {c: v for c, v in told.items() if (isinstance(v, str) and v) or (isinstance(v, int) and v > 0)}
-            self.rows.append(tuple(self.device[agent] if c == "device" else known.get(c) for c in dtypes("devices")))
+            row = [_cell(told.get(c), text=t == pl.String) for c, t in dtypes("devices").items()]
+            self.rows.append((self.device[agent], *row[1:]))
 
     def gpu(self, agent: int) -> int:
         """Number of a GPU among the GPUs; `NO` for what is none."""
@@ -61,6 +62,13 @@ class Agents:
         fit = [r for r in self.rows if 0 <= r[0] < 1 << 16]
         frame = pl.DataFrame(fit, schema=dict.fromkeys(types, pl.Int64) | {c: t for c, t in types.items() if t == pl.String}, orient="row")
         return frame.cast(dict(types), strict=False).unique("device", keep="first", maintain_order=True).sort("device")  # type: ignore[arg-type]
+
+
+def _cell(value: object, *, text: bool) -> str | int | None:
+    """A text or an amount above nothing; None for what is neither."""
+    if text:
+        return value.encode("utf-8", "replace").decode()[:_LONGEST_NAME] or None if isinstance(value, str) else None
+    return value if type(value) is int and 0 < value <= LARGEST else None
 
 
 def add_marker(rows: Rows, function: str, message: object, start: int, end: int, pid: int, tid: int) -> None:

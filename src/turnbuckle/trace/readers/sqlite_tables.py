@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 import polars as pl
 
@@ -29,7 +28,7 @@ _VIRTUAL: Final = re.compile(r"\s*create\s+virtual\b", re.IGNORECASE)
 
 def connected(path: Path) -> closing[sqlite3.Connection]:
     """The file, read-only and as it stands.  Raises `sqlite3.Error`."""
-    connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=2.0)
+    connection = sqlite3.connect(path.absolute().as_uri() + "?mode=ro", uri=True, timeout=2.0)
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA query_only = ON")
     connection.execute("PRAGMA cell_size_check = ON")
