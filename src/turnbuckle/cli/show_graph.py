@@ -24,7 +24,7 @@ from turnbuckle.units import show
 
 #: What `inspect` says of a recording and cannot say of a graph.
 _UNKNOWN: Final = (
-    "run_time_ns", "kernel_window_ns", "kernels", "copies", "memsets", "api", "overlap", "categories_ns", "closure_defect_ns",
+    "run_time_ns", "kernel_window_ns", "kernels", "copies", "memsets", "api", "coverage", "overlap", "categories_ns", "closure_defect_ns",
     "launch", "links", "offload", "cpu_activity", "memory", "profiler_overhead_share", "mpi",
 )  # fmt: skip
 _WORDS: Final = {"chakra": "Chakra execution trace", "pytorch-et": "PyTorch execution trace"}

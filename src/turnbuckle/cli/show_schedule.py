@@ -22,7 +22,7 @@ from turnbuckle.units import show
 
 #: What `inspect` says of a recording and cannot say of a schedule.
 _UNKNOWN: Final = (
-    "run_time_ns", "kernel_window_ns", "kernels", "copies", "memsets", "api", "overlap", "categories_ns", "closure_defect_ns",
+    "run_time_ns", "kernel_window_ns", "kernels", "copies", "memsets", "api", "coverage", "overlap", "categories_ns", "closure_defect_ns",
     "launch", "links", "offload", "cpu_activity", "memory", "profiler_overhead_share",
 )  # fmt: skip
 _WORDS: Final = {"simgrid-ti": "SimGrid time-independent trace", "goal": "GOAL schedule"}

@@ -17,6 +17,7 @@ FORMATS: Final[dict[str, str]] = {
     "nvprof": "nvprof database",
     "rocprof": "rocprof recording",
     "rocprofv3": "rocprofv3 recording",
+    "rocpd": "rocpd database",
     "chakra": "Chakra execution trace",
     "recorded": "Turnbuckle recording",
     "turnbuckle": "Turnbuckle trace",
