@@ -285,11 +285,10 @@ def soups(most: int = 10) -> st.SearchStrategy[Trace]:
     host = {"process": process, "thread": st.integers(1, 2)}
     device = {"process": process, "device": index, "stream": index, "context": st.just(1), "correlation": number}
     memory = st.sampled_from([0, PAGEABLE, PINNED, DEVICE, MANAGED])
+    call = {"start_ns": 1_000, "end_ns": 1_001, "process": 1000 << 24, "thread": (1000 << 24) | 1, "name": 2, "result": 0}
     return st.fixed_dictionaries(
         {
-            "api": table(**host, correlation=number, name=calls, result=st.just(0), level=index).map(
-                lambda rows: rows or [{"start_ns": 1_000, "end_ns": 1_001, "process": 1000 << 24, "thread": (1000 << 24) | 1, "name": 2, "result": 0}]
-            ),
+            "api": table(**host, correlation=number, name=calls, result=st.just(0), level=index).map(lambda rows: rows or [call]),
             "kernels": table(2, **device, name=index).map(
                 lambda rows: rows or [{"start_ns": 1_000, "end_ns": 1_005, "process": 1000 << 24}]
             ),

@@ -421,6 +421,14 @@ def test_strange_json_is_counted_or_refused(written: Any) -> None:
     assert found.nodes.height == 2 and [(f.code, f.count) for f in found.findings] == [("P162", 3)]
     found = chakra.graph(written(b'{"schema": "1", "nodes": [{"id": 1, "name": "a\xff"}]}', "a.json"))
     assert [f.code for f in found.findings] == ["P107"]
+    # JSON may spell half of a letter, and sizes whose sum no 64 bits hold
+    found = chakra.graph(written('{"schema": "1", "nodes": [{"id": 1, "name": "a\\ud800"}]}', "a.json"))
+    assert [(f.code, f.count) for f in found.findings] == [("P107", 1)] and found.names.to_list() == ["a?"]
+    said = {"collective_name": "allreduce", "in_msg_nelems": 1 << 57, "dtype": "Float"}
+    attributes = [{"name": name, "value": value} for name, value in said.items()]
+    nodes = [{"id": i, "name": "record_param_comms", "attrs": attributes} for i in range(40)]
+    found = chakra.graph(written(json.dumps({"schema": "1", "nodes": nodes}), "a.json"))
+    assert found.collectives() == {"ALLREDUCE": (40, 40 << 59)}
     for text in (
         '{"schema": "1", "nodes": [{"id": 1 "name": 2}, {"id": 2, "name": "b"}, {"id": 3, "name": "c"}]}',
         "{1: 2}",

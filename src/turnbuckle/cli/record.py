@@ -268,7 +268,8 @@ def _report(trace: Any, place: Path, ran: Any) -> None:
     _say(f"recorded   {place}: {facts['records']:,} records of {processes} in {ran.seconds:.3g} s")
     _say(f"           {', '.join(counts)}")
     own, delays = _overheads(trace)
-    cost = f"writing records {_time(facts['writing_ns'])}, beside the program where a core is free; CUPTI's own work {_time(own)}"
+    cost = f"writing records {_time(facts['writing_ns'])}, beside the program where a core is free"
+    cost += f"; CUPTI's own work {_time(own)}" if own else ""
     _say(f"cost       {cost}; {facts['dropped']:,} records dropped")
     if slack := trace.facts.get("slack"):
         calls = sum(value for key, value in slack.items() if key.startswith("calls "))

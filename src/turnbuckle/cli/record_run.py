@@ -29,6 +29,13 @@ _RANKS: Final = (
 #: Signals that are handed on to the program.
 _HANDED_ON: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 _MARKS: Final = (b"InitializeInjection", b"turnbuckle-trace 1")
+#: The recorder's settings: one that this shell has set is not taken over.  Other words that begin with TB_ are the program's own.
+_SETTINGS: Final = frozenset(
+    f"TB_{word}"
+    for word in (
+        "TRACE", "KINDS", "MEMORY_MB", "FLUSH_MS", "CLOCK", "WINDOW", "SLACK_NS", "SLACK_CLASSES", "SLACK_WHERE", "SLACK_STATS"
+    )  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,11 @@ def usable(library: Path) -> Path:
     return library.resolve()
 
 
+def inherited() -> dict[str, str]:
+    """This environment without what a recorder would take for its settings."""
+    return {name: value for name, value in os.environ.items() if name not in _SETTINGS}
+
+
 def environment(library: Path, folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
     """The program's environment: this one, and what loads and steers the recorder.
 
@@ -125,8 +137,7 @@ def environment(library: Path, folder: Path, settings: Mapping[str, str]) -> dic
                 "N010", "another tool is set to be loaded into CUDA programs", where=name, found=Path(other).name,
                 cause="a profiler started this shell, or a site's module sets it", fix=f"unset {name}, or record without that tool",
             )  # fmt: skip
-    env = {name: value for name, value in os.environ.items() if not name.startswith("TB_")}
-    return {**env, INJECTION: str(library), NVTX: str(library), "TB_TRACE": str(folder.resolve() / f"%p{SUFFIX}"), **settings}
+    return {**inherited(), INJECTION: str(library), NVTX: str(library), "TB_TRACE": str(folder.resolve() / f"%p{SUFFIX}"), **settings}
 
 
 @contextmanager

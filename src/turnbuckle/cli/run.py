@@ -27,8 +27,10 @@ def run(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in words
-    words = [w for w in words if w != "--debug"]
+    # behind -- it is a word of the command that is recorded
+    own = words[: words.index("--")] if "--" in words else words
+    debug = "--debug" in own
+    words = [w for w in own if w != "--debug"] + words[len(own) :]
     try:
         from turnbuckle.cli.app import dispatch
 

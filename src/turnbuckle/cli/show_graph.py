@@ -19,7 +19,7 @@ from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.schema import words
 from turnbuckle.study.study import SCHEMA_VERSION
 from turnbuckle.trace.readers import chakra
-from turnbuckle.trace.readers.chakra_graph import COLLECTIVE, COPY, KERNEL, KINDS, MEMSET, RECEIVE, SEND, ExecutionGraph, copied
+from turnbuckle.trace.readers.chakra_graph import COLLECTIVE, COPY, KERNEL, KINDS, MEMSET, RECEIVE, SEND, ExecutionGraph, copied, total
 from turnbuckle.units import show
 
 #: What `inspect` says of a recording and cannot say of a graph.
@@ -82,7 +82,7 @@ def _document(path: Path, found: ExecutionGraph) -> dict[str, Any]:
     findings = list(found.findings)
     about = {
         "file": path.name, "sha256": found.facts["sha256"], "size_bytes": found.facts["size_bytes"], "format": found.format,
-        "profiler_version": None, "schema_version": found.facts["schema"], "recorded_utc_ns": None,
+        "profiler_version": None, "schema_version": found.facts["schema"], "recorded_utc_ns": None, "part": None,
     }  # fmt: skip
     profile = {
         **dict.fromkeys(_UNKNOWN), **_device(found), "graph": _graph(found, findings), "devices": [],
@@ -100,7 +100,7 @@ def _document(path: Path, found: ExecutionGraph) -> dict[str, Any]:
 
 
 def _busy_ns(rows: pl.DataFrame, found: ExecutionGraph) -> int | None:
-    return int(rows["duration_ns"].sum()) if found.measured else None
+    return total(rows["duration_ns"]) if found.measured else None
 
 
 def _device(found: ExecutionGraph) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _device(found: ExecutionGraph) -> dict[str, Any]:
     by_class = {}
     for name in _CLASSES:
         mine = copies.filter(way == name)
-        size = None if mine["size_bytes"].null_count() else int(mine["size_bytes"].sum())
+        size = None if mine["size_bytes"].null_count() else total(mine["size_bytes"])
         by_class[name] = {"count": mine.height, "bytes": size, "busy_ns": _busy_ns(mine, found)}
     # what migrates on demand is in no execution trace
     nothing = {"count": None, "bytes": None, "busy_ns": None}

@@ -65,7 +65,7 @@ def _document(path: Path, found: Figures) -> dict[str, Any]:
     digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
     about = {
         "file": path.name, "sha256": digest, "size_bytes": size, "format": found.format, "profiler_version": None,
-        "schema_version": None, "recorded_utc_ns": None,
+        "schema_version": None, "recorded_utc_ns": None, "part": None,
     }  # fmt: skip
     return {
         "schema_version": SCHEMA_VERSION,

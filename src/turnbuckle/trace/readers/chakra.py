@@ -271,8 +271,8 @@ def _json(path: Path, progress: Callable[[float], object] | None) -> ExecutionGr
     if document.cut and not len(made):
         raise _damaged(path, "it ends before its first node does")
     findings = [finding("P163", 1, "inside the list of nodes")] if document.cut else []
-    if document.replaced:
-        findings.append(finding("P107", document.replaced, "letters of names"))
+    if replaced := document.replaced + made.flaws["letters"]:
+        findings.append(finding("P107", replaced, "letters of names"))
     _flaws(made, findings)
     schema = document.facts.get("schema")
     return made.graph(

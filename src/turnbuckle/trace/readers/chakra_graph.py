@@ -97,12 +97,8 @@ class ExecutionGraph:
 
     def collectives(self) -> dict[str, tuple[int, int | None]]:
         """Communications by what they do: how many, and bytes in all (None where one of them has no size)."""
-        rows = (
-            self.of(COLLECTIVE, SEND, RECEIVE)
-            .group_by("does")
-            .agg(pl.len(), pl.col("size_bytes").sum(), untold=pl.col("size_bytes").null_count())
-        )
-        found = {self.names[d] or "(no name)": (n, None if untold else size) for d, n, size, untold in rows.iter_rows()}
+        rows = self.of(COLLECTIVE, SEND, RECEIVE).group_by("does").agg(pl.len(), pl.col("size_bytes"))
+        found = {self.names[d] or "(no name)": (n, None if None in sizes else sum(sizes)) for d, n, sizes in rows.iter_rows()}
         return dict(sorted(found.items()))
 
     def groups(self) -> int | None:
@@ -135,7 +131,10 @@ class Builder:
         found = self._texts.get(text)
         if found is None:
             found = self._texts[text] = len(self.names)
-            self.names.append(text)
+            # JSON may spell half of a letter
+            whole = text.encode("utf-8", "replace").decode("utf-8")
+            self.flaws["letters"] += whole != text
+            self.names.append(whole)
         return found
 
     def add(self, id: int, parent: int | None, waits: list[int], **values: int) -> None:
@@ -204,6 +203,13 @@ def _rows_of(wanted: NDArray[np.uint64], order: Int, ordered: NDArray[np.uint64]
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
     at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
     return order[at], ordered[at] == wanted
+
+
+def total(values: pl.Series) -> int:
+    """The sum of whole numbers, however large; what is missing counts nothing."""
+    known = values.drop_nulls()
+    most = max(abs(int(known.max() or 0)), abs(int(known.min() or 0)))  # type: ignore[arg-type]
+    return int(known.sum()) if most * len(known) < 1 << 63 else sum(known.to_list())
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

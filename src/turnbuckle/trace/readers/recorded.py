@@ -205,12 +205,14 @@ class _Assembly:
         missing = [*map(clipped, refused[:8]), *([f"{unknown} records of unknown kinds"] if unknown else [])]
         missing += [f"{closed} processes that could not be recorded"] if closed else []
         mapped = sum(f.table("C").filter((pl.col("ret") & (_MAPPED | _MIGRATED)) != 0).height for f in files if f.one("api") == "opencl")
-        unseen = sum(len(f.facts.get("unseen", [])) + f.table("M").filter(pl.col("src") == 1).height for f in files)
+        filled = sum(f.table("M").filter(pl.col("src") == 1).height for f in files)
+        lines = [line for f in files for line in f.facts.get("unseen", [])]
+        unseen = [*([f"{filled:,} buffers filled as they were made"] if filled else []), *sorted({clipped(line, 90) for line in lines})[:5]]
         counted = [
             ("P107", sum(f.undecoded for f in files), ""), ("P153", bad, strange),
             ("P191", len(cut), ", ".join(clipped(f.one("program"), 40) for f in cut[:5])), ("P192", dropped, ""),
             ("P194", len(refused) + unknown + closed, ", ".join(missing)),
-            ("P195", mapped, ""), ("P196", unseen, ""),
+            ("P195", mapped, ""), ("P196", filled + len(lines), "; ".join(unseen)),
         ]  # fmt: skip
         found = [finding(code, count, detail) for code, count, detail in counted if count]
         if delayed := sum(n for key, n in slack_of(files).items() if key.startswith("calls ")):
