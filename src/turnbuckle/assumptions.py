@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from turnbuckle.order import Prepared
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import peak_memory_bytes
+
+#: Share of the device's rows, and of their time, that must name their call for A365 to stay silent.
+CALLED: Final = 0.95
 
 
 def kernel_ratio(pair: Pair, model: Model) -> float | None:
@@ -51,6 +54,7 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, model: Model, missin
         out.append(finding("A311", ready.timeline.graph.unmatched, ready.timeline.graph.unmatched_calls))
     if ready.timeline is None and ready.trust is not None:
         out.append(finding("A310", 1, ready.trust.refused))
+    out += uncalled(profile)
     out += _unpriced(pair, model, ready.run, missing)
     if unsized := int(ready.run.count[ready.run.memory == UNSIZED].sum()):
         out.append(finding("A357", unsized))
@@ -73,6 +77,19 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, model: Model, missin
     if held is not None and peak > held:
         out.append(finding("A307", 1, f"{peak / 1e9:.1f} of {held / 1e9:.1f} GB"))
     return merge(out)
+
+
+def uncalled(profile: Profile) -> list[Finding]:
+    """Finding A365 where a share of the device's work names no host call: what distance does to that share is not in the answer."""
+    rows = profile.device_rows
+    if rows is None:
+        return []
+    share = rows["with_call"] / rows["count"]
+    least = min(share, share if rows["time_share"] is None else rows["time_share"])
+    if least >= CALLED:
+        return []
+    timed = "" if rows["time_share"] is None else f", {1 - rows['time_share']:.0%} of their time"
+    return [finding("A365", rows["count"] - rows["with_call"], f"{1 - share:.0%} of the rows on devices{timed}")]
 
 
 def _unpriced(pair: Pair, model: Model, run: Pieces, missing: tuple[str, ...]) -> list[Finding]:

@@ -42,12 +42,15 @@ def test_a_report_of_a_part(turnbuckle: Callable[..., Ran], tmp_path: Path) -> N
     ("words", "code"),
     [
         (["--window", "1"], "A070"), (["--window", "2s:1s"], "A070"), (["--window", "1:2"], "U001"), (["--window", "50s:60s"], "A070"),
+        (["--window", "1s:"], "A070"), (["--window", "1s:2s:3s"], "A070"), (["--window=-1s:2s"], "A070"), (["--window", "x:2s"], "U004"),
+        (["--clean-time", "1"], "U001"), (["--clean-time=-1s"], "A424"),
         (["--nvtx", "nothing"], "A421"), (["--rank", "77"], "A423"), (["--clean-time", "1h"], "A424"), (["--clean-time", "1ms"], "A198"),
     ],
 )  # fmt: skip
 def test_refusals(turnbuckle: Callable[..., Ran], words: list[str], code: str) -> None:
     ran = turnbuckle("inspect", SAMPLE, *words)
     assert ran.code in (2, 3) and f"error[{code}]" in ran.err
+    assert words[0].partition("=")[0] in ran.err or code in ("A070", "A423")
 
 
 def test_a_schedule_has_no_parts(turnbuckle: Callable[..., Ran], tmp_path: Path) -> None:

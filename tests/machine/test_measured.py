@@ -140,7 +140,7 @@ def test_what_printing_rounded_away_is_left_out_and_counted(tmp_path: Path) -> N
     assert all(c.resolution.max() <= COARSEST for c in found.curves)
 
 
-@pytest.mark.parametrize(("unit", "rate", "seconds"), [("G", "12.5", 32e6 / 12.5e9), ("M", "5000.0", 32e6 / (5000 * 2**20))])
+@pytest.mark.parametrize(("unit", "rate", "seconds"), [("G", "12.5", 32e6 / 12.5e9), ("M", "5000.0", 32e6 / (5000 * 1024e3))])
 def test_quick_mode(tmp_path: Path, unit: str, rate: str, seconds: float) -> None:
     found = read(tmp_path, QUICK.format(unit=unit, rate=rate))
     assert [(c.direction, c.memory) for c in found.curves] == [("h2d", "pageable"), ("d2h", "pinned")]

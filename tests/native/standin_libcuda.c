@@ -48,6 +48,7 @@ PLANT(FLIGHT, 450)          /* a store on its way over the link */
 PLANT(SYNC_RETURN, 1500)    /* end of the work to return of the wait */
 PLANT(SYNC_IDLE, 900)       /* a wait for nothing */
 PLANT(EVENT_CALL, 600)
+PLANT(EVENT_DEVICE, 0) /* an event on the device */
 PLANT(COPY_CALL, 1400)
 PLANT(COPY_SUBMIT, 1800) /* begin of a copy call to begin of the copy */
 PLANT(COPY_GAP, 350)     /* between two copies of an engine: beyond o + L */
@@ -116,7 +117,9 @@ int cuDeviceGetAttribute(int *v, int which, int d)
 }
 int cuDevicePrimaryCtxRetain(void **c, int d) { (void)d; return *c = &host, 0; }
 int cuCtxSetCurrent(void *c) { (void)c; return 0; }
-int cuMemGetInfo_v2(size_t *available, size_t *all) { return *available = *all = 16ull << 30, 0; }
+static double taken; /* device memory [bytes] */
+static double most_memory(void) { return planted("FREE", (double)(16ull << 30)); }
+int cuMemGetInfo_v2(size_t *available, size_t *all) { return *available = *all = (size_t)most_memory(), 0; }
 int cuModuleLoadData(void **m, const void *image) { return *m = (void *)image, strstr(image, ".entry tb_empty") ? 0 : 218; }
 int cuModuleGetFunction(Function **f, void *m, const char *name)
 {
@@ -136,6 +139,7 @@ static Pointer next_large = 0x700000000000ull;
 int cuMemAlloc_v2(Pointer *p, size_t n)
 {
     host += ALLOC();
+    if (n > 4096 && (taken += (double)n) > most_memory()) return 2;
     if (n > 4096) return *p = next_large, next_large += (n + 4095) & ~4095ull, 0;
     *p = (Pointer)(uintptr_t)calloc(1, n);
     if (small_count < 4096) small_at[small_count] = *p, small_size[small_count++] = n;
@@ -271,7 +275,8 @@ int cuEventDestroy_v2(Event *e) { free(e); return 0; }
 int cuEventRecord(Event *e, Stream *s)
 {
     /* as far from its call as a copy begins from its own */
-    e->at = later(host + (int64_t)COPY_SUBMIT_value(), of(s)->until);
+    e->at = later(host + (int64_t)COPY_SUBMIT_value(), of(s)->until) + EVENT_DEVICE();
+    if (EVENT_DEVICE_value() > 0) of(s)->until = e->at;
     return host += EVENT_CALL(), 0;
 }
 int cuEventSynchronize(Event *e) { return wait_for(e->at); }

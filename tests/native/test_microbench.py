@@ -132,6 +132,34 @@ def test_copies_between_devices_where_there_are_two(standin: pytest.MonkeyPatch,
         assert low <= planted <= high, name
 
 
+def test_what_events_cost_the_device_is_no_latency_of_copies(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plant(standin, NEAR | {"EVENT_DEVICE": 1100})
+    by_name = {e.name: e for e in measured(tmp_path, only=["gap"]).parameters}
+    for name, planted in (("link.h2d.latency", 1.3e-6), ("link.d2h.latency", 1.6e-6)):
+        low, high = by_name[name].interval
+        assert low <= planted <= high, (name, planted, low, high)
+
+
+def test_slow_launches_do_not_hide_kernels_side_by_side(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plant(standin, NEAR | {"CONCURRENCY": 128, "LAUNCH_CALL": 4200})
+    assert measured(tmp_path, only=["concurrent"]).value("kernel.concurrency") == 128
+
+
+def test_sections_keep_to_a_share_of_a_small_device(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plant(standin, {"FREE": 96 << 20, "DEVICES": 2})
+    wanted = ["copy", "gap", "contention", "peer", "slack", "threshold", "concurrent"]
+    assert measuring.measure(tmp_path / "raw.jsonl", quick=True, only=wanted) == []
+
+
+def test_cores_are_counted_not_their_threads(tmp_path: Path) -> None:
+    siblings = [p.read_text() for p in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")]
+    program = measuring.build(tmp_path)
+    out = subprocess.run([str(program), "host", "quick=1", "seconds=0.000001"], capture_output=True, text=True, check=True).stdout
+    cores = next(r for r in json.loads(out)["rows"] if r.get("case") == "cores")
+    assert cores["usable_processors"] == len(os.sched_getaffinity(0))
+    assert cores["count"] == (len(set(siblings)) if siblings else cores["usable_processors"])
+
+
 def test_unified_memory_is_measured_where_it_is_asked_for(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
     plant(standin, {"MIGRATION_RATE": 8800})
     assert measured(tmp_path, only=["launch"]).value("migration.h2d") is None

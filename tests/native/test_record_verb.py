@@ -50,10 +50,35 @@ def test_the_programs_output_arguments_and_exit_code_are_its_own(verb: Verb, ben
     use = ("record", "--library", bench.library)
     printed = verb(*use, "--", bench.program, "print", "--slack", "-o", "--help", "a b")
     assert printed.code == 0 and printed.out == "--slack\n-o\n--help\na b\n"
+    debugged = verb(*use, "-o", "d", "--", bench.program, "print", "--debug", "--")
+    assert debugged.code == 0 and debugged.out == "--debug\n--\n"
     failed = verb(*use, "-o", "b", "--flush", "50ms", "--", bench.program, "ends", 1, "_exit")
     assert failed.code == 7 and "the command ended with 7, which is passed on" in failed.err and "P191" in failed.err
     killed = verb(*use, "-o", "c", "--flush", "50ms", "--", bench.program, "ends", 1, "kill")
     assert killed.code == 128 + 9 and codes(parquet.read(Path("c")))["P191"] == 1
+
+
+def test_a_script_of_several_programs_is_one_trace(verb: Verb, bench: Bench) -> None:
+    script = Path("job")
+    script.write_text(f"#!/bin/sh\n{bench.program} loop 3\n{bench.program} nothing\n({bench.program} loop 4 &)\nsleep 1\n{bench.program} ends 2 _exit\n")
+    script.chmod(0o755)
+    done = verb("record", "--library", bench.library, "-o", "run", "--flush", "50ms", "--", "./job")
+    assert done.code == 7 and "of 3 processes" in done.err, done.err
+    trace = parquet.read(Path("run"))
+    assert sorted(trace.kernels.group_by("process").len()["len"]) == [3, 4, 20] and codes(trace)["P191"] == 1
+
+
+def test_the_environment_of_the_program_is_its_own(verb: Verb, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What begins like a setting of the recorder and is none stays; a setting that was left in the shell does not steer the recorder."""
+    monkeypatch.setenv("TB_LOGDIR", "runs/7")
+    monkeypatch.setenv("TB_SLACK_NS", "5000000")
+    script = Path("job")
+    script.write_text(f'#!/bin/sh\necho "$TB_LOGDIR [$TB_SLACK_NS]"\n{bench.program} loop 3\n')
+    script.chmod(0o755)
+    done = verb("record", "--library", bench.library, "-o", "run", "--", "./job")
+    assert done.code == 0 and done.out == "runs/7 []\n" and "delayed" not in done.err
+    raw = b"".join(path.read_bytes() for path in Path("run").iterdir())
+    assert b"runs/7" not in raw and b"TB_LOGDIR" not in raw
 
 
 def test_delays_are_in_the_trace_and_in_every_answer_from_it(verb: Verb, bench: Bench) -> None:

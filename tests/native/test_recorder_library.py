@@ -272,8 +272,9 @@ def test_records_of_unknown_kinds_are_counted(ran: Run) -> None:
     assert ran("strange", 2).codes() == {"P127": 1, "P194": 1}
 
 
-def test_a_file_that_cannot_grow_ends_on_a_whole_record_or_is_salvaged(bench: Bench, tmp_path: Path) -> None:
-    words = f"trap '' XFSZ; ulimit -f 64; exec {bench.program} loop 3000"
+@pytest.mark.parametrize("signal", ["", "trap '' XFSZ; "], ids=["fatal", "ignored"])
+def test_a_file_that_cannot_grow_ends_on_a_whole_record_or_is_salvaged(bench: Bench, tmp_path: Path, signal: str) -> None:
+    words = f"{signal}ulimit -f 64; exec {bench.program} loop 3000"
     env = {**os.environ, "CUDA_INJECTION64_PATH": str(bench.library), "TB_TRACE": str(tmp_path / "%p.trace.csv")}
     done = subprocess.run(["sh", "-c", words], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "the recording ends here" in done.stderr

@@ -21,14 +21,29 @@ from turnbuckle.machine.measured import Curve, Measured, read_measured
 from turnbuckle.profile.profile import build
 from turnbuckle.study.datasheet import (
     APPROACHES,
-    LATENCY_SD,
     Projected,
+    Total,
     percentage_errors,
     priced,
     project,
     study,
     weighted_spread,
     wmape,
+)
+from turnbuckle.study.priors import (
+    COPY_LATENCY_SD,
+    DEVICE,
+    LATENCY,
+    LINK,
+    LINK_FASTEST,
+    LINK_SHARE,
+    MOST_SHARERS,
+    PEER,
+    SHARING,
+    STAGED,
+    STAGED_BELOW,
+    STAGED_RATE,
+    STAGED_SPREAD,
 )
 from turnbuckle.study.sheet import sheet
 from turnbuckle.study.transfers import Latency, Transfers, compared, distribution, latencies, measured, recorded, words
@@ -150,15 +165,15 @@ def test_pinned_copies_follow_equation_10(direction: str, way: str) -> None:
     assert found["projected"].to_numpy() == pytest.approx(copy_seconds(SIZES, over, way, latency=2e-6))  # type: ignore[arg-type]
     assert found["peak"].to_numpy() == pytest.approx(2e-6 + SIZES / over.raw_bandwidth)
     assert found["envelope"].to_numpy() == pytest.approx(SIZES / over.raw_bandwidth)
-    assert (found["staging_high"] == 0).all() and found["read_limited"].is_nan().all()
+    assert (found["fixed"] + found["wire"]).to_numpy() == pytest.approx(found["projected"].to_numpy())
+    assert found["read_limited"].is_nan().all()
 
 
-def test_pageable_copies_follow_equation_9_and_say_what_is_not_known_below_the_threshold() -> None:
+def test_pageable_copies_follow_equation_9_from_the_threshold_on() -> None:
     found = one("h2d", "pageable", host_memory=50e9)
     staged = copy_seconds(SIZES, link("pcie4x16"), "read", latency=2e-6, host_memory_bandwidth=50e9)
-    paper = copy_seconds(SIZES, link("pcie4x16"), "read", latency=2e-6, host_memory_bandwidth=50e9, pageable_threshold=0.0)
     assert found["projected"].to_numpy() == pytest.approx(staged)
-    assert (found["projected"] + found["staging_high"]).to_numpy() == pytest.approx(paper), "it runs to equation 9 at all sizes"
+    assert found["wire"].to_numpy() == pytest.approx(copy_seconds(SIZES, link("pcie4x16"), "read", latency=0.0)), "without staging"
 
 
 def test_copies_inside_a_device_read_and_write() -> None:
@@ -174,13 +189,66 @@ def test_the_envelope_is_below_the_peak_is_below_the_packets(name: str, directio
     assert (found["projected"].diff().drop_nulls() >= 0).all()
 
 
-def test_the_interval_is_that_of_the_latency() -> None:
-    run = transfers(*(("h2d", "pinned", n, 3e-6 + n / 12e9) for n in SIZES))
-    total = project(run, sheet("pcie4x16"), latency=3e-6).totals[-1]
-    for z, end in ((-1.6448536, total.low), (1.6448536, total.high)):
-        shifted = copy_seconds(SIZES, link("pcie4x16"), "read", latency=3e-6 * math.exp(z * LATENCY_SD)).sum()
-        assert end == pytest.approx(shifted, rel=1e-6)
-    assert total.measured == pytest.approx(run.rows["seconds"].sum()) and total.size_bytes == SIZES.sum()
+def total_of(*rows: Row, on: str = "pcie4x16", sharers: int = 1, **more: float) -> Total:
+    return project(replace(transfers(*rows), sharers=sharers), sheet(on, **more), latency=3e-6).totals[-1]  # type: ignore[arg-type]
+
+
+def test_the_interval_of_small_copies_is_that_of_the_fixed_part() -> None:
+    total = total_of(*[("h2d", "pinned", 8, 1.0)] * 5)
+    ends = [math.exp(z * COPY_LATENCY_SD) for z in (-1.6448536, 1.6448536)]
+    assert [total.low / total.projected, total.high / total.projected] == pytest.approx(ends, rel=0.1)
+    assert next(iter(total.drivers)) == LATENCY
+
+
+def test_the_interval_of_large_copies_is_that_of_the_share_of_the_link() -> None:
+    """A node may reach half of what its sheet says; hardly more than that."""
+    total = total_of(("h2d", "pinned", 2**30, 1.0))
+    assert total.high / total.projected == pytest.approx(math.exp(1.96 * LINK_SHARE) / LINK_FASTEST, rel=0.1)
+    assert 1 / LINK_FASTEST <= total.low / total.projected <= 1
+    assert list(total.drivers) == [LINK]
+    inside, between = total_of(("d2d", "device", 2**30, 1.0), device_memory=1e12), total_of(("p2p", "device", 2**30, 1.0))
+    assert (list(inside.drivers), list(between.drivers)) == ([DEVICE], [PEER])
+    assert inside.high / inside.projected < total.high / total.projected < between.high / between.projected
+
+
+def test_others_on_the_link_widen_only_where_there_are_others() -> None:
+    row: Row = ("h2d", "pinned", 2**30, 1.0)
+    one, two, sixteen, many = (total_of(row, sharers=n) for n in (1, 2, 16, 10**6))
+    assert SHARING not in one.drivers and SHARING in two.drivers
+    assert one.low == pytest.approx(one.projected / LINK_FASTEST, rel=0.05)
+    assert one.high < two.high < sixteen.high == many.high <= MOST_SHARERS * 3 * one.projected
+    assert one.projected == two.projected == sixteen.projected, "the answer stays"
+    said = project(replace(transfers(row), sharers=4), sheet("pcie4x16"), latency=1e-6)
+    assert "4 devices or ranks" in details(said, "A334")
+    assert total_of(("d2d", "device", 2**30, 1.0), device_memory=1e12, sharers=8).drivers.keys() == {DEVICE}
+
+
+def test_staging_by_the_host_is_in_the_interval_of_pageable_copies() -> None:
+    """From the price of pinned copies to that of a slow host; a copy of a slow link is not staged more slowly than it runs."""
+    row: Row = ("h2d", "pageable", 2**30, 1.0)
+    pinned, fast, slow = total_of(("h2d", "pinned", 2**30, 1.0), on="pcie5x16"), total_of(row, on="pcie5x16"), total_of(row, on="pcie1x4")
+    assert fast.low == fast.projected == pinned.projected and next(iter(fast.drivers)) == STAGED
+    worst = STAGED_RATE * math.exp(-1.645 * STAGED_SPREAD)
+    assert fast.high == pytest.approx(2**30 / worst, rel=0.1)
+    assert next(iter(slow.drivers)) == LINK
+    given = total_of(row, on="pcie5x16", host_memory=20e9)
+    assert given.low < given.projected < given.high
+    small = total_of(*[("h2d", "pageable", 2**18, 1.0)] * 50, on="pcie5x16")
+    assert STAGED_BELOW in small.drivers and small.low <= small.projected < small.high
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["h2d", "d2h", "p2p"]), st.sampled_from(["pinned", "pageable", "unknown"]), st.floats(1, 1e9)),
+        min_size=1,
+        max_size=20,
+    ),
+    st.integers(1, 20),
+)
+def test_an_interval_holds_its_answer_and_its_shares_are_shares(rows: list[tuple[str, str, float]], sharers: int) -> None:
+    for total in project(replace(transfers(*((*r, 1.0) for r in rows)), sharers=sharers), sheet("pcie4x16"), latency=2e-6).totals:
+        assert 0 < total.low <= total.projected <= total.high < math.inf
+        assert all(0 < share <= 1 for share in total.drivers.values()) and sum(total.drivers.values()) <= 1 + 1e-9
 
 
 def test_what_is_assumed_is_said() -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import FEWER, FULL, LAW, gpu_traces, machine, soups
-from test_summary import call, copy, on_device, profile_of
+from test_summary import PAGEABLE, PINNED, call, copy, on_device, profile_of
 
 from turnbuckle.examples import sample
-from turnbuckle.machine import Change, Fact, Machine, Pair, all_machines, load
+from turnbuckle.machine import Change, Coupling, Fact, Machine, Pair, all_machines, load, schema
 from turnbuckle.machine.machine import Parameter
 from turnbuckle.model import Model, additive, nething
 from turnbuckle.order import Prepared, prepared
@@ -21,16 +21,19 @@ from turnbuckle.profile.pieces import Pieces, pieces
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.project import project
-from turnbuckle.projection import faster
+from turnbuckle.projection import Projection, faster
+from turnbuckle.study.priors import LAUNCHES, LINK, STAGED, VENDOR_ERROR, vendor
 from turnbuckle.study.uncertainty import (
     ALPHA_ERROR,
     ALPHA_UNKNOWN,
     KERNEL_ALPHA,
+    Draws,
     Uncertain,
     alpha_spread,
     drawn_source,
     drawn_target,
     normals,
+    on_other_machine,
     project_many,
     thinned,
     uncertain,
@@ -284,15 +287,77 @@ def test_residuals_of_every_fitted_class_are_drawn() -> None:
     assert {"form/copy_h2d/pinned", "form/copy_d2h/pinned", "form/migration/unknown", "form/copy_p2p/unknown"} <= forms
 
 
+def changed(coupling: Coupling = "relative", memory_shared: Fact | None = None, **values: float) -> Machine:
+    """The source with some numbers set: its host stays, so that nothing but these numbers differs."""
+    changes = tuple(Change(n, set=Parameter(v, 0.0, schema()[n].unit, "assumption", "a test")) for n, v in values.items())
+    return replace(machine({}, "changed", coupling=coupling), base="source", changes=changes, memory_shared=memory_shared)
+
+
 def test_copies_that_vanish_may_be_kept() -> None:
     """A program ported as it is still copies inside the one memory: the interval says so, the answer does not."""
-    apu = replace(machine({**FULL, "gpu.memory_bandwidth": 1e11}, "apu", coupling="apu"), memory_shared=Fact(True, "assumption", "a test"))
-    (found,) = project_many(SEEN, machine(FULL), [apu], nething("hold"), {}, 500, 1)
+    shared = changed(coupling="apu", memory_shared=Fact(True, "assumption", "a test"), **{"gpu.memory_bandwidth": 1e11})
+    (found,) = project_many(SEEN, machine(FULL), [shared], nething("hold"), {}, 500, 1)
     kept = sum(min(2 * 2**17 / 1e11, t) for t in (8e-6, 17e-6))
     assert found.interval is not None and found.sample is not None
     assert found.seconds == pytest.approx(SEEN.seconds - 25e-6)
     assert found.seconds < found.interval.high <= found.seconds + kept + 1e-12
     assert np.all(found.sample <= found.seconds + kept + 1e-12) and np.all(found.sample >= found.seconds - 1e-12)
+
+
+# --- a machine of its own ---------------------------------------------------------------------------------------------
+
+
+def of_own(values: dict[str, float], name: str = "there", **more: str) -> tuple[Projection, Projection]:
+    """The same numbers as a machine of its own, and as a change of the source: only what no file says differs."""
+    own, same = project_many(
+        SEEN, machine(FULL), [machine({**FULL, **values}, name, **more), changed(**values)], nething("hold"), {}, 500, 1
+    )
+    assert own.seconds == pytest.approx(same.seconds)
+    return own, same
+
+
+def test_another_node_may_reach_less_of_its_link_than_its_file_says() -> None:
+    own, same = of_own({"link.h2d.bandwidth": 20e9})
+    assert same.interval is not None and same.interval.low == pytest.approx(same.interval.high, rel=1e-9)
+    assert own.interval is not None and own.interval.high > own.seconds
+    assert LINK in own.drivers and LINK not in same.drivers and STAGED not in own.drivers
+
+
+def test_what_a_link_may_do_is_bounded_by_the_link() -> None:
+    """Slower by its share, never faster than the wire; staging either way, but for the wire; each in its own pieces."""
+    rows = [copy(9_000 * k, 9_000 * k + 5_000, d, 2**16, memory=m) for k, (d, m) in enumerate(((1, PINNED), (2, PAGEABLE), (6, PINNED)))]
+    run = pieces(profile_of(kernels=[on_device(5, 6)], copies=rows))
+    pair = Pair(machine(FULL), machine({**FULL, "link.d2h.bandwidth": 16e9}, "there"))
+    out = on_other_machine(run.seconds, run, pair, Draws(2000, 1))
+    for k in range(len(run)):
+        drawn, was = out[:, k], run.seconds[k]
+        if run.kind[k] == "kernel":
+            assert (drawn == was).all()
+        elif run.kind[k] == "copy_d2h":
+            assert drawn.min() >= run.size_bytes[k] / 16e9 and drawn.min() < was < drawn.max()
+        elif run.kind[k] == "copy_h2d":
+            assert (drawn >= was * (1 - 1e-12)).all() and np.quantile(drawn, 0.95) > was
+    still = on_other_machine(run.seconds, run, pair, Draws(3, 1, only="nothing of this"))
+    assert still == pytest.approx(np.tile(run.seconds, (3, 1)))
+
+
+def test_launches_that_the_target_does_not_say_are_in_doubt() -> None:
+    silent = {n: v for n, v in FULL.items() if not n.startswith("launch.")}
+    told, kept = project_many(SEEN, machine(FULL), [machine(FULL, "told"), machine(silent, "silent")], nething("hold"), {}, 500, 1)
+    assert LAUNCHES in kept.drivers and LAUNCHES not in told.drivers
+    assert told.seconds == kept.seconds and told.interval is not None and kept.interval is not None
+    assert kept.interval.high - kept.interval.low > told.interval.high - told.interval.low
+
+
+def test_a_ratio_of_peak_rates_says_less_of_another_vendors_gpu() -> None:
+    here = machine(FULL, "a100", title="A100")
+    faster = {**FULL, "gpu.memory_bandwidth": 2 * 1.555e12, "gpu.fp64_matrix": 39e12}
+    other, same, unknown = (machine(faster, n, title=n) for n in ("MI300X", "H100", "something"))
+    spreads = [alpha_spread(Pair(here, m), nething()) for m in (other, same, unknown)]
+    assert spreads[0] == VENDOR_ERROR > spreads[1] == spreads[2]
+    assert alpha_spread(Pair(here, machine(FULL, "MI300A", title="MI300A")), nething()) == VENDOR_ERROR, "equal rates are no equal kernels"
+    assert alpha_spread(Pair(here, other), nething("hold")) == alpha_spread(Pair(here, other), nething(2.0)) == 0.0
+    assert [vendor(load(n)) for n in ("frontier", "gh200", "2026-apu", "nvlink-c2c")] == ["amd", "nvidia", "", ""]
 
 
 # --- thinning ---------------------------------------------------------------------------------------------------------
@@ -318,7 +383,7 @@ def test_thinning_keeps_every_sum() -> None:
     for key, row in want.items():
         assert got[key] == pytest.approx(row, rel=1e-12), key
     assert thinned(run, len(run)) is run
-    pair = Pair(machine(FULL), machine({**FULL, "link.h2d.latency": 4e-6, "link.h2d.bandwidth": 121e9, "link.d2h.bandwidth": 8e9}, "there"))
+    pair = Pair(machine(FULL), changed(**{"link.h2d.latency": 4e-6, "link.h2d.bandwidth": 121e9, "link.d2h.bandwidth": 8e9}))
     seen = profile_of(kernels=[on_device(5, 6)], copies=rows)
     exact = project(seen, pair, nething("hold")).seconds
     hair = Uncertain(Prepared(thin, seen.seconds), pair.source, {}, 1, 1).sample(pair.target, pair, nething("hold"))[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -198,12 +199,14 @@ def test_the_interval_of_the_coverage_holds_what_it_promises(stated: int, data: 
 
 
 def test_intervals_that_miss_beyond_chance_are_a_finding() -> None:
-    wide, narrow = [row(1.0, 1.0, 0.9, 1.1)] * 10, [row(1.0, 2.0, 0.9, 1.1)] * 10
+    wide, narrow = ([row(1.0, value, 0.9, 1.1, case=f"c{k}") for k in range(10)] for value in (1.0, 2.0))
+    (alone,) = Validation(tuple(replace(r, case="c") for r in narrow)).card
+    assert (alone.low, alone.high) == coverage_interval(0, 1), "ten quantities of one case are one draw"
     assert not Validation(tuple(wide)).findings
     (told,) = Validation(tuple(narrow)).findings
     assert told.code == "A363" and told.count == 10
     (group,) = Validation((*wide, *narrow)).card
-    assert (group.covered, group.stated, group.median, group.worst, group.worst_case) == (10, 20, 0.25, 0.5, "c")
+    assert (group.covered, group.stated, group.median, group.worst, group.worst_case) == (10, 20, 0.25, 0.5, "c9")
 
 
 def test_nodes_are_put_in_order_where_there_are_enough(tmp_path: Path) -> None:

@@ -106,14 +106,16 @@ def test_names_that_sqlite_could_take_for_options(tmp_path: Path) -> None:
         assert read(b.make(tmp_path / name)).kernels.height == 2
 
 
-@pytest.mark.parametrize("table", ["CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "rocpd_metadata", "customers"])
-def test_sqlite_files_of_other_programs(tmp_path: Path, table: str) -> None:
+@pytest.mark.parametrize(
+    ("table", "code"), [("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "P006"), ("customers", "P006"), ("rocpd_metadata", "P045")]
+)
+def test_sqlite_files_of_other_programs(tmp_path: Path, table: str, code: str) -> None:
     path = tmp_path / "a.sqlite"
     with sqlite3.connect(path) as db:
         db.execute(f"CREATE TABLE {table}(a)")
         db.execute("CREATE TABLE StringTable(_id_, value)" if "CUPTI" in table else "CREATE TABLE other(a)")
     db.close()
-    refused(path, "P006")
+    refused(path, code)
 
 
 def test_views_and_virtual_tables_are_not_events(tmp_path: Path) -> None:

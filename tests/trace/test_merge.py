@@ -155,6 +155,24 @@ def test_the_bound_is_the_users() -> None:
     refused("A407", traces, max_skew_ns=0)
 
 
+@pytest.mark.parametrize("what", ["Broadcast_RING_LL", "SendRecv"])
+def test_operations_that_one_rank_may_always_leave_early(what: str) -> None:
+    """The root of a broadcast is done before the others every time: that is no clock, and nothing may claim to know it better."""
+    rng = np.random.default_rng(4)
+    names = pl.Series("name", ["compute", *[f"ncclDevKernel_{what}(ncclDevComm*, unsigned long, ncclWork*)"] * 2, "cudaLaunchKernel"])
+
+    def ranks(length_ns: int, early_ns: int) -> list[Trace]:
+        start, end = run(3, 40, rng, length_ns=length_ns)
+        end[0] -= early_ns
+        return [replace(recorded(start[r], end[r], process=(r + 1) << 24), names=names) for r in range(3)]
+
+    refused("A176", ranks(400 * US, 300 * US))
+    clocks = merge(ranks(400 * US, 300 * US), max_skew_ns=MS).clocks
+    assert not clocks.shift_ns.any(), "clocks that are stated stand"
+    assert (clocks.uncertain_ns[1:] >= 300 * US).all()
+    assert (merge(ranks(20 * US, 0)).clocks.uncertain_ns[1:] >= 20 * US).all()
+
+
 def test_recordings_without_collectives_need_the_users_word() -> None:
     start, end = run(2, 30, np.random.default_rng(8))
     bare = [replace(recorded(start[r], end[r], process=(r + 1) << 24), names=pl.Series("name", list("abcd"))) for r in range(2)]
@@ -173,6 +191,16 @@ def test_recorded_clocks_are_trusted_and_what_collectives_say_is_told() -> None:
     assert not merged.clocks.shift_ns.any()
     (told,) = [f.detail for f in merged.trace.findings if f.code == "P187"]
     assert "contradict" in told and "2 of 2" in told
+
+
+def test_a_copy_of_a_recording_is_no_other_rank(tmp_path: Path) -> None:
+    start, end = run(2, 20, np.random.default_rng(3))
+    one, two = (recorded(start[r], end[r], process=(r + 1) << 24) for r in range(2))
+    copied = replace(one, name="copy.sqlite", facts=facts(sha256="cd" * 32))
+    assert "copy.sqlite" in refused("A405", [one, two, copied]).found
+    one.to_parquet(tmp_path / "one")
+    assert "one and rank0.sqlite" in refused("A405", [read(tmp_path / "one"), one, two]).found
+    merge([one, two])
 
 
 def test_two_runs_are_not_one() -> None:

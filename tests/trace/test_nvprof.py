@@ -306,6 +306,7 @@ def test_real_files_on_one_clock(real: dict[str, Trace]) -> None:
     for trace in real.values():
         profile = build(trace)
         assert {"P171", "P172"} <= set(codes(profile))
+        assert min(trace.table(n)["start_ns"].min() for n in ("api", "kernels", "copies", "memsets")) >= 1000, "after the clock's begin"
         assert codes(profile).get("P111", 0) < 0.001 * trace.kernels.height
         assert dependencies(profile).dropped < 10 and profile.run_time_ns < 90_000_000_000
         assert all(name and not name.startswith("_Z") for name in trace.text(trace.kernels))

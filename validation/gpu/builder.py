@@ -41,7 +41,7 @@ def toolchain() -> ModuleType:
 
 
 def build(folder: Path, *, fresh: bool = False) -> dict[str, str]:
-    """Paths of ``recorder``, ``microbench`` and ``programs``, each only if it could be built, ``cublas`` yes or no, and why not."""
+    """Paths of ``recorder``, ``microbench``, ``programs`` and ``dependences``, each only if it could be built, ``cublas`` yes or no, and why not."""
     known = folder / "built.json"
     if known.exists() and not fresh:
         found: dict[str, str] = json.loads(known.read_text())
@@ -87,7 +87,9 @@ def _programs(chain: ModuleType, folder: Path, built: dict[str, str]) -> None:
     if nvcc is None:
         built["no_programs"] = "there is no nvcc"
         return
-    words = [nvcc, "-std=c++17", f"-arch={_architecture()}", "-O2", f"-I{HERE}", str(HERE / "programs.cu"), "-ldl", "-lpthread"]
+    compiled = [nvcc, "-std=c++17", f"-arch={_architecture()}", "-O2", f"-I{HERE}"]
+    _made([*compiled, str(HERE / "dependences.cu"), "-ldl", "-o"], folder / "dependences", built)
+    words = [*compiled, str(HERE / "programs.cu"), "-ldl", "-lpthread"]
     header, library = _first(roots, _INCLUDES, "cublas_v2.h"), _first(roots, _LIBRARIES, "libcublas.so*")
     if header and library:
         own = ["-DTB_CUBLAS", "-Xcompiler", f"-idirafter,{header.parent}", "-Xlinker", str(library)]

@@ -29,6 +29,7 @@ from typing import Any
 from turnbuckle.cli.output import plain, write_rows
 from turnbuckle.errors import TurnbuckleError
 from turnbuckle.model import nething
+from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import build
 from turnbuckle.study.datasheet import project as on_sheet
 from turnbuckle.study.rows import Row
@@ -55,12 +56,14 @@ class Results:
     name : of the machine in the predictions.
     loops : per job, its timed loops: ``iters``, ``per_iter_ns``, ``slack_ns`` (-1 without the recorder).
     traces : per job, the recording of its last loop as a file.
+    delayed : per job, calls that the recorder delayed or would have, from its first loop's begin to that loop's end.
     """
 
     name: str
     machine: str
     loops: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     traces: dict[str, Path] = field(default_factory=dict)
+    delayed: dict[str, float] = field(default_factory=dict)
 
     def per_iteration(self, job: str, slack_ns: int = -1) -> tuple[float, float, float] | None:
         """Median, least and most time of an iteration [s] of a job at one delay; None where it was not run."""
@@ -99,6 +102,10 @@ def read(folder: Path, scratch: Path, machine: str, name: str) -> Results:
 def _take(out: Results, name: str, raw: bytes, scratch: Path) -> None:
     if name.endswith(".jsonl"):
         out.loops[name.removesuffix(".jsonl")] = [loop for line in raw.splitlines() if (loop := _loop(line))]
+    elif name.endswith(".stats.json"):
+        calls = calls_of(raw)
+        if calls is not None:
+            out.delayed[name.removesuffix(".stats.json")] = calls
     elif name.endswith(".trace.csv"):
         cut = loop_of(raw.decode("utf-8", "replace"))
         if cut:
@@ -113,6 +120,18 @@ def _loop(line: bytes) -> dict[str, Any] | None:
         if isinstance(told, dict) and "wall_ns" in told and float(told["per_iter_ns"]) > 0 and int(told["iters"]) > 0:
             return {"iters": int(told["iters"]), "per_iter_ns": float(told["per_iter_ns"]), "slack_ns": float(told.get("slack_ns", -1))}
     except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return None
+
+
+def calls_of(raw: bytes) -> float | None:
+    """Calls that the recorder counted in the first loop, from the file of TB_SLACK_STATS; None where it does not say."""
+    try:
+        marks = json.loads(raw)["marks"][:2]
+        if [mark["label"] for mark in marks] == ["loop_begin", "loop_end"]:
+            begun, ended = (sum(float(n) for n in mark["calls"].values()) for mark in marks)
+            return ended - begun
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     return None
 
@@ -160,7 +179,10 @@ def seen(results: Results, program: str, label: str = "full") -> tuple[Answer, i
 
 
 def slack_rows(results: Results, left: list[NotRun]) -> Iterator[Row]:
-    """Run time of an iteration with every boundary call delayed, by `turnbuckle slack --mode api` from the recording without delay."""
+    """Run time of an iteration with every boundary call delayed, by `turnbuckle slack --mode api` from the recording without delay.
+
+    A program of which the recorder delays other calls than the recording holds gets no prediction.
+    """
     for program in results.programs():
         delays = sorted({int(loop["slack_ns"]) for loop in results.loops.get(f"{program}.after", [])} - {-1, 0})
         base = results.per_iteration(f"{program}.after", 0)
@@ -173,6 +195,15 @@ def slack_rows(results: Results, left: list[NotRun]) -> Iterator[Row]:
         except TurnbuckleError as error:
             left.append(NotRun(case, "A362", f"{error.code} {error.what}"))
             continue
+        run = pieces(answer.profile)
+        crossing, job = float(run.count[run.crosses].sum()) / max(iterations, 1), f"{program}.after"
+        if (counted := results.delayed.get(job)) is not None:
+            counted /= results.loops[job][0]["iters"]
+            # what is outside the iterations, a last wait, weighs little
+            if abs(counted - crossing) > 0.1 + 0.01 * crossing:
+                why = f"the recorder delays {counted:.4g} calls an iteration, the recording holds {crossing:.4g} that cross to the device"
+                left.append(NotRun(case, "A362", why))
+                continue
         if not iterations:
             left.append(NotRun(case, "A362", "the recorded loop does not say how many iterations it has"))
             continue
@@ -182,7 +213,7 @@ def slack_rows(results: Results, left: list[NotRun]) -> Iterator[Row]:
                 continue
             added = (float(curve(delay * 1e-9)) - float(curve(0.0))) / iterations
             name = f"an iteration, {delay / 1000:g} us a call"
-            yield Row(case, "slack", "timeline", name, "s", base[0] + added, measured[0], count=len(results.loops[f"{program}.after"]))
+            yield Row(case, "slack", "timeline", name, "s", base[0] + added, measured[0], count=len(results.loops[job]))
 
 
 def run_rows(here: Results, there: Results, left: list[NotRun]) -> Iterator[Row]:

@@ -27,6 +27,7 @@ import statistics
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -36,12 +37,16 @@ import builder
 
 HERE = Path(__file__).resolve().parent
 STEPS = ("build", "calibrate", "programs", "slack", "proxy", "torch")
+SCRATCH = Path(tempfile.gettempdir()) / "turnbuckle-gpu"
 #: Seconds of one step; a caller that allows ten minutes has room left to fetch what came out.
 BUDGET = 540
 #: Bytes of one archive, and how many a step may have.
 PART, PARTS = 15 << 20, 4
 #: Every job gets this many seconds at least.
 SHORTEST = 5.0
+#: Programs of dependences.cu; all others are of programs.cu.
+DEPENDENCES = ("launch", "copy", "synchronous", "overlapped")
+FINE_SLACKS = "0,1000,3000,10000,30000,100000,300000,1000000"
 SLACKS = "0,1000,10000,100000,1000000"
 LONG_SLACKS = f"{SLACKS},10000000"
 LIGHT = "api,kernel,memcpy,memset,sync"
@@ -74,7 +79,7 @@ class Place:
         """``"cg n=64"`` with further arguments as a command."""
         name, *words = line.split()
         given = dict(word.split("=", 1) for word in words) | {k: str(v) for k, v in more.items()}
-        return (self.built["programs"], name, *(f"{k}={v}" for k, v in given.items()))
+        return (self.built["dependences" if name in DEPENDENCES else "programs"], name, *(f"{k}={v}" for k, v in given.items()))
 
     def traced(self, name: str, line: str, iters: int, label: str, kinds: str, repeats: int = 1) -> Job:
         """A recorded run of a program."""
@@ -125,6 +130,10 @@ def machine() -> dict[str, object]:
 def configurations(cublas: bool, managed: bool) -> dict[str, tuple[str, int]]:
     """Programs by name: arguments, and iterations of the recorded run."""
     found = {
+        "dependence_launch": ("launch iters=500", 200),
+        "dependence_copy": ("copy iters=500", 200),
+        "dependence_synchronous": ("synchronous iters=5000", 1000),
+        "dependence_overlapped": ("overlapped iters=1000", 400),
         "dgemm_tiled": ("dgemm n=2048 iters=20", 10),
         "dgemm_resident": ("dgemm n=1024 iters=200 copy=0", 100),
         "vecadd_pinned": ("vecadd n=4194304 iters=100 mem=pinned", 50),
@@ -190,7 +199,8 @@ def _slack(place: Place, managed: bool) -> list[Job]:
     far = ("vecadd_small", "cg", "jacobi_check10", "smallk_graph", "proxy_512", "pipeline_overlap")
     for name, (line, _) in found.items():
         counts = place.work / f"{name}.after.stats.json"
-        command = place.program(line, slacks=LONG_SLACKS if name in far else SLACKS, cap_s=1.2, repeats=3)
+        slacks = LONG_SLACKS if name in far else FINE_SLACKS if name.startswith("dependence_") else SLACKS
+        command = place.program(line, slacks=slacks, cap_s=1.2, repeats=3)
         out.append(Job(f"{name}.bare", place.program(line, repeats=3, cap_s=5), {}, 40))
         out.append(Job(f"{name}.after", command, place.injected(SLACK_NS=0, SLACK_STATS=counts), 90, (counts,)))
     ways: dict[str, dict[str, object]] = {
@@ -319,7 +329,7 @@ def run_step(step: str, words: argparse.Namespace, out: Path, scratch: Path) -> 
     summary: dict[str, object] = {"kit": 2, "step": step, "machine": machine(), "clocks_begin": clocks()}
     built = builder.build(scratch / "built", fresh=words.fresh and step == "build")
     summary["built"] = {k: without_paths(v) for k, v in built.items()}
-    place = Place(work, {**{k: f"?{k}" for k in ("recorder", "programs", "microbench")}, **built})
+    place = Place(work, {**{k: f"?{k}" for k in ("recorder", "programs", "dependences", "microbench")}, **built})
     found, missing = jobs(step, place, words.managed)
     found = [j for j in found if words.only in j.name]
     done_file = work / "done.json"
@@ -355,7 +365,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--budget", type=float, default=BUDGET, help="seconds of one step (%(default)s)")
     parser.add_argument("--out", type=Path, default=None, help="folder of the results ($OUT, or results/ beside this file)")
-    parser.add_argument("--scratch", type=Path, default=Path(os.environ.get("TB_SCRATCH", "/tmp/turnbuckle-gpu")), help="work folder")
+    parser.add_argument("--scratch", type=Path, default=Path(os.environ.get("TB_SCRATCH") or SCRATCH), help="work folder (%(default)s)")
     parser.add_argument("--only", default="", help="only jobs whose name holds this")
     parser.add_argument("--managed", action="store_true", help="unified memory too (32 MiB); it can hang a GPU that is nearly full")
     parser.add_argument("--dry-run", action="store_true", help="list the jobs and stop")
@@ -367,7 +377,7 @@ def main(arguments: list[str] | None = None) -> int:
             parser.error(f"no step is called {step}: {', '.join(STEPS)}, next")
     steps = [s for s in words.steps if s != "next"] or list(STEPS)
     if words.dry_run:
-        stand_in = Place(Path("work"), {"recorder": "librecorder.so", "programs": "programs", "microbench": "microbench", "cublas": "yes"})
+        stand_in = Place(Path("work"), {"recorder": "librecorder.so", "programs": "programs", "dependences": "dependences", "microbench": "microbench", "cublas": "yes"})
         for step in steps:
             found, _ = jobs(step, stand_in, words.managed)
             for job in found:

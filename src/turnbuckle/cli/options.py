@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.errors import UsageError
+from turnbuckle.errors import UnitError, UsageError, clipped
 
 Format = Literal["table", "json", "csv", "parquet"]
 FormatOption = Annotated[Format, Parameter(name="--format", help="table for people, json for programs (stable), csv or parquet")]
@@ -36,10 +36,9 @@ class PartOptions:
     def asked(self) -> dict[str, Any]:
         """As `turnbuckle.study.study.inspect` takes them.  Raises A070 for a window that is none."""
         from turnbuckle.trace.window import Part
-        from turnbuckle.units import parse
 
         window = None if self.window is None else window_ns(self.window)
-        clean = None if self.clean_time is None else parse(self.clean_time, "s")
+        clean = None if self.clean_time is None else seconds_of(self.clean_time, "--clean-time", "1.03s")
         return {"part": Part(window, self.nvtx, self.rank), "clean_seconds": clean}
 
 
@@ -47,16 +46,26 @@ NO_PART = PartOptions()
 
 
 def window_ns(text: str) -> tuple[int, int]:
-    """`1.2s:1.3s` -> nanoseconds after the run's start.  Raises A070."""
+    """`1.2s:1.3s` -> nanoseconds after the run's start.  Raises A070, and U0xx for what is no time."""
+    first, _, last = (end.strip() for end in text.partition(":"))
+    if not first or not last or ":" in last:
+        raise UsageError("A070", "a window reads START:END", where="--window", found=clipped(text), fix="--window 1.2s:1.3s")
+    bounds = [round(min(seconds_of(end, "--window", "1.2s:1.3s"), 1e9) * 1e9) for end in (first, last)]
+    if bounds[0] < 0:
+        raise UsageError("A070", "a window begins no earlier than the run", where="--window", found=clipped(text), fix="--window 0s:1.3s")
+    if bounds[0] >= bounds[1]:
+        raise UsageError("A070", "a window ends after it begins", where="--window", found=clipped(text), fix="--window 1.2s:1.3s")
+    return bounds[0], bounds[1]
+
+
+def seconds_of(text: str, option: str, example: str) -> float:
+    """A time [s] that an option gives.  Raises U0xx, with the option's name."""
     from turnbuckle.units import parse
 
-    first, colon, last = text.partition(":")
-    if not colon:
-        raise UsageError("A070", "a window reads START:END", where="--window", found=text[:60], fix="--window 1.2s:1.3s")
-    bounds = [round(min(max(parse(end, "s"), 0.0), 1e9) * 1e9) for end in (first, last)]
-    if bounds[0] >= bounds[1]:
-        raise UsageError("A070", "a window ends after it begins", where="--window", found=text[:60], fix="--window 1.2s:1.3s")
-    return bounds[0], bounds[1]
+    try:
+        return parse(text, "s")
+    except UnitError as error:
+        raise UnitError(error.code, error.what, where=option, found=error.found, cause=error.cause, fix=f"{option} {example}") from None
 
 
 def flat(names: Sequence[str] | None) -> list[str] | None:

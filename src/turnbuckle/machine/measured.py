@@ -9,6 +9,9 @@
     vidur                times of NCCL operations by size, from a simulator's repository of profiles
     gpu_copy             SuperBench's copy test; it does not print the size it copied
     small kernels        gpu-benches: rate of kernels that follow each other, by elements
+    rocm_bandwidth_test  AMD's rates between all devices, or times by size
+    perftest             ib_write_bw, ib_write_lat and their like
+    BabelStream          rates of the device's or the host's memory
     benchmark page       a page of tables (Markdown): host and device rates, STREAM on the device
     microbench           our own measuring program, and the kit of the same sections
     CSV                  direction, memory, size and time or bandwidth, with units (`turnbuckle.table_file`)
@@ -40,6 +43,7 @@ from .measured_copies import bandwidth_test, gpu_copy, hip_bus_bandwidth
 from .measured_kit import microbench
 from .measured_mapped import gdrcopy, nvbandwidth
 from .measured_messages import nccl_tests, osu, vidur
+from .measured_others import babelstream, perftest, rocm_bandwidth_test
 from .measured_pages import benchmark_page, small_kernels
 from .measured_parts import COARSEST as COARSEST
 from .measured_parts import LARGEST_COPY, Curve, Float, Found, Left, Measured, Points, Quantity, Reader, Text, clean, points_of, way_words
@@ -252,16 +256,31 @@ _FORMATS: Final[dict[str, tuple[re.Pattern[str], Reader]]] = {
         re.compile(r'^nvbandwidth Version|"nvbandwidth"\s*:|^Running (?:host|device|all|one)_to_\w+\.', re.MULTILINE),
         nvbandwidth,
     ),
-    "bandwidthTest": (re.compile(r"\[CUDA Bandwidth Test\]|^bandwidthTest-\w+", re.MULTILINE), bandwidth_test),
+    "bandwidthTest": (
+        re.compile(
+            r"\[CUDA Bandwidth Test\]|^bandwidthTest-\w+|^[^\S\n]*(?:Host|Device) to (?:Host|Device) Bandwidth, \d+ Device", re.MULTILINE
+        ),
+        bandwidth_test,
+    ),
     "hipBusBandwidth": (
         re.compile(r"^[^\S\n]*(?:H2D|D2H|Bidir)_(?:Time|Bandwidth)|HIP Bandwidth Test Type", re.MULTILINE),
         hip_bus_bandwidth,
     ),
-    "OSU": (re.compile(r"^# OSU (?:MPI|NCCL)", re.MULTILINE), osu),
+    "OSU": (re.compile(r"^# OSU (?:MPI|[NRx]CCL)", re.MULTILINE), osu),
     "gpu_copy": (re.compile(r"^(?:cpu|gpu\d+)_to_(?:cpu|gpu\d+)\w*_by_(?:sm|dma)", re.MULTILINE), gpu_copy),
     "gdrcopy": (re.compile(r"^gdr_copy_(?:to|from)_mapping\b|^write BW:|^Round-trip latency per iteration", re.MULTILINE), gdrcopy),
     "nccl-tests": (re.compile(r"^#\s+size\s+count\b.*\bbusbw\b", re.MULTILINE), nccl_tests),
     "vidur": (re.compile(r"\A[^\n]*\btime_stats\.\w+\.(?:median|mean|min)\b[^\n]*\n"), vidur),
+    "rocm_bandwidth_test": (
+        re.compile(
+            r"^[^\S\n]*RocmBandwidthTest Version|^[^\S\n]*(?:Uni|Bi)directional copy (?:peak|average) bandwidth GB/s"
+            r"|^=+ (?:Uni|Bi)directional Benchmark Result",
+            re.MULTILINE,
+        ),
+        rocm_bandwidth_test,
+    ),
+    "perftest": (re.compile(r"^[^\S\n]*#bytes[^\S\n]+#iterations[^\S\n]+(?:BW peak|BW average|t_min|t_avg)", re.MULTILINE), perftest),
+    "BabelStream": (re.compile(r"^BabelStream\b|^Function[^\S\n]+Mi?Bytes/sec\s+Min \(sec\)", re.MULTILINE), babelstream),
     "small kernels": (
         re.compile(r"\A(?:[^\S\n]*(?:#.*)?\n)*[^\S\n]*\d+[^\S\n]+\d+[kM]B(?:[^\S\n]+\d+(?:\.\d+)?)+[^\S\n]*$", re.MULTILINE),
         small_kernels,

@@ -8,35 +8,46 @@ from typing import Final
 from .measured_parts import COARSEST, Found, Left, Points, Text, clean, lines_words, number, points_of, rounding, sampled, way_words
 
 _CSV_LINE = re.compile(
-    r"bandwidthTest-(\S+),\s*Bandwidth = ([0-9.]+) ([GM])B/s,\s*Time = ([0-9.]+) s,\s*Size = ([0-9]{1,15}) bytes", re.IGNORECASE
+    r"bandwidthTest-(\S+),\s*Bandwidth = ([0-9.]+) ([GM])B/s,\s*Time = ([0-9.]+) s,\s*"
+    r"Size = ([0-9]{1,15}) bytes(?:,\s*NumDevsUsed = ([0-9]{1,4}))?",
+    re.IGNORECASE,
 )
-_SECTION = re.compile(r"\s*(Host|Device) to (Host|Device) Bandwidth\b")
+_SECTION = re.compile(
+    r"\s*(Host|Device) to (Host|Device) Bandwidth\b(?:,\s*([0-9]{1,4}) Device(?:\(s\))?(?:,\s*(Paged|Pinned) memory)?)?", re.IGNORECASE
+)
+_OLD = re.compile(r"\[bandwidthTest(?:\.exe)?\] starting|^\S*bandwidthTest Starting", re.IGNORECASE | re.MULTILINE)
 _HEADING = re.compile(r"\s*Transfer Size \(Bytes\)\s+Bandwidth\(([GM])B/s\)")
 _ROW = re.compile(r"\s*([0-9]{1,15})\s+([0-9.]{1,15})\s*")
 _TWICE = {"h2d": 1.0, "d2h": 1.0, "d2d": 2.0}
-_UNIT = {"G": 1e9, "M": float(1 << 20)}
+#: What its MB/s are: it divides 2^10 x bytes by 2^20 x ms.  Those of the toolkits before CUDA 5 are of 2^20 bytes.
+_UNIT = {"G": 1e9, "M": 1000.0 * (1 << 10)}
 
 
 def bandwidth_test(file: Text, left: Left) -> Found:
-    """Rates of copies inside a device count what is read and what is written; the time printed with them does not."""
+    """Rates of copies inside a device count what is read and what is written; the time printed with them is size over that rate.
+
+    With several devices it prints the sum of their rates, measured one after the other: a copy has the mean rate.
+    """
     group: dict[tuple[str, ...], Points] = {}
-    device, direction, memory, unit = "", "", "", "G"
+    device, direction, memory, unit, devices = "", "", "", "G", 1
+    mega = float(1 << 20) if _OLD.search(file.text) else _UNIT["M"]
     for at, line in enumerate(file.lines(), 1):
-        if named := re.fullmatch(r"\s*Device \d+: (.+?)\s*", line):
+        if named := re.fullmatch(r"\s*[Dd]evice \d+:\s*(.+?)\s*", line):
             device = clean(named[1])
         elif section := _SECTION.match(line):
-            direction = f"{section[1][0]}2{section[2][0]}".lower()
+            direction, devices = f"{section[1][0]}2{section[2][0]}".lower(), max(int(section[3] or 1), 1)
+            memory = {"paged": "pageable", "pinned": "pinned"}.get((section[4] or "").lower(), memory)
         elif kind := re.match(r"\s*(PINNED|PAGEABLE) Memory Transfers", line):
             memory = kind[1].lower()
         elif heading := _HEADING.match(line):
             unit = heading[1]
         elif (found := _CSV_LINE.search(line)) or (direction and (found := _ROW.fullmatch(line))):
             if found.re is _CSV_LINE:
-                kind_of, rate, prefix, time, size = found.groups()
+                kind_of, rate, prefix, time, size, summed = found.groups()
                 way, _, host = kind_of.lower().partition("-")
                 host = "pageable" if host.startswith("page") else "pinned"
             else:
-                (size, rate), way, host, prefix, time = found.groups(), direction, memory or "unknown", unit, "0"
+                (size, rate), way, host, prefix, time, summed = found.groups(), direction, memory or "unknown", unit, "0", str(devices)
             if way not in _TWICE:
                 left.out("lines of a direction that is no copy of a device")
                 continue
@@ -46,7 +57,11 @@ def bandwidth_test(file: Text, left: Left) -> Found:
             if best > COARSEST or n <= 0:
                 left.out("rates printed too coarsely to tell a time")
                 continue
-            seconds = float(time) if by_time < by_rate else n / (float(rate) * _UNIT[prefix.upper()])
+            # the time beside a rate in MB/s is the size over 2^20 of them
+            one = mega if prefix.upper() == "M" else _UNIT["G"]
+            time_unit = float(1 << 20) / one if prefix.upper() == "M" else 1.0
+            seconds = float(time) * time_unit if by_time < by_rate else n / (float(rate) * one)
+            seconds *= max(int(summed or 1), 1)
             host = "device" if way == "d2d" else host
             points_of(group, way, host, way_words(way, host)).add(n, _TWICE[way] * seconds, best, at)
     return Found(list(group.values()), device)

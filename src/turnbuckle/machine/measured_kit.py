@@ -217,6 +217,8 @@ class _Kit:
 
     def _gap(self, rows: list[Row]) -> None:
         totals: dict[tuple[str, float], list[tuple[float, float]]] = {}
+        # what two events add to what they enclose, where that was measured
+        empty = next((f[0] for r in rows if r.get("case") == "nothing_between" and (f := self._stat(r, "event_total"))), 0.0)
         for row in rows:
             if (
                 row.get("case") == "both_directions"
@@ -233,7 +235,8 @@ class _Kit:
             count_of, total = np.array(points).T
             one = total[count_of == 1]
             if len(one):
-                self._point(way, "pinned", "queued", f"{way} pinned, one behind a busy kernel", size, (float(one[0]), 0.0, 1))
+                alone = float(one[0]) - (empty if empty < one[0] else 0.0)
+                self._point(way, "pinned", "queued", f"{way} pinned, one behind a busy kernel", size, (alone, 0.0, 1))
             if len(np.unique(count_of)) < 2:
                 continue
             # relative weights: the period is the slope of the time over the number of copies

@@ -29,7 +29,7 @@ _TESTS: Final = {
     "host_device_latency_sm": ("load.host", 1e-9),
     "device_to_device_latency_sm": ("load.peer", 1e-9),
 }
-_CELL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+_CELL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def nvbandwidth(file: Text, left: Left) -> Found:
@@ -45,11 +45,11 @@ def nvbandwidth(file: Text, left: Left) -> Found:
             test = begins[1].lower()
         elif version := re.match(r"\s*Driver Version:\s*(\S+)", line):
             out.driver = clean(version[1])
-        elif device := re.match(r"\s*Device\s+\d+:\s*(.+?)\s*(?:\([0-9a-fA-F:.]+\))?\s*$", line):
+        elif device := re.match(r"\s*(?:Process\s+\d+\s*\([^)]*\):\s*)?[Dd]evice\s+\d+:\s*(.+?)\s*(?:\([0-9a-fA-F:.]+\))?\s*$", line):
             out.device = out.device or clean(device[1])
         elif re.match(r"\s*(?:SUM|Waived|ERROR|NOTE)\b", line):
             test = "" if not line.strip().startswith("SUM") else test
-        elif test and (row := re.fullmatch(r"\s*[0-9]{1,4}((?:\s+(?:[0-9]+\.[0-9]+|N/A))+)\s*", line)):
+        elif test and (row := re.fullmatch(r"\s*[0-9]{1,4}((?:\s+(?:[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|N/A))+)\s*", line)):
             _take(test, row[1].split(), [at], samples, left, file.name)
     return _quantities(out, samples)
 
@@ -70,8 +70,12 @@ def _json(file: Text, left: Left, start: int) -> Found:
     out = Found(device=clean(shown), driver=clean(str(body.get("Driver Version", ""))))
     samples: dict[str, tuple[list[float], list[int]]] = {}
     for case in cases:
-        if not isinstance(case, dict) or not isinstance(matrix := case.get("bandwidth_matrix"), list):
+        matrix = next((case[k] for k in ("bandwidth_matrix", "latency_matrix") if k in case), None) if isinstance(case, dict) else None
+        if not isinstance(matrix, list):
             left.out("tests without a result")
+            continue
+        if str(case.get("status", "Passed")).lower() != "passed":
+            left.out("tests that did not pass")
             continue
         cells = [str(c) for row in matrix if isinstance(row, list) for c in row]
         _take(str(case.get("name", "")).lower(), cells, [], samples, left, file.name)
@@ -83,8 +87,8 @@ def _take(test: str, cells: list[str], lines: list[int], samples: dict[str, tupl
         left.out("rows of tests by kernels (sm), of all devices at once, or of both directions between devices")
         return
     values = [float(c) for c in cells if _CELL.fullmatch(c) and float(c) > 0]
-    if not values and any(c not in ("N/A", "") for c in cells):
-        left.out(f"rows of {clipped(test, 40)} without a number")
+    if lost := sum(1 for c in cells if c not in ("N/A", "")) - len(values):
+        left.out(f"cells of {clipped(test, 40)} without a rate above zero", lost)
     held = samples.setdefault(test, ([], []))
     held[0].extend(values)
     held[1].extend(lines)

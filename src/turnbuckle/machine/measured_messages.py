@@ -11,7 +11,7 @@ from turnbuckle.errors import UsageError, clipped
 from .measured_parts import COARSEST, Found, Left, Points, Text, clean, number, points_of, rounding
 
 _ROW = re.compile(r"\s*([0-9]{1,15})\s+([0-9.]{1,15})(?:\s+\S+)*\s*")
-_OSU_HEAD = re.compile(r"#\s*OSU\s+(?:MPI|NCCL)(\S*)\s+(.*?)(?:\s+Test)?(?:\s+v[0-9.]+)?\s*", re.IGNORECASE)
+_OSU_HEAD = re.compile(r"#\s*OSU\s+(MPI|[NRx]CCL)(\S*)\s+(.*?)(?:\s+Test)?(?:\s+v[0-9.]+)?\s*", re.IGNORECASE)
 _OSU_COLUMNS = re.compile(r"#\s*Size\s+(?:Avg\s+)?(Bandwidth|Latency|MB/s|Avg Lat)\s*\(?(MB/s|us|Messages/s)?\)?.*", re.IGNORECASE)
 _OSU_BUFFERS = re.compile(r"#\s*Send Buffer on (HOST|DEVICE|MANAGED).*Receive Buffer on (HOST|DEVICE|MANAGED).*", re.IGNORECASE)
 _OSU_COMMAND = re.compile(r"\bosu_(?:bw|latency|bibw|mbw_mr|multi_lat)\b(?:.*\s)?([HDM])\s+([HDM])\s*$")
@@ -23,12 +23,15 @@ _ENDS = {"HH": ("h2h", "unknown"), "DD": ("p2p", "device"), "HD": ("h2d", "unkno
 def osu(file: Text, left: Left) -> Found:
     """One measurement a block.  osu_bw keeps 64 messages in flight: its rate holds no latency."""
     out = Found()
-    title, ends, test, pairs, now = "", "", "", 1, None
+    title, ends, test, library, pairs, now = "", "", "", "mpi", 1, None
     for at, line in enumerate(file.lines(), 1):
         if head := _OSU_HEAD.fullmatch(line):
-            test, now, pairs = head[2].lower(), None, 1
-            if not ends and not head[1].strip("-"):
+            test, now, pairs, library = head[3].lower(), None, 1, head[1].lower()
+            if not ends and library == "mpi" and not head[2].strip("-"):
                 ends = "HH"
+            elif library != "mpi":
+                # collective libraries of devices move memory of devices alone
+                ends = "DD"
         elif buffers := _OSU_BUFFERS.fullmatch(line):
             ends = (buffers[1][0] + buffers[2][0]).upper().replace("M", "D")
         elif several := _OSU_PAIRS.fullmatch(line):
@@ -53,7 +56,7 @@ def osu(file: Text, left: Left) -> Found:
                 name = title or f"osu {'latency' if timed else 'bw'} {ends[0]} {ends[1]}"
                 name += f", {pairs} pairs" if pairs > 1 else ", several pairs" if together else ""
                 way = "several" if together else "network" if away else direction
-                now = Points(way, memory, clean(name), streamed=not timed, means="mpi")
+                now = Points(way, memory, clean(name), streamed=not timed, means="mpi" if library == "mpi" else "nccl")
                 out.points.append(now)
             title, ends = "", ""
         elif row := _ROW.fullmatch(line):
@@ -64,7 +67,10 @@ def osu(file: Text, left: Left) -> Found:
         elif line.startswith("## ") or re.match(r"#\s+[A-Z]{3}-to-", line):
             title, now = _heading(line), None
         elif line.strip() and not line.startswith("#"):
-            now = None
+            if now is not None and line.strip()[:1].isdigit():
+                left.out("lines of another form")
+            else:
+                now = None
     return out
 
 
@@ -80,6 +86,9 @@ def _between(words: str) -> bool:
 def _osu_row(row: re.Match[str], now: Points | None, left: Left, name: str, at: int) -> None:
     n, coarse = float(row[1]), rounding(number(row[2], name))
     if now is None or n <= 0:
+        return
+    if re.search(r"\bfail(?:ed)?\s*$", row[0], re.IGNORECASE):
+        left.out("lines whose validation failed")
         return
     if coarse > COARSEST:
         left.out("values printed too coarsely to tell a time")

@@ -23,8 +23,14 @@ def small_kernels(file: Text, left: Left) -> Found:
     ending = file.path.name.partition(".")[0].rpartition("_")[2].lower()
     how = _VARIANTS.get(ending, "one launch each" if ending not in _VARIANTS else "")
     points = Points("kernel", "device", f"kernels {how} (by the file's name)", means="kernel")
+    columns = 0
     for at, line in enumerate(file.lines(), 1):
         row = _SMALL.fullmatch(line)
+        # a row with fewer block sizes than those before it was cut off: its best is not known
+        columns = max(columns, len(row[4].split())) if row is not None else columns
+        if row is not None and len(row[4].split()) < columns:
+            left.out("lines that were cut off")
+            continue
         if row is None:
             if line.strip() and not line.lstrip().startswith("#"):
                 left.out("lines of another form")

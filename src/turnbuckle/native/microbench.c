@@ -7,17 +7,27 @@
  *
  * cc -O2 -std=gnu11 microbench.c -o microbench -ldl -lpthread -lm
  */
+#define _GNU_SOURCE
 #include "microbench_driver.h"
 #include "microbench_kernels.h"
 #include "microbench_kit.h"
 #include <pthread.h>
-#include <unistd.h>
+#include <signal.h>
+#include <sys/prctl.h>
 
 enum { SPIN_CYCLES = 600000 };
 static const size_t MiB = 1 << 20;
 static bool quick;
 static CUmodule module;
 static size_t free_bytes;
+
+/* The size wanted, or as much less that so many arrays of it take no more than half of what is free on the device and on the host. */
+static size_t within(size_t wanted, size_t on_device, size_t on_host)
+{
+    size_t host = free_host();
+    while (wanted > MiB && ((on_device && wanted > free_bytes / (2 * on_device)) || (on_host && wanted > host / (2 * on_host)))) wanted /= 2;
+    return wanted;
+}
 
 static CUfunction kernel(const char *name)
 {
@@ -72,8 +82,7 @@ static void copy_now(const Way *w, size_t n)
 
 static void section_copy(void)
 {
-    size_t most = (size_t)argument("max", quick ? 64.0 * MiB : 1024.0 * MiB);
-    while (most > free_bytes / 4 && most > MiB) most /= 2;
+    size_t most = within((size_t)argument("max", quick ? 64.0 * MiB : 1024.0 * MiB), 2, 2);
     void *pin = pinned(most), *page = pageable(most);
     CUdeviceptr d = device(most), d2 = device(most);
     CUstream s = stream();
@@ -120,7 +129,7 @@ static void section_copy(void)
 /* Behind a kernel that keeps the device busy while they are issued, copies follow each other without the host. */
 static void section_gap(void)
 {
-    size_t most = 64 * MiB;
+    size_t most = within(64 * MiB, 2, 2);
     char *pin = pinned(most), *pin2 = pinned(most);
     CUdeviceptr d = device(most), d2 = device(most);
     CUstream s = stream(), r = stream();
@@ -128,6 +137,15 @@ static void section_gap(void)
     Sample ev = { 0 }, issue = { 0 }, host = { 0 };
     static const size_t sizes[] = { 1, 64, 1024, 4096, 16384, 65536, 262144, 1 << 20, 4 << 20 };
     static const int counts[] = { 1, 2, 4, 8, 16, 32, 64, 128 };
+    /* two events behind a busy kernel with nothing between them: what they add to what they enclose */
+    for (REPEAT(12, 5, 60)) {
+        spin(s, SPIN_CYCLES);
+        CHECK(eventRecord(e0, s));
+        CHECK(eventRecord(e1, s));
+        CHECK(streamSynchronize(s));
+        add(&ev, between(e0, e1));
+    }
+    ROW("\"case\": \"nothing_between\""), stat("event_total", &ev), row_end();
     for (int dir = 0; dir < 2; dir++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (size_t j = 0; j < sizeof counts / sizeof *counts; j += quick ? 3 : 1) {
@@ -503,6 +521,7 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) printf("%-12s %s\n", sections[i].name, sections[i].what);
         return argc < 2;
     }
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* who asked is gone: nobody reads the answer */
     argument_count = argc - 2, arguments = argv + 2;
     quick = argument("quick", 0) > 0;
     if (quick) effort = 0.2;

@@ -1,6 +1,7 @@
 /* microbench_kit.h - clock, arguments, samples and JSON of microbench.c. */
 #pragma once
 #include <math.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static int64_t real_ns(void)
 {
@@ -24,6 +26,21 @@ static void spin_ns(int64_t ns)
     while (now_ns() < end) { }
 }
 
+/* Processors that this process may run on: under a scheduler fewer than the node has. */
+static unsigned usable_processors(void)
+{
+    cpu_set_t *set = CPU_ALLOC(8192);
+    size_t bytes = CPU_ALLOC_SIZE(8192);
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    if (set && sched_getaffinity(0, bytes, set) == 0) count = CPU_COUNT_S(bytes, set);
+    if (set) CPU_FREE(set);
+    return count < 1 ? 1 : count > 1024 ? 1024 : (unsigned)count;
+}
+static size_t free_host(void)
+{
+    long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
+}
 /* NAME=VALUE arguments */
 static int argument_count;
 static char **arguments;

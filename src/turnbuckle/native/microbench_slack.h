@@ -66,17 +66,18 @@ static void section_slack(void)
     Work work[MOST];
     Sample s = { 0 };
     CUcontext context;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned usable = usable_processors();
     CHECK(primaryRetain(&context, 0));
     product = kernel("tb_matmul");
     for (unsigned n = 512; n <= (quick ? 1024 : 4096); n *= 2) {
         size_t bytes = (size_t)n * n * sizeof(float);
+        if (within(bytes, 3 * MOST, 3 * MOST) < bytes) break;
         for (int k = 0; k < MOST; k++)
             work[k] = (Work){ .n = n, .bytes = bytes, .a = pageable(bytes), .b = pageable(bytes), .c = pageable(bytes), .da = device(bytes),
                               .db = device(bytes), .dc = device(bytes), .context = context };
         double alone = product_ns(&work[0]);
         /* on a clock that a driver keeps, there is one thread */
-        for (int threads = 1; threads <= (own_clock ? 1 : MOST) && threads <= cores; threads *= 2)
+        for (int threads = 1; threads <= (own_clock ? 1 : MOST) && (unsigned)threads <= usable; threads *= 2)
             for (size_t j = 0; j < sizeof slacks / sizeof *slacks; j++) {
                 if (skipped()) return;
                 double one = turn_ns(work, threads, 2, slacks[j]);
@@ -102,7 +103,7 @@ static void section_peer(void)
     CUcontext own, other;
     CUdevice second;
     int count = 0, able = 0;
-    size_t most = (quick ? 64 : 256) * MiB;
+    size_t most = within((quick ? 64 : 256) * MiB, 1, 0);
     Sample done = { 0 }, ev = { 0 };
     CHECK(deviceCount(&count));
     if (count < 2 || !cu.canAccessPeer || !cu.enablePeer || !cu.copyPeerAsync) {

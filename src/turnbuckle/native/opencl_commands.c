@@ -123,7 +123,12 @@ static void clock_markers(struct queue *queue)
 void clock_first_look(struct queue *queue)
 {
     struct device *device = queue->device;
-    pthread_mutex_lock(&writing);
+    /* the lock is not given back at the end of the recording */
+    while (pthread_mutex_trylock(&writing)) {
+        const struct timespec moment = { 0, 100000 };
+        if (!recording) return;
+        nanosleep(&moment, NULL);
+    }
     if (!device->aligned && queue->profiled) {
         device->looked = clock_now();
         if (!clock_timer(device, LOOKS)) clock_markers(queue);

@@ -57,6 +57,7 @@ static void in_child(void)
 {
     ended = 1;
     recording = 0;
+    objects_in_child();
 }
 
 /* At the first queue: handlers of exit run in reverse order, and the runtime's own, put up before, must come after ours. */

@@ -107,6 +107,8 @@ struct event {
 /* Locks the tables that the following functions read and write. */
 void objects_begin(void);
 void objects_end(void);
+/* In a child of fork: whoever held the lock is not there. */
+void objects_in_child(void);
 
 int64_t context_number(cl_context context, int fresh);
 struct device *device_known(cl_device_id handle);

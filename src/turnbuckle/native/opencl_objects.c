@@ -17,6 +17,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void objects_begin(void) { pthread_mutex_lock(&lock); }
 void objects_end(void) { pthread_mutex_unlock(&lock); }
+void objects_in_child(void) { pthread_mutex_init(&lock, NULL); }
 
 /* ---- handles ---- */
 

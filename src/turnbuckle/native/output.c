@@ -6,11 +6,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { BUFFER_BYTES = 1 << 20, LONGEST_FACT = 64 << 10, LONGEST_PATH = 4096, MOST_FILES = 1000 };
@@ -43,11 +45,28 @@ void say(const char *format, ...)
 
 /* ---- bytes ---- */
 
+/* A file at the limit of its size (ulimit -f) would end the program by a signal that the program did not cause. */
+static ssize_t write_quietly(const char *from, size_t length)
+{
+    const struct timespec now = { 0, 0 };
+    sigset_t too_large, before, waiting;
+    sigemptyset(&too_large);
+    sigaddset(&too_large, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &too_large, &before);
+    int others = sigpending(&waiting) == 0 && sigismember(&waiting, SIGXFSZ);
+    ssize_t wrote = write(file, from, length);
+    int error = errno;
+    if (wrote < 0 && error == EFBIG && !others) sigtimedwait(&too_large, NULL, &now);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return wrote;
+}
+
 static void write_out(void)
 {
     size_t done = 0;
     while (file >= 0 && !failed && done < filled) {
-        ssize_t wrote = write(file, buffer + done, filled - done);
+        ssize_t wrote = write_quietly(buffer + done, filled - done);
         if (wrote > 0) done += (size_t)wrote;
         else if (wrote == 0 || errno != EINTR) failed = wrote == 0 ? EIO : errno;
     }

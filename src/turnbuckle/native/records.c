@@ -67,18 +67,21 @@ int records_listed(const char *list, const char *word)
 
 /* ---- one record ---- */
 
+static char *(*demangle)(const char *, char *, size_t *, int *);
+
+/* Looked for before any record comes: the dynamic linker has a lock, which a library that is being loaded holds while its first
+ * functions run, and these may wait for the output. */
+static void find_demangler(void)
+{
+    void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
+    *(void **)&demangle = dlsym(library ? library : RTLD_DEFAULT, "__cxa_demangle");
+}
+
 /* A kernel's name as its program's authors wrote it, where the process has the C++ library that tells it; freed by who asked. */
 static char *demangled(const char *name)
 {
-    static char *(*demangle)(const char *, char *, size_t *, int *);
-    static int looked;
     int status = 0;
-    if (name[0] != '_' || name[1] != 'Z') return NULL;
-    if (!looked++) {
-        void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
-        *(void **)&demangle = dlsym(library ? library : RTLD_DEFAULT, "__cxa_demangle");
-    }
-    return demangle ? demangle(name, NULL, NULL, &status) : NULL;
+    return demangle && name[0] == '_' && name[1] == 'Z' ? demangle(name, NULL, NULL, &status) : NULL;
 }
 
 static int64_t known(uint64_t value) { return value ? (int64_t)value : NONE; }
@@ -313,9 +316,14 @@ static void tell_kind(const char *word, int on)
     output_end();
 }
 
+/* CUPTI may still ask for buffers in a child of fork, and another thread may have held the lock. */
+static void in_child(void) { pthread_mutex_init(&pool, NULL); }
+
 CUptiResult records_start(const char *list, size_t most_bytes)
 {
     wanted = list;
+    find_demangler();
+    pthread_atfork(NULL, NULL, in_child);
     most_buffers = most_bytes / BUFFER_BYTES ? most_bytes / BUFFER_BYTES : 1;
     /* the numbers that the system gives threads, so that those of several processes do not collide */
     cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);

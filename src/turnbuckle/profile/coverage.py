@@ -11,6 +11,7 @@ from turnbuckle.profile.classify import CALL_CLASS, call_classes
 from turnbuckle.profile.profile import Profile
 from turnbuckle.schema import words
 from turnbuckle.trace.check import DEVICE_TABLES, launch_pairs, nested_calls
+from turnbuckle.trace.trace import Trace
 
 _MIGRATIONS = [code for code, word in enumerate(words("directions")) if word.startswith("migration")]
 
@@ -31,7 +32,13 @@ def coverage(profile: Profile) -> dict[str, Any]:
     trace = profile.trace
     pairs = launch_pairs(trace.tables)
     launches, graphs = (_launches(profile, pairs, graphs=only) for only in (False, True))
-    return {"launches": launches, "graph_launches": graphs, "device_rows": _rows(profile, pairs)}
+    return {"launches": launches, "graph_launches": graphs, "device_rows": profile.device_rows}
+
+
+def time_with_call(profile: Profile) -> float | None:
+    """Share of the device's time whose rows name their call; None where the device did nothing that a call starts, or in no time."""
+    rows = profile.device_rows
+    return None if rows is None else rows["time_share"]
 
 
 def _launches(profile: Profile, pairs: pl.DataFrame, *, graphs: bool) -> dict[str, Any] | None:
@@ -53,10 +60,12 @@ def _launches(profile: Profile, pairs: pl.DataFrame, *, graphs: bool) -> dict[st
     return {"count": by_launch.height, "with_rows": with_rows, "share": with_rows / by_launch.height}
 
 
-def _rows(profile: Profile, pairs: pl.DataFrame) -> dict[str, Any] | None:
+def device_rows(trace: Trace) -> dict[str, Any] | None:
+    """Of `coverage`, the part on device rows."""
+    pairs = launch_pairs(trace.tables)
     count = with_call = time = called = 0
     for name in DEVICE_TABLES:
-        frame = profile.trace.table(name)
+        frame = trace.table(name)
         if not frame.height:
             continue
         length = (frame["end_ns"] - frame["start_ns"]).to_numpy()

@@ -85,6 +85,13 @@ class Profile:
         """What this profile can say: kinds of activity that occur, and the trace's tables with rows."""
         return frozenset(self.activities["kind"].cast(pl.String).unique().to_list()) | frozenset(self.trace.has)
 
+    @cached_property
+    def device_rows(self) -> dict[str, Any] | None:
+        """Rows on devices and how many of them name their call, as `turnbuckle.profile.coverage.coverage` says it."""
+        from turnbuckle.profile.coverage import device_rows
+
+        return device_rows(self.trace)
+
     def of(self, *kinds: str) -> pl.DataFrame:
         """The activities of some kinds."""
         return self.activities.filter(pl.col("kind").is_in(list(kinds)))

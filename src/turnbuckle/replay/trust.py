@@ -7,6 +7,7 @@ a replay of that order would be a guess.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from turnbuckle.profile.dependencies import EDGE
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.timeline import TimelineReplay, no_change
+from turnbuckle.trace.recorders import with_calls
 
 Int = NDArray[np.int64]
 
@@ -23,6 +25,7 @@ Int = NDArray[np.int64]
 LOST: Final = 0.01
 #: Share of the critical path that the rules must explain.
 EXPLAINED: Final = 0.5
+_NSYS: Final = "--trace=cuda,nvtx,mpi, --cuda-event-trace=true, --cuda-graph-trace=node, all processes of the job"
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def trust(profile: Profile, replay: TimelineReplay) -> Trust:
     """Score the order of a profile."""
     doubts = _doubts(profile, replay)
     explained = 1.0 - sum(d.share for d in doubts)
-    refused, record = _refusal(replay, explained)
+    refused, record = _refusal(replay, explained, profile.trace.facts)
     return Trust(explained, doubts, refused, record)
 
 
@@ -117,14 +120,16 @@ def _tracks(profile: Profile) -> NDArray[np.object_]:
     return np.array(names, dtype=object)
 
 
-def _refusal(replay: TimelineReplay, explained: float) -> tuple[str, str]:
+def _refusal(replay: TimelineReplay, explained: float, facts: Mapping[str, Any]) -> tuple[str, str]:
+    nsys = facts.get("format") in (None, "nsys")
     graph = replay.graph
     works = graph.kind == EDGE["run"]
     count = int(works.sum())
     if count and graph.overlapping / count > LOST:
         return (
             f"{graph.overlapping:,} of {count:,} activities overlap another on their own stream",
-            "record with one clock: a newer profiler, or nsys profile without sampling; nsys stats --report cuda_gpu_trace shows them",
+            "record with one clock: a newer profiler"
+            + (", or nsys profile without sampling; nsys stats --report cuda_gpu_trace shows them" if nsys else " or a shorter window"),
         )
     if count and graph.early / count > LOST:
         return (
@@ -134,6 +139,6 @@ def _refusal(replay: TimelineReplay, explained: float) -> tuple[str, str]:
     if count and explained < EXPLAINED:
         return (
             f"rules explain {explained:.0%} of the critical path",
-            "record what is missing: --trace=cuda,nvtx,mpi, --cuda-event-trace=true, --cuda-graph-trace=node, all processes of the job",
+            "record what is missing: " + (_NSYS if nsys else f"{with_calls(facts)}; all processes of the job"),
         )
     return "", ""

@@ -104,7 +104,9 @@ def carriers(profile: Profile, replay: TimelineReplay, curve: Curve, change: Cal
     if not seconds.sum():
         return []
     seconds *= penalty / seconds.sum()
-    order = [int(g) for g in np.argsort(-seconds)[:NAMED] if seconds[g] > 0]
+    # equal shares in the order of their names: numbers of groups depend on names that may be hashes
+    carrying = np.flatnonzero(seconds > 0).tolist()
+    order = sorted(carrying, key=lambda g: (-round(float(seconds[g]) / penalty, 9), str(groups.labels[g])))[:NAMED]
     at = change(np.array([[slack]])).values
     found = []
     for rank, g in enumerate(order):

@@ -51,7 +51,15 @@ FILE: Final = "case.toml"
 ASKS: Final[dict[str, dict[str, str]]] = {
     "datasheet": {"on": "text", "host_memory": "B/s", "device_memory": "B/s", "copied_size": "B"},
     "machine": {"on": "text"},
-    "line": {"direction": "text", "memory": "text", "from_direction": "text", "from_memory": "text", "up_to": "B", "group": "text"},
+    "line": {
+        "direction": "text",
+        "memory": "text",
+        "from_direction": "text",
+        "from_memory": "text",
+        "up_to": "B",
+        "group": "text",
+        "on_other": "text",
+    },
     "slack": {"iterations": "count"},
     "projection": {"on": "text", "alpha": "text"},
     "variant": {"states": "words", "phase": "count", "removed": "text", "other": "text", "sizes": "words"},
@@ -282,7 +290,7 @@ class _Reading:
 
     def _stays(self, file: str) -> None:
         path = PurePosixPath(file.partition("::")[0])
-        if path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file or re.match(r"[A-Za-z]:", file):
+        if path.is_absolute() or ".." in path.parts or "**" in file or "\\" in file or "\0" in file or re.match(r"[A-Za-z]:", file):
             raise UsageError(
                 "A418", "a path that leaves the data folder", where=self.file, found=clipped(file),
                 fix='give it relative to the data folder, or as "./FILE" beside the case',

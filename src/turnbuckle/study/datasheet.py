@@ -4,36 +4,35 @@
     peak        T = (L+O) + n / BW              the paper's Peak Bandwidth
     envelope    T = n / BW                      the paper's back of the envelope
 
-(L+O) is that of a one-byte copy on the first node.  It is not known of the second: a log-normal prior of `LATENCY_SD` around it
-makes the interval.  Copies inside a device read n bytes and write n; the paper counts n once, which is the peak's answer here.
-Where times on the second node are known, each approach is judged by its absolute percentage errors and by WMAPE (D7).
+(L+O) is that of a one-byte copy on the first node.  What it is on the second, which share of the link a node reaches, how fast its
+host stages, and who else copies over the same link, no data sheet says: priors make the interval (decision 0018).  Copies inside
+a device read n bytes and write n; the paper counts n once, which is the peak's answer here.  Where times on the second node are
+known, each approach is judged by its absolute percentage errors and by WMAPE (D7).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from turnbuckle.cost.loggp import read_limited_bandwidth
-from turnbuckle.cost.packet import copy_seconds, on_device_seconds, pageable_log_sd
+from turnbuckle.cost.packet import copy_seconds, on_device_seconds
 from turnbuckle.cost.wire import Way
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.findings import Finding, finding, merge
+from turnbuckle.study.datasheet_interval import reach
+from turnbuckle.study.priors import COPY_LATENCY_SD, MOST_SHARERS
 from turnbuckle.study.sheet import Sheet
 from turnbuckle.study.transfers import HOST, Class, Compared, Latency, Transfers, compared, distribution, latencies, words
+from turnbuckle.study.uncertainty import LEVEL
 
 Float = NDArray[np.float64]
 
-#: Standard deviation of ln (L+O) between two nodes: the paper's two differ by 42 %.
-LATENCY_SD: Final = 0.35
-#: Of the interval.
-LEVEL: Final = 0.90
 APPROACHES: Final = ("projected", "peak", "envelope")
 SCHEMA_VERSION: Final = 1
 _WAYS: Final[dict[str, Way]] = {"h2d": "read", "d2h": "write", "p2p": "write"}
@@ -108,8 +107,8 @@ def priced(rows: pl.DataFrame, latency: Mapping[Class, Latency], on: Sheet) -> t
 
     Returns
     -------
-    The rows that could be priced with columns projected, peak, envelope, read_limited (nan without it), and the 5 % and 95 %
-    ends of what is not known: latency_low, latency_high, staging_high [s]; and what was assumed or left out.
+    The rows that could be priced with columns projected, peak, envelope, read_limited (nan without it), and of the first its fixed
+    part and its time on the link alone, fixed and wire [s]; and what was assumed or left out.
     """
     parts, found = [], []
     for (direction, memory), group in rows.group_by("direction", "memory", maintain_order=True):
@@ -126,29 +125,27 @@ def priced(rows: pl.DataFrame, latency: Mapping[Class, Latency], on: Sheet) -> t
     return (pl.concat(parts) if parts else empty), tuple(merge(found))
 
 
-_PRICES: Final = (*APPROACHES, "read_limited", "latency_low", "latency_high", "staging_high")
+_PRICES: Final = (*APPROACHES, "read_limited", "fixed", "wire")
 
 
 def _columns(size: Float, which: Class, latency: float, on: Sheet) -> dict[str, pl.Series]:
     direction, memory = which
     peak, over, none = on.peaks[direction], on.links.get(direction), np.zeros(len(size))
     staged = on.host_memory if memory == "pageable" and direction in HOST else None
-    out = {"peak": latency + size / peak, "envelope": size / peak, "read_limited": none + np.nan, "staging_high": none}
+    out = {"peak": latency + size / peak, "envelope": size / peak, "read_limited": none + np.nan, "fixed": none + latency}
     if direction == "d2d":
         out["projected"] = on_device_seconds(2.0 * size, peak, latency=latency)
+        out["wire"] = 2.0 * size / peak
     elif over is None:
         out["projected"] = out["peak"] + (0.0 if staged is None else 2.0 * size / staged)
+        out["wire"] = size / peak
     else:
         way = _WAYS[direction]
         out["projected"] = copy_seconds(size, over, way, latency=latency, host_memory_bandwidth=staged)
-        if staged is not None:  # below the driver's threshold it may be staged after all, as the paper has it
-            sd = pageable_log_sd(size, over, way, latency=latency, host_memory_bandwidth=staged)
-            out["staging_high"] = out["projected"] * np.expm1(sd)
+        out["wire"] = copy_seconds(size, over, way, latency=0.0)
     if direction == "h2d" and on.reads is not None:
         free = over.bandwidth(size, "read") if over is not None else none + peak
         out["read_limited"] = out["projected"] + size / read_limited_bandwidth(free, *on.reads) - size / free
-    reach = float(ndtri(0.5 + LEVEL / 2)) * LATENCY_SD
-    out["latency_low"], out["latency_high"] = (none + latency * np.expm1(sign * reach) for sign in (-1.0, 1.0))
     return {name: pl.Series(np.asarray(out[name], dtype=np.float64)) for name in _PRICES}
 
 
@@ -170,7 +167,10 @@ def _assumed(which: Class, count: int, latency: Latency, on: Sheet) -> list[Find
 
 @dataclass(frozen=True)
 class Total:
-    """Transfers of one class, added up [s]; `measured` is their time on A, None where they are B's own."""
+    """Transfers of one class, added up [s]; `measured` is their time on A, None where they are B's own.
+
+    `drivers` is the share of the interval's variance by unknown, largest first.
+    """
 
     direction: str
     memory: str
@@ -183,6 +183,7 @@ class Total:
     peak: float
     envelope: float
     read_limited: float | None
+    drivers: Mapping[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -190,6 +191,7 @@ class Total:
             "direction": self.direction, "memory": self.memory, "count": self.count, "size_bytes": self.size_bytes,
             "measured_seconds": self.measured, "seconds": self.projected, "low_seconds": self.low, "high_seconds": self.high,
             "peak_seconds": self.peak, "envelope_seconds": self.envelope, "read_limited_seconds": self.read_limited,
+            "drivers": dict(self.drivers),
         }  # fmt: skip
 
 
@@ -270,14 +272,18 @@ class Study:
         return {
             "schema_version": SCHEMA_VERSION,
             "level": LEVEL,
-            "latency_sd": LATENCY_SD,
+            "latency_sd": COPY_LATENCY_SD,
             "projections": [p.as_dict() for p in self.projected],
             "distributions": [{"application": s.name, "decades": distribution(s)} for s in self.subjects],
         }
 
     def rows(self) -> list[dict[str, Any]]:
         """Totals as a flat table."""
-        return [{"application": p.application, "target": p.target, "link": p.link, **t.as_dict()} for p in self.projected for t in p.totals]
+        return [
+            {"application": p.application, "target": p.target, "link": p.link, **{k: v for k, v in t.as_dict().items() if k != "drivers"}}
+            for p in self.projected
+            for t in p.totals
+        ]
 
 
 def project(
@@ -305,8 +311,13 @@ def project(
             "A146", "no transfer can be priced", where=seen.name, found="; ".join(f.detail for f in found)[:200],
             cause=f"{on.name} does not say what these transfers need", fix="give --device-memory, --peer or another --on",
         )  # fmt: skip
-    totals = [_total(which, rows, seen is here) for which in seen.classes if (rows := _of(every, which)).height]
-    totals.append(_total(("all", "all"), every, seen is here))
+    totals = [_total(which, rows, seen is here, seen.sharers) for which in seen.classes if (rows := _of(every, which)).height]
+    totals.append(_total(("all", "all"), every, seen is here, seen.sharers))
+    if seen.sharers > 1:
+        often = (
+            f"{seen.sharers} devices or ranks may share the link: up to {min(seen.sharers, MOST_SHARERS)} times longer is in the interval"
+        )
+        found = (*found, finding("A334", every.height, often))
     all_found = [*here.findings, *(there.findings if there is not None else ()), *found]
     errors: list[Error] = []
     judged = pl.DataFrame()
@@ -326,15 +337,15 @@ def _of(rows: pl.DataFrame, which: Class) -> pl.DataFrame:
     return rows.filter((pl.col("direction") == which[0]) & (pl.col("memory") == which[1]))
 
 
-def _total(which: Class, rows: pl.DataFrame, own: bool) -> Total:
-    """Sums of one class.  (L+O) errs alike in all copies, and so does the driver's threshold; the two are independent."""
+def _total(which: Class, rows: pl.DataFrame, own: bool, sharers: int) -> Total:
+    """Sums of one class."""
     sums = {n: float(rows[n].sum()) for n in ("size_bytes", *_PRICES)}
     limited = rows.filter(pl.col("read_limited").is_not_nan())
     slower = sums["projected"] + float((limited["read_limited"] - limited["projected"]).sum()) if limited.height else None
+    found = reach(rows, sharers)
     return Total(
-        *which, rows.height, round(sums["size_bytes"]), float(rows["seconds"].sum()) if own else None, sums["projected"],
-        sums["projected"] + sums["latency_low"], sums["projected"] + float(np.hypot(sums["latency_high"], sums["staging_high"])),
-        sums["peak"], sums["envelope"], slower,
+        *which, rows.height, round(sums["size_bytes"]), float(rows["seconds"].sum()) if own else None, sums["projected"], found.low,
+        found.high, sums["peak"], sums["envelope"], slower, found.drivers,
     )  # fmt: skip
 
 

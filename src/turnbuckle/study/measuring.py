@@ -12,6 +12,7 @@ Errors:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import tempfile
@@ -33,6 +34,8 @@ SECTIONS: Final = {
 QUICK_SECONDS: Final = 15
 #: Beyond its own limit, for starting and for the repetition that is under way [s].
 GRACE: Final = 20
+#: How long a program that was ended may take to be gone [s].
+ENDING: Final = 5
 _NO_DRIVER, _NO_DEVICE, _OLD_DRIVER = 5, 6, 7
 
 
@@ -163,9 +166,18 @@ def _section(program: Path, section: str, quick: bool) -> tuple[str, str]:
 def _run(command: list[str], seconds: float) -> tuple[int | None, str, str]:
     """Exit code (None: out of time), output, and the last line of what it complained of."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        return None, "", ""
+        started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     except OSError as error:
         return 126, "", error.strerror or type(error).__name__
-    return done.returncode, done.stdout, done.stderr.strip().rpartition("\n")[2]
+    try:
+        out, said = started.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        started.kill()
+        # a process that the driver holds in the kernel does not end before the driver lets it go
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            started.communicate(timeout=ENDING)
+        return None, "", ""
+    except BaseException:
+        started.kill()
+        raise
+    return started.returncode, out, said.strip().rpartition("\n")[2]

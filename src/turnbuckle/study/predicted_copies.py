@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.errors import CannotAnswer
+from turnbuckle.errors import CannotAnswer, UsageError, clipped
 from turnbuckle.machine import Pair, load
 from turnbuckle.model import Charge, nething
 from turnbuckle.profile.pieces import Pieces
@@ -20,10 +20,25 @@ from turnbuckle.profile.transfers import LinkFit, fit_class
 from turnbuckle.study.cases import Ask, Case, Number
 from turnbuckle.study.datasheet import project as on_sheet
 from turnbuckle.study.datasheet import wmape
+from turnbuckle.study.priors import (
+    COPY_LATENCY_SD,
+    DEVICE,
+    DEVICE_SHARE,
+    LATENCY,
+    LINK,
+    NODE_SHARE,
+    PEER,
+    PEER_SHARE,
+    STAGED,
+    STAGED_SPREAD,
+    half_normal,
+    of_pair,
+    other_host,
+)
 from turnbuckle.study.rows import Data, Row
 from turnbuckle.study.sheet import sheet
 from turnbuckle.study.transfers import words
-from turnbuckle.study.uncertainty import DRAWS, LEVEL, SEED, drawn_source, drawn_target, normals
+from turnbuckle.study.uncertainty import DRAWS, LEVEL, SEED, Draws, drawn_source, drawn_target, normals, on_other_machine
 from turnbuckle.units import parse, show
 
 Float = NDArray[np.float64]
@@ -33,7 +48,7 @@ _TAILS: Final = ((1.0 - LEVEL) / 2, (1.0 + LEVEL) / 2)
 
 
 def datasheet(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """Copies of B on its data sheet, with (L+O) of A; the interval is what (L+O) may be there and does not judge the method."""
+    """Copies of B on its data sheet, with (L+O) of A."""
     size = question.number("copied_size")
     here, machine = data.transfers(data.path(case, case.a.file), case.a.machine, size)
     there, _ = data.transfers(data.path(case, case.b.file), case.b.machine, size)
@@ -53,7 +68,8 @@ def datasheet(case: Case, question: Ask, data: Data) -> Iterator[Row]:
 def machine_file(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     """Copies of B priced on B's machine file: the link's own line, and what pageable memory cost beyond its link on A.
 
-    The interval is from the errors of both machines' numbers and the scatter of A's copies about their line.
+    The interval is from the errors of both machines' numbers, the scatter of A's copies about their line, and what no file says of
+    another machine (decision 0018).
     """
     seen = data.seen(data.path(case, case.a.file), case.a.machine)
     there, _ = data.transfers(data.path(case, case.b.file), case.b.machine, None)
@@ -71,7 +87,10 @@ def machine_file(case: Case, question: Ask, data: Data) -> Iterator[Row]:
             continue
         found = True
         drawn = np.broadcast_to(drawn, (DRAWS, len(run))) * _form(seen.fits.get(which), which, run.size_bytes, DRAWS)
-        low, high = (float(q) for q in np.quantile((drawn * run.count).sum(axis=-1), _TAILS))
+        if other_host(pair):
+            drawn = on_other_machine(drawn, run, pair, Draws(DRAWS, SEED))
+        low, high = (float(q) for q in np.quantile(drawn.sum(axis=-1), _TAILS))
+        low, high = min(low, float(single.sum())), max(high, float(single.sum()))
         actual = there.of(which)["seconds"].to_numpy()
         yield Row(
             case.name, _kind(which[1]), question.model, f"{words(which)} on {declared.name}", "s", float(single.sum()), float(actual.sum()),
@@ -116,7 +135,15 @@ def _form(fit: LinkFit | None, which: tuple[str, str], size_bytes: Float, draws:
 
 
 def fitted_line(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """B's copies, migrations or messages on the line fitted to A's, or the larger ones of a file on the line of the smaller ones."""
+    """B's copies, migrations or messages on the line fitted to A's, or the larger ones of a file on the line of the smaller ones.
+
+    A line that is carried to another machine (``on_other = "machine"``) has its priors in the interval as well.
+    """
+    if question.text("on_other") not in ("", "machine"):
+        raise UsageError(
+            "A417", "a line is carried to another machine, or stays", where=case.name, found=clipped(question.text("on_other"), 40),
+            fix='on_other = "machine", or leave it out',
+        )  # fmt: skip
     points = data.points(data.path(case, case.a.file))
     from_class = tuple(question.text(f"from_{k}") or question.text(k) for k in ("direction", "memory"))
     mine = _chosen(points, *from_class)
@@ -141,7 +168,8 @@ def fitted_line(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     if not theirs.height:
         raise CannotAnswer("A192", "nothing to compare the line with", where=case.name, fix="name another direction or memory")
     size, actual = theirs["size_bytes"].to_numpy(), theirs["seconds"].to_numpy()
-    low, high = _line_interval(fit, np.bincount(_decades(size), minlength=32), np.bincount(_decades(size), weights=size, minlength=32))
+    by_decade = [np.bincount(_decades(size), weights=w, minlength=32) for w in (np.ones(len(size)), size)]
+    low, high = _line_interval(fit, by_decade[0], by_decade[1], _carried(question, question.text("direction")))
     what = f"{question.text('direction')} {question.text('memory')}".strip()
     what += f", larger than {show(limit, 'B')}" if limit is not None else ""
     yield Row(
@@ -159,8 +187,17 @@ def _decades(size: Float) -> NDArray[np.int64]:
     return np.floor(np.log10(np.maximum(size, 1.0))).astype(np.int64)
 
 
-def _line_interval(fit: LinkFit, count: NDArray[Any], size_bytes: NDArray[Any]) -> tuple[float, float]:
-    """90 % interval of a sum over copies, given by size decade, from the errors of the fitted line and its scatter."""
+def _carried(question: Ask, direction: str) -> str:
+    """What decides on another machine: its link, its host's staging, its devices; empty on the machine that the line is of."""
+    if not question.text("on_other"):
+        return ""
+    if direction in ("d2d", "p2p"):
+        return DEVICE if direction == "d2d" else PEER
+    return STAGED if question.text("memory") == "pageable" or direction.startswith("migration") else LINK
+
+
+def _line_interval(fit: LinkFit, count: NDArray[Any], size_bytes: NDArray[Any], carried: str = "") -> tuple[float, float]:
+    """90 % interval of a sum over copies, given by size decade, from the errors of the fitted line, its scatter and another machine."""
     known = max(fit.bandwidth or 0.0, 0.0)
     latency = (
         fit.latency_s * np.exp(min(fit.latency_error / fit.latency_s, 1.0) * normals("validate/latency", DRAWS, SEED))
@@ -175,6 +212,14 @@ def _line_interval(fit: LinkFit, count: NDArray[Any], size_bytes: NDArray[Any]) 
     for decade in np.flatnonzero(count):
         scatter = np.exp(spread * normals(f"validate/form/1e{decade}", DRAWS, SEED))
         total = total + scatter * (count[decade] * latency + size_bytes[decade] * per_byte)
+    if carried:
+        z, fixed, moved = normals(carried, DRAWS, SEED), count.sum() * latency, size_bytes.sum() * per_byte
+        shares: dict[str, float] = {DEVICE: DEVICE_SHARE, PEER: PEER_SHARE, LINK: NODE_SHARE}
+        share = shares.get(carried)
+        # the fixed and the moving part become longer each in its own way; the line's scatter is on top
+        longer = np.exp(of_pair(STAGED_SPREAD) * z) if share is None else half_normal(z, share)
+        late = np.exp(COPY_LATENCY_SD * normals(LATENCY, DRAWS, SEED))
+        total = total * (fixed * late + moved * longer) / (fixed + moved)
     low, high = (float(q) for q in np.quantile(total, _TAILS))
     return low, high
 
@@ -188,7 +233,7 @@ def _numbered(case: Case, question: Ask, fit: LinkFit, number: Number, kind: str
     mean = np.array([number.size_bytes / number.count])
     decade = _decades(mean)
     count, total = (np.bincount(decade, weights=np.array([w]), minlength=32) for w in (float(number.count), number.size_bytes))
-    low, high = _line_interval(fit, count, total)
+    low, high = _line_interval(fit, count, total, _carried(question, number.direction))
     predicted = float(fit.seconds(mean)[0]) * number.count
     return Row(
         case.name,

@@ -30,10 +30,11 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.source import CALL_ERROR
 from turnbuckle.study.cases import Ask, Case
 from turnbuckle.study.predicted_copies import datasheet, fitted_line, machine_file
+from turnbuckle.study.priors import LAUNCH_ERROR, LINK, NODE_SHARE, PEER_SHARE, half_normal, other_host
 from turnbuckle.study.rows import Data, Row
 from turnbuckle.study.slack import tolerate
 from turnbuckle.study.study import ask
-from turnbuckle.study.uncertainty import alpha_spread
+from turnbuckle.study.uncertainty import DRAWS, LEVEL, SEED, alpha_spread, normals
 from turnbuckle.study.variants import Costs, Part, by_sum, by_timeline, changed, costs, cut, line, prepare, without
 from turnbuckle.trace.read import read
 from turnbuckle.units import parse
@@ -75,7 +76,8 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         told, seen = target.get(name) or here.source.get(name), there.source.get(name)
         if told is None or seen is None or seen.source.partition(":")[0] != "this profile":
             continue
-        reach = float(np.exp(_REACH * max(told.error, CALL_ERROR)))
+        unsaid = LAUNCH_ERROR if target.get(name) is None and other_host(Pair(here.source, declared)) else 0.0
+        reach = float(np.exp(_REACH * np.hypot(max(told.error, CALL_ERROR), unsaid)))
         kept = "" if target.get(name) else ", kept from A"
         yield Row(
             case.name, "launches", question.model, f"{_LAUNCHES[name]}{kept}", "s", told.value, seen.value,
@@ -228,10 +230,14 @@ def rate(case: Case, question: Ask, data: Data) -> Iterator[Row]:
                 cause=f"directions: {', '.join(_RATES)}", fix="name another machine or direction",
             )  # fmt: skip
         value = float(np.prod([p.value for p in known]))
-        reach = float(np.exp(_REACH * np.sqrt(sum(p.error**2 for p in known))))
+        drawn = value * np.exp(float(np.sqrt(sum(p.error**2 for p in known))) * normals("validate/rate", DRAWS, SEED))
+        if number.direction != "memory":  # another node of this kind
+            spread = PEER_SHARE if number.direction == "p2p" else NODE_SHARE
+            drawn = drawn / half_normal(normals(LINK, DRAWS, SEED), spread)
+        low, high = (float(q) for q in np.quantile(drawn, [(1.0 - LEVEL) / 2, (1.0 + LEVEL) / 2]))
         yield Row(
-            case.name, "rates", question.model, f"{number.what} on {machine.name}", "B/s", value, parse(number.value, "B/s"), value / reach,
-            value * reach,
+            case.name, "rates", question.model, f"{number.what} on {machine.name}", "B/s", value, parse(number.value, "B/s"),
+            min(low, value), max(high, value),
         )  # fmt: skip
 
 

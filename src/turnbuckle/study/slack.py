@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.anchor import anchored
+from turnbuckle.assumptions import uncalled
 from turnbuckle.findings import Finding, finding
 from turnbuckle.machine import Machine, Parameter, load
 from turnbuckle.machine.hops import fibre_metres, hops
@@ -204,7 +205,7 @@ def tolerate(
     at = next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST)
     carried = carriers(seen.profile, replay, curve, distance.change, at)
     assert distance.ready.trust is not None
-    findings = [finding("A309", 1, distance.ready.trust.words()), *distance.unpriced()]
+    findings = [finding("A309", 1, distance.ready.trust.words()), *uncalled(seen.profile), *distance.unpriced()]
     starved = None
     if starvation is not None:
         points = np.concatenate([[0.0], shown()])

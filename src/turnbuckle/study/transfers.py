@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.machine.measured import Curve, Measured, listed
-from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.profile import DIRECTIONS, Profile
 from turnbuckle.profile.transfers import MIN_SPAN, SMALL_BYTES
 
 Float = NDArray[np.float64]
@@ -39,12 +39,14 @@ class Transfers:
     rows : one a copy, in the order they began: direction, memory, size_bytes [B], seconds [s].
     curves : where they come from a measurement, its curves.
     findings : what was left out.
+    sharers : devices that copied at the same time, or ranks of the run if they are more; 1 for one alone or where nothing tells.
     """
 
     name: str
     rows: pl.DataFrame
     curves: tuple[Curve, ...] = ()
     findings: tuple[Finding, ...] = ()
+    sharers: int = 1
 
     @property
     def classes(self) -> list[Class]:
@@ -96,7 +98,22 @@ def recorded(profile: Profile, name: str = "") -> Transfers:
             cause="the method prices explicit copies between host and device, inside a device and between devices",
             fix="record a run that copies explicitly",
         )  # fmt: skip
-    return Transfers(called, rows, findings=tuple(found))
+    return Transfers(called, rows, findings=tuple(found), sharers=_sharers(profile))
+
+
+def _sharers(profile: Profile) -> int:
+    """Most devices whose copies from and to the host ran at one instant, or ranks of the run if they are more."""
+    ranks = profile.trace.facts.get("world_size")
+    crossing = pl.col("direction").is_in([DIRECTIONS.index(way) for way in HOST])
+    spans = profile.trace.copies.filter(crossing).select("device", "start_ns", "end_ns")
+    spans = spans.drop_nulls().filter(pl.col("end_ns") > pl.col("start_ns")).sort("device", "start_ns")
+    # copies of one device that overlap are one span of it
+    before = pl.col("end_ns").cum_max().shift(1).over("device")
+    spans = spans.with_columns(part=(pl.col("start_ns") > before).fill_null(True).cum_sum().over("device"))
+    spans = spans.group_by("device", "part").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    begun, ended = (spans.select(at=c, step=pl.lit(n)) for c, n in (("start_ns", 1), ("end_ns", -1)))
+    most = pl.concat([begun, ended]).sort("at", "step")["step"].cum_sum().max()
+    return max(int(most) if isinstance(most, int) else 1, ranks if isinstance(ranks, int) else 1, 1)
 
 
 def measured(read: Measured, name: str = "") -> Transfers:

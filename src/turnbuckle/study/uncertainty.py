@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from turnbuckle.anchor import anchored
+from turnbuckle.anchor import Durations, anchored
 from turnbuckle.machine import Machine, Pair, Parameter
 from turnbuckle.model import Model, kernel_rate
 from turnbuckle.order import Prepared, prepared, replayed
@@ -25,6 +25,24 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.project import answered
 from turnbuckle.projection import Interval, Projection
+from turnbuckle.study.priors import (
+    COPY_LATENCY_SD,
+    LATENCY,
+    LAUNCH_ERROR,
+    LAUNCHES,
+    LINK,
+    LINK_SHARE,
+    NODE_SHARE,
+    PEER,
+    PEER_SHARE,
+    STAGED,
+    STAGED_SPREAD,
+    VENDOR_ERROR,
+    half_normal,
+    of_pair,
+    other_host,
+    other_vendor,
+)
 
 Float = NDArray[np.float64]
 
@@ -40,9 +58,11 @@ ALPHA_ERROR = 0.2
 #: The same where nothing is known of the source's rates: the prior of a kernel model without measurement.
 ALPHA_UNKNOWN = 0.5
 #: Relative error (log-sd) of what another machine's host takes for the program's own work and for calls that nothing prices: no
-#: machine file says it, processors of one time differ by about as much, and two runs of one configuration differ by 13 % (docs/accuracy.md).
+#: machine file says it, processors of one time differ by about as much, and two runs of one configuration differ by 13 % (docs/accuracy).
 HOST_ERROR = 0.15
-#: Names of three unknowns of the model's form.
+#: Kinds of piece that cross the link between host and device.
+_CROSSING = ("copy_h2d", "copy_d2h", "migration")
+#: Names of three unknowns of the model's form; those of another machine stand in `turnbuckle.study.priors`.
 KERNEL_ALPHA, COPIES_KEPT, HOST_SPEED = "kernel alpha", "copies kept in one memory", "host of the other machine"
 
 
@@ -120,9 +140,13 @@ class Uncertain:
         target = source if pair.target is pair.source else drawn_target(declared, pair.target, source, self.draws, self.seed, only)
         durations = anchored(self.run, source, target, model)
         if pair.target is not pair.source:
-            durations = replace(durations, scaled=self._form(durations.scaled, pair, model, only))
-            if other_host(pair) and only in (None, HOST_SPEED):
-                durations = replace(durations, host=np.exp(HOST_ERROR * normals(HOST_SPEED, self.draws, self.seed))[:, None])
+            scaled = self._form(durations.scaled, pair, model, only)
+            if other_host(pair):
+                draws = Draws(self.draws, self.seed, only)
+                scaled = on_other_machine(scaled, self.run, pair, draws)
+                durations = replace(durations, host=np.exp(HOST_ERROR * draws.of(HOST_SPEED))[:, None])
+                durations = replace(durations, falls={**durations.falls, "delivery": self._delivered(durations, pair, draws)})
+            durations = replace(durations, scaled=scaled)
         seconds = replayed(self.ready, durations).seconds
         return np.broadcast_to(seconds, (self.draws,)).copy()
 
@@ -160,7 +184,7 @@ class Uncertain:
         for charge in model.charges:
             if charge.fitted:
                 fitted |= charge.covers(run)
-        host = np.isin(run.category, ("api", "cpu")) & other_host(pair)
+        host = np.isin(run.category, ("api", "cpu")) & other_host(pair) & ~_launches_kept(run, pair)
         out = []
         for kind, memory, power, lined, hosts in zip(run.kind, run.memory, decade, fitted, host, strict=True):
             if hosts:
@@ -175,6 +199,14 @@ class Uncertain:
                 out.append(f"form/{kind}/{memory}/1e{power}" if f"{kind}/{memory}" in self.form else "")
         return out
 
+    def _delivered(self, durations: Durations, pair: Pair, draws: Draws) -> Float:
+        """Time added before device work begins on the timeline [s]: what is known, and launches that the target does not say."""
+        delay, latency = durations.falls["delivery"], pair.source.value("launch.latency")
+        if latency is None or pair.target.value("launch.latency") is not None:
+            return delay
+        longer = latency * np.expm1(LAUNCH_ERROR * draws.of(LAUNCHES))[:, None]
+        return delay + np.where(self.run.kind == "launch", longer, 0.0)
+
     def _copies_kept(self, pair: Pair) -> Float:
         """Seconds of each piece if the program keeps its copies in the one memory: read and written once at its bandwidth."""
         bandwidth = pair.target.value("gpu.memory_bandwidth")
@@ -183,32 +215,108 @@ class Uncertain:
 
     def names(self, declared: Machine, pair: Pair, model: Model) -> list[str]:
         """Everything uncertain in a question, by name."""
-        return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *sorted({*self._form_names(pair, model)} - {""})])]
+        form = sorted({*self._form_names(pair, model)} - {""})
+        if other_host(pair):
+            form += [HOST_SPEED, *_names_of_other_machine(self.run, pair)]
+        return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *form])]
 
 
-def other_host(pair: Pair) -> bool:
-    """Whether the target is a machine of its own, with a host of its own; a changed coupling keeps its host."""
-    return pair.target is not pair.source and not pair.target.changes
+@dataclass(frozen=True)
+class Draws:
+    """Standard normal draws by name; zeros for all but one name where only that is drawn."""
+
+    draws: int
+    seed: int
+    only: str | None = None
+
+    def of(self, name: str) -> Float:
+        """Of one name, shape (draws,)."""
+        return normals(name, self.draws, self.seed) if self.only in (None, name) else np.zeros(self.draws)
+
+
+def _launches_kept(run: Pieces, pair: Pair) -> NDArray[np.bool_]:
+    """Launches whose price the target's file does not say: they keep that of A."""
+    said = [pair.target.value(f"launch.{word}") is not None for word in ("latency", "call")]
+    return np.asarray((run.kind == "launch") & ~np.where(run.idle_device, *said))
+
+
+def _carried(run: Pieces) -> dict[str, NDArray[np.bool_]]:
+    """Pieces that another node's link or host carries, by the unknown that decides."""
+    crossing = np.isin(run.kind, _CROSSING) & (run.memory != UNSIZED)
+    staged = crossing & ((run.memory == "pageable") | (run.kind == "migration"))
+    return {LINK: crossing & ~staged, STAGED: staged, PEER: (run.kind == "copy_p2p") & (run.memory != UNSIZED)}
+
+
+def _names_of_other_machine(run: Pieces, pair: Pair) -> list[str]:
+    carried = {} if pair.target.copies_vanish else _carried(run)
+    out = [name for name, rows in carried.items() if rows.any()]
+    if any(rows[run.direction == way].any() for rows in carried.values() for way in ("h2d", "d2h") if _latency_kept(pair, way)):
+        out.append(LATENCY)
+    return out + ([LAUNCHES] if _launches_kept(run, pair).any() else [])
+
+
+def _latency_kept(pair: Pair, way: str) -> bool:
+    return pair.target.value(f"link.{way}.latency") is None
+
+
+def on_other_machine(seconds: Float, run: Pieces, pair: Pair, draws: Draws) -> Float:
+    """What no file says of a machine of its own, drawn: the share of its links, its host's staging, fixed parts, launches.
+
+    Parameters
+    ----------
+    seconds : of the pieces there, counted together [s], shape (..., pieces).
+    run, pair : the pieces; source and target, which has a host of its own.
+    draws : of the unknowns (decision 0018).
+
+    Returns
+    -------
+    Seconds, shape (draws, pieces).  A part that moves bytes and a fixed part are told apart by the target's link; nothing becomes
+    faster than that link.
+    """
+    out = np.broadcast_to(seconds, (draws.draws, len(run))).copy()
+    kept = _launches_kept(run, pair)
+    out[:, kept] *= np.exp(LAUNCH_ERROR * draws.of(LAUNCHES))[:, None]
+    if pair.target.copies_vanish:
+        return out
+    for name, rows in _carried(run).items():
+        for way in ("h2d", "d2h", "p2p"):
+            there = rows & ((run.kind == f"copy_{way}") | (run.direction == f"migration_{way}"))
+            bandwidth = pair.target.value(f"link.{way}.bandwidth")
+            if not there.any() or bandwidth is None:
+                continue
+            stated = pair.target.value(f"link.{way}.efficiency")
+            least = (run.count * run.size_bytes)[there] / bandwidth
+            moved = np.minimum(least / (stated or 1.0), out[:, there])
+            fixed = out[:, there] - moved
+            if name == STAGED:
+                out[:, there] = np.maximum(out[:, there] * np.exp(of_pair(STAGED_SPREAD) * draws.of(STAGED))[:, None], least)
+                continue
+            if _latency_kept(pair, way):
+                fixed *= np.exp(COPY_LATENCY_SD * draws.of(LATENCY))[:, None]
+            z, spread = draws.of(name), PEER_SHARE if name == PEER else LINK_SHARE if stated is None else NODE_SHARE
+            out[:, there] = moved * half_normal(z, spread)[:, None] + fixed
+    return out
 
 
 def alpha_spread(pair: Pair, model: Model) -> float:
     """Relative error (log-sd) of kernel times on the target.
 
     0 where kernels keep their machine (a changed coupling) or the user gave the ratio; at least `ALPHA_ERROR` for a ratio
-    of peak rates, and wide enough that the 90 % interval reaches the ratio of memory bandwidths; `ALPHA_UNKNOWN` where the
-    target has other GPUs but no ratio can be formed.
+    of peak rates (`VENDOR_ERROR` between GPUs known to be of two vendors), and wide enough that the 90 % interval reaches the
+    ratio of memory bandwidths; `ALPHA_UNKNOWN` where the target has other GPUs but no ratio can be formed.
     """
     if model.alpha == "hold" or not isinstance(model.alpha, str) or pair.target is pair.source:
         return 0.0
+    least = VENDOR_ERROR if other_vendor(pair) and not pair.target.changes else 0.0
     here, there = (kernel_rate(m, model.alpha) for m in (pair.source, pair.target))
     if here is None or there is None:
-        return 0.0 if pair.target.changes else ALPHA_UNKNOWN
+        return 0.0 if pair.target.changes else max(ALPHA_UNKNOWN, least)
     ratio = float(there / here)
-    if ratio == 1.0:
+    if ratio == 1.0 and not least:
         return 0.0
     memory = [m.value("gpu.memory_bandwidth") for m in (pair.source, pair.target)]
     apart = abs(np.log(ratio * memory[0] / memory[1])) if memory[0] and memory[1] else 0.0
-    return max(ALPHA_ERROR, float(apart) / 1.645)
+    return max(ALPHA_ERROR, least, float(apart) / 1.645)
 
 
 def uncertain(

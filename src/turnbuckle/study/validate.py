@@ -1,7 +1,8 @@
 """Predictions against measurements: every validation case run, and the card that says how good the predictions are.
 
     off        WMAPE as a sum where there are many activities (D7), else |predicted / measured - 1|
-    coverage   share of the stated 90 % intervals that hold the measured value, with its own 90 % interval (Clopper and Pearson 1934)
+    coverage   share of the stated 90 % intervals that hold the measured value, with its own 90 % interval (Clopper and Pearson 1934,
+               of as many draws as there are cases: the quantities of one case err together)
     order      Kendall's tau-b, with the p value of no relation
 
 The card that ships with Turnbuckle (``accuracy.json``) is what `validate` came to when it was released.
@@ -215,15 +216,17 @@ def _group(rows: Sequence[Row]) -> Group:
     worst, where = max(off, default=(None, ""))
     stated = [r for r in rows if r.covered is not None]
     covered = sum(bool(r.covered) for r in stated)
-    low, high = coverage_interval(covered, len(stated)) if stated else (None, None)
+    # quantities of one case err together: each case counts as one draw
+    draws = len({r.case for r in stated})
+    low, high = coverage_interval(covered * draws / len(stated), draws) if stated else (None, None)
     orders = tuple((r.tau, r.p_value, r.count) for r in rows if r.tau is not None and r.p_value is not None)
     median = float(np.median([o for o, _ in off])) if off else None
     cases = len({r.case for r in rows})
     return Group(rows[0].kind, rows[0].model, cases, len(rows), median, worst, where, covered, len(stated), low, high, orders)
 
 
-def coverage_interval(covered: int, stated: int, level: float = LEVEL) -> tuple[float, float]:
-    """Interval of the coverage behind `covered` of `stated` intervals (Clopper and Pearson 1934); takes them as independent.
+def coverage_interval(covered: float, stated: int, level: float = LEVEL) -> tuple[float, float]:
+    """Interval of the coverage behind `covered` of `stated` independent intervals (Clopper and Pearson 1934); parts of one may count.
 
     >>> [round(x, 3) for x in coverage_interval(9, 10)]
     [0.606, 0.995]
@@ -281,6 +284,8 @@ def _machines_in_order(rows: Sequence[Row]) -> list[Row]:
     if len(large) < 3:
         return []
     predicted, actual = ([r.size_bytes / (value or 1.0) for r, value in zip(large, values, strict=True)] for values in _both(large))
+    if len({*predicted}) < 2 or len({*actual}) < 2:
+        return []  # all alike are in no order
     tau = kendalltau(predicted, actual)
     name = "order of nodes by the bandwidth of large copies to the device"
     return [

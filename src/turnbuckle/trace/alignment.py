@@ -53,6 +53,7 @@ class Clocks:
     contradiction_ns : by how much all bounds must be loosened so that any shifts hold them; 0 where they agree.
     early_ns : by how much an operation ends on one rank before it has begun on another, at worst, with the shifts as they are.
     linked : whether collectives tie it to the first recording.
+    loose_ns : by how much its ends may lie off every time (`Group.loose_ns`), by the surest of its communicators.
     """
 
     shift_ns: Int
@@ -66,15 +67,17 @@ class Clocks:
     contradiction_ns: int
     early_ns: int
     linked: Bool
+    loose_ns: Float
 
     @property
     def uncertain_ns(self) -> Float:
         """How far each clock may still be off: half its interval, or what nine in ten ends keep to, whichever is less.
 
-        The interval is sure.  The ends are not: ranks that always leave an operation late, as in a tree of messages, look like a clock.
+        The interval is sure.  The ends are not: ranks that always leave an operation late, as in a tree of messages, look like a clock;
+        where that may be, nine in ten ends count as far apart as the operations are long.
         """
         half = [np.inf if a is None or b is None else (b - a) / 2 for a, b in zip(self.low_ns, self.high_ns, strict=True)]
-        return np.asarray(np.minimum(np.array(half), self.skew_ns[:, 1]))
+        return np.asarray(np.minimum(np.array(half), np.maximum(self.skew_ns[:, 1], self.loose_ns)))
 
 
 def align(groups: Sequence[Group], files: int, *, stated: Sequence[bool] = (), keep: bool = False) -> Clocks:
@@ -116,7 +119,16 @@ def align(groups: Sequence[Group], files: int, *, stated: Sequence[bool] = (), k
         counts[0, members] += group.end.shape[1]
         counts[1, members] += int(group.every.sum())
     skew = _skew(groups, shift.astype(np.float64), slope, at)
-    return Clocks(shift, slope, at, low, high, skew, counts[0], counts[1], contradiction, early, linked)
+    return Clocks(shift, slope, at, low, high, skew, counts[0], counts[1], contradiction, early, linked, _loose(groups, files))
+
+
+def _loose(groups: Sequence[Group], files: int) -> Float:
+    """The least `Group.loose_ns` of each recording's communicators [ns]; 0 for the first recording, and where it has none."""
+    out = np.full(files, np.inf)
+    for group in groups:
+        np.minimum.at(out, group.file, group.loose_ns)
+    out[0] = 0.0
+    return np.asarray(np.where(np.isfinite(out), out, 0.0))
 
 
 def _sum(base: int, way: int) -> int | None:
@@ -291,7 +303,8 @@ def _contradiction(weight: Int) -> int:
 
 def _kept(groups: Sequence[Group], base: Float, slope: Float, at: int, stated: Sequence[bool]) -> Bool:
     """Which clocks stand as stated: those that agree with the ends, and those that only ends on hosts speak against; if all bounds hold."""
-    agree = (slope == 0) & (np.abs(base - base[0]) <= _skew(_thinned(groups), base, slope, at)[:, 1])
+    known = np.maximum(_skew(_thinned(groups), base, slope, at)[:, 1], _loose(groups, len(base)))
+    agree = (slope == 0) & (np.abs(base - base[0]) <= known)
     on_device = np.zeros(len(base), dtype=np.bool_)
     for group in groups:
         on_device[group.file] |= group.on_device

@@ -64,7 +64,7 @@ def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns:
 
     Raises
     ------
-    UsageError : A405 fewer than two recordings, A407 a bound that is none.
+    UsageError : A405 fewer than two recordings, or one twice, A407 a bound that is none.
     ProfileError : P062 one of them is merged already.
     CannotAnswer : A176 clocks that cannot be aligned within the bound, A177 no collectives that tie them together, A178 they are not of
         one run, A179 they do not state their clocks.
@@ -81,6 +81,7 @@ def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns:
                 "P062", "the recording is merged already", where=trace.name, found="a table of processes with their files",
                 cause="what was merged before has lost its own clocks", fix="merge all recordings at once",
             )  # fmt: skip
+    _distinct(traces)
     parts, flaws = [], []
     for trace in traces:
         kept, found = sound({n: trace.table(n) for n in trace.has}, trace.facts)
@@ -103,6 +104,21 @@ def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns:
     flaws += _flaws(clocks, clock, untold)
     trace = Trace(tables, names, _facts(parts, offsets), merged_findings(flaws), name)
     return Merged(trace, clocks, _rows(parts, numbers, ranks, offsets, clocks))
+
+
+def _distinct(traces: Sequence[Trace]) -> None:
+    """Raise A405 where two recordings hold the same rows: a copy of a file, or its folder, would count as one more rank."""
+    seen: dict[tuple[Any, ...], list[Trace]] = {}
+    for trace in traces:
+        held = tuple(sorted(trace.has))
+        key = (trace.facts.get("session_start_utc_ns"), held, *(trace.table(name).height for name in held))
+        for other in seen.setdefault(key, []):
+            if held and all(trace.table(name).equals(other.table(name)) for name in held):
+                raise UsageError(
+                    "A405", "a recording is given twice", found=f"{clipped(other.name)} and {clipped(trace.name)} hold the same rows",
+                    cause="one is a copy of the other, or was written from it", fix="name each recording once",
+                )  # fmt: skip
+        seen[key].append(trace)
 
 
 # --- processes and ranks ----------------------------------------------------------------------------------------------

@@ -23,6 +23,31 @@ FORMATS: Final[dict[str, str]] = {
     "turnbuckle": "Turnbuckle trace",
 }
 
+#: For each format, what to record so that host calls stand beside the work of the device, and all that a time line is made of.
+_WITH_CALLS: Final[dict[str, str]] = {
+    "nsys": "nsys profile --trace=cuda,nvtx,mpi",
+    "kineto": "the PyTorch profiler with ProfilerActivity.CPU and ProfilerActivity.CUDA, from before the first step that counts",
+    "nvprof": "nvprof --profile-api-trace all -o RUN.nvvp",
+    "rocprof": "rocprof --hip-trace --hsa-trace",
+    "rocprofv3": "rocprofv3 --sys-trace",
+    "rocpd": "rocprofv3 --sys-trace",
+    "otf2": "Score-P with SCOREP_CUDA_ENABLE=runtime,kernel,memcpy,sync (or SCOREP_HIP_ENABLE)",
+    "recorded": "turnbuckle record",
+}
+_ANY: Final = "rocprofv3 --sys-trace, nsys profile --trace=cuda,nvtx,mpi, PyTorch with ProfilerActivity.CPU"
+
+
+def with_calls(facts: Mapping[str, Any]) -> str:
+    """How the recorder of these facts is told to record host calls too; of an unknown one, and of several, what others take.
+
+    >>> with_calls({"format": "nvprof"})
+    'nvprof --profile-api-trace all -o RUN.nvvp'
+    >>> with_calls({"format": "turnbuckle"})
+    'rocprofv3 --sys-trace, nsys profile --trace=cuda,nvtx,mpi, PyTorch with ProfilerActivity.CPU'
+    """
+    kinds = {str(source.get("format")) for source in facts.get("sources") or ()} or {str(facts.get("format") or "nsys")}
+    return _WITH_CALLS.get(kinds.pop(), _ANY) if len(kinds) == 1 else _ANY
+
 
 def recorder(facts: Mapping[str, Any]) -> str:
     """Format of a recording, what wrote it, and versions where the file tells them.

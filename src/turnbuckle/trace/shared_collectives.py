@@ -86,6 +86,8 @@ class Group:
     start, end : times [ns], shape (members, operations).
     every : operations that nobody leaves before all have come, shape (operations,).
     on_device : kernels, whose ends lie together; calls of a library on hosts may end late on one rank every time.
+    loose_ns : by how much one member may leave before the others every time, and nothing shows it: where no operation holds all until all
+        have come (broadcast, reduce, sends and receives), as long as the last to come takes; else 0.
     """
 
     file: Int
@@ -93,6 +95,7 @@ class Group:
     end: Int
     every: Bool
     on_device: bool = True
+    loose_ns: float = 0.0
 
 
 def lanes(traces: Sequence[Trace], offsets: Sequence[int], stated: Sequence[bool]) -> list[Lane]:
@@ -239,7 +242,10 @@ def _group(members: list[tuple[Lane, int]], least: int = LEAST) -> Group | None:
     same = (word == word[0]).all(axis=0) & near.all(axis=0)
     if same.sum() < least:
         return None
-    return Group(np.array([lane.file for lane, _ in members]), start[:, same], end[:, same], every[same], lane.rank[1] != _HOST)
+    start, end = start[:, same], end[:, same]
+    bound = lane.every[low:high][same].any()
+    loose = 0.0 if bound else float(np.median((end - start).min(axis=0)))
+    return Group(np.array([lane.file for lane, _ in members]), start, end, every[same], lane.rank[1] != _HOST, loose)
 
 
 def _of_kernels(file: int, trace: Trace, offset: int, words: dict[str, int]) -> list[Lane]:

@@ -78,12 +78,12 @@ class Rows:
         if found:
             self.clock_findings += _said(found, tables)
         ahead = found.ahead_ns if found else {}
+        for name in [n for n in tables if n not in _DEVICE_CLOCK]:
+            # taken out, so that no table is held twice
+            tables[name] = _followed(tables.pop(name), found)
         base = _base(tables, ahead)
         for name in list(tables):
-            # taken out, so that no table is held twice
-            on_device = name in _DEVICE_CLOCK
-            frame = _followed(tables.pop(name), None if on_device else found)
-            tables[name] = _moved(frame, base, ahead if on_device else {})
+            tables[name] = _moved(tables.pop(name), base, ahead if name in _DEVICE_CLOCK else {})
         if unsorted:
             self.clock_findings.append(finding("P114", len(unsorted), ", ".join(unsorted)))
         return tables, base if base > _EPOCH_NS else None

@@ -1,0 +1,114 @@
+"""Delays put in by the recorder beside delays predicted from its recording, in full, on the machine that the stand-in plays."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorder_bench import Bench
+
+from turnbuckle.machine import toolchain
+
+GPU = Path(__file__).resolve().parents[2] / "validation" / "gpu"
+sys.path.insert(0, str(GPU))
+
+import builder  # type: ignore[import-not-found]  # noqa: E402
+import predict  # type: ignore[import-not-found]  # noqa: E402
+import steps  # type: ignore[import-not-found]  # noqa: E402
+
+#: Calls of an iteration that cross to the device.
+CALLS = {"launch": 65, "copy": 10, "synchronous": 2, "overlapped": 7}
+TICK = 10e-9  # of the stand-in's clock: the look at it with which a delay begins
+
+
+@pytest.fixture(scope="module")
+def dependences(bench: Bench, real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs, by a C compiler against CUDA's own headers and the stand-in's runtime."""
+    made = tmp_path_factory.mktemp("dependences") / "dependences"
+    library = bench.toolkit / "lib64" / "libcupti.so"
+    headers = [word for path in real.includes for word in ("-isystem", str(path))]
+    words = [*toolchain.compiler(), "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *headers]
+    words += ["-idirafter", str(toolchain.native() / "headers"), "-x", "c", str(GPU / "dependences.cu"), "-x", "none", str(library)]
+    subprocess.run([*words, f"-Wl,-rpath,{library.parent}", "-ldl", "-o", str(made)], check=True)
+    return made
+
+
+@pytest.fixture
+def measured(bench: Bench, dependences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """The steps `programs` and `slack` of the four programs, in fewer iterations; the folder of results."""
+
+    def run(**settings: str) -> Path:
+        built = {"recorder": str(bench.library), "dependences": str(dependences), "programs": "unused", "cublas": "no"}
+        few = {f"dependence_{name}": (f"{name} iters=40", 40) for name in CALLS}
+        monkeypatch.setattr(steps, "machine", lambda: {"gpu": "stand-in"})
+        monkeypatch.setattr(steps, "FINE_SLACKS", "0,1000,10000,30000")
+        monkeypatch.setattr(builder, "build", lambda folder, fresh=False: built)
+        monkeypatch.setattr(steps, "configurations", lambda cublas, managed: {**few, **{n: ("none", 1) for n in LEFT_OUT}})
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+        out = tmp_path / "out"
+        words = ["programs", "slack", "--only", "dependence_", "--out", str(out), "--scratch", str(tmp_path / "work")]
+        assert steps.main(words) == 0
+        return out
+
+    return run
+
+
+#: Programs of which some jobs are listed by name.
+LEFT_OUT = ("smallk_graph", "vecadd_small", "vecadd_pinned_async", "jacobi_check1", "jacobi_check10", "pipeline_overlap", "smallk_stream", "cg")
+
+
+def test_the_whole_on_a_machine_that_stands_in(measured: Callable[..., Path], tmp_path: Path) -> None:
+    out = measured()
+    told = json.loads((out / "slack.summary.json").read_text())
+    assert told["not_ok"] == [] and told["skipped"] == [] and str(tmp_path) not in json.dumps(told)
+    results = predict.read(out, tmp_path / "read", "h100-sxm5", "standin")
+    for name, calls in CALLS.items():
+        (first, *_) = results.loops[f"dependence_{name}.after"]
+        # a pipeline ends with one more wait
+        assert results.delayed[f"dependence_{name}.after"] == calls * first["iters"] + (name == "overlapped")
+    found = predict.predicted([results])
+    assert found.not_run == () and len(found.rows) == 4 * 3
+    hidden = dict.fromkeys(CALLS, 0.0)
+    for row in found.rows:
+        name, delay = row.case.rpartition("_")[2], float(row.quantity.split()[2]) * 1e-6
+        # ticks of the clock around each delay, and the begin and end of a pipeline, which weigh by the number of iterations
+        allowed = 4 * TICK * CALLS[name] + (0.02 * row.measured if name == "overlapped" else 0.0)
+        assert row.predicted == pytest.approx(row.measured, rel=0, abs=allowed), row
+        (without, *_) = results.per_iteration(f"dependence_{name}.after", 0)
+        hidden[name] = max(hidden[name], 1 - (row.measured - without) / (CALLS[name] * delay))
+    assert max(abs(hidden["launch"]), abs(hidden["copy"])) < 0.02, "every delay is felt"
+    assert hidden["synchronous"] > 0.4 and hidden["overlapped"] > 0.9, "the device covers them"
+
+
+def test_a_program_whose_calls_are_counted_differently_is_not_predicted(measured: Callable[..., Path], tmp_path: Path) -> None:
+    results = predict.read(measured(), tmp_path / "read", "h100-sxm5", "standin")
+    results.delayed["dependence_copy.after"] *= 1.5
+    found = predict.predicted([results])
+    assert {row.case for row in found.rows} == {f"slack_standin_dependence_{n}" for n in CALLS if n != "copy"}
+    (left,) = found.not_run
+    assert left.case.endswith("copy") and "delays 15 calls an iteration, the recording holds 10" in left.why
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run"], "launch "), (["copy", "iters=0"], "iters: a number"), (["copy", "iters=1x"], "iters: a number"),
+        (["copy", "iter=5"], "not one of"), (["copy", "slacks=1,soon"], "delays in ns"), (["copy", "slacks=0,10"], "needs the recorder"),
+    ],
+)  # fmt: skip
+def test_programs_refuse_words_they_do_not_know(dependences: Path, words: list[str], says: str) -> None:
+    done = subprocess.run([dependences, *words], capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and says in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"[]", b"{}", b'{"marks": 5}', b'{"marks": [{"label": "a", "calls": {}}]}', b'{"marks": [1, 2]}', b"\xff"]
+)
+def test_counts_that_are_none(raw: bytes) -> None:
+    assert predict.calls_of(raw) is None
