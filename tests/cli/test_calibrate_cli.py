@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -145,3 +149,21 @@ def test_measuring_keeps_its_lines_and_they_read_again(turnbuckle: Turnbuckle, m
     monkeypatch.setenv("TB_STANDIN_FAIL", "1")
     ran = turnbuckle("calibrate", "--run", "--quick", "--only", "host,launch", "--keep", "raw.jsonl")
     assert ran.code == 0 and "sections that did not end: launch" in ran.out
+
+
+def test_a_scheduler_that_ends_it_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A SIGTERM in the middle of a section that hangs: program and folders go with it."""
+    subprocess.run(["cc", "-shared", "-fPIC", str(STANDIN), "-o", str(tmp_path / "libcuda.so.1")], check=True)
+    folders = tmp_path / "folders"
+    folders.mkdir()
+    env = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "TMPDIR": str(folders), "TB_STANDIN_HANG": "1"}
+    starts = "import sys; from turnbuckle.cli import main; sys.exit(main())"
+    words = [sys.executable, "-c", starts, "calibrate", "--run", "--quick", "--only", "launch", "--keep", str(tmp_path / "raw.jsonl")]
+    running = subprocess.Popen(words, env=env, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 20
+    while not (tmp_path / "raw.jsonl").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert any(folders.iterdir())
+    running.terminate()
+    assert running.wait(30) == 128 + signal.SIGTERM
+    assert not any(folders.iterdir())

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hostile_names import Ran
 
+from turnbuckle.examples import sample
+
 Run = Callable[..., Ran]
 CURVE = "direction, memory, size [B], time [us]\n" + "".join(
     f"h2d, pinned, {n}, {2 + n / 25e3}\n" for n in (1, 100, 10_000, 1_000_000, 100_000_000)
@@ -121,3 +123,12 @@ def test_texts_of_a_case_steer_no_terminal(turnbuckle: Run, cases: Path) -> None
     (cases / "waits" / "case.toml").write_text('title = "[red]\\u001b[31mx"\nwaits = "[blink]\\u001b]0;owned\\u0007"\n', encoding="utf-8")
     ran = turnbuckle("validate")
     assert ran.code == 0 and "\x1b" not in ran.out and "[blink]" in ran.out
+
+
+def test_project_says_how_good_such_predictions_were(turnbuckle: Run) -> None:
+    with sample() as path:
+        other, coupling = (" ".join(turnbuckle("project", str(path), "--on", on).out.split()) for on in ("gh200", "nvlink-c2c"))
+        ratio = " ".join(turnbuckle("project", str(path), "--model", "additive", "--lambda", "data=2").out.split())
+    assert "held against measurement: run time on another machine off by" in other and "turnbuckle validate --card" in other
+    assert "a change of coupling alone has not been held against a measured run yet" in coupling
+    assert "held against" not in ratio

@@ -150,3 +150,37 @@ def test_latencies_of_perftest_are_the_typical_ones_and_both_ways_is_left_out(tm
 def test_babelstream_is_of_a_device_or_of_a_host(tmp_path: Path, kind: str, what: str) -> None:
     found = read(tmp_path, BABEL.format(kind=kind))
     assert rates(found) == {what: 3e12} and left(found) == 1
+
+
+def test_gpu_copy_of_newer_versions_says_uni_and_bi(tmp_path: Path) -> None:
+    text = "cpu_to_gpu0_by_sm_under_numa0_uni 9.0\ncpu_to_gpu0_by_dma_under_numa0_uni 26.0\ngpu0_to_cpu_by_dma_under_numa0_uni 22.0\n"
+    text += "gpu0_to_gpu0_by_dma_under_numa0_uni 630.0\ngpu0_to_gpu1_write_by_dma_under_numa0_uni 270.0\n"
+    text += "cpu_to_gpu0_by_dma_under_numa0_bi 36.0\ngpu0_to_gpu1_write_by_dma_under_numa0_bi 520.0\n"
+    found = read(tmp_path, text)
+    expected = {"rate.h2d.pinned": 26e9, "rate.d2h.pinned": 22e9, "rate.d2d": 630e9, "rate.p2p": 270e9, "rate.both": 18e9}
+    assert rates(found) == pytest.approx(expected) and left(found) == 2
+
+
+def test_hip_tests_inside_a_device_are_no_copies_of_the_direction_before(tmp_path: Path) -> None:
+    heading = "=====================    HIP Bandwidth Test Type: {}    =====================\nData Size      Avg Time(us)   Avg BW(GB/s)\n"
+    text = "Device: deviceId 0, PciBusID 159 Name=BW Mem=64.0GB #CUs=80\n"
+    text += heading.format("H2D with host pinned") + "1 KB 10.0 0.1\n1 GB 33500.000 32.058\n"
+    text += heading.format("D2D") + "1 KB 6.400 0.160\n1 GB 750.000 1431.655\n"
+    found = read(tmp_path, text)
+    assert [(c.direction, c.memory, len(c.size_bytes)) for c in found.curves] == [("h2d", "pinned", 2), ("d2d", "device", 2)]
+    assert found.device == "BW" and found.curves[1].seconds[1] == pytest.approx(7.5e-4)
+
+
+def test_gpu_stream_takes_the_best_number_of_threads(tmp_path: Path) -> None:
+    text = 'STREAM Benchmark\nDevice 0: "NVIDIA B200"  152 SMs(10.0)  Memory: 4000MHz x 8192-bit = 8192 GB/s PEAK   ECC is ON\n'
+    for kernel, one, two in (("COPY", 6000.0, 6711.67), ("ADD", 7400.0, 7000.0), ("TRIAD", 7414.01, 6730.42)):
+        for block, rate in ((128, one), (1024, two)):
+            text += f"STREAM_{kernel}_double_gpu_0_buffer_4294967296_block_{block}    {rate} 81.93\n"
+    found = read(tmp_path, text)
+    assert found.device == "NVIDIA B200" and rates(found) == pytest.approx({"device.stream": 7.4e12})
+
+
+def test_stream_is_of_the_host(tmp_path: Path) -> None:
+    text = "STREAM version $Revision: 5.10 $\nFunction    Best Rate MB/s  Avg time     Min time     Max time\n"
+    text += "".join(f"{name}:  {rate}     0.018755     0.018713     0.018895\n" for name, rate in (("Copy", 342000.0), ("Triad", 364000.0)))
+    assert rates(read(tmp_path, text)) == pytest.approx({"host.stream": 353e9})

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from recorder_bench import Bench
@@ -60,7 +59,16 @@ def measured(bench: Bench, dependences: Path, tmp_path: Path, monkeypatch: pytes
 
 
 #: Programs of which some jobs are listed by name.
-LEFT_OUT = ("smallk_graph", "vecadd_small", "vecadd_pinned_async", "jacobi_check1", "jacobi_check10", "pipeline_overlap", "smallk_stream", "cg")
+LEFT_OUT = (
+    "smallk_graph",
+    "vecadd_small",
+    "vecadd_pinned_async",
+    "jacobi_check1",
+    "jacobi_check10",
+    "pipeline_overlap",
+    "smallk_stream",
+    "cg",
+)
 
 
 def test_the_whole_on_a_machine_that_stands_in(measured: Callable[..., Path], tmp_path: Path) -> None:

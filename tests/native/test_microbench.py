@@ -203,7 +203,7 @@ def test_every_section_writes_one_object(program: Path, driver: Path) -> None:
     listed = subprocess.run([program, "list"], capture_output=True, text=True, check=True).stdout
     assert {line.split()[0] for line in listed.splitlines()} == set(measuring.SECTIONS)
     for section in measuring.SECTIONS:
-        words = [program, section, "quick=1", "seconds=0.000001"]
+        words = [str(program), section, "quick=1", "seconds=0.000001"]
         out = subprocess.run(words, env=os.environ | {"LD_LIBRARY_PATH": str(driver)}, capture_output=True, text=True, check=True).stdout
         document = json.loads(out)
         assert document["section"] == section and out.count("\n") == 1

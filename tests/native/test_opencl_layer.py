@@ -361,6 +361,7 @@ def test_recording_is_one_command(rig: Rig, here: Path, recording: Recording, ca
     printed, said = capfd.readouterr()
     assert printed.splitlines() == recording.plain
     assert "recorded   requests.turnbuckle" in said and "P196" in said
+    assert "events that the host sets itself" in said and "CUPTI" not in said
     trace = Trace.from_parquet(here / "requests.turnbuckle")
     assert trace.copies.height == recording.trace.copies.height and trace.syncs.height == recording.trace.syncs.height
 

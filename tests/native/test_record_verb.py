@@ -54,16 +54,20 @@ def test_the_programs_output_arguments_and_exit_code_are_its_own(verb: Verb, ben
     assert debugged.code == 0 and debugged.out == "--debug\n--\n"
     failed = verb(*use, "-o", "b", "--flush", "50ms", "--", bench.program, "ends", 1, "_exit")
     assert failed.code == 7 and "the command ended with 7, which is passed on" in failed.err and "P191" in failed.err
+    assert "cost       not known: the recording has no end" in failed.err and "0 records dropped" not in failed.err
     killed = verb(*use, "-o", "c", "--flush", "50ms", "--", bench.program, "ends", 1, "kill")
     assert killed.code == 128 + 9 and codes(parquet.read(Path("c")))["P191"] == 1
 
 
 def test_a_script_of_several_programs_is_one_trace(verb: Verb, bench: Bench) -> None:
     script = Path("job")
-    script.write_text(f"#!/bin/sh\n{bench.program} loop 3\n{bench.program} nothing\n({bench.program} loop 4 &)\nsleep 1\n{bench.program} ends 2 _exit\n")
+    script.write_text(
+        f"#!/bin/sh\n{bench.program} loop 3\n{bench.program} nothing\n({bench.program} loop 4 &)\nsleep 1\n{bench.program} ends 2 _exit\n"
+    )
     script.chmod(0o755)
     done = verb("record", "--library", bench.library, "-o", "run", "--flush", "50ms", "--", "./job")
     assert done.code == 7 and "of 3 processes" in done.err, done.err
+    assert "not known of 1 of 3 processes: the recording has no end" in done.err
     trace = parquet.read(Path("run"))
     assert sorted(trace.kernels.group_by("process").len()["len"]) == [3, 4, 20] and codes(trace)["P191"] == 1
 

@@ -279,7 +279,11 @@ def test_a_file_that_cannot_grow_ends_on_a_whole_record_or_is_salvaged(bench: Be
     done = subprocess.run(["sh", "-c", words], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "the recording ends here" in done.stderr
     result = Ran(0, "", "", list(tmp_path.glob("*.trace.csv")))
-    assert result.codes() == {"P191": 1} and 20 < result.trace().kernels.height < 3000
+    trace, codes = result.trace(), result.codes()
+    assert codes.keys() == {"P191", "P192"} and 20 < trace.kernels.height < 3000
+    # what is there and what is told to be missing make up the whole: 12 records a turn of the loop, and what surrounds it
+    assert codes["P192"] + trace.facts["recorder"]["records"] == pytest.approx(12 * 3000, abs=40)
+    assert "because the file could not grow" in next(f.detail for f in trace.findings if f.code == "P192")
 
 
 def test_nothing_of_the_environment_or_the_command_line_is_written(ran: Run) -> None:

@@ -89,6 +89,20 @@ def test_streams_that_overlap_themselves_are_refused() -> None:
     assert not ready(profile_of(kernels=[replace_stream(k, i) for i, k in enumerate(beside)]))[0].refused.startswith("7 of 8")
 
 
+@pytest.mark.parametrize(
+    ("recorder", "words"),
+    [("rocprofv3", "rocprofv3 --sys-trace"), ("kineto", "ProfilerActivity"), ("nvprof", "nvprof"), ("nsys", "--cuda-event-trace=true")],
+)
+def test_what_to_record_is_said_in_the_words_of_the_recorder(recorder: str, words: str) -> None:
+    alone = profile_of(kernels=[on_device(1_000, 4_000), on_device(10_000, 11_000)])
+    beside = profile_of(kernels=[on_device(1_000 + 1_000 * i, 2_500 + 1_000 * i) for i in range(8)])
+    told = [ready(replace(p, trace=replace(p.trace, facts=p.trace.facts | {"format": recorder})))[0] for p in (alone, beside)]
+    assert words in told[0].record
+    for found in told:
+        assert recorder == "nsys" or not ("--trace=" in found.record or "nsys" in found.record)
+    assert "newer profiler" in told[1].record and ("nsys profile" in told[1].record) == (recorder == "nsys")
+
+
 def replace_stream(row: dict[str, object], stream: int) -> dict[str, object]:
     return {**row, "stream": stream}
 

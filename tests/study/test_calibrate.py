@@ -179,3 +179,21 @@ def test_only_names_of_the_schema_get_into_the_machine() -> None:
     assert set(named(found)) <= set(schema()) and [e.name for e in found.parameters] == [n for n in schema() if n in named(found)]
     assert named(found)["sync.return"].value == pytest.approx(1.5e-6) and named(found)["launch.latency"].value == pytest.approx(0.5e-6)
     assert all(math.isfinite(e.value) and e.value > 0 for e in (*found.parameters, *found.others))
+
+
+def test_rates_of_both_directions_and_of_pageable_memory_above_the_nominal_are_left_out() -> None:
+    both = Quantity("rate.both", 80e9, "B/s", 0.0, 3, "lines 1 to 3")
+    found = made(curve(2e-6, 90e9, memory="pageable", means="host"), quantities=(both,), base="h100-sxm5")
+    assert not named(found) and sum(f.count for f in found.findings if f.code == "M108") == 2
+    # no more than the base says of one direction alone, where that one was not measured
+    alone = load("h100-sxm5").value("link.h2d.efficiency")
+    close = made(quantities=(Quantity("rate.both", 62e9, "B/s", 0.0, 3, "lines 1 to 3"),), base="h100-sxm5")
+    assert alone is not None and named(close)["link.both.efficiency"].value <= alone
+
+
+def test_a_latency_of_the_smallest_sizes_is_no_surer_than_two_halves_of_them_agree() -> None:
+    sizes = 2.0 ** np.arange(0, 29)
+    latency = np.where(sizes > 65536, 3e-5, np.where(np.arange(len(sizes)) % 2 == 0, 2.0e-6, 2.8e-6))
+    fit = fit_curve(Curve("d2h", "pinned", sizes, latency + sizes / 2e10, "", np.zeros(len(sizes))))
+    assert fit is not None and fit.broken
+    assert fit.pieces[0].latency_error > 0.14 > fit.pieces[-1].rate_error

@@ -46,7 +46,7 @@ from turnbuckle.study.priors import (
     STAGED_SPREAD,
 )
 from turnbuckle.study.sheet import sheet
-from turnbuckle.study.transfers import Latency, Transfers, compared, distribution, latencies, measured, recorded, words
+from turnbuckle.study.transfers import Latency, Transfers, _sharers, compared, distribution, latencies, measured, recorded, words
 from turnbuckle.trace.read import read
 
 Row = tuple[str, str, float, float]
@@ -383,6 +383,25 @@ def test_a_recording() -> None:
     with pytest.raises(TurnbuckleError) as refused:
         recorded(build(replace(profile.trace, tables={k: v for k, v in profile.trace.tables.items() if k != "copies"})))
     assert code(refused) == "A146"
+
+
+def test_how_many_devices_copied_at_once() -> None:
+    """Overlapping host copies of two devices share a link perhaps; one after the other, or of one device, they do not."""
+    with sample() as path:
+        profile = build(read(path, use_cache=False))
+    two = profile.trace.copies.head(2)
+
+    def sharers(start: list[int], device: list[int], direction: int = 1, world_size: int | None = None) -> int:
+        rows = two.with_columns(
+            start_ns=pl.Series(start), end_ns=pl.Series(start) + 100, device=pl.Series(device, dtype=pl.Int32),
+            direction=pl.lit(direction, dtype=pl.Int8),
+        )  # fmt: skip
+        facts = {**profile.trace.facts, **({} if world_size is None else {"world_size": world_size})}
+        return _sharers(replace(profile, trace=replace(profile.trace, tables={**profile.trace.tables, "copies": rows}, facts=facts)))
+
+    assert sharers([0, 50], [0, 1]) == 2
+    assert sharers([0, 100], [0, 1]) == sharers([0, 50], [0, 0]) == sharers([0, 50], [0, 1], direction=3) == 1
+    assert sharers([0, 100], [0, 1], world_size=16) == 16
 
 
 @pytest.mark.parametrize(("size", "low"), [(1, 1), (9, 1), (10, 10), (999, 100), (1000, 1000), (10**6, 10**6), (10**9, 10**9)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -287,15 +288,15 @@ def test_residuals_of_every_fitted_class_are_drawn() -> None:
     assert {"form/copy_h2d/pinned", "form/copy_d2h/pinned", "form/migration/unknown", "form/copy_p2p/unknown"} <= forms
 
 
-def changed(coupling: Coupling = "relative", memory_shared: Fact | None = None, **values: float) -> Machine:
+def changed(values: Mapping[str, float], coupling: Coupling = "relative", memory_shared: Fact | None = None) -> Machine:
     """The source with some numbers set: its host stays, so that nothing but these numbers differs."""
     changes = tuple(Change(n, set=Parameter(v, 0.0, schema()[n].unit, "assumption", "a test")) for n, v in values.items())
-    return replace(machine({}, "changed", coupling=coupling), base="source", changes=changes, memory_shared=memory_shared)
+    return Machine("changed", "changed", "for a test", 2022, coupling, "source", changes=changes, memory_shared=memory_shared)
 
 
 def test_copies_that_vanish_may_be_kept() -> None:
     """A program ported as it is still copies inside the one memory: the interval says so, the answer does not."""
-    shared = changed(coupling="apu", memory_shared=Fact(True, "assumption", "a test"), **{"gpu.memory_bandwidth": 1e11})
+    shared = changed({"gpu.memory_bandwidth": 1e11}, "apu", Fact(True, "assumption", "a test"))
     (found,) = project_many(SEEN, machine(FULL), [shared], nething("hold"), {}, 500, 1)
     kept = sum(min(2 * 2**17 / 1e11, t) for t in (8e-6, 17e-6))
     assert found.interval is not None and found.sample is not None
@@ -307,11 +308,9 @@ def test_copies_that_vanish_may_be_kept() -> None:
 # --- a machine of its own ---------------------------------------------------------------------------------------------
 
 
-def of_own(values: dict[str, float], name: str = "there", **more: str) -> tuple[Projection, Projection]:
+def of_own(values: dict[str, float]) -> tuple[Projection, Projection]:
     """The same numbers as a machine of its own, and as a change of the source: only what no file says differs."""
-    own, same = project_many(
-        SEEN, machine(FULL), [machine({**FULL, **values}, name, **more), changed(**values)], nething("hold"), {}, 500, 1
-    )
+    own, same = project_many(SEEN, machine(FULL), [machine({**FULL, **values}, "there"), changed(values)], nething("hold"), {}, 500, 1)
     assert own.seconds == pytest.approx(same.seconds)
     return own, same
 
@@ -383,7 +382,7 @@ def test_thinning_keeps_every_sum() -> None:
     for key, row in want.items():
         assert got[key] == pytest.approx(row, rel=1e-12), key
     assert thinned(run, len(run)) is run
-    pair = Pair(machine(FULL), changed(**{"link.h2d.latency": 4e-6, "link.h2d.bandwidth": 121e9, "link.d2h.bandwidth": 8e9}))
+    pair = Pair(machine(FULL), changed({"link.h2d.latency": 4e-6, "link.h2d.bandwidth": 121e9, "link.d2h.bandwidth": 8e9}))
     seen = profile_of(kernels=[on_device(5, 6)], copies=rows)
     exact = project(seen, pair, nething("hold")).seconds
     hair = Uncertain(Prepared(thin, seen.seconds), pair.source, {}, 1, 1).sample(pair.target, pair, nething("hold"))[0]

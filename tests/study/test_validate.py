@@ -109,10 +109,47 @@ def test_flaws_of_a_case_file_are_told_with_their_place(tmp_path: Path, change: 
 
 
 def test_paths_out_of_the_data_folder_have_a_code_of_their_own(tmp_path: Path) -> None:
-    for k, path in enumerate(("../x.csv", "/x.csv", "a/../../x", "C:/x", "a\\\\b")):
+    for k, path in enumerate(("../x.csv", "/x.csv", "a/../../x", "C:/x", "a\\\\b", "a/**", "**x")):
         with pytest.raises(UsageError) as told:
             read_case(case_at(tmp_path, asking('model = "line"\ndirection = "h2d"', a=path), f"case{k}"))
         assert told.value.code == "A418"
+
+
+def test_an_answer_does_not_predict_itself(tmp_path: Path) -> None:
+    line = 'model = "line"\ndirection = "h2d"'
+    for k, text in enumerate((asking(line, b="./a.csv"), asking('model = "datasheet"\non = "pcie4x16"', b="./a.csv"))):
+        refused = _refused(lambda text=text, k=k: read_case(case_at(tmp_path, text, f"case{k}")))  # type: ignore[misc]
+        assert refused.code == "A417" and "predicted from" in refused.what
+    only = 'title = "t"\n[a]\nfile = "./a.csv"\n[[ask]]\n' + line
+    assert _refused(lambda: read_case(case_at(tmp_path, only, "only"))).code == "A417"
+    (row,) = found(tmp_path, only + '\nup_to = "10 kB"', a=CURVE).rows
+    assert row.quantity.endswith("larger than 10 kB") and row.count == 2
+
+
+def test_a_line_on_another_machine_holds_what_that_may_do(tmp_path: Path) -> None:
+    words = 'model = "line"\ndirection = "h2d"\nmemory = "pinned"'
+    rows = [
+        found(tmp_path / str(k), asking(words + more), a=CURVE, b=CURVE).rows[0] for k, more in enumerate(("", '\non_other = "machine"'))
+    ]
+    here, there = ((r.low or 0.0, r.predicted or 0.0, r.high or 0.0) for r in rows)
+    assert here[1] == there[1] and there[2] / there[1] > 1.5 > here[2] / here[1]
+    (left,) = found(tmp_path / "moon", asking(words + '\non_other = "moon"'), a=CURVE, b=CURVE).not_run
+    assert left.code == "A362" and "A417" in left.why
+
+
+@pytest.mark.parametrize("value", ["0 GB/s", "-3 GB/s"])
+def test_a_measured_value_that_is_none_is_no_row(tmp_path: Path, value: str) -> None:
+    number = f'[[measured]]\nwhat = "x"\nvalue = "{value}"\nsource = "s"\ndirection = "h2d"\n'
+    text = f'title = "t"\n{number}[[ask]]\nmodel = "rate"\non = "h100-sxm5"\n'
+    told = found(tmp_path, text)
+    assert not told.rows and [n.code for n in told.not_run] == ["A362"] and "is none" in told.not_run[0].why
+
+
+def test_a_kind_of_question_in_one_line() -> None:
+    rows = [row(1.1, 1.0, 0.9, 1.2, case="a", kind="run time"), row(3.0, 1.0, 2.5, 3.2, case="b", kind="run time")]
+    said = Validation(tuple(rows)).in_words("run time", "line")
+    assert said == "run time on another machine off by 105.0% in the median, 200% at worst, 2 cases, 1 of 2 in the interval"
+    assert Validation(tuple(rows)).in_words("run time", "sum") == Validation(()).in_words("run time", "line") == ""
 
 
 def test_cases_are_found_by_name_and_by_folder(tmp_path: Path) -> None:

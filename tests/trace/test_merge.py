@@ -320,6 +320,14 @@ def test_processes_of_one_number_are_kept_apart() -> None:
     assert trace.api["thread"].n_unique() == 3
 
 
+def test_a_device_of_one_number_is_another_on_another_machine() -> None:
+    """Kernels of rank 0 do not keep device 0 of rank 1 busy."""
+    start, end = run(3, 20, np.random.default_rng(8))
+    traces = [recorded(start[r], end[r], process=(r + 1) << 24) for r in range(3)]
+    idle = [int(build(trace).activities["idle_device"].sum()) for trace in traces]
+    assert min(idle) > 0 and int(build(merge(traces).trace).activities["idle_device"].sum()) == sum(idle)
+
+
 def test_names_are_held_once_and_mean_what_they_meant() -> None:
     start, end = run(2, 10, np.random.default_rng(13))
     other = replace(recorded(start[1], end[1], process=2 << 24), names=pl.Series("name", ["mine alone", ALL, GATHER, "cudaLaunchKernel"]))

@@ -32,7 +32,7 @@ def toolchain() -> ModuleType:
             bare.__path__ = [str(folder)]
             sys.modules[name] = bare
         found = importlib.import_module("turnbuckle.machine.toolchain")
-        found.native = lambda: PACKAGE / "native"
+        vars(found)["native"] = lambda: PACKAGE / "native"
         return found
     finally:
         for name in [n for n in sys.modules if n == "turnbuckle" or n.startswith("turnbuckle.")]:
@@ -41,7 +41,8 @@ def toolchain() -> ModuleType:
 
 
 def build(folder: Path, *, fresh: bool = False) -> dict[str, str]:
-    """Paths of ``recorder``, ``microbench``, ``programs`` and ``dependences``, each only if it could be built, ``cublas`` yes or no, and why not."""
+    """Paths of ``recorder``, ``microbench``, ``programs`` and ``dependences``, each only if it could be built, ``cublas`` yes or no; and
+    under ``no_NAME`` why not."""
     known = folder / "built.json"
     if known.exists() and not fresh:
         found: dict[str, str] = json.loads(known.read_text())

@@ -377,7 +377,16 @@ def main(arguments: list[str] | None = None) -> int:
             parser.error(f"no step is called {step}: {', '.join(STEPS)}, next")
     steps = [s for s in words.steps if s != "next"] or list(STEPS)
     if words.dry_run:
-        stand_in = Place(Path("work"), {"recorder": "librecorder.so", "programs": "programs", "dependences": "dependences", "microbench": "microbench", "cublas": "yes"})
+        stand_in = Place(
+            Path("work"),
+            {
+                "recorder": "librecorder.so",
+                "programs": "programs",
+                "dependences": "dependences",
+                "microbench": "microbench",
+                "cublas": "yes",
+            },
+        )
         for step in steps:
             found, _ = jobs(step, stand_in, words.managed)
             for job in found:

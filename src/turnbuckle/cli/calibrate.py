@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -146,10 +148,30 @@ def _measured_here(keep: Path | None, quick: bool, managed: bool, only: list[str
     from turnbuckle.cli.options import flat
     from turnbuckle.study.measuring import measure
 
-    with tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:
+    with _tidy_end(), tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:
         place = keep or Path(folder) / "microbench.jsonl"
         failed = measure(place, quick=quick, managed=managed, only=flat(only), says=_say if sys.stderr.isatty() else None)
         return _read(place, None, False), failed
+
+
+@contextlib.contextmanager
+def _tidy_end() -> Iterator[None]:
+    """Ended by a scheduler, take the program and its folders along."""
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ended(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _say(line: str) -> None:

@@ -270,7 +270,10 @@ def _report(trace: Any, place: Path, ran: Any) -> None:
     own, delays = _overheads(trace)
     cost = f"writing records {_time(facts['writing_ns'])}, beside the program where a core is free"
     cost += f"; CUPTI's own work {_time(own)}" if own else ""
-    _say(f"cost       {cost}; {facts['dropped']:,} records dropped")
+    cut = sum(found.count for found in trace.findings if found.code == "P191")
+    whole = f"{cost}; {facts['dropped']:,} records dropped" if cut < facts["processes"] else ""
+    unknown = "not known" + (f" of {cut} of {facts['processes']} processes" if whole else "") + ": the recording has no end"
+    _say(f"cost       {'; '.join(part for part in (whole, unknown if cut else '') if part)}")
     if slack := trace.facts.get("slack"):
         calls = sum(value for key, value in slack.items() if key.startswith("calls "))
         _say(f"delayed    {calls:,} calls by {_time(slack['delay_ns'])} each, {_time(delays)} in all: not this machine's own run")

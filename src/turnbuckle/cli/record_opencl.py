@@ -50,7 +50,9 @@ def record_opencl(
     with record_run.private(place) as folder:
         asked = {name: settings[name] for name in _SETTINGS if name in settings}
         trace = {"TB_TRACE": str(folder.resolve() / f"%p{record_run.SUFFIX}")}
-        ran = record_run.run([program, *command[1:]], {**record_run.inherited(), **opencl_layer.environment(library, os.environ), **trace, **asked})
+        ran = record_run.run(
+            [program, *command[1:]], {**record_run.inherited(), **opencl_layer.environment(library, os.environ), **trace, **asked}
+        )
         ended = f"the command ended with {ran.code} after {ran.seconds:.3g} s"
         if not record_run.files(folder):
             raise opencl_layer.nothing_recorded(f"{ended}; no file")

@@ -281,6 +281,22 @@ def print_projections(console: Console, answer: Answer) -> None:
             Text.assemble(("biggest unknown  ", "bold cyan"), f"{unknown_label(name)}: {share:.0%} of the spread of {widest.target}")
         )
         console.print(Text.assemble(("measure next     ", "bold cyan"), advice(name)))
+    if said := card_line(answer):
+        console.print()
+        console.print(Text(said, style="dim"))
+
+
+def card_line(answer: Answer) -> str:
+    """How good such predictions were, from the card that ships; empty for a question that is none of its kinds."""
+    from turnbuckle.study.validate import shipped
+
+    if answer.model is None or answer.model.name != "nething":
+        return ""
+    if all(m.relative for m in answer.targets):
+        return "a change of coupling alone has not been held against a measured run yet; its parts have: turnbuckle validate --card"
+    model = "projection, kernels by memory" if answer.model.alpha == "memory" else "projection"
+    said = shipped().in_words("run time", model)
+    return f"held against measurement: {said}; turnbuckle validate --card" if said else ""
 
 
 def change(p: Projection) -> str:

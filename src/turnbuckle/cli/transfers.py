@@ -294,7 +294,7 @@ def _print_totals(console: Console, projected: Projected) -> None:
     from rich.text import Text
 
     from turnbuckle.cli.show import seconds
-    from turnbuckle.study.datasheet import LEVEL
+    from turnbuckle.study.uncertainty import LEVEL
     from turnbuckle.units import show as quantity
 
     own = projected.totals[-1].measured is not None
@@ -313,7 +313,9 @@ def _print_totals(console: Console, projected: Projected) -> None:
             f"\\[{low},{between}{high}]", seconds(t.peak), seconds(t.envelope),
         )  # fmt: skip
     console.print(table)
-    console.print("the interval is what (L+O) may be there (and where staging begins); it does not judge the method", style="dim")
+    parts = [f"{name} {share:.0%}" for name, share in list(projected.totals[-1].drivers.items())[:3]]
+    if parts:
+        console.print(Text(f"the interval is what no data sheet says: {', '.join(parts)}", "dim"))
     slowed = [f"{_class(t.direction, t.memory)} {seconds(t.read_limited)}" for t in totals if t.read_limited is not None]
     if slowed:
         console.print(Text(f"with its reads in flight limited (tags), which the paper leaves out: {', '.join(slowed)}"))

@@ -11,7 +11,8 @@
     small kernels        gpu-benches: rate of kernels that follow each other, by elements
     rocm_bandwidth_test  AMD's rates between all devices, or times by size
     perftest             ib_write_bw, ib_write_lat and their like
-    BabelStream          rates of the device's or the host's memory
+    gpu_stream           SuperBench's STREAM on devices
+    STREAM               rates of the host's memory; BabelStream also of the device's
     benchmark page       a page of tables (Markdown): host and device rates, STREAM on the device
     microbench           our own measuring program, and the kit of the same sections
     CSV                  direction, memory, size and time or bandwidth, with units (`turnbuckle.table_file`)
@@ -43,7 +44,7 @@ from .measured_copies import bandwidth_test, gpu_copy, hip_bus_bandwidth
 from .measured_kit import microbench
 from .measured_mapped import gdrcopy, nvbandwidth
 from .measured_messages import nccl_tests, osu, vidur
-from .measured_others import babelstream, perftest, rocm_bandwidth_test
+from .measured_others import babelstream, gpu_stream, perftest, rocm_bandwidth_test
 from .measured_pages import benchmark_page, small_kernels
 from .measured_parts import COARSEST as COARSEST
 from .measured_parts import LARGEST_COPY, Curve, Float, Found, Left, Measured, Points, Quantity, Reader, Text, clean, points_of, way_words
@@ -280,7 +281,8 @@ _FORMATS: Final[dict[str, tuple[re.Pattern[str], Reader]]] = {
         rocm_bandwidth_test,
     ),
     "perftest": (re.compile(r"^[^\S\n]*#bytes[^\S\n]+#iterations[^\S\n]+(?:BW peak|BW average|t_min|t_avg)", re.MULTILINE), perftest),
-    "BabelStream": (re.compile(r"^BabelStream\b|^Function[^\S\n]+Mi?Bytes/sec\s+Min \(sec\)", re.MULTILINE), babelstream),
+    "STREAM": (re.compile(r"^BabelStream\b|^STREAM version\b|^Function[^\S\n]+Mi?Bytes/sec\s+Min \(sec\)", re.MULTILINE), babelstream),
+    "gpu_stream": (re.compile(r"^[^\S\n]*STREAM_(?:COPY|SCALE|ADD|TRIAD)_\w+_gpu_\d", re.MULTILINE), gpu_stream),
     "small kernels": (
         re.compile(r"\A(?:[^\S\n]*(?:#.*)?\n)*[^\S\n]*\d+[^\S\n]+\d+[kM]B(?:[^\S\n]+\d+(?:\.\d+)?)+[^\S\n]*$", re.MULTILINE),
         small_kernels,

@@ -71,7 +71,7 @@ _HIP = re.compile(
     r"\s*(H2D|D2H|D2D|Bidir|P2P\w*)_(Time|Bandwidth)_?(pinned|unpinned|registered)?\s+\+?0*([0-9]{1,15})(By|kB|MB)(?:x([0-9]{1,9}))?\s+(ms|GB/sec)\s+([0-9.]+)\b"
 )
 _HIP_UNIT = {"By": 1, "kB": 1024, "MB": 1 << 20}
-_HIP_TEST = re.compile(r"=+\s*HIP Bandwidth Test Type:\s*(H2D|D2H)\b(?:.*\bhost\s+(pinned|unpinned|pageable))?", re.IGNORECASE)
+_HIP_TEST = re.compile(r"=+\s*HIP Bandwidth Test Type:\s*(H2D|D2H|D2D)\b(?:.*\bhost\s+(pinned|unpinned|pageable))?", re.IGNORECASE)
 _HIP_ROW = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]+)?)\s*(B|KB|MB|GB)\s+([0-9.]{1,20})(?:\s+[0-9.]+)+\s*", re.IGNORECASE)
 _BINARY: Final = {"B": 0, "KB": 10, "MB": 20, "GB": 30}
 
@@ -83,9 +83,10 @@ def hip_bus_bandwidth(file: Text, left: Left) -> Found:
     device, test = "", ("", "")
     for at, line in enumerate(file.lines(), 1):
         if line.startswith("Device:"):
-            device = device or clean(line.removeprefix("Device:").partition(" Mem=")[0])
+            device = device or clean(line.removeprefix("Device:").partition(" Mem=")[0].rpartition("Name=")[2])
         if heading := _HIP_TEST.match(line):
             test = (heading[1].lower(), {"pinned": "pinned", "": "unknown"}.get((heading[2] or "").lower(), "pageable"))
+            test = ("d2d", "device") if test[0] == "d2d" else test
             continue
         if test[0] and (row := _HIP_ROW.fullmatch(line)):
             n, coarse = float(row[1]) * (1 << _BINARY[row[2].upper()]), rounding(number(row[3], file.name))
@@ -113,7 +114,9 @@ def hip_bus_bandwidth(file: Text, left: Left) -> Found:
     return Found(list((group or rates).values()), device)
 
 
-_COPY = re.compile(r"(cpu|gpu\d+|gpu_all)_(to|and)_(cpu|gpu\d+|gpu_all)(?:_(read|write))?_by_(sm|dma)(?:_under_numa\d+)?\s+([0-9.]+)")
+_COPY = re.compile(
+    r"(cpu|gpu\d+|gpu_all)_(to|and)_(cpu|gpu\d+|gpu_all)(?:_(read|write))?_by_(sm|dma)(?:_under_numa\d+)?(?:_(uni|bi))?\s+([0-9.]+)"
+)
 
 
 def gpu_copy(file: Text, left: Left) -> Found:
@@ -124,8 +127,8 @@ def gpu_copy(file: Text, left: Left) -> Found:
         found = _COPY.fullmatch(line.strip())
         if found is None:
             continue
-        a, joined, b, _, by, rate = found.groups()
-        host = "cpu" in (a, b)
+        a, joined, b, _, by, ways, rate = found.groups()
+        host, joined = "cpu" in (a, b), "and" if ways == "bi" else joined
         if by != "dma" or "gpu_all" in (a, b) or (joined == "and" and not host):
             left.out("rates of kernels that copy, of both directions between devices, or of all devices at once")
             continue

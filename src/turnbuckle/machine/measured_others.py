@@ -1,4 +1,4 @@
-"""Further tests that sites run: AMD's rocm_bandwidth_test, perftest's ib_*_bw and ib_*_lat, BabelStream."""
+"""Further tests that sites run: AMD's rocm_bandwidth_test, perftest's ib_*_bw and ib_*_lat, BabelStream, SuperBench's gpu_stream."""
 
 from __future__ import annotations
 
@@ -115,13 +115,13 @@ def perftest(file: Text, left: Left) -> Found:
     return out
 
 
-_STREAM = re.compile(rf"\s*(Copy|Mul|Add|Triad|Dot|Nstream)\s+({_NUMBER})(?:\s+{_NUMBER})+\s*")
+_STREAM = re.compile(rf"\s*(Copy|Mul|Scale|Add|Triad|Dot|Nstream):?\s+({_NUMBER})(?:\s+{_NUMBER})+\s*")
 _STREAM_DEVICE = re.compile(r"\s*Using (?:CUDA|HIP|OpenCL|SYCL|Kokkos|RAJA) ?device:? (.+?)\s*", re.IGNORECASE)
 _ON_DEVICES: Final = ("cuda", "hip", "opencl", "sycl")
 
 
 def babelstream(file: Text, left: Left) -> Found:
-    """Best rates of copy, mul, add and triad: of the device, or of the host where the implementation is one for hosts."""
+    """Best rates of copy, mul, add and triad: of the device, or of the host where the implementation is one for hosts; STREAM is that."""
     out = Found()
     rates: list[float] = []
     lines: list[int] = []
@@ -132,6 +132,8 @@ def babelstream(file: Text, left: Left) -> Found:
         elif line.startswith("Implementation:"):
             word, known = line.partition(":")[2].strip().lower(), True
             on_device = on_device or word.startswith(_ON_DEVICES)
+        elif line.startswith("STREAM version"):
+            known = True
         elif line.startswith("Function"):
             unit = float(1 << 20) if "MiB" in line else 1e6
         elif row := _STREAM.fullmatch(line):
@@ -141,6 +143,33 @@ def babelstream(file: Text, left: Left) -> Found:
             rates.append(float(row[2]) * unit)
             lines.append(at)
     if rates and known:
-        where = f"BabelStream, {lines_words(lines)}"
+        where = f"STREAM, {lines_words(lines)}"
         out.quantities.append(sampled("device.stream" if on_device else "host.stream", rates, "B/s", where))
+    return out
+
+
+_GPU_STREAM = re.compile(
+    rf"\s*STREAM_(COPY|SCALE|ADD|TRIAD)_(\w+?)_gpu_([0-9]{{1,4}})_buffer_([0-9]{{1,15}})_block_[0-9]{{1,6}}\s+({_NUMBER})(?:\s.*)?"
+)
+_GPU_STREAM_DEVICE = re.compile(r"\s*Device\s+[0-9]{1,4}:\s*\"([^\"]*)\"")
+
+
+def gpu_stream(file: Text, left: Left) -> Found:
+    """SuperBench's STREAM on devices: the best number of threads for each kernel, buffer and device."""
+    out = Found()
+    best: dict[tuple[str, ...], float] = {}
+    lines: list[int] = []
+    for at, line in enumerate(file.lines(), 1):
+        if device := _GPU_STREAM_DEVICE.match(line):
+            out.device = out.device or clean(device[1])
+        elif row := _GPU_STREAM.fullmatch(line):
+            value = float(number(row[5], file.name)) * 1e9
+            if value <= 0:
+                left.out("rates of nothing")
+                continue
+            best[row[1], row[2], row[3], row[4]] = max(best.get((row[1], row[2], row[3], row[4]), 0.0), value)
+            lines.append(at)
+    if best:
+        where = f"STREAM, best of {len(lines)} for each of {len(best)} kernels and devices, {lines_words(lines)}"
+        out.quantities.append(sampled("device.stream", list(best.values()), "B/s", where))
     return out

@@ -28,6 +28,7 @@ static _Atomic int file = -1, failed;
 static char *buffer;
 static size_t filled;
 static uint64_t rows, lost;
+static off_t unwritten_at; /* where the file has the fact that is written over when it cannot grow */
 
 void say(const char *format, ...)
 {
@@ -70,8 +71,21 @@ static void write_out(void)
         if (wrote > 0) done += (size_t)wrote;
         else if (wrote == 0 || errno != EINTR) failed = wrote == 0 ? EIO : errno;
     }
-    if (failed && done < filled) say("the recording ends here: %s; the program goes on", strerror(failed));
+    if (failed && done < filled) {
+        say("the recording ends here: %s; the program goes on", strerror(failed));
+        while (done > 0 && buffer[done - 1] != '\n') done--;
+        for (size_t at = done; at < filled; at += (size_t)((char *)memchr(buffer + at, '\n', filled - at) - (buffer + at)) + 1)
+            lost += buffer[at] != '#';
+    }
     filled = 0;
+}
+
+/* Tells in the file how many records are missing, in a place that was kept: there is no room for more. */
+static void tell_unwritten(void)
+{
+    char digits[32];
+    int length = sprintf(digits, "%018" PRIu64, lost % 1000000000000000000u);
+    if (unwritten_at > 0 && pwrite(file, digits, (size_t)length, unwritten_at) != length) say("%" PRIu64 " records were not written", lost);
 }
 
 static void put(const char *text, size_t length)
@@ -264,6 +278,8 @@ int output_open(const char *pattern, const char *recorder)
     output_fact("pid %ld", (long)getpid());
     output_fact("program %s", program_invocation_short_name);
     tell_rank();
+    output_fact("unwritten %018d", 0);
+    unwritten_at = (off_t)filled - 19;
     write_out();
     error = failed;
     output_end();
@@ -286,6 +302,7 @@ int output_close(void)
         output_fact("lost %" PRIu64, lost);
         output_fact("end");
         write_out();
+        if (failed) tell_unwritten();
         if (close(file) && !failed) failed = errno;
         error = failed;
     }

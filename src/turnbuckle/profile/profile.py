@@ -245,6 +245,8 @@ def _deliveries(trace: Trace) -> tuple[pl.Series, pl.Series]:
     """Per host call: when the first of what it started began, if its device was idle until then [ns], else null; and
     whether it was idle, null where the call started nothing."""
     pairs = launch_pairs(trace.tables)
+    # in merged recordings, a device's number means something inside one process only
+    merged = trace.table("processes").height > 0
     calls, starts, frees = [], [], []
     for table in DEVICE_TABLES:
         frame = trace.table(table)
@@ -254,9 +256,10 @@ def _deliveries(trace: Trace) -> tuple[pl.Series, pl.Series]:
         device = frame["device"].fill_null(-1).to_numpy()[rows]
         called = mine["call_start_ns"].to_numpy()
         free = np.zeros(len(rows), dtype=np.bool_)
-        for number in np.unique(device):
-            here = device == number
-            busy = device_busy(trace, int(number))
+        process = frame["process"].fill_null(-1).to_numpy()[rows] if merged else np.zeros(len(rows), np.int64)
+        for number, owner in pl.DataFrame({"device": device, "process": process}).unique().rows():
+            here = (device == number) & (process == owner)
+            busy = device_busy(trace, number, process=owner if merged else None)
             free[here] = covered_ns(called[here], np.maximum(began[here], called[here]), *busy) == 0
         calls.append(mine["api_row"].to_numpy())
         starts.append(began)
@@ -285,9 +288,13 @@ def _tie(rows: pl.DataFrame) -> Int:
     return key
 
 
-def device_busy(trace: Trace, device: int | None = None, tables: tuple[str, ...] = DEVICE_TABLES) -> tuple[Int, Int]:
-    """Merged busy intervals [ns] of one device, or of all: starts and ends, disjoint and sorted."""
+def device_busy(
+    trace: Trace, device: int | None = None, tables: tuple[str, ...] = DEVICE_TABLES, process: int | None = None
+) -> tuple[Int, Int]:
+    """Merged busy intervals [ns] of one device (of one process), or of all: starts and ends, disjoint and sorted."""
     chosen = [trace.table(t) for t in tables]
+    if process is not None:
+        chosen = [f.filter(pl.col("process").fill_null(-1) == process) for f in chosen]
     if device is not None:
         chosen = [f.filter(pl.col("device").fill_null(-1) == device) for f in chosen]
     starts = np.concatenate([f["start_ns"].to_numpy() for f in chosen]).astype(np.int64)

@@ -71,10 +71,14 @@ def _about(found: Validation) -> str:
     return f"{len(found.rows)} quantities of {cases} cases, found on {clean(found.day)} with version {clean(found.release)}"
 
 
+def _whole(share: float) -> str:
+    return f"{100 * share:.0f}{NARROW}%"
+
+
 def _table(groups: list[Group]) -> Table:
     rows = []
     for g in groups:
-        held = DASH if g.low is None or g.high is None else f"{g.covered} of {g.stated} ({percent(g.low, 2)} to {percent(g.high, 2)})"
+        held = DASH if g.low is None or g.high is None else f"{g.covered} of {g.stated} ({_whole(g.low)} to {_whole(g.high)})"
         tone = "" if g.high is None or g.high >= LEVEL else "poor"
         rows.append(
             cells(
@@ -85,6 +89,6 @@ def _table(groups: list[Group]) -> Table:
     head = ["kind of question", "answered by", ">cases", ">quantities", ">median off", ">worst off", ">in the interval"]
     caption = (
         "How far predictions of these kinds were off where the answer had been measured. Off: WMAPE over copies, else the relative error. "
-        f"In brackets: the 90{NARROW}% interval of the coverage itself."
+        f"In brackets: the 90{NARROW}% interval of the coverage itself, of as many draws as there are cases."
     )
     return Table(caption, head, rows, notes=[WHY.get(g.kind, "") for g in groups])

@@ -40,6 +40,13 @@ _LABELS: Final = {
 _LEAST, _MOST = 0.15, 6.0
 
 
+#: A quantity whose interval misses it is an open dot.
+_MARKS: Final[dict[bool, Spec]] = {
+    False: {"filled": True, "size": 46, "stroke": "white", "strokeWidth": 0.7},
+    True: {"filled": False, "fill": "white", "size": 40, "strokeWidth": 1.7},
+}
+
+
 def figures(found: Validation) -> list[Figure]:
     """The strip and the scatter; nothing where nothing was compared."""
     drawn = [r for r in found.rows if r.predicted and r.measured]
@@ -71,6 +78,7 @@ def scatter(rows: Sequence[Row]) -> Figure:
         "autosize": {"type": "pad"},
     }  # fmt: skip
     told = [_told(r) for r in rows]
+    stated = [r.covered for r in rows if r.covered is not None]
     inside = [sum((r.off or 0.0) <= share for r in rows) for share in (0.1, 0.5)]
     alt = (
         f"Predicted against measured for {len(rows)} quantities: {inside[0]} within 10 percent, {inside[1]} within 50 percent. By "
@@ -81,7 +89,8 @@ def scatter(rows: Sequence[Row]) -> Figure:
     )
     caption = (
         f"On the line a prediction is right; dark band: within 10{NARROW}%, light band: within 50{NARROW}%. Vertical lines are the "
-        f"90{NARROW}% intervals that the predictions state; many are shorter than their dot, and many miss."
+        f"90{NARROW}% intervals that the predictions state"
+        + (f"; {sum(stated)} of {len(stated)} hold the measured value, open dots are those that do not." if stated else ".")
     )
     return Figure("accuracy-scatter", "Predicted against measured", alt, spec, told, caption, legend=_legend(rows))
 
@@ -135,11 +144,15 @@ def _panel(title: str, rows: Sequence[Row]) -> Spec:
                 "mark": {"type": "rule", "strokeWidth": 1.4, "opacity": 0.7},
                 "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": own_colour()},
             },
-            {
-                "data": {"values": points},
-                "mark": {"type": "point", "filled": True, "size": 46, "opacity": 0.85, "stroke": "white", "strokeWidth": 0.7, "aria": True},
-                "encoding": {"x": x, "y": y, "color": own_colour(), "description": {"field": "tip", "type": "nominal"}},
-            },
+            *(
+                {
+                    "data": {"values": [p for p, r in zip(points, rows, strict=True) if (r.covered is False) == missed]},
+                    "mark": {"type": "point", "opacity": 1.0 if missed else 0.85, "aria": True, **_MARKS[missed]},
+                    "encoding": {"x": x, "y": y, "color": own_colour(), "description": {"field": "tip", "type": "nominal"}},
+                }
+                for missed in (False, True)
+                if any((r.covered is False) == missed for r in rows)
+            ),
         ],
     }  # fmt: skip
 
@@ -180,7 +193,7 @@ def ratios(rows: Sequence[Row]) -> Figure:
                     "ratio": min(max(value, _LEAST), _MOST),
                     "colour": COLOURS[model],
                     "tip": _tip(r),
-                    "shape": "triangle-right" if far else "circle",
+                    "shape": ("triangle-right" if value > 1 else "triangle-left") if far else "circle",
                 }
             )
         medians.append({"row": at, "words": percent(middle)})

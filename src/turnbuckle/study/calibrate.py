@@ -278,11 +278,14 @@ class _Gathered:
                 out[whole], name=share, value=1.0, error=0.0, unit="1", nature="spec", source=one, where="definition", note=""
             )
         elif best.value > ABOVE * nominal:
-            said = f"{best.where}: {shown} of nominal {nominal / 1e9:.4g} GB/s"
-            self.found.append(finding("M108", 1, said))
+            self._above(best, nominal)
         else:
             note = f"{shown} of {nominal / 1e9:.4g}" + (f"; {best.note}" if best.note else "")
             out[share] = self._derived(best, share, min(best.value / nominal, 1.0), best.error, note)
+
+    def _above(self, best: Estimate, nominal: float) -> None:
+        said = f"{best.where}: {best.value / 1e9:.4g} GB/s of nominal {nominal / 1e9:.4g} GB/s"
+        self.found.append(finding("M108", 1, said))
 
     def _whole(self, way: str, out: dict[str, Estimate]) -> float | None:
         own = out.get(f"link.{way}.bandwidth")
@@ -293,10 +296,15 @@ class _Gathered:
         if best is None or whole is None:
             return
         value, most = best.value / whole, 1.0
+        if value > ABOVE:
+            self._above(best, whole)
+            return
         for way in ("h2d", "d2h"):
-            if alone := out.get(f"link.{way}.efficiency"):
+            measured = out.get(f"link.{way}.efficiency")
+            alone = measured.value if measured else self._nominal(f"link.{way}.efficiency")
+            if alone is not None:
                 own = self._whole(way, out) or whole
-                most = min(most, alone.value * own / whole, alone.value)
+                most = min(most, alone * own / whole, alone)
         note = f"{best.value / 1e9:.4g} GB/s each way" + ("; no more than one direction alone reaches" if value > most else "")
         out["link.both.efficiency"] = self._derived(best, "link.both.efficiency", min(value, most), best.error, note)
 
@@ -310,7 +318,9 @@ class _Gathered:
         differ = (max(shares) - min(shares)) / 2 / value
         error = math.hypot(max(e.error for _, e, _ in found), differ)
         note = ", ".join(f"{w} {e.value / 1e9:.4g} GB/s" for w, e, _ in found)
-        if value <= ABOVE:
+        if value > ABOVE:
+            self._above(max((e for _, e, _ in found), key=lambda e: e.value), max(whole for _, _, whole in found))
+        else:
             out["link.pageable.efficiency"] = self._derived(found[0][1], "link.pageable.efficiency", min(value, 1.0), error, note)
 
     def _memory(self, out: dict[str, Estimate]) -> None:

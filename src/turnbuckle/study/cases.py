@@ -286,7 +286,19 @@ class _Reading:
         case = Case(self.name, self.folder, about["title"], about.get("known", ""), about.get("why", ""), waits, a, b, numbers, asks)
         for file in case.files:
             self._stays(file)
+        self._can_fail(case)
         return case
+
+    def _can_fail(self, case: Case) -> None:
+        """A prediction made from its own answer says nothing."""
+        own = not case.b.file or case.b.file == case.a.file
+        lines = [ask for ask in case.asks if ask.model == "line" and own and not case.measured]
+        closed = [ask for ask in lines if not any(ask.given.get(k) for k in ("up_to", "from_direction", "from_memory"))]
+        if closed or (case.b.file and case.b.file == case.a.file and any(ask.model not in ("line", "rate") for ask in case.asks)):
+            raise self._flaw(
+                ("b",) if case.b.file else (), "a case whose answer is what it is predicted from", found=case.b.file or case.a.file,
+                fix='give [b] another file; a line fitted to the smaller copies of one file has up_to = "1 MB"',
+            )  # fmt: skip
 
     def _stays(self, file: str) -> None:
         path = PurePosixPath(file.partition("::")[0])

@@ -91,7 +91,9 @@ def fit_curve(curve: Curve) -> CurveFit | None:
     held = _held_out(size, seconds)
     apart = _halves(size, seconds)
     line = _at_least(line, apart)
-    pieces = tuple(_at_least(p, None) for p in pieces)
+    # the first piece is believed for its latency, the last for its rate: no further than two halves of the points agree on them
+    first, last = _halves_of_pieces(size, seconds)
+    pieces = tuple(_at_least(p, (first if p is pieces[0] else 0.0, last if p is pieces[-1] else 0.0)) for p in pieces)
     used = pieces[0].latency + size / pieces[-1].rate
     own, parts, both = (np.abs(np.log(seconds / t)) for t in (line.seconds(size), _by_pieces(pieces, size), np.maximum(used, 1e-300)))
     return CurveFit(
@@ -123,9 +125,9 @@ def _line(size: Float, seconds: Float) -> Piece:
     )  # fmt: skip
 
 
-def _at_least(piece: Piece, apart: tuple[float, float] | None) -> Piece:
+def _at_least(piece: Piece, apart: tuple[float, float]) -> Piece:
     """Errors no smaller than the floor, and than what two halves of the points differ by."""
-    latency, rate = apart or (0.0, 0.0)
+    latency, rate = apart
     return Piece(
         piece.smallest, piece.largest, piece.latency, piece.rate,
         min(math.hypot(piece.latency_error, latency, FLOOR), 3.0), min(math.hypot(piece.rate_error, rate, FLOOR), 3.0),
@@ -138,6 +140,14 @@ def _halves(size: Float, seconds: Float) -> tuple[float, float]:
         return 0.0, 0.0
     first, second = _line(size[::2], seconds[::2]), _line(size[1::2], seconds[1::2])
     return _differ(first.latency, second.latency), _differ(1 / first.rate, 1 / second.rate)
+
+
+def _halves_of_pieces(size: Float, seconds: Float) -> tuple[float, float]:
+    """The same for the latency of the first piece and the rate of the last."""
+    if len(size) < 2 * MIN_SIZES:
+        return 0.0, 0.0
+    one, other = _pieces(size[::2], seconds[::2]), _pieces(size[1::2], seconds[1::2])
+    return _differ(one[0].latency, other[0].latency), _differ(1 / one[-1].rate, 1 / other[-1].rate)
 
 
 def _differ(one: float, other: float) -> float:

@@ -172,14 +172,23 @@ class Validation:
 
     @property
     def findings(self) -> list[Finding]:
-        """What was not run, and models whose intervals are too narrow beyond chance."""
+        """What was not run, and models whose intervals are too narrow beyond chance; where no single one is, all together."""
         out = [finding(n.code, 1, n.case) for n in self.not_run]
-        out += [
-            finding("A363", g.stated - g.covered, f"{TITLES[g.kind]} ({MODEL_TITLES[g.model]}): {g.covered} of {g.stated}")
-            for g in self.card
-            if g.high is not None and g.high < LEVEL
-        ]
+        narrow = [g for g in self.card if g.high is not None and g.high < LEVEL]
+        out += [finding("A363", g.stated - g.covered, f"{TITLES[g.kind]} ({MODEL_TITLES[g.model]}): {_held(g)}") for g in narrow]
+        every = self.coverage
+        if not narrow and every is not None and every.high is not None and every.high < LEVEL:
+            out.append(finding("A363", every.stated - every.covered, f"all intervals together: {_held(every)}"))
         return merge(out)
+
+    def in_words(self, kind: str, model: str) -> str:
+        """How far off a kind of question was, in one line; empty where nothing is known of it."""
+        found = next((g for g in self.card if (g.kind, g.model) == (kind, model) and g.median is not None), None)
+        if found is None or found.median is None or found.worst is None:
+            return ""
+        held = f", {found.covered} of {found.stated} in the interval" if found.stated else ""
+        cases = f"{found.cases} case{'' if found.cases == 1 else 's'}"
+        return f"{TITLES[kind]} off by {found.median:.1%} in the median, {found.worst:.0%} at worst, {cases}{held}"
 
     def about(self, name: str) -> About | None:
         """What a case is."""
@@ -209,6 +218,10 @@ _COVERAGE: Final = ("cases", "covered", "stated", "coverage", "low", "high")
 def row_dict(row: Row) -> dict[str, Any]:
     """One row for JSON and CSV; values are in the row's own unit."""
     return {**asdict(row), "error": row.error, "off": row.off, "covered": row.covered}
+
+
+def _held(group: Group) -> str:
+    return f"{group.covered} of {group.stated}"
 
 
 def _group(rows: Sequence[Row]) -> Group:
@@ -253,7 +266,9 @@ def validate(cases: Iterable[Case], data: Path | None, progress: Callable[[str],
     Rows of all questions that could be answered; the others are in `not_run`: A360 its files are not there, A361 it waits for
     a measurement, A362 Turnbuckle refused it.
     """
-    shelf, rows, left, abouts = Data(data), [], [], []
+    shelf, abouts = Data(data), []
+    rows: list[Row] = []
+    left: list[NotRun] = []
     listed = list(cases)
     for case in listed:
         abouts.append(About(case.name, case.title, case.known, case.why, case.a.what, case.b.what or case.a.what))
@@ -267,7 +282,12 @@ def validate(cases: Iterable[Case], data: Path | None, progress: Callable[[str],
         else:
             for question in case.asks:
                 try:
-                    rows += list(MODELS[question.model](case, question, shelf))
+                    for row in MODELS[question.model](case, question, shelf):
+                        if row.measured is not None and not 0.0 < row.measured < float("inf"):
+                            why = f"{question.model}: {row.quantity}: the measured value is none: {row.measured:g}"
+                            left.append(NotRun(case.name, "A362", why))
+                        else:
+                            rows.append(row)
                 except TurnbuckleError as error:
                     found = f": {error.found}" if error.found else ""
                     left.append(NotRun(case.name, "A362", f"{question.model}: {error.code} {error.what}{found}"))

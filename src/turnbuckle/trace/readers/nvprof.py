@@ -20,8 +20,8 @@ import polars as pl
 from turnbuckle.errors import ProfileError
 from turnbuckle.findings import Finding, finding
 from turnbuckle.trace.readers.nvprof_source import READ, gather
-from turnbuckle.trace.readers.nvprof_tables import KIND, Database, connect
-from turnbuckle.trace.readers.sqlite_tables import ERRORS, MAGIC, columns
+from turnbuckle.trace.readers.nvprof_tables import KIND, Database
+from turnbuckle.trace.readers.sqlite_tables import ERRORS, MAGIC, columns, connect
 from turnbuckle.trace.trace import Trace
 
 _NAMED: Final = (".nvvp", ".nvprof")

@@ -5,7 +5,6 @@ SQLite stores any type in any column.  A value that is no whole number is read a
 
 from __future__ import annotations
 
-import sqlite3
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.errors import ProfileError, clipped
-from turnbuckle.trace.readers.sqlite_tables import ERRORS, columns, quoted
+from turnbuckle.trace.readers.sqlite_tables import ERRORS, columns, connect, count, quoted
 
 Int = NDArray[np.int64]
 
@@ -31,7 +30,6 @@ _LONGEST: Final = 1 << 16
 _IDS: Final = 500
 #: What SQLite raises, and what its texts raise in Python where they are spoilt.
 _BROKEN: Final = (*ERRORS, UnicodeError)
-_LONGEST_CELL: Final = 1 << 26
 
 
 class Database:
@@ -87,15 +85,11 @@ class Database:
         return table in self.columns and set(columns) <= set(self.columns[table])
 
     def counts(self) -> dict[str, int]:
-        """Rows of every table; the tables that hold some are also what `progress` is measured by."""
-        # a row takes four bytes at least; pages that link to each other would be counted for ever
-        size = sum(place.stat().st_size for place in (self.path, self.path.with_name(self.path.name + "-wal")) if place.exists())
-        most = size // 4 + 1024
-        found = {}
-        for table in self.columns:
-            ((found[table],),) = self._all(f"SELECT count(*) FROM (SELECT 1 FROM {quoted(table)} LIMIT {most + 1})")
-            if found[table] > most:
-                raise self._failed(sqlite3.DatabaseError("a table holds more rows than fit the file"))
+        """Rows of every table; all together are what `progress` is measured by."""
+        try:
+            found = {table: count(self._connection, table) for table in self.columns}
+        except _BROKEN as error:
+            raise self._failed(error) from None
         self._rows = max(1, sum(found.values()))
         return found
 
@@ -175,18 +169,6 @@ class Database:
         except UnicodeDecodeError:
             self.broken_texts += 1
             return value.decode(errors="replace")
-
-
-def connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
-    """Open read-only, and so that nothing stored in the file is run.  Raises `sqlite3.Error`."""
-    how = "mode=ro&immutable=1" if immutable else "mode=ro"
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=1.0, isolation_level=None)
-    connection.execute("PRAGMA trusted_schema=OFF")
-    connection.execute("PRAGMA query_only=ON")
-    connection.execute("PRAGMA cell_size_check=ON")
-    # a damaged header may claim cells of any length
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
-    return connection
 
 
 def series(values: Int, dtype: type[pl.DataType] = pl.Int64) -> tuple[pl.Series, int]:

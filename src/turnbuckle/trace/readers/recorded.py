@@ -174,7 +174,7 @@ class _Assembly:
             "analysis_duration_ns": self._length(),
             "size_bytes": sum(file.size_bytes for file in self.all_files), "sha256": _digest(self.all_files),
             "recorder": {
-                "processes": len(self.files), "records": sum(counts.values()), "dropped": sum(f.number("dropped") for f in self.files),
+                "processes": len(self.files), "records": sum(counts.values()), "dropped": sum(map(_dropped, self.files)),
                 "writing_ns": sum(_writing_ns(f) for f in self.files),
             },
         }  # fmt: skip
@@ -197,22 +197,23 @@ class _Assembly:
         bad += sum(max(0, f.number("rows") - f.count - f.bad - sum(f.unknown.values())) for f in files if f.ended)
         strange = ", ".join(sorted({f"kind {clipped(k, 8)}" for f in files for k in f.unknown})[:6])
         cut = [f for f in files if not f.ended]
-        dropped = sum(f.number("dropped") + f.number("lost") + f.number("slack_unwritten") for f in files)
+        dropped, unwritten = sum(map(_dropped, files)), sum(f.number("unwritten") for f in files)
         refused = sorted({line.partition(" ")[0] for f in files for line in f.facts.get("kind", []) if line.endswith(" refused")})
         strangers = sum(f.table("U").filter(~pl.col("what").is_in([*_MIGRATIONS, _CPU_FAULT, _GPU_FAULT])).height for f in files)
         unknown = sum(f.number("unknown") for f in files) + strangers
         closed = sum("refused" in f.facts for f in files)
-        missing = [*map(clipped, refused[:8]), *([f"{unknown} records of unknown kinds"] if unknown else [])]
-        missing += [f"{closed} processes that could not be recorded"] if closed else []
+        counts = ((unknown, "records of unknown kinds"), (closed, "processes that could not be recorded"))
+        missing = [*map(clipped, refused[:8]), *(f"{count} {what}" for count, what in counts if count)]
         mapped = sum(f.table("C").filter((pl.col("ret") & (_MAPPED | _MIGRATED)) != 0).height for f in files if f.one("api") == "opencl")
-        filled = sum(f.table("M").filter(pl.col("src") == 1).height for f in files)
         lines = [line for f in files for line in f.facts.get("unseen", [])]
-        unseen = [*([f"{filled:,} buffers filled as they were made"] if filled else []), *sorted({clipped(line, 90) for line in lines})[:5]]
+        filled, unseen = sum(f.table("M").filter(pl.col("src") == 1).height for f in files), sorted({clipped(s, 90) for s in lines})[:5]
+        unseen = [f"{filled:,} buffer{'s' if filled > 1 else ''} filled when made", *unseen] if filled else unseen
+        full = f"{unwritten:,} because the file could not grow" if unwritten else ""
         counted = [
-            ("P107", sum(f.undecoded for f in files), ""), ("P153", bad, strange),
-            ("P191", len(cut), ", ".join(clipped(f.one("program"), 40) for f in cut[:5])), ("P192", dropped, ""),
-            ("P194", len(refused) + unknown + closed, ", ".join(missing)),
-            ("P195", mapped, ""), ("P196", filled + len(lines), "; ".join(unseen)),
+            ("P107", sum(f.undecoded for f in files), ""), ("P153", bad, strange), ("P192", dropped, full),
+            ("P191", len(cut), ", ".join(clipped(f.one("program"), 40) for f in cut[:5])),
+            ("P194", len(refused) + unknown + closed, ", ".join(missing)), ("P195", mapped, ""),
+            ("P196", filled + len(lines), "; ".join(unseen)),
         ]  # fmt: skip
         found = [finding(code, count, detail) for code, count, detail in counted if count]
         if delayed := sum(n for key, n in slack_of(files).items() if key.startswith("calls ")):
@@ -535,6 +536,11 @@ def _cuda_version(number: int) -> str:
 def _writing_ns(file: Recorded) -> int:
     match = re.fullmatch(r"writing_ns=(\d{1,18})", file.one("cost"))
     return int(match[1]) if match else 0
+
+
+def _dropped(file: Recorded) -> int:
+    """Records that were taken and are not in the file."""
+    return sum(file.number(word) for word in ("dropped", "lost", "slack_unwritten", "unwritten"))
 
 
 def _digest(files: list[Recorded]) -> str:

@@ -26,14 +26,21 @@ ERRORS: Final = (sqlite3.Error, MemoryError)
 _VIRTUAL: Final = re.compile(r"\s*create\s+virtual\b", re.IGNORECASE)
 
 
-def connected(path: Path) -> closing[sqlite3.Connection]:
-    """The file, read-only and as it stands.  Raises `sqlite3.Error`."""
-    connection = sqlite3.connect(path.absolute().as_uri() + "?mode=ro", uri=True, timeout=2.0)
+def connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
+    """Open read-only, and so that nothing stored in the file is run; `immutable` looks at no log beside it.  Raises `sqlite3.Error`."""
+    how = "mode=ro&immutable=1" if immutable else "mode=ro"
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=1.0, isolation_level=None)
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA query_only = ON")
     connection.execute("PRAGMA cell_size_check = ON")
     # a damaged header may claim cells of any length
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
+    return connection
+
+
+def connected(path: Path) -> closing[sqlite3.Connection]:
+    """`connect` for the length of a block, texts with bad bytes replaced."""
+    connection = connect(path)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     return closing(connection)
 
@@ -55,8 +62,14 @@ def columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
 
 
 def count(connection: sqlite3.Connection, table: str) -> int:
-    """Rows of a table."""
-    return int(connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone()[0])
+    """Rows of a table.  Raises `sqlite3.DatabaseError` where they are more than its file has room for: pages that link in a ring."""
+    ((pages,),), ((size,),) = (connection.execute(f"PRAGMA {what}").fetchall() for what in ("page_count", "page_size"))
+    # a row takes four bytes at least
+    most = pages * size // 4 + 1024
+    found = int(connection.execute(f"SELECT count(*) FROM (SELECT 1 FROM {quoted(table)} LIMIT {most + 1})").fetchone()[0])
+    if found > most:
+        raise sqlite3.DatabaseError("a table holds more rows than fit the file")
+    return found
 
 
 def quoted(name: str) -> str:

@@ -1,0 +1,116 @@
+"""Priors of another machine: what they are made of, and what they may do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnbuckle.cost.packet import link
+from turnbuckle.machine import Pair, load
+from turnbuckle.study.priors import (
+    COPY_LATENCY_SD,
+    DEVICE_SHARE,
+    LAUNCH_ERROR,
+    LINK_FASTEST,
+    LINK_SHARE,
+    MOST_SHARERS,
+    NODE_SHARE,
+    STAGED_RATE,
+    STAGED_SPREAD,
+    VENDOR_ERROR,
+    half_normal,
+    of_pair,
+    other_host,
+    other_vendor,
+    shared,
+    vendor,
+)
+
+#: Where the packets of a link are known; else its peak [B/s].
+PACKETS = {"PCIe 3.0": "pcie3x16", "PCIe 4.0": "pcie4x16", "PCIe 5.0": "pcie5x16", "PCIe (behind switch, AWS p5 H100)": "pcie5x16"}
+NVLINK = {"Summit host-device": 2, "Sierra host-device": 3, "Lassen host-device": 3}
+XGMI, C2C = 36e9, 450e9
+
+
+def spread(values: list[float]) -> float:
+    return float(np.log(values).std(ddof=1))
+
+
+def nominal(entity: str, condition: str, way: str) -> float:
+    """What a data sheet leaves of a link [B/s]."""
+    if entity in PACKETS or "NVLink 2" in entity or entity in NVLINK or entity.split()[0] in ("Perlmutter", "Polaris"):
+        links = NVLINK.get(entity, 3 if "AC922" in condition else 2)
+        name = PACKETS.get(entity, "pcie4x16" if entity.split()[0] in ("Perlmutter", "Polaris") else f"nvlink2x{links}")
+        return float(link(name).bandwidth(2.0**30, "write" if way == "d2h" else "read"))
+    return C2C if "C2C" in entity else XGMI
+
+
+@pytest.fixture(scope="module")
+def facts(shared_catalogue: Path) -> pl.DataFrame:
+    frame = pl.read_csv(shared_catalogue, infer_schema_length=0).filter(pl.col("nature") == "measured")
+    return frame.with_columns(pl.col("value").cast(pl.Float64, strict=False))
+
+
+@pytest.fixture(scope="module")
+def shared_catalogue(shared: Path) -> Path:
+    return shared / "hardware" / "catalogue.csv"
+
+
+def test_the_shares_of_links_are_those_of_the_catalogue(facts: pl.DataFrame) -> None:
+    ways = (
+        "bandwidth_per_dir_measured|h2d_peak_measured|d2h_peak_measured|pinned_h2d_.*_measured|h2d_measured|d2h_measured|"
+        "[hd]2[hd]_measured_per_gpu|host_memory_remote_socket_measured"
+    )
+    rows = facts.filter((pl.col("unit") == "B/s") & pl.col("parameter").str.contains(f"^({ways})$"))
+    rows = rows.filter(pl.col("kind") == "link")
+    shares: list[float] = []
+    kinds: list[tuple[float, bool, bool]] = []
+    for entity, parameter, value, condition in rows.select("entity", "parameter", "value", "condition").rows():
+        way = "d2h" if parameter.startswith("d2h") else "h2d"
+        leaves = nominal(entity, condition, way)
+        shares.append(value / leaves)
+        kinds.append((leaves, entity == "NVLink-C2C" and way == "d2h", "GB200" in condition))
+    assert len(shares) == 34
+    below = np.log(np.array(shares) / LINK_FASTEST)
+    assert max(shares) == pytest.approx(LINK_FASTEST, abs=0.01)
+    assert float(np.sqrt((below**2).mean())) == pytest.approx(LINK_SHARE, abs=0.01)
+    best = {kind: max(s for s, k in zip(shares, kinds, strict=True) if k == kind) for kind in kinds}
+    apart = np.log([s / best[k] for s, k in zip(shares, kinds, strict=True)])
+    assert float(np.sqrt((apart**2).mean())) == pytest.approx(NODE_SHARE, abs=0.015)
+
+
+def test_launches_and_fixed_parts_are_those_of_eight_machines(facts: pl.DataFrame) -> None:
+    calls = facts.filter(pl.col("parameter") == "kernel_launch_latency")["value"].to_list()
+    copies = facts.filter(pl.col("parameter") == "memcpy_latency_128B")["value"].to_list()
+    assert len(calls) == len(copies) == 8
+    assert of_pair(spread(calls)) == pytest.approx(LAUNCH_ERROR, abs=0.01)
+    assert of_pair(spread(copies)) == pytest.approx(COPY_LATENCY_SD, abs=0.01)
+
+
+def test_staging_and_vendors_are_of_the_numbers_that_are_named() -> None:
+    hosts = [4.0e9, 5.5e9, 13.2e9, 14.3e9]
+    assert spread(hosts) == pytest.approx(STAGED_SPREAD, abs=0.01) and float(np.exp(np.log(hosts).mean())) == pytest.approx(
+        STAGED_RATE, rel=0.02
+    )
+    assert of_pair(spread([11 / 26, 10 / 26, 1.742 / 2.746, 2 * 32768**3 / 23.1507 / 19.5e12])) == pytest.approx(VENDOR_ERROR, abs=0.015)
+
+
+@given(st.floats(-6, 6), st.floats(0.01, 2), st.integers(-5, 10**9))
+def test_what_may_only_be_slower_is_never_faster(z: float, width: float, sharers: int) -> None:
+    assert half_normal(np.array([z]), width)[0] >= 1 and half_normal(np.zeros(1), width)[0] == 1
+    assert 1 <= shared(np.array([z]), sharers)[0] <= MOST_SHARERS * (1 + 1e-12)
+    assert shared(np.array([z]), 1)[0] == 1
+
+
+def test_whose_gpu_it_is() -> None:
+    here = load("h100-sxm5")
+    assert other_vendor(Pair(here, load("mi300x"))) and not other_vendor(Pair(here, load("gh200")))
+    assert not other_vendor(Pair(here, load("2026-apu"))), "a design point is nobody's"
+    assert other_host(Pair(here, load("mi300x"))) and not other_host(Pair(here, load("nvlink-c2c"))) and not other_host(Pair(here, here))
+    assert vendor(load("frontier")) == "amd"
+    assert 0 < DEVICE_SHARE < NODE_SHARE < LINK_SHARE
