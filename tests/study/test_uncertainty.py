@@ -291,7 +291,7 @@ def test_residuals_of_every_fitted_class_are_drawn() -> None:
 def changed(values: Mapping[str, float], coupling: Coupling = "relative", memory_shared: Fact | None = None) -> Machine:
     """The source with some numbers set: its host stays, so that nothing but these numbers differs."""
     changes = tuple(Change(n, set=Parameter(v, 0.0, schema()[n].unit, "assumption", "a test")) for n, v in values.items())
-    return Machine("changed", "changed", "for a test", 2022, coupling, "source", changes=changes, memory_shared=memory_shared)
+    return replace(machine({}, "changed", coupling=coupling), base="source", changes=changes, memory_shared=memory_shared)
 
 
 def test_copies_that_vanish_may_be_kept() -> None:

@@ -34,12 +34,12 @@ LINK_SHARE: Final = 0.47
 LINK_FASTEST: Final = 1.06
 #: The same below the share that a machine file states: other sockets, narrow slots, other tests of one kind of node (the same 34).
 NODE_SHARE: Final = 0.31
-#: The same of links between devices: root mean square over 12 facts, from 92 % of NVLink 3 to 19 % in a default environment.
-PEER_SHARE: Final = 0.70
+#: The same of links between devices: root mean square over 11 facts, from 92 % of NVLink 3 to 19 % in a default environment.
+PEER_SHARE: Final = 0.71
 #: The same of device memory against its peak: 18 stream measurements between 74 and 96 %.
 DEVICE_SHARE: Final = 0.17
-#: Pageable copies [B/s], and log-sd between hosts: 4.0 (TITAN Black), 5.5 (a DGX-1), 13.2 (RTX 4090) and 14.3 GB/s (Khetawat et al.,
-#: Table I).
+#: Pageable copies [B/s], and log-sd between hosts: 4.0 (TITAN Black), 5.5 (a node of Dask's developers), 13.2 (RTX 4090) and 14.3 GB/s
+#: (Khetawat et al., Table I).
 STAGED_RATE: Final = 8.0e9
 STAGED_SPREAD: Final = 0.64
 #: Fixed part of a small copy between two machines (log-sd): root of 2 times 0.41, that of eight machines (Siefert 2023, 128 B).
