@@ -49,6 +49,10 @@ _PART: Final = {"bandwidth": "bandwidth", "efficiency": "share of bandwidth reac
 _ADVICE: Final[tuple[tuple[str, str], ...]] = (
     (r"^kernel alpha|gpu\.(fp64|memory)", "run one of the main kernels on the target (or a GPU like it) and give the ratio with --alpha"),
     (r"^host of the other", "time the program's own work between calls on a host of the target"),
+    (
+        r"^share of the (link|other device)|^staging by|staged$|^fixed part of a copy|^copies of other ranks",
+        "run a bandwidth test on the target: turnbuckle calibrate makes a machine file of its output",
+    ),
     (r"^common/distance|slack\.(call|link)|/add$", "measure the one-way delay to the remote GPU and put it into a machine file"),
     (
         r"link\.(tags|read_request|round_trip)|read request|requests in flight|round trip",
