@@ -243,6 +243,14 @@ def test_a_copy_is_hidden_by_its_own_device_only() -> None:
     assert summary.overlap(seen)["copy_exposed_ns"] == 0, "on the time line of the run the kernel of the other device comes first"
 
 
+def test_device_0_of_two_merged_recordings_is_two_devices() -> None:
+    rows = {"kernels": [on_device(0, 10_000, process=1001 << 24)], "copies": [copy(1_000, 3_000)]}
+    assert summary.overlap(profile_of(**rows))["copy_hidden_ns"] == 2_000
+    each = {"offset_ns": 0, "shift_ns": 0, "drift_ns_per_s": 0}
+    merged = [{"process": process, "file": k, **each} for k, process in enumerate((PROCESS, 1001 << 24))]
+    assert summary.overlap(profile_of(**rows, processes=merged))["copy_hidden_ns"] == 0
+
+
 def test_tables_of_calls_and_kernels() -> None:
     seen = profile_of(
         api=[call(1_000, 2_000, 1), call(3_000, 6_000, 2), call(6_000, 7_000, 3, "cudaFree")],

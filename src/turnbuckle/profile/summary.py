@@ -81,9 +81,9 @@ def moved_bytes(profile: Profile, direction: str) -> int:
 def overlap(profile: Profile) -> dict[str, Any]:
     """Copies hidden behind kernels of their own device [ns], and the share of copy time that is hidden (None without copies)."""
     hidden = total = 0
-    for device in _devices(profile):
-        computing = device_busy(profile.trace, device, ("kernels", "graphs", "memsets"))
-        start, end = device_busy(profile.trace, device, ("copies",))
+    for device, process in _devices(profile):
+        computing = device_busy(profile.trace, device, ("kernels", "graphs", "memsets"), process)
+        start, end = device_busy(profile.trace, device, ("copies",), process)
         total += int((end - start).sum())
         hidden += int(covered_ns(start, end, *computing).sum()) if len(computing[0]) else 0
     exposed = int(profile.activities.filter(pl.col("category") == "copy")["exposed_ns"].sum())
@@ -95,12 +95,15 @@ def overlap(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _devices(profile: Profile) -> list[int]:
+def _devices(profile: Profile) -> list[tuple[int, int | None]]:
+    """Devices by their numbers; of merged recordings with the process, since each counts the devices that it sees."""
     trace = profile.trace
-    found: set[int] = set()
+    merged = trace.table("processes").height > 0
+    found: set[tuple[int, int | None]] = set()
     for frame in (trace.kernels, trace.graphs, trace.memsets, trace.copies):
-        found |= set(frame["device"].fill_null(-1).unique().to_list())
-    return sorted(found)
+        for device, process in frame.select(pl.col("device", "process").fill_null(-1)).unique().iter_rows():
+            found.add((device, process if merged else None))
+    return sorted(found, key=lambda one: (one[0], one[1] or 0))
 
 
 def launch(profile: Profile) -> dict[str, Any]:
