@@ -21,7 +21,7 @@ from turnbuckle.cli.model_power import power
 from turnbuckle.cli.model_sharing import sharing
 from turnbuckle.cli.model_ssi import ssi
 
-models_app = App(name="model", help="The papers' models, one by one, on numbers, tables and recordings of your own.")
+models_app = App(name="model")
 models_app.command(bound)
 models_app.command(chain)
 models_app.command(cxl)
