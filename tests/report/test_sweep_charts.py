@@ -16,7 +16,8 @@ from turnbuckle.report.sweep_charts import MOST, figures, logarithmic
 from turnbuckle.study.exchanged import MESSAGES
 from turnbuckle.study.grid import Study
 from turnbuckle.study.journal import Outcome
-from turnbuckle.study.points import PROJECT, Held
+from turnbuckle.study.points import Held
+from turnbuckle.study.questions import PROJECT
 from turnbuckle.study.sweeping import Serial, Swept, sweep
 
 AXES: dict[str, list[Any]] = {

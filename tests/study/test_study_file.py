@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from turnbuckle.errors import TurnbuckleError
 from turnbuckle.study.grid import MOST, Study, digest_of, shard_of
-from turnbuckle.study.points import kinds
+from turnbuckle.study.questions import KINDS
 from turnbuckle.study.settings import settings_of, spaced
 from turnbuckle.study.study_file import read_study
 
@@ -66,10 +66,10 @@ def test_what_a_study_says(tmp_path: Path) -> None:
 
 
 def test_every_model_says_what_it_can_be_asked() -> None:
-    for name, kind in kinds().items():
+    for name, kind in KINDS.items():
         assert kind.name == name and kind.legal
         assert all(s.wanted and s.unit for s in kind.legal.values())
-    assert settings_of(kinds()["slack"].settings)["slack_seconds"].needed
+    assert settings_of(KINDS["slack"].settings)["slack_seconds"].needed
 
 
 @pytest.mark.parametrize(

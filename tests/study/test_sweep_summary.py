@@ -10,7 +10,7 @@ import pytest
 
 from turnbuckle.study.exchanged import MESSAGES
 from turnbuckle.study.grid import Study
-from turnbuckle.study.points import PROJECT
+from turnbuckle.study.questions import PROJECT
 from turnbuckle.study.sweep_summary import Summary, summaries, varying
 
 AXES: dict[str, list[Any]] = {"path": ["hostcopy", "gpudirect"], "ranks_per_node": [1, 2, 4], "hop_seconds": [1e-6, 1e-5]}

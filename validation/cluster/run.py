@@ -21,7 +21,7 @@ from typing import Any
 
 from turnbuckle.examples import sample
 from turnbuckle.study.grid import Study
-from turnbuckle.study.points import PROJECT
+from turnbuckle.study.questions import PROJECT
 from turnbuckle.study.settings import spaced
 from turnbuckle.study.sweeping import Serial, Swept, sweep
 

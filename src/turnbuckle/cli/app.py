@@ -18,11 +18,14 @@ from turnbuckle.cli.options import NO_PART, FormatOption, NoCache, Output, PartO
 from turnbuckle.cli.record import record
 from turnbuckle.cli.recording import inspected
 from turnbuckle.cli.reproduce import reproduce
-from turnbuckle.cli.run import EXIT_CODES
 from turnbuckle.cli.sweep import sweep
 from turnbuckle.cli.transfers import transfers
 from turnbuckle.cli.validate import validate
 from turnbuckle.errors import UsageError, did_you_mean
+
+EXIT_CODES = (
+    "exit codes: 0 done, 1 gate failed, 2 bad input or usage, 3 cannot be answered from this input, 4 internal error, 130 interrupted"
+)
 
 app = App(
     name="turnbuckle",

@@ -14,10 +14,6 @@ from collections.abc import Sequence
 
 from turnbuckle.errors import InternalError, ReportError, TurnbuckleError
 
-EXIT_CODES = (
-    "exit codes: 0 done, 1 gate failed, 2 bad input or usage, 3 cannot be answered from this input, 4 internal error, 130 interrupted"
-)
-
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run ``turnbuckle ARGV`` -> exit code.  Data goes to stdout, talk to stderr; no traceback without ``--debug``."""

@@ -58,7 +58,7 @@ def sweep(
     from turnbuckle.cli.show_sweep import print_settings, print_swept
     from turnbuckle.errors import CannotAnswer, UsageError
     from turnbuckle.study.grid import shard_of
-    from turnbuckle.study.points import kind_named
+    from turnbuckle.study.questions import kind_named
     from turnbuckle.study.study_file import read_study
     from turnbuckle.study.sweeping import sweep as swept_of
 
@@ -156,7 +156,7 @@ def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str
     """A study from the command line."""
     from turnbuckle.errors import TurnbuckleError, UsageError
     from turnbuckle.study.grid import Study
-    from turnbuckle.study.points import kind_named
+    from turnbuckle.study.questions import kind_named
     from turnbuckle.study.settings import known
 
     kind = kind_named(model)

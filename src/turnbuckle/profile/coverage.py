@@ -9,11 +9,7 @@ import polars as pl
 
 from turnbuckle.profile.classify import CALL_CLASS, call_classes
 from turnbuckle.profile.profile import Profile
-from turnbuckle.schema import words
-from turnbuckle.trace.check import DEVICE_TABLES, launch_pairs, nested_calls
-from turnbuckle.trace.trace import Trace
-
-_MIGRATIONS = [code for code, word in enumerate(words("directions")) if word.startswith("migration")]
+from turnbuckle.trace.check import launch_pairs, nested_calls
 
 
 def coverage(profile: Profile) -> dict[str, Any]:
@@ -58,20 +54,3 @@ def _launches(profile: Profile, pairs: pl.DataFrame, *, graphs: bool) -> dict[st
     by_launch = order.with_columns(launch=pl.col("outer").cum_sum()).group_by("launch").agg(pl.col("started").any())
     with_rows = int(by_launch["started"].sum())
     return {"count": by_launch.height, "with_rows": with_rows, "share": with_rows / by_launch.height}
-
-
-def device_rows(trace: Trace) -> dict[str, Any] | None:
-    """Of `coverage`, the part on device rows."""
-    pairs = launch_pairs(trace.tables)
-    count = with_call = time = called = 0
-    for name in DEVICE_TABLES:
-        frame = trace.table(name)
-        if not frame.height:
-            continue
-        length = (frame["end_ns"] - frame["start_ns"]).to_numpy()
-        mine = np.zeros(frame.height, np.bool_)
-        mine[pairs.filter(pl.col("table") == name)["row"].to_numpy()] = True
-        own = ~frame["direction"].is_in(_MIGRATIONS).to_numpy() if name == "copies" else np.ones(frame.height, np.bool_)
-        count, with_call = count + int(own.sum()), with_call + int((mine & own).sum())
-        time, called = time + int(length[own].sum()), called + int(length[mine & own].sum())
-    return {"count": count, "with_call": with_call, "time_share": called / time if time else None} if count else None

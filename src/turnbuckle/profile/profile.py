@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.profile.classify import CALL_CLASS, CALL_CLASSES, CATEGORIES, CATEGORY, KIND, KIND_OF_CLASS, KINDS, call_classes, calls_wait
+from turnbuckle.profile.device_rows import device_rows
 from turnbuckle.profile.exposure import between, exposed
 from turnbuckle.schema import words
 from turnbuckle.trace.check import DEVICE_TABLES, check, launch_pairs, nested_calls, sound
@@ -88,8 +89,6 @@ class Profile:
     @cached_property
     def device_rows(self) -> dict[str, Any] | None:
         """Rows on devices and how many of them name their call, as `turnbuckle.profile.coverage.coverage` says it."""
-        from turnbuckle.profile.coverage import device_rows
-
         return device_rows(self.trace)
 
     def of(self, *kinds: str) -> pl.DataFrame:

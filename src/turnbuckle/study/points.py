@@ -1,11 +1,7 @@
-"""What a sweep can ask of a recording: kinds of question, each a dataclass of settings and a function that answers one point.
+"""A kind of question that a sweep asks: a dataclass of settings, a function that answers one point, and the recording it is asked of.
 
-`messages`  an MPI run with its messages taken one way, on one machine (`turnbuckle.study.messages`)
-`project`   run time on another machine (`turnbuckle.project`)
-`slack`     run time at one added latency, and what a run tolerates (`turnbuckle.study.slack`)
-`sharing`   so many runs behind one host link (`turnbuckle.study.sharing`)
-
-A kind of your own is a `Kind` with a frozen dataclass and a function, both at the top of a module, so that other processes find them.
+A kind of your own is a `Kind` with a frozen dataclass and a function, both at the top of a module, so that other processes find them;
+`turnbuckle.study.questions` holds those that ship.
 """
 
 from __future__ import annotations
@@ -14,22 +10,19 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
-from turnbuckle.errors import CannotAnswer, TurnbuckleError, UsageError, clipped, did_you_mean
+from turnbuckle.errors import TurnbuckleError, UsageError
 from turnbuckle.study.settings import Scalar, Setting, known, settings_of
 
 Made = TypeVar("Made")
-_MACHINE: Final = {"file": True}
 #: Things made of one recording that a worker keeps.
 _KEPT: Final = 6
 _FILES: Final = (".toml", ".csv", ".txt")
-#: Of a replay of several runs, on a small machine.
-_MOST_PROCESSES: Final = 20_000_000
 
 
 class Held:
@@ -184,199 +177,3 @@ def hashed(path: Path) -> str:
     """SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-# --- on another machine -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Projected:
-    """A recording on another machine.
-
-    Attributes
-    ----------
-    to : machine, a name or a TOML file; ``self`` is the machine it ran on.
-    on : machine it ran on; recognised if left out.
-    alpha : how much faster kernels run: a number, flop, memory or hold.
-    replay : how activities add up.
-    draws : parameter draws for the interval; 0 leaves it out.
-    seed : of the draws.
-    others : parameters of the target machine, by name, as ``link.h2d.bandwidth``, in place of its own.
-    """
-
-    to: str = field(metadata=_MACHINE)
-    on: str = field(default="", metadata=_MACHINE)
-    alpha: float | Literal["flop", "memory", "hold"] = "flop"
-    replay: Literal["auto", "sum", "timeline"] = "auto"
-    draws: int = 200
-    seed: int = 20261121
-    others: tuple[tuple[str, float], ...] = ()
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.alpha, str) and not 1e-3 <= self.alpha <= 1e3:
-            raise UsageError("A081", "no value for alpha", found=f"{self.alpha:g}", fix="a speed-up between 0.001 and 1000")
-        if not 0 <= self.draws <= 100_000:
-            raise UsageError("A081", "no value for draws", found=str(self.draws), fix="0 to 100000")
-        for name, value in self.others:
-            if not 0 <= value < math.inf or (value == 0 and not name.startswith("slack.")):
-                raise UsageError("A081", f"no value for {name}", found=f"{value:g}", fix="a number above 0")
-
-
-@cache
-def _parameters() -> Mapping[str, Setting]:
-    """Parameters of machines that a target may be given, as settings."""
-    from turnbuckle.machine import schema
-
-    rows = schema().values()
-    target = [m for m in rows if not m.parameter.startswith("observed.")]
-    return {m.parameter: Setting(m.parameter, m.unit, frozenset({"float"}), meaning=f"of the target: {m.meaning}") for m in target}
-
-
-def _machines(made: Any) -> Mapping[str, Any]:
-    """Name and hash of the machines a question names, and of what they are based on."""
-    from turnbuckle.machine import load
-
-    names = {name: value for name in ("to", "on") if (value := getattr(made, name, "")) not in ("", "self")}
-    return {name: [m.name, m.sha256, [digest for _, digest in m.lineage]] for name, m in ((n, load(v)) for n, v in names.items())}
-
-
-def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
-    from dataclasses import replace
-
-    from turnbuckle.machine import Pair, Parameter, load, schema
-    from turnbuckle.model import nething
-    from turnbuckle.order import prepared
-    from turnbuckle.project import answered, require_calls
-    from turnbuckle.study.uncertainty import uncertain, with_interval
-
-    seen = held.seen(asked.on)
-    target = seen.source if asked.to == "self" else load(asked.to)
-    given = {n: Parameter(v, 0.0, schema()[n].unit, "assumption", "set by the study") for n, v in asked.others}
-    if given:
-        target = target.with_parameters(given)
-    how = (asked.alpha, asked.replay)
-    model = replace(nething(asked.alpha), replay=asked.replay)
-    ready = held.once(("prepared", *how), lambda: prepared(seen.profile, model))
-    pair = Pair(seen.source, target)
-    if target is not seen.source:
-        require_calls(seen.profile)
-    found = answered(seen.profile, ready, pair, model)
-    if asked.draws:
-        drawn = ("drawn", *how, asked.on, asked.draws, asked.seed)
-        question = held.once(drawn, lambda: uncertain(ready, seen.source, seen.fits, asked.draws, asked.seed))
-        found = with_interval(found, question, target, pair, model, drivers=False)
-    interval = found.interval
-    return {
-        "seconds": found.seconds,
-        "low_seconds": interval.low if interval else None,
-        "high_seconds": interval.high if interval else None,
-        "measured_seconds": found.measured_seconds,
-        "penalty": found.penalty,
-        **{f"{part}_seconds": value for part, value in found.breakdown.items()},
-        "replayed": found.replay,
-        "findings": " ".join(sorted({f.code for f in found.findings})),
-    }
-
-
-# --- farther away -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Distant:
-    """A recording with its device farther away.
-
-    Attributes
-    ----------
-    slack_seconds : added one-way latency [s].
-    mode : link, the fabric is longer; api, every crossing call blocks.
-    on : machine it ran on; recognised if left out.
-    """
-
-    slack_seconds: float
-    mode: Literal["link", "api"] = "link"
-    on: str = field(default="", metadata=_MACHINE)
-
-    def __post_init__(self) -> None:
-        from turnbuckle.study.slack import FARTHEST
-
-        if not 0 <= self.slack_seconds <= FARTHEST:
-            raise UsageError("A081", "no value for slack_seconds", found=f"{self.slack_seconds:g} s", fix=f"0 to {FARTHEST:g} s")
-
-
-def _distant(held: Held, asked: Distant) -> Mapping[str, Any]:
-    from turnbuckle.study.slack import tolerate
-
-    found = held.once((asked.on, asked.mode), lambda: tolerate(held.seen(asked.on), asked.mode, draws=0))
-    return {
-        "seconds": float(found.curve(asked.slack_seconds)),
-        "penalty": found.penalty(asked.slack_seconds),
-        "measured_seconds": found.measured,
-        **{f"tolerance_{t.share * 100:.0f}_percent_seconds": t.slack for t in found.tolerances},
-    }
-
-
-# --- behind one link --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Together:
-    """Several runs of a recording behind one host link, or one on a larger GPU.
-
-    Attributes
-    ----------
-    runs : at once, or times as large.
-    form : what is shared.
-    bandwidth : of the link, one way [B/s]; the recorded one if left out.
-    latency_seconds : initiation latency of copies and kernels [s]; as recorded if left out.
-    hop_seconds : latency that a switch adds to each copy [s].
-    on : machine it ran on; recognised if left out.
-    """
-
-    runs: int
-    form: Literal["loose", "tight", "pooled"] = "loose"
-    bandwidth: float | None = None
-    latency_seconds: float | None = None
-    hop_seconds: float = 0.0
-    on: str = field(default="", metadata=_MACHINE)
-
-    def __post_init__(self) -> None:
-        from turnbuckle.study import sharing
-
-        sharing.counted([self.runs])
-        sharing.delay(self.hop_seconds)
-        if self.bandwidth is not None:
-            sharing.link_rate(self.bandwidth)
-        if self.latency_seconds is not None:
-            sharing.delay(self.latency_seconds)
-
-
-def _together(held: Held, asked: Together) -> Mapping[str, Any]:
-    from turnbuckle.study import sharing
-
-    run = held.once(("sharing", asked.on), lambda: sharing.ready(held.seen(asked.on)))
-    sharing.require_kernels(run, [asked.form])
-    if (size := run.processes(asked.form, asked.runs)) > _MOST_PROCESSES:
-        raise CannotAnswer("A166", "too many activities to replay at once", found=f"{size:,}", fix="fewer runs, or a shorter recording")
-    found = run.together(asked.form, asked.runs, bandwidth=asked.bandwidth, latency=asked.latency_seconds, hop_seconds=asked.hop_seconds)
-    return {**found.__dict__, "measured_seconds": run.measured, "recorded_bandwidth": run.recorded_bandwidth}
-
-
-PROJECT: Final = Kind("project", Projected, _projected, _parameters, _machines)
-SLACK: Final = Kind("slack", Distant, _distant, inputs=_machines)
-SHARING: Final = Kind("sharing", Together, _together, inputs=_machines)
-
-
-def kinds() -> dict[str, Kind]:
-    """Every kind that a study file can name."""
-    from turnbuckle.study.exchanged import MESSAGES
-
-    return {k.name: k for k in (MESSAGES, PROJECT, SLACK, SHARING)}
-
-
-def kind_named(name: object) -> Kind:
-    """The kind of a name.  Raises A081."""
-    every = kinds()
-    if not isinstance(name, str) or name not in every:
-        fix = did_you_mean(str(name), every) or f"one of {', '.join(every)}"
-        raise UsageError("A081", "no model of a sweep", found=clipped(str(name), 40), fix=fix)
-    return every[name]

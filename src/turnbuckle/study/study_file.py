@@ -40,7 +40,7 @@ from typing import Any
 from turnbuckle.errors import UnitError, UsageError, clipped, did_you_mean
 from turnbuckle.machine.positions import Positions, locate
 from turnbuckle.study.grid import MOST, Study
-from turnbuckle.study.points import kind_named
+from turnbuckle.study.questions import kind_named
 from turnbuckle.study.settings import Scalar, Setting, known, spaced
 from turnbuckle.table_file import read_text
 

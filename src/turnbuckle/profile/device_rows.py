@@ -1,0 +1,31 @@
+"""Rows on devices: how many there are, how many of them name their call, and how much of the device's time those are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from turnbuckle.schema import words
+from turnbuckle.trace.check import DEVICE_TABLES, launch_pairs
+from turnbuckle.trace.trace import Trace
+
+_MIGRATIONS = [code for code, word in enumerate(words("directions")) if word.startswith("migration")]
+
+
+def device_rows(trace: Trace) -> dict[str, Any] | None:
+    """The part of `turnbuckle.profile.coverage.coverage` on device rows."""
+    pairs = launch_pairs(trace.tables)
+    count = with_call = time = called = 0
+    for name in DEVICE_TABLES:
+        frame = trace.table(name)
+        if not frame.height:
+            continue
+        length = (frame["end_ns"] - frame["start_ns"]).to_numpy()
+        mine = np.zeros(frame.height, np.bool_)
+        mine[pairs.filter(pl.col("table") == name)["row"].to_numpy()] = True
+        own = ~frame["direction"].is_in(_MIGRATIONS).to_numpy() if name == "copies" else np.ones(frame.height, np.bool_)
+        count, with_call = count + int(own.sum()), with_call + int((mine & own).sum())
+        time, called = time + int(length[own].sum()), called + int(length[mine & own].sum())
+    return {"count": count, "with_call": with_call, "time_share": called / time if time else None} if count else None
