@@ -27,12 +27,13 @@ edge's lag.  An edge that the recording contradicts (its work ended after the wa
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.profile.classify import KIND
 from turnbuckle.profile.mpi_calls import in_words
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.ranks import meetings
@@ -40,7 +41,10 @@ from turnbuckle.profile.sides import NEVER, UNKNOWN, Device, Host, activities
 from turnbuckle.profile.waits import Reach, event_waits, full_queue, waited_for
 
 Int = NDArray[np.int64]
+#: Instants and activities are numbered in 32 bits: the native core takes no more than a quarter of 2^32 instants.
+Index = NDArray[np.int32]
 Bool = NDArray[np.bool_]
+Numbers = TypeVar("Numbers", Int, Index)
 
 EDGES: Final = (
     "host", "call", "deliver", "stream", "engine", "run", "barrier", "event", "graph", "fault", "sync", "queue", "meet", "origin"
@@ -74,8 +78,8 @@ class Graph:
 
     time_ns: Int
     activity: Int
-    source: Int
-    target: Int
+    source: Index
+    target: Index
     lag_ns: Int
     kind: NDArray[np.int8]
     residual_ns: Int
@@ -85,12 +89,12 @@ class Graph:
     early: int = 0
     unmatched: int = 0
     unmatched_calls: str = ""
-    paid: Int | None = None
+    paid: Index | None = None
 
     @property
-    def owner(self) -> Int:
+    def owner(self) -> Index:
         """Per edge, the activity whose instant it leads to (index into `activity`)."""
-        owner: Int = (self.target - 1) // 2
+        owner: Index = (self.target - 1) // 2
         return owner
 
     def kept(self, edges: Bool) -> Graph:
@@ -99,7 +103,7 @@ class Graph:
         return replace(self, **per_edge, paid=None if self.paid is None else self.paid[edges])
 
     @property
-    def payer(self) -> Int:
+    def payer(self) -> Index:
         """Per edge, the activity whose price its lag is: the call of a delivery, the kernel between its faults, else the `owner`."""
         payer = np.where(self.kind == EDGE["deliver"], (self.source - 1) // 2, self.owner)
         return payer if self.paid is None else np.where(self.paid >= 0, self.paid, payer)
@@ -107,20 +111,23 @@ class Graph:
 
 @dataclass
 class _Edges:
-    parts: list[tuple[Int, Int, Int, Int, int]] = field(default_factory=list)
+    """Edges as the rules find them: source, target, lag, payer and kind of each group."""
+
+    parts: list[tuple[Index, Index, Int, Index, NDArray[np.int8]]] = field(default_factory=list)
 
     def add(self, source: Int, target: Int, lag: Int | int, kind: str, paid: Int | int = -1) -> None:
-        source = np.asarray(source, dtype=np.int64)
-        lags, payers = (np.broadcast_to(np.asarray(values, dtype=np.int64), source.shape) for values in (lag, paid))
-        self.parts.append((source, np.asarray(target, dtype=np.int64), lags, payers, EDGE[kind]))
+        before, after = (np.asarray(ends, dtype=np.int32) for ends in (source, target))
+        lags = np.broadcast_to(np.asarray(lag, dtype=np.int64), before.shape)
+        payers = np.broadcast_to(np.asarray(paid, dtype=np.int32), before.shape)
+        self.parts.append((before, after, lags, payers, np.broadcast_to(np.int8(EDGE[kind]), before.shape)))
 
 
-def begin(activity: Int) -> Int:
+def begin(activity: Numbers) -> Numbers:
     """Instant at which an activity begins."""
     return 2 * activity + 1
 
 
-def finish(activity: Int) -> Int:
+def finish(activity: Numbers) -> Numbers:
     """Instant at which an activity ends."""
     return 2 * activity + 2
 
@@ -154,9 +161,11 @@ def dependencies(profile: Profile) -> Graph:
     overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in told)
     early = int((starts[device.rows] < device.called[device.rows]).sum())
     alone = "" if met.alone is None else in_words(met.alone, profile.trace, profile.first_ns)
-    return replace(
-        _settled(rows, starts, ends, edges), overlapping=overlapping, early=early, unmatched=met.unmatched, unmatched_calls=alone
-    )
+    activity = rows["activity"].to_numpy().astype(np.int64)
+    # what the rules looked at is larger than what they found
+    del host, device, rows, reach, own, latest
+    graph = _settled(activity, starts, ends, edges)
+    return replace(graph, overlapping=overlapping, early=early, unmatched=met.unmatched, unmatched_calls=alone)
 
 
 # --- the host ---------------------------------------------------------------------------------------------------------
@@ -220,7 +229,7 @@ def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None
         _in_order(edges, stream, starts, ends, "stream")
         idle_from[stream[1:]] = np.maximum.accumulate(ends[stream[:-1]])
     for direction in ("copy_h2d", "copy_d2h"):
-        copies = device.rows[device.kind[device.rows] == direction]
+        copies = device.rows[device.kind[device.rows] == KIND[direction]]
         for number in np.unique(device.gpu[copies]):
             mine = copies[device.gpu[copies] == number]
             _in_order(edges, mine[np.lexsort((ends[mine], starts[mine]))], starts, ends, "engine", device.place)
@@ -251,12 +260,12 @@ def _in_order(edges: _Edges, work: Int, starts: Int, ends: Int, kind: str, place
         edges.add(finish(source[kept]), begin(after[kept]), 0, kind)
 
 
-def _typical_delivery(delay: Int, free: Bool, table: NDArray[np.str_]) -> Int:
+def _typical_delivery(delay: Int, free: Bool, table: NDArray[np.int8]) -> Int:
     """Median delivery to an idle stream by kind of work [ns]; over all kinds where one was seldom seen to find its stream idle."""
     least = int(delay.min()) if len(delay) else 0
     typical = np.full(len(delay), int(np.median(delay[free])) if free.any() else least, dtype=np.int64)
-    for word in np.unique(table):
-        mine = table == word
+    for code in np.unique(table):
+        mine = table == code
         if (mine & free).sum() > _SEEN_IDLE * mine.sum():
             typical[mine] = int(np.median(delay[mine & free]))
     return typical
@@ -333,7 +342,7 @@ def _graph_nodes(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
 def _faults(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int, ends: Int, own: Int) -> Int:
     """Pages moved in while a kernel runs: the kernel stands still, so it is a chain through them; its own work lies between."""
     paged = np.flatnonzero((rows["direction"].cast(pl.String) == _PAGE_IN).fill_null(False).to_numpy())
-    kernels = device.rows[device.kind[device.rows] == "kernel"]
+    kernels = device.rows[device.kind[device.rows] == KIND["kernel"]]
     if not len(paged) or not len(kernels):
         return own
     gpu = device.gpu
@@ -401,29 +410,31 @@ def _waits(edges: _Edges, device: Device, host: Host, profile: Profile, reach: R
     return own
 
 
-def _settled(rows: pl.DataFrame, starts: Int, ends: Int, edges: _Edges) -> Graph:
+def _settled(activity: Int, starts: Int, ends: Int, edges: _Edges) -> Graph:
     """All edges as arrays, held to the recording: none may put an instant later than it was; what waits for nothing has its origin."""
-    source, target, lag, paid = (np.concatenate([p[i] for p in edges.parts]) for i in range(4))
-    kind = np.concatenate([np.full(len(p[0]), p[4], dtype=np.int8) for p in edges.parts])
-    time = np.zeros(2 * rows.height + 1, dtype=np.int64)
+    time = np.zeros(2 * len(activity) + 1, dtype=np.int64)
     time[1::2], time[2::2] = starts, ends
-    room = time[target] - time[source]
-    against = room < 0
-    # a thread's and a stream's own order cannot close a ring; the other rules cannot either if they lead strictly forward in time
-    kept = ~against & ((room > 0) | np.isin(kind, _OWN_ORDER))
-    source, target, lag, kind, room, paid = source[kept], target[kept], lag[kept], kind[kept], room[kept], paid[kept]
     waits = np.zeros(len(time), dtype=np.bool_)
-    waits[target], waits[0] = True, True
-    lonely = np.flatnonzero(~waits)
-    source, target = np.concatenate([source, np.zeros(len(lonely), np.int64)]), np.concatenate([target, lonely])
-    lag, room = np.concatenate([lag, time[lonely]]), np.concatenate([room, time[lonely]])
-    kind = np.concatenate([kind, np.full(len(lonely), EDGE["origin"], dtype=np.int8)])
-    paid = np.concatenate([paid, np.full(len(lonely), -1, dtype=np.int64)])
+    waits[0] = True
+    kept, dropped = [], 0
+    for source, target, lag, paid, kind in edges.parts:
+        room = time[target] - time[source]
+        dropped += int((room < 0).sum())
+        # a thread's and a stream's own order cannot close a ring; the other rules cannot either if they lead strictly forward in time
+        agrees = (room > 0) | ((room == 0) & np.isin(kind, _OWN_ORDER))
+        kept.append(tuple(values[agrees] for values in (source, target, lag, paid, kind)))
+        waits[target[agrees]] = True
+    # groups are larger than the graph they make: each goes before the next array is joined
+    edges.parts.clear()
+    lonely = np.flatnonzero(~waits).astype(np.int32)
+    origin = np.full(len(lonely), EDGE["origin"], dtype=np.int8)
+    kept.append((np.zeros_like(lonely), lonely, time[lonely], np.full_like(lonely, -1), origin))
+    source, target, lag, paid, kind = (np.concatenate(group) for group in zip(*kept, strict=True))
+    kept.clear()
+    room = time[target] - time[source]
     clipped = np.zeros(len(time), dtype=np.int64)
     np.maximum.at(clipped, target, lag - room)
     lag = np.minimum(lag, room)
     latest = np.zeros(len(time), dtype=np.int64)
     np.maximum.at(latest, target, time[source] + lag)
-    return Graph(
-        time, rows["activity"].to_numpy().astype(np.int64), source, target, lag, kind, time - latest, clipped, int(against.sum()), paid=paid
-    )
+    return Graph(time, activity, source, target, lag, kind, time - latest, clipped, dropped, paid=paid)

@@ -67,7 +67,7 @@ def pieces(profile: Profile) -> Pieces:
     return grouped(profile)[0]
 
 
-def grouped(profile: Profile) -> tuple[Pieces, NDArray[np.int64]]:
+def grouped(profile: Profile) -> tuple[Pieces, NDArray[np.int32]]:
     """The pieces of a profile, and per row of its activities the piece it belongs to."""
     keys = ["kind", "category", "call_class", "direction", "memory", "idle_device", "size_bytes"]
     sized = pl.col("kind").is_in(["copy_h2d", "copy_d2h", "copy_d2d", "copy_p2p", "copy_h2h", "migration"])
@@ -97,7 +97,7 @@ def grouped(profile: Profile) -> tuple[Pieces, NDArray[np.int64]]:
         return rows[name].cast(pl.Float64).fill_null(0.0).to_numpy()
 
     members = rows.select("activity").with_row_index("piece").explode("activity")
-    piece = np.zeros(profile.activities.height, dtype=np.int64)
+    piece = np.zeros(profile.activities.height, dtype=np.int32)
     piece[members["activity"].to_numpy()] = members["piece"].to_numpy()
     found = Pieces(
         kind=text("kind"), category=text("category"), call_class=text("call_class"), direction=text("direction"), memory=text("memory"),

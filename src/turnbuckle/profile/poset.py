@@ -271,12 +271,12 @@ def ordered(graph: Graph, runs: Runs, source: Int, target: Int, run: int = 0) ->
     instants = 2 * np.repeat(runs.rows[run], 2) + 1 + np.tile([0, 1], len(runs))
     begin, end = instants[source], instants[target]
     held = graph.time_ns[begin] < graph.time_ns[end]
-    begin, end = begin[held], end[held]
+    begin, end = (instants[held].astype(np.int32) for instants in (begin, end))
     lag = np.zeros(len(begin), dtype=np.int64)
     latest = np.zeros(len(graph.time_ns), dtype=np.int64)
     every = (np.append(graph.source, begin), np.append(graph.target, end), np.append(graph.lag_ns, lag))
     np.maximum.at(latest, every[1], graph.time_ns[every[0]] + every[2])
-    paid = np.full(len(graph.kind), -1, dtype=np.int64) if graph.paid is None else graph.paid
+    paid = np.full(len(graph.kind), -1, dtype=np.int32) if graph.paid is None else graph.paid
     return replace(
         graph,
         source=every[0],
@@ -284,5 +284,5 @@ def ordered(graph: Graph, runs: Runs, source: Int, target: Int, run: int = 0) ->
         lag_ns=every[2],
         kind=np.append(graph.kind, np.full(len(begin), EDGE["order"], dtype=graph.kind.dtype)),
         residual_ns=graph.time_ns - latest,
-        paid=np.append(paid, np.full(len(begin), -1, dtype=np.int64)),
+        paid=np.append(paid, np.full(len(begin), -1, dtype=np.int32)),
     )

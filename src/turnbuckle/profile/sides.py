@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.profile.classify import by_name, call_class, opencl
+from turnbuckle.profile.classify import KIND, by_name, call_class, opencl
 from turnbuckle.profile.mpi_calls import same_call
 from turnbuckle.profile.profile import Profile
 from turnbuckle.trace.check import launch_pairs
@@ -20,9 +20,11 @@ from turnbuckle.trace.trace import Trace
 
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
+Code = NDArray[np.int8]
 
-#: Tables of a trace in the order device activities are told apart.
-_DEVICE: Final = ("kernels", "graphs", "memsets", "copies")
+#: Tables of a trace that device activities come from, and their numbers in `Device.table`.
+TABLES: Final = ("kernels", "graphs", "memsets", "copies")
+TABLE: Final = {word: code for code, word in enumerate(TABLES)}
 #: Kinds of stream: the legacy default stream, and those that do not wait for it.
 _NULL_STREAM, _NON_BLOCKING = 3, 2
 NEVER: Final = np.iinfo(np.int64).min // 4
@@ -75,17 +77,18 @@ class Host:
     rows : all of them; `calls` those of the GPU runtime.
     thread, process : per activity; `UNKNOWN` where it has none.
     of_api : per row of the trace's table ``api`` the activity; of a call inside another one, the outer call's.
+    call_class : per activity, index into `turnbuckle.profile.classify.CALL_CLASSES`; `UNKNOWN` where it has none.
     scope : per activity, what a synchronising call waits for by its name: see `SCOPES`.
     opencl : per activity, whether it is a call of OpenCL.
     """
 
     def __init__(self, rows: pl.DataFrame, trace: Trace) -> None:
-        category = rows["category"].cast(pl.String)
+        category = rows["category"]
         self.rows: Int = np.flatnonzero(category.is_in(["api", "mpi"]).to_numpy())
         self.calls: Int = np.flatnonzero((category == "api").to_numpy())
         self.thread: Int = rows["thread"].fill_null(UNKNOWN).to_numpy()
         self.process: Int = rows["process"].fill_null(UNKNOWN).to_numpy()
-        self.call_class = rows["call_class"].cast(pl.String).fill_null("").to_numpy()
+        self.call_class: Code = _codes(rows["call_class"])
         self.of_api: Int = np.full(trace.api.height, -1, dtype=np.int64)
         self.of_api[rows["row"].fill_null(-1).to_numpy()[self.calls]] = self.calls
         self._inner_calls(trace.api)
@@ -113,6 +116,7 @@ class Device:
     Attributes
     ----------
     rows : all of them.
+    kind, table : per activity, index into `turnbuckle.profile.classify.KINDS` and into `TABLES`.
     call : per activity the call that started it, -1 where unknown; `called` when that call began.
     place : per activity the number of its stream, -1 off the device.
     streams : per stream its activities in the order they began.
@@ -122,18 +126,17 @@ class Device:
     """
 
     def __init__(self, rows: pl.DataFrame, starts: Int, ends: Int, host: Host, trace: Trace) -> None:
-        category = rows["category"].cast(pl.String)
-        self.rows: Int = np.flatnonzero(category.is_in(["kernel", "copy"]).to_numpy())
-        self.kind = rows["kind"].cast(pl.String).to_numpy()
+        self.rows: Int = np.flatnonzero(rows["category"].is_in(["kernel", "copy"]).to_numpy())
+        self.kind: Code = _codes(rows["kind"])
         row = rows["row"].fill_null(-1).to_numpy()
         self.table = self._tables(rows, row, trace)
         self.call: Int = np.full(rows.height, -1, dtype=np.int64)
         self.node: Int = np.full(rows.height, -1, dtype=np.int64)
-        self.pageable: Bool = (rows["memory"].cast(pl.String).fill_null("") == "pageable").to_numpy()
+        self.pageable: Bool = (rows["memory"] == "pageable").fill_null(False).to_numpy()
         context = np.full(rows.height, UNKNOWN, dtype=np.int64)
         pairs = launch_pairs(trace.tables)
-        for name in _DEVICE:
-            mine = self.rows[self.table[self.rows] == name]
+        for name, code in TABLE.items():
+            mine = self.rows[self.table[self.rows] == code]
             if not len(mine):
                 continue
             frame = trace.table(name)
@@ -202,11 +205,19 @@ class Device:
         """Position in `stream` of the last activity whose call began before each time (or at it); -1 where there is none."""
         return np.searchsorted(self.issued[stream], time, side="right").astype(np.int64) - 1
 
-    def _tables(self, rows: pl.DataFrame, row: Int, trace: Trace) -> NDArray[np.str_]:
+    def _tables(self, rows: pl.DataFrame, row: Int, trace: Trace) -> Code:
         """Which table of the trace each device activity comes from."""
-        kernel = self.kind == "kernel"
+        kernel = self.kind == KIND["kernel"]
         whole = kernel & rows["name"].is_null().to_numpy() & _same_times(rows, row, trace.graphs)
-        return np.select([whole, kernel, self.kind == "memset"], ["graphs", "kernels", "memsets"], default="copies")
+        out = np.full(rows.height, TABLE["copies"], dtype=np.int8)
+        for word, mine in (("memsets", self.kind == KIND["memset"]), ("kernels", kernel), ("graphs", whole)):
+            out[mine] = TABLE[word]
+        return out
+
+
+def _codes(column: pl.Series) -> Code:
+    """Words of an enumeration as their numbers, `UNKNOWN` for none: a byte each, where words would be objects of Python."""
+    return column.to_physical().cast(pl.Int8).fill_null(UNKNOWN).to_numpy()
 
 
 def _same_times(rows: pl.DataFrame, row: Int, table: pl.DataFrame) -> Bool:

@@ -14,14 +14,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.profile.classify import CALL_CLASS
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.sides import SCOPES, UNKNOWN, Device, Host
+from turnbuckle.profile.sides import SCOPES, TABLE, UNKNOWN, Device, Host
 
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
 #: Classes of calls that wait for the device only sometimes.
-_MAY_WAIT: Final = ("alloc", "module", "stream")
+_MAY_WAIT: Final = [CALL_CLASS[word] for word in ("alloc", "module", "stream")]
 #: A launch that takes this many times the median may have waited for room in the queue.
 _SLOW_LAUNCH: Final = 10.0
 #: Launches a device must be behind for its queue to be full: half of what CUDA's queue was seen to hold (1022, RTX 3060, CUDA 12).
@@ -51,9 +52,9 @@ class EventWaits:
 def event_waits(device: Device, host: Host, profile: Profile, scope: str) -> EventWaits:
     """Waits of one `scope` for events, each with the latest record of its event before it; waits for what was never recorded are none."""
     trace, nothing = profile.trace, np.zeros(0, dtype=np.int64)
-    waits = _named(host, profile).filter(pl.col("scope") == SCOPES.index(scope))
-    if not waits.height or not trace.events.height:
+    if not trace.events.height:
         return EventWaits(nothing, nothing, nothing, nothing, nothing)
+    waits = _named(host, profile).filter(pl.col("scope") == SCOPES.index(scope))
     started = trace.api.select(*_KEYS, recorded=pl.col("start_ns") - profile.first_ns).drop_nulls().unique(_KEYS, keep="first")
     records = trace.events.join(started, on=_KEYS, how="inner").select(
         "process", "event", "recorded", on_stream=pl.col("stream"), on_context=pl.col("context")
@@ -83,8 +84,9 @@ def _named(host: Host, profile: Profile) -> pl.DataFrame:
     """
     api = profile.trace.api
     calls = pl.DataFrame({**{k: api[k] for k in _KEYS}, "activity": host.of_api, "called": api["start_ns"].to_numpy() - profile.first_ns})
-    calls = calls.filter(pl.col("activity") >= 0).drop_nulls().unique(_KEYS, keep="first", maintain_order=True)
-    found = profile.trace.syncs.select(*_KEYS, "context", "stream", "event", "sync_type").join(calls, on=_KEYS, how="inner")
+    syncs = profile.trace.syncs.select(*_KEYS, "context", "stream", "event", "sync_type")
+    calls = calls.filter(pl.col("activity") >= 0).join(syncs, on=_KEYS, how="semi", maintain_order="left")
+    found = syncs.join(calls.drop_nulls().unique(_KEYS, keep="first", maintain_order=True), on=_KEYS, how="inner")
     activity = found["activity"].to_numpy()
     found = found.with_columns(scope=pl.Series(host.scope[activity], dtype=pl.Int8))
     opencl = pl.Series(host.opencl[activity])
@@ -167,7 +169,7 @@ def waited_for(device: Device, host: Host, profile: Profile, reach: Reach, start
     Call, work, and whether the call waits by its nature (else only if the times say so).
     """
     copies = device.rows[device.call[device.rows] >= 0]
-    copies = copies[(host.waits[device.call[copies]] & (device.table[copies] == "copies")) | device.pageable[copies]]
+    copies = copies[(host.waits[device.call[copies]] & (device.table[copies] == TABLE["copies"])) | device.pageable[copies]]
     launched = _launches_that_block(device, host, ends)
     calls, works = [device.call[copies], device.call[launched]], [copies, launched]
     sure = [np.ones(len(copies) + len(launched), dtype=np.bool_)]
@@ -197,8 +199,8 @@ def waited_for(device: Device, host: Host, profile: Profile, reach: Reach, start
 
 def _launches_that_block(device: Device, host: Host, ends: Int) -> Int:
     """Work of launches that return after it ended, if most launches do (CUDA_LAUNCH_BLOCKING, or a debugger)."""
-    kernels = device.rows[(device.call[device.rows] >= 0) & (device.table[device.rows] == "kernels")]
-    kernels = kernels[host.call_class[device.call[kernels]] == "launch"]
+    kernels = device.rows[(device.call[device.rows] >= 0) & (device.table[device.rows] == TABLE["kernels"])]
+    kernels = kernels[host.call_class[device.call[kernels]] == CALL_CLASS["launch"]]
     late = ends[device.call[kernels]] >= ends[kernels]
     return kernels[late] if late.sum() > len(kernels) / 2 else np.zeros(0, dtype=np.int64)
 
@@ -279,7 +281,7 @@ def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int,
     Launches, the work each waits for, which of them did wait (the slow ones), and how long a launch takes by itself [ns].
     """
     nothing = np.zeros(0, dtype=np.int64)
-    launches = host.calls[host.call_class[host.calls] == "launch"]
+    launches = host.calls[host.call_class[host.calls] == CALL_CLASS["launch"]]
     known = device.rows[device.call[device.rows] >= 0]
     if not len(launches) or not len(known):
         return nothing, nothing, nothing, 0
@@ -290,7 +292,7 @@ def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int,
         work = known[(context == place).all(axis=1)]
         work = work[np.lexsort((starts[work], device.called[work]))]
         called, begun, ended = device.called[work], np.sort(starts[work]), np.sort(ends[work])
-        position = np.flatnonzero(host.call_class[device.call[work]] == "launch")
+        position = np.flatnonzero(host.call_class[device.call[work]] == CALL_CLASS["launch"])
         call = device.call[work[position]]
         behind = position - np.searchsorted(begun, called[position], side="right")
         back = ends[call] - ended[np.maximum(np.searchsorted(ended, ends[call], side="right") - 1, 0)]

@@ -18,13 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle._native import Timeline
-from turnbuckle.profile.dependencies import EDGE, Graph
+from turnbuckle.profile.dependencies import EDGE, Graph, Index
 from turnbuckle.profile.pieces import Pieces
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-
-_NONE = np.uint32(0xFFFFFFFF)
 
 
 @dataclass(frozen=True)
@@ -74,11 +72,11 @@ class TimelineReplay:
 
     graph: Graph
     run: Pieces
-    piece: Int
+    piece: Index
     native: Timeline
 
     @classmethod
-    def compiled(cls, graph: Graph, run: Pieces, piece_of_row: Int) -> TimelineReplay:
+    def compiled(cls, graph: Graph, run: Pieces, piece_of_row: Int | Index) -> TimelineReplay:
         """Give every edge its terms.
 
         Parameters
@@ -86,7 +84,7 @@ class TimelineReplay:
         graph : instants and edges of a profile.
         run, piece_of_row : its pieces, and the piece of every row of its activities.
         """
-        piece = piece_of_row[graph.activity] if len(graph.activity) else np.zeros(0, dtype=np.int64)
+        piece = piece_of_row[graph.activity].astype(np.int32) if len(graph.activity) else np.zeros(0, dtype=np.int32)
         return cls(graph, run, piece, _native(graph, run, piece))
 
     def on(self, graph: Graph, spared: NDArray[np.bool_] | None = None) -> TimelineReplay:
@@ -157,7 +155,7 @@ class TimelineReplay:
         return {**found, "other": found["other"] + beyond}
 
     @cached_property
-    def _terms(self) -> list[tuple[Int, Float]]:
+    def _terms(self) -> list[tuple[Index, Float]]:
         return _parameters(self.graph, self.piece, len(self.run))
 
     @cached_property
@@ -175,7 +173,7 @@ class TimelineReplay:
         return weights * 1e-9
 
 
-def _native(graph: Graph, run: Pieces, piece: Int, spared: NDArray[np.bool_] | None = None) -> Timeline:
+def _native(graph: Graph, run: Pieces, piece: Index, spared: NDArray[np.bool_] | None = None) -> Timeline:
     """The graph in the native core; activities that are `spared` keep their durations' scale but no added time."""
     (first, scaled), (second, added) = _parameters(graph, piece, len(run))
     if spared is not None:
@@ -187,25 +185,27 @@ def _native(graph: Graph, run: Pieces, piece: Int, spared: NDArray[np.bool_] | N
         graph.source.astype(np.uint32),
         graph.target.astype(np.uint32),
         np.ascontiguousarray(graph.lag_ns),
-        np.where(first < 0, _NONE, first).astype(np.uint32),
+        first.view(np.uint32),  # -1 is `NONE` there
         scaled,
-        np.where(second < 0, _NONE, second).astype(np.uint32),
+        second.view(np.uint32),
         added,
         np.ascontiguousarray(graph.residual_ns),
         parameters(len(run)),
     )
 
 
-def _parameters(graph: Graph, piece: Int, count: int) -> list[tuple[Int, Float]]:
+def _parameters(graph: Graph, piece: Index, count: int) -> list[tuple[Index, Float]]:
     """Per edge the two parameters that change its lag (-1 for none), and the nanoseconds a unit of each is worth."""
     kind = graph.kind
-    payer = piece[graph.payer] if len(kind) else np.zeros(0, dtype=np.int64)
+    payer = piece[graph.payer] if len(kind) else np.zeros(0, dtype=np.int32)
+    first, second = (np.full(len(kind), -1, dtype=np.int32) for _ in range(2))
     work, wait = np.isin(kind, [EDGE["run"], EDGE["call"], EDGE["meet"]]), np.isin(kind, [EDGE["sync"], EDGE["queue"]])
-    first = np.select(
-        [work | (kind == EDGE["fault"]), wait, kind == EDGE["host"], kind == EDGE["deliver"]],
-        [payer, count + payer, np.full(len(kind), 4 * count), 4 * count + 1 + payer],
-        -1,
-    )
-    second = np.select([work, kind == EDGE["deliver"], kind == EDGE["sync"]], [count + payer, 2 * count + payer, 3 * count + payer], -1)
+    delivers, syncs = kind == EDGE["deliver"], kind == EDGE["sync"]
+    for parameter, edges, begins in (
+        (first, work | (kind == EDGE["fault"]), 0), (first, wait, count), (first, delivers, 4 * count + 1),
+        (second, work, count), (second, delivers, 2 * count), (second, syncs, 3 * count),
+    ):  # fmt: skip
+        parameter[edges] = begins + payer[edges]
+    first[kind == EDGE["host"]] = 4 * count
     scaled = np.where(wait, 1e9, graph.lag_ns.astype(np.float64))
     return [(first, scaled), (second, np.full(len(kind), 1e9))]

@@ -95,13 +95,13 @@ def _doubts(profile: Profile, replay: TimelineReplay) -> tuple[Doubt, ...]:
     _, path = replay.path(no_change(len(replay.run)))
     target = graph.target[path]
     lost = graph.residual_ns[target] + graph.clipped_ns[target] + np.where(graph.kind[path] == EDGE["origin"], graph.lag_ns[path], 0)
-    rows = profile.activities[graph.activity[(target - 1) // 2]]
+    unexplained = np.flatnonzero(lost > 0)
+    rows = profile.activities.select("track", "kind")[graph.activity[(target[unexplained] - 1) // 2]]
     where = _tracks(profile)[rows["track"].to_numpy()]
     kind = rows["kind"].cast(str).to_numpy()
     found: dict[tuple[str, str], int] = {}
-    for key, ns in zip(zip(where.tolist(), kind.tolist(), strict=True), lost.tolist(), strict=True):
-        if ns > 0:
-            found[key] = found.get(key, 0) + ns
+    for key, ns in zip(zip(where.tolist(), kind.tolist(), strict=True), lost[unexplained].tolist(), strict=True):
+        found[key] = found.get(key, 0) + ns
     ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Doubt(track, kind, ns * 1e-9, ns / last) for (track, kind), ns in ranked)
 

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.profile.dependencies import EDGE
+from turnbuckle.profile.dependencies import EDGE, Index
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.timeline import Change, TimelineReplay
 from turnbuckle.study.sensitivity import Curve
@@ -124,7 +124,7 @@ def _walked(
     ends = np.minimum(curve.at[1:], slack)
     lengths = np.maximum(ends - curve.at[:-1], 0.0)
     rises = lengths * curve.slopes
-    pieces = np.argsort(-rises)[:_WALKED]
+    pieces = np.argsort(-rises, kind="stable")[:_WALKED]
     pieces = pieces[rises[pieces] > 0]
     seconds = np.zeros(groups.count)
     callers = np.zeros(0, dtype=np.int64)
@@ -207,7 +207,7 @@ class _Groups:
         ]
         return cls(replay, caller, group, words, np.bincount(group[np.unique(caller)], minlength=len(words)))
 
-    def _activity(self, edges: Int) -> Int:
+    def _activity(self, edges: Int) -> Index:
         """The activity each edge charges."""
         return self.replay.graph.payer[edges]
 

@@ -31,7 +31,7 @@ from turnbuckle.model import nething
 from turnbuckle.order import prepared
 from turnbuckle.profile.dependencies import EDGE, Graph
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.profile.sides import Device, Host, activities
+from turnbuckle.profile.sides import TABLE, UNKNOWN, Device, Host, activities
 from turnbuckle.replay.timeline import no_change
 from turnbuckle.trace.check import DRIVER_OVERHEAD
 from turnbuckle.trace.intervals import covered_ns
@@ -180,8 +180,8 @@ def _rebuilt(profile: Profile, graph: Graph, after: Int, tail_ns: int, detail: s
     rows = activities(profile)
     starts, ends = rows["start_ns"].to_numpy() - first, rows["end_ns"].to_numpy() - first
     table = Device(rows, starts, ends, Host(rows, trace), trace).table
-    category = rows["category"].cast(pl.String).to_numpy()
-    table = np.where(category == "api", "api", np.where(category == "mpi", "mpi", table))
+    host = {name: (rows["category"] == name).to_numpy() for name in ("api", "mpi")}
+    device = ~(host["api"] | host["mpi"])
     row = rows["row"].fill_null(-1).to_numpy()
     moved: dict[str, pl.DataFrame] = {}
     clocks = _Clocks(rows, graph.time_ns, after)
@@ -191,7 +191,8 @@ def _rebuilt(profile: Profile, graph: Graph, after: Int, tail_ns: int, detail: s
             moved[name] = frame
             continue
         moved[name] = clocks.moved(frame, trace, first)
-        mine = np.flatnonzero((table == name) & (row >= 0))
+        own = host[name] if name in host else device & (table == TABLE.get(name, UNKNOWN))
+        mine = np.flatnonzero(own & (row >= 0))
         if len(mine):
             begun, done = (moved[name][c].to_numpy().copy() for c in ("start_ns", "end_ns"))
             begun[row[mine]], done[row[mine]] = after[2 * mine + 1] + first, after[2 * mine + 2] + first

@@ -255,7 +255,7 @@ def _path(graph: Graph, edges: Int, instants_ns: Float, before_ns: Int) -> pl.Da
     return pl.DataFrame(
         {
             "kind": kinds.gather(pl.Series(graph.kind[ordered], dtype=pl.Int64)),
-            "number": (target - 1) // 2,
+            "number": ((target - 1) // 2).astype(np.int64),
             "start": instants_ns[source] * 1e-9,
             "end": instants_ns[target] * 1e-9,
             "moved": (instants_ns[target] - before_ns[target]) * 1e-9,
