@@ -121,11 +121,9 @@ def build(trace: Trace) -> Profile:
     tables, set_aside = sound(trace.tables, trace.facts)
     trace = replace(trace, tables={name: frame for name, frame in tables.items() if frame.height})
     findings = merge([*trace.findings, *set_aside, *check(trace.tables, trace.facts, trace.names)])
-    parts = [_device_part(trace), _host_part(trace), _mpi_part(trace)]
-    rows = pl.concat([p for p in parts if p.height], how="diagonal") if any(p.height for p in parts) else _empty()
+    rows = _recorded(trace)
     first, last = _span(rows, trace)
-    rows = pl.concat([rows, _gaps(rows, first, last)], how="diagonal")
-    rows, tracks = _tracked(rows)
+    rows, tracks = _tracked(pl.concat([rows, _gaps(rows, first, last)], how="diagonal"))
     rows = rows.with_columns(reach_ns=pl.max_horizontal("end_ns", "delivered_ns"))
     start, reach = rows["start_ns"].to_numpy(), rows["reach_ns"].to_numpy()
     felt = np.maximum(rows["delivered_ns"].fill_null(rows["end_ns"]).to_numpy(), start + 1)
@@ -134,11 +132,10 @@ def build(trace: Trace) -> Profile:
     if unexplained := int(exposed_ns[gap].sum()):
         findings = merge([*findings, finding("P205", int(gap.sum()), f"{unexplained / max(last - first, 1):.1%} of run time")])
     activities = rows.with_columns(
+        *(_in_words(c, e) for c, e in _ENUMS.items()),
         seconds=(pl.col("reach_ns") - pl.col("start_ns")) * 1e-9,
         exposed_ns=pl.Series(exposed_ns),
         tail_exposed=pl.Series(tail),
-    ).with_columns(
-        *(pl.col(c).cast(pl.Int64).replace_strict(dict(enumerate(e.categories)), default=None, return_dtype=e) for c, e in _ENUMS.items())
     )
     order = [
         "kind",
@@ -156,6 +153,19 @@ def build(trace: Trace) -> Profile:
     return Profile(
         trace, activities.select(*order, "size_bytes", "idle_device", "delivered_ns", "name", "row"), tracks, first, last, findings
     )
+
+
+def _in_words(column: str, words: pl.Enum) -> pl.Expr:
+    """A column of codes as the words they number; a code that numbers none is unknown."""
+    code = pl.col(column).cast(pl.Int64)
+    known = pl.when(code.is_between(0, len(words.categories) - 1)).then(code).cast(pl.UInt32)
+    return pl.lit(pl.Series(words.categories, dtype=words)).gather(known).alias(column)
+
+
+def _recorded(trace: Trace) -> pl.DataFrame:
+    """One row an activity that was recorded, in the common columns."""
+    parts = [part for part in (_device_part(trace), _host_part(trace), _mpi_part(trace)) if part.height]
+    return pl.concat(parts, how="diagonal") if parts else _empty()
 
 
 def _empty() -> pl.DataFrame:
@@ -351,4 +361,5 @@ def _tracked(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     tracks = rows.select(keys)[first["at"]].with_columns(track=order)
     thread, stream = pl.col("thread").is_not_null(), pl.col("device").is_not_null()
     what = pl.when(thread).then(pl.lit("thread")).when(stream).then(pl.lit("stream")).otherwise(pl.lit("host"))
-    return rows.with_columns(track=combined.replace_strict(first["key"], order)), tracks.select("track", what.alias("what"), *keys)
+    numbered = rows.drop(keys).with_columns(track=combined.replace_strict(first["key"], order))
+    return numbered, tracks.select("track", what.alias("what"), *keys)
