@@ -287,9 +287,11 @@ def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int,
         return nothing, nothing, nothing, 0
     typical = float(np.median((ends - starts)[launches]))
     found, made_room, held = [nothing], [nothing], [nothing]
-    context = device.where[device.place[known], :2]
-    for place in np.unique(context, axis=0):
-        work = known[(context == place).all(axis=1)]
+    # few streams, many rows: contexts are told apart by their streams
+    contexts, context_of = np.unique(device.where[:, :2], axis=0, return_inverse=True)
+    context = context_of.reshape(-1)[device.place[known]]
+    for number in range(len(contexts)):
+        work = known[context == number]
         work = work[np.lexsort((starts[work], device.called[work]))]
         called, begun, ended = device.called[work], np.sort(starts[work]), np.sort(ends[work])
         position = np.flatnonzero(host.call_class[device.call[work]] == CALL_CLASS["launch"])
