@@ -30,7 +30,7 @@ from typing import Any, Final
 import numpy as np
 
 import halo
-from read_nsys import _peak_bytes, _restart_peak
+from measuring import conclude, peak_bytes, restart_peak
 from turnbuckle.replay.contention import Fidelity, Program, replay
 
 HERE = Path(__file__).resolve().parent
@@ -83,15 +83,15 @@ def save(program: Program, folder: Path) -> None:
 
 def child(folder: Path, ranks: int, fidelity: Fidelity, rounds: int) -> Row:
     """What a fresh process does: load, replay, and say what it took."""
-    imported = _restart_peak()
+    imported = restart_peak()
     program = Program(**{field.name: np.load(folder / f"{field.name}.npy") for field in fields(Program)})
     network = halo.network(ranks)
-    loaded, cpu, peak = _restart_peak(), [], 0
+    loaded, cpu, peak = restart_peak(), [], 0
     for _ in range(rounds):
         began = time.process_time()
         found = replay(program, network, fidelity)
         cpu.append(time.process_time() - began)
-        peak = peak or _peak_bytes()
+        peak = peak or peak_bytes()
     return {"seconds": found.seconds, "events": found.events, "cpu": cpu, "imported": imported, "loaded": loaded, "peak": peak}
 
 
@@ -351,10 +351,7 @@ def main() -> None:
     if not 0 < chosen.share <= 1 or chosen.rounds < 1:
         parser.error("a share above 0 and up to 1, and 1 round at least")
     result = measure(chosen.share, chosen.rounds, counted=not chosen.no_instructions)
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(table(result))
-    print("\n".join(f"{'met    ' if met else 'NOT MET'}  {what}" for met, what in targets(result)))
+    conclude(result, table(result), targets(result), chosen.out)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,8 @@ All on one core, sizes log-normal from bytes to gigabytes. What is compared give
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from measuring import clocked, conclude, spread
 from turnbuckle.cost.nvlink import Nvlink
 from turnbuckle.cost.packet import Link, copy_seconds
 from turnbuckle.cost.pcie import Pcie
@@ -62,13 +61,7 @@ def one_by_one(sizes: list[float], link: Pcie) -> list[float]:
 
 def timed(name: str, transfers: int, work: Callable[[], Any], rounds: int) -> Row:
     """Wall and CPU seconds of `rounds` runs after one that is not counted."""
-    work()
-    wall, cpu = [], []
-    for _ in range(rounds):
-        began, spent = time.perf_counter(), time.process_time()
-        work()
-        wall.append(time.perf_counter() - began)
-        cpu.append(time.process_time() - spent)
+    wall, cpu = clocked(work, rounds)
     return {"name": name, "transfers": transfers, "wall": wall, "cpu": cpu}
 
 
@@ -118,9 +111,8 @@ def table(result: dict[str, Any]) -> str:
     head = f"{'price of a copy':<42}{'transfers':>12}{'s':>9}{'(min-max)':>17}{'M/s':>9}{'by CPU':>9}{'x floor':>9}"
     lines, floor = [head, "-" * len(head)], rate(_row(result, FLOOR))
     for row in result["rows"]:
-        spread = f"({min(row['wall']):.3f}-{max(row['wall']):.3f})"
         lines.append(
-            f"{row['name']:<42}{row['transfers']:>12,}{statistics.median(row['wall']):>9.3f}{spread:>17}"
+            f"{row['name']:<42}{row['transfers']:>12,}{statistics.median(row['wall']):>9.3f}{spread(row['wall']):>17}"
             f"{rate(row) / 1e6:>9.2f}{rate(row, 'cpu') / 1e6:>9.2f}{floor / rate(row):>9.2f}"
         )
     lines.append("M/s: million transfers a second on one core; x floor: how many times as long as one division of all sizes")
@@ -147,10 +139,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "out" / "packet.json")
     chosen = parser.parse_args()
     result = measure(chosen.transfers, chosen.rounds)
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(table(result))
-    print("\n".join(f"{'met    ' if met else 'NOT MET'}  {what}" for met, what in targets(result)))
+    conclude(result, table(result), targets(result), chosen.out)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from measuring import conclude, in_fresh_process, peak_bytes, restart_peak
+
 HERE = Path(__file__).resolve().parent
 LIMIT_SECONDS = 900
 #: Times of `wc` and `gunzip` together that a read may take, and sizes of the file that it may hold in memory.
@@ -127,11 +129,6 @@ ROUTES: dict[str, Callable[[str], Told]] = {
 }  # fmt: skip
 
 
-def _status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
-
-
 def child(route: str, path: str) -> Sample:
     """What one fresh process does: import, then read on the clock."""
     if route in (OURS, PACKED):
@@ -140,24 +137,15 @@ def child(route: str, path: str) -> Sample:
         import ijson  # noqa: F401
     elif route == "HolisticTraceAnalysis":
         import hta.common.trace_parser  # type: ignore[import-not-found]  # noqa: F401
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    baseline, began, spent = _status("VmRSS"), time.perf_counter(), time.process_time()
+    baseline, began, spent = restart_peak(), time.perf_counter(), time.process_time()
     told = ROUTES[route](path)
     wall, cpu = time.perf_counter() - began, time.process_time() - spent
-    return {"wall": wall, "cpu": cpu, "peak": _status("VmHWM"), "baseline": baseline, "told": told}
+    return {"wall": wall, "cpu": cpu, "peak": peak_bytes(), "baseline": baseline, "told": told}
 
 
 def run_child(route: str, path: Path, python: str) -> Sample:
     """One measurement in a fresh process, or ``{"missing": why}``."""
-    command = [python, str(Path(__file__).resolve()), "--child", route, str(path)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return {"missing": f"longer than {LIMIT_SECONDS} s"}
-    if done.returncode:
-        return {"missing": (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1][:160]}
-    sample: Sample = json.loads(done.stdout.splitlines()[-1])
-    return sample
+    return in_fresh_process(__file__, (route, path), LIMIT_SECONDS, python=python)
 
 
 def tools(path: Path, packed: Path) -> float:
@@ -250,12 +238,9 @@ def main() -> int:
     result = (
         measure(chosen.trace, chosen.rounds, chosen.peers) if chosen.trace else generated(chosen.megabytes, chosen.rounds, chosen.peers)
     )
-    print(table(result))
-    met = targets(result)
-    print(*(f"{'met ' if good else 'MISSED '} {words}" for good, words in met), sep="\n")
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps(result | {"cores": os.cpu_count()}, indent=1), encoding="utf-8")
-    return 0 if all(good for good, _ in met) else 1
+    aims = targets(result)
+    conclude(result | {"cores": os.cpu_count()}, table(result), aims, chosen.out)
+    return 0 if all(met for met, _ in aims) else 1
 
 
 if __name__ == "__main__":

@@ -13,14 +13,14 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+from measuring import clocked, conclude, in_fresh_process, spread
 
 HERE = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("TURNBUCKLE_SHARED", HERE.parents[1] / "shared")) / "traces"
@@ -132,18 +132,6 @@ def apart(files: Iterable[Path]) -> int:
     return count
 
 
-def timed(work: Callable[[], object], rounds: int) -> tuple[list[float], list[float]]:
-    """Wall and CPU seconds of `rounds` runs after one that is not counted."""
-    work()
-    wall, cpu = [], []
-    for _ in range(rounds):
-        began, spent = time.perf_counter(), time.process_time()
-        work()
-        wall.append(time.perf_counter() - began)
-        cpu.append(time.process_time() - spent)
-    return wall, cpu
-
-
 def child(turns: int, rounds: int) -> dict[str, Any]:
     """Everything, in this process; reader and least by turns."""
     from turnbuckle.replay import schedules
@@ -163,22 +151,14 @@ def child(turns: int, rounds: int) -> dict[str, Any]:
                 "least": lambda f=files, w=least, n=often: [w(f) for _ in range(n)],
             }
             for route, work in works.items():
-                wall, cpu = timed(work, rounds)
+                wall, cpu = clocked(work, rounds)
                 rows.append({"file": title, "name": route, "lines": told * often, "wall": wall, "cpu": cpu})
     return {"rows": rows}
 
 
 def measure(turns: int, rounds: int) -> dict[str, Any]:
     """All measurements in a fresh process, or ``{"missing": why}``."""
-    command = [sys.executable, str(Path(__file__).resolve()), "--child", str(turns), str(rounds)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return {"missing": f"longer than {LIMIT_SECONDS} s"}
-    if done.returncode:
-        return {"missing": (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1][:160]}
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return in_fresh_process(__file__, (turns, rounds), LIMIT_SECONDS)
 
 
 def rate(row: Row, clock: str = "wall") -> float:
@@ -206,9 +186,8 @@ def table(result: dict[str, Any]) -> str:
     head = f"{'trace':<24}{'route':<14}{'lines':>10}{'s':>9}{'(min-max)':>17}{'M lines/s':>12}{'by CPU':>9}"
     lines = [head, "-" * len(head)]
     for row in result["rows"]:
-        spread = f"({min(row['wall']):.3f}-{max(row['wall']):.3f})"
         lines.append(
-            f"{row['file']:<24}{row['name']:<14}{row['lines']:>10,}{statistics.median(row['wall']):>9.3f}{spread:>17}"
+            f"{row['file']:<24}{row['name']:<14}{row['lines']:>10,}{statistics.median(row['wall']):>9.3f}{spread(row['wall']):>17}"
             f"{rate(row) / 1e6:>12.2f}{rate(row, 'cpu') / 1e6:>9.2f}"
         )
     lines.append("lines: of text, or records of DUMPI; least: unpack and split into fields, or take records apart")
@@ -226,10 +205,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "out" / "read_mpi.json")
     chosen = parser.parse_args()
     result = measure(chosen.turns, chosen.rounds)
-    print(table(result))
-    print("\n".join(f"{'met    ' if met else 'NOT MET'}  {what}" for met, what in targets(result)))
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    conclude(result, table(result), targets(result), chosen.out)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import routes
+from measuring import conclude, in_fresh_process, peak_bytes, restart_peak
 
 HERE = Path(__file__).resolve().parent
 Sample = dict[str, Any]
@@ -30,13 +29,13 @@ LIMIT_SECONDS = 900
 def child(route: str, path: str) -> Sample:
     """What one fresh process does: import, note the memory, read on the clock, then check."""
     read, tell = routes.turnbuckle(use_cache=True) if route == routes.CACHED else routes.ROUTES[route]()
-    baseline = _restart_peak()
+    baseline = restart_peak()
     before, began = _cpu_seconds(), time.perf_counter()
     result = read(path)
     opened = time.perf_counter() - began
     if route == routes.CACHED:  # a cached trace reads a table when it is first asked for: ask for all
         sum(frame.height for frame in result.tables.values())
-    wall, cpu, peak = time.perf_counter() - began, _cpu_seconds() - before, _peak_bytes()
+    wall, cpu, peak = time.perf_counter() - began, _cpu_seconds() - before, peak_bytes()
     column_bytes, rows, checks = tell(result)
     return {
         "wall": wall,
@@ -56,42 +55,10 @@ def _cpu_seconds() -> float:
     return sum(sum(resource.getrusage(one)[:2]) for one in who)
 
 
-def _status(field: str) -> int | None:
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), None)
-
-
-def _restart_peak() -> int:
-    """Resident bytes now, after the imports; on Linux the kernel's high-water mark starts again from here."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:
-        return _peak_bytes()
-    return _status("VmRSS") or _peak_bytes()
-
-
-def _peak_bytes() -> int:
-    return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
 def run_child(route: str, path: Path, cache: Path | None = None) -> Sample:
     """One measurement in a fresh process, or ``{"missing": why}``."""
-    environment = dict(os.environ, PYTHONWARNINGS="ignore")
-    if cache is not None:
-        environment["XDG_CACHE_HOME"] = str(cache)
-    command = [sys.executable, str(Path(__file__).resolve()), "--child", route, str(path)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LIMIT_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return {"missing": f"longer than {LIMIT_SECONDS} s"}
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
-        return {"missing": next((line for line in lines[::-1] if "Error" in line or "Exception" in line), lines[-1])[:160]}
-    sample: Sample = json.loads(done.stdout.splitlines()[-1])
-    return sample
+    environment = {"PYTHONWARNINGS": "ignore"} | ({} if cache is None else {"XDG_CACHE_HOME": str(cache)})
+    return in_fresh_process(__file__, (route, path), LIMIT_SECONDS, environment=environment)
 
 
 def warm(path: Path) -> None:
@@ -216,9 +183,7 @@ def main() -> None:
         return
     chosen = parser.parse_args()
     result = measure(chosen.file, chosen.rounds, chosen.only)
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(table(result))
+    conclude(result, table(result), [], chosen.out)
 
 
 if __name__ == "__main__":

@@ -13,15 +13,15 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from measuring import clocked, conclude, in_fresh_process, spread
 
 HERE = Path(__file__).resolve().parent
 REAL = ("lammps-melt-8r", "scorep-lammps-melt-8r")
@@ -135,12 +135,7 @@ def by_turnbuckle(path: Path, threads: int) -> Told:
 def timed(name: str, archive: str, work: Callable[[], Told], rounds: int, threads: int = 1) -> Row:
     """Wall and CPU seconds of `rounds` reads after one that is not counted."""
     told = work()
-    wall, cpu = [], []
-    for _ in range(rounds):
-        began, spent = time.perf_counter(), time.process_time()
-        work()
-        wall.append(time.perf_counter() - began)
-        cpu.append(time.process_time() - spent)
+    wall, cpu = clocked(work, rounds)
     events = sum(told[0].values())
     return {"name": name, "archive": archive, "events": events, "told": told, "threads": threads, "wall": wall, "cpu": cpu}
 
@@ -186,15 +181,7 @@ def child(events: int, rounds: int, archive: str) -> dict[str, Any]:
 
 def measure(events: int, rounds: int, archive: str = "") -> dict[str, Any]:
     """All measurements in a fresh process, or ``{"missing": why}``."""
-    command = [sys.executable, str(Path(__file__).resolve()), "--child", str(events), str(rounds), archive]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return {"missing": f"longer than {LIMIT_SECONDS} s"}
-    if done.returncode:
-        return {"missing": (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1][:160]}
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return in_fresh_process(__file__, (events, rounds, archive), LIMIT_SECONDS)
 
 
 def rate(row: Row, clock: str = "wall") -> float:
@@ -228,9 +215,8 @@ def table(result: dict[str, Any]) -> str:
         if "missing" in row:
             lines.append(f"{row['archive']:<24}{row['name']}: not measured: {row['missing']}")
             continue
-        spread = f"({min(row['wall']):.3f}-{max(row['wall']):.3f})"
         lines.append(
-            f"{row['archive']:<24}{row['name']:<24}{row['events']:>11,}{statistics.median(row['wall']):>9.3f}{spread:>17}"
+            f"{row['archive']:<24}{row['name']:<24}{row['events']:>11,}{statistics.median(row['wall']):>9.3f}{spread(row['wall']):>17}"
             f"{rate(row) / 1e6:>12.2f}{rate(row, 'cpu') / 1e6:>9.2f}"
         )
     lines.append("M events/s: million events a second, by the median; by CPU: by CPU seconds")
@@ -249,10 +235,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "out" / "read_otf2.json")
     chosen = parser.parse_args()
     result = measure(chosen.events, chosen.rounds, chosen.archive)
-    print(table(result))
-    print("\n".join(f"{'met    ' if met else 'NOT MET'}  {what}" for met, what in targets(result)))
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    conclude(result, table(result), targets(result), chosen.out)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import contention
+import measuring
 import nsys_generator
 import packet
+import question
 import read_kineto
 import read_mpi
 import read_nsys
@@ -139,6 +141,7 @@ def main() -> None:
         print(f"generated {sum(counts.values()):,} rows, {path.stat().st_size / 1e6:.0f} MB, schema {chosen.schema}\n", flush=True)
         result: dict[str, Any] = {"machine": facts, "rows": counts, "schema": chosen.schema, "shuffled": chosen.shuffle, "rounds": rounds}
         result["read"] = read_nsys.measure(path, rounds)
+        result["question"] = question.measure(path, rounds)
     finally:
         path.unlink(missing_ok=True)
     result["start_up"] = start_up.measure(3 if chosen.quick else 11)
@@ -155,11 +158,11 @@ def main() -> None:
     for name, one in result["start_up"].items():
         print(f"{name}: {one['missing'] if 'missing' in one else format(one['median'], '.3f') + ' s'}")
     aims = targets(result, facts["cores"])
-    for bench in (read_otf2, read_kineto, read_mpi, timeline, packet, triangular, contention, scale):
+    for bench in (question, read_otf2, read_kineto, read_mpi, timeline, packet, triangular, contention, scale):
         print(f"\n{bench.table(result[bench.__name__])}")
         aims += bench.targets(result[bench.__name__])
     result["targets"] = [{"met": met, "what": what} for met, what in aims]
-    print("\n" + "\n".join(f"{'met    ' if one['met'] else 'NOT MET'}  {one['what']}" for one in result["targets"]))
+    print(f"\n{measuring.judged(aims)}")
     print(f"load {facts['load_at_the_end'][0]:.1f} at the end")
     (OUT / "benchmarks.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if not result["read"]["routes"][routes.TURNBUCKLE].get("samples"):

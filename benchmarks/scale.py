@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 import halo
+from measuring import conclude, peak_bytes
 from turnbuckle.replay.contention import Fidelity, Program, replay
 from turnbuckle.replay.mpi import Messages, Rounds, Traffic
 from turnbuckle.replay.mpi_program import program as of_calls
@@ -76,18 +76,13 @@ def size_of(one: Program) -> int:
     return sum(int(getattr(one, field.name).nbytes) for field in fields(Program))
 
 
-def _peak() -> int:
-    """Most memory that this process ever held [B]."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def child(messages: int, kind: str) -> Row:
     """What a fresh process does: build, replay, and say what it took."""
-    imported, began = _peak(), time.perf_counter()
+    imported, began = peak_bytes(), time.perf_counter()
     iterations = iterations_of(messages)
     fidelity: Fidelity = "flow" if kind == "flow" else "logp"
     one = of_calls(traffic(RANKS, iterations), eager_limit=halo.EAGER_BYTES) if kind == "calls" else halo.program(RANKS, iterations)
-    built, loaded, told = time.perf_counter() - began, _peak(), []
+    built, loaded, told = time.perf_counter() - began, peak_bytes(), []
 
     def tell(share: float) -> None:
         told.append(share)
@@ -99,7 +94,7 @@ def child(messages: int, kind: str) -> Row:
     print(file=sys.stderr)
     return {
         "name": kind, "ranks": RANKS, "iterations": iterations, "messages": len(one.source), "program": size_of(one),
-        "imported": imported, "loaded": loaded, "peak": _peak(), "built": built, "wall": wall, "cpu": cpu, "told": len(told),
+        "imported": imported, "loaded": loaded, "peak": peak_bytes(), "built": built, "wall": wall, "cpu": cpu, "told": len(told),
         "seconds": found.seconds, "events": found.events,
     }  # fmt: skip
 
@@ -167,10 +162,7 @@ def main() -> None:
     if not 0 < chosen.messages <= 100 * MESSAGES:
         parser.error(f"1 to {100 * MESSAGES:,} messages")
     result = measure(chosen.messages, chosen.kind)
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(table(result))
-    print("\n".join(f"{'met    ' if met else 'NOT MET'}  {what}" for met, what in targets(result)))
+    conclude(result, table(result), targets(result), chosen.out)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from read_nsys import _peak_bytes, _restart_peak
+from measuring import clocked, conclude, in_fresh_process, peak_bytes, restart_peak, spread
 
 HERE = Path(__file__).resolve().parent
 LIMIT_SECONDS = 600
@@ -269,16 +268,10 @@ def others(rounds: int, most: int) -> Iterator[Row]:
 
 def timed(name: str, graph: Graph, work: Callable[[], Any], rounds: int, scenarios: int = 1, threads: int = 1) -> Row:
     """Wall and CPU seconds of `rounds` runs after one that is not counted, and the peak memory of one."""
+    wall, cpu = clocked(work, rounds)
+    before = restart_peak()
     work()
-    wall, cpu = [], []
-    for _ in range(rounds):
-        began, spent = time.perf_counter(), time.process_time()
-        work()
-        wall.append(time.perf_counter() - began)
-        cpu.append(time.process_time() - spent)
-    before = _restart_peak()
-    work()
-    peak = (_peak_bytes() - before) / graph.events
+    peak = (peak_bytes() - before) / graph.events
     size = {"events": graph.events, "instants": len(graph.residual), "edges": len(graph.lag)}
     return {"name": name, **size, "scenarios": scenarios, "threads": threads, "wall": wall, "cpu": cpu, "extra_bytes_an_event": peak}
 
@@ -289,13 +282,7 @@ def bandwidth(rounds: int) -> float:
     copy = np.empty_like(source)
     best = 0.0
     for work, moved in ((source.max, source.nbytes), (lambda: np.copyto(copy, source), 2 * source.nbytes)):
-        work()
-        seconds = []
-        for _ in range(rounds):
-            began = time.perf_counter()
-            work()
-            seconds.append(time.perf_counter() - began)
-        best = max(best, moved / min(seconds))
+        best = max(best, moved / min(clocked(work, rounds)[0]))
     return best
 
 
@@ -325,13 +312,13 @@ def generated(events: int, rounds: int) -> dict[str, Any]:
     cores = min(2, os.cpu_count() or 1)
     graph = Loop.drawn(events).graph()
     arrays = graph.arrays()
-    before, began, spent = _restart_peak(), time.perf_counter(), time.process_time()
+    before, began, spent = restart_peak(), time.perf_counter(), time.process_time()
     native = Timeline(*arrays)
     del arrays
     compiling = {
         "wall": time.perf_counter() - began,
         "cpu": time.process_time() - spent,
-        "peak_bytes_an_event": (_peak_bytes() - before) / graph.events,
+        "peak_bytes_an_event": (peak_bytes() - before) / graph.events,
     }
     held, swept = (size / graph.events for size in native.size_bytes)
     many, one = graph.scenarios(SCENARIOS), graph.scenarios(1)
@@ -377,15 +364,7 @@ def child(events: int, rounds: int) -> dict[str, Any]:
 
 def measure(events: int, rounds: int) -> dict[str, Any]:
     """All measurements in a fresh process, or ``{"missing": why}``."""
-    command = [sys.executable, str(Path(__file__).resolve()), "--child", str(events), str(rounds)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return {"missing": f"longer than {LIMIT_SECONDS} s"}
-    if done.returncode:
-        return {"missing": (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1][:160]}
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return in_fresh_process(__file__, (events, rounds), LIMIT_SECONDS)
 
 
 def rate(row: Row, clock: str = "wall") -> float:
@@ -408,9 +387,8 @@ def table(result: dict[str, Any]) -> str:
         if "missing" in row:
             lines.append(f"{row['name']}: not measured: {row['missing']}")
             continue
-        spread = f"({min(row['wall']):.3f}-{max(row['wall']):.3f})"
         lines.append(
-            f"{row['name']:<42}{row['events']:>12,}{statistics.median(row['wall']):>9.3f}{spread:>17}"
+            f"{row['name']:<42}{row['events']:>12,}{statistics.median(row['wall']):>9.3f}{spread(row['wall']):>17}"
             f"{rate(row) / 1e6:>11.3f}{rate(row, 'cpu') / 1e6:>9.3f}{row['extra_bytes_an_event']:>9.1f}"
         )
     one = _row(result, "one scenario, run time")
@@ -469,10 +447,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "out" / "timeline.json")
     chosen = parser.parse_args()
     result = measure(chosen.events, chosen.rounds)
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(table(result))
-    print("\n".join(f"{'met    ' if met else 'NOT MET'}  {what}" for met, what in targets(result)))
+    conclude(result, table(result), targets(result), chosen.out)
 
 
 if __name__ == "__main__":

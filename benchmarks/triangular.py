@@ -14,8 +14,6 @@ import argparse
 import json
 import math
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +25,7 @@ import scipy.io
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from measuring import clocked, conclude, in_fresh_process
 from timeline import bandwidth
 
 LIMIT_SECONDS = 600
@@ -180,17 +179,6 @@ def solved(matrix: Any) -> Callable[[], Any]:
     return lambda: spsolve_triangular(rows, right, lower=True)
 
 
-def timed(work: Callable[[], Any], rounds: int) -> list[float]:
-    """Seconds of rounds after one that is not counted."""
-    work()
-    out = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        work()
-        out.append(time.perf_counter() - began)
-    return out
-
-
 def peers(rows: int, rounds: int) -> Iterator[Row]:
     """Levels of the same matrices by other means, or of cuts of them, each beside ours on the same."""
     for name, make in MATRICES.items():
@@ -204,14 +192,14 @@ def peers(rows: int, rounds: int) -> Iterator[Row]:
             mine = ours(matrix)
             same = bool((mine() == other()).all())
             row = {"name": f"{peer}, {name}", "rows": matrix.shape[0], "same": same}
-            yield {**row, "ours": timed(mine, rounds), "theirs": timed(other, rounds)}
+            yield {**row, "ours": clocked(mine, rounds)[0], "theirs": clocked(other, rounds)[0]}
     for name, make in MATRICES.items():
         matrix = make(rows)
         yield {
             "name": f"SciPy solves it, {name}",
             "rows": rows,
-            "ours": timed(ours(matrix), rounds),
-            "theirs": timed(solved(matrix), rounds),
+            "ours": clocked(ours(matrix), rounds)[0],
+            "theirs": clocked(solved(matrix), rounds)[0],
         }
 
 
@@ -229,15 +217,7 @@ def child(rows: int, rounds: int) -> dict[str, Any]:
 
 def measure(rows: int, rounds: int) -> dict[str, Any]:
     """All measurements in a fresh process, or ``{"missing": why}``."""
-    command = [sys.executable, str(Path(__file__).resolve()), "--child", str(rows), str(rounds)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return {"missing": f"longer than {LIMIT_SECONDS} s"}
-    if done.returncode:
-        return {"missing": (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1][:160]}
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return in_fresh_process(__file__, (rows, rounds), LIMIT_SECONDS)
 
 
 def table(result: dict[str, Any]) -> str:
@@ -291,11 +271,7 @@ def main() -> None:
     if chosen.rows < 10 or chosen.rounds < 1:
         parser.error("10 rows and 1 round at least")
     result = measure(chosen.rows, chosen.rounds)
-    print(table(result))
-    print("\n".join(f"{'met    ' if met else 'NOT MET'}  {what}" for met, what in targets(result)))
-    if chosen.out:
-        chosen.out.parent.mkdir(parents=True, exist_ok=True)
-        chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    conclude(result, table(result), targets(result), chosen.out)
 
 
 if __name__ == "__main__":
