@@ -4,8 +4,9 @@
 
 The rows are as wide as the exporter's, since wide rows are what makes reading slow; constant columns are literals of the INSERT so that
 writing is not. The run it describes: one host thread, iterations of 20 kernels on two streams, two copies each way, one memset, one stream
-wait and one NVTX range. A device row starts after its call; kernels of one stream and copies of one direction follow each other. The times
-are random and stand for no machine. `--shuffle` writes the rows of every table out of time order, as exports since 2025.6 may.
+wait and one NVTX range. A device row starts after its call; work of one stream follows in order: kernels, copies of either direction and
+sets have streams of their own. The times are random and stand for no machine. `--shuffle` writes the rows of every table out of time order,
+as exports since 2025.6 may.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ THREAD = GLOBAL_PROCESS | PROCESS
 KERNELS_EACH, COPIES_EACH = 20, 4
 CALLS_EACH = KERNELS_EACH + COPIES_EACH + 2  # a memset and a wait
 ROWS_EACH = 2 * KERNELS_EACH + 2 * COPIES_EACH + 5  # kernels, copies, memset, sync with their calls, and one range
-STREAMS = (7, 13)
+STREAMS, IN_STREAM, OUT_STREAM, SET_STREAM = (7, 13), 14, 15, 16
 API = ("cudaLaunchKernel_v7000", "cudaMemcpyAsync_v3020", "cudaMemsetAsync_v3020", "cudaStreamSynchronize_v3020")
 SLICE = 100_000  # rows handed to SQLite at a time
 PRODUCT = "synthetic (Turnbuckle nsys_generator)"
@@ -86,7 +87,7 @@ class Generator:
             "CUPTI_ACTIVITY_KIND_KERNEL": {**common, **self._kernels(end[of[0]], correlation[of[0]])},
             "CUPTI_ACTIVITY_KIND_MEMCPY": {**common, **self._copies(end[of[1]], correlation[of[1]])},
             "CUPTI_ACTIVITY_KIND_MEMSET": {
-                **common, "start": end[of[2]] + 1_900, "end": end[of[2]] + 3_500, "streamId": STREAMS[0],
+                **common, "start": end[of[2]] + 1_900, "end": end[of[2]] + 3_500, "streamId": SET_STREAM,
                 "correlationId": correlation[of[2]], "value": 0, "bytes": 4096, "graphNodeId": None, "memKind": nsys.DEVICE,
             },
             "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": {
@@ -132,7 +133,8 @@ class Generator:
             end[own] = _in_order(released[own] + 1_700, seconds[own])
         host = np.where(np.arange(count) % COPIES_EACH == 1, nsys.PAGEABLE, nsys.PINNED)
         return {
-            "start": end - seconds, "end": end, "streamId": np.where(inward, *STREAMS), "correlationId": correlation, "bytes": size,
+            "start": end - seconds, "end": end, "streamId": np.where(inward, IN_STREAM, OUT_STREAM),
+            "correlationId": correlation, "bytes": size,
             "copyKind": np.where(inward, nsys.H2D, nsys.D2H), "srcKind": np.where(inward, host, nsys.DEVICE),
             "dstKind": np.where(inward, nsys.DEVICE, host), "copyCount": 1,
         }  # fmt: skip
@@ -165,7 +167,8 @@ def _describe(database: sqlite3.Connection, generator: Generator, last_ns: int) 
         "TARGET_INFO_SESSION_START_TIME": [{"utcEpochNs": 0, "utcTime": "1970-01-01T00:00:00", "localTime": "1970-01-01T00:00:00"}],
         "TARGET_INFO_GPU": [{"vmId": 1 << 48, "id": 0, "name": "Synthetic GPU", "isDiscrete": 1, "smCount": 100, "asyncEngines": 2}],
         "TARGET_INFO_CUDA_STREAM": [
-            {"streamId": stream, "hwId": 0, "vmId": 1, "processId": PROCESS, "contextId": 1, "priority": 0, "flag": 2} for stream in STREAMS
+            {"streamId": stream, "hwId": 0, "vmId": 1, "processId": PROCESS, "contextId": 1, "priority": 0, "flag": 2}
+            for stream in (*STREAMS, IN_STREAM, OUT_STREAM, SET_STREAM)
         ],
     }
     for table, records in rows.items():
