@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -108,6 +109,12 @@ class InternalError(TurnbuckleError):
     """A defect of Turnbuckle; the message says how to report it."""
 
     exit_code = 4
+
+
+def unwritable(code: str, what: str, place: Path, why: Exception, fix: str = "name a file in a folder you may write to") -> ReportError:
+    """The error for a file or folder that cannot be written; an `OSError` tells its reason, anything else its text."""
+    found = (why.strerror or type(why).__name__) if isinstance(why, OSError) else str(why)
+    return ReportError(code, what, where=clipped(place.name, 120), found=found, fix=fix)
 
 
 def clipped(text: str, most: int = 60) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
-from turnbuckle.errors import ReportError
+from turnbuckle.errors import unwritable
 from turnbuckle.report.figure import Figure, draw
 from turnbuckle.report.look import FONT, INK, SOFT
 
@@ -37,10 +37,7 @@ def save(figures: Iterable[Figure], folder: Path) -> list[Path]:
                 path.write_text(text, encoding="utf-8")
                 out.append(path)
     except OSError as error:
-        raise ReportError(
-            "R001", "the figures cannot be written", where=folder.name, found=error.strerror or type(error).__name__,
-            fix="name a folder you may write to",
-        ) from error  # fmt: skip
+        raise unwritable("R001", "the figures cannot be written", folder, error, fix="name a folder you may write to") from error
     return out
 
 

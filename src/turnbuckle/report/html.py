@@ -18,9 +18,7 @@ import base64
 import hashlib
 import json
 import math
-import os
 import re
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -30,7 +28,6 @@ from typing import Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from turnbuckle.errors import ReportError
 from turnbuckle.report.accuracy_section import accuracy_section
 from turnbuckle.report.annex import annex_section
 from turnbuckle.report.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
@@ -41,6 +38,10 @@ from turnbuckle.report.studied import studied
 from turnbuckle.report.text import clean
 from turnbuckle.report.verdict import sentence, verdicts
 from turnbuckle.study.study import Answer
+from turnbuckle.whole_file import goal, whole
+
+#: Sections of a recording that no coupling can be asked of: the others would each say the same, that nothing was projected.
+RECORDED: Final = frozenset({"answer", "profiled", "usage", "validity", "annex"})
 
 QUESTION: Final = "What would this run do if CPU and GPU stood closer or farther apart?"
 NO_GPU_QUESTION: Final = "What did this run do?"
@@ -79,23 +80,10 @@ def write(answer: Answer, path: str | Path, *, question: str = "") -> Path:
     ------
     ReportError : R001, R002, R003.
     """
-    place = Path(path)
-    # say so before the work, not after it
-    try:
-        is_folder, has_folder = place.is_dir(), place.parent.is_dir()
-    except OSError as e:
-        raise _unwritable(place, e) from e
-    if is_folder:
-        raise ReportError("R003", "the report's path is a folder", where=place.name, fix="give the name of a file, for example report.html")
-    if not has_folder:
-        raise ReportError(
-            "R002",
-            "the folder for the report does not exist",
-            where=place.name,
-            found=f"no folder {place.parent.name}",
-            fix="make the folder first, or name another",
-        )
-    _save(page(answer, question=question), place)
+    place = goal(path, "the report", "report.html")
+    text = page(answer, question=question)
+    with whole(place, "the report") as beside:
+        beside.write_text(text, encoding="utf-8", newline="\n")
     return place
 
 
@@ -124,6 +112,7 @@ def page(answer: Answer, *, question: str = "") -> str:
         drawn,
     )
     names = [v.name for v in found if v.kind != "self"]
+    shown = answer.projectable or bool(found)
     script = _part("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
@@ -141,7 +130,8 @@ def page(answer: Answer, *, question: str = "") -> str:
             exchanged=answer.profile.trace.mpi.height > 0,
             timed=timed,
             why_not=studies if isinstance(studies, str) else "",
-            contents=SECTIONS,
+            contents=[s for s in SECTIONS if shown or s[0] in RECORDED],
+            shown=shown,
             s=sections,
             style=Markup(_part("report.css")),
             script=Markup(script),
@@ -213,21 +203,3 @@ def _environment() -> Environment:
     environment.filters["names"] = with_names
     environment.filters["svg"] = lambda figure: Markup(figure.svg)
     return environment
-
-
-def _save(text: str, place: Path) -> None:
-    """Write beside the goal and move there, so that no half a report is ever found."""
-    beside = place.with_name(f".{place.name[:100]}.{os.getpid()}.part")
-    try:
-        beside.write_text(text, encoding="utf-8", newline="\n")
-        beside.replace(place)
-    except (OSError, ValueError) as e:
-        with suppress(OSError, ValueError):
-            beside.unlink(missing_ok=True)
-        raise _unwritable(place, e) from e
-
-
-def _unwritable(place: Path, why: Exception) -> ReportError:
-    found = getattr(why, "strerror", None) or str(why) or type(why).__name__
-    name = clean(place.name, 120)
-    return ReportError("R001", "the report cannot be written", where=name, found=found, fix="name a file in a folder you may write to")

@@ -22,9 +22,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -33,13 +31,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.errors import ReportError
 from turnbuckle.profile.dependencies import EDGES
 from turnbuckle.profile.profile import Profile
 from turnbuckle.report.text import clean
 from turnbuckle.study.moved import Moved
 from turnbuckle.study.study import Answer
 from turnbuckle.units import show
+from turnbuckle.whole_file import goal, whole
 
 Int = NDArray[np.int64]
 
@@ -98,50 +96,15 @@ def write(run: Moved, answer: Answer, path: str | Path) -> Path:
     ------
     ReportError : R001, R002, R003.
     """
-    place = Path(path)
-    try:
-        if place.is_dir():
-            raise ReportError("R003", "the trace's path is a folder", where=_name(place), fix="give the name of a file: trace.json.gz")
-        if not place.parent.is_dir():
-            raise ReportError("R002", "the folder for the trace does not exist", where=_name(place), fix="make the folder first")
-        # a device or a pipe is written to, never replaced
-        beside = place if place.exists() and not place.is_file() else place.with_name(f".{place.name[:100]}.{os.getpid()}.part")
-    except (OSError, ValueError) as e:
-        raise _unwritable(place, e) from e
-    try:
-        with beside.open("wb") as file:
-            if place.suffix == ".gz":
-                # no name and no time in the header: the same question gives the same file
-                with gzip.GzipFile("", "wb", 6, file, 0) as packed:
-                    stream(run, answer, cast(BinaryIO, packed))
-            else:
-                stream(run, answer, file)
-        if beside != place:
-            beside.replace(place)
-    except (OSError, ValueError) as e:
-        _forget(beside, place)
-        raise _unwritable(place, e) from e
-    except BaseException:
-        _forget(beside, place)
-        raise
+    place = goal(path, "the trace", "trace.json.gz")
+    with whole(place, "the trace") as beside, beside.open("wb") as file:
+        if place.suffix == ".gz":
+            # no name and no time in the header: the same question gives the same file
+            with gzip.GzipFile("", "wb", 6, file, 0) as packed:
+                stream(run, answer, cast(BinaryIO, packed))
+        else:
+            stream(run, answer, file)
     return place
-
-
-def _forget(beside: Path, place: Path) -> None:
-    if beside != place:
-        with suppress(OSError, ValueError):
-            beside.unlink(missing_ok=True)
-
-
-def _name(place: Path) -> str:
-    return clean(place.name, 120)
-
-
-def _unwritable(place: Path, why: Exception) -> ReportError:
-    found = getattr(why, "strerror", None) or str(why) or type(why).__name__
-    return ReportError(
-        "R001", "the trace cannot be written", where=_name(place), found=found, fix="name a file in a folder you may write to"
-    )
 
 
 def stream(run: Moved, answer: Answer, sink: BinaryIO) -> int:
