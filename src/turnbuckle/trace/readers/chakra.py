@@ -42,6 +42,7 @@ from turnbuckle.trace.readers.chakra_graph import (
     tensor_bytes,
     tensor_device,
 )
+from turnbuckle.trace.readers.packed_text import packed
 from turnbuckle.trace.trace import Trace, dtypes
 
 CACHED: Final = False
@@ -52,7 +53,6 @@ _DOES: Final = (
 )  # fmt: skip
 _SCHEMA: Final = re.compile(rb'"schema"\s*:\s*"\d')
 _NODES: Final = re.compile(rb'"nodes"\s*:\s*\[')
-_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ"
 #: Bytes of an element, by PyTorch's name of its type.
 _ELEMENT: Final = {
     "byte": 1, "char": 1, "bool": 1, "float8": 1, "half": 2, "bfloat16": 2, "short": 2, "int": 4, "float": 4, "long": 8, "double": 8,
@@ -70,7 +70,7 @@ _WHERE: Final = "is_cpu_op"
 
 def sniff(head: bytes, path: Path) -> bool:
     """Whether the file, or the member of an archive that is named, is an execution trace."""
-    text = beginning(path) if head.startswith((_GZIP, _XZ)) or "::" in str(path) else head
+    text = beginning(path) if packed(head) or "::" in str(path) else head
     start = text.lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"{"):
         text = text if len(text) > 512 else beginning(path)

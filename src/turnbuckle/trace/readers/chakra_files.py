@@ -14,9 +14,6 @@ from turnbuckle.trace.readers import packed_text
 from turnbuckle.trace.readers.kineto import SEPARATOR, archive
 
 _PIECE: Final = 1 << 20
-#: What a member of an archive may hold [B]: this, or this many times the size of the archive if that is more.
-_FREE: Final = 64 << 20
-_GROWTH: Final = 200
 _MOST_MEMBERS: Final = 100_000
 
 
@@ -27,18 +24,16 @@ def pieces(path: Path, progress: Callable[[float], object] | None = None) -> Ite
     """
     place, member = archive(path) or (path, None)
     size = place.stat().st_size
+    plain = packed_text.unpacked(_raw(place, size, progress), place, size)
     if member is None:
-        yield from _unpacked(place, size, progress)
+        yield from plain
         return
-    stream = _Stream(_unpacked(place, size, progress))
+    stream = _Stream(plain)
     try:
         with tarfile.open(fileobj=stream, mode="r|") as opened:
-            yield from _member(opened, place, member, max(_FREE, _GROWTH * size))
+            yield from _member(opened, place, member, packed_text.most_bytes(size))
     except (tarfile.TarError, ValueError, OverflowError, EOFError) as error:
-        raise ProfileError(
-            "P025", "the packed file is damaged or cut off", where=str(place), found=f"as an archive: {clipped(str(error), 100)}",
-            cause="it was not copied or written to its end", fix="copy it again, or unpack it with another tool and name what comes out",
-        ) from None  # fmt: skip
+        raise packed_text.spoilt(place, f"as an archive: {clipped(str(error), 100)}") from None
 
 
 def beginning(path: Path, most: int = 1 << 16) -> bytes:
@@ -61,10 +56,6 @@ def digest(path: Path) -> tuple[str, int]:
         return hashlib.file_digest(file, "sha256").hexdigest(), place.stat().st_size
 
 
-def _unpacked(place: Path, size: int, progress: Callable[[float], object] | None) -> Iterator[bytes]:
-    return packed_text._unpacked(_raw(place, size, progress), place, size)
-
-
 def _raw(place: Path, size: int, progress: Callable[[float], object] | None) -> Iterator[bytes]:
     done = 0
     with place.open("rb") as file:
@@ -80,11 +71,7 @@ def _member(opened: tarfile.TarFile, place: Path, member: str, most: int) -> Ite
     for entry in opened:
         if entry.name == member and entry.isreg():
             if entry.size > most:
-                raise ProfileError(
-                    "P026", "the packed file grows beyond measure", where=str(place), found=f"a member of {entry.size} bytes",
-                    cause="it is not a recording, or one that repeats itself without end",
-                    fix="unpack it yourself and name the unpacked file",
-                )  # fmt: skip
+                raise packed_text.grows(place, f"a member of {entry.size} bytes")
             file: IO[bytes] | None = opened.extractfile(entry)
             while file is not None and (piece := file.read(_PIECE)):
                 yield piece

@@ -42,21 +42,9 @@ class Document:
         """Values of ``nodes``.  Raises `Wrong`."""
         if self._next() != "{":
             raise Wrong("it does not begin with an object")
-        self._at += 1
-        while True:
-            letter = self._next()
-            if letter == "}":
-                return
-            if letter == ",":
-                self._at += 1
-                continue
-            if letter == "":
-                self.cut = True
-                return
+        for _ in self._members("}"):
             key = self._value()
-            if self.cut:
-                return
-            if self._next() == "":
+            if self.cut or self._next() == "":
                 self.cut = True
                 return
             if not isinstance(key, str) or self._next() != ":":
@@ -67,26 +55,25 @@ class Document:
                 yield from self._nodes()
             else:
                 self.facts[key[:64]] = self._value()
-            if self.cut:
-                return
 
     def _nodes(self) -> Iterator[Any]:
+        for _ in self._members("]"):
+            value = self._value()
+            if not self.cut:
+                yield value
+
+    def _members(self, end: str) -> Iterator[None]:
+        """A turn where each member of the object or list that opens here begins, up to its `end`; sets `cut` where the text ends first."""
         self._at += 1
-        while True:
-            letter = self._next()
-            if letter == "]":
-                self._at += 1
-                return
+        while not self.cut and (letter := self._next()) != end:
             if letter == ",":
                 self._at += 1
-                continue
-            if letter == "":
+            elif letter == "":
                 self.cut = True
-                return
-            value = self._value()
-            if self.cut:
-                return
-            yield value
+            else:
+                yield
+        if not self.cut:
+            self._at += 1
 
     def _next(self) -> str:
         """The next letter that is no space, without taking it; empty at the end."""

@@ -7,11 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import polars as pl
-
 from turnbuckle._native import read_kineto
 from turnbuckle.errors import ProfileError
-from turnbuckle.findings import finding
+from turnbuckle.trace.readers.native import native_trace
 from turnbuckle.trace.readers.packed_text import beginning
 from turnbuckle.trace.trace import Trace
 
@@ -59,11 +57,4 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
             cause="a profile is read from one file", fix=f"list it with tar -tf, and name one: {path.name}{SEPARATOR}MEMBER",
         )  # fmt: skip
     place, member = inside or (path, None)
-    try:
-        raw = read_kineto(place, member=member, threads=threads, progress=progress)
-    except ProfileError as error:
-        error.where = str(path)
-        raise
-    tables = {name: pl.DataFrame(table) for name, table in raw["tables"].items() if len(table)}
-    findings = [finding(code, count, detail) for code, count, detail in raw["findings"]]
-    return Trace(tables, pl.DataFrame(raw["names"])["name"], raw["facts"], findings, path.name)
+    return native_trace(path, lambda: read_kineto(place, member=member, threads=threads, progress=progress))

@@ -15,9 +15,6 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from turnbuckle.trace.readers.packed_text import Text as Text
-from turnbuckle.trace.readers.packed_text import beginning as beginning
-from turnbuckle.trace.readers.packed_text import packed as packed
 from turnbuckle.trace.trace import dtypes
 
 #: A missing number in a row.

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import polars as pl
-
 from turnbuckle._native import read_nsys
-from turnbuckle.errors import ProfileError
-from turnbuckle.findings import finding
+from turnbuckle.trace.readers.native import native_trace
+from turnbuckle.trace.readers.sqlite_tables import MAGIC
 from turnbuckle.trace.trace import Trace
-
-MAGIC = b"SQLite format 3\x00"
 
 
 def sniff(head: bytes, path: Path) -> bool:
@@ -22,11 +18,4 @@ def sniff(head: bytes, path: Path) -> bool:
 
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
     """Read an export.  Raises `ProfileError` (P003 to P010)."""
-    try:
-        raw = read_nsys(path, threads=threads, progress=progress)
-    except ProfileError as error:
-        error.where = str(path)
-        raise
-    tables = {name: pl.DataFrame(table) for name, table in raw["tables"].items() if len(table)}
-    findings = [finding(code, count, detail) for code, count, detail in raw["findings"]]
-    return Trace(tables, pl.DataFrame(raw["names"])["name"], raw["facts"], findings, path.name)
+    return native_trace(path, lambda: read_nsys(path, threads=threads, progress=progress))

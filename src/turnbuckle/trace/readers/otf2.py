@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import polars as pl
-
 from turnbuckle._native import read_otf2
 from turnbuckle.errors import ProfileError
-from turnbuckle.findings import finding
+from turnbuckle.trace.readers.native import native_trace
 from turnbuckle.trace.trace import Trace
 
 HEADS = (b"\x03\x42", b"\x03\x23")
@@ -28,14 +26,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     """Read an archive; `path` is its anchor file.  Raises `ProfileError` (P007, P015 to P019)."""
     if path.suffix.lower() in PARTS:
         raise _part(path)
-    try:
-        raw = read_otf2(path, threads=threads, progress=progress)
-    except ProfileError as error:
-        error.where = str(path)
-        raise
-    tables = {name: pl.DataFrame(table) for name, table in raw["tables"].items() if len(table)}
-    findings = [finding(code, count, detail) for code, count, detail in raw["findings"]]
-    return Trace(tables, pl.DataFrame(raw["names"])["name"], raw["facts"], findings, path.name)
+    return native_trace(path, lambda: read_otf2(path, threads=threads, progress=progress))
 
 
 def _part(path: Path) -> ProfileError:

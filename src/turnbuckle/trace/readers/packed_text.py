@@ -23,6 +23,11 @@ _GROWTH: Final = 200
 _MEMORY: Final = 256 << 20
 
 
+def most_bytes(size_bytes: int) -> int:
+    """What a packed file of that size may grow to [B]."""
+    return max(_FREE, _GROWTH * size_bytes)
+
+
 def packed(head: bytes) -> bool:
     """Whether a file that begins so is packed by xz or gzip."""
     return head.startswith((_XZ, _GZ))
@@ -33,7 +38,7 @@ def beginning(head: bytes, path: Path, most: int = 1 << 16) -> bytes:
     try:
         out = b""
         with path.open("rb") as file:
-            for piece in _unpacked(iter(lambda: file.read(_PIECE), b""), path, path.stat().st_size):
+            for piece in unpacked(iter(lambda: file.read(_PIECE), b""), path, path.stat().st_size):
                 out += piece
                 if len(out) >= most:
                     break
@@ -74,7 +79,7 @@ class Text:
     def __iter__(self) -> Iterator[bytes]:
         """Lines without their end.  Raises `ProfileError` P025 where the file is damaged, P026 where it grows beyond measure."""
         rest, begun = b"", False
-        for piece in _unpacked(self._raw(), self.path, self.size_bytes):
+        for piece in unpacked(self._raw(), self.path, self.size_bytes):
             if not begun:
                 piece, begun = piece.removeprefix(MARK), True
             *lines, rest = (rest + piece).split(b"\n")
@@ -89,21 +94,18 @@ class Text:
             yield rest
 
 
-def _unpacked(pieces: Iterator[bytes], path: Path, size_bytes: int) -> Iterator[bytes]:
+def unpacked(pieces: Iterator[bytes], path: Path, size_bytes: int) -> Iterator[bytes]:
+    """The pieces of a file, unpacked where they are packed.  Raises `ProfileError` P025, P026."""
     first = next(pieces, b"")
     pieces = chain([first], pieces)
     if not packed(first):
         yield from pieces
         return
-    grown, most = 0, max(_FREE, _GROWTH * size_bytes)
+    grown, most = 0, most_bytes(size_bytes)
     for piece in _inflated(pieces, path, xz=first.startswith(_XZ)):
         grown += len(piece)
         if grown > most:
-            raise ProfileError(
-                "P026", "the packed file grows beyond measure", where=str(path),
-                found=f"more than {most} bytes from {size_bytes}", cause="it is not a recording, or one that repeats itself without end",
-                fix="unpack it yourself and name the unpacked file",
-            )  # fmt: skip
+            raise grows(path, f"more than {most} bytes from {size_bytes}")
         yield piece
 
 
@@ -129,16 +131,25 @@ def _inflated(pieces: Iterator[bytes], path: Path, xz: bool) -> Iterator[bytes]:
                 if engine.eof:
                     piece, engine, ended = engine.unused_data, None, True
     except (lzma.LZMAError, zlib.error) as error:
-        raise _spoilt(path, str(error)) from error
+        raise spoilt(path, str(error)) from error
     if not ended:
-        raise _spoilt(path, "it ends inside a packed block")
+        raise spoilt(path, "it ends inside a packed block")
 
 
 def _holds_more(engine: Any, xz: bool) -> bool:
     return bool(xz and not engine.needs_input)
 
 
-def _spoilt(path: Path, found: str) -> ProfileError:
+def grows(path: Path, found: str) -> ProfileError:
+    """P026: more comes out than a recording of that size holds."""
+    return ProfileError(
+        "P026", "the packed file grows beyond measure", where=str(path), found=found,
+        cause="it is not a recording, or one that repeats itself without end", fix="unpack it yourself and name the unpacked file",
+    )  # fmt: skip
+
+
+def spoilt(path: Path, found: str) -> ProfileError:
+    """P025: what is packed cannot be unpacked to its end."""
     return ProfileError(
         "P025", "the packed file is damaged or cut off", where=str(path), found=found[:120],
         cause="it was not copied or written to its end", fix="copy it again, or unpack it with another tool and name what comes out",

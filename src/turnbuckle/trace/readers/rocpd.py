@@ -20,7 +20,7 @@ import polars as pl
 from turnbuckle.errors import ProfileError, clipped
 from turnbuckle.trace.readers import sqlite_tables
 from turnbuckle.trace.readers.mpi_tables import NO
-from turnbuckle.trace.readers.rocprof_rows import DRIVER, LARGEST_PID, RUNTIME, Rows, blocks_of, kernel_name, named
+from turnbuckle.trace.readers.rocprof_rows import DRIVER, LARGEST_PID, RUNTIME, Rows, blocks_of, kernel_name, look_up, named
 from turnbuckle.trace.readers.rocprofv3 import agent_facts
 from turnbuckle.trace.readers.rocprofv3_parts import Agents, add_allocation, add_marker
 from turnbuckle.trace.readers.sqlite_tables import quoted
@@ -116,7 +116,6 @@ class _Process:
         self.agents = Agents()
         self.seen: Counter[str] = Counter()
         self.version = ""
-        self.strings: dict[int, str] = {}
 
     def read(self) -> None:
         """Everything."""
@@ -241,7 +240,7 @@ class _Process:
                 piece = piece.with_columns(text_more=pl.lit(None, pl.String))
             nothing = pl.col("correlation") == 0
             yield piece.with_columns(
-                pid=_mapped(piece["process"], self.pid), correlation=pl.when(~nothing).then("correlation"),
+                pid=look_up(piece["process"], self.pid), correlation=pl.when(~nothing).then("correlation"),
                 ancestor=pl.when((pl.col("ancestor") != 0) & (pl.col("ancestor") != pl.col("correlation"))).then("ancestor"),
             )  # fmt: skip
 
@@ -277,7 +276,7 @@ class _Process:
             given |= {"blocks": [s[0] for s in shapes], "threads": [s[1] for s in shapes]}
             more = pl.DataFrame(given, schema=dict.fromkeys(given, pl.Int64)).select(pl.when(pl.all() != NO).then(pl.all()))
             self.rows.flaws["P128"] += more["name"].null_count()
-            self.rows.frame("kernels", piece.drop("ancestor").hstack(more).with_columns(device=_mapped(piece["agent"], self.agents.device)))
+            self.rows.frame("kernels", piece.drop("ancestor").hstack(more).with_columns(device=look_up(piece["agent"], self.agents.device)))
 
     def _symbols(self) -> dict[int, tuple[int, int]]:
         """Name and registers of every kernel."""
@@ -345,10 +344,6 @@ class _Process:
                     self.rows.unread["scratch_memory"] += 1
                 else:
                     add_allocation(self.rows, kind, at, pid, self.agents, agent, (correlation, size, address))
-
-
-def _mapped(values: pl.Series, to: dict[int, int]) -> pl.Series:
-    return values.replace_strict(list(to), list(to.values()), default=None, return_dtype=pl.Int64) if to else values
 
 
 def _json(text: object) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Pieces(Text):
         begun = False
         self._source = self._raw()
         try:
-            for piece in packed_text._unpacked(self._source, self.path, self.size_bytes):
+            for piece in packed_text.unpacked(self._source, self.path, self.size_bytes):
                 yield piece if begun else piece.removeprefix(packed_text.MARK)
                 begun = True
         except ProfileError as error:

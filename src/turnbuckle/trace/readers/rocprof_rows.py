@@ -252,7 +252,7 @@ def assembled(rows: Rows, devices: pl.DataFrame | None = None) -> tuple[dict[str
             continue
         if name not in ("api", "ranges"):
             frame = frame.with_columns(correlation=_follow(frame, root))
-        frame = frame.with_columns(process=_look_up(frame["pid"], process))
+        frame = frame.with_columns(process=look_up(frame["pid"], process))
         if "tid" in frame.columns:
             frame = frame.join(threads, on=["pid", "tid"], how="left", maintain_order="left", nulls_equal=True)
         tables[name] = _table(name, frame, base, shorts)
@@ -370,7 +370,8 @@ def _free(used: set[int], top: int) -> Iterator[int]:
         number = max(number - 1, 1)
 
 
-def _look_up(keys: pl.Series, values: dict[int, int]) -> pl.Series:
+def look_up(keys: pl.Series, values: dict[int, int]) -> pl.Series:
+    """The value of each key, null where it has none; the keys themselves where no key has a value."""
     return keys.replace_strict(list(values), list(values.values()), default=None, return_dtype=pl.Int64) if values else keys
 
 
@@ -389,7 +390,7 @@ def _table(name: str, frame: pl.DataFrame, base: int, shorts: dict[int, int]) ->
     if name == "api":
         frame = frame.with_columns(pl.col("process").fill_null(0))
     elif name == "kernels":
-        frame = frame.with_columns(short_name=_look_up(frame["name"], shorts))
+        frame = frame.with_columns(short_name=look_up(frame["name"], shorts))
     elif name == "copies":
         ends = {"target_memory": ("h2d", "d2d", "p2p"), "source_memory": ("d2h", "d2d", "p2p")}
         on_device = {c: pl.col("direction").is_in([DIRECTION[w] for w in which]) for c, which in ends.items()}
@@ -424,7 +425,7 @@ def _numbered(held: dict[str, pl.DataFrame], rows: Rows) -> None:
             anew = {int(handle): number for number, handle in enumerate(used)}
             rows.flaws["P180"] += len(anew)
             for name in tables:
-                held[name] = held[name].with_columns(_look_up(held[name][column], anew).alias(column))
+                held[name] = held[name].with_columns(look_up(held[name][column], anew).alias(column))
 
 
 def _count(tables: dict[str, pl.DataFrame], rows: Rows) -> None:
