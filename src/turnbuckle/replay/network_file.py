@@ -44,7 +44,6 @@ Errors (`UsageError`): A050, with the file and the key; A061 where the file cann
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -53,14 +52,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from turnbuckle.errors import UnitError, UsageError, clipped, did_you_mean
+from turnbuckle.machine.toml_text import NotToml, parsed
 from turnbuckle.replay.network import Dragonfly, FatTree, Node, Torus, Wire
 from turnbuckle.replay.nodes import both_ways, gpu_node, graph, pool, reached, shared
 from turnbuckle.table_file import read_text
 from turnbuckle.units import parse
 
 _MOST_PARTS: Final = 4096
-_LONGEST_LINE: Final = 4096
-_MOST_DOTS: Final = 64
 _SHAPES: Final[dict[str, tuple[type, tuple[str, ...]]]] = {
     "fat-tree": (FatTree, ("down", "up", "cables")),
     "torus": (Torus, ("dims", "cards")),
@@ -161,13 +159,10 @@ class _Reading:
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.facts: list[Fact] = []
-        # tomllib takes time quadratic in the parts of a dotted key
-        if any(len(line) > _LONGEST_LINE or line.count(".") > _MOST_DOTS for line in text.split("\n")):
-            raise self.flaw("", "a line that no network needs", "break it into shorter ones")
         try:
-            self.document: Mapping[str, Any] = tomllib.loads(text.replace("\r\n", "\n"))
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise UsageError("A050", "the network is not TOML", where=name, cause=clipped(str(error).lower(), 80)) from None
+            self.document: Mapping[str, Any] = parsed(text)[0]
+        except NotToml as flaw:
+            raise UsageError("A050", "the network is not TOML", where=name + flaw.at, cause=flaw.why, fix=flaw.fix) from None
 
     def flaw(self, key: str, found: str, fix: str = "") -> UsageError:
         where = f"{self.name}: {key}" if key else self.name

@@ -35,14 +35,13 @@ Nothing is guessed:
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from turnbuckle.errors import UnitError, UsageError, clipped, did_you_mean
-from turnbuckle.machine.positions import Positions, locate
+from turnbuckle.machine.toml_text import NotToml, parsed
 from turnbuckle.table_file import read_text
 from turnbuckle.units import parse
 
@@ -74,7 +73,7 @@ _MEASURED: Final = {
 }  # fmt: skip
 _TOP: Final = {"title": "text", "known": "text", "why": "text", "waits": "text"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,79}")
-_MOST_DOTS, _LINE, _TEXT = 64, 4096, 1500
+_TEXT = 1500
 
 
 @dataclass(frozen=True)
@@ -252,23 +251,12 @@ class _Reading:
 
     def __init__(self, folder: Path, text: str) -> None:
         self.folder, self.name = folder, folder.resolve().name
-        self.file, self.positions = f"{self.name}/{FILE}", Positions()
-        text = text.replace("\r\n", "\n")
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.count(".") > _MOST_DOTS or len(line) > _LINE:
-                raise UsageError("A417", "a line that no case needs", where=f"{self.file}:{number}", fix="break it into shorter ones")
+        self.file = f"{self.name}/{FILE}"
         try:
-            self.document = tomllib.loads(text)
-            self.positions = locate(text)
-        except tomllib.TOMLDecodeError as error:
-            at = re.search(r"line (\d+), column (\d+)", str(error))
-            where = f"{self.file}:{at[1]}:{at[2]}" if at else self.file
-            cause = str(error).split(" (at")[0].lower()
-            raise UsageError(
-                "A417", "the case is not TOML", where=where, cause=cause, fix='[a], [b], [[ask]], then KEY = "VALUE"'
-            ) from None
-        except RecursionError:
-            raise UsageError("A417", "the case is nested too deeply", where=self.file) from None
+            self.document, self.positions = parsed(text)
+        except NotToml as flaw:
+            fix = flaw.fix or '[a], [b], [[ask]], then KEY = "VALUE"'
+            raise UsageError("A417", "the case is not TOML", where=self.file + flaw.at, cause=flaw.why, fix=fix) from None
 
     def case(self) -> Case:
         if not _NAME.fullmatch(self.name):

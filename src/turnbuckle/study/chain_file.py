@@ -28,19 +28,17 @@ stops the reading:
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from turnbuckle.cost import packet
 from turnbuckle.cost.pcie import Pcie
 from turnbuckle.errors import UnitError, UsageError, clipped, did_you_mean
-from turnbuckle.machine.positions import Positions, locate
+from turnbuckle.machine.toml_text import NotToml, parsed
 from turnbuckle.study.chain import HOST, KINDS, LINK_KEYS, Chain, Link, Stage
 from turnbuckle.table_file import read_text
 from turnbuckle.units import parse
 
-_MOST_DOTS = 64  # tomllib takes time quadratic in the parts of a dotted key
 _NAME = re.compile(r"[a-z0-9_]{1,40}")
 _LEAST, _MOST = 1e-15, 1e18  # of any quantity, SI
 
@@ -60,20 +58,12 @@ class _Reading:
     """One chain file being read; knows where everything stands."""
 
     def __init__(self, name: str, text: str) -> None:
-        self.name, self.positions = name, Positions()
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.count(".") > _MOST_DOTS or len(line) > 4096:
-                raise UsageError("A027", "a line that no chain needs", where=f"{name}:{number}", fix="break it into shorter ones")
+        self.name = name
         try:
-            self.document = tomllib.loads(text.replace("\r\n", "\n"))
-            self.positions = locate(text.replace("\r\n", "\n"))
-        except tomllib.TOMLDecodeError as error:
-            at = re.search(r"line (\d+), column (\d+)", str(error))
-            where = f"{name}:{at[1]}:{at[2]}" if at else name
-            cause = str(error).split(" (at")[0].lower()
-            raise UsageError("A027", "the chain is not TOML", where=where, cause=cause, fix='[stage.NAME], then KEY = "VALUE"') from None
-        except RecursionError:
-            raise UsageError("A027", "the chain is nested too deeply", where=name) from None
+            self.document, self.positions = parsed(text)
+        except NotToml as flaw:
+            fix = flaw.fix or '[stage.NAME], then KEY = "VALUE"'
+            raise UsageError("A027", "the chain is not TOML", where=name + flaw.at, cause=flaw.why, fix=fix) from None
 
     def chain(self) -> Chain:
         self._known((), self.document, ("items", "in_flight", "start_up", "stage", "link"))

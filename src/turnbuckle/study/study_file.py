@@ -31,21 +31,17 @@ Nothing is guessed: a name that the model does not have, a quantity without a un
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from turnbuckle.errors import UnitError, UsageError, clipped, did_you_mean
-from turnbuckle.machine.positions import Positions, locate
+from turnbuckle.machine.toml_text import NotToml, parsed
 from turnbuckle.study.grid import MOST, Study
 from turnbuckle.study.questions import kind_named
 from turnbuckle.study.settings import Scalar, Setting, known, spaced
 from turnbuckle.table_file import read_text
 
-_MOST_DOTS = 64  # tomllib takes time quadratic in the parts of a dotted key
-_NO_KEY = re.compile(r"[^\w.\"' \t-]")
 _LINE = 1 << 16
 _RANGE = ("from", "to", "points", "spacing")
 _TABLES = ("study", "recordings", "settings", "axes", "pairs")
@@ -66,20 +62,12 @@ class _Reading:
     """One study file being read; knows where everything stands."""
 
     def __init__(self, path: Path, text: str) -> None:
-        self.folder, self.name, self.positions = path.parent, path.name, Positions()
-        for number, line in enumerate(text.split("\n"), 1):
-            if len(line) > _LINE or max(part.count(".") for part in _NO_KEY.split(line)) > _MOST_DOTS:
-                raise UsageError("A080", "a line that no study needs", where=f"{self.name}:{number}", fix="break it into shorter ones")
+        self.folder, self.name = path.parent, path.name
         try:
-            self.document = tomllib.loads(text.replace("\r\n", "\n"))
-            self.positions = locate(text.replace("\r\n", "\n"))
-        except tomllib.TOMLDecodeError as error:
-            at = re.search(r"line (\d+), column (\d+)", str(error))
-            where = f"{self.name}:{at[1]}:{at[2]}" if at else self.name
-            cause = str(error).split(" (at")[0].lower()
-            raise UsageError("A080", "the study is not TOML", where=where, cause=cause, fix='[study], then name = "NAME"') from None
-        except RecursionError:
-            raise UsageError("A080", "the study is nested too deeply", where=self.name) from None
+            self.document, self.positions = parsed(text, longest_line=_LINE)
+        except NotToml as flaw:
+            fix = flaw.fix or '[study], then name = "NAME"'
+            raise UsageError("A080", "the study is not TOML", where=self.name + flaw.at, cause=flaw.why, fix=fix) from None
 
     def study(self) -> Study:
         self._keys((), self.document, _TABLES, "a table")
