@@ -47,10 +47,14 @@ def test_a_curve_that_cannot_be(tmp_path: Path, text: str, code: str) -> None:
     assert refused.value.code == code and "idle.csv" in refused.value.where
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_longer_than_any_curve(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         read_starvation(tmp_path / "none.csv")
-    assert refused.value.code == "A066"
+    assert refused.value.code == "A061"
+    longer = "".join(f"{k} us, 1 us\n" for k in range(1, 100_000))
+    with pytest.raises(UsageError) as refused:
+        read_starvation(written(tmp_path / "idle.csv", f"idle gap, cost\n{longer}"))
+    assert refused.value.code == "A061" and "more than 1 MiB" in refused.value.found, "a part of it is not the curve"
 
 
 def test_the_recorded_run_has_its_gaps_in_it_already(seen: tb.Answer) -> None:

@@ -23,6 +23,7 @@ from turnbuckle.errors import UnitError, UsageError
 from turnbuckle.profile.dependencies import EDGE
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.timeline import TimelineReplay
+from turnbuckle.table_file import read_text
 from turnbuckle.units import parse
 
 Float = NDArray[np.float64]
@@ -57,17 +58,10 @@ def read_starvation(path: str | Path) -> Starvation:
 
     Raises
     ------
-    UsageError : A066 for a file, line or number that cannot be; UnitError (U0xx) for a quantity without a unit.
+    UsageError : A061 where the file cannot be read, A066 for a line or number that cannot be; UnitError (U0xx) where a unit is missing.
     """
     path = Path(path)
-    try:
-        if path.exists() and not path.is_file():
-            raise ValueError("not an ordinary file")
-        with path.open("rb") as file:
-            text = file.read(_LARGEST_BYTES).decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        found = (error.strerror or "") if isinstance(error, OSError) else "not an ordinary file in UTF-8"
-        raise UsageError("A066", "the curve of idle gaps cannot be read", where=path.name, found=found, fix="give a CSV file") from None
+    text = read_text(path, "the curve of idle gaps", largest_bytes=_LARGEST_BYTES)
     points = [(0.0, 0.0)]
     lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")]
     for number, line in lines[1:]:
