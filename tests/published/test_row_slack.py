@@ -18,7 +18,7 @@ from turnbuckle.published import Surface, beside, binned, published_surface
 from turnbuckle.published.row_slack import bin_counts, binned_penalty, seed_S, table_two, total_penalty
 from turnbuckle.published.slack_surface import Point
 
-drawn = settings(deadline=None, derandomize=True, database=None, max_examples=80)
+drawn = settings(max_examples=80)
 ROOT = Path(__file__).resolve().parents[2]
 SLACK = 2.2e-6
 REAL = {
@@ -100,7 +100,6 @@ def test_elements_beyond_the_surface_are_said(profile: tb.Profile) -> None:
     found = binned(profile, published_surface([1e-4]), 1e-4)
     assert {f.code for f in found.findings} == {"A321"}
     assert sum(f.count for f in found.findings) == sum(int(b.counts[0] + b.counts[-1]) for b in (found.kernel, found.memory)) > 0
-    assert found.memory.held_below == found.memory.counts[0] / found.memory.counts.sum()
     wide = Surface(
         tuple(Point(size, 1, s, 1.0 + s, kernel, 5) for size, kernel in ((1e-3, 1e-10), (1e15, 1e6)) for s in (0.0, 1.0)), "measured: x"
     )

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.profile.mpi_calls import PROCESS, _collectives, described, matched
+from turnbuckle.profile.mpi_calls import PROCESS, collectives, described, matched
 from turnbuckle.trace.trace import Trace
 
 Int = NDArray[np.int64]
@@ -25,7 +25,7 @@ def exchange_numbers(trace: Trace) -> Int:
     if (trace.mpi["thread"] & PROCESS).n_unique() < 2:
         return number
     calls, members = described(trace, np.arange(trace.mpi.height, dtype=np.int64))
-    rounds, _ = _collectives(calls, members, _ANY_SIZE)
+    rounds, _ = collectives(calls, members, _ANY_SIZE)
     if rounds.height:
         number[rounds["at"].to_numpy(), 0] = rounds.select(pl.struct("comm", "k").rank("dense").cast(pl.Int64)).to_series().to_numpy()
     messages = matched(calls, members)[2]

@@ -116,7 +116,7 @@ def exchanges(rows: pl.DataFrame, trace: Trace, most_members: int = MOST_MEMBERS
     mine = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi", pl.col("row").is_not_null())
     activity[mine["row"].to_numpy()] = mine["i"].to_numpy()
     calls, members = described(trace, activity)
-    rounds, lost = _collectives(calls, members, most_members)
+    rounds, lost = collectives(calls, members, most_members)
     _, _, messages, alone = matched(calls, members)
     return Exchanges(messages, rounds, pl.concat([lost, alone]).sort("start_ns", "thread", maintain_order=True))
 
@@ -365,7 +365,7 @@ def _in_order(sends: pl.DataFrame, receives: pl.DataFrame) -> pl.DataFrame:
 # --- MPI: collectives -------------------------------------------------------------------------------------------------
 
 
-def _collectives(calls: pl.DataFrame, members: pl.DataFrame, most_members: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+def collectives(calls: pl.DataFrame, members: pl.DataFrame, most_members: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The k-th collective of a communicator is the same call on each of its members; and the calls that are in none."""
     base = pl.col("does").str.replace(r"_init$", "")
     calls = calls.filter(pl.col("kind") == 1).with_columns(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -90,9 +90,6 @@ def grouped(profile: Profile) -> tuple[Pieces, NDArray[np.int32]]:
         )
     )
 
-    def text(name: str) -> Text:
-        return np.asarray(rows[name].cast(pl.String).fill_null("").to_list(), dtype=object)
-
     def number(name: str) -> Float:
         return rows[name].cast(pl.Float64).fill_null(0.0).to_numpy()
 
@@ -100,8 +97,17 @@ def grouped(profile: Profile) -> tuple[Pieces, NDArray[np.int32]]:
     piece = np.zeros(profile.activities.height, dtype=np.int32)
     piece[members["activity"].to_numpy()] = members["piece"].to_numpy()
     found = Pieces(
-        kind=text("kind"), category=text("category"), call_class=text("call_class"), direction=text("direction"), memory=text("memory"),
-        idle_device=rows["idle_device"].fill_null(False).to_numpy(), size_bytes=number("size_bytes"), count=number("count"),
-        seconds=number("total_ns") * 1e-9, exposed_seconds=number("exposed_ns") * 1e-9, tail_count=number("tails"),
+        **described(rows), count=number("count"), seconds=number("total_ns") * 1e-9, exposed_seconds=number("exposed_ns") * 1e-9,
+        tail_count=number("tails"),
     )  # fmt: skip
     return found, piece
+
+
+def described(rows: pl.DataFrame) -> dict[str, Any]:
+    """The columns of `Pieces` that say what each row is, from columns of the same names."""
+    words = ("kind", "category", "call_class", "direction", "memory")
+    return {
+        **{name: np.asarray(rows[name].cast(pl.String).fill_null("").to_list(), dtype=object) for name in words},
+        "idle_device": rows["idle_device"].fill_null(False).to_numpy(),
+        "size_bytes": rows["size_bytes"].cast(pl.Float64).fill_null(0.0).to_numpy(),
+    }

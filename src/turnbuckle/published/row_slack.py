@@ -127,16 +127,6 @@ class Bins:
     rounded_up: float
     rounded_down: float
 
-    @property
-    def held_below(self) -> float:
-        """Share of elements smaller than the smallest on the surface: there the upper value is none."""
-        return float(self.counts[0] / max(self.counts.sum(), 1))
-
-    @property
-    def held_above(self) -> float:
-        """Share of elements that reach beyond the largest on the surface: there the lower value is none."""
-        return float(self.counts[-1] / max(self.counts.sum(), 1))
-
 
 @dataclass(frozen=True)
 class Bounds:

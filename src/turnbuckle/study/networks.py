@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from turnbuckle.study.study import SCHEMA_VERSION
 
 Fidelity = Literal["packets", "queues", "flow"]
 Shape = FatTree | Torus | Dragonfly | Graph | None
-FIDELITIES: Final[tuple[Fidelity, ...]] = get_args(Fidelity)
 #: What is tried where nothing is asked for.
 USUAL: Final = ("switch", "fat-tree", "torus", "dragonfly")
 #: The original's parameters.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,6 @@ from turnbuckle.units import parse
 Float = NDArray[np.float64]
 Rate = Literal["best", "vector"]
 
-RATES: Final[tuple[Rate, ...]] = get_args(Rate)
 #: Coverage of every interval here.
 COVERAGE: Final = 0.90
 #: Parts below which a line has no interval.

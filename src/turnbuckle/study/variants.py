@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.profile.classify import call_class
 from turnbuckle.profile.dependencies import EDGE, Graph, begin, dependencies, finish
-from turnbuckle.profile.pieces import Pieces
+from turnbuckle.profile.pieces import Pieces, described
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.replay.sum import replay_sum
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
@@ -125,15 +125,9 @@ def prepare(trace: Trace) -> Part:
 
 
 def _one_each(rows: pl.DataFrame) -> Pieces:
-    def text(name: str) -> Text:
-        return np.asarray(rows[name].cast(pl.String).fill_null("").to_list(), dtype=object)
-
     return Pieces(
-        kind=text("kind"), category=text("category"), call_class=text("call_class"), direction=text("direction"), memory=text("memory"),
-        idle_device=rows["idle_device"].fill_null(False).to_numpy(),
-        size_bytes=rows["size_bytes"].cast(pl.Float64).fill_null(0.0).to_numpy(),
-        count=np.ones(rows.height), seconds=rows["seconds"].to_numpy(), exposed_seconds=rows["exposed_ns"].to_numpy() * 1e-9,
-        tail_count=rows["tail_exposed"].to_numpy().astype(np.float64),
+        **described(rows), count=np.ones(rows.height), seconds=rows["seconds"].to_numpy(),
+        exposed_seconds=rows["exposed_ns"].to_numpy() * 1e-9, tail_count=rows["tail_exposed"].to_numpy().astype(np.float64),
     )  # fmt: skip
 
 

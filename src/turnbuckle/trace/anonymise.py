@@ -138,7 +138,6 @@ class _Names:
 
     key: bytes
     texts: list[str] = field(default_factory=list)
-    of_text: dict[str, str] = field(default_factory=dict)
     taken: dict[str, str] = field(default_factory=dict)
     collisions: int = 0
 

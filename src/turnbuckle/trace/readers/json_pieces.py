@@ -23,7 +23,6 @@ _IN_STRING: Final = re.compile(r'["\\]')
 _NEXT: Final = re.compile(r',\s*(?=\{\s*"(?:ph|ts|args|size|kind)"\s*:)|(?=\](?:\s*\})?\s*,\s*"\w{1,64}"\s*:\s*[\[{])')
 #: A syntax error this close to what is read so far [letters] may be the text's end only.
 _NEAR: Final = 16
-_DEEPEST: Final = 200
 
 
 class Cut(Exception):
