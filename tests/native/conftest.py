@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recorder_bench import Bench, Ran, Said
+from recorder_bench import WARNINGS, Bench, Ran, Said
 
 from turnbuckle.cli import run as cli_run
 from turnbuckle.machine import toolchain
 
 HERE = Path(__file__).resolve().parent
-WARNINGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
+GPU = HERE.parents[1] / "validation" / "gpu"
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +50,18 @@ def bench(real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory) -> Be
     recorder = toolkit / "recorder.so"
     toolchain.build(built, recorder, strict=True)
     return Bench(toolkit, driver, program, recorder)
+
+
+@pytest.fixture(scope="session")
+def dependences(bench: Bench, real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs, by a C compiler against CUDA's own headers and the stand-in's runtime."""
+    made = tmp_path_factory.mktemp("dependences") / "dependences"
+    library = bench.toolkit / "lib64" / "libcupti.so"
+    headers = [word for path in real.includes for word in ("-isystem", str(path))]
+    words = [*toolchain.compiler(), "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *headers]
+    words += ["-idirafter", str(toolchain.native() / "headers"), "-x", "c", str(GPU / "dependences.cu"), "-x", "none", str(library)]
+    subprocess.run([*words, f"-Wl,-rpath,{library.parent}", "-ldl", "-o", str(made)], check=True)
+    return made
 
 
 @pytest.fixture

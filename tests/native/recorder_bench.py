@@ -8,6 +8,8 @@ from pathlib import Path
 from turnbuckle.trace.readers import recorded
 from turnbuckle.trace.trace import Trace
 
+WARNINGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
+
 
 @dataclass(frozen=True)
 class Bench:

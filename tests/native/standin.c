@@ -1,6 +1,10 @@
 /* A machine without a GPU that behaves like one, exactly: driver, runtime, NVTX, CUPTI and clock in one library, for the tests.
  * Built against CUPTI's real headers, so that every record has its real layout.
  *
+ * What CUPTI and driver do here was seen of real ones without a device (CUPTI 11.8 to 13.5 under driver 580): the tool is loaded before
+ * cuInit looks for a device, cuptiSubscribe fails where there is none, records lie behind each other by their own lengths, one that is
+ * not complete or of no known kind ends the reading of its buffer, and CUPTI's clock is CLOCK_REALTIME unless it is told another.
+ *
  * Time is made up.  It moves by what a call costs, by what a wait waits, and by one tick at every look at the clock, so a spin
  * ends on the tick.  A device runs the work of each stream in order; streams do not slow each other down.
  *
@@ -8,7 +12,8 @@
  * STANDIN_NO_INIT=N      cuInit returns N; STANDIN_DEVICES=N counts N devices; STANDIN_DRIVER=N is the driver's CUDA version
  * STANDIN_HOLD=N         N full buffers are held back until the next flush, as by a device that does not come to its end
  * STANDIN_NO_KIND=N      cuptiActivityEnable refuses kind N
- * STANDIN_VERSION=N      cuptiGetVersion says N */
+ * STANDIN_VERSION=N      cuptiGetVersion says N
+ * STANDIN_TIMELESS=1     kernels have no times where CUPTI was told a clock: the defect of CUDA 12.6 update 2 to 13.0 */
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -24,8 +29,9 @@
 #include <unistd.h>
 
 enum { TICK = 10, OWN_WORK = 100, LAUNCH = 3000, QUEUE_COPY = 2500, RECORD = 900, WAIT = 700, SYNC = 1500, SMALL = 1000, DELIVERY = 2500 };
-enum { KERNEL = 5000, KERNEL_LEAST = 1500, NS_A_WORK = 2, COPY_LEAST = 1200, BYTES_A_NS = 20, NULL_STREAM = 7, CONTEXT = 1, SLOT = 512, STREAMS = 64, UTC = 1000000 };
+enum { KERNEL = 5000, KERNEL_LEAST = 1500, NS_A_WORK = 2, COPY_LEAST = 1200, BYTES_A_NS = 20, NULL_STREAM = 7, CONTEXT = 1, STREAMS = 64 };
 #define NO_ID 0xFFFFFFFFu
+#define UTC ((int64_t)1700000000000000000) /* CLOCK_REALTIME less CLOCK_MONOTONIC */
 
 struct CUstream_st { uint32_t id; int64_t end; };
 struct CUevent_st { uint32_t id; uint64_t record; int64_t end; };
@@ -60,11 +66,13 @@ static CUpti_BuffersCallbackCompleteFunc complete;
 static uint8_t *buffer, *held[1024];
 static size_t room, filled, dropped, held_count, held_bytes[1024];
 static int nvtx_loaded;
+static CUpti_TimestampCallbackFunc clock_of_program;
 
 CUptiResult cuptiSubscribe(CUpti_SubscriberHandle *handle, CUpti_CallbackFunc function, void *data)
 {
     (void)data;
     if (getenv("STANDIN_REFUSE")) return (CUptiResult)setting("STANDIN_REFUSE", 999);
+    if (setting("STANDIN_NO_INIT", 0)) return CUPTI_API_VERSION < 130000 ? CUPTI_ERROR_NOT_INITIALIZED : CUPTI_ERROR_UNKNOWN;
     *handle = NULL;
     watcher = function;
     return CUPTI_SUCCESS;
@@ -81,10 +89,10 @@ CUptiResult cuptiGetResultString(CUptiResult result, const char **text)
             ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED" : "CUPTI_ERROR_UNKNOWN";
     return CUPTI_SUCCESS;
 }
-CUptiResult cuptiGetTimestamp(uint64_t *time) { return *time = (uint64_t)now, CUPTI_SUCCESS; }
+CUptiResult cuptiGetTimestamp(uint64_t *time) { return *time = (uint64_t)(now + UTC), CUPTI_SUCCESS; }
 CUptiResult cuptiGetVersion(uint32_t *version) { return *version = (uint32_t)setting("STANDIN_VERSION", CUPTI_API_VERSION), CUPTI_SUCCESS; }
 CUptiResult cuptiSetThreadIdType(CUpti_ActivityThreadIdType type) { return (void)type, CUPTI_SUCCESS; }
-CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc function) { return (void)function, CUPTI_SUCCESS; }
+CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc function) { return clock_of_program = function, CUPTI_SUCCESS; }
 CUptiResult cuptiActivityEnableLatencyTimestamps(uint8_t on) { return (void)on, CUPTI_SUCCESS; }
 CUptiResult cuptiActivityEnableCudaEventDeviceTimestamps(uint8_t on) { return (void)on, CUPTI_SUCCESS; }
 CUptiResult cuptiActivityConfigureUnifiedMemoryCounter(CUpti_ActivityUnifiedMemoryCounterConfig *settings, uint32_t count)
@@ -121,10 +129,44 @@ CUptiResult cuptiActivityFlushAll(uint32_t flags)
     pthread_mutex_unlock(&delivery);
     return CUPTI_SUCCESS;
 }
+/* Length of a record, and where its times are; 0: a kind that this CUPTI does not know. */
+static size_t length_of(CUpti_ActivityKind kind, uint64_t times[2], int put, void *at)
+{
+#define TIMES(type, first, last)                                                              \
+    do {                                                                                      \
+        type *it = at;                                                                        \
+        if (it && put && it->first) it->first = times[0];                                     \
+        if (it && put && it->last) it->last = times[1];                                       \
+        if (it && !put) times[0] = it->first, times[1] = it->last;                            \
+        return sizeof(type);                                                                  \
+    } while (0)
+    switch (kind) {
+    case CUPTI_ACTIVITY_KIND_RUNTIME:
+    case CUPTI_ACTIVITY_KIND_DRIVER: TIMES(CUpti_ActivityAPI, start, end);
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: TIMES(KERNEL_RECORD, start, end);
+    case CUPTI_ACTIVITY_KIND_MEMCPY: TIMES(COPY_RECORD, start, end);
+    case CUPTI_ACTIVITY_KIND_MEMCPY2: TIMES(PEER_RECORD, start, end);
+    case CUPTI_ACTIVITY_KIND_MEMSET: TIMES(MEMSET_RECORD, start, end);
+    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: TIMES(WAIT_RECORD, start, end);
+    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE: TIMES(GRAPH_RECORD, start, end);
+    case CUPTI_ACTIVITY_KIND_OVERHEAD: TIMES(OVERHEAD_RECORD, start, end);
+    case CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER: TIMES(UNIFIED_RECORD, start, end);
+    case CUPTI_ACTIVITY_KIND_MEMORY2: TIMES(MEMORY_RECORD, timestamp, timestamp);
+    case CUPTI_ACTIVITY_KIND_MARKER: TIMES(MARKER_RECORD, timestamp, timestamp);
+    case CUPTI_ACTIVITY_KIND_CUDA_EVENT: return sizeof(EVENT_RECORD);
+    case CUPTI_ACTIVITY_KIND_STREAM: return sizeof(CUpti_ActivityStream);
+    case CUPTI_ACTIVITY_KIND_DEVICE: return sizeof(DEVICE_RECORD);
+    case CUPTI_ACTIVITY_KIND_NAME: return sizeof(CUpti_ActivityName);
+    default: return 0;
+    }
+}
 CUptiResult cuptiActivityGetNextRecord(uint8_t *from, size_t size, CUpti_Activity **record)
 {
-    uint8_t *next = *record ? (uint8_t *)*record + SLOT : from;
-    if (next >= from + size) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+    uint8_t *next = *record ? (uint8_t *)*record + length_of((*record)->kind, NULL, 0, NULL) : from;
+    if (next + sizeof(CUpti_Activity) > from + size) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+    size_t length = length_of(((CUpti_Activity *)next)->kind, NULL, 0, NULL);
+    if (!length) return CUPTI_ERROR_INVALID_KIND;
+    if (next + length > from + size) return CUPTI_ERROR_MAX_LIMIT_REACHED;
     *record = (CUpti_Activity *)next;
     return CUPTI_SUCCESS;
 }
@@ -139,13 +181,20 @@ CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext context, uint32_t stream
 static void keep(const void *record, size_t size)
 {
     size_t most;
+    uint64_t times[2] = { 0, 0 };
     CUpti_ActivityKind kind = ((const CUpti_Activity *)record)->kind;
-    if (kind < CUPTI_ACTIVITY_KIND_COUNT && !recorded[kind]) return;
+    if (kind && kind < CUPTI_ACTIVITY_KIND_COUNT && !recorded[kind]) return;
     pthread_mutex_lock(&delivery);
-    if (buffer && filled + SLOT > room) deliver(0);
+    if (buffer && filled + size > room) deliver(0);
     if (!buffer) request(&buffer, &room, &most), filled = 0;
-    if (buffer) memcpy(buffer + filled, record, size), filled += SLOT;
-    else dropped++;
+    if (buffer) {
+        memcpy(buffer + filled, record, size);
+        length_of(kind, times, 0, buffer + filled);
+        int timeless = clock_of_program && kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && setting("STANDIN_TIMELESS", 0);
+        for (int i = 0; i < 2; i++) times[i] = timeless || !times[i] ? 0 : times[i] + (uint64_t)(clock_of_program ? 0 : UTC);
+        length_of(kind, times, 1, buffer + filled);
+        filled += (size + 7) / 8 * 8;
+    } else dropped++;
     pthread_mutex_unlock(&delivery);
 }
 #define KEEP(type, ...) keep(&(type){ __VA_ARGS__ }, sizeof(type))
@@ -174,16 +223,15 @@ static void load_tool(void)
     if (library) *(void **)&start = dlsym(library, "InitializeInjection");
     if (start) start();
     else fprintf(stderr, "standin: %s\n", dlerror());
-    if (watcher && watched[CUPTI_CB_DOMAIN_RESOURCE][CUPTI_CBID_RESOURCE_CU_INIT_FINISHED])
+    if (!setting("STANDIN_NO_INIT", 0) && watcher && watched[CUPTI_CB_DOMAIN_RESOURCE][CUPTI_CBID_RESOURCE_CU_INIT_FINISHED])
         watcher(NULL, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CU_INIT_FINISHED, NULL);
 }
 CUresult cuInit(unsigned flags)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)flags;
-    if (getenv("STANDIN_NO_INIT")) return (CUresult)setting("STANDIN_NO_INIT", 100);
     pthread_once(&once, load_tool);
-    return CUDA_SUCCESS;
+    return (CUresult)setting("STANDIN_NO_INIT", CUDA_SUCCESS);
 }
 CUresult cuDriverGetVersion(int *version) { return *version = setting("STANDIN_DRIVER", CUDA_VERSION), CUDA_SUCCESS; }
 CUresult cuDeviceGetCount(int *count) { return *count = setting("STANDIN_DEVICES", 1), CUDA_SUCCESS; }
@@ -342,7 +390,7 @@ static cudaError_t give_memory(int call, void **memory, size_t size, CUpti_Activ
     *memory = malloc(size ? size : 1);
     KEEP(MEMORY_RECORD, .kind = CUPTI_ACTIVITY_KIND_MEMORY2, .memoryOperationType = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION,
          .memoryKind = kind, .correlationId = correlation, .address = (uint64_t)(uintptr_t)*memory, .bytes = size, .timestamp = (uint64_t)begin,
-         .contextId = CONTEXT, .streamId = NO_ID);
+         .contextId = kind == CUPTI_ACTIVITY_MEMORY_KIND_PINNED ? CUPTI_INVALID_CONTEXT_ID : CONTEXT, .streamId = CUPTI_INVALID_STREAM_ID);
     return end_call(call, begin, begin + SMALL);
 }
 cudaError_t cudaMalloc(void **memory, size_t size) { return give_memory(C_MALLOC, memory, size, CUPTI_ACTIVITY_MEMORY_KIND_DEVICE); }
@@ -357,7 +405,7 @@ cudaError_t cudaFree(void *memory)
     int64_t begin = begin_call(C_FREE);
     KEEP(MEMORY_RECORD, .kind = CUPTI_ACTIVITY_KIND_MEMORY2, .memoryOperationType = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE,
          .memoryKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE, .correlationId = correlation, .address = (uint64_t)(uintptr_t)memory,
-         .timestamp = (uint64_t)begin, .contextId = CONTEXT, .streamId = NO_ID);
+         .timestamp = (uint64_t)begin, .contextId = CONTEXT, .streamId = CUPTI_INVALID_STREAM_ID);
     free(memory);
     return end_call(C_FREE, begin, begin + SMALL);
 }
@@ -483,8 +531,12 @@ void standin_overhead(int kind, int64_t length)
 }
 void standin_strange(void)
 {
-    KEEP(CUpti_Activity, .kind = CUPTI_ACTIVITY_KIND_COUNT);
     KEEP(COPY_RECORD, .kind = CUPTI_ACTIVITY_KIND_MEMCPY, .copyKind = 99, .bytes = 1, .srcKind = 200, .streamId = 9999);
+    recorded[CUPTI_ACTIVITY_KIND_NAME] = 1;
+    KEEP(CUpti_ActivityName, .kind = CUPTI_ACTIVITY_KIND_NAME);
+    /* one that is not complete, and what lies behind it */
+    KEEP(CUpti_ActivityStream, .kind = CUPTI_ACTIVITY_KIND_INVALID);
+    KEEP(CUpti_ActivityStream, .kind = CUPTI_ACTIVITY_KIND_STREAM, .streamId = 4242);
 }
 
 /* ---- NVTX, as its header loads a tool ---- */

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from recorder_bench import Bench
 
-from turnbuckle.machine import toolchain
-
 GPU = Path(__file__).resolve().parents[2] / "validation" / "gpu"
 sys.path.insert(0, str(GPU))
 
@@ -23,18 +21,6 @@ import steps  # type: ignore[import-not-found]  # noqa: E402
 #: Calls of an iteration that cross to the device.
 CALLS = {"launch": 65, "copy": 10, "synchronous": 2, "overlapped": 7}
 TICK = 10e-9  # of the stand-in's clock: the look at it with which a delay begins
-
-
-@pytest.fixture(scope="module")
-def dependences(bench: Bench, real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs, by a C compiler against CUDA's own headers and the stand-in's runtime."""
-    made = tmp_path_factory.mktemp("dependences") / "dependences"
-    library = bench.toolkit / "lib64" / "libcupti.so"
-    headers = [word for path in real.includes for word in ("-isystem", str(path))]
-    words = [*toolchain.compiler(), "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *headers]
-    words += ["-idirafter", str(toolchain.native() / "headers"), "-x", "c", str(GPU / "dependences.cu"), "-x", "none", str(library)]
-    subprocess.run([*words, f"-Wl,-rpath,{library.parent}", "-ldl", "-o", str(made)], check=True)
-    return made
 
 
 @pytest.fixture
@@ -71,8 +57,9 @@ LEFT_OUT = (
 )
 
 
-def test_the_whole_on_a_machine_that_stands_in(measured: Callable[..., Path], tmp_path: Path) -> None:
-    out = measured()
+@pytest.mark.parametrize("clock", ["monotonic", "cupti"])
+def test_the_whole_on_a_machine_that_stands_in(measured: Callable[..., Path], tmp_path: Path, clock: str) -> None:
+    out = measured(TB_CLOCK=clock)
     told = json.loads((out / "slack.summary.json").read_text())
     assert told["not_ok"] == [] and told["skipped"] == [] and str(tmp_path) not in json.dumps(told)
     results = predict.read(out, tmp_path / "read", "h100-sxm5", "standin")

@@ -233,8 +233,11 @@ def test_what_cupti_refuses(verb: Verb, bench: Bench, monkeypatch: pytest.Monkey
     refused(verb(*use, "print", "x"), "N008", 2, "MULTIPLE_SUBSCRIBERS", "the command ended with 0")
     monkeypatch.delenv("STANDIN_REFUSE")
     monkeypatch.setenv("STANDIN_VERSION", "120000")
-    refused(verb(*use, "print", "x"), "N008", 2, "another version of CUPTI")
+    refused(verb(*use, "print", "x"), "N008", 2, "another version of CUPTI", "--cupti")
     monkeypatch.delenv("STANDIN_VERSION")
+    monkeypatch.setenv("STANDIN_NO_INIT", "100")
+    refused(verb("record", "--anyway", *use[1:], "print", "x"), "N008", 2, "the driver finds no device", "nvidia-smi")
+    monkeypatch.delenv("STANDIN_NO_INIT")
     refused(verb(*use, "nothing", 3), "A182", 3, "the command ended with 3")
     refused(verb("record", "--kinds", "nvtx", *use[1:], "loop", 1), "A183", 3, "--kinds")
 
@@ -278,6 +281,19 @@ def test_finding_cupti(real: toolchain.Cupti, tmp_path: Path, monkeypatch: pytes
     assert (
         toolchain.choose().cuda == (13, 1) and toolchain.choose(12080).version == 22 and toolchain.choose(13000).label.endswith("CUDA 13.1")
     )
+    # a driver's own release first, its newest update; of newer releases the nearest; what is equal, in the order of the folders
+    near, first, again = fake("near", 13000, 130000), fake("first", 13000, 130001), fake("again", 13000, 130001)
+    far = fake("far", 13050, 130500)
+    monkeypatch.setattr(toolchain, "folders", lambda: iter([old, near, far, new, first, again]))
+    chosen = {
+        driver: toolchain.choose(driver).library.parents[3].name for driver in (None, 12020, 12080, 13000, 13010, 13020, 13050, 14000)
+    }
+    assert chosen == {
+        None: "far", 12020: "old", 12080: "old", 13000: "first", 13010: "new", 13020: "new", 13050: "far", 14000: "far",
+    }  # fmt: skip
+    monkeypatch.setattr(toolchain, "folders", lambda: iter([old, far, new]))
+    assert toolchain.choose(13000).version == 130100
+    monkeypatch.setattr(toolchain, "folders", lambda: iter([old, new, tmp_path / "gone"]))
     assert toolchain.choose(None, old).includes == (old / "extras/CUPTI/include", old / "include")
     (new / "include/cuda.h").write_text("nothing", encoding="utf-8")
     assert toolchain.at(new) is None and toolchain.at(tmp_path) is None

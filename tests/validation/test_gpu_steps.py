@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -126,15 +128,18 @@ def test_every_step_lists_its_jobs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [GPU / "run", "--out", tmp_path / "out", "--scratch", tmp_path / "work"], capture_output=True, text=True, check=False
-    )
+    (tmp_path / "bin").mkdir()
+    for name, program in (("python3", sys.executable), ("dirname", shutil.which("dirname"))):
+        (tmp_path / "bin" / name).symlink_to(str(program))
+    # whoever runs this may have a GPU, and the tool that tells of it
+    command, alone = [GPU / "run", "--out", tmp_path / "out", "--scratch", tmp_path / "work"], {**os.environ, "PATH": str(tmp_path / "bin")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
     assert done.returncode == 3 and "error[V101]" in done.stderr and not (tmp_path / "out").exists()
 
 
 def test_jobs_that_fail_hang_or_leave_nothing_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "SHORTEST", 0.3)
-    soon = time.time() + 30
+    soon = time.time() + 600
     good, bad, slow = (
         script(tmp_path, n, t) for n, t in (("good", "echo fine"), ("bad", "echo /a/b/c broke >&2; exit 4"), ("slow", "sleep 60"))
     )
@@ -154,13 +159,13 @@ def test_a_step_that_was_cut_off_goes_on_where_it_stopped(tmp_path: Path, machin
     assert steps.main([*words, "--budget", "0"]) == 1
     cut = json.loads((tmp_path / "out" / "calibrate.summary.json").read_text())
     assert cut["skipped"] and not cut["finished"] and not counter.exists()
-    assert steps.main([*words, "--budget", "60"]) == 0
+    assert steps.main([*words, "--budget", "600"]) == 0
     first = counter.read_text().split()
     assert {"copy", "concurrent"} <= set(first)
-    assert steps.main([*words, "--budget", "60"]) == 0 and counter.read_text().split() == first
+    assert steps.main([*words, "--budget", "600"]) == 0 and counter.read_text().split() == first
     done = json.loads((tmp_path / "out" / "calibrate.summary.json").read_text())
     assert done["finished"] and done["archives"] == ["calibrate.tar.gz"] and str(tmp_path) not in json.dumps(done)
-    assert steps.main([*words, "--budget", "60", "--fresh"]) == 0 and len(counter.read_text().split()) == 2 * len(first)
+    assert steps.main([*words, "--budget", "600", "--fresh"]) == 0 and len(counter.read_text().split()) == 2 * len(first)
 
 
 def test_steps_that_need_what_was_not_built_say_so(tmp_path: Path, machine: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +184,80 @@ def test_large_results_are_packed_in_parts(tmp_path: Path, monkeypatch: pytest.M
         (work / name).write_bytes(random.Random(size).randbytes(size))
     written, left = steps.pack("programs", work, out)
     assert written == ["programs.tar.gz", "programs-2.tar.gz"] and left == ["d.trace.csv"]
+    assert steps.pack("programs", work, out, 1) == (["programs.tar.gz"], ["c.trace.csv", "d.trace.csv"])
+
+
+@pytest.mark.parametrize(("asked", "files"), [(("slack",), 5), (("programs", "slack"), 8), (("build", "look", "programs", "slack"), 8)])
+def test_a_call_leaves_few_files(
+    tmp_path: Path, machine: None, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], files: int
+) -> None:
+    """However much a step brings, and however many steps there are: a machine may give back only a few files."""
+    monkeypatch.setattr(steps, "PART", 3000)
+    monkeypatch.setattr(builder, "build", lambda folder, fresh=False: {"cublas": "no"})
+    for step in asked:
+        (tmp_path / "work" / step).mkdir(parents=True)
+        for k in range(9):
+            (tmp_path / "work" / step / f"{k}.trace.csv").write_bytes(random.Random(k).randbytes(500))
+    steps.main([*asked, "--out", str(tmp_path / "out"), "--scratch", str(tmp_path / "work")])
+    left = list((tmp_path / "out").iterdir())
+    assert len(left) <= files <= steps.FILES and all(path.is_file() and path.stat().st_size < 16 << 20 for path in left)
+    assert {path.name for path in left} >= {f"{step}.summary.json" for step in asked} | {f"{step}.tar.gz" for step in asked}
+    summaries = [json.loads((tmp_path / "out" / f"{step}.summary.json").read_text()) for step in asked]
+    assert all(summary["left_out"] for summary in summaries), "what had no room is told"
+
+
+def test_every_step_may_have_a_budget_of_its_own(tmp_path: Path, machine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, float] = {}
+
+    def note(step: str, words: Any, budget: float, out: Path, parts: int) -> bool:
+        given[step] = budget
+        return True
+
+    monkeypatch.setattr(steps, "run_step", note)
+    where = ["--out", str(tmp_path), "--scratch", str(tmp_path)]
+    assert steps.main(["programs:190", "slack", "--budget", "310", *where]) == 0 and given == {"programs": 190, "slack": 310}
+    for wrong in ("programs:soon", "programs:", "pro:5"):
+        with pytest.raises(SystemExit):
+            steps.main([wrong, *where])
+
+
+def test_the_first_look_is_shown_at_once(
+    tmp_path: Path, machine: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It runs with nothing but Python, and its verdicts are the end of what is printed."""
+    monkeypatch.setattr(builder, "build", lambda folder, fresh=False: built)
+    built = {"recorder": str(script(tmp_path, "recorder", "")), "cublas": "no"}
+    (tmp_path / "work" / "built").mkdir(parents=True)
+    (tmp_path / "work" / "built" / "built.json").write_text(json.dumps(built), encoding="utf-8")
+    words = ["look", "--out", str(tmp_path / "out"), "--scratch", str(tmp_path / "work")]
+    steps.main(words)
+    shown = capsys.readouterr().out
+    assert "BAD  microbench built" in shown and "BAD  torch: runs" in shown
+    with tarfile.open(tmp_path / "out" / "look.tar.gz") as packed:
+        assert {"look/look.json", "look/look.txt"} <= set(packed.getnames())
+
+
+def test_a_device_is_named_by_the_driver_where_nvidia_smi_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "said", lambda *command: "")
+    monkeypatch.setattr(builder, "device", lambda: {"name": "NVIDIA H100", "capability": "9.0", "driver": "13000"})
+    assert steps.machine()["gpu"] == "NVIDIA H100, CUDA driver 13000" and builder._architecture() == "sm_90"
+    monkeypatch.setattr(builder, "device", dict)
+    assert "gpu" not in steps.machine() and builder._architecture() == "sm_90"
+
+
+def test_a_driver_that_the_loader_does_not_find_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "libcuda.so.1").touch()
+    monkeypatch.setattr(builder, "_DRIVERS", (str(tmp_path / "none"), str(tmp_path)))
+
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr(builder.ctypes, "CDLL", missing)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/mine")
+    assert builder.driver_library() == str(tmp_path / "libcuda.so.1")
+    assert builder.environment() == {"LD_LIBRARY_PATH": f"{tmp_path}:/mine"}
+    monkeypatch.setattr(builder, "_DRIVERS", ())
+    assert builder.driver_library() == "" and builder.environment() == {}
 
 
 def test_the_recorder_s_tools_are_found_without_the_package_s_dependencies() -> None:

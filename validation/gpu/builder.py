@@ -8,17 +8,70 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
+import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parents[1] / "src" / "turnbuckle"
 _INCLUDES = ("include", "targets/x86_64-linux/include", "targets/sbsa-linux/include")
 _LIBRARIES = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
 _LIMIT = 240
+#: Where a machine without a loader's cache of them may hold the driver's libraries and programs.
+_DRIVERS = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib64/nvidia", "/usr/lib/wsl/lib")
+_SMI = ("/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/opt/bin")
+_DEVICE = """
+import ctypes, json, sys
+driver, count, version = ctypes.CDLL(sys.argv[1]), ctypes.c_int(), ctypes.c_int()
+name, major, minor = ctypes.create_string_buffer(200), ctypes.c_int(), ctypes.c_int()
+result = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+driver.cuDriverGetVersion(ctypes.byref(version))
+if result or not count.value:
+    sys.exit(f"the driver says {result}, {count.value} devices")
+driver.cuDeviceGetName(name, 200, 0)
+driver.cuDeviceGetAttribute(ctypes.byref(major), 75, 0)
+driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, 0)
+print(json.dumps({"name": name.value.decode(errors="replace"), "capability": f"{major.value}.{minor.value}", "driver": version.value}))
+"""
+
+
+def driver_library() -> str:
+    """The driver's library: by its name where the loader finds it, else its path; empty where there is none."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return next((f"{folder}/libcuda.so.1" for folder in _DRIVERS if Path(folder, "libcuda.so.1").exists()), "")
+    return "libcuda.so.1"
+
+
+def environment() -> dict[str, str]:
+    """What programs need beside this environment to find the driver; mostly nothing."""
+    folder = driver_library().rpartition("/")[0]
+    return {"LD_LIBRARY_PATH": ":".join(filter(None, (folder, os.environ.get("LD_LIBRARY_PATH"))))} if folder else {}
+
+
+@cache
+def smi() -> str:
+    """The program nvidia-smi; empty where there is none."""
+    return shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=os.pathsep.join(_SMI)) or ""
+
+
+@cache
+def device() -> dict[str, str]:
+    """Name, compute capability and driver version of the first device, asked of the driver in a process of its own; empty without one."""
+    words = [sys.executable, "-I", "-c", _DEVICE, driver_library() or "libcuda.so.1"]
+    try:
+        env = {name: value for name, value in os.environ.items() if "INJECTION" not in name}
+        done = subprocess.run(words, env=env, capture_output=True, text=True, errors="replace", timeout=120, check=False)
+        return {key: str(value) for key, value in json.loads(done.stdout).items()} if done.returncode == 0 else {}
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return {}
 
 
 def toolchain() -> ModuleType:
@@ -51,7 +104,7 @@ def build(folder: Path, *, fresh: bool = False) -> dict[str, str]:
     built: dict[str, str] = {"cublas": "no"}
     chain = toolchain()
     try:
-        cupti = chain.choose(_driver())
+        cupti = chosen(chain)
         chain.build(cupti, folder / "libturnbuckle-cupti.so")
         built |= {"recorder": str(folder / "libturnbuckle-cupti.so"), "cupti": cupti.label}
     except Exception as error:  # whatever is wrong there, the other steps go on
@@ -64,11 +117,17 @@ def build(folder: Path, *, fresh: bool = False) -> dict[str, str]:
     return built
 
 
-def _driver() -> int | None:
+def chosen(chain: ModuleType) -> Any:
+    """The CUPTI to build against: that in the folder TB_CUPTI, or the one that suits the driver best (`toolchain.choose`)."""
+    folder = os.environ.get("TB_CUPTI")
+    return chain.choose(driver_version(), Path(folder) if folder else None)
+
+
+def driver_version() -> int | None:
     """Version of the driver as cuDriverGetVersion says; None without one."""
     number = ctypes.c_int(0)
     try:
-        answer = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))
+        answer = ctypes.CDLL(driver_library() or "libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))
     except (OSError, AttributeError):
         return None
     return number.value if answer == 0 else None
@@ -89,7 +148,16 @@ def _programs(chain: ModuleType, folder: Path, built: dict[str, str]) -> None:
         built["no_programs"] = "there is no nvcc"
         return
     compiled = [nvcc, "-std=c++17", f"-arch={_architecture()}", "-O2", f"-I{HERE}"]
-    _made([*compiled, str(HERE / "dependences.cu"), "-ldl", "-o"], folder / "dependences", built)
+    # as packages the runtime's libraries do not lie where nvcc looks for them
+    if runtime := _first([Path(nvcc).resolve().parents[1], *roots], _LIBRARIES, "libcudart_static.a"):
+        compiled.append(f"-L{runtime.parent}")
+    with ThreadPoolExecutor(2) as both:  # the compiler is most of a first call
+        both.submit(_made, [*compiled, str(HERE / "dependences.cu"), "-ldl", "-o"], folder / "dependences", built)
+        both.submit(_main_programs, compiled, roots, folder, built)
+
+
+def _main_programs(compiled: list[str], roots: list[Path], folder: Path, built: dict[str, str]) -> None:
+    """programs.cu, with cuBLAS where there is one that can be linked."""
     words = [*compiled, str(HERE / "programs.cu"), "-ldl", "-lpthread"]
     header, library = _first(roots, _INCLUDES, "cublas_v2.h"), _first(roots, _LIBRARIES, "libcublas.so*")
     if header and library:
@@ -102,12 +170,7 @@ def _programs(chain: ModuleType, folder: Path, built: dict[str, str]) -> None:
 
 
 def _architecture() -> str:
-    try:
-        words = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
-        text = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        text = ""
-    number = text.partition("\n")[0].replace(".", "").strip()
+    number = device().get("capability", "").replace(".", "")
     return f"sm_{number}" if number.isdigit() else "sm_90"
 
 

@@ -44,7 +44,7 @@ from turnbuckle.trace.readers import recorded
 #: Bytes of one file of an archive, and of a results folder.
 LARGEST, MOST = 1 << 30, 4 << 30
 CALLS = {"launch.call": "length of a launch call, median", "launch.latency": "launch to kernel on an idle device, median"}
-_NAME = re.compile(r"(build|calibrate|programs|slack|proxy|torch)/([A-Za-z0-9_.-]{1,120})")
+_NAME = re.compile(r"(look|build|calibrate|programs|slack|proxy|torch)/([A-Za-z0-9_.-]{1,120})")
 
 
 @dataclass
@@ -157,14 +157,25 @@ def loop_of(text: str) -> str:
     if not head or not 0 < begin < end:
         return ""
     at = {name: k for k, name in enumerate(head.split(","))}
-    start, correlation = at["start"], at["corr"]
-    calls = {r[correlation] for r in rows if r[0] in "AD" and r[start] and begin <= int(r[start]) <= end}
-    keep = [
-        r for r in rows if (begin <= int(r[start]) <= end if r[0] in "ADOUNLM" and r[start] else r[0] == "R" or r[correlation] in calls)
-    ]
+    start, correlation, ahead = at["start"], at["corr"], _ahead(facts)
+
+    def within(row: list[str]) -> bool:
+        """Marks and delays are the recorder's own and on its clock; all other records are CUPTI's."""
+        return begin <= int(row[start]) - (0 if row[0] == "L" else ahead) <= end
+
+    calls = {r[correlation] for r in rows if r[0] in "AD" and r[start] and within(r)}
+    keep = [r for r in rows if (within(r) if r[0] in "ADOUNLM" and r[start] else r[0] == "R" or r[correlation] in calls)]
     ends = [line for line in facts if line.startswith("#end")]
     facts = [line for line in facts if not line.startswith("#end")]
     return "\n".join([*facts, head, *(",".join(r) for r in keep), f"#rows {len(keep)}", *ends]) + "\n"
+
+
+def _ahead(facts: list[str]) -> int:
+    """How far the clock of the records is ahead of that of the marks [ns]: the median of what the recorder saw, 0 where they are one."""
+    seen = sorted(
+        int(found[1]) for line in facts if (found := re.fullmatch(r"#clock -?\d{1,19} (-?\d{1,19}) -?\d{1,19}(?: -?\d{1,19})?", line))
+    )
+    return seen[len(seen) // 2] if seen and "#timebase cupti" in facts else 0
 
 
 # --- predictions --------------------------------------------------------------------------------------------------------

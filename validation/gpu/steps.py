@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What is measured on a GPU machine, step by step: `run [STEP...]`, all steps that are not finished where none is named.
+"""What is measured on a GPU machine, step by step: `run [STEP[:SECONDS]...]`, all steps that are not finished where none is named.
 
     build      the recorder and the measuring program of Turnbuckle, and the programs of this folder
+    look       a minute: whether the recorder records and delays rightly here, as a table of verdicts
     calibrate  what the link and the device do by themselves
     programs   each program timed bare, recorded in full and recorded lightly
     slack      each program with every call that crosses to the device really delayed
@@ -29,6 +30,8 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -36,12 +39,12 @@ from pathlib import Path
 import builder
 
 HERE = Path(__file__).resolve().parent
-STEPS = ("build", "calibrate", "programs", "slack", "proxy", "torch")
+STEPS = ("build", "look", "calibrate", "programs", "slack", "proxy", "torch")
 SCRATCH = Path(tempfile.gettempdir()) / "turnbuckle-gpu"
 #: Seconds of one step; a caller that allows ten minutes has room left to fetch what came out.
 BUDGET = 540
-#: Bytes of one archive, and how many a step may have.
-PART, PARTS = 15 << 20, 4
+#: Bytes of one archive, how many a step may have, and how many files one call may leave: a machine may give back only a few.
+PART, PARTS, FILES = 15 << 20, 4, 8
 #: Every job gets this many seconds at least.
 SHORTEST = 5.0
 #: Programs of dependences.cu; all others are of programs.cu.
@@ -104,7 +107,7 @@ def clocks() -> dict[str, str]:
     """Clocks, power, temperature and link of the first GPU, as read."""
     limits = [f"pcie.link.{what}.{when}" for what in ("gen", "width") for when in ("current", "max")]
     keys = ["clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "power.draw", "temperature.gpu", "pstate", *limits]
-    found = said("nvidia-smi", f"--query-gpu={','.join(keys)}", "--format=csv,noheader").splitlines()
+    found = said(builder.smi() or "nvidia-smi", f"--query-gpu={','.join(keys)}", "--format=csv,noheader").splitlines()
     return dict(zip(keys, (v.strip() for v in found[0].split(",")), strict=False)) if found else {}
 
 
@@ -120,7 +123,9 @@ def machine() -> dict[str, object]:
         about["memory_kib"] = int(re.findall(r"\d+", Path("/proc/meminfo").read_text())[0])
     except (OSError, IndexError):
         pass
-    gpu = said("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader").splitlines()
+    gpu = said(builder.smi() or "nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader").splitlines()
+    if not gpu and (device := builder.device()):
+        gpu = [f"{device['name']}, CUDA driver {device['driver']}"]
     return about | ({"gpu": gpu[0]} if gpu else {})
 
 
@@ -163,6 +168,7 @@ def configurations(cublas: bool, managed: bool) -> dict[str, tuple[str, int]]:
 def jobs(step: str, place: Place, managed: bool) -> tuple[list[Job], list[str]]:
     """The jobs of a step, the important ones first and managed memory last, and what cannot be done for want of a tool."""
     made: dict[str, tuple[tuple[str, ...], list[Job]]] = {
+        "look": (("recorder",), _look(place)),
         "calibrate": (("microbench",), _calibrate(place)),
         "programs": (("programs", "recorder"), _programs(place, managed)),
         "slack": (("programs", "recorder"), _slack(place, managed)),
@@ -173,6 +179,11 @@ def jobs(step: str, place: Place, managed: bool) -> tuple[list[Job], list[str]]:
     missing = [f"{need} was not built" for need in needs if place.built[need].startswith("?")]
     able = [j for j in found if not any(word.startswith("?") for word in (*j.command, *j.environment.values()))]
     return sorted(able, key=lambda j: j.name.startswith("managed")), missing
+
+
+def _look(place: Place) -> list[Job]:
+    built = place.work.parent / "built" / "built.json"
+    return [Job("look", (sys.executable, "-B", str(HERE / "look.py"), str(built), str(place.work)), {}, 420, (place.work / "look.txt",))]
 
 
 def _calibrate(place: Place) -> list[Job]:
@@ -240,7 +251,7 @@ def _torch(place: Place) -> list[Job]:
 
 def run_job(job: Job, work: Path, deadline: float) -> dict[str, object]:
     """Run one job: its status (ok, failed, timeout, no_file), exit status, seconds, and the end of its error output."""
-    environment = {**os.environ, "TB_DEADLINE": f"{deadline - 4:.0f}", **job.environment}
+    environment = {**os.environ, **builder.environment(), "TB_DEADLINE": f"{deadline - 4:.0f}", **job.environment}
     if "CUDA_INJECTION64_PATH" not in job.environment:
         environment.pop("CUDA_INJECTION64_PATH", None)
     began, status = time.monotonic(), "ok"
@@ -290,14 +301,14 @@ def medians(work: Path) -> dict[str, dict[str, float]]:
     return out
 
 
-def pack(step: str, work: Path, out: Path) -> tuple[list[str], list[str]]:
-    """Write archives of at most `PART` bytes, results first and long traces last; what was written, and what had no room."""
+def pack(step: str, work: Path, out: Path, parts: int = PARTS) -> tuple[list[str], list[str]]:
+    """Write at most `parts` archives of at most `PART` bytes, long traces last; what was written, and what had no room."""
     files = [p for p in work.iterdir() if p.is_file() and p.stat().st_size and p.name != "done.json" and ".tmp." not in p.name]
     sizes = {p: len(gzip.compress(p.read_bytes(), 6)) + 2048 for p in files}
     bins: list[list[Path]] = [[]]
     room, left = PART, []
     for path in sorted(files, key=lambda p: (p.name.endswith(".trace.csv"), sizes[p])):
-        if sizes[path] > PART or (sizes[path] > room and len(bins) == PARTS):
+        if sizes[path] > PART or (sizes[path] > room and len(bins) == parts):
             left.append(path.name)
             continue
         if sizes[path] > room:
@@ -318,9 +329,10 @@ def pack(step: str, work: Path, out: Path) -> tuple[list[str], list[str]]:
     return written, left
 
 
-def run_step(step: str, words: argparse.Namespace, out: Path, scratch: Path) -> bool:
-    """Run one step until it is done or its budget is over; whether it is finished."""
-    deadline, began = time.time() + words.budget, time.monotonic()
+def run_step(step: str, words: argparse.Namespace, budget: float, out: Path, parts: int) -> bool:
+    """Run one step until it is done or its budget [s] is over, and pack it into at most `parts` archives; whether it is finished."""
+    deadline, began = time.time() + budget, time.monotonic()
+    scratch: Path = words.scratch
     work = scratch / step
     if words.fresh:
         shutil.rmtree(work, ignore_errors=True)
@@ -344,15 +356,18 @@ def run_step(step: str, words: argparse.Namespace, out: Path, scratch: Path) -> 
         result = run_job(job, work, deadline)
         done.append(result)
         done_file.write_text(json.dumps(done))
-        print(f"{time.monotonic() - began:6.1f} s  {result['status']:8} {result['wall_s']:7} s  {job.name}", flush=True)
+        why = "" if result["status"] == "ok" else "  " + str(result.get("tail", result.get("error", ""))).rpartition("\n")[2][:160]
+        print(f"{time.monotonic() - began:6.1f} s  {result['status']:8} {result['wall_s']:7} s  {job.name}{why}", flush=True)
     bad = [r["name"] for r in done if r["status"] != "ok"]
     summary |= {"clocks_end": clocks(), "jobs": done, "skipped": skipped, "missing": missing, "median_per_iter_ns": medians(work)}
     finished = not skipped
     (work / "summary.json").write_text(json.dumps(summary, indent=1))
-    archives, left = pack(step, work, out)
+    archives, left = pack(step, work, out, parts)
     told = {"step": step, "finished": finished, "ok": len(done) - len(bad), "not_ok": bad, "skipped": skipped, "missing": missing}
     told |= {"archives": archives, "left_out": left, "wall_s": round(time.monotonic() - began, 1)}
     (out / f"{step}.summary.json").write_text(json.dumps(summary | told, indent=1))
+    if (verdicts := work / "look.txt").exists():
+        print(verdicts.read_text(encoding="utf-8"), flush=True)
     print(json.dumps(told), flush=True)
     return finished and not missing
 
@@ -361,7 +376,7 @@ def main(arguments: list[str] | None = None) -> int:
     """0 all named steps are finished; 1 some are not: give the command again; 3 there is no GPU."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0], prog="run")
     parser.add_argument(
-        "steps", nargs="*", metavar="STEP", help=f"{', '.join(STEPS)}; next: the first that is not finished; all if left out"
+        "steps", nargs="*", metavar="STEP[:SECONDS]", help=f"{', '.join(STEPS)}; next: the first that is not finished; all if left out"
     )
     parser.add_argument("--budget", type=float, default=BUDGET, help="seconds of one step (%(default)s)")
     parser.add_argument("--out", type=Path, default=None, help="folder of the results ($OUT, or results/ beside this file)")
@@ -371,11 +386,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--dry-run", action="store_true", help="list the jobs and stop")
     parser.add_argument("--fresh", action="store_true", help="forget what an earlier call finished")
     words = parser.parse_args(arguments)
-    out = words.out or Path(os.environ.get("OUT") or HERE / "results")
-    for step in words.steps:
+    out = (words.out or Path(os.environ.get("OUT") or HERE / "results")).resolve()
+    words.scratch = words.scratch.resolve()  # jobs run in folders of their own
+    budgets: dict[str, float] = {}
+    for word in words.steps:
+        step, colon, seconds = word.partition(":")
         if step not in (*STEPS, "next"):
             parser.error(f"no step is called {step}: {', '.join(STEPS)}, next")
-    steps = [s for s in words.steps if s != "next"] or list(STEPS)
+        if colon and not re.fullmatch(r"\d{1,5}", seconds):
+            parser.error(f"{word}: the budget of a step is whole seconds, as {step}:300")
+        budgets[step] = float(seconds) if colon else words.budget
+    steps = [s for s in budgets if s != "next"] or list(STEPS)
     if words.dry_run:
         stand_in = Place(
             Path("work"),
@@ -395,15 +416,32 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if not machine().get("gpu"):
         print(
-            "error[V101]: no GPU to measure\n  found: nvidia-smi names none\n  fix:   run this where a driver and a GPU are",
+            "error[V101]: no GPU to measure\n  found: neither nvidia-smi nor the driver names one\n"
+            "  fix:   run this where a driver and a GPU are",
             file=sys.stderr,
         )
         return 3
-    if not words.steps or "next" in words.steps:
+    if not budgets or "next" in budgets:
         steps = [s for s in steps if words.fresh or not _finished(out, s)]
-    if "next" in words.steps:
+    if "next" in budgets:
         steps = steps[:1]
-    return 0 if all([run_step(s, words, out, words.scratch) for s in steps]) else 1
+    parts = max(1, min(PARTS, FILES // max(1, len(steps)) - 1))  # beside each step's summary
+    with held_open():
+        finished = [run_step(s, words, budgets.get(s, words.budget), out, parts) for s in steps]
+    return 0 if all(finished) else 1
+
+
+@contextmanager
+def held_open() -> Iterator[None]:
+    """Keeps the device's file open: a driver that nobody uses lets go of the device, and may take a second to start it for every job."""
+    file = None
+    with suppress(OSError):
+        file = os.open("/dev/nvidia0", os.O_RDWR)
+    try:
+        yield
+    finally:
+        if file is not None:
+            os.close(file)
 
 
 def _finished(out: Path, step: str) -> bool:

@@ -177,6 +177,23 @@ def _build(command: tuple[str, ...], output: Path | None, cupti: Path | None) ->
     return 0
 
 
+#: Cause and fix by what CUPTI says, or the recorder (-2).  Of a driver without a device CUPTI of CUDA 13 says 999, older ones 15.
+_NOT_STARTED: Final = (
+    "the driver finds no device, is older than CUPTI needs, or another process holds the device alone",
+    "look at nvidia-smi and CUDA_VISIBLE_DEVICES; name a CUPTI of the driver's own release with --cupti",
+)
+_REFUSALS: Final = {
+    "15": _NOT_STARTED, "999": _NOT_STARTED,
+    "35": ("the driver lets only administrators profile", "ask the administrator: ERR_NVGPUCTRPERM in NVIDIA's pages says what to set"),
+    "39": ("another profiler is attached to the program", "run without nsys, ncu, cuda-gdb or torch.profiler; a process can have one"),
+    "-2": ("the program brings another CUPTI, or a setting is wrong", "name the program's own CUPTI with --cupti"),
+}  # fmt: skip
+_REFUSED_OTHERWISE: Final = (
+    "another profiler is attached to the program, the driver does not permit it, or the program brings another CUPTI",
+    "run without nsys, ncu or torch.profiler; ask the administrator for profiling permission; or see --cupti",
+)
+
+
 # --- after the run ----------------------------------------------------------------------------------------------------
 
 
@@ -234,11 +251,10 @@ def _refused(files: list[Path], ended: str) -> None:
         for line in text.splitlines():
             if line.startswith("#refused "):
                 code, _, why = line.removeprefix("#refused ").partition(" ")
+                cause, fix = _REFUSALS.get(code, _REFUSED_OTHERWISE)
                 raise NativeError(
-                    "N008", "CUPTI refused to record", found=f"{clipped(why, 120)} ({clipped(code, 12)}); {ended}",
-                    cause="another profiler is attached to the program, the driver does not permit it, or the program brings another CUPTI",
-                    fix="run without nsys, ncu or torch.profiler; ask the administrator for profiling permission; or see --cupti",
-                )  # fmt: skip
+                    "N008", "CUPTI refused to record", found=f"{clipped(why, 120)} ({clipped(code, 12)}); {ended}", cause=cause, fix=fix
+                )
 
 
 def _rescued(folder: Path, half: Path, raw: Path) -> bool:

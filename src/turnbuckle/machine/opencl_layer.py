@@ -6,14 +6,13 @@ Nothing is downloaded, and no OpenCL library is linked: the loader hands the lay
 from __future__ import annotations
 
 import hashlib
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from turnbuckle.errors import NativeError
-from turnbuckle.machine.toolchain import compiler, native
+from turnbuckle.machine.toolchain import compiler, complaint, native
 
 SOURCES: Final = (
     "opencl_layer.c", "opencl_memory.c", "opencl_usm.c", "opencl_enqueue.c", "opencl_commands.c", "opencl_objects.c", "opencl_calls.c",
@@ -25,7 +24,6 @@ OPTIONS: Final = (
 )  # fmt: skip
 LIBRARY: Final = "libturnbuckle-opencl.so"
 _PROBE: Final = "#define CL_TARGET_OPENCL_VERSION 300\n#include <CL/cl_layer.h>\n"
-_LIMIT_SECONDS: Final = 300
 
 
 def build(target: Path, *, headers: Path | None = None, strict: bool = False) -> None:
@@ -43,9 +41,9 @@ def build(target: Path, *, headers: Path | None = None, strict: bool = False) ->
         the folder cannot be written.
     """
     words = [*compiler(), *(() if headers is None else ("-isystem", str(headers)))]
-    if (complaint := _run([*words, "-fsyntax-only", "-x", "c", "-"], _PROBE)) is not None:
+    if (first := complaint([*words, "-fsyntax-only", "-x", "c", "-"], _PROBE)) is not None:
         raise NativeError(
-            "N016", "there are no OpenCL headers that know layers", where="" if headers is None else str(headers), found=complaint,
+            "N016", "there are no OpenCL headers that know layers", where="" if headers is None else str(headers), found=first,
             cause="CL/cl_layer.h comes with the OpenCL headers of 2021 and newer",
             fix="install opencl-headers (apt), or name the folder of newer ones with --opencl-headers",
         )  # fmt: skip
@@ -54,10 +52,10 @@ def build(target: Path, *, headers: Path | None = None, strict: bool = False) ->
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
             made = Path(folder) / target.name
-            complaint = _run([*words, *OPTIONS, *(["-Werror"] if strict else []), *sources, "-o", str(made)], "")
-            if complaint is not None:
+            first = complaint([*words, *OPTIONS, *(["-Werror"] if strict else []), *sources, "-o", str(made)])
+            if first is not None:
                 raise NativeError(
-                    "N017", "the OpenCL layer cannot be compiled", found=complaint, cause="the compiler and the OpenCL headers do not fit",
+                    "N017", "the OpenCL layer cannot be compiled", found=first, cause="the compiler and the OpenCL headers do not fit",
                     fix="try other headers (--opencl-headers FOLDER) or another compiler (CC), and report the line above",
                 )  # fmt: skip
             made.replace(target)
@@ -66,18 +64,6 @@ def build(target: Path, *, headers: Path | None = None, strict: bool = False) ->
             "N018", "the OpenCL layer cannot be written", where=str(target.parent), found=error.strerror or str(error),
             fix="set XDG_CACHE_HOME to a folder you may write to",
         ) from None  # fmt: skip
-
-
-def _run(words: list[str], text: str) -> str | None:
-    """The compiler's first complaint; None where it was content."""
-    try:
-        done = subprocess.run(words, input=text, capture_output=True, text=True, errors="replace", timeout=_LIMIT_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)[:300]
-    if done.returncode == 0:
-        return None
-    said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    return next((line for line in said if "error" in line), said[0] if said else f"it ended with {done.returncode} and no message")[:300]
 
 
 def cached(cache: Path, headers: Path | None = None) -> tuple[Path, bool]:

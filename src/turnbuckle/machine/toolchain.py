@@ -123,6 +123,14 @@ def at(folder: Path) -> Cupti | None:
     return Cupti(tuple(dict.fromkeys((header.parent, cuda.parent))), library.resolve(), version, (release // 1000, release % 1000 // 10))
 
 
+def _suits(cupti: Cupti, driver: int | None) -> tuple[int, bool, int, int]:
+    """How well a CUPTI suits a driver: the driver's major release, for an older CUPTI does not know new devices; then one that is not newer
+    than the driver, then the newest of those, or else the least new."""
+    newer = driver is not None and cupti.cuda > (driver // 1000, driver % 1000 // 10)
+    minor = cupti.cuda[1]
+    return cupti.cuda[0], not newer, -minor if newer else minor, cupti.version
+
+
 def _first(folder: Path, places: tuple[str, ...], pattern: str) -> Path | None:
     for place in places:
         with suppress(OSError, ValueError):
@@ -142,7 +150,10 @@ def _defined(header: Path, name: str) -> int:
 
 
 def choose(driver: int | None = None, folder: Path | None = None) -> Cupti:
-    """The CUPTI to build against: that in `folder`, or the first of `folders` that a driver of CUDA `driver` can load.
+    """The CUPTI to build against: that in `folder`, or of all in `folders` the one that suits a driver of CUDA `driver` best.
+
+    Of several of one release the newest wins, for NVIDIA mends CUPTI in updates: that of 13.0 itself records no waits for the device, and
+    may fail in a flush; its update 1 has both right.  Of equal ones the first in the order of `folders` does.
 
     Parameters
     ----------
@@ -157,8 +168,7 @@ def choose(driver: int | None = None, folder: Path | None = None) -> Cupti:
     found = [cupti for place in places if (cupti := at(place))]
     fit = [cupti for cupti in found if driver is None or cupti.cuda[0] <= driver // 1000]
     if fit:
-        # of a newer major release CUPTI does not load on the driver; of an older one it does not know new devices
-        return max(fit, key=lambda cupti: cupti.cuda[0]) if folder is None else fit[0]
+        return max(fit, key=lambda cupti: _suits(cupti, driver))
     if found:
         raise NativeError(
             "N002", "CUPTI is newer than the driver", found=f"{found[0].label}, and a driver of CUDA {driver // 1000 if driver else 0}",
@@ -218,7 +228,11 @@ def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = Fals
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
             made = Path(folder) / target.name
-            _compile([*words, str(made)])
+            if (first := complaint([*words, str(made)])) is not None:
+                raise NativeError(
+                    "N003", "the recorder cannot be compiled", found=first, cause="the compiler and CUPTI's headers do not fit each other",
+                    fix="try another CUPTI (--cupti FOLDER) or compiler (CC), and report the line above",
+                )  # fmt: skip
             made.replace(target)
     except OSError as error:
         raise NativeError(
@@ -227,18 +241,18 @@ def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = Fals
         ) from None  # fmt: skip
 
 
-def _compile(words: list[str]) -> None:
+def complaint(words: list[str], text: str = "") -> str | None:
+    """The first complaint of a compiler that is given `text`; None where it was content."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=_BUILD_LIMIT_SECONDS, check=False)
-        said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-        first = next((line for line in said if "error" in line), said[0] if said else f"it ended with {done.returncode} and no message")
+        done = subprocess.run(
+            words, input=text, capture_output=True, text=True, errors="replace", timeout=_BUILD_LIMIT_SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
-        first, done = str(error), None
-    if done is None or done.returncode:
-        raise NativeError(
-            "N003", "the recorder cannot be compiled", found=first[:300], cause="the compiler and CUPTI's headers do not fit each other",
-            fix="try another CUPTI (--cupti FOLDER) or compiler (CC), and report the line above",
-        )  # fmt: skip
+        return str(error)[:300]
+    if done.returncode == 0:
+        return None
+    said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    return next((line for line in said if "error" in line), said[0] if said else f"it ended with {done.returncode} and no message")[:300]
 
 
 def key(cupti: Cupti) -> str:

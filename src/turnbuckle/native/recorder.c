@@ -12,7 +12,7 @@
  *                        eventts  device time of events (CUDA 13)
  *   TB_MEMORY_MB=N       most memory for records on their way (default 256); beyond it records are dropped and counted
  *   TB_FLUSH_MS=N        how often what is complete goes to the file (default 1000; 0: only when buffers are full, and at the end)
- *   TB_CLOCK=monotonic|cupti
+ *   TB_CLOCK=monotonic|cupti  whose clock stamps the records; left out: CLOCK_MONOTONIC where CUPTI takes it without harm
  *   TB_WINDOW=1          record only between tb_mark("loop_begin") and tb_mark("loop_end")
  *   TB_SLACK_NS=N        delay every chosen call by N ns, spinning (0: count them)
  *   TB_SLACK_CLASSES=LIST  launch,copy,memset,sync,alloc,event (default, or "boundary"), query,stream,module,other, "all"
@@ -58,6 +58,14 @@ static int64_t flusher_began;
 /* ---- clocks ---- */
 
 static uint64_t CUPTIAPI timestamp(void) { return (uint64_t)clock_now(); }
+
+/* Whether CUPTI of `version` may be told to use our clock.  From CUDA 12.6 update 2 (24) to 13.0 it may then give kernels the time 0, say
+ * NVIDIA's notes to 13.1.  Its own clock is CLOCK_REALTIME, and readers move it by what "#clock" says. */
+EXPORT int tb_own_clock_is_safe(uint32_t version)
+{
+    enum { BROKEN = 24, MENDED = 130100 };
+    return version < BROKEN || version >= MENDED;
+}
 
 /* The fact "#clock M C R W": at CLOCK_MONOTONIC M, CUPTI's clock was M+C and CLOCK_REALTIME M+R, each within W.
  * Looked at before the output is locked: CUPTI may hold a lock of its own while it waits for ours. */
@@ -154,8 +162,8 @@ static void CUPTIAPI on_call(void *unused, CUpti_CallbackDomain domain, CUpti_Ca
     if (domain != CUPTI_CB_DOMAIN_RUNTIME_API && domain != CUPTI_CB_DOMAIN_DRIVER_API) return;
     int driver = domain == CUPTI_CB_DOMAIN_DRIVER_API;
     const CUpti_CallbackData *call = data;
-    /* records of a context end with it */
-    if (recording && call->callbackSite == CUPTI_API_ENTER && ends_context(driver, id)) cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    /* records of a context end with it; a forced flush would hand over those of kernels that still run, without their times */
+    if (recording && call->callbackSite == CUPTI_API_ENTER && ends_context(driver, id)) cuptiActivityFlushAll(0);
     delays_call(driver, id, call);
 }
 
@@ -259,7 +267,10 @@ static void first_facts(const char *kinds)
 static CUptiResult start_recording(const char *kinds, size_t most_bytes)
 {
     const char *clock = getenv("TB_CLOCK");
-    own_clock = !(clock && strcmp(clock, "cupti") == 0) && cuptiActivityRegisterTimestampCallback(timestamp) == CUPTI_SUCCESS;
+    uint32_t version = 0;
+    cuptiGetVersion(&version);
+    own_clock = clock && *clock ? strcmp(clock, "monotonic") == 0 : tb_own_clock_is_safe(version);
+    if (own_clock) own_clock = cuptiActivityRegisterTimestampCallback(timestamp) == CUPTI_SUCCESS;
     CUptiResult result = records_start(kinds, most_bytes);
     if (result != CUPTI_SUCCESS) return result;
     first_facts(kinds);
@@ -271,7 +282,8 @@ static CUptiResult start_recording(const char *kinds, size_t most_bytes)
 
 EXPORT int InitializeInjection(void)
 {
-    const char *path = getenv("TB_TRACE"), *kinds = getenv("TB_KINDS"), *only = getenv("TB_WINDOW"), *wrong = NULL;
+    const char *path = getenv("TB_TRACE"), *kinds = getenv("TB_KINDS"), *only = getenv("TB_WINDOW"), *clock = getenv("TB_CLOCK");
+    const char *wrong = NULL;
     CUpti_SubscriberHandle subscriber;
     if (status != NOT_CALLED) return 1;
     if (path && *path) {
@@ -284,6 +296,7 @@ EXPORT int InitializeInjection(void)
     int64_t memory_mb = number("TB_MEMORY_MB", DEFAULT_MEMORY_MB, &wrong);
     flush_ms = number("TB_FLUSH_MS", DEFAULT_FLUSH_MS, &wrong);
     if (!wrong) wrong = delays_settings();
+    if (!wrong && clock && *clock && strcmp(clock, "monotonic") && strcmp(clock, "cupti")) wrong = "TB_CLOCK is neither monotonic nor cupti";
     if (!wrong && records_unknown(kinds)) wrong = "TB_KINDS names an unknown kind of records";
     if (wrong) return refuse(WRONG_SETTINGS, wrong);
     if (!recording && !delays_wanted()) return status = 0, 1; /* nothing is asked for */
@@ -326,7 +339,7 @@ EXPORT void tb_mark(const char *label)
     int64_t at = clock_now();
     if (status != 0 || !label || atomic_load(&finished)) return;
     int opens = window && strcmp(label, "loop_begin") == 0, closes = window && strcmp(label, "loop_end") == 0;
-    if (recording && closes) cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), records_switch(0);
+    if (recording && closes) cuptiActivityFlushAll(0), records_switch(0);
     if (recording) tell_clock();
     output_begin();
     delays_mark(label, at);

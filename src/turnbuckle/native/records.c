@@ -38,7 +38,7 @@ static const char *wanted = "";
 #if EVENT_NUMBER >= 2
 static int event_times;
 #endif
-static uint64_t dropped, unknown, without_time; /* guarded by the output's lock */
+static uint64_t dropped, unknown, without_time, unread; /* guarded by the output's lock; `unread` in bytes */
 
 const char *records_unknown(const char *list)
 {
@@ -86,6 +86,8 @@ static char *demangled(const char *name)
 
 static int64_t known(uint64_t value) { return value ? (int64_t)value : NONE; }
 static int64_t id(uint32_t value) { return value == UINT32_MAX ? NONE : (int64_t)value; }
+/* A context or stream of an allocation: what stands for none is UINT32_MAX up to CUDA 12.9, 0 in later headers; both number from 1. */
+static int64_t place(uint32_t value) { return value ? id(value) : NONE; }
 static int64_t product(int64_t x, int64_t y, int64_t z) { return x * y * z; }
 
 static int64_t call_name(int driver, CUpti_CallbackId call)
@@ -172,8 +174,8 @@ static void event(struct row *row, const EVENT_RECORD *e)
 static void memory(struct row *row, const MEMORY_RECORD *m)
 {
     row_begin(row, 'M');
-    row->start = (int64_t)m->timestamp, row->corr = m->correlationId, row->dev = id(m->deviceId), row->ctx = id(m->contextId);
-    row->stream = id(m->streamId), row->bytes = (int64_t)m->bytes, row->what = m->memoryOperationType, row->dst = m->memoryKind;
+    row->start = (int64_t)m->timestamp, row->corr = m->correlationId, row->dev = id(m->deviceId), row->ctx = place(m->contextId);
+    row->stream = place(m->streamId), row->bytes = (int64_t)m->bytes, row->what = m->memoryOperationType, row->dst = m->memoryKind;
     row->address = (int64_t)m->address;
 }
 
@@ -267,28 +269,49 @@ static size_t spare_count, in_use, most_in_use, most_buffers;
 static uint64_t refused;
 static _Atomic int64_t writing_ns;
 
+/* A program whose recorder has no buffer for it is ended by the CUPTI of releases before CUDA 12.9 (their notes say "a crash"): there
+ * the bound is not held, but what goes beyond it is counted all the same. */
+enum { MAY_REFUSE = CUPTI_API_VERSION >= 28 };
+
 static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size, size_t *most_records)
 {
     *buffer = NULL;
     pthread_mutex_lock(&pool);
-    if (in_use >= most_buffers) refused++;
-    else if (spare_count) *buffer = spare[--spare_count];
-    else *buffer = aligned_alloc(64, BUFFER_BYTES);
+    int full = in_use >= most_buffers;
+    refused += (uint64_t)full;
+    if (!full || !MAY_REFUSE) *buffer = spare_count ? spare[--spare_count] : aligned_alloc(64, BUFFER_BYTES);
     if (*buffer && ++in_use > most_in_use) most_in_use = in_use;
     pthread_mutex_unlock(&pool);
     *size = *buffer ? BUFFER_BYTES : 0; /* without a buffer CUPTI drops records and counts them */
     *most_records = 0;
 }
 
-static void CUPTIAPI take_buffer(CUcontext context, uint32_t of_stream, uint8_t *buffer, size_t size, size_t filled)
+static void write_records(uint8_t *buffer, size_t filled)
 {
     CUpti_Activity *activity = NULL;
+    uint8_t *last = buffer;
+    CUptiResult result;
+    while ((result = cuptiActivityGetNextRecord(buffer, filled, &activity)) == CUPTI_SUCCESS) {
+        last = (uint8_t *)activity;
+        write_record(activity);
+    }
+    if (result == CUPTI_ERROR_MAX_LIMIT_REACHED) return;
+    /* a record that is not complete, or of a kind that CUPTI itself does not know: its length is not known, so what follows is lost */
+    unknown++;
+    unread += (uint64_t)(buffer + filled - last);
+}
+
+static void CUPTIAPI take_buffer(CUcontext context, uint32_t of_stream, uint8_t *buffer, size_t size, size_t filled)
+{
     int64_t begin = clock_now();
     size_t lost = 0;
     (void)size;
+    /* CUPTI may hold a lock of its own here, for which another thread waits that has ours: never ask it while the output is locked.
+     * What is called below only looks at the buffer and at tables. */
+    if (cuptiActivityGetNumDroppedRecords(context, of_stream, &lost) != CUPTI_SUCCESS) lost = 0;
     output_begin();
-    while (buffer && filled && cuptiActivityGetNextRecord(buffer, filled, &activity) == CUPTI_SUCCESS) write_record(activity);
-    if (cuptiActivityGetNumDroppedRecords(context, of_stream, &lost) == CUPTI_SUCCESS) dropped += lost;
+    if (buffer && filled) write_records(buffer, filled);
+    dropped += lost;
     output_end();
     pthread_mutex_lock(&pool);
     if (buffer) in_use--;
@@ -372,6 +395,7 @@ void records_tell(void)
     output_begin();
     output_fact("dropped %" PRIu64, dropped);
     output_fact("unknown %" PRIu64, unknown);
+    if (unread) output_fact("unread bytes=%" PRIu64, unread);
     output_fact("notime %" PRIu64, without_time);
     output_fact("buffers most=%zu bytes=%d refused=%" PRIu64, most, BUFFER_BYTES, without_room);
     output_fact("cost writing_ns=%" PRId64, (int64_t)atomic_load(&writing_ns));
