@@ -341,8 +341,8 @@ def test_as_a_process() -> None:
 
 def test_colour_only_where_it_is_wanted() -> None:
     assert "\x1b" not in outside("machines", "list").stdout
-    coloured = outside("project", SAMPLE, "--on", "cdi-row-link", *FEW, env={"FORCE_COLOR": "1"}).stdout
-    plain_text = outside("project", SAMPLE, "--on", "cdi-row-link", *FEW, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
+    coloured = outside("project", SAMPLE, "--on", "cdi-row-link", *FEW, env={"TERM": "xterm", "FORCE_COLOR": "1"}).stdout
+    plain_text = outside("project", SAMPLE, "--on", "cdi-row-link", *FEW, env={"TERM": "xterm", "FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
     colours = [f"\x1b[{c}m" for c in (31, 32, 33, 36)] + [f"\x1b[1;{c}m" for c in (31, 32, 33, 36)]
     assert any(c in coloured for c in colours) and not any(c in plain_text for c in colours)
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from turnbuckle.cli.progress import PATIENCE, working
+from turnbuckle.cli.progress import working
 
 
 class Tty(io.StringIO):
@@ -16,21 +16,25 @@ class Tty(io.StringIO):
         return True
 
 
-def drawn(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, seconds: float) -> str:
+def drawn(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, patience: float, seconds: float) -> str:
+    """What is on the stream once something is, or after so many seconds of work."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr("turnbuckle.cli.progress.PATIENCE", patience)
+    end = time.monotonic() + seconds
     with working("replaying"):
-        time.sleep(seconds)
+        while "replaying" not in stream.getvalue() and time.monotonic() < end:
+            time.sleep(0.01)
     return stream.getvalue()
 
 
 def test_what_is_soon_done_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert drawn(monkeypatch, Tty(), 0.0) == ""
+    assert drawn(monkeypatch, Tty(), patience=600.0, seconds=0.0) == ""
 
 
 def test_what_takes_longer_says_so_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "replaying" in drawn(monkeypatch, Tty(), PATIENCE * 1.6)
-    assert drawn(monkeypatch, io.StringIO(), PATIENCE * 1.2) == ""
+    assert "replaying" in drawn(monkeypatch, Tty(), patience=0.05, seconds=60.0)
+    assert drawn(monkeypatch, io.StringIO(), patience=0.05, seconds=0.3) == ""
 
 
 def test_an_error_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

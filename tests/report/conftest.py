@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
-import tempfile
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import polars as pl
 import pytest
+from browsing import Browser
+from hostile_texts import HOSTILE
 
 from turnbuckle.examples import sample
 from turnbuckle.findings import finding
@@ -22,25 +19,6 @@ from turnbuckle.report.studied import Studies, studied
 from turnbuckle.study.study import Answer, ask, inspect
 
 TARGETS = ("nvlink-c2c", "gh200", "mi300a", "cdi-row-link", "cdi-row-api", "cdi-datacentre-link", "self")
-
-HOSTILE = (
-    "</script><img src=x onerror=alert(1)>",
-    "<svg onload=alert(1)>",
-    "\"><script>alert('1')</script>",
-    "' onmouseover='alert(1)' x='",
-    "void k<a<b>, c>(int) </title></style></textarea><iframe src=javascript:alert(1)>",
-    "{{ 7 * 7 }}{% raw %}{# x #}",
-    "evil\u202egnp.exe\u2066\u200b\ufeff",
-    "bell\x07esc\x1b[31mnull\x00",
-    "=cmd|' /C calc'!A0",
-    "line\u2028separator\u2029\r\n<!-- --> ]]> -->",
-    "z" + "\u0335" * 400 + "algo",
-    "x<" * 30_000,
-    "&lt;b&gt; &amp; &#x3c;script&#x3e;",
-    "名前 ünïcödé \U0001f600 <b>",
-    "",
-)
-"""Texts a recording or a machine file may hold."""
 
 
 @pytest.fixture(scope="session")
@@ -111,60 +89,6 @@ def hostile(answer: Answer) -> Answer:
         projections=projections,
         command=HOSTILE[0],
     )
-
-
-@dataclass(frozen=True)
-class Visit:
-    """What a browser made of one file.
-
-    Attributes
-    ----------
-    document : the page's markup after its scripts have run.
-    console : lines the page wrote to the console, violations of its content security policy among them.
-    requests : addresses the page asked for; the browser's own errands are not among them.
-    """
-
-    document: str
-    console: list[str]
-    requests: list[str]
-
-
-SWITCHES = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
-
-
-class Browser:
-    """A headless Chromium that resolves no name."""
-
-    def __init__(self, program: str) -> None:
-        self.program = program
-
-    def visit(self, file: Path, width: int = 1280) -> Visit:
-        """Open one local file and let its scripts run."""
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            log = Path(folder) / "net.json"
-            options = {
-                "user-data-dir": f"{folder}/user",
-                "window-size": f"{width},1400",
-                "host-resolver-rules": "MAP * ~NOTFOUND",
-                "virtual-time-budget": "4000",
-                "enable-logging": "stderr",
-                "v": "0",
-                "log-net-log": str(log),
-            }
-            command = [self.program, *SWITCHES, *(f"--{k}={v}" for k, v in options.items()), "--dump-dom", file.as_uri()]
-            done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=120, check=True)
-            console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-            return Visit(done.stdout, console, _requests(json.loads(log.read_text("utf-8"))))
-
-
-def _requests(log: dict[str, Any]) -> list[str]:
-    """Requests that a page made: those of the browser itself carry ``not an origin``."""
-    start = log["constants"]["logEventTypes"]["URL_REQUEST_START_JOB"]
-    asked = [e["params"] for e in log["events"] if e["type"] == start and "url" in e.get("params", {})]
-    return [p["url"] for p in asked if p.get("initiator") != "not an origin"]
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browsing import Browser
 
-from conftest import Browser
 from turnbuckle.report.html import page
 from turnbuckle.study.study import Answer
 

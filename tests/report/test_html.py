@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hostile_texts import HOSTILE
 from pages import Page
 
-from conftest import HOSTILE
 from turnbuckle.errors import ReportError
 from turnbuckle.model import additive
 from turnbuckle.report import write

@@ -161,4 +161,5 @@ def test_a_recording_without_gpu_activity_says_why(shared: Path) -> None:
     seen = inspect(shared / "traces" / "nsys-local" / "nvtx-py.sqlite", use_cache=False)
     why = studied(seen)
     assert isinstance(why, str) and "no GPU activity" in why
-    assert Page(page(seen)).text.count("Left out. The recording holds no GPU activity") == 3
+    words = Page(page(seen)).text
+    assert "The recording holds no GPU activity" in words and "Left out." not in words

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from turnbuckle.findings import finding
 from turnbuckle.projection import Interval, Projection
 from turnbuckle.report.kernel_names import kernel_labels
 from turnbuckle.report.look import colours
@@ -59,6 +60,17 @@ def test_an_undecided_target_says_what_to_measure() -> None:
     said = sentence(found, 2.0)
     assert "undecided at 5\xa0%" in said and "measure distance of a row" in said and "50\xa0% likely inside" in said
     assert "one-way delay" in what_would_change(found)[0]
+
+
+@pytest.mark.parametrize(("change", "kind"), [(0.004, "undecided"), (-0.2, "faster"), (0.3, "over")])
+def test_nothing_is_inside_where_host_calls_are_missing(change: float, kind: str) -> None:
+    missing = projection("gh200", change, change - 0.002, change + 0.002, findings=[finding("A365", 7, "40% of their time")])
+    (v,) = verdicts([missing])
+    assert (v.kind, v.uncalled) == (kind, kind == "undecided")
+    if v.uncalled:
+        assert v.words == "undecided, host calls are missing"
+        assert "gh200 (host calls are missing in the recording) is undecided" in sentence([v], 1.0)
+        assert "likely inside" not in sentence([v], 1.0) and not any("decides" in line for line in what_would_change([v]))
 
 
 def test_the_sentence_names_every_target_once() -> None:

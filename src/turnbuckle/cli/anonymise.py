@@ -118,15 +118,12 @@ def _key(key_file: Path | None) -> bytes:
 
 
 def _write(made: Any, folder: Path) -> None:
-    from turnbuckle.errors import ReportError
+    from turnbuckle.errors import unwritable
 
     try:
         made.to_parquet(folder)
     except OSError as error:
-        raise ReportError(
-            "R001", "the output cannot be written", where=folder.name, found=error.strerror or type(error).__name__,
-            fix="name a folder in a place you may write to",
-        ) from None  # fmt: skip
+        raise unwritable("R001", "the output cannot be written", folder, error, fix="name a folder in a place you may write to") from None
 
 
 def _emit(profile: Path, folder: Path | None, made: Any, treated: list[Any], found: Any, format: str) -> None:
@@ -149,10 +146,10 @@ def _emit(profile: Path, folder: Path | None, made: Any, treated: list[Any], fou
             "provenance": provenance(),
         }, None)  # fmt: skip
         return
-    _print(profile, folder, rows, findings)
+    _print(profile, folder, rows, findings, {f.code for f in found.findings()})
 
 
-def _print(profile: Path, folder: Path | None, rows: list[dict[str, Any]], findings: list[Any]) -> None:
+def _print(profile: Path, folder: Path | None, rows: list[dict[str, Any]], findings: list[Any], of_source: set[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -171,7 +168,8 @@ def _print(profile: Path, folder: Path | None, rows: list[dict[str, Any]], findi
     console.print(table)
     for f in findings:
         console.print()
-        console.print(Text.assemble((f"{f.code}  ", "yellow"), f"{f.count:,}  {f.meaning}; {f.advice}"))
+        whose = "in the recording that was read, not in the copy: " if folder is not None and f.code in of_source else ""
+        console.print(Text.assemble((f"{f.code}  ", "yellow"), f"{f.count:,}  {whose}{f.meaning}; {f.advice}"))
     console.print()
     if folder is None:
         console.print(Text.assemble(("next  ", "bold cyan"), f"turnbuckle anonymise {clean(profile.name, 200)} -o FOLDER writes it"))

@@ -58,8 +58,8 @@ app.command(record)
 Profile = Annotated[
     Path,
     Parameter(
-        help="a recording: Nsight Systems (nsys export --type sqlite), OTF2 (traces.otf2), "
-        "Chrome trace of PyTorch (.json, .json.gz), Paje, Paraver, DUMPI, PMPI text"
+        help="a recording: Nsight Systems (nsys export --type sqlite), PyTorch profiler (.json, .json.gz), nvprof (.nvvp), rocprof, "
+        "OTF2 (traces.otf2), Chakra, Paraver (.prv), Paje, DUMPI (.meta), PMPI text, or a folder that Turnbuckle wrote"
     ),
 ]
 On = Annotated[
@@ -76,6 +76,9 @@ Totals = Annotated[
     Parameter(help="additive from five printed numbers [s]: gpu=16.79,control=22.10,data=5.05,cpu=6.54,mpi=0.66[,total=50.5]"),
 ]
 FailIf = Annotated[str | None, Parameter(help='gate for scripts, as "penalty > 5%"; exit 1 if true for any target')]
+ReportTo = Annotated[
+    Path | None, Parameter(name=["--output", "-o"], help="write the report there; turnbuckle-report-NAME.html in this folder if left out")
+]
 Question = Annotated[str, Parameter(help="the question, as the cover page should put it")]
 Alpha = Annotated[str, Parameter(name="--alpha", help="how much faster kernels run on the target: a number, flop, memory or hold")]
 Replay = Annotated[
@@ -100,7 +103,7 @@ def dispatch(words: Sequence[str]) -> int:
                 "A001",
                 f"{words[0][:60]!r} is neither a verb nor a file",
                 found=f"verbs: {', '.join(v for v in verbs if v != 'overview')}",
-                fix=did_you_mean(words[0], verbs),
+                fix=did_you_mean(words[0], verbs) or "turnbuckle --help says what each does; a recording is named by its path",
             )
     if not words:
         words = ["--help"]
@@ -329,7 +332,7 @@ def report(
     draws: Draws = None,
     seed: Seed = 20261121,
     question: Question = "",
-    output: Output = None,
+    output: ReportTo = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
 ) -> int:
@@ -387,7 +390,7 @@ def export(
 
 
 @app.command
-def demo(*, output: Output = None) -> int:
+def demo(*, output: ReportTo = None) -> int:
     """Run the main job on the recording that ships with Turnbuckle and write its report."""
     from turnbuckle.cli import show
     from turnbuckle.examples import sample

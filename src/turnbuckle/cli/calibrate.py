@@ -68,14 +68,11 @@ def calibrate(
         raise UsageError(
             "A408", "nothing to calibrate from", fix="turnbuckle calibrate FILE... -o node.toml, or --run on a machine with a GPU"
         )
-    if not run and (quick or managed or only or keep):
-        word = "--quick" if quick else "--managed" if managed else "--only" if only else "--keep"
-        raise UsageError("A410", f"{word} belongs to --run", fix=f"leave {word} out, or add --run")
+    if not run:
+        _refuse_idle({"--quick": quick, "--managed": managed, "--only": bool(only), "--keep": keep is not None})
     if name is not None and not is_name(name):
         raise UsageError("A409", "not a name for a machine", found=name[:60], fix="small letters, digits, '-' and '.'; 64 at most")
-    for path in (output, keep, surface):
-        if path is not None and any(_same(path, f) for f in files):
-            raise UsageError("A415", "the output would replace a file that is read", where=path.name, fix="name another file with -o")
+    _refuse_replacing([path for path in (output, keep, surface) if path is not None], files)
     on = load(base) if base is not None else None
     size = None if copied_size is None else parse(copied_size, "B")
     read: list[tuple[Origin, Measured]] = []
@@ -116,6 +113,24 @@ def calibrate(
 
         emit(answer, [o for o, _ in read], output, keep)
     return 0
+
+
+def _refuse_idle(given: dict[str, bool]) -> None:
+    """Raise A410 where an option of --run is given without it."""
+    from turnbuckle.errors import UsageError
+
+    word = next((option for option, there in given.items() if there), None)
+    if word is not None:
+        raise UsageError("A410", f"{word} belongs to --run", fix=f"leave {word} out, or add --run")
+
+
+def _refuse_replacing(outputs: list[Path], files: tuple[Path, ...]) -> None:
+    """Raise A415 where a file to write is one that is read."""
+    from turnbuckle.errors import UsageError
+
+    for path in outputs:
+        if any(_same(path, file) for file in files):
+            raise UsageError("A415", "the output would replace a file that is read", where=path.name, fix="name another file with -o")
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -209,23 +209,14 @@ def _time(runs: Runs, seconds: float | None) -> str:
     return "-" if seconds is None else f"{1.0 / seconds:.4g}" if runs.throughput else show(seconds, "s", 4)
 
 
-def _table(title: str, *columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
-    for k, column in enumerate(columns):
-        table.add_column(column, justify="left" if k == 0 else "right", overflow="fold")
-    return table
-
-
 def _counts_table(found: Cores) -> Table:
+    from turnbuckle.cli.model_tables import unframed
     from turnbuckle.scaling.answer import percent, reached
 
     split = any(c.ranks is not None for c in found.counts)
     asked = percent(found.efficiency)
-    table = _table(
-        "cores per GPU", "cores", *(["ranks x threads"] if split else []), "measured", "by the law", "efficiency", f"reaches {asked}"
-    )
+    heads = ("cores", *(["ranks x threads"] if split else []), "measured", "by the law", "efficiency", f"reaches {asked}")
+    table = unframed(*heads, title="cores per GPU")
     for c in found.counts:
         chance = "surely" if c.reaches >= 0.995 else "surely not" if c.reaches <= 0.005 else f"{c.reaches:.0%} likely"
         ways = [f"{c.ranks:g} x {c.threads:g}" if c.ranks is not None else ""] if split else []
@@ -243,10 +234,11 @@ def _counts_table(found: Cores) -> Table:
 
 
 def _laws_table(found: Cores) -> Table:
+    from turnbuckle.cli.model_tables import unframed
     from turnbuckle.cli.show import seconds
     from turnbuckle.scaling.answer import span
 
-    table = _table("laws", "law", "cores (90% interval)", "AICc", "RMS", "parameters")
+    table = unframed("law", "cores (90% interval)", "AICc", "RMS", "parameters", title="laws")
     for c in found.candidates:
         law = c.fit.law
         if c.fit.missing:
@@ -262,11 +254,11 @@ def _laws_table(found: Cores) -> Table:
 
 
 def _curve_table(curve: Curve, runs: Runs) -> Table:
+    from turnbuckle.cli.model_tables import unframed
     from turnbuckle.scaling.answer import percent, sharing
 
     against, pays = f"against {curve.steps[0].ranks:g}", f"pays {percent(curve.worth)}"
-    table = _table(
-        sharing(curve),
+    table = unframed(
         "ranks on a GPU",
         "runs",
         "throughput" if runs.throughput else "run time",
@@ -274,6 +266,7 @@ def _curve_table(curve: Curve, runs: Runs) -> Table:
         "gain of the step",
         "90% interval",
         pays,
+        title=sharing(curve),
     )
     for s in curve.steps:
         gain = "" if s.gain is None else f"{s.gain:+.1%}"

@@ -12,7 +12,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from turnbuckle.cli.output import write_json, write_rows
+from turnbuckle.cli.output import write_answer
 from turnbuckle.cli.terminal import Terminal
 from turnbuckle.findings import Finding
 from turnbuckle.study.study import SCHEMA_VERSION
@@ -23,10 +23,8 @@ def examine(profile: Path | None, format: str) -> int:
     checks = installation()
     if profile is not None:
         checks += recording(profile)
-    if format == "json":
-        write_json({"schema_version": SCHEMA_VERSION, "checks": checks}, None)
-    elif format != "table":
-        write_rows(checks, format, None)
+    if format != "table":
+        write_answer({"schema_version": SCHEMA_VERSION, "checks": checks}, checks, format, None)
     else:
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column()
@@ -93,10 +91,14 @@ def recording(path: Path) -> list[dict[str, Any]]:
             _rows("kernels", trace.kernels.height, "none: record with --trace=cuda" if nsys else "none recorded"),
             _state(findings.get("P115"), "CUDA graphs", "every kernel of a graph has its own row, or there are no graphs"),
             _state(findings.get("P109"), "host calls", "every device activity has its host call"),
-            _state(findings.get("P111"), "clock", "no device activity begins before its call"),
+            _state(findings.get("P111"), "clock", "no device activity begins before its call")
+            if answer.projectable
+            else _line("look", "clock", "no host call is recorded to hold the device's times against"),
         ),
         *_messages(traffic(trace)),
-        _line("ok" if overhead < 0.1 else "look", "profiler overhead", f"{overhead:.1%} of run time"),
+        _line("ok" if overhead < 0.1 else "look", "profiler overhead", f"{overhead:.1%} of run time")
+        if trace.overheads.height
+        else _line("look", "profiler overhead", "not recorded"),
         *_if(
             device,
             _rows("synchronisations", trace.syncs.height, "none: what waits for what will have to be inferred"),

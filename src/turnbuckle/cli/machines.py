@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from turnbuckle.cli.output import write_json, write_rows
+from turnbuckle.cli.output import write_answer
 from turnbuckle.cli.terminal import Terminal
 from turnbuckle.errors import MachineError
 from turnbuckle.machine import Machine, all_machines, load
@@ -42,10 +42,8 @@ def list_all(format: str) -> int:
         }
         for m in all_machines()
     ]
-    if format == "json":
-        write_json({"schema_version": SCHEMA_VERSION, "machines": listed}, None)
-    elif format != "table":
-        write_rows(listed, format, None)
+    if format != "table":
+        write_answer({"schema_version": SCHEMA_VERSION, "machines": listed}, listed, format, None)
     else:
         console = Terminal(highlight=False)
         for relative, title in ((False, "machines that stand alone"), (True, "changes to the machine a profile ran on")):
@@ -64,13 +62,10 @@ def show(name: str, format: str) -> int:
     """One machine in full."""
     machine = load(name)
     numbers = rows(machine)
-    if format == "json":
+    if format != "table":
         about = {k: getattr(machine, k) for k in ("name", "title", "summary", "year", "coupling", "base", "sha256")}
-        write_json(
-            {"schema_version": SCHEMA_VERSION, "machine": {**about, "copies_vanish": machine.copies_vanish, "parameters": numbers}}, None
-        )
-    elif format != "table":
-        write_rows(numbers, format, None)
+        document = {**about, "copies_vanish": machine.copies_vanish, "parameters": numbers}
+        write_answer({"schema_version": SCHEMA_VERSION, "machine": document}, numbers, format, None)
     else:
         console = Terminal(highlight=False)
         console.print(Text.assemble((machine.name, "bold"), f"  {machine.title}"))

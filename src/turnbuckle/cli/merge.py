@@ -127,7 +127,7 @@ def _write(trace: Trace, place: Path) -> None:
     import shutil
     import tempfile
 
-    from turnbuckle.errors import ReportError
+    from turnbuckle.errors import unwritable
 
     draft = None
     try:
@@ -137,10 +137,7 @@ def _write(trace: Trace, place: Path) -> None:
         draft.chmod(0o755)
         draft.replace(place)
     except OSError as error:
-        raise ReportError(
-            "R001", "the output cannot be written", where=place.name, found=error.strerror or type(error).__name__,
-            fix="name a folder where you may write",
-        ) from error  # fmt: skip
+        raise unwritable("R001", "the output cannot be written", place, error, fix="name a folder where you may write") from error
     finally:
         if draft is not None:
             shutil.rmtree(draft, ignore_errors=True)
@@ -149,8 +146,8 @@ def _write(trace: Trace, place: Path) -> None:
 def _print(merged: Merged, output: Path) -> None:
     from rich.text import Text
 
-    from turnbuckle.cli.model_tables import plain, print_findings, titled
-    from turnbuckle.cli.show import ns
+    from turnbuckle.cli.model_tables import print_findings, titled
+    from turnbuckle.cli.show import ns, plain
     from turnbuckle.cli.terminal import console_for
 
     console = console_for(None)

@@ -48,14 +48,10 @@ def bound(
         raise UsageError("A044", "a claim belongs to one --at", found=f"{len(words)} of them", fix="--at 1ms --claimed 2.39")
     said = None if claimed is None else _ratio("--claimed", claimed)
     document = answer(known, now, near, far, over="latency" if unit == "s" else "bandwidth", claimed=said)
-    if format == "json":
-        from turnbuckle.cli.output import write_json
+    if format != "table":
+        from turnbuckle.cli.output import write_answer
 
-        write_json(document, output)
-    elif format != "table":
-        from turnbuckle.cli.output import write_rows
-
-        write_rows(document["bounds"], format, output)
+        write_answer(document, document["bounds"], format, output)
     else:
         _print(console, document)
     return 0

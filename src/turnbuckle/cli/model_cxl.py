@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.cli.options import FormatOption, NoCache, Output
+from turnbuckle.cli.options import FormatOption, NoCache, Output, listed
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from turnbuckle.cost.pcie import Pcie
     from turnbuckle.cost.wire import Way
@@ -58,7 +57,7 @@ def cxl(
     output: Output = None,
 ) -> int:
     """Compare transfers over PCIe with those over CXL: times by size, crossovers, and what offloading must save (equations 9 to 11)."""
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.terminal import console_for
     from turnbuckle.cost import packet
     from turnbuckle.cost.pcie import Pcie
@@ -93,10 +92,8 @@ def cxl(
         reads=None if tags is None or round_trip is None else (tags, parse(round_trip, "s")),
     )
     document["measured_start_up"] = shown
-    if format == "json":
-        write_json(document, output)
-    elif format != "table":
-        write_rows(document["rows"], format, output)
+    if format != "table":
+        write_answer(document, document["rows"], format, output)
     else:
         _print_compared(console, document)
     return 0
@@ -134,7 +131,7 @@ def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
 def _words(given: list[str] | None, otherwise: tuple[str, ...], option: str) -> list[str]:
     from turnbuckle.errors import UsageError
 
-    words = list(otherwise) if given is None else [part.strip() for word in given for part in word.split(",") if part.strip()]
+    words = list(otherwise) if given is None else listed(given)
     if not words:
         raise UsageError("A028", f"{option} names nothing", fix=f'{option} "{otherwise[0]}"')
     return words
@@ -237,6 +234,7 @@ def _label(name: str, share: float | None) -> str:
 def _print_compared(console: Console, document: dict[str, Any]) -> None:
     from rich.text import Text
 
+    from turnbuckle.cli.model_tables import unframed
     from turnbuckle.cli.show import clean
     from turnbuckle.units import show
 
@@ -262,7 +260,7 @@ def _print_compared(console: Console, document: dict[str, Any]) -> None:
     fits = max(2, (console.width - 8) // _COLUMN)
     for first in range(0, len(columns), fits):
         part = columns[first : first + fits]
-        table = _table("size", *(head for head, _ in part))
+        table = unframed("size", *(head for head, _ in part))
         for k, size in enumerate(sizes):
             table.add_row(size, *(cells[k] for _, cells in part))
         console.print(table)
@@ -292,16 +290,6 @@ def _crossed(crossing: dict[str, Any], searched: int) -> str:
     return f"{name} is faster than PCIe below {first:,} B ({first / 1024:.4g} KiB){again}"
 
 
-def _table(*columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for k, column in enumerate(columns):
-        # on a narrow terminal a cell takes two lines: nothing is cut
-        table.add_column(column, justify="left" if k == 0 else "right", overflow="fold")
-    return table
-
-
 def chain(
     file: Annotated[Path, Parameter(help="TOML: stages, the bytes they receive, links between devices")],
     /,
@@ -318,7 +306,7 @@ def chain(
     """Replay a chain of accelerators: through the host, directly, through a shared cache, and each of them pipelined."""
     from dataclasses import replace
 
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.progress import working
     from turnbuckle.cli.terminal import console_for
     from turnbuckle.errors import UsageError
@@ -338,10 +326,8 @@ def chain(
     with working("replaying"):
         played = play(declared)
     document = played.as_dict()
-    if format == "json":
-        write_json(document, output)
-    elif format != "table":
-        write_rows(document["flows"], format, output)
+    if format != "table":
+        write_answer(document, document["flows"], format, output)
     else:
         _print_chain(console, played)
     return 0
@@ -361,6 +347,7 @@ def _recorded(chain: Chain, recording: Path, no_cache: bool, per: Literal["run",
 def _print_chain(console: Console, played: Played) -> None:
     from rich.text import Text
 
+    from turnbuckle.cli.model_tables import unframed
     from turnbuckle.cli.show import clean
     from turnbuckle.units import show
 
@@ -368,7 +355,7 @@ def _print_chain(console: Console, played: Played) -> None:
     stages = ", ".join(f"{s.name} on {s.device} {show(s.seconds or 0.0, 's')}" for s in chain.stages)
     console.print(f"{clean(chain.name)}: {chain.items or 0:,} {'item' if chain.items == 1 else 'items'} of {stages}")
     console.print()
-    table = _table("flow", "run time", "speed-up", "one item", "busiest", "busy")
+    table = unframed("flow", "run time", "speed-up", "one item", "busiest", "busy")
     for f in played.flows:
         busy = f"{f.busy_seconds / f.seconds:.1%}" if f.seconds else "-"
         gain = f"{today.seconds / f.seconds:.3g}x" if f.seconds else "-"

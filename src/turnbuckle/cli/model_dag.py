@@ -12,7 +12,6 @@ from turnbuckle.cli.options import Charts, FormatOption, Output
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from turnbuckle.cost.tiers import Fabric
     from turnbuckle.study.supernodes import Supernodes
@@ -169,14 +168,12 @@ def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_nod
 
 def _emit(found: Solves, format: str, output: Path | None, console: Console | None) -> None:
     """Write the answer; CSV and Parquet hold the runs."""
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
 
     if console is not None:
         _print(console, found)
-    elif format == "json":
-        write_json(found.as_dict(), output)
     else:
-        write_rows([run.as_dict() for run in found.runs], format, output)
+        write_answer(found.as_dict(), [run.as_dict() for run in found.runs], format, output)
 
 
 def _print(console: Console, found: Solves) -> None:
@@ -247,12 +244,13 @@ def _print_machine(console: Console, found: Solves) -> None:
 def _print_runs(console: Console, found: Solves) -> None:
     from rich.text import Text
 
+    from turnbuckle.cli.model_tables import unframed
     from turnbuckle.cli.show import seconds
     from turnbuckle.units import show
 
     console.print(Text("run time of one solve, and the critical path as it is", "italic"))
     names = [variant.what for variant in found.variants]
-    table = _table("GPUs", *names, "messages", "bytes", "latency")
+    table = unframed("GPUs", *names, "messages", "bytes", "latency", words=())
     by = {(run.gpus, run.what): run for run in found.runs}
     best = {what: found.best(what) for what in names}
     for count in sorted({run.gpus for run in found.runs}):
@@ -270,11 +268,12 @@ def _print_runs(console: Console, found: Solves) -> None:
 def _print_spots(console: Console, found: Solves) -> None:
     from rich.text import Text
 
+    from turnbuckle.cli.model_tables import unframed
     from turnbuckle.cli.show import seconds
     from turnbuckle.study.triangular import NEARLY
 
     console.print(Text("where more GPUs stop paying", "italic"))
-    table = _table("", "best on", "time", f"within {NEARLY:.0%}", "against now", "at most")
+    table = unframed("", "best on", "time", f"within {NEARLY:.0%}", "against now", "at most")
     gains = found.gains()
     for at, variant in enumerate(found.variants):
         # gains come in pairs: best against best, then the largest at one count
@@ -305,12 +304,3 @@ def _times(ratio: float) -> str:
 
 def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _table(*columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for k, column in enumerate(columns):
-        table.add_column(column, justify="right" if k or column == "GPUs" else "left", overflow="fold")
-    return table

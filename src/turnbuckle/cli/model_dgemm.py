@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from turnbuckle.cli.options import Charts, FormatOption, NoCache, Output
+from turnbuckle.cli.options import Charts, FormatOption, NoCache, Output, listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,7 +44,7 @@ def dgemm(
     import numpy as np
 
     from turnbuckle.cli.model_tables import is_table
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.terminal import console_for
     from turnbuckle.errors import UsageError
     from turnbuckle.study import dgemm as study
@@ -86,10 +86,8 @@ def dgemm(
         save([dgemm_figure(drawn)], charts)
     if console is not None:
         _print_dgemm(console, found)
-    elif format == "json":
-        write_json(found.as_dict(), output)
     else:
-        write_rows(found.rows(), format, output)
+        write_answer(found.as_dict(), found.rows(), format, output)
     return 0
 
 
@@ -97,7 +95,7 @@ def _listed(option: str, words: list[str]) -> list[str]:
     """`--sizes 1,2 --sizes 3` -> [1, 2, 3]."""
     from turnbuckle.errors import UsageError
 
-    found = [part.strip() for word in words for part in word.split(",") if part.strip()]
+    found = listed(words)
     if not found:
         raise UsageError("A047", f"{option} names nothing", found=", ".join(words)[:40], fix="leave it out, or name values with commas")
     return found
@@ -114,7 +112,7 @@ def _size(word: str) -> int:
 def _print_dgemm(console: Console, found: Study) -> None:
     from rich.text import Text
 
-    from turnbuckle.cli.model_tables import plain
+    from turnbuckle.cli.show import plain
     from turnbuckle.study.dgemm import LARGEST
     from turnbuckle.units import show
 

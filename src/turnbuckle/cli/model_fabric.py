@@ -28,7 +28,7 @@ def fabric(
     name: Name = None, /, *, nodes: Nodes = None, check: Check = False, format: FormatOption = "table", output: Output = None
 ) -> int:
     """Show a machine as a network: parts, wires with their sources, ways between parts, what shares what, bisection."""
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.terminal import console_for
     from turnbuckle.errors import UsageError
     from turnbuckle.replay.network_file import bundled, read_network
@@ -43,10 +43,9 @@ def fabric(
                 "A052", "nodes of no machine", found=f"--nodes {nodes}", fix="name one: turnbuckle model fabric lassen --nodes 2"
             )
         found = [study.fabric(read_network(n)) for n in bundled()]
-        if format == "json":
-            write_json({"schema_version": SCHEMA_VERSION, "networks": [_row(f) for f in found]}, output)
-        elif format != "table":
-            write_rows([_row(f) for f in found], format, output)
+        if format != "table":
+            listed = [_row(f) for f in found]
+            write_answer({"schema_version": SCHEMA_VERSION, "networks": listed}, listed, format, output)
         elif check:
             for each in found:
                 _remarks(console_for(output), each)
@@ -54,10 +53,9 @@ def fabric(
             _print_all(console_for(output), found)
         return 0
     one = study.fabric(read_network(name), nodes or 0)
-    if format == "json":
-        write_json({**one.as_dict(), "remarks": study.remarks(one)}, output)
-    elif format != "table":
-        write_rows([{k: v for k, v in w.as_dict().items() if k != "wires"} | {"wires": len(w.wires)} for w in one.ways], format, output)
+    if format != "table":
+        ways = [{k: v for k, v in w.as_dict().items() if k != "wires"} | {"wires": len(w.wires)} for w in one.ways]
+        write_answer({**one.as_dict(), "remarks": study.remarks(one)}, ways, format, output)
     elif check:
         _remarks(console_for(output), one)
     else:
@@ -187,18 +185,16 @@ def _print_ways(console: Console, found: Fabric) -> None:
 
 
 def _print_together(console: Console, found: Fabric) -> None:
-    from rich.table import Table
     from rich.text import Text
 
+    from turnbuckle.cli.model_tables import unframed
     from turnbuckle.units import show
 
     if not found.together:
         return
     console.print()
     console.print(Text("all at once: what the worst placed gets", "italic"))
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("who", "alone", "together", "shared by", "wire"):
-        table.add_column(column, justify="right" if column in ("alone", "together", "shared by") else "left", overflow="fold")
+    table = unframed("who", "alone", "together", "shared by", "wire", words=("who", "wire"))
     for t in found.together:
         table.add_row(t.what, show(t.alone, "B/s"), show(t.bandwidth, "B/s"), str(t.sharing), Text(t.wire))
     console.print(table)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.cli.options import FormatOption, Output
+from turnbuckle.cli.options import FormatOption, Output, listed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +94,7 @@ def link(
 def _words(sizes: list[str] | None) -> list[str]:
     from turnbuckle.errors import UsageError
 
-    words = list(SIZES) if sizes is None else [part.strip() for word in sizes for part in word.split(",") if part.strip()]
+    words = list(SIZES) if sizes is None else listed(sizes)
     if not words:
         raise UsageError("A019", "--sizes names no size", fix='--sizes "64 B,4 KiB,1 MiB"')
     return words
@@ -186,12 +186,10 @@ def _finding(code: str, count: int, detail: str) -> list[Finding]:
 
 def emit(document: dict[str, Any], format: str, output: Path | None, console: Console) -> None:
     """Write the answer; CSV and Parquet hold the rows."""
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
 
-    if format == "json":
-        write_json(document, output)
-    elif format != "table":
-        write_rows(document["rows"], format, output)
+    if format != "table":
+        write_answer(document, document["rows"], format, output)
     else:
         _print(console, document)
 

@@ -38,7 +38,7 @@ def mdm(
     no_cache: NoCache = False,
 ) -> int:
     """Model a kernel's instructions a cycle and its duration by the memory divergence model: a guess, beside what was measured."""
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.terminal import console_for
     from turnbuckle.cost import mdm as cost
     from turnbuckle.errors import CannotAnswer, UsageError
@@ -69,10 +69,8 @@ def mdm(
     found["measured"] = _measured_kernel(profile, kernel or "", no_cache) if profile is not None else None
     if console is not None:
         _print_mdm(console, found, device)
-    elif format == "json":
-        write_json(found, output)
     else:
-        write_rows(found["intervals"], format, output)
+        write_answer(found, found["intervals"], format, output)
     return 0
 
 
@@ -116,7 +114,8 @@ def _measured_kernel(profile: Path, kernel: str, no_cache: bool) -> dict[str, An
 def _print_mdm(console: Console, found: dict[str, Any], device: MdmDevice) -> None:
     from rich.text import Text
 
-    from turnbuckle.cli.model_tables import plain, titled
+    from turnbuckle.cli.model_tables import titled
+    from turnbuckle.cli.show import plain
     from turnbuckle.units import show
 
     table = titled(console, "cycles of an interval, and what a warp waits for in it", "interval", "times", "instructions", "cycles",

@@ -43,7 +43,7 @@ def memory(
 ) -> int:
     """Compare data in host memory, in device memory and moved on demand: equation 8 of the ECP report."""
     from turnbuckle.cli.model_tables import is_table
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.terminal import console_for
     from turnbuckle.errors import UsageError
     from turnbuckle.machine import load
@@ -71,10 +71,9 @@ def memory(
         found = study.from_profile(seen.profile, study.memories(machine, measured), memory_bound=share, counted=counted)
     if console is not None:
         _print_memory(console, found)
-    elif format == "json":
-        write_json(found.as_dict(), output)
     else:
-        write_rows([_memory_row(r) for r in found.as_dict()["rows"]], format, output)
+        document = found.as_dict()
+        write_answer(document, [_memory_row(r) for r in document["rows"]], format, output)
     return 0
 
 
@@ -98,8 +97,8 @@ def _memory_row(row: dict[str, Any]) -> dict[str, Any]:
 def _print_memory(console: Console, found: UnifiedMemory) -> None:
     from rich.text import Text
 
-    from turnbuckle.cli.model_tables import plain, print_findings, titled
-    from turnbuckle.cli.show import clean
+    from turnbuckle.cli.model_tables import print_findings, titled
+    from turnbuckle.cli.show import clean, plain
     from turnbuckle.units import show
 
     recorded = found.basis == "recording"

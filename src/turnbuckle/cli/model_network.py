@@ -78,7 +78,7 @@ def network(
 ) -> int:
     """Replay the messages of an MPI run, or a graph of messages, on several topologies: run time and load of links on each."""
     from turnbuckle.cli.idle_options import refuse_idle
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.progress import working
     from turnbuckle.cli.terminal import console_for
     from turnbuckle.errors import UsageError
@@ -118,10 +118,9 @@ def network(
         messages = study.of_run(recorded(seen.profile), protocol, compute)
     with working("replaying"):
         found = study.networks(messages, [word for word in on.split(",") if word.strip()], fidelity=fidelity)
-    if format == "json":
-        write_json(found.as_dict() if seen is None else {**found.as_dict(), "provenance": seen.provenance()}, output)
-    elif format != "table":
-        write_rows([r.as_dict() for r in found.rows], format, output)
+    if format != "table":
+        document = found.as_dict() if seen is None else {**found.as_dict(), "provenance": seen.provenance()}
+        write_answer(document, [r.as_dict() for r in found.rows], format, output)
     else:
         _print(console, found)
     return 0
@@ -142,9 +141,10 @@ def _print(console: Any, found: Answered) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from turnbuckle.cli.show import plain
     from turnbuckle.units import show
 
-    best, worst = (_plain(row.topology) for row in (found.best, found.worst))
+    best, worst = (plain(row.topology) for row in (found.best, found.worst))
     shortest, longest = found.best.seconds, found.worst.seconds
     gain = longest / shortest - 1 if shortest else 0.0
     if len(found.rows) == 1:
@@ -162,16 +162,11 @@ def _print(console: Any, found: Answered) -> None:
     for row in found.rows:
         waiting = [f"{1 - row.alone_seconds / row.seconds:.1%}" if row.seconds else ""] if packets else []
         table.add_row(
-            Text(_plain(row.topology)), show(row.seconds, "s", 4), *waiting, f"{row.used:,} of {row.links:,}", _share(row.mean_share),
+            Text(plain(row.topology)), show(row.seconds, "s", 4), *waiting, f"{row.used:,} of {row.links:,}", _share(row.mean_share),
             _share(row.busiest_share), row.busiest,
         )  # fmt: skip
     console.print(table)
     console.print(Text(_rests_on(found), style="dim"))
-
-
-def _plain(name: str) -> str:
-    """A name, which may be that of a file, without what steers a terminal."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)[:60]
 
 
 def _share(value: float) -> str:

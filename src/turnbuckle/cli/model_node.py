@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from turnbuckle.findings import Finding
     from turnbuckle.study.integration import Link
 
-Recording = Annotated[Path, Parameter(help="a recording: Nsight Systems SQLite export")]
+Recording = Annotated[Path, Parameter(help="a recording of a run on a GPU, of any kind")]
 TableOrRecording = Annotated[
     Path,
     Parameter(
@@ -98,7 +98,7 @@ def additive(
     from turnbuckle.cli.model_tables import is_table
     from turnbuckle.cli.node_summaries import print_summaries, summary_rows
     from turnbuckle.cli.node_tables import additive_readings, additive_rows
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.recording import inspected
     from turnbuckle.cli.show_node import print_additive, print_readings
     from turnbuckle.errors import UsageError
@@ -128,10 +128,8 @@ def additive(
         seen = inspected(given, source, no_cache)
         rows, findings = additive_readings(seen, lambdas, model)
         about = {"findings": [f.as_dict() for f in (*findings, *seen.findings)], "provenance": seen.provenance()}
-    if format == "json":
-        write_json({"schema_version": 1, "lambda": lambdas, "rows": rows, **about}, output)
-    elif format != "table":
-        write_rows(rows, format, output)
+    if format != "table":
+        write_answer({"schema_version": 1, "lambda": lambdas, "rows": rows, **about}, rows, format, output)
     elif summary:
         print_summaries(rows, lambdas, findings)
     elif is_table(given):
@@ -164,7 +162,7 @@ def integration(
 ) -> int:
     """Say what GPUs closer to each other would give: more of them on a node, or a faster node."""
     from turnbuckle.cli.model_tables import is_table
-    from turnbuckle.cli.output import flattened, write_json, write_rows
+    from turnbuckle.cli.output import flattened, write_answer
     from turnbuckle.cli.show_node import print_integration
     from turnbuckle.errors import UsageError
 
@@ -187,11 +185,9 @@ def integration(
     else:
         ratio = bandwidth_ratio if paths is None else _path_ratio(paths, message_size)
         document = _of_shares(given, (communication, p2p, off_node), ratio, stages, on_node_factor)
-    if format == "json":
-        write_json({"schema_version": 1, **document}, output)
-    elif format != "table":
+    if format != "table":
         rows = document.get("rows")
-        write_rows(rows if rows is not None else [flattened(document)], format, output)
+        write_answer({"schema_version": 1, **document}, rows if rows is not None else [flattened(document)], format, output)
     else:
         print_integration(document)
     return 0

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.cli.options import FormatOption, Output
+from turnbuckle.cli.options import FormatOption, Output, rank_counts
 
 Names = Annotated[str, Parameter(help="AmgX, LULESH, Minisweep, SW4lite; all of them if none is named")]
 BySize = Annotated[bool, Parameter(name="--by-size", help="a ping-pong and halos by message size instead of applications", negative=())]
@@ -67,10 +67,10 @@ def patterns(
             eager_limit_bytes=parse(eager_limit, "B"),
         ), set_ or [],
     )  # fmt: skip
-    each = _numbers(ranks_per_node, "--ranks-per-node 1,2,4,6")
+    each = rank_counts(ranks_per_node, "--ranks-per-node 1,2,4,6")
     if by_size:
         several = [parse(word, "B") for word in (_SIZES if sizes is None else sizes).split(",")]
-        return _sized(several, _numbers(ranks or "64", "--ranks 64"), each, setup, format, output)
+        return _sized(several, rank_counts(ranks or "64", "--ranks 64"), each, setup, format, output)
     return _applications(names, ranks, each, setup, format, output)
 
 
@@ -91,32 +91,21 @@ def _unused(names: Sequence[str], by_size: bool, sizes: str | None, words: Seque
         raise UsageError("A051", "what is varied cannot be set too", found="ranks", fix="--ranks 32,256")
 
 
-def _numbers(text: str, fix: str) -> list[int]:
-    from turnbuckle.errors import UsageError
-
-    try:
-        return [int(word) for word in text.split(",")]
-    except ValueError:
-        raise UsageError("A074", "ranks are whole numbers from 1", found=text[:60], fix=fix) from None
-
-
 def _applications(names: Sequence[str], ranks: str | None, each: list[int], setup: Any, format: str, output: Path | None) -> int:
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.progress import working
     from turnbuckle.published import patterns as paper
     from turnbuckle.study.study import SCHEMA_VERSION
 
     asked = {app.name: app for app in map(paper.application, names or paper.NAMES)}
-    counts = [] if ranks in (None, "all") else _numbers(str(ranks), "--ranks 32,256, or --ranks all")
+    counts = [] if ranks in (None, "all") else rank_counts(str(ranks), "--ranks 32,256, or --ranks all")
     found: list[paper.Replayed] = []
     with working("replaying"):
         for app in asked.values():
             several = app.ranks if ranks == "all" else counts or (app.ranks[0], app.ranks[-1])
             found += paper.replayed(app, setup, ranks=several, ranks_per_node=each)
-    if format == "json":
-        write_json({"schema_version": SCHEMA_VERSION, **paper.as_dict(found, setup)}, output)
-    elif format != "table":
-        write_rows(paper.rows(found), format, output)
+    if format != "table":
+        write_answer({"schema_version": SCHEMA_VERSION, **paper.as_dict(found, setup)}, paper.rows(found), format, output)
     else:
         _print(found, setup, output)
     return 0
@@ -210,7 +199,7 @@ def _cell(compared: Any, verdict: str) -> str:
 def _sized(sizes: list[float], ranks: list[int], each: list[int], setup: Any, format: str, output: Path | None) -> int:
     from dataclasses import asdict
 
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.progress import working
     from turnbuckle.cost.gpudirect import break_even_bytes
     from turnbuckle.errors import UsageError
@@ -227,15 +216,13 @@ def _sized(sizes: list[float], ranks: list[int], each: list[int], setup: Any, fo
         {"pattern": what, "ranks_per_node": n, "size_bytes": crossover([s for s in found if s.what == what], n)}
         for what in SIZED for n in dict.fromkeys(each)
     ]  # fmt: skip
-    if format == "json":
+    if format != "table":
         held = {k: v for k, v in setup.as_dict().items() if k not in ("path", "ranks_per_node", "ranks")}
         document = {
             "label": LABEL, "setup": held, "paths": asdict(setup.paid), "break_even_bytes": break_even_bytes(setup.paid), "replays": rows,
             "crossovers": crossovers,
         }  # fmt: skip
-        write_json({"schema_version": SCHEMA_VERSION, **document}, output)
-    elif format != "table":
-        write_rows(rows, format, output)
+        write_answer({"schema_version": SCHEMA_VERSION, **document}, rows, format, output)
     else:
         _print_sized(found, crossovers, list(dict.fromkeys(each)), setup, output)
     return 0

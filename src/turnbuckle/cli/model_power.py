@@ -37,7 +37,7 @@ def power(
     """Project what GPUs of a given power compute in a later year, from the trend of the rate per watt."""
     import math
 
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.terminal import console_for
     from turnbuckle.errors import UsageError, did_you_mean
     from turnbuckle.study import power as study
@@ -67,10 +67,9 @@ def power(
         found = study.power_study(within, **split)
     if console is not None:
         _print_power(console, found, paper, "" if exponent is None else "given")
-    elif format == "json":
-        write_json({**found.as_dict(), "published": paper.as_dict()}, output)
     else:
-        write_rows([_point_row(p) for p in found.as_dict()["design_points"]], format, output)
+        document = {**found.as_dict(), "published": paper.as_dict()}
+        write_answer(document, [_point_row(p) for p in document["design_points"]], format, output)
     return 0
 
 

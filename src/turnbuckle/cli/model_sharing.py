@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.cli.options import Charts, FormatOption, NoCache, Output, Source
+from turnbuckle.cli.options import Charts, FormatOption, NoCache, Output, Source, listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from turnbuckle.study.sharing import Form, Run, Sharing
     from turnbuckle.study.sharing_surface import SharingSurface
 
-Recording = Annotated[Path, Parameter(help="a recording: Nsight Systems SQLite export")]
+Recording = Annotated[Path, Parameter(help="a recording of a run on a GPU, of any kind")]
 Runs = Annotated[str, Parameter(name="--runs", help="how many at once, or how many times as large a GPU")]
 Forms = Annotated[
     str,
@@ -81,7 +81,7 @@ def sharing(
 ) -> int:
     """Replay a run several times over at once behind one host link, or on one larger GPU: how much each slows the others down."""
     from turnbuckle.cli.idle_options import refuse_idle
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.progress import working
     from turnbuckle.cli.recording import inspected
     from turnbuckle.errors import UsageError
@@ -103,8 +103,8 @@ def sharing(
     rate, delay = _bandwidth(link), parse(hop, "s")
     given: dict[str, Any] = {"hop_seconds": delay, "speed": speed, "gain": kernels}
     axes = {
-        "latencies": None if latency is None else [parse(word, "s") for word in _listed(latency)],
-        "bandwidths": None if bandwidth is None else [parse(word, "B/s") for word in _listed(bandwidth)],
+        "latencies": None if latency is None else [parse(word, "s") for word in listed(latency)],
+        "bandwidths": None if bandwidth is None else [parse(word, "B/s") for word in listed(bandwidth)],
     }
     seen = inspected(recording, source, no_cache)
     run = study.ready(seen, units=units, apart=apart)
@@ -114,11 +114,9 @@ def sharing(
     with working("replaying"):
         found = study.sharing(run, counts, forms, bandwidth=rate, **given)
         steps = _differences(run, forms, max(counts), {"bandwidth": rate, **given}) if differences else {}
-    if format == "json":
-        more = {"differences": _step_rows(steps)} if differences else {}
-        write_json({**found.as_dict(), **more, "provenance": seen.provenance()}, output)
-    elif format != "table":
-        write_rows(_step_rows(steps) if differences else found.as_dict()["rows"], format, output)
+    if format != "table":
+        document = {**found.as_dict(), **({"differences": _step_rows(steps)} if differences else {}), "provenance": seen.provenance()}
+        write_answer(document, document["differences" if differences else "rows"], format, output)
     else:
         from turnbuckle.cli.terminal import console_for
 
@@ -155,10 +153,6 @@ def _forms(text: str) -> list[Form]:
             )  # fmt: skip
         chosen += sets[word]
     return list(dict.fromkeys(chosen))
-
-
-def _listed(words: list[str]) -> list[str]:
-    return [part.strip() for word in words for part in word.split(",") if part.strip()]
 
 
 def _bandwidth(text: str | None) -> float | None:
@@ -316,7 +310,7 @@ def _surface(
     format: str,
     output: Path | None,
 ) -> int:
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.progress import working
     from turnbuckle.study.sharing_surface import sharing_surface
 
@@ -327,10 +321,8 @@ def _surface(
         from turnbuckle.report.sharing_chart import sharing_figure
 
         save([sharing_figure(found)], charts)
-    if format == "json":
-        write_json({**found.as_dict(), "provenance": seen.provenance()}, output)
-    elif format != "table":
-        write_rows([p.as_dict() for p in found.points], format, output)
+    if format != "table":
+        write_answer({**found.as_dict(), "provenance": seen.provenance()}, [p.as_dict() for p in found.points], format, output)
     else:
         from turnbuckle.cli.terminal import console_for
 

@@ -78,10 +78,10 @@ def ssi(
     from dataclasses import asdict
 
     from turnbuckle.cli.idle_options import refuse_idle
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.progress import working
+    from turnbuckle.cli.recording import inspected
     from turnbuckle.cli.terminal import console_for
-    from turnbuckle.errors import UsageError
     from turnbuckle.replay.loop import Loop
     from turnbuckle.study import ssi as study
     from turnbuckle.units import parse
@@ -110,31 +110,34 @@ def ssi(
     }
     seen = known = None
     if recording is not None:
-        from turnbuckle.cli.recording import inspected
-
         seen = inspected(recording, source, no_cache)
         known = study.recorded(seen.profile, kernel)
         loop = known.loop(**rest | {name: value for name, value in given.items() if value is not None})
     else:
-        missing = [
-            f"--{option}"
-            for option, value in zip(("calls", "to-device", "to-host", "kernel-time"), given.values(), strict=True)
-            if value is None
-        ]
-        if missing:
-            fix = "give a recording, or for example --calls 195 --to-device 5MB --to-host 5MB --kernel-time 50ms"
-            raise UsageError("A087", "the loop or its link cannot be", found=f"without {', '.join(missing)}", fix=fix)
+        _refuse_missing(given)
         loop = Loop(**given, **rest)
     with working("replaying"):
         found = study.answer(loop, over, today, longer, quantum)
-    if format == "json":
+    if format != "table":
         about = {**found.as_dict(), "recorded": None if known is None else asdict(known)}
-        write_json(about if seen is None else {**about, "provenance": seen.provenance()}, output)
-    elif format != "table":
-        write_rows([{"link": over.name, "quantum": quantum, **r.__dict__} for r in (found.none, found.now, *found.longer)], format, output)
+        rows = [{"link": over.name, "quantum": quantum, **r.__dict__} for r in (found.none, found.now, *found.longer)]
+        write_answer(about if seen is None else {**about, "provenance": seen.provenance()}, rows, format, output)
     else:
         _print(console, found, known)
     return 0
+
+
+def _refuse_missing(given: dict[str, Any]) -> None:
+    """Raise A087 where no recording says what the calls, bytes and times of the loop are, and no option does."""
+    from turnbuckle.errors import UsageError
+
+    options = zip(("--calls", "--to-device", "--to-host", "--kernel-time"), given.values(), strict=True)
+    missing = [option for option, value in options if value is None]
+    if missing:
+        raise UsageError(
+            "A087", "the loop or its link cannot be", found=f"without {', '.join(missing)}",
+            fix="give a recording, or for example --calls 195 --to-device 5MB --to-host 5MB --kernel-time 50ms",
+        )  # fmt: skip
 
 
 def _link(text: str, width: int) -> tuple[Link, str]:

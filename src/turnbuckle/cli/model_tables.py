@@ -1,8 +1,8 @@
-"""What the tables of ``turnbuckle model`` share: a title, columns that are never cut, intervals, findings."""
+"""What tables share, those of ``turnbuckle model`` above all: a title, columns that are never cut, intervals, findings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from turnbuckle.cli.show import NAME_WIDTH
+from turnbuckle.cli.show import plain
 from turnbuckle.units import show
 
 
@@ -27,6 +27,15 @@ def span(low: float, high: float, unit: str, value: float | None = None) -> str:
         return f"[{show(low, unit)}, {show(high, unit)}]"
     said = "" if value is not None and show(value, unit).partition(" ")[2] in units else next(iter(units))
     return f"[{ends[0][0]}, {ends[1][0]}]" + (f" {said}" if said else "")
+
+
+def unframed(*columns: str, words: Container[str] | None = None, title: str = "") -> Table:
+    """A table without frame: `words`, the first column if None, are text, the others numbers; nothing is ever cut."""
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for k, column in enumerate(columns):
+        text = k == 0 if words is None else column in words
+        table.add_column(column, justify="left" if text else "right", overflow="fold")
+    return table
 
 
 def titled(console: Console, title: str, *columns: str, words: tuple[str, ...] = ()) -> Table:
@@ -46,9 +55,3 @@ def print_findings(console: Console, found: Iterable[dict[str, Any]]) -> None:
         detail = f" ({plain(f['detail'], 160)})" if f["detail"] else ""
         console.print(Text(f"{f['code']}  {f['count']:,}  {f['meaning']}{detail}", "yellow" if f["severity"] == "warning" else "dim"))
         console.print(Text(f"      {f['advice']}", "dim"))
-
-
-def plain(text: object, width: int = NAME_WIDTH) -> str:
-    """Text of a user for `rich.text.Text`, which has no markup: no control characters, not too long."""
-    said = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
-    return said if len(said) <= width else said[: width - 1] + "…"

@@ -68,9 +68,22 @@ def seconds_of(text: str, option: str, example: str) -> float:
         raise UnitError(error.code, error.what, where=option, found=error.found, cause=error.cause, fix=f"{option} {example}") from None
 
 
-def flat(names: Sequence[str] | None) -> list[str] | None:
+def listed(words: Sequence[str]) -> list[str]:
     """`--on a,b --on c` -> [a, b, c]."""
-    return None if names is None else [part.strip() for name in names for part in name.split(",") if part.strip()]
+    return [part.strip() for word in words for part in word.split(",") if part.strip()]
+
+
+def flat(names: Sequence[str] | None) -> list[str] | None:
+    """`listed`, or None for an option that is left out."""
+    return None if names is None else listed(names)
+
+
+def rank_counts(text: str, fix: str) -> list[int]:
+    """`32,256` -> [32, 256].  Raises A074, with how the option is given."""
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise UsageError("A074", "ranks are whole numbers from 1", found=text[:60], fix=fix) from None
 
 
 def lambdas_of(words: list[str] | None) -> dict[str, float]:

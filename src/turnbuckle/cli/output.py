@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from turnbuckle.errors import ReportError, UsageError
+from turnbuckle.errors import UsageError, unwritable
 
 
 def plain(value: Any) -> Any:
@@ -61,13 +61,15 @@ def write_text(text: str, output: Path | None) -> None:
     try:
         output.write_text(text, encoding="utf-8", errors="replace")
     except OSError as e:
-        raise ReportError(
-            "R001",
-            "the output cannot be written",
-            where=output.name,
-            found=e.strerror or type(e).__name__,
-            fix="name a file in a folder you may write to",
-        ) from e
+        raise unwritable("R001", "the output cannot be written", output, e) from e
+
+
+def write_answer(document: dict[str, Any], rows: list[dict[str, Any]], format: str, output: Path | None) -> None:
+    """Write an answer for programs: the whole document as JSON, or its flat table as CSV or Parquet."""
+    if format == "json":
+        write_json(document, output)
+    else:
+        write_rows(rows, format, output)
 
 
 def write_rows(rows: list[dict[str, Any]], format: str, output: Path | None) -> None:
@@ -95,13 +97,7 @@ def write_frame(frame: Any, format: str, output: Path | None) -> None:
     try:
         frame.write_parquet(output)
     except OSError as e:
-        raise ReportError(
-            "R001",
-            "the output cannot be written",
-            where=output.name,
-            found=str(e.strerror or type(e).__name__),
-            fix="name a file in a folder you may write to",
-        ) from e
+        raise unwritable("R001", "the output cannot be written", output, e) from e
 
 
 def flattened(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:

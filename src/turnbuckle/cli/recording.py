@@ -38,6 +38,15 @@ def _refuse_schedule(path: Path) -> None:
         ) from None  # fmt: skip
 
 
+def refuse_asked(path: Path, asked: dict[str, object], found: str) -> None:
+    """Raise A077 where an option is given that needs a recording; `found` says what the file holds instead."""
+    from turnbuckle.errors import UsageError
+
+    given = [name for name, value in asked.items() if value is not None]
+    if given:
+        raise UsageError("A077", f"{given[0]} needs a recording", where=path.name, found=found, fix=f"leave {given[0]} out")
+
+
 def command_line() -> str:
     """The command line with folders left out, so that no user or project name of this machine enters an output."""
     return " ".join(["turnbuckle", *(_without_folder(word) for word in sys.argv[1:])])

@@ -30,7 +30,7 @@ def reproduce(
     *, paper: Paper = None, verdict: Verdict = None, table_13: Table13 = False, format: FormatOption = "table", output: Output = None
 ) -> int:
     """Recompute every published number Turnbuckle rests on: printed, recomputed, deviation, verdict.  Exit 1 if a verdict moved."""
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.errors import GateFailed
     from turnbuckle.published.reproduce import PAPERS, counts
     from turnbuckle.published.reproduce import reproduce as recompute
@@ -40,11 +40,10 @@ def reproduce(
         return _emit_table_13(bool(paper or verdict), format, output)
     rows = recompute(tuple(paper or PAPERS))
     shown = [r for r in rows if not verdict or (r.now and r.now.verdict in verdict)]
-    if format == "json":
+    if format != "table":
         about = {"schema_version": SCHEMA_VERSION, "verdicts": counts(rows), "moved": [r.id for r in rows if r.moved]}
-        write_json({**about, "rows": [r.as_dict() for r in shown]}, output)
-    elif format != "table":
-        write_rows([r.as_dict() for r in shown], format, output)
+        listed = [r.as_dict() for r in shown]
+        write_answer({**about, "rows": listed}, listed, format, output)
     else:
         _print(shown, counts(rows), output)
     moved = [f"{r.id}: {r.moved}" for r in rows if r.moved]
@@ -90,7 +89,7 @@ def _emit_table_13(chosen: bool, format: str, output: Path | None) -> int:
 
     from rich.table import Table
 
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.terminal import console_for
     from turnbuckle.errors import UsageError
     from turnbuckle.published.table_13 import TECHNOLOGIES, statements, table_13
@@ -99,12 +98,10 @@ def _emit_table_13(chosen: bool, format: str, output: Path | None) -> int:
     if chosen:
         raise UsageError("A076", "--table-13 is one table, whole", fix="leave --paper and --verdict out")
     cells = table_13()
-    if format == "json":
-        said = [asdict(s) for s in statements()]
-        write_json({"schema_version": SCHEMA_VERSION, "cells": [c.as_dict() for c in cells], "statements": said}, output)
-        return 0
     if format != "table":
-        write_rows([c.as_dict() for c in cells], format, output)
+        listed = [c.as_dict() for c in cells]
+        said = [asdict(s) for s in statements()]
+        write_answer({"schema_version": SCHEMA_VERSION, "cells": listed, "statements": said}, listed, format, output)
         return 0
     console = console_for(output)
     for technology in TECHNOLOGIES:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from turnbuckle.cli.output import flattened, write_frame, write_json, write_rows
+from turnbuckle.cli.output import flattened, write_answer, write_frame, write_json
 from turnbuckle.cli.terminal import Terminal
 from turnbuckle.errors import UsageError, did_you_mean
 from turnbuckle.findings import Finding
@@ -21,7 +21,7 @@ from turnbuckle.profile.describe import scope
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.traffic import traffic
 from turnbuckle.projection import Projection
-from turnbuckle.study.study import SCHEMA_VERSION, Answer
+from turnbuckle.study.study import DEFAULT_TARGETS, SCHEMA_VERSION, Answer
 from turnbuckle.trace.recorders import recorder
 from turnbuckle.units import show as quantity
 
@@ -31,10 +31,20 @@ NAME_WIDTH = 60
 COLOURS = {"self": "dim", "faster": "green", "inside": "green", "undecided": "yellow", "over": "red"}
 
 
+def plain(text: object, width: int = NAME_WIDTH) -> str:
+    """Text from outside for `rich.text.Text`, which has no markup: no control characters, not too long."""
+    said = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+    return said if len(said) <= width else said[: width - 1] + "…"
+
+
 def clean(text: object, width: int = NAME_WIDTH) -> str:
-    """Text from a trace made fit for a terminal: no control characters, no markup, not too long."""
-    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
-    return escape(plain if len(plain) <= width else plain[: width - 1] + "…")
+    """Text from outside for where rich reads markup: `plain`, and nothing in it is markup."""
+    return escape(plain(text, width))
+
+
+def on_one_line(name: object) -> Text:
+    """A name in a table: cut where the terminal ends, so that each row stays one line."""
+    return Text(plain(name), no_wrap=True, overflow="ellipsis")
 
 
 def seconds(value: float | None) -> str:
@@ -69,16 +79,11 @@ def emit(answer: Answer, what: str, format: str, output: Path | None) -> None:
     document = (
         answer.inspection() if what == "inspect" else answer.as_dict() if what == "project" else {**answer.inspection(), **answer.as_dict()}
     )
-    if format == "json":
-        write_json(document, output)
-    elif what == "inspect":
-        write_rows([flattened(document["profile"])], format, output)
+    if what == "inspect":
+        rows = [flattened(document["profile"])]
     else:
-        write_rows(
-            [flattened(p) | {"low_seconds": p["interval"][0], "high_seconds": p["interval"][1]} for p in document["projections"]],
-            format,
-            output,
-        )
+        rows = [flattened(p) | {"low_seconds": p["interval"][0], "high_seconds": p["interval"][1]} for p in document["projections"]]
+    write_answer(document, rows, format, output)
 
 
 def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
@@ -93,13 +98,18 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     if "synthetic" in writer:
         made = f"[bold yellow]SYNTHETIC: written by a script, nobody ran this[/]  Nsight Systems schema {clean(schema)}"
     devices = answer.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
-    counts = [f"{kernels['count']:,} kernels", f"{profile.trace.copies.height:,} copies", f"{profile.trace.api.height:,} host calls"]
-    if "copies" not in facts.get("recorded", ("copies",)):
-        counts[1] = "copies not recorded"
-    if answer.on_device and not answer.projectable:
-        counts[2] = "host calls not recorded"
+    counts = [
+        f"{what} not recorded" if category in answer.untold else many(rows, one, what)
+        for category, rows, one, what in (
+            ("kernel", kernels["count"], "kernel", "kernels"),
+            ("copy", profile.trace.copies.height, "copy", "copies"),
+            ("api", profile.trace.api.height, "host call", "host calls"),
+        )
+    ]
+    if not answer.on_device and not profile.trace.api.height:
+        counts = ["no GPU activity recorded"]
     if facts.get("rank") is not None:
-        counts.append(f"rank {facts['rank']:,} of {facts.get('world_size') or '?'}")
+        counts.append(f"rank {facts['rank']:,}" + (f" of {facts['world_size']}" if facts.get("world_size") else ""))
     mpi = traffic(profile.trace)
     if mpi:
         counts.append(f"{mpi['calls']:,} MPI calls")
@@ -115,12 +125,7 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     for direction, line in link_lines(answer).items():
         head.add_row(f"link {direction}", line)
     if kernels["count"]:
-        launch = summary.launch(profile)
-        head.add_row(
-            "launch",
-            f"call {ns(launch['call_median_ns'])} median; device idle to kernel start {ns(launch['latency_median_ns'])} "
-            f"({launch['idle_count']:,} of {launch['count']:,} launches)",
-        )
+        head.add_row("launch", launch_line(answer))
         window = summary.kernel_window_ns(profile)
         head.add_row("window", f"first kernel to last {ns(window)}, kernels busy {kernels['union_ns'] / max(window or 1, 1):.1%} of it")
     for line in coverage_lines(profile):
@@ -136,7 +141,23 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     if not brief:
         for table in (copies_table(answer), calls_table(answer), kernels_table(answer)):
             if table.row_count:
+                console.print()
                 console.print(table)
+
+
+def many(count: int, one: str, more: str) -> str:
+    """`1 kernel`, `2 kernels`."""
+    return f"{count:,} {one if count == 1 else more}"
+
+
+def launch_line(answer: Answer) -> str:
+    """What a launch keeps the host busy for, and how late an idle device begins."""
+    launch = summary.launch(answer.profile)
+    if not launch["count"]:
+        return "host calls not recorded" if "api" in answer.untold else "no launch recorded"
+    idle = f"{launch['idle_count']:,} of {many(launch['count'], 'launch', 'launches')}"
+    said = f"call {ns(launch['call_median_ns'])} median; device idle to kernel start "
+    return said + (f"{ns(launch['latency_median_ns'])} ({idle})" if launch["idle_count"] else f"not known ({idle} found it idle)")
 
 
 def coverage_lines(profile: Profile) -> list[str]:
@@ -162,8 +183,10 @@ def link_lines(answer: Answer) -> dict[str, str]:
             continue
         looks = f", looks like {' or '.join(link['looks_like'])}" if link["looks_like"] else ""
         of = f" of {quantity(link['nominal'], 'B/s')} ({link['efficiency']:.0%})" if link["nominal"] else ""
+        # a fit that ends at no latency at all has not told it from the rate
+        latency = seconds(link["latency_s"]) if link["latency_s"] else "not told"
         out[direction.replace("migration_", "moved ")] = (
-            f"{quantity(link['bandwidth'], 'B/s')}{of}{looks}; {link['memory']} copies, o+L {seconds(link['latency_s'])}"
+            f"{quantity(link['bandwidth'], 'B/s')}{of}{looks}; {link['memory']} copies, o+L {latency}"
         )
     return out
 
@@ -178,16 +201,22 @@ def categories_table(answer: Answer) -> Table:
         "copy": "copy, no kernel running",
         "mpi": "MPI, device idle",
         "api": "GPU calls, device idle",
-        "cpu": "host work, nothing else",
+        "cpu": "host work, nothing else" if answer.projectable or not answer.on_device else "nothing recorded",
     }
     table = Table(
         title="where the run time goes (each instant counted once)", title_justify="left", box=None, pad_edge=False, header_style="dim"
     )
-    for column, justify in (("", "left"), ("time", "right"), ("share", "right"), ("", "left")):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    table.add_column(no_wrap=True)
+    for column in ("time", "share"):
+        table.add_column(column, justify="right", no_wrap=True)
+    # where there is no room it is the bar that ends early
+    table.add_column()
     for category, value in shares.items():
+        if category in answer.untold and not value:
+            table.add_row(names[category], "not recorded", "", "", style="dim")
+            continue
         bar = "█" * round(40 * value / total) or ("▏" if value else "")
-        table.add_row(names[category], ns(value), f"{value / total:.1%}", f"[cyan]{bar}[/]")
+        table.add_row(names[category], ns(value), f"{value / total:.1%}", Text(bar, "cyan", no_wrap=True, overflow="crop"))
     table.add_row("closure defect", ns(summary.closure_defect_ns(profile)), "", "", style="dim")
     return table
 
@@ -209,10 +238,10 @@ def calls_table(answer: Answer, most: int = 10) -> Table:
     """Host calls by time."""
     table = Table(title=f"host calls (top {most} by time)", title_justify="left", box=None, pad_edge=False, header_style="dim")
     for column in ("call", "class", "count", "time", "median", "of run, exposed"):
-        table.add_column(column, justify="left" if column in ("call", "class") else "right")
+        table.add_column(column, justify="left" if column in ("call", "class") else "right", no_wrap=column != "call")
     for row in summary.calls(answer.profile).head(most).to_dicts():
         table.add_row(
-            clean(row["call"]),
+            on_one_line(row["call"]),
             row["call_class"],
             f"{row['count']:,}",
             seconds(row["seconds"]),
@@ -226,10 +255,10 @@ def kernels_table(answer: Answer, most: int = 10) -> Table:
     """Kernels by time."""
     table = Table(title=f"kernels (top {most} by time)", title_justify="left", box=None, pad_edge=False, header_style="dim")
     for column in ("kernel", "count", "time", "share", "median"):
-        table.add_column(column, justify="left" if column == "kernel" else "right")
+        table.add_column(column, justify="left" if column == "kernel" else "right", no_wrap=column != "kernel")
     for row in summary.kernel_table(answer.profile).head(most).to_dicts():
         table.add_row(
-            clean(row["kernel"]), f"{row['count']:,}", seconds(row["seconds"]), f"{row['share']:.1%}", seconds(row["median_seconds"])
+            on_one_line(row["kernel"]), f"{row['count']:,}", seconds(row["seconds"]), f"{row['share']:.1%}", seconds(row["median_seconds"])
         )
     return table
 
@@ -269,6 +298,9 @@ def print_projections(console: Console, answer: Answer) -> None:
     console.print()
     console.print(Text("what changes (host-to-device link: bandwidth, latency)", style="dim italic"))
     console.print(changes)
+    if uncalled := next((f.detail for p in answer.projections for f in p.findings if f.code == "A365"), ""):
+        console.print()
+        console.print(Text(f"changes are larger than this table says: {uncalled} have no host call in the recording", style="yellow"))
     if explained := next((f.detail for p in answer.projections for f in p.findings if f.code == "A309"), ""):
         console.print()
         console.print(Text(f"replayed as a timeline: dependency rules explain {explained}", style="dim"))
@@ -307,6 +339,8 @@ def change(p: Projection) -> str:
     words = []
     if link["source_bandwidth"] and link["target_bandwidth"]:
         words.append(f"{quantity(link['source_bandwidth'], 'B/s')} -> {quantity(link['target_bandwidth'], 'B/s')}")
+    else:
+        words.append("link not observed")
     if link["source_latency_s"] is not None and link["target_latency_s"] is not None:
         words.append(f"{seconds(link['source_latency_s'])} -> {seconds(link['target_latency_s'])}")
     for way, what in (("call", "call"), ("link", "trip")):
@@ -321,6 +355,7 @@ def print_findings(console: Console, answer: Answer, brief: bool) -> None:
     seen = {f.code for f in found}
     for p in answer.projections:
         found += [f for f in p.findings if f.code not in seen and not seen.add(f.code)]  # type: ignore[func-returns-value]
+    found.sort(key=lambda f: ("error", "warning", "info").index(f.severity))
     shown = [f for f in found if not brief or f.severity != "info"]
     if not shown:
         return
@@ -341,18 +376,20 @@ def print_findings(console: Console, answer: Answer, brief: bool) -> None:
 def print_next(console: Console, answer: Answer, what: str) -> None:
     """Always say what to do next."""
     file = clean(answer.profile.trace.name, 200)
+    asked = tuple(p.target for p in answer.projections)
     following = {
         "demo": "turnbuckle YOUR_RUN.sqlite, exported with nsys export --type sqlite",
         "overview": f"turnbuckle report {file} -o report.html",
         "inspect": f"turnbuckle project {file} --on nvlink-c2c,cdi-row-link",
         "project": f"turnbuckle report {file}"
-        + (" --on " + ",".join(p.target for p in answer.projections) if answer.model and answer.model.name != "additive" else ""),
+        + (" --on " + ",".join(asked) if answer.model and answer.model.name != "additive" and asked != DEFAULT_TARGETS else ""),
     }[what]
     if not answer.projectable and what != "demo":
         # no coupling to move it to: what an MPI run without a GPU can be asked, or what can always be made
         following = f"turnbuckle model messages {file}" if answer.profile.trace.mpi.height else f"turnbuckle report {file} -o report.html"
     console.print()
-    console.print(Text.assemble(("next  ", "bold cyan"), following))
+    # a command is copied: it stands on one line, however long
+    console.print(Text.assemble(("next  ", "bold cyan"), following), soft_wrap=True)
 
 
 def emit_placement(spread: Answer, packed: Answer, format: str, output: Path | None) -> None:
@@ -430,10 +467,8 @@ def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path 
         "benefit": totals.summed / projected if projected else None,
         "penalty": projected / totals.summed if totals.summed else None,
     }
-    if format == "json":
-        write_json(document, output)
-    elif format != "table":
-        write_rows([flattened(document)], format, output)
+    if format != "table":
+        write_answer(document, [flattened(document)], format, output)
     else:
         console = Terminal(highlight=False)
         console.print(

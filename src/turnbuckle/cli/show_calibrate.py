@@ -8,7 +8,8 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from turnbuckle.cli.show import clean
+from turnbuckle.cli.model_tables import unframed
+from turnbuckle.cli.show import plain
 from turnbuckle.cli.terminal import Terminal
 from turnbuckle.machine.machine import schema
 from turnbuckle.study.calibration import QUANTITIES, Calibration, Estimate, Origin
@@ -25,7 +26,7 @@ def emit(answer: Calibration, origins: Sequence[Origin], output: Path | None, ke
     drivers = ", ".join(answer.drivers)
     console.print(Text.assemble((_plain(devices), "bold"), f"  driver {_plain(drivers)}" if drivers else "  driver not named"))
     for origin in origins:
-        console.print(Text(f"{_plain(origin.file)}  {origin.tool}, {origin.date}, sha256 {origin.sha256[:16]}", "dim"))
+        console.print(Text(f"{_plain(origin.file)}  {origin.tool}, file of {origin.date}, sha256 {origin.sha256[:16]}", "dim"))
     console.print()
     if answer.parameters:
         _estimates(console, "parameters of the machine file", answer.parameters)
@@ -61,7 +62,7 @@ def emit(answer: Calibration, origins: Sequence[Origin], output: Path | None, ke
 
 
 def _plain(text: str, most: int = 120) -> str:
-    return Text.from_markup(clean(text, most)).plain
+    return plain(text, most)
 
 
 def _value(value: float, unit: str) -> str:
@@ -89,9 +90,7 @@ def _estimates(console: Terminal, title: str, estimates: Sequence[Estimate]) -> 
 
 def _fits(console: Terminal, answer: Calibration) -> None:
     console.print(Text("curves: fitted on half of the sizes, they miss the other half by", "italic"))
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("curve", "points", "lines", "latency", "rate", "as one line off", "held-out median", "worst"):
-        table.add_column(column, overflow="fold", justify="left" if column == "curve" else "right")
+    table = unframed("curve", "points", "lines", "latency", "rate", "as one line off", "held-out median", "worst")
     for origin, f in answer.fits:
         name = f"{origin.file}: {f.curve.name}" if len(answer.fits) > 1 else f.curve.name
         rate = quantity(f.pieces[-1].rate, "B/s") if f.pieces[-1].rate < 1e18 else "no end seen"

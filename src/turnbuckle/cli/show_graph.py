@@ -10,8 +10,8 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from turnbuckle.cli.output import flattened, write_json, write_rows
-from turnbuckle.cli.recording import command_line
+from turnbuckle.cli.output import flattened, write_answer
+from turnbuckle.cli.recording import command_line, refuse_asked
 from turnbuckle.cli.show import clean, seconds
 from turnbuckle.cli.terminal import console_for
 from turnbuckle.errors import TurnbuckleError, UsageError
@@ -60,22 +60,12 @@ def inspect_graph(path: Path, found: ExecutionGraph, format: str, output: Path |
     ----------
     asked : options that need a recording, by name; refused (A077) where one is given.
     """
-    given = [name for name, value in asked.items() if value is not None]
-    if given:
-        raise UsageError(
-            "A077",
-            f"{given[0]} needs a recording",
-            where=path.name,
-            found="an execution trace, which holds no times",
-            fix=f"leave {given[0]} out",
-        )
+    refuse_asked(path, asked, "an execution trace, which holds no times")
     document = _document(path, found)
     if format == "table":
         _print(path, found, document, output)
-    elif format == "json":
-        write_json(document, output)
     else:
-        write_rows([flattened(document["profile"])], format, output)
+        write_answer(document, [flattened(document["profile"])], format, output)
 
 
 def _document(path: Path, found: ExecutionGraph) -> dict[str, Any]:

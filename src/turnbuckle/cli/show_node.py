@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from turnbuckle.cli.model_tables import plain, print_findings, titled
-from turnbuckle.cli.show import clean, ns, seconds
+from turnbuckle.cli.model_tables import print_findings, titled
+from turnbuckle.cli.show import clean, ns, plain, seconds
 from turnbuckle.cli.terminal import Terminal
 from turnbuckle.findings import Finding
 from turnbuckle.profile.functions import CLASSES, NESTED, Functions

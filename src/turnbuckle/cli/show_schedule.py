@@ -10,11 +10,10 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from turnbuckle.cli.output import flattened, write_json, write_rows
-from turnbuckle.cli.recording import command_line
+from turnbuckle.cli.output import flattened, write_answer
+from turnbuckle.cli.recording import command_line, refuse_asked
 from turnbuckle.cli.show import clean, seconds
 from turnbuckle.cli.terminal import console_for
-from turnbuckle.errors import UsageError
 from turnbuckle.replay.schedules import figures, files
 from turnbuckle.replay.schedules.figures import Figures
 from turnbuckle.study.study import SCHEMA_VERSION
@@ -27,8 +26,8 @@ _UNKNOWN: Final = (
 )  # fmt: skip
 _WORDS: Final = {"simgrid-ti": "SimGrid time-independent trace", "goal": "GOAL schedule"}
 _NEXT: Final = {
-    "simgrid-ti": "turnbuckle model messages {file} --speed '10 GFLOP/s', the speed of a rank",
-    "goal": "turnbuckle.replay.schedules.goal.program gives it the times of LogGOPS (Python)",
+    "simgrid-ti": "turnbuckle model messages {file} --flops-per-second '10 GFLOP/s', the speed of a rank",
+    "goal": "turnbuckle model messages {file} gives it times",
 }
 
 
@@ -39,20 +38,13 @@ def inspect_schedule(path: Path, format: str, output: Path | None, asked: dict[s
     ----------
     asked : options that need a recording, by name; refused (A077) where one is given.
     """
-    given = [name for name, value in asked.items() if value is not None]
-    if given:
-        raise UsageError(
-            "A077", f"{given[0]} needs a recording", where=path.name, found="a schedule, which holds no times", fix=f"leave {given[0]} out"
-        )
+    refuse_asked(path, asked, "a schedule, which holds no times")
     found = figures(path)
     if format == "table":
         _print(path, found, output)
         return
     document = _document(path, found)
-    if format == "json":
-        write_json(document, output)
-    else:
-        write_rows([flattened(document["profile"])], format, output)
+    write_answer(document, [flattened(document["profile"])], format, output)
 
 
 def _document(path: Path, found: Figures) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from turnbuckle.cli.output import write_json, write_rows
+from turnbuckle.cli.output import write_answer
 from turnbuckle.cli.show import clean, print_findings, seconds
 from turnbuckle.cli.terminal import console_for
 from turnbuckle.machine.hops import fibre_metres, hops
@@ -21,6 +21,8 @@ from turnbuckle.units import show as quantity
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"
 #: A what-if is worth showing if it saves this share of the run time.
 _WORTH = 1e-3
+#: Names of calls stand on one line; longer ones are cut (JSON keeps them whole).
+_CALL_WIDTH = 28
 READS = {"link.tags": "requests in flight", "link.read_request": "bytes a request", "link.round_trip": "round trip"}
 _MODES = {
     "link": "on the link: the fabric is longer, asynchronous calls stay asynchronous",
@@ -30,10 +32,9 @@ _MODES = {
 
 def emit_slack(found: Slack, published: list[Beside], format: str, output: Path | None) -> None:
     """Write the answer of ``slack``, and the binned answers beside it; CSV and Parquet hold the curve."""
-    if format == "json":
-        write_json({**found.as_dict(), **({"published": [_beside(b) for b in published]} if published else {})}, output)
-    elif format != "table":
-        write_rows(found.as_dict()["curve"], format, output)
+    if format != "table":
+        document = {**found.as_dict(), **({"published": [_beside(b) for b in published]} if published else {})}
+        write_answer(document, document["curve"], format, output)
     else:
         console = console_for(output)
         _print_curve(console, found)
@@ -46,10 +47,9 @@ def emit_slack(found: Slack, published: list[Beside], format: str, output: Path 
 
 def emit_sweep(found: Sweep, format: str, output: Path | None) -> None:
     """Write the answer of ``slack --over``; CSV and Parquet hold the curve."""
-    if format == "json":
-        write_json(found.as_dict(), output)
-    elif format != "table":
-        write_rows(found.as_dict()["curve"], format, output)
+    if format != "table":
+        document = found.as_dict()
+        write_answer(document, document["curve"], format, output)
     else:
         console = console_for(output)
         table = _table(console, f"run time against the {WORDS[found.over]} (measured {seconds(found.measured)})", "cost", "time", "vs now")
@@ -70,10 +70,8 @@ def emit_sweep(found: Sweep, format: str, output: Path | None) -> None:
 
 def emit_surface(found: Surface, format: str, output: Path | None) -> None:
     """Write the answer of ``slack --over both``: run time over added latency and bandwidth."""
-    if format == "json":
-        write_json(found.as_dict(), output)
-    elif format != "table":
-        write_rows(found.rows(), format, output)
+    if format != "table":
+        write_answer(found.as_dict(), found.rows(), format, output)
     else:
         console = console_for(output)
         columns = [j for j, b in enumerate(found.bandwidth) if j % 3 == 0]
@@ -161,15 +159,21 @@ def _print_carriers(console: Console, found: Slack) -> None:
     table = Table(title=f"what carries the latency, at {seconds(found.carried_at)}", title_justify="left", box=None, pad_edge=False,
                   header_style="dim")  # fmt: skip
     for column, justify in (("of the penalty", "right"), ("adds", "right"), ("what", "left"), ("call", "left"), ("what if", "left")):
-        table.add_column(column, justify=justify, overflow="fold")  # type: ignore[arg-type]
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=column == "call")  # type: ignore[arg-type]
     there = float(found.curve(found.carried_at))
     for c in found.carriers[:8]:
         options = []
         if c.asynchronous is not None and c.asynchronous < there * (1 - _WORTH):
             options.append(f"not waiting: {seconds(c.asynchronous)}")
         if c.batched is not None and c.batched < there * (1 - _WORTH):
-            options.append(f"in {c.batches:,} batches: {seconds(c.batched)}")
-        table.add_row(f"{c.share:.1%}", seconds(c.seconds), clean(c.what, 160), clean(c.call), "; ".join(options))
+            options.append(f"all {c.of:,} in {c.batches:,} batches: {seconds(c.batched)}")
+        table.add_row(
+            f"{c.share:.1%}",
+            seconds(c.seconds),
+            clean(c.what.removesuffix(f" of {c.call}"), 160),
+            clean(c.call, _CALL_WIDTH),
+            "; ".join(options),
+        )
     console.print(table)
     console.print(
         Text(f"the run takes {seconds(float(found.curve(found.carried_at)))} there; what if: the same run with these calls changed", "dim")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,32 +55,17 @@ def sweep(
     import sys
 
     from turnbuckle.cli.show_sweep import print_settings, print_swept
-    from turnbuckle.errors import CannotAnswer, UsageError
+    from turnbuckle.errors import CannotAnswer
     from turnbuckle.study.grid import shard_of
     from turnbuckle.study.questions import kind_named
-    from turnbuckle.study.study_file import read_study
     from turnbuckle.study.sweeping import sweep as swept_of
+    from turnbuckle.whole_file import whole
 
     if settings is not None:
         print_settings(kind_named(settings))
         return 0
-    if not what:
-        raise UsageError("A083", "nothing to sweep", fix="a study file, or a recording and --axis; --settings messages lists settings")
-    if [p.suffix.lower() for p in what] == [".toml"]:
-        if axis or set_ or model:
-            raise UsageError("A083", "a study file says its axes, settings and model itself", where=what[0].name, fix="leave them out")
-        study = read_study(what[0])
-    elif any(p.suffix.lower() == ".toml" for p in what):
-        names = ", ".join(p.name for p in what)[:60]
-        raise UsageError("A083", "a study file stands alone", found=names, fix="it names its recordings itself")
-    else:
-        study = _quick(what, axis or [], set_ or [], model or "messages")
-    kind = format
-    if output is not None and format == "table":
-        if output.suffix.lower() not in _FORMATS:
-            fix = "name it .parquet, .csv or .json, or add --format"
-            raise UsageError("A083", "the name of the output does not tell its format", where="--output", found=output.name[-60:], fix=fix)
-        kind = _FORMATS[output.suffix.lower()]
+    study = _study(what or [], axis or [], set_ or [], model)
+    kind = _format(format, output)
     part = shard_of(shard) if shard is not None else None
     try:
         with _told_to_end(), _progress(study.name) as progress:
@@ -95,7 +79,8 @@ def sweep(
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
     if output is not None and not found.missing:
-        _write(found, kind, output)
+        with whole(output, "the output") as draft:
+            _emit(found, kind, draft)
     if charts is not None:
         _draw(found, charts)
     if output is None and kind != "table":
@@ -110,6 +95,35 @@ def sweep(
             "A167", "no point of this sweep has an answer", found=f"{code} at {count:,} of {len(study):,} points: {why}"[:200]
         )
     return 0
+
+
+def _study(what: list[Path], axes: list[str], fixed: list[str], model: str | None) -> Study:
+    """The study of a file, or of recordings and options.  Raises A083 where it is neither, or both."""
+    from turnbuckle.errors import UsageError
+    from turnbuckle.study.study_file import read_study
+
+    if not what:
+        raise UsageError("A083", "nothing to sweep", fix="a study file, or a recording and --axis; --settings messages lists settings")
+    if [p.suffix.lower() for p in what] == [".toml"]:
+        if axes or fixed or model:
+            raise UsageError("A083", "a study file says its axes, settings and model itself", where=what[0].name, fix="leave them out")
+        return read_study(what[0])
+    if any(p.suffix.lower() == ".toml" for p in what):
+        names = ", ".join(p.name for p in what)[:60]
+        raise UsageError("A083", "a study file stands alone", found=names, fix="it names its recordings itself")
+    return _quick(what, axes, fixed, model or "messages")
+
+
+def _format(format: str, output: Path | None) -> str:
+    """The format asked for, else the one that the output's name tells.  Raises A083 where it tells none."""
+    from turnbuckle.errors import UsageError
+
+    if output is None or format != "table":
+        return format
+    if output.suffix.lower() not in _FORMATS:
+        fix = "name it .parquet, .csv or .json, or add --format"
+        raise UsageError("A083", "the name of the output does not tell its format", where="--output", found=output.name[-60:], fix=fix)
+    return _FORMATS[output.suffix.lower()]
 
 
 class _Ended(KeyboardInterrupt):
@@ -205,20 +219,6 @@ def _called(recording: Path) -> str:
     path = recording.absolute()
     named = [path.stem, *(p.name for p in path.parents if p.name)]
     return next((n for n in named[:3] if n.lower() not in _ALIKE), path.stem)
-
-
-def _write(found: Swept, format: str, output: Path) -> None:
-    """The whole table under another name, then renamed: a table is there whole or not at all."""
-    from turnbuckle.errors import ReportError
-
-    draft = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        _emit(found, format, draft)
-        draft.replace(output)
-    except OSError as e:
-        raise ReportError("R001", "the output cannot be written", where=output.name, found=e.strerror or "", fix="name another file") from e
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _emit(found: Swept, format: str, output: Path | None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.cli.options import Charts, FormatOption, NoCache, Output, Source
+from turnbuckle.cli.options import Charts, FormatOption, NoCache, Output, Source, listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -118,7 +118,7 @@ def _flat(option: str, words: list[str] | None) -> list[str]:
     """The words of an option that takes several, also with commas; none where it is left out."""
     from turnbuckle.errors import UsageError
 
-    found = [part.strip() for word in words or [] for part in word.split(",") if part.strip()]
+    found = listed(words or [])
     if words is not None and not found:
         raise UsageError("A024", f"{option} names nothing", fix=f"leave {option} out, or name something")
     return found
@@ -194,14 +194,12 @@ def _apart(found: list[Transfers]) -> list[Transfers]:
 
 def emit(found: Study, format: str, output: Path | None, console: Console | None) -> None:
     """Write the answer; CSV and Parquet hold the totals by class."""
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
 
     if console is not None:
         _print(console, found)
-    elif format == "json":
-        write_json(found.as_dict(), output)
     else:
-        write_rows(found.rows(), format, output)
+        write_answer(found.as_dict(), found.rows(), format, output)
 
 
 def _table(console: Console, title: str, *columns: str, folds: tuple[str, ...] = ()) -> Table:
@@ -235,11 +233,9 @@ def _print(console: Console, found: Study) -> None:
 
 def _plain(text: str) -> str:
     """Text of a user or a file without anything a terminal obeys, for places that know no markup."""
-    from rich.text import Text
+    from turnbuckle.cli.show import plain
 
-    from turnbuckle.cli.show import clean
-
-    return Text.from_markup(clean(text, 120)).plain
+    return plain(text, 120)
 
 
 def _class(direction: str, memory: str) -> str:

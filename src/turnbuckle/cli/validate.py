@@ -48,7 +48,7 @@ def validate(
     output: Output = None,
 ) -> int:
     """Predict what was measured elsewhere, and say how far off that is: by case, and as a card by kind of question."""
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.terminal import console_for
     from turnbuckle.errors import UsageError
     from turnbuckle.study.validate import row_dict, shipped
@@ -65,10 +65,8 @@ def validate(
         from turnbuckle.report.validation_chart import figures
 
         save(figures(found), charts)
-    if format == "json":
-        write_json(found.as_dict(), output)
-    elif format != "table":
-        write_rows([row_dict(r) for r in found.rows], format, output)
+    if format != "table":
+        write_answer(found.as_dict(), [row_dict(r) for r in found.rows], format, output)
     else:
         show(console_for(output), found, card)
     if condition is not None:
@@ -136,6 +134,7 @@ def show(console: Console, found: Validation, card_alone: bool = False) -> None:
     """Rows by kind of question, the card, what was not run, what is not validated."""
     from rich.text import Text
 
+    from turnbuckle.cli.model_tables import unframed
     from turnbuckle.study.validate import TITLES
 
     if not card_alone:
@@ -158,7 +157,7 @@ def show(console: Console, found: Validation, card_alone: bool = False) -> None:
     console.print()
     if found.not_run:
         console.print(Text("not run", "italic"))
-        table = _table("case", "code", "why")
+        table = unframed("case", "code", "why", words=("case", "code", "why"))
         for n in found.not_run:
             table.add_row(_plain(n.case), n.code, _plain(n.why))
         console.print(table)
@@ -185,16 +184,6 @@ def _print_abouts(console: Console, found: Validation) -> None:
             if text:
                 console.print(Text.from_markup(f"{name}: {clean(text, 1500)}"))
         console.print()
-
-
-def _table(*columns: str) -> Table:
-    """A plain table of words."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
 
 
 def _aligned(console: Console, first: str, columns: Sequence[tuple[str, int]], heading: bool) -> Table:

@@ -74,7 +74,7 @@ def _targets_table(found: list[Verdict], level: float | None) -> Table:
         notes.append(coupling_words(p))
     caption = (
         "Penalty is projected over recorded time, benefit its inverse. The envelope is what no other order of the same "
-        "activities could leave. "
+        "activities could leave at the stated values; the interval, which draws other values, may reach beyond it. "
         "Break-even use: how much better a pooled GPU must be used to pay for the slowdown, before the cost of the fabric."
     )
     return Table(caption, head, rows, notes=notes)
@@ -176,6 +176,10 @@ def named(figures: list[Figure]) -> list[Figure]:
     return [replace(f, name=f"{f.name}-{i}") for i, f in enumerate(figures, 1)]
 
 
+#: Widths of intervals below this share of the run time are not told apart.
+_TOLD = 1e-4
+
+
 def uncertainty_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
     """Where each interval comes from, and what to measure to shrink it."""
     moving = [v for v in found if v.projection.drivers and v.projection.interval]
@@ -187,12 +191,13 @@ def uncertainty_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
             continue
         width, m = interval.high - interval.low, v.projection.measured_seconds or 1.0
         left = width * max(1.0 - share, 0.0) ** 0.5
+        rest = "almost nothing" if share >= 0.995 or left < _TOLD * m else f"about {percent(left / m, 2)}"
         rows.append(
             cells(
                 Cell(v.name, tone="strong", colour=v.colour),
                 unknown_label(v.unknown),
                 percent(share, 2),
-                f"{percent(width / m, 2)} to {'about ' + percent(left / m, 2) if share < 0.995 else 'almost nothing'}",
+                f"{percent(width / m, 2)} to {rest}" if width >= _TOLD * m else f"{percent(width / m, 2)} as it is",
                 advice(v.unknown),
             )
         )

@@ -84,25 +84,10 @@ def verdict_strip(found: list[Verdict]) -> Figure:
     low, high = min([-0.01, *(r["low"] for r in rows)]), max([0.1, *(r["high"] for r in rows)])
     low, high = low - 0.03 * (high - low), high + (0.03 * (high - low) if high > 0.1 else 0.0)
     plain = max(-low, high) <= PLAIN
-    scale: Spec = (
-        {"domain": [low, high], "nice": False} if plain else {"type": "symlog", "constant": 0.02, "domain": [low, high], "nice": False}
-    )
-    steps_ = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000, 10000]
-    ticks: Spec = {"tickCount": 7} if plain else {"values": [m for m in [*(-s for s in steps_[:5]), 0, *steps_] if low <= m <= high]}
-    axis: Spec = {"grid": False, "title": "change of run time against the recorded run", "labelExpr": CHANGE, **ticks}
+    scale, axis = _change_axis(low, high, plain)
     right, height = 206, 44 * len(rows)
     plot = FULL - NAMES - right
-    zones = [
-        {"from": max(a, low), "to": min(b, high), "colour": colour, "label": label}
-        for a, b, colour, label in ZONES
-        if min(b, high) > max(a, low)
-    ]
-
-    def along(value: float) -> float:
-        return value if plain else math.copysign(math.log1p(abs(value) / 0.02), value)
-
-    pixel = plot / (along(high) - along(low))
-    labels = [z for z in zones if (along(z["to"]) - along(z["from"])) * pixel > 5.5 * len(z["label"]) + 4]
+    zones, labels = _zones(low, high, plain, plot)
     y: Spec = {"field": "row", "type": "ordinal", "axis": None, "scale": {"domain": list(range(len(rows)))}}
 
     def at(field: str) -> Spec:
@@ -169,6 +154,29 @@ def verdict_strip(found: list[Verdict]) -> Figure:
     if not plain:
         caption += " The axis is logarithmic away from zero."
     return Figure("verdict-strip", "Change of run time by target", alt, spec, told, caption)
+
+
+def _change_axis(low: float, high: float, plain: bool) -> tuple[Spec, Spec]:
+    """Scale and axis of the change: plain, or logarithmic on both sides of zero."""
+    scale: Spec = {"domain": [low, high], "nice": False} | ({} if plain else {"type": "symlog", "constant": 0.02})
+    steps_ = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000, 10000]
+    ticks: Spec = {"tickCount": 7} if plain else {"values": [m for m in [*(-s for s in steps_[:5]), 0, *steps_] if low <= m <= high]}
+    return scale, {"grid": False, "title": "change of run time against the recorded run", "labelExpr": CHANGE, **ticks}
+
+
+def _zones(low: float, high: float, plain: bool, plot: float) -> tuple[Rows, Rows]:
+    """Zones of slowdown between the ends of the axis, and those that `plot` pixels leave room to name."""
+    zones: Rows = [
+        {"from": max(a, low), "to": min(b, high), "colour": colour, "label": label}
+        for a, b, colour, label in ZONES
+        if min(b, high) > max(a, low)
+    ]
+
+    def along(value: float) -> float:
+        return value if plain else math.copysign(math.log1p(abs(value) / 0.02), value)
+
+    pixel = plot / (along(high) - along(low))
+    return zones, [z for z in zones if (along(z["to"]) - along(z["from"])) * pixel > 5.5 * len(z["label"]) + 4]
 
 
 def part_words(replay: str) -> dict[str, str]:
@@ -271,6 +279,39 @@ def time_unit(longest: float) -> tuple[float, str]:
         if longest >= divisor:
             return divisor, name
     return 1e-9, "ns"
+
+
+def stacked_bars(rows: Rows, heads: Rows, longest: float, width: int, height: float, title: str) -> Spec:
+    """Bars of times side by side, a part each, from ``a`` to ``b`` [s], between ``y`` and ``y2`` [px]; names and shapes stand left of them.
+
+    Parameters
+    ----------
+    rows : the parts, with their ``colour`` and ``tip``; those without length are not drawn.
+    heads : ``name`` and ``shape`` at the height ``y`` [px]; empty for none.
+    longest : the longest bar [s].
+    title : of the axis, without the unit.
+    """
+    divisor, unit = time_unit(longest or 1e-9)
+    y: Spec = {"type": "quantitative", "axis": None, "scale": {"domain": [-4, height], "reverse": True, "nice": False}}
+    axis: Spec = {"title": f"{title} [{unit}]", "tickCount": 5, "grid": True}
+    x: Spec = {"axis": axis, "scale": {"domain": [0, longest / divisor * 1.03 or 1.0], "nice": False}}
+    drawn = [{**r, "a": r["a"] / divisor, "b": r["b"] / divisor} for r in rows if r["b"] > r["a"]]
+    layers: list[Spec] = [
+        {
+            "data": {"values": drawn},
+            "mark": {"type": "rect", "aria": True},
+            "encoding": {
+                "x": quantitative("a", **x), "x2": {"field": "b"}, "y": {"field": "y", **y}, "y2": {"field": "y2"}, "color": own_colour(),
+                "description": {"field": "tip"},
+            },
+        }
+    ]  # fmt: skip
+    if heads:
+        far = 18 + max(len(h["name"]) for h in heads) * 5.6
+        for field, at, extra in (("name", -8.0, {"color": SOFT}), ("shape", -far, {"fontWeight": "bold"})):
+            mark: Spec = {"type": "text", "align": "right", "baseline": "middle", "fontSize": 10.5, "x": at, **extra}
+            layers.append({"data": {"values": heads}, "mark": mark, "encoding": {"y": {"field": "y", **y}, "text": {"field": field}}})
+    return {"width": width, "height": int(height), "layer": layers}
 
 
 def steps(v: Verdict) -> Figure:

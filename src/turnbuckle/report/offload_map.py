@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.profile.offload import map_lines
-from turnbuckle.report.charts import Rows, layer, log_ticks, own_colour, quantitative
+from turnbuckle.report.charts import Rows, Spec, layer, log_ticks, own_colour, quantitative
 from turnbuckle.report.figure import Figure
 from turnbuckle.report.kernel_names import kernel_labels
 from turnbuckle.report.look import FAINT, FULL, INK, SOFT, TARGET_COLOURS
@@ -28,22 +28,7 @@ def offload_figure(table: pl.DataFrame, launch_s: float, alpha: float, added_lat
     """Kernel time against transfer time, with the line above which offloading pays and the zones that added latency would open."""
     shown = table.filter(pl.col("kernel_s") > 0).head(MOST_KERNELS)
     floor = min([t for t in shown["transfer_s"].to_list() if t > 0] + [launch_s or 1e-6]) / 4
-    labels = kernel_labels(shown["kernel"].to_list(), 60)
-    rows: Rows = [
-        {
-            "x": max(r["transfer_s"], floor),
-            "exposed": max(r["exposed_transfer_s"], floor),
-            "y": r["kernel_s"],
-            "total": r["total_s"],
-            "colour": dict(PAYS)[r["pays"]],
-            "label": shorten(_NAMESPACES.sub("", label), 34),
-            "tip": (
-                f"{label}: {plural(r['count'], 'launch', 'launches')}, mean {number(r['kernel_s'], 's')}, "
-                f"copies {number(r['transfer_s'], 's')} a launch, {number(r['exposed_transfer_s'], 's')} exposed; pays: {r['pays']}"
-            ),
-        }
-        for r, label in zip(shown.to_dicts(), labels, strict=True)
-    ]
+    rows = _dots(shown, floor)
     left, right = floor / 2.5, max([r["x"] for r in rows] + [launch_s * 20]) * 4
     copies = np.geomspace(left, right, 49)
     lines = map_lines(launch_s, alpha, added_latency_s, copies)
@@ -77,38 +62,7 @@ def offload_figure(table: pl.DataFrame, launch_s: float, alpha: float, added_lat
     ]
     crossing: Rows = [{"x": float(copies[43]), "y": float(lines["break_even"][43]), "label": "offloading pays above"}]
     spec = layer(
-        *(
-            {
-                "data": {"values": grid},
-                "mark": {"type": "area", "color": c, "clip": True},
-                "encoding": {"x": x, "y": {**y, "field": a}, "y2": {"field": b}},
-            }
-            for a, b, c in MAP_ZONES
-        ),
-        {
-            "data": {"values": words},
-            "mark": {"type": "text", "align": "left", "x": 6, "dy": 10, "color": SOFT, "fontSize": 10},
-            "encoding": {"y": y, "text": {"field": "label"}},
-        },
-        {
-            "data": {"values": grid},
-            "mark": {"type": "line", "color": INK, "strokeWidth": 1.5, "clip": True},
-            "encoding": {"x": x, "y": {**y, "field": "break_even"}},
-        },
-        {
-            "data": {"values": crossing},
-            "mark": {
-                "type": "text",
-                "align": "right",
-                "baseline": "bottom",
-                "dx": -8,
-                "dy": -5,
-                "color": INK,
-                "fontSize": 10.5,
-                "clip": True,
-            },
-            "encoding": {"x": x, "y": y, "text": {"field": "label"}},
-        },
+        *_backdrop(grid, words, crossing, x, y),
         {
             "mark": {"type": "rule", "color": FAINT, "strokeWidth": 1.4},
             "encoding": {"x": {**x, "field": "exposed"}, "x2": {"field": "x"}, "y": y},
@@ -141,21 +95,83 @@ def offload_figure(table: pl.DataFrame, launch_s: float, alpha: float, added_lat
         f"{len(pays)} kernels: offloading pays for {pays.count('yes')}, with overlap only for "
         f"{pays.count('with overlap only')}, not for {pays.count('no')}."
     )
-    left_out = f" The {MOST_KERNELS} with the longest total of {table.height} are drawn." if table.height > MOST_KERNELS else ""
+    caption = _caption(launch_s, alpha, added_latency_s if words else None, table.height, unified)
+    return Figure("offload", "Offload map", alt, spec, told, caption, legend=PAYS)
+
+
+def _dots(shown: pl.DataFrame, floor: float) -> Rows:
+    """A dot a kernel; copies shorter than `floor` stand there [s]."""
+    labels = kernel_labels(shown["kernel"].to_list(), 60)
+    return [
+        {
+            "x": max(r["transfer_s"], floor),
+            "exposed": max(r["exposed_transfer_s"], floor),
+            "y": r["kernel_s"],
+            "total": r["total_s"],
+            "colour": dict(PAYS)[r["pays"]],
+            "label": shorten(_NAMESPACES.sub("", label), 34),
+            "tip": (
+                f"{label}: {plural(r['count'], 'launch', 'launches')}, mean {number(r['kernel_s'], 's')}, "
+                f"copies {number(r['transfer_s'], 's')} a launch, {number(r['exposed_transfer_s'], 's')} exposed; pays: {r['pays']}"
+            ),
+        }
+        for r, label in zip(shown.to_dicts(), labels, strict=True)
+    ]
+
+
+def _backdrop(grid: Rows, words: Rows, crossing: Rows, x: Spec, y: Spec) -> list[Spec]:
+    """The zones with their words, the line above which offloading pays, and what it says."""
+    return [
+        *(
+            {
+                "data": {"values": grid},
+                "mark": {"type": "area", "color": c, "clip": True},
+                "encoding": {"x": x, "y": {**y, "field": a}, "y2": {"field": b}},
+            }
+            for a, b, c in MAP_ZONES
+        ),
+        {
+            "data": {"values": words},
+            "mark": {"type": "text", "align": "left", "x": 6, "dy": 10, "color": SOFT, "fontSize": 10},
+            "encoding": {"y": y, "text": {"field": "label"}},
+        },
+        {
+            "data": {"values": grid},
+            "mark": {"type": "line", "color": INK, "strokeWidth": 1.5, "clip": True},
+            "encoding": {"x": x, "y": {**y, "field": "break_even"}},
+        },
+        {
+            "data": {"values": crossing},
+            "mark": {
+                "type": "text",
+                "align": "right",
+                "baseline": "bottom",
+                "dx": -8,
+                "dy": -5,
+                "color": INK,
+                "fontSize": 10.5,
+                "clip": True,
+            },
+            "encoding": {"x": x, "y": y, "text": {"field": "label"}},
+        },
+    ]
+
+
+def _caption(launch_s: float, alpha: float, shaded_s: float | None, kernels: int, unified: bool) -> str:
+    """`shaded_s`: the added latency that the zones are of; None where there are none."""
     caption = (
         "One dot a kernel, its area the total time. Above the black line a kernel is faster on the device, copies and "
         f"launch ({number(launch_s, 's')}) included, than on a host CPU taken {alpha:g} times slower. "
         "The bar at a dot reaches from the copy time that no kernel hides to all of it; kernels without copies stand at the left edge."
     )
-    if words:
+    if shaded_s is not None:
         caption += (
-            f" Shaded: kernels that {number(added_latency_s, 's', 2)} more on the launch and on two copies would slow down "
+            f" Shaded: kernels that {number(shaded_s, 's', 2)} more on the launch and on two copies would slow down "
             f"by 1, 5 and 20{NARROW}% or more."
         )
     if unified:
         caption += " Migrations of unified memory are charged to no kernel."
-    caption += left_out
-    return Figure("offload", "Offload map", alt, spec, told, caption, legend=PAYS)
+    return caption + (f" The {MOST_KERNELS} with the longest total of {kernels} are drawn." if kernels > MOST_KERNELS else "")
 
 
 def _thin_labels(rows: Rows, x: tuple[float, float], y: tuple[float, float], width: int, height: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,16 +32,17 @@ MOST_POINTS = 600
 BYTES, SECONDS = (f"replace(format(datum.value, '.3~s'), regexp('([a-zA-Zµ]?)$'), ' $1') + '{unit}'" for unit in ("B", "s"))
 
 
-def categories(shares_ns: dict[str, int]) -> Figure:
-    """The exclusive time line as one bar."""
+def categories(shares_ns: dict[str, int], words: Mapping[str, str] = CATEGORY_WORDS) -> Figure:
+    """The exclusive time line as one bar; `words` names the categories that were recorded."""
+    shares_ns = {name: value for name, value in shares_ns.items() if name in words}
     total = max(sum(shares_ns.values()), 1)
     parts = [
-        (name, CATEGORY_WORDS[name], value / total, f"{CATEGORY_WORDS[name]}: {number(value * 1e-9, 's')}, {percent(value / total)}")
+        (name, words[name], value / total, f"{words[name]}: {number(value * 1e-9, 's')}, {percent(value / total)}")
         for name, value in shares_ns.items()
     ]
     bars = [
-        (words, share, CATEGORIES[name], "#ffffff" if name in ("kernel", "mpi") else INK, percent(share, 2) if share > 0.045 else "", tip)
-        for name, words, share, tip in parts
+        (called, share, CATEGORIES[name], "#ffffff" if name in ("kernel", "mpi") else INK, percent(share, 2) if share > 0.045 else "", tip)
+        for name, called, share, tip in parts
     ]
     told = [{"category": k, "time_ns": v, "share": v / total} for k, v in shares_ns.items()]
     alt = "Share of run time by category. " + "; ".join(tip for *_, tip in parts)

@@ -123,7 +123,7 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
             "coverage",
             (
                 f"{percent(1 - shares['cpu'] / total)} of the run time holds a recorded GPU activity, GPU call or MPI call; "
-                "the rest is host work that no record explains"
+                + ("in the rest nothing was recorded" if _device_alone(answer) else "the rest is host work that no record explains")
             ),
         ),
         (
@@ -151,6 +151,11 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
         "findings": _findings_table(found),
         "quality": _quality(found),
     }
+
+
+def _device_alone(answer: Answer) -> bool:
+    """Whether nothing of the host was recorded: what is left of the run is then not known to be its work."""
+    return answer.on_device and not answer.projectable
 
 
 def _messages(answer: Answer) -> Facts:
@@ -182,7 +187,8 @@ def observed_links(answer: Answer) -> Facts:
         if link["bandwidth"] is None:
             continue
         rate, memory = number(link["bandwidth"], "B/s"), clean(link["memory"]).replace("_", " ")
-        how = f"with {memory} copies, o+L {number(link['latency_s'], 's')}"
+        # a fit that ends at no latency at all has not told it from the rate
+        how = f"with {memory} copies, o+L {number(link['latency_s'], 's') if link['latency_s'] else 'not told'}"
         text = f"{rate} {how}"
         like = link["looks_like"]
         if like:
@@ -206,7 +212,7 @@ def _quality(found: list[Finding]) -> str:
         said.append(plural(len(bad), "error"))
     if doubtful:
         said.append(plural(len(doubtful), "warning"))
-    return f"{listed(said)} may change a number; they stand first in the table."
+    return f"{listed(said)}; they stand first in the table."
 
 
 def _devices_table(answer: Answer) -> Table | None:
@@ -262,8 +268,13 @@ def usage_section(answer: Answer) -> dict[str, Any]:
         "api": "GPU runtime calls where the device is idle",
         "cpu": "the rest: the application's own host work",
     }
+    words = {k: w for k, w in profile_charts.CATEGORY_WORDS.items() if shares[k] or k not in answer.untold}
+    if _device_alone(answer):
+        words["cpu"], meaning["cpu"] = "nothing recorded", "the rest: what the host did was not recorded"
     rows = [
-        cells(profile_charts.CATEGORY_WORDS[k], meaning[k], number(v * 1e-9, "s"), Cell(percent(v / total), bar=v / total))
+        cells(words[k], meaning[k], number(v * 1e-9, "s"), Cell(percent(v / total), bar=v / total))
+        if k in words
+        else cells(profile_charts.CATEGORY_WORDS[k], meaning[k], "not recorded", DASH)
         for k, v in shares.items()
     ]
     rows.append(
@@ -277,7 +288,7 @@ def usage_section(answer: Answer) -> dict[str, Any]:
     gpu = profile.has & {"kernels", "copies", "graphs", "memsets"}
     lapped = summary.overlap(profile) if gpu else {"copy_union_ns": 0}
     return {
-        "categories": profile_charts.categories(shares) if profile.run_time_ns else None,
+        "categories": profile_charts.categories(shares, words) if profile.run_time_ns else None,
         "categories_table": Table(
             "The exclusive time line: each instant belongs to one category.", ["category", "what it is", ">time", ">share"], rows
         ),
@@ -287,7 +298,7 @@ def usage_section(answer: Answer) -> dict[str, Any]:
         "exposed": number(lapped["copy_exposed_ns"] * 1e-9, "s") if lapped["copy_union_ns"] else "",
         "fits": _fit_figures(answer),
         "fits_table": _fits_table(answer),
-        "launch_table": _launch_table(answer) if gpu else None,
+        "launch_table": _launch_table(answer) if answer.projectable else None,
         "kernels_table": _kernels_table(answer),
         "calls_table": _calls_table(answer),
         "memory": profile_charts.memory(line, profile.seconds) if (line := summary.memory_timeline(profile)).height else None,

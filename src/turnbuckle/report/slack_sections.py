@@ -167,7 +167,7 @@ def what_if(c: Carrier, found: Slack) -> list[str]:
     if c.asynchronous is not None and c.asynchronous < most:
         out.append(f"did not wait there: {seconds(c.asynchronous)}")
     if c.batched is not None and c.batches is not None and c.batched < most:
-        out.append(f"made them in {plural(c.batches, 'batch', 'batches')}: {seconds(c.batched)}")
+        out.append(f"made all {count(c.of)} in {plural(c.batches, 'batch', 'batches')}: {seconds(c.batched)}")
     return out
 
 

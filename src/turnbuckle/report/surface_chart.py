@@ -136,7 +136,7 @@ def surface_map(found: Surface, marks: list[Placed]) -> Figure:
 
 
 def _axes(first: float, domain_x: list[float], domain_y: list[float]) -> tuple[Spec, Spec]:
-    """Scales and axes; left of the first latency stands the column of none."""
+    """Scales and axes; left of the first latency stands the column of no latency at all."""
     values = [first * _ZERO, *(t for k in range(-7, 0) if first <= (t := 10.0**k) <= domain_x[1] * 1.001)]
     x: Spec = {
         "scale": {"type": "log", "domain": domain_x, "nice": False},
@@ -145,7 +145,7 @@ def _axes(first: float, domain_x: list[float], domain_y: list[float]) -> tuple[S
             "grid": False,
             "labelOverlap": False,
             "values": values,
-            "labelExpr": f"datum.value < {first * 0.99} ? 'none' : {SECONDS}",
+            "labelExpr": f"datum.value < {first * 0.99} ? '0' : {SECONDS}",
         },
     }
     y: Spec = {

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from turnbuckle.report.charts import CHANGE, Rows, Spec, layer, own_colour, quantitative, time_unit
+from turnbuckle.report.charts import CHANGE, Rows, Spec, layer, own_colour, quantitative, stacked_bars, time_unit
 from turnbuckle.report.figure import Figure
-from turnbuckle.report.look import CATEGORIES, FULL, INK, PARTS, SOFT, TARGET_COLOURS
+from turnbuckle.report.look import CATEGORIES, FULL, INK, PARTS, TARGET_COLOURS
 from turnbuckle.report.text import clean, shorten, signed
 from turnbuckle.study.settings import Scalar, unit_of
 from turnbuckle.study.sweep_summary import DIRECT, HOST, TALK, gained, valued, varying
@@ -386,8 +386,8 @@ def split(asked: _Asked, recording: str, shape: str | None) -> Figure | None:
         alone.append({**common, "a": 0.0, "b": b["talk"], "colour": colours["talk"]})
     spec: Spec = {
         "hconcat": [
-            _stacked(whole, heads, longest, width, down, "mean over the ranks"),
-            _stacked(alone, [], talked, width, down, "communication alone"),
+            stacked_bars(whole, heads, longest, width, down, "mean over the ranks"),
+            stacked_bars(alone, [], talked, width, down, "communication alone"),
         ],
         "spacing": 30,
         "padding": 6,
@@ -405,30 +405,6 @@ def split(asked: _Asked, recording: str, shape: str | None) -> Figure | None:
 def _share(low: float, high: float) -> str:
     ends = list(dict.fromkeys(f"{100 * s:.2g}" if s < 0.1 else f"{100 * s:.0f}" for s in (low, high)))
     return " to ".join(ends) + "\N{NO-BREAK SPACE}%"
-
-
-def _stacked(rows: Rows, heads: Rows, longest: float, width: int, height: float, title: str) -> Spec:
-    divisor, unit = time_unit(longest or 1e-9)
-    y: Spec = {"type": "quantitative", "axis": None, "scale": {"domain": [-4, height], "reverse": True, "nice": False}}
-    axis: Spec = {"title": f"{title} [{unit}]", "tickCount": 5, "grid": True}
-    x: Spec = {"axis": axis, "scale": {"domain": [0, longest / divisor * 1.03 or 1.0], "nice": False}}
-    drawn = [{**r, "a": r["a"] / divisor, "b": r["b"] / divisor} for r in rows if r["b"] > r["a"]]
-    layers: list[Spec] = [
-        {
-            "data": {"values": drawn},
-            "mark": {"type": "rect", "aria": True},
-            "encoding": {
-                "x": quantitative("a", **x), "x2": {"field": "b"}, "y": {"field": "y", **y}, "y2": {"field": "y2"}, "color": own_colour(),
-                "description": {"field": "tip"},
-            },
-        }
-    ]  # fmt: skip
-    if heads:
-        far = 16 + max(len(h["name"]) for h in heads) * 5.6
-        for field, at, extra in (("name", -8.0, {"color": SOFT}), ("shape", -far, {"fontWeight": "bold"})):
-            mark: Spec = {"type": "text", "align": "right", "baseline": "middle", "fontSize": 10.5, "x": at, **extra}
-            layers.append({"data": {"values": heads}, "mark": mark, "encoding": {"y": {"field": "y", **y}, "text": {"field": field}}})
-    return {"width": width, "height": int(height), "layer": layers}
 
 
 __all__ = ["MOST", "figures", "gain_over", "logarithmic", "numeric", "over", "split"]

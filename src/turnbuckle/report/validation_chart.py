@@ -176,29 +176,7 @@ def _ticks(low: float, high: float) -> list[float]:
 def ratios(rows: Sequence[Row]) -> Figure:
     """Predicted over measured, one line a kind and model: every quantity a dot, the median a bar."""
     groups = list(dict.fromkeys((r.kind, r.model) for r in sorted(rows, key=lambda r: KINDS.index(r.kind))))
-    dots: Rows = []
-    medians: Rows = []
-    heads: Rows = []
-    last = ""
-    for at, (kind, model) in enumerate(groups):
-        mine = [r for r in rows if (r.kind, r.model) == (kind, model)]
-        off = sorted(r.off or 0.0 for r in mine)
-        middle = (off[(len(off) - 1) // 2] + off[len(off) // 2]) / 2
-        for r in mine:
-            value = (r.predicted or 0.0) / (r.measured or 1.0)
-            far = not _LEAST <= value <= _MOST
-            dots.append(
-                {
-                    "row": at,
-                    "ratio": min(max(value, _LEAST), _MOST),
-                    "colour": COLOURS[model],
-                    "tip": _tip(r),
-                    "shape": ("triangle-right" if value > 1 else "triangle-left") if far else "circle",
-                }
-            )
-        medians.append({"row": at, "words": percent(middle)})
-        heads.append({"row": at, "kind": TITLES[kind] if kind != last else "", "model": MODEL_TITLES[model], "count": f"{len(mine)}"})
-        last = kind
+    dots, medians, heads = _lines(groups, rows)
     height = 23 * len(groups)
     y: Spec = {"field": "row", "type": "ordinal", "axis": None, "scale": {"domain": list(range(len(groups)))}}
     ticks = [0.2, 0.5, 1, 2, 5]
@@ -268,6 +246,34 @@ def ratios(rows: Sequence[Row]) -> Figure:
         "The last line is no model: it is one run against another of the same configuration."
     )
     return Figure("accuracy-by-kind", "How far off the predictions are", alt, spec, [_told(r) for r in rows], caption)
+
+
+def _lines(groups: list[tuple[str, str]], rows: Sequence[Row]) -> tuple[Rows, Rows, Rows]:
+    """Of each line its dots, its median, and what stands before it; a kind is named once."""
+    dots: Rows = []
+    medians: Rows = []
+    heads: Rows = []
+    last = ""
+    for at, (kind, model) in enumerate(groups):
+        mine = [r for r in rows if (r.kind, r.model) == (kind, model)]
+        off = sorted(r.off or 0.0 for r in mine)
+        middle = (off[(len(off) - 1) // 2] + off[len(off) // 2]) / 2
+        for r in mine:
+            value = (r.predicted or 0.0) / (r.measured or 1.0)
+            far = not _LEAST <= value <= _MOST
+            dots.append(
+                {
+                    "row": at,
+                    "ratio": min(max(value, _LEAST), _MOST),
+                    "colour": COLOURS[model],
+                    "tip": _tip(r),
+                    "shape": ("triangle-right" if value > 1 else "triangle-left") if far else "circle",
+                }
+            )
+        medians.append({"row": at, "words": percent(middle)})
+        heads.append({"row": at, "kind": TITLES[kind] if kind != last else "", "model": MODEL_TITLES[model], "count": f"{len(mine)}"})
+        last = kind
+    return dots, medians, heads
 
 
 def _told(row: Row) -> dict[str, Any]:

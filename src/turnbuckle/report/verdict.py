@@ -1,7 +1,8 @@
 """From numbers to words: is a target inside the line, over it, or is that not known yet?
 
 The line is a slowdown of 5 %.  A target is decided when its whole 90 % interval lies on one side; otherwise the verdict
-says how likely it is inside, and which number to measure.
+says how likely it is inside, and which number to measure.  Where host calls are missing (finding A365) changes are larger
+than computed, so that no target is called inside; one that is faster or over the line stays so.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Verdict:
     inside : probability that the change is at most `LINE`; None where nothing was drawn.
     kind, words : the verdict.
     unknown : name of the number that moves the answer most; empty where nothing does.
+    uncalled : whether it is undecided because host calls are missing.
     """
 
     projection: Projection
@@ -50,6 +52,7 @@ class Verdict:
     kind: Kind
     words: str
     unknown: str = ""
+    uncalled: bool = False
 
     @property
     def interval(self) -> str:
@@ -82,8 +85,12 @@ def _verdict(p: Projection, colour: str) -> Verdict:
         inside = float(np.mean(p.sample <= measured * (1.0 + LINE)))
     unknown = next(iter(p.drivers), "")
     kind = _kind(p, low, high)
+    words = _words(kind, low, high, inside)
+    uncalled = kind == "inside" and any(f.code == "A365" for f in p.findings)
+    if uncalled:
+        kind, words = "undecided", "undecided, host calls are missing"
     name = "the same machine" if p.target == "self" else shorten(clean(p.target), 40)
-    return Verdict(p, name, colour, change, low, high, half_low, half_high, inside, kind, _words(kind, low, high, inside), unknown)
+    return Verdict(p, name, colour, change, low, high, half_low, half_high, inside, kind, words, unknown, uncalled)
 
 
 def _kind(p: Projection, low: float, high: float) -> Kind:
@@ -125,8 +132,8 @@ def sentence(found: list[Verdict], measured_seconds: float) -> str:
             f"{listed([v.name for v in inside])} {_verb(inside, 'stays', 'stay')} within {percent(LINE)} of the recorded time{sure}"
         )
     if undecided := [v for v in asked if v.kind == "undecided"]:
-        said = listed([f"{v.name}{'' if v.inside is None else f' ({v.sure} likely inside)'}" for v in undecided])
-        measure = list(dict.fromkeys(unknown_label(v.unknown) for v in undecided if v.unknown))
+        said = listed([f"{v.name}{_how_sure(v)}" for v in undecided])
+        measure = list(dict.fromkeys(unknown_label(v.unknown) for v in undecided if v.unknown and not v.uncalled))
         parts.append(
             f"{said} {_verb(undecided, 'is', 'are')} undecided at {percent(LINE)}" + (f"; measure {listed(measure)}" if measure else "")
         )
@@ -134,6 +141,12 @@ def sentence(found: list[Verdict], measured_seconds: float) -> str:
         said = listed([f"{v.name} ({signed(v.change)}{', ' + v.interval if v.interval else ''})" for v in over])
         parts.append(f"{said} {_verb(over, 'lies', 'lie')} beyond {percent(LINE)}")
     return f"Against the recorded {seconds(measured_seconds)}, " + "; ".join(parts) + "."
+
+
+def _how_sure(v: Verdict) -> str:
+    if v.uncalled:
+        return " (host calls are missing in the recording)"
+    return "" if v.inside is None else f" ({v.sure} likely inside)"
 
 
 def _range(v: Verdict) -> str:
@@ -157,10 +170,10 @@ def three_sentences(found: list[Verdict]) -> list[str]:
     p = asked[0].projection
     where = "time on the critical path" if on_timeline(found) else "recorded time"
     hidden = "" if on_timeline(found) else " that no kernel hides"
+    late = "launches and other deliveries to an idle device" if on_timeline(found) else "launches of an idle device"
     shares = {k: v / p.measured_seconds if p.measured_seconds else 0.0 for k, v in p.measured_breakdown.items()}
     out = [
-        f"Of the {where}, {percent(shares['copy'])} is copies{hidden}, {percent(shares['launch'])} is "
-        "launches of an idle device, "
+        f"Of the {where}, {percent(shares['copy'])} is copies{hidden}, {percent(shares['launch'])} is {late}, "
         f"{percent(shares['kernel'])} is kernels and {percent(shares['other'])} is everything else; a coupling acts on "
         "the first two and on waiting calls."
     ]
@@ -210,7 +223,7 @@ def what_would_change(found: list[Verdict]) -> list[str]:
             continue
         p, m = v.projection, v.projection.measured_seconds or 1.0
         best, worst = p.envelope[0] / m - 1.0, p.envelope[1] / m - 1.0
-        if v.kind == "undecided" and v.unknown:
+        if v.kind == "undecided" and v.unknown and not v.uncalled:
             out.append(f"{v.name}: {unknown_label(v.unknown)} decides; {advice(v.unknown)}.")
         elif v.kind in ("inside", "faster") and worst > LINE:
             out.append(

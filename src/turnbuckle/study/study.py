@@ -73,6 +73,17 @@ class Answer:
         """Whether it also holds the host calls behind it, so that another coupling could change anything that was recorded."""
         return self.on_device and self.profile.trace.api.height > 0
 
+    @property
+    def untold(self) -> frozenset[str]:
+        """Categories of the time line that were not recorded: it shows no time of them, which is not to say that there was none."""
+        trace = self.profile.trace
+        out = set() if trace.api.height else {"api"}
+        if not self.on_device:
+            out |= {"kernel", "copy"}
+        elif not trace.copies.height and "copies" not in trace.facts.get("recorded", ("copies",)):
+            out.add("copy")
+        return frozenset(out)
+
     def provenance(self) -> dict[str, Any]:
         """Enough to repeat the answer: versions, hashes, machines, model, seed, command."""
         facts = self.profile.trace.facts

@@ -1,0 +1,65 @@
+"""A browser that opens one file and tells what the page did."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What a browser made of one file.
+
+    Attributes
+    ----------
+    document : the page's markup after its scripts have run.
+    console : lines the page wrote to the console, violations of its content security policy among them.
+    requests : addresses the page asked for; the browser's own errands are not among them.
+    """
+
+    document: str
+    console: list[str]
+    requests: list[str]
+
+
+SWITCHES = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    "--disable-dev-shm-usage",  # a container has 64 MB of it
+)
+
+
+class Browser:
+    """A headless Chromium that resolves no name."""
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+
+    def visit(self, file: Path, width: int = 1280) -> Visit:
+        """Open one local file and let its scripts run."""
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            log = Path(folder) / "net.json"
+            options = {
+                "user-data-dir": f"{folder}/user",
+                "window-size": f"{width},1400",
+                "host-resolver-rules": "MAP * ~NOTFOUND",
+                "virtual-time-budget": "4000",
+                "enable-logging": "stderr",
+                "v": "0",
+                "log-net-log": str(log),
+            }
+            command = [self.program, *SWITCHES, *(f"--{k}={v}" for k, v in options.items()), "--dump-dom", file.as_uri()]
+            done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=300, check=True)
+            console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+            return Visit(done.stdout, console, _requests(json.loads(log.read_text("utf-8"))))
+
+
+def _requests(log: dict[str, Any]) -> list[str]:
+    """Requests that a page made: those of the browser itself carry ``not an origin``."""
+    start = log["constants"]["logEventTypes"]["URL_REQUEST_START_JOB"]
+    asked = [e["params"] for e in log["events"] if e["type"] == start and "url" in e.get("params", {})]
+    return [p["url"] for p in asked if p.get("initiator") != "not an origin"]
