@@ -11,7 +11,9 @@ import pytest
 from strategies import trace_of
 
 from turnbuckle.profile.coverage import coverage
+from turnbuckle.profile.describe import describe
 from turnbuckle.profile.profile import build
+from turnbuckle.profile.source import observed_machine
 from turnbuckle.trace import read
 
 NAMES = pl.Series("name", ["cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync", "k"])
@@ -69,3 +71,11 @@ def test_graphs_of_real_recordings(shared: Path, name: str, graphs: tuple[int, i
     found = coverage(build(read(shared / "traces" / name)))
     assert (found["graph_launches"]["count"], found["graph_launches"]["with_rows"]) == graphs
     assert found["device_rows"]["count"] == rows
+
+
+def test_what_was_not_recorded_has_no_time_not_none_of_it() -> None:
+    kernel = {"start_ns": 100, "end_ns": 300, "name": 4, "correlation": 9, **ON_DEVICE}
+    alone, called = (build(replace(trace_of(rows), names=NAMES)) for rows in ({"kernels": [kernel]}, {"api": [call(0, 0, 9)]}))
+    shares = [describe(p, observed_machine(p)[0], {})["categories_ns"] for p in (alone, called)]
+    assert shares[0] == {"kernel": 200, "copy": 0, "mpi": 0, "api": None, "cpu": 0}
+    assert shares[1] == {"kernel": None, "copy": None, "mpi": 0, "api": 50, "cpu": 0}

@@ -33,6 +33,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
     # a recorder that wrote what it was told to record says nothing of the rest
     recorded_tables = trace.facts.get("recorded")
     silent = frozenset() if recorded_tables is None else {"copies", "memsets"} - set(recorded_tables)
+    unseen = untold(profile)
     gpu = any(recorded.get(t) for t in recorded if t.startswith("CUPTI_ACTIVITY_KIND")) or bool(trace.has & {"api", *DEVICE_TABLES})
     return {
         "run_time_ns": profile.run_time_ns,
@@ -43,7 +44,7 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
         "api": {"count": trace.api.height} if gpu and called else None,
         "coverage": coverage(profile) if gpu else None,
         "overlap": summary.overlap(profile) if gpu and "copies" not in silent else None,
-        "categories_ns": summary.categories_ns(profile),
+        "categories_ns": {c: None if c in unseen and not ns else ns for c, ns in summary.categories_ns(profile).items()},
         "closure_defect_ns": summary.closure_defect_ns(profile),
         "launch": summary.launch(profile) if gpu and called else None,
         "links": links(source, fits),
@@ -58,6 +59,17 @@ def describe(profile: Profile, source: Machine, fits: Mapping[tuple[str, str], L
         ],
         "scope": scope(trace.facts.get("part", {})),
     }
+
+
+def untold(profile: Profile) -> frozenset[str]:
+    """Categories of the time line that were not recorded: it shows no time of them, which is not to say that there was none."""
+    trace = profile.trace
+    out = set() if trace.api.height else {"api"}
+    if not trace.has & set(DEVICE_TABLES):
+        out |= {"kernel", "copy"}
+    elif not trace.copies.height and "copies" not in trace.facts.get("recorded", ("copies",)):
+        out.add("copy")
+    return frozenset(out)
 
 
 def scope(part: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from turnbuckle.errors import UsageError
 from turnbuckle.findings import Finding, merge
 from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.model import Model, nething
-from turnbuckle.profile.describe import describe
+from turnbuckle.profile.describe import describe, untold
 from turnbuckle.profile.exchange_numbers import exchange_numbers
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
@@ -76,13 +76,7 @@ class Answer:
     @property
     def untold(self) -> frozenset[str]:
         """Categories of the time line that were not recorded: it shows no time of them, which is not to say that there was none."""
-        trace = self.profile.trace
-        out = set() if trace.api.height else {"api"}
-        if not self.on_device:
-            out |= {"kernel", "copy"}
-        elif not trace.copies.height and "copies" not in trace.facts.get("recorded", ("copies",)):
-            out.add("copy")
-        return frozenset(out)
+        return untold(self.profile)
 
     def provenance(self) -> dict[str, Any]:
         """Enough to repeat the answer: versions, hashes, machines, model, seed, command."""

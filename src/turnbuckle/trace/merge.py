@@ -286,8 +286,11 @@ def _above(value: float) -> float:
     return step
 
 
+_DAY_NS: Final = 86_400 * 10**9
+
+
 def _time(value: float) -> str:
-    return show(value * 1e-9, "s")
+    return show(value * 1e-9, "s") if value < 2 * _DAY_NS else f"{value / _DAY_NS:,.0f} days"
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -33,6 +33,9 @@ _NAMED = (
     "*.paje",
     "*.json.gz",
     "*.pt.trace.json",
+    "*.nvvp",
+    "*.db",
+    "*.goal",
 )
 _SQLITE = (".sqlite", ".sqlite3", ".db")
 
@@ -132,8 +135,11 @@ def _siblings(path: Path) -> list[str]:
 
 
 def _inside(path: Path) -> str:
-    inside = [p.name for kind in _NAMED for p in sorted(path.glob(kind))]
-    return f"name the file inside it, for example {inside[0]}" if inside else "name the file of the recording itself"
+    for below in ("", "*/"):
+        inside = [p.relative_to(path) for kind in _NAMED for p in sorted(path.glob(below + kind))]
+        if inside:
+            return f"name the file inside it, for example {inside[0]}"
+    return "name the file of the recording itself"
 
 
 def _unknown(path: Path, head: bytes) -> ProfileError:
