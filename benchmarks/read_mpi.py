@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import os
+import shutil
 import statistics
 import sys
 import tarfile
@@ -26,8 +28,9 @@ HERE = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("TURNBUCKLE_SHARED", HERE.parents[1] / "shared")) / "traces"
 LIMIT_SECONDS = 600
 RANKS = 8
-#: A reader may take this many times the least: a guard against work that grows faster than the file.
+#: A reader may take this many times the least: a guard against work that grows faster than the file, or is done line by line again.
 TARGET = 100
+TARGETS = {"Paje": 12, "Paraver": 15}
 Row = dict[str, Any]
 Case = tuple[str, Path, list[Path]]
 
@@ -89,6 +92,9 @@ def cases(folder: Path, turns: int) -> Iterator[Case]:
     paje, packed = (SHARED / "simgrid-local" / name for name in ("halo-256-paje.trace.xz", "halo-256-ti.tar.xz"))
     if paje.is_file():
         yield "Paje, SMPI, 256 ranks", paje, [paje]
+        with lzma.open(paje) as file, (folder / "unpacked.trace").open("wb") as out:
+            shutil.copyfileobj(file, out)
+        yield "Paje, the same unpacked", folder / "unpacked.trace", [folder / "unpacked.trace"]
     if packed.is_file():
         with tarfile.open(packed) as archive:
             archive.extractall(folder / "ti", filter="data")
@@ -107,8 +113,6 @@ def cases(folder: Path, turns: int) -> Iterator[Case]:
 
 def split(files: Iterable[Path]) -> int:
     """The least: every line of every file as its fields; returns lines."""
-    import lzma
-
     count = 0
     for path in files:
         between = b":" if path.suffix in (".prv", ".dat") else None
@@ -175,7 +179,8 @@ def targets(result: dict[str, Any]) -> list[tuple[bool, str]]:
         rows = {row["name"]: row for row in result["rows"] if row["file"] == title}
         ours, least = (statistics.median(rows[name]["cpu"]) for name in ("turnbuckle", "least"))
         words = f"{title}: {rate(rows['turnbuckle']) / 1e6:.2f} M lines/s, {ours / least:.1f}x the least by CPU"
-        out.append((ours <= TARGET * least, f"{words}; target {TARGET}x"))
+        target = TARGETS.get(title.split(",")[0], TARGET)
+        out.append((ours <= target * least, f"{words}; target {target}x"))
     return out
 
 

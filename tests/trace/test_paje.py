@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from turnbuckle.profile.profile import build
 from turnbuckle.profile.traffic import traffic
 from turnbuckle.replay.mpi import recorded
 from turnbuckle.trace import Trace, read
-from turnbuckle.trace.readers import packed_text, paje
+from turnbuckle.trace.readers import packed_text, paje, paje_calls, paje_events
 from turnbuckle.trace.readers.mpi_tables import carried, operation, sort_of
 
 EVENTS: dict[str, tuple[str, Sequence[str]]] = {
@@ -321,7 +322,7 @@ def test_sorts_and_shares() -> None:
     assert carried("reduce", 7, 7, 4, True) == (7, 28) and carried("ibarrier", 9, 9, 4, True) == (0, 0)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_no_change_makes_anything_but_a_trace_or_a_coded_error(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("fuzz")
@@ -352,6 +353,55 @@ def test_no_change_makes_anything_but_a_trace_or_a_coded_error(data: st.DataObje
         assert error.code in ("P003", "P027", "P028", "P029")
         return
     traffic(build(trace).trace)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@given(data=st.data(), seed=st.integers(0, 1 << 20))
+def test_lines_read_together_say_what_they_say_alone(data: st.DataObject, seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Plain lines are read a block at a time, and events taken a part at a time: one by one and all at once they say the same."""
+    draw = random.Random(seed)
+    lines = [*ranks(3)]
+    open_: list[str] = []
+    for turn in range(150):
+        me, time = draw.randrange(3), turn * draw.choice([0, 1]) * US
+        match draw.randrange(6):
+            case 0 | 1:
+                lines.append(f"12 {time:.9f} 2 {me + 1} {draw.choice(list(CALLS))} {draw.choice(['NA', '2', '64.000000'])}")
+            case 2 | 3:
+                lines.append(f"13 {time:.9f} 2 {me + 1}{draw.choice(['', ' '])}")
+            case 4:
+                open_.append(f"{me + 1}_{draw.randint(1, 3)}_{draw.choice([0, 5, -7])}_{turn if draw.random() < 0.9 else 1}")
+                lines.append(starts(open_[-1], me, time, draw.choice([8, 512])))
+            case _ if open_:
+                lines.append(ends(open_.pop(draw.randrange(len(open_))), me, time))
+    lines += [f"14 {US:.9f} 2 1", "11 0.0002 2 2 sum", *call(0, "sum", 300 * US, 301 * US)]
+    for _ in range(data.draw(st.integers(0, 6))):
+        at = data.draw(st.integers(3, len(lines) - 1))
+        words = lines[at].split(" ")
+        words[data.draw(st.integers(0, len(words) - 1))] = data.draw(st.sampled_from([word.decode() for word in WORDS]))
+        lines[at] = " ".join(words)
+    place = written(tmp_path_factory.mktemp("together"), lines)
+    told = []
+    for short, enough, piece in ((0, 16, 1 << 10), (1 << 30, 1 << 30, 1 << 20)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(paje_events, "_SHORT", short)
+            patch.setattr(paje_calls, "_ENOUGH", enough)
+            patch.setattr(packed_text, "_PIECE", piece)
+            told.append(paje.read(place))
+    together, alone = told
+    assert together.tables.keys() == alone.tables.keys()
+    assert all(frame.equals(alone.table(name)) for name, frame in together.tables.items())
+    assert together.names.equals(alone.names) and together.facts == alone.facts and together.findings == alone.findings
+
+
+def test_links_without_end_that_bear_one_key_are_damage(tmp_path: Path) -> None:
+    """Only the lines before it make such a line bad: more of them than sound lines, and the file is refused."""
+    one = starts("1_2_3_4", 0, US)
+    assert found(reading(tmp_path, [*exchange(), *[one] * 1000]))["P153"] == 999
+    with pytest.raises(ProfileError) as error:
+        reading(tmp_path, [*exchange(), *[one] * 1500])
+    assert error.value.code == "P029"
+    assert error.value.found == "1001 lines that cannot be read, 42 that can; the first: a link's key that is open"
 
 
 @pytest.mark.parametrize(

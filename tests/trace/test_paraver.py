@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from turnbuckle.profile.profile import build
 from turnbuckle.profile.traffic import traffic
 from turnbuckle.replay.mpi import recorded
 from turnbuckle.trace import Trace, read
-from turnbuckle.trace.readers import paraver
+from turnbuckle.trace.readers import packed_text, paraver, paraver_records
 
 P2P, COLLECTIVE, OTHER = 50000001, 50000002, 50000003
 SEND, RECV, ISEND, IRECV, WAIT, WAITALL, BCAST, BARRIER, REDUCE, ALLREDUCE = range(1, 11)
@@ -255,7 +256,7 @@ def test_a_count_of_tasks_that_the_header_does_not_bear_out_is_not_believed(tmp_
     assert reading(tmp_path, exchange(), head).mpi_ranks.height == 2
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_no_change_makes_anything_but_a_trace_or_a_coded_error(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("fuzz")
@@ -283,6 +284,45 @@ def test_no_change_makes_anything_but_a_trace_or_a_coded_error(data: st.DataObje
         assert error.code in ("P028", "P029", "P030")
         return
     traffic(build(trace).trace)
+
+
+ODD = ["-1", "0", "9" * 18, "9" * 30, "", "<b>", "50000001", "1e3", " 7", "16777216"]
+DAMAGE = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 20), st.sampled_from(ODD)), max_size=6)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@given(damage=DAMAGE, seed=st.integers(0, 1 << 20), coarse=st.sampled_from([1, 40]))
+def test_lines_read_together_say_what_they_say_alone(
+    damage: list[tuple[int, int, str]], seed: int, coarse: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A block of plain lines is read at once, others one by one: rows, names, facts and findings are those of reading all one by one."""
+    draw = random.Random(seed)
+    lines = [*WORLD]
+    for turn in range(60):
+        me, start = draw.randint(1, 2), turn * 30 // coarse * coarse
+        kind, value = draw.choice(
+            [(P2P, draw.choice([SEND, RECV, ISEND, IRECV, WAIT, WAITALL, 41])), (COLLECTIVE, draw.choice([BCAST, ALLREDUCE]))]
+        )
+        beside = (50100001, 8, 50100002, 8, 50100003, draw.randint(0, 1), 50100004, draw.randint(1, 3)) if kind == COLLECTIVE else ()
+        lines += call(me, kind, value, start, start + draw.choice([0, 20, 40]) // coarse * coarse, *beside)
+        lines.append(
+            message(me, draw.randint(1, 2), start, start, draw.choice([start, start + 20]), start + 20, draw.randint(0, 99), turn % 3)
+        )
+        lines.append(event(me, start, draw.choice([42000050, 63000001, 64000000]), draw.choice([5, 5000001, 64])))
+    for at, field, word in damage:
+        fields = lines[at % len(lines)].split(":")
+        fields[field % len(fields)] = word
+        lines[at % len(lines)] = ":".join(fields)
+    place = written(tmp_path_factory.mktemp("together"), lines)
+    told = []
+    for short in (0, 1 << 30):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(paraver_records, "_SHORT", short)
+            patch.setattr(packed_text, "_PIECE", 1 << 11)
+            told.append(paraver.read(place))
+    together, alone = told
+    assert all(frame.equals(alone.table(name)) for name, frame in together.tables.items())
+    assert together.names.equals(alone.names) and together.facts == alone.facts and together.findings == alone.findings
 
 
 def test_lulesh(shared: Path) -> None:

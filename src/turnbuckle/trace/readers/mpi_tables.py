@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from turnbuckle.trace.readers.columns import by_two
 from turnbuckle.trace.trace import dtypes
 
 #: A missing number in a row.
@@ -128,18 +130,6 @@ class Calls:
     def __len__(self) -> int:
         return len(self.columns["rank"])
 
-    def moved(self, by: int) -> None:
-        """Move all times [ns]."""
-        for name in ("start_ns", "end_ns"):
-            self.columns[name] = array("q", (t + by for t in self.columns[name]))
-        self._appends = [column.append for column in self.columns.values()]
-
-    def renumber(self, rank: Mapping[int, int]) -> None:
-        """Give every rank another number; a partner that has none is none."""
-        self.columns["rank"] = array("q", (rank[n] for n in self.columns["rank"]))
-        self.columns["partner"] = array("q", (rank.get(n, NO) for n in self.columns["partner"]))
-        self._appends = [column.append for column in self.columns.values()]
-
     def add(
         self, rank: int, start: int, end: int, kind: int, name: int, *, size: int = NO, received: int = NO, partner: int = NO,
         root: int = NO, tag: int = NO, communicator: int = NO, request: int = NO, outer: int = 0, thread: int = 1,
@@ -158,58 +148,39 @@ class Calls:
             name: np.frombuffer(column, dtype=np.int64) if len(column) else np.zeros(0, np.int64) for name, column in self.columns.items()
         }
         order = np.lexsort((np.arange(len(self)), held["outer"], held["rank"], held["start_ns"]))
-        types = dtypes("mpi")
-        columns: dict[str, pl.Series] = {}
-        for name in types:
-            values = (held["rank"] + 1 << 24 | held["thread"])[order] if name == "thread" else held[name][order]
-            column = pl.Series(name, values)
-            # a copy: the arrays' memory is not polars' to keep
-            columns[name] = pl.select(pl.when(column != NO).then(column).cast(types[name]).alias(name)).to_series()
-        return pl.DataFrame(columns)
+        thread = held["rank"] + 1 << 24 | held["thread"]
+        # a copy in their order: the arrays' memory is not polars' to keep
+        return mpi_table(lambda name: (thread if name == "thread" else held[name])[order])
 
 
-class Ranges:
-    """What a rank does between MPI calls, where the recording has a name for it."""
+def mpi_table(values: Callable[[str], NDArray[np.int64]]) -> pl.DataFrame:
+    """The table ``mpi`` of the vocabulary from what gives its columns, one after the other; `NO` is a missing number."""
+    columns: dict[str, pl.Series] = {}
+    for name, kind in dtypes("mpi").items():
+        column = pl.Series(name, values(name))
+        columns[name] = pl.select(pl.when(column != NO).then(column).cast(kind).alias(name)).to_series()
+    return pl.DataFrame(columns)
 
-    def __init__(self) -> None:
-        self._columns = [array("q") for _ in range(4)]
 
-    def __len__(self) -> int:
-        return len(self._columns[0])
-
-    def add(self, rank: int, start: int, end: int, name: int) -> None:
-        """One range."""
-        for column, value in zip(self._columns, (start, end, rank, name), strict=True):
-            column.append(value)
-
-    def moved(self, by: int) -> None:
-        """Move all times [ns]."""
-        for column in self._columns[:2]:
-            column[:] = array("q", (t + by for t in column))
-
-    def renumber(self, rank: Mapping[int, int]) -> None:
-        """Give every rank another number; ranges of one that has none go."""
-        rows = [row for row in zip(*self._columns, strict=True) if row[2] in rank]
-        for at, column in enumerate(self._columns):
-            column[:] = array("q", (rank[row[2]] if at == 2 else row[at] for row in rows))
-
-    def table(self) -> pl.DataFrame:
-        """The table ``ranges`` of the vocabulary."""
-        start, end, rank, name = (np.array(column, dtype=np.int64) for column in self._columns)
+def ranges_table(start: NDArray[np.int64], end: NDArray[np.int64], rank: NDArray[np.int64], name: NDArray[np.int64]) -> pl.DataFrame:
+    """The table ``ranges`` of the vocabulary: what ranks do between MPI calls, where the recording has a name for it."""
+    order = by_two(start, rank)
+    if ((start[order[1:]] == start[order[:-1]]) & (rank[order[1:]] == rank[order[:-1]])).any():
+        # of those that begin together the longest comes first
         order = np.lexsort((-end, rank, start))
-        values: dict[str, Any] = {
-            "start_ns": start,
-            "end_ns": end,
-            "thread": rank + 1 << 24 | 1,
-            "kind": np.full(len(start), 59),
-            "name": name,
+    values: dict[str, Any] = {
+        "start_ns": start,
+        "end_ns": end,
+        "thread": rank + 1 << 24 | 1,
+        "kind": np.full(len(start), 59),
+        "name": name,
+    }
+    return pl.DataFrame(
+        {
+            c: pl.Series(values[c][order], dtype=t) if c in values else pl.repeat(None, len(start), dtype=t, eager=True)
+            for c, t in dtypes("ranges").items()
         }
-        return pl.DataFrame(
-            {
-                c: pl.Series(values[c][order], dtype=t) if c in values else pl.Series([None] * len(start), dtype=t)
-                for c, t in dtypes("ranges").items()
-            }
-        )
+    )
 
 
 def ranks_table(ranks: int) -> pl.DataFrame:

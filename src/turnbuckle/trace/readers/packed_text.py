@@ -77,13 +77,28 @@ class Text:
                     self.progress(min(done / max(self.size_bytes, 1), 1.0))
 
     def __iter__(self) -> Iterator[bytes]:
-        """Lines without their end.  Raises `ProfileError` P025 where the file is damaged, P026 where it grows beyond measure."""
+        """Lines without their end.  Raises as `blocks` does."""
+        for block in self.blocks():
+            lines = block.split(b"\n")
+            if not lines[-1]:
+                lines.pop()
+            yield from lines
+
+    def blocks(self) -> Iterator[bytes]:
+        """Whole lines, a piece of the file at a time; only the file's last may lack its end.
+
+        Raises `ProfileError` P025 where the file is damaged, P026 where it grows beyond measure, P029 where a line does.
+        """
         rest, begun = b"", False
         for piece in unpacked(self._raw(), self.path, self.size_bytes):
             if not begun:
                 piece, begun = piece.removeprefix(MARK), True
-            *lines, rest = (rest + piece).split(b"\n")
-            yield from lines
+            lines, end, left = piece.rpartition(b"\n")
+            if end:
+                yield rest + lines + end
+                rest = left
+            else:
+                rest += left
             if len(rest) > _LONGEST_LINE:
                 raise ProfileError(
                     "P029", "the recording is not the text that its begin promises", where=str(self.path),

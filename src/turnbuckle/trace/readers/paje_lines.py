@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -41,7 +42,7 @@ _UNREAD: Final = (
 )  # fmt: skip
 
 
-class _Layout(NamedTuple):
+class Layout(NamedTuple):
     """An event: name, what takes its fields, where they stand, and how to pick them from a line of at least so many words."""
 
     name: str
@@ -57,17 +58,19 @@ class Lines:
     Attributes
     ----------
     counts : events by name.
-    bad, sound, first_bad : lines that cannot be read, those that can, and what is wrong with the first.
+    lines : of events.
+    bad, first_bad : which of them cannot be read, and what is wrong with the first.
     last : latest time [ns].
     tool, private : what wrote the trace, if it says so, and whether it wrote the command line too.
     """
 
     def __init__(self, where: str) -> None:
         self.where = where
-        self.layouts: dict[bytes, _Layout] = {}
+        self.layouts: dict[bytes, Layout] = {}
         self.defining: tuple[bytes, str, list[str]] | None = None
         self.counts: Counter[str] = Counter()
-        self.bad, self.sound, self.first_bad = 0, 0, ""
+        self.lines = 0
+        self.bad, self.first_bad = array("q"), ""
         self.last = 0
         self.tool = ""
         self.private = False
@@ -93,12 +96,20 @@ class Lines:
             if act is not None:
                 # a field that the header does not have, or beyond the line's end, is empty
                 act(pick(fields) if len(fields) >= least else [fields[i] if 0 <= i < len(fields) else b"" for i in at])
-            self.sound += 1
         except (ValueError, KeyError, OverflowError) as error:
-            self.bad += 1
+            self.bad.append(self.lines)
             self.first_bad = self.first_bad or str(error)
-            if self.bad > _MOST_BAD and self.bad > self.sound:
-                raise self._damaged() from None
+            self.refuse(len(self.bad), self.lines + 1)
+        self.lines += 1
+
+    def refuse(self, bad: int, lines: int) -> None:
+        """Raise `ProfileError` P029 where more of the lines are bad than sound."""
+        if bad > _MOST_BAD and bad > lines - bad:
+            raise ProfileError(
+                "P029", "more lines of the recording are damaged than sound", where=self.where,
+                found=f"{bad} lines that cannot be read, {lines - bad} that can; the first: {clipped(self.first_bad, 80)}",
+                cause="the file was cut or changed", fix="copy it again from where it was recorded",
+            )  # fmt: skip
 
     def _definition(self, words: list[bytes]) -> None:
         first = words[0] if words else b""
@@ -127,19 +138,12 @@ class Lines:
         act = getattr(self, "_" + re.sub(r"(?<!^)(?=[A-Z])", "_", name.removeprefix("Paje")).lower()) if name in EVENTS else None
         known = name if name in EVENTS or name in _UNREAD else "others"
         whole = -1 not in at and len(at) > 1
-        self.layouts[number] = _Layout(known, act, at, max(at) + 1 if whole else 1 << 30, itemgetter(*at) if whole else tuple)
+        self.layouts[number] = Layout(known, act, at, max(at) + 1 if whole else 1 << 30, itemgetter(*at) if whole else tuple)
 
     def unreadable(self, found: str) -> ProfileError:
         return ProfileError(
             "P027", "the header of the Paje trace cannot be read", where=self.where, found=clipped(found, 120),
             cause="the file is damaged, or no Paje trace", fix="record again: smpirun -trace -trace-file RUN.trace",
-        )  # fmt: skip
-
-    def _damaged(self) -> ProfileError:
-        return ProfileError(
-            "P029", "more lines of the recording are damaged than sound", where=self.where,
-            found=f"{self.bad} lines that cannot be read, {self.sound} that can; the first: {clipped(self.first_bad, 80)}",
-            cause="the file was cut or changed", fix="copy it again from where it was recorded",
         )  # fmt: skip
 
     def _time(self, text: bytes) -> int:
