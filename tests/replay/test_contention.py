@@ -68,7 +68,7 @@ def graphs(draw: st.DrawFn) -> Tasks:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(graphs())
 def test_without_contention_it_is_the_timeline(tasks: Tasks) -> None:
     one = of_tasks(tasks)
@@ -108,7 +108,7 @@ def traffic(draw: st.DrawFn) -> tuple[Program, Network]:
     return program(lists, messages), network
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(traffic())
 def test_bytes_are_conserved_and_links_not_overrun(case: tuple[Program, Network]) -> None:
     one, network = case
@@ -122,7 +122,7 @@ def test_bytes_are_conserved_and_links_not_overrun(case: tuple[Program, Network]
     assert (found.arrived >= found.began).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(traffic(), st.sampled_from(["logp", "flow"]))
 def test_the_same_again_to_the_bit(case: tuple[Program, Network], fidelity: Fidelity) -> None:
     first, second = (replay(*case, fidelity, traced=True) for _ in range(2))
@@ -131,7 +131,7 @@ def test_the_same_again_to_the_bit(case: tuple[Program, Network], fidelity: Fide
     assert first.events == second.events
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(traffic())
 def test_sharing_never_helps_a_message(case: tuple[Program, Network]) -> None:
     """No message is faster than it would be alone."""

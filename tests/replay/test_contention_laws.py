@@ -132,7 +132,7 @@ def graph(seed: int, *, tasks: int = 300) -> Tasks:
     return Tasks(seconds, rng.integers(-1, 6, count), ends[:, 0], ends[:, 1], lags)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SEEDS, st.sampled_from(BOTH))
 def test_without_contention_it_is_the_timeline(seed: int, fidelity: Fidelity) -> None:
     """Every end of every task, of graphs of hundreds, whatever the network: edges use no link."""
@@ -146,7 +146,7 @@ def test_without_contention_it_is_the_timeline(seed: int, fidelity: Fidelity) ->
     assert found.seconds == pytest.approx(known.seconds, abs=TICK)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SEEDS)
 def test_sharing_never_shortens_what_is_behind_one_resource(seed: int) -> None:
     """P5: with every task on one track of a resource that serves one, no run is shorter than the timeline without it."""
@@ -167,7 +167,7 @@ def test_sharing_never_shortens_what_is_behind_one_resource(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(SEEDS)
 def test_every_byte_goes_over_a_whole_route(name: str, seed: int) -> None:
     """What a host sends to others leaves by its card and comes in by theirs; no level of a tree, no router keeps or makes a byte."""
@@ -261,7 +261,7 @@ def test_the_same_from_another_process_with_another_hash_seed() -> None:
 # --- what makes no difference -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SEEDS, st.sampled_from(BOTH))
 def test_names_make_no_difference(seed: int, fidelity: Fidelity) -> None:
     """P16: processes, hosts of a switch, messages and resources under other numbers: every time moves along, unchanged."""
@@ -288,7 +288,7 @@ def test_names_make_no_difference(seed: int, fidelity: Fidelity) -> None:
     assert np.abs(after.arrived[new_of] - before.arrived).max() <= slack
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SEEDS, st.sampled_from(BOTH))
 def test_work_in_two_parts_is_the_same_work(seed: int, fidelity: Fidelity) -> None:
     """P16, under contention too: nobody sees where one part ends and the next begins."""
@@ -306,7 +306,7 @@ def test_work_in_two_parts_is_the_same_work(seed: int, fidelity: Fidelity) -> No
         assert getattr(before, name).tolist() == getattr(after, name).tolist(), name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SEEDS, st.sampled_from(BOTH))
 def test_an_edge_that_says_what_is_known_changes_nothing(seed: int, fidelity: Fidelity) -> None:
     """P16, under contention too: beside each message an edge from behind its send to behind its arrival, without a delay."""
@@ -323,7 +323,7 @@ def test_an_edge_that_says_what_is_known_changes_nothing(seed: int, fidelity: Fi
     assert before.arrived.tolist() == after.arrived[:count].tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SEEDS, st.sampled_from([0.5, 2.0, 3.0, 10.0]), st.sampled_from(list(SHAPES)))
 def test_wider_links_divide_the_time_of_flows(seed: int, times: float, name: str) -> None:
     """P7: messages alone, no latency: all capacities times k divide every time by k, whatever waits for what."""
@@ -337,7 +337,7 @@ def test_wider_links_divide_the_time_of_flows(seed: int, times: float, name: str
     assert after.seconds * times == pytest.approx(before.seconds, abs=slack)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SEEDS, st.sampled_from(BOTH))
 def test_everything_slower_is_as_much_slower(seed: int, fidelity: Fidelity) -> None:
     """P7: all times and inverse rates doubled, contention or not: every time doubles."""
@@ -402,7 +402,7 @@ def by_hand(messages: list[tuple[int, int, float]], bandwidth: float) -> Float:
     return ends
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SEEDS)
 def test_flows_end_when_a_hand_made_filling_says(seed: int) -> None:
     """Feasible and bottlenecked at every moment, or the ends would differ."""

@@ -114,7 +114,7 @@ def network(ranks: int) -> Network:
 GRIDS = st.lists(st.tuples(st.integers(3, 5), st.booleans()), min_size=1, max_size=3).filter(lambda g: math.prod(s for s, _ in g) <= 60)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(GRIDS, st.booleans())
 def test_the_grid_is_found(dimensions: list[tuple[int, bool]], corners: bool) -> None:
     shape, ring = (tuple(c) for c in zip(*dimensions, strict=True))
@@ -123,7 +123,7 @@ def test_the_grid_is_found(dimensions: list[tuple[int, bool]], corners: bool) ->
     assert len(found.offsets) == (3 ** len(shape) - 1 if corners else 2 * len(shape))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(GRIDS, st.booleans(), st.integers(0, 99))
 def test_at_its_own_size_it_is_the_recording(dimensions: list[tuple[int, bool]], corners: bool, seed: int) -> None:
     shape, ring = (tuple(c) for c in zip(*dimensions, strict=True))
@@ -134,7 +134,7 @@ def test_at_its_own_size_it_is_the_recording(dimensions: list[tuple[int, bool]],
     assert replay(program(one), network(one.ranks)).ends.tolist() == replay(program(again), network(one.ranks)).ends.tolist()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(GRIDS, st.booleans(), st.lists(st.integers(0, 3), min_size=3, max_size=3))
 def test_larger_it_is_the_program_run_larger(dimensions: list[tuple[int, bool]], corners: bool, more: list[int]) -> None:
     """Where all ranks compute alike, repeating a small run gives what the same program does on the larger grid, call by call."""

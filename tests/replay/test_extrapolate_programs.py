@@ -59,7 +59,7 @@ def programs(draw: st.DrawFn) -> tuple[Shape, list[bool], list[Shape], list[int]
     return shape, draw(st.lists(st.booleans(), min_size=len(shape), max_size=len(shape))), ways, counts, sizes
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(programs(), st.lists(st.integers(0, 3), min_size=3, max_size=3))
 def test_a_program_repeated_is_the_program_of_the_larger_grid(
     asked: tuple[Shape, list[bool], list[Shape], list[int], list[float]], more: list[int]
@@ -72,7 +72,7 @@ def test_a_program_repeated_is_the_program_of_the_larger_grid(
     assert exchanged(whole) == exchanged(ran(wide, ring, ways, counts, sizes))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(programs())
 def test_the_grid_is_found_or_one_that_explains_as_much(asked: tuple[Shape, list[bool], list[Shape], list[int], list[float]]) -> None:
     recorded = ran(*asked)

@@ -26,8 +26,8 @@ from turnbuckle.replay.mpi import Messages, Rounds, Traffic, recorded
 from turnbuckle.replay.mpi_program import Charges, program
 from turnbuckle.replay.network import FatTree, Network
 
-#: For all replays of a test together; they take a second or two.
-LIMIT_SECONDS: Final = 120
+#: For all replays of a test together; they take seconds, on a machine that is busy a minute.
+LIMIT_SECONDS: Final = 600
 NETWORK: Final = Network(
     8, 12.5e9, 0.25e-6, FatTree((4, 2), (1, 2), (1, 1)), latency=1e-6, send_overhead=2e-7, receive_overhead=1e-7, seconds_per_byte=8e-11
 )
@@ -242,9 +242,9 @@ def check(kind: str, seed: int, one: dict[str, Any]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("kind", ["shuffled", "traffic"])
-def test_it_ends_or_names_a_true_circle(kind: str) -> None:
-    seeds = range(3000)
+@pytest.mark.parametrize(("kind", "count"), [("shuffled", 3000), ("traffic", 1000)])
+def test_it_ends_or_names_a_true_circle(kind: str, count: int) -> None:
+    seeds = range(count)
     stuck = [check(kind, seed, one) for seed, one in zip(seeds, judged(kind, seeds), strict=True)]
     assert 0.05 < np.mean(stuck) < 0.95, "both happen"
 

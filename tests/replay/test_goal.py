@@ -283,7 +283,7 @@ def chains(draw: st.DrawFn) -> tuple[str, int]:
     return text, max(at)
 
 
-@settings(deadline=None, derandomize=True, database=None, max_examples=40)
+@settings(max_examples=40)
 @given(chains())
 def test_without_overheads_it_is_the_longest_path(tmp_path_factory: pytest.TempPathFactory, drawn: tuple[str, int]) -> None:
     text, longest = drawn

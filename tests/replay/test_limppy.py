@@ -125,7 +125,7 @@ def graphs(draw: st.DrawFn) -> MessageGraph:
 @pytest.mark.parametrize("p", [PLAIN, LEGACY], ids=["plain", "legacy"])
 def test_it_is_what_simpy_says(network: Network, p: Protocol) -> None:
     @given(graphs())
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     def same(graph: MessageGraph) -> None:
         expected, tied = simulated(graph, network, p)
         assume(not tied)
@@ -162,7 +162,7 @@ def test_a_message_alone_is_its_closed_form(size: int, headers: bool) -> None:
 
 
 @given(graphs(), st.sampled_from(NETWORKS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_every_packet_is_on_every_link_of_its_route_once(graph: MessageGraph, network: Network) -> None:
     made = as_packets(graph, network)
     expected = np.zeros(len(network.links()))

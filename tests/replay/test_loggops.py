@@ -486,21 +486,21 @@ def random_costs(seed: int) -> Costs:
     return Costs(latency, overhead, gap, per_byte, each, more)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 2**32 - 1))
 def test_random_programs_are_as_documented(seed: int) -> None:
     case, costs = drawn(seed, ways=(EAGER, READY)), random_costs(seed)
     assert replayed(case, costs) == documented(case, costs)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 2**32 - 1))
 def test_processes_of_a_host_share_its_card_as_documented(seed: int) -> None:
     case, costs = drawn(seed, ways=(EAGER, READY), sharing=True), random_costs(seed)
     assert replayed(case, costs) == documented(case, costs)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
 def test_handshakes_and_delays_are_as_documented(seed: int, handshake: bool, sharing: bool) -> None:
     case = drawn(seed, ways=(EAGER, READY), sharing=sharing, delayed=True)
@@ -508,7 +508,7 @@ def test_handshakes_and_delays_are_as_documented(seed: int, handshake: bool, sha
     assert replayed(case, costs) == documented(case, costs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1))
 def test_random_programs_of_latency_alone_are_as_loggopsim_has_them(seed: int) -> None:
     """Without o, g, G and O nothing of what differs is left for eager messages: the longest path over works and latencies."""
@@ -516,7 +516,7 @@ def test_random_programs_of_latency_alone_are_as_loggopsim_has_them(seed: int) -
     assert replayed(case, costs) == loggopsim(case, costs)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.integers(0, 2**32 - 1))
 def test_random_chains_are_as_loggopsim_has_them(seed: int) -> None:
     """One message at a time, by any way round the hosts, awaited when it comes: nothing overlaps, so nothing differs but the byte."""

@@ -96,7 +96,7 @@ def loops(draw: st.DrawFn) -> tuple[Loop, Link, float]:
 
 
 @given(loops(), st.sampled_from(["message", "byte"]))
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 def test_it_is_what_simpy_says(made: tuple[Loop, Link, float], quantum: Quantum) -> None:
     loop, link, propagation = made
     if quantum == "byte":
@@ -106,7 +106,7 @@ def test_it_is_what_simpy_says(made: tuple[Loop, Link, float], quantum: Quantum)
 
 
 @given(loops())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_blocking_loop_is_the_sum_of_its_parts_and_affine(made: tuple[Loop, Link, float]) -> None:
     loop, link, x = made
     loop = replace(loop, streams=1, in_flight=1)
@@ -117,7 +117,7 @@ def test_a_blocking_loop_is_the_sum_of_its_parts_and_affine(made: tuple[Loop, Li
 
 
 @given(loops(), st.floats(1.5, 50))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_one_stream_is_convex_in_its_length(made: tuple[Loop, Link, float], k: float) -> None:
     """Without others to contend with: the line through two points bounds the third (turnbuckle.cost.affine)."""
     loop, link, x = made

@@ -41,7 +41,7 @@ def nodes(draw: st.DrawFn) -> Node:
 
 
 @given(nodes())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_hosts_gpus_and_cards_are_joined_by_ways_as_long_there_as_back(node: Node) -> None:
     """No wire twice on a way, each way in one piece, through parts that let pass only."""
     ends = [
@@ -67,7 +67,7 @@ def test_hosts_gpus_and_cards_are_joined_by_ways_as_long_there_as_back(node: Nod
 
 
 @given(nodes())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_way_takes_its_latency_and_then_its_narrowest_wire(node: Node) -> None:
     """What the ways say is what the replay does: one message alone, from the first part to the last GPU."""
     start, end = 0, (node.parts_of("gpu") or (0,))[-1]
@@ -85,7 +85,7 @@ def test_a_way_takes_its_latency_and_then_its_narrowest_wire(node: Node) -> None
 
 
 @given(nodes(), st.integers(1, 9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_ranks_stand_on_gpus_in_turn_and_share_their_time(node: Node, ranks: int) -> None:
     place = laid_out(np.zeros(ranks, dtype=np.int64), node)
     gpus = node.parts_of("gpu")
@@ -140,7 +140,7 @@ def random_nodes(draw: st.DrawFn) -> Node:
 
 
 @given(random_nodes())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_ways_have_the_fewest_wires_and_of_these_are_the_widest(node: Node) -> None:
     """Against all ways tried, one wire longer each time; where there is none, nothing is reached; the card is the nearest."""
     count = len(node.parts)

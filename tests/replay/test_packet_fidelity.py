@@ -166,7 +166,7 @@ def traffic(draw: st.DrawFn) -> tuple[Program, Network]:
     return sent(messages, hosts, draw(st.sampled_from([Leaves.EAGER, Leaves.READY])), limit), network
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(traffic())
 def test_laws(case: tuple[Program, Network]) -> None:
     one, network = case

@@ -63,7 +63,7 @@ FORMS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(FORMS, st.integers(1, 24), st.booleans())
 def test_every_pattern_is_replayed_to_its_end(pattern: Pattern, ranks: int, ready: bool) -> None:
     """Nobody waits in a circle, whatever the path; calls stand rank by rank; each call is of the rank that makes it."""
@@ -79,7 +79,7 @@ def test_every_pattern_is_replayed_to_its_end(pattern: Pattern, ranks: int, read
     assert done.seconds >= traffic.compute_seconds.max() - 1e-9
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.integers(3, 4), min_size=1, max_size=3),
     st.booleans(),

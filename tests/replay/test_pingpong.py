@@ -89,7 +89,7 @@ def test_the_study_of_two_nodes_is_the_closed_form(way: Way, costs: Costs, fidel
         assert found == pytest.approx(form, rel=1e-12, abs=2 * rounds * 2 / PICOSECONDS), size
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 1 << 30), st.sampled_from(list(PRESETS.values())), st.sampled_from(["hostcopy", "gpudirect"]))
 def test_any_size_is_its_closed_form(size: int, paths: Paths, way: Way) -> None:
     """The same at any size, in whole picoseconds: each part rounded as the replay counts it."""

@@ -41,7 +41,7 @@ def exchange(rounds: tuple[Rounds, ...] = (), rank_of: list[int] | None = None) 
     return Traffic(2, np.array([0, 1, 0, 1]), np.zeros(4), np.zeros(4), np.zeros(2), messages, rounds, 1.0, 0, threads)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(0, 99), st.sampled_from(KINDS))
 def test_every_rank_stands_once_and_no_node_is_over_full(ranks: int, each: int, seed: int, kind: Kind) -> None:
     matrix = np.random.default_rng(seed).random((ranks, ranks))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from turnbuckle.errors import UsageError
+from turnbuckle.replay import routes as replay_routes
 from turnbuckle.replay.contention import Leaves, Op, Program, replay
 from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
 from turnbuckle.replay.routes import Graph, read, route, routes
@@ -97,10 +98,15 @@ def test_a_route_looks_no_further_than_it_goes() -> None:
     assert found[which[5]] == route(ring, 5, 6)
 
 
-def test_routes_beyond_what_a_replay_holds_are_not_looked_for() -> None:
-    count = 10_000
+@pytest.mark.parametrize(("limit", "most"), [("MOST_HOPS", 100_000), ("_MOST_LOOKED", 300_000)])
+def test_routes_beyond_what_a_replay_holds_are_not_looked_for(monkeypatch: pytest.MonkeyPatch, limit: str, most: int) -> None:
+    assert getattr(replay_routes, limit) < 10_000 * 5_000, "a ring of 10,000 is beyond it"
+    count = 1_000
     ring = Graph(count, tuple((k, (k + 1) % count) for k in range(count)))
     m = np.arange(count)
+    few = m[::20]
+    assert len(routes(ring, few, (few + count // 2) % count)[0]) == len(few)
+    monkeypatch.setattr(replay_routes, limit, most)
     with pytest.raises(UsageError) as caught:
         routes(ring, m, (m + count // 2) % count)
     assert caught.value.code == "A090"

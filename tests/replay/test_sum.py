@@ -12,7 +12,7 @@ from turnbuckle.replay.sum import replay_sum as replay_both
 
 Piece = tuple[float, float, float, bool, float]
 piece = st.tuples(st.floats(0, 10), st.floats(0, 1), st.floats(0, 1), st.booleans(), st.floats(0, 30))  # seconds, share, tail, adds, new
-plain = settings(deadline=None, derandomize=True, database=None, max_examples=150)
+plain = settings(max_examples=150)
 
 
 def replay_sum(measured: float, seconds: np.ndarray, exposed: np.ndarray, tail: np.ndarray, adds: np.ndarray, new: np.ndarray) -> SumResult:

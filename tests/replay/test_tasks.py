@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from turnbuckle.errors import UsageError
 from turnbuckle.replay.tasks import Replayed, Tasks, Terms, compile_tasks, replay_tasks, run_times
 
-plain = settings(deadline=None, derandomize=True, database=None, max_examples=120)
+plain = settings(max_examples=120)
 
 
 @st.composite

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from turnbuckle.cli.options import Charts, FormatOption, NoCache, Output, Source
+from turnbuckle.cli.options import Charts, FormatOption, NoCache, Output, Source, rank_counts
 
 if TYPE_CHECKING:
+    from turnbuckle.replay.mpi import Traffic
     from turnbuckle.study.gpudirect import GpuDirectStudy
     from turnbuckle.study.messages import Answered
 
 Recording = Annotated[
-    Path, Parameter(help="all ranks of an MPI run: an OTF2 archive, nsys profile --trace=mpi, ..., or a SimGrid schedule")
+    Path, Parameter(help="all ranks of an MPI run: an OTF2 archive, nsys profile --trace=mpi, ..., or a schedule of SimGrid or GOAL")
 ]
-Speed = Annotated[
-    str | None, Parameter(name="--flops-per-second", help="of a rank, for a schedule, which counts work in flops (10 GFLOP/s)")
-]
+Speed = Annotated[str | None, Parameter(name="--flops-per-second", help="of a rank, for a schedule that counts work in flops (10 GFLOP/s)")]
 Each = Annotated[str, Parameter(name="--ranks-per-node", help="node shapes to replay, one GPU a rank")]
 Bandwidth = Annotated[str | None, Parameter(name="--bandwidth", help="of a network card, one way (12.5 GB/s)")]
 Hop = Annotated[str | None, Parameter(name="--hop", help="latency of one link of the network (0.5 us)")]
@@ -89,7 +88,7 @@ def messages(
 
     --study answers more, and takes more replays; --charts draws it.
     """
-    from turnbuckle.cli.output import write_json, write_rows
+    from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.progress import working
     from turnbuckle.cli.recording import inspected
     from turnbuckle.replay import schedules
@@ -112,7 +111,7 @@ def messages(
         ), set_ or [],
     )  # fmt: skip
     refuse_varied(set_ or [])
-    each = shapes(_numbers(ranks_per_node))
+    each = shapes(rank_counts(ranks_per_node, "--ranks-per-node 1,2,4"))
     seen: Any = None if schedules.sniff(recording) else inspected(recording, source, no_cache)
     traffic = traffic_of(recording, flops_per_second=given(flops_per_second, "FLOP/s"), profile=lambda: seen.profile)
     deep = None
@@ -125,31 +124,34 @@ def messages(
         from turnbuckle.report.messages_charts import figures
 
         save(figures(deep), charts)
-    if format == "json":
-        about = {**found.as_dict(), **({"study": deep.as_dict()} if deep else {})}
-        write_json({**about, "provenance": seen.provenance()} if seen else about, output)
-    elif format != "table":
+    if format != "table":
+        about = {**found.as_dict(), **({"study": deep.as_dict()} if deep else {}), **({"provenance": seen.provenance()} if seen else {})}
         rows = [c.as_dict() for c in deep.cases] if deep else [dict(r.__dict__) for r in found.rows]
-        write_rows([{k: v for k, v in row.items() if k != "links"} for row in rows], format, output)
+        write_answer(about, [{k: v for k, v in row.items() if k != "links"} for row in rows], format, output)
     else:
         _print(found, output, deep)
     return 0
 
 
-def _numbers(text: str) -> list[int]:
-    from turnbuckle.errors import UsageError
+def _seen(traffic: Traffic) -> str:
+    """What was read, in a line."""
+    from turnbuckle.cli.show import seconds
+    from turnbuckle.replay.operation_graph import OperationGraph
 
-    try:
-        return [int(word) for word in text.split(",")]
-    except ValueError:
-        raise UsageError("A074", "ranks a node are whole numbers from 1", found=text[:60], fix="--ranks-per-node 1,2,4") from None
+    counted = f"{traffic.ranks} ranks, {len(traffic.messages.send):,} messages, "
+    if isinstance(traffic, OperationGraph):
+        alone = f", {traffic.unmatched:,} sends that nobody receives" if traffic.unmatched else ""
+        return f"{counted}{len(traffic.rank):,} operations{alone}; a GOAL schedule, whose operations are a graph and have no names"
+    counted += f"{sum(len(r.block_bytes) for r in traffic.rounds):,} collectives, {traffic.unmatched:,} calls unmatched; "
+    return counted + (
+        f"recorded run time {seconds(traffic.seconds)}" if math.isfinite(traffic.seconds) else "a schedule, which holds no times"
+    )
 
 
 def _print(found: Answered, output: Path | None, deep: GpuDirectStudy | None) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    from turnbuckle.cli.model_tables import print_findings
+    from turnbuckle.cli.model_tables import print_findings, unframed
     from turnbuckle.cli.show import seconds
     from turnbuckle.cli.terminal import console_for
     from turnbuckle.cost.gpudirect import break_even_bytes
@@ -158,11 +160,7 @@ def _print(found: Answered, output: Path | None, deep: GpuDirectStudy | None) ->
     console = console_for(output)
     console.print(Text(deep.verdict if deep else found.verdict, "bold"))
     traffic, setup = found.traffic, found.setup
-    console.print(
-        f"{traffic.ranks} ranks, {len(traffic.messages.send):,} messages, {sum(len(r.block_bytes) for r in traffic.rounds):,} collectives, "
-        f"{traffic.unmatched:,} calls unmatched; "
-        + (f"recorded run time {seconds(traffic.seconds)}" if math.isfinite(traffic.seconds) else "a schedule, which holds no times")
-    )
+    console.print(_seen(traffic))
     if found.grid:
         console.print(Text(found.grid))
     kept = traffic.kept()
@@ -170,9 +168,8 @@ def _print(found: Answered, output: Path | None, deep: GpuDirectStudy | None) ->
         few = ", ".join(f"{name} {count:,} ({seconds(time / traffic.ranks)} a rank)" for name, (count, time) in list(kept.items())[:3])
         console.print(Text(f"calls that no message explains keep their length: {few}{', ...' if len(kept) > 3 else ''}", "dim"))
     print_findings(console, (f.as_dict() for f in found.findings))
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for k, name in enumerate(("ranks\na node", "nodes", "path", "run time", "communication", "vs host\ncopies", "busiest\nlink")):
-        table.add_column(name, justify="left" if k == 2 else "right", overflow="fold")
+    heads = ("ranks\na node", "nodes", "path", "run time", "communication", "vs host\ncopies", "busiest\nlink")
+    table = unframed(*heads, words=("path",))
     for row in found.rows:
         if row.stuck:
             table.add_row(str(row.ranks_per_node), str(row.nodes), row.path, "stuck", "", "", "")

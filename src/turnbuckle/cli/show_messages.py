@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.text import Text
 
-from turnbuckle.cli.model_tables import plain, titled
-from turnbuckle.cli.show import seconds
+from turnbuckle.cli.model_tables import titled
+from turnbuckle.cli.show import plain, seconds
 from turnbuckle.units import show
 
 if TYPE_CHECKING:

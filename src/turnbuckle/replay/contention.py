@@ -91,6 +91,10 @@ class Program:
     delay_seconds : between the time each message may leave and the time it does, as memory is pinned [s]; empty where nothing passes.
     start, end : places between which each message goes; empty where all go between the places of their processes.
     priority : of each use: whoever waits with the lowest is served first, then whoever came first; empty where all are alike.
+    works_for : process of the rank that each process is a part of, shape (processes,); empty where every process is one of its own.
+    overhead : whether each piece of work is processor time of a message rather than compute, shape (works,); empty where none is.
+    processor : whether each resource is a processor of a rank, which is kept while it works, rather than a copy engine, which is kept
+        while it copies; shape (resources,); empty where none is.  The last three change nothing but what a replay is said to be made of.
 
     Arrays of the types that the native core counts in (uint8, uint32, uint64) are taken as they are, and must not change while a replay
     runs; others are converted.
@@ -113,11 +117,24 @@ class Program:
     start: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     end: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     priority: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    works_for: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    overhead: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    processor: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @property
     def processes(self) -> int:
         """How many processes there are."""
         return len(self.host)
+
+    @property
+    def copying(self) -> NDArray[np.bool_]:
+        """Whether each operation is done while its process keeps a copy engine, shape (operations,)."""
+        code = np.asarray(self.code)
+        kept = (code == Op.TAKE).astype(np.int8) - (code == Op.GIVE)
+        if len(self.processor):
+            held = np.flatnonzero(kept)
+            kept[held[self.processor[np.asarray(self.resource)[np.asarray(self.arg)[held]]]]] = 0
+        return np.cumsum(kept, dtype=np.int8) > 0
 
 
 @dataclass(frozen=True)

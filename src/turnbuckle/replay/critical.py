@@ -76,6 +76,8 @@ class _Walk:
         before[self.begins[:-1][self.begins[:-1] < count]] = 0.0
         self.spent = done.done - before
         self.kind = np.array([_KINDS.index(_KIND_OF.get(Op(c), "overheads")) for c in range(len(Op))], dtype=np.uint8)[code]
+        if len(program.overhead):
+            self.kind[(code == Op.WORK) & program.overhead[np.where(code == Op.WORK, arg, 0)]] = _KINDS.index("overheads")
         # what waits for a message that came later leads to another process
         waiting = np.flatnonzero((code == Op.AWAIT) | (code == Op.SENT) & (self.spent > 0))
         about = arg[waiting]
@@ -84,7 +86,7 @@ class _Walk:
         # nobody makes room for a copy, nor for work that is a flow over the time of a GPU: these stay with their process
         own = (self.posted[about] < 0) & (np.asarray(program.leaves)[about] != _EDGE)
         self.kind[waiting[own]] = _KINDS.index("resources")
-        self.kind[np.cumsum((code == Op.TAKE).astype(np.int8) - (code == Op.GIVE), dtype=np.int8) > 0] = _KINDS.index("copies")
+        self.kind[program.copying] = _KINDS.index("copies")
         self.wait = np.full(count, -1)
         self.wait[waiting[~own]] = waiting[~own]
         np.maximum.accumulate(self.wait, out=self.wait)

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.replay.mpi import Messages, Rounds, Traffic
+from turnbuckle.replay.operation_graph import OperationGraph
 
 Int = NDArray[np.int64]
 
@@ -135,6 +136,11 @@ def _answerable(traffic: Traffic) -> None:
     """Refuse what shows too little: threads, no messages, most of them unmatched."""
     matched = 2 * len(traffic.messages.send)
     found = ""
+    if isinstance(traffic, OperationGraph):
+        raise CannotAnswer(
+            "A170", "a graph of operations cannot be repeated to more ranks", found="a GOAL schedule",
+            cause="its operations are no calls in order", fix="write the schedule for as many ranks as are asked for",
+        )  # fmt: skip
     if len(traffic.tail_seconds) != traffic.ranks:
         found = f"{len(traffic.tail_seconds):,} threads make calls for {traffic.ranks:,} ranks"
     elif not matched:

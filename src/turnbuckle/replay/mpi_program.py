@@ -19,7 +19,7 @@ from turnbuckle.replay.collectives import Selection
 from turnbuckle.replay.contention import PICOSECONDS, Leaves, Op, Program, ways
 from turnbuckle.replay.mpi import Messages, Rounds, Traffic, bounded, expanded, joined
 from turnbuckle.replay.network import Network, Node, Wire, plain
-from turnbuckle.replay.operations import Operations, Slot
+from turnbuckle.replay.operations import Operations, Slot, as_one
 from turnbuckle.replay.staging import Staging, staged
 
 Bool = NDArray[np.bool_]
@@ -199,7 +199,7 @@ def _aside(traffic: Traffic) -> tuple[Traffic, tuple[Rounds, ...], Messages]:
     return more, tuple(rounds), told
 
 
-class _Carried(NamedTuple):
+class Carried(NamedTuple):
     """Messages as they go over the network; arrays of shape (messages,), the last two empty where nothing limits or delays any."""
 
     source: NDArray[np.uint32]
@@ -249,7 +249,7 @@ def program(
     UsageError : A098, more ranks than the layout places, or a charge, limit or factor that is negative or none at all.
     """
     far, near = charged, inside or charged
-    _sound(far, near, eager_limit, compute, ranks_per_node)
+    sound(far, near, eager_limit, compute, ranks_per_node)
     placed = layout or laid_out(np.arange(traffic.ranks) // ranks_per_node)
     if len(placed.node) < traffic.ranks:
         raise UsageError("A098", "not every rank has a place", found=f"{len(placed.node)} of {traffic.ranks} ranks")
@@ -268,8 +268,8 @@ def program(
     rank_of = traffic.rank_of if len(traffic.rank_of) else np.arange(threads)
     # what a rank does after its last call comes before a call that it never makes
     thread = np.append(traffic.rank, np.arange(threads)).astype(np.uint32)
-    priced = _Priced(far, near, eager_limit)
-    cut = _cut(all_of, edges, placed.node[rank_of][traffic.rank], priced, on_device)
+    priced = Priced(far, near, eager_limit)
+    cut = cut_up(all_of, edges, placed.node[rank_of][traffic.rank], priced, on_device)
     del all_of
     steps = Operations(thread, int(cut.step.max(initial=-1)) + 1)
     gap = np.append(traffic.gap_seconds, traffic.tail_seconds) * compute
@@ -279,7 +279,7 @@ def program(
     everyone = np.arange(len(thread), dtype=np.uint32)
     steps.add_work(everyone, Slot.GAP, gap)
     steps.add_work(everyone[:calls], steps.kept, traffic.kept_seconds[:calls])
-    carried = [_sent(cut, edges, thread, rank_of, placed, priced, steps)]
+    carried = [sent_over(cut, edges, thread, rank_of, placed, priced, steps.place)]
     engine = np.unique(placed.device, return_inverse=True)[1].astype(np.int64)
     for leaving, slot, size, charge in ((True, Slot.SENT, once.put_bytes, far.sender), (False, steps.kept, once.got_bytes, far.receiver)):
         _stage(leaving, slot, once.call[size > 0], size[size > 0], charge, thread, rank_of, placed, engine, steps, carried)
@@ -292,17 +292,17 @@ def program(
         uses, seconds = np.append(uses, len(uses) + engine[rank_of[thread[busy]]]), np.append(seconds, contended)
     elif len(busy):
         first = sum(len(c.source) for c in carried)
-        carried.append(_times(thread[busy], contended, placed.share[rank_of[thread[busy]]]))
+        carried.append(times_of(thread[busy], contended, placed.share[rank_of[thread[busy]]]))
         both = np.repeat(first + np.arange(len(busy)), 2)
         steps.add(np.repeat(busy, 2), Slot.GAP, np.tile(np.array([Op.SEND, Op.AWAIT], dtype=np.uint8), len(busy)), both)
     first_of, code, arg = steps.ordered()
     return Program(
         first=first_of, code=code, arg=arg, work_seconds=np.concatenate(steps.work), resource=uses, use_seconds=seconds,
-        capacity=np.ones(int(uses.max(initial=-1)) + 1, dtype=np.int64), host=placed.host[rank_of], **_together(carried),
+        capacity=np.ones(int(uses.max(initial=-1)) + 1, dtype=np.int64), host=placed.host[rank_of], **together(carried),
     )  # fmt: skip
 
 
-def _sound(charged: Charges, inside: Charges, eager_limit: float, compute: float, ranks_per_node: int) -> None:
+def sound(charged: Charges, inside: Charges, eager_limit: float, compute: float, ranks_per_node: int) -> None:
     """Refuse (A098) what cannot be charged."""
     numbers = [n for c in (charged, inside) for n in (*c.sender, *c.receiver, c.eager_limit or 0.0, c.pin_seconds)]
     if not (min(*numbers, eager_limit, compute) >= 0) or any(np.isnan(n) for n in (*numbers, eager_limit, compute)) or np.isinf(compute):
@@ -335,7 +335,7 @@ def _all(traffic: Traffic, selection: Selection) -> tuple[Traffic, Messages, int
     return more, joined([*parts, told], np.int32), len(told.send)
 
 
-class _Priced:
+class Priced:
     """What messages pay by their class: 0 without a buffer in device memory, 1 between nodes, 2 inside one."""
 
     def __init__(self, far: Charges, near: Charges, eager_limit: float) -> None:
@@ -356,7 +356,7 @@ class _Priced:
         return np.array([self.eager_limit, *(self.eager_limit if n is None else n for n in own)])
 
 
-class _Cut(NamedTuple):
+class Cut(NamedTuple):
     """Messages, the long ones in chunks; arrays of shape (messages,).  The last are edges."""
 
     send: Whole
@@ -369,7 +369,7 @@ class _Cut(NamedTuple):
     paying: NDArray[np.uint8]
 
 
-def _cut(all_of: Messages, edges: int, node: Int, priced: _Priced, on_device: Bool | None) -> _Cut:
+def cut_up(all_of: Messages, edges: int, node: Int, priced: Priced, on_device: Bool | None) -> Cut:
     """Messages as they leave, and the class by which they pay; `node` of each call."""
     count = len(all_of.send)
     full = all_of.size_bytes > 0
@@ -384,7 +384,7 @@ def _cut(all_of: Messages, edges: int, node: Int, priced: _Priced, on_device: Bo
     send, sent, receive, received, step = all_of.send, all_of.sent, all_of.receive, all_of.received, all_of.step
     chunk = priced.each("chunk_bytes", np.inf)
     if not np.isfinite(chunk).any():
-        return _Cut(send, sent, receive, received, step, all_of.size_bytes, leaves, paying)
+        return Cut(send, sent, receive, received, step, all_of.size_bytes, leaves, paying)
     pieces = np.maximum(np.ceil(all_of.size_bytes / chunk[paying]), 1)
     bounded(float(pieces.sum()))
     pieces = pieces.astype(np.int64)
@@ -395,11 +395,11 @@ def _cut(all_of: Messages, edges: int, node: Int, priced: _Priced, on_device: Bo
     size = np.round(np.minimum((place + 1) * each, size)) - np.round(place * each)
     # a chunk waits for its receiver if the whole would
     send, sent, receive, received, step = (column[which] for column in (send, sent, receive, received, step))
-    return _Cut(send, sent, receive, received, step, size, leaves[which], paying[which])
+    return Cut(send, sent, receive, received, step, size, leaves[which], paying[which])
 
 
-def _sent(cut: _Cut, edges: int, thread: NDArray[np.uint32], rank_of: Int, placed: Layout, priced: _Priced, steps: Operations) -> _Carried:
-    """Messages over the network, from GPU to GPU where they go straight."""
+def sent_over(cut: Cut, edges: int, thread: NDArray[np.uint32], rank_of: Int, placed: Layout, priced: Priced, place: Whole) -> Carried:
+    """Messages over the network, from GPU to GPU where they go straight; `place` of each call in the order of its rank."""
     source, target = thread[cut.send], thread[cut.receive]
     size = np.round(cut.size_bytes).astype(np.uint64)
     size[len(size) - edges :] = 0
@@ -416,7 +416,7 @@ def _sent(cut: _Cut, edges: int, thread: NDArray[np.uint32], rank_of: Int, place
         start[direct], end[direct] = device[source[direct]], device[target[direct]]
     seconds = priced.each("pin_seconds")
     if not (seconds > 0).any():
-        return _Carried(source, target, size, cut.leaves, start, end)
+        return Carried(source, target, size, cut.leaves, start, end)
     delay = seconds[cut.paying]
     once = np.flatnonzero((priced.each("pin_once") * seconds > 0)[cut.paying])
     if len(once):
@@ -425,16 +425,16 @@ def _sent(cut: _Cut, edges: int, thread: NDArray[np.uint32], rank_of: Int, place
         told = cut.send[len(size) - edges :][: edges // 2]
         begun[cut.receive[len(size) - edges :][: edges // 2]] = told
         pair = rank_of[source[once]].astype(np.uint64) << np.uint64(32) | rank_of[target[once]].astype(np.uint64)
-        when = steps.place[begun[cut.send[once]]]
+        when = place[begun[cut.send[once]]]
         order = np.lexsort((when, size[once], pair))
         again = (pair[order][1:] == pair[order][:-1]) & (size[once][order][1:] == size[once][order][:-1])
         delay[once[order[1:][again]]] = 0.0
-    return _Carried(source, target, size, cut.leaves, start, end, delay_seconds=delay)
+    return Carried(source, target, size, cut.leaves, start, end, delay_seconds=delay)
 
 
 def _ends(
-    cut: _Cut, edges: int, calls: int, thread: NDArray[np.uint32], rank_of: Int, placed: Layout, engine: Int, priced: _Priced,
-    steps: Operations, carried: list[_Carried],
+    cut: Cut, edges: int, calls: int, thread: NDArray[np.uint32], rank_of: Int, placed: Layout, engine: Int, priced: Priced,
+    steps: Operations, carried: list[Carried],
 ) -> None:  # fmt: skip
     """What is done at both ends of every message, and the copies before it is sent and after it is there."""
     count = len(cut.send)
@@ -446,8 +446,9 @@ def _ends(
     )
     for kind, (op, where, plain_slot) in enumerate(ends):
         # what one call waits for is dealt with in the order in which room was made
-        mine = np.argsort(cut.receive, kind="stable") if op == Op.AWAIT else np.arange(count)
-        mine = mine[where[mine] >= 0].astype(np.uint32)
+        these = np.argsort(cut.receive, kind="stable") if op == Op.AWAIT else np.arange(count)
+        mine = these[where[these] >= 0].astype(np.uint32)
+        del these
         call, step = where[mine], cut.step[mine]
         slot = np.where(step < 0, np.int32(plain_slot), np.int32(Slot.ROUND + kind) + np.int32(4) * step)
         if op == Op.SEND:
@@ -459,43 +460,50 @@ def _ends(
         if not pays.any():
             steps.add(call, slot, op, mine)
             continue
-        group = cut.paying[mine]
-        rank = rank_of[thread[call]]
-        wired = pays[group] & (placed.device != placed.host)[rank]
+        group, process = cut.paying[mine], thread[call]
+        wired = pays[group] & (placed.device != placed.host)[rank_of][process]
         timed = pays[group] & ~wired
-        fixed, per_byte = fixed[group], per_byte[group]
-        took = steps.worked((fixed + per_byte * cut.size_bytes[mine])[timed])
-        latency = wired & (fixed > 0)
-        begun = steps.worked(fixed[latency])
-        # copies are numbered as their messages are
-        copied = np.argsort(mine[wired], kind="stable")
-        number = np.empty(len(copied), dtype=np.int64)
-        number[copied] = sum(len(c.source) for c in carried) + np.arange(len(copied))
-        at = np.flatnonzero(wired)[copied]
-        carried.append(_copies(op == Op.SEND, thread[call[at]], cut.size_bytes[mine[at]], per_byte[at], placed, rank[at]))
-        held = engine[rank] * 2 + (op == Op.AWAIT)
+        took = steps.worked(fixed[group[timed]] + per_byte[group[timed]] * cut.size_bytes[mine[timed]])
+        latency = wired & (fixed > 0)[group]
+        begun = steps.worked(fixed[group[latency]])
+        number = _copied(op == Op.SEND, mine, np.flatnonzero(wired), process, cut, per_byte, placed, rank_of, carried)
         # of each message: itself, and in front of it or behind it what its copy takes
-        many = 1 + timed + 4 * wired.astype(np.int64) + latency
-        begins = np.cumsum(many) - many
-        code, arg = np.empty(int(many.sum()), dtype=np.uint8), np.empty(int(many.sum()), dtype=np.uint32)
+        many = (1 + timed + 4 * wired.astype(np.uint8) + latency).astype(np.uint8)
+        begins = np.cumsum(many, dtype=np.uint32) - many
+        whole = int(many.sum())
+        code, arg = np.empty(whole, dtype=np.uint8), np.empty(whole, dtype=np.uint32)
+        of = begins + many - np.uint8(1) if op == Op.SEND else begins
+        code[of], arg[of] = op, mine
+        begins += np.uint8(op == Op.AWAIT)
+        for some, one, value in ((begins[timed], Op.WORK, took), (begins[latency] + np.uint8(1), Op.WORK, begun)):
+            code[some], arg[some] = one, value
+        held = (engine[rank_of] * 2 + (op == Op.AWAIT)).astype(np.uint32)[process[wired]]
+        of = begins[wired]
+        code[of], arg[of] = Op.TAKE, held
+        of += latency[wired]
+        for one, value in ((Op.SEND, number), (Op.AWAIT, number), (Op.GIVE, held)):
+            of += np.uint8(1)
+            code[of], arg[of] = one, value
+        steps.add(call, slot, code, arg, many)
 
-        def put(of: Bool, behind: Int, one: Op, value: Any, code: Any = code, arg: Any = arg) -> None:
-            code[behind[of]], arg[behind[of]] = one, value
 
-        everywhere = np.ones(len(mine), dtype=np.bool_)
-        put(everywhere, begins + (many - 1 if op == Op.SEND else 0), op, mine)
-        first = begins + (op == Op.AWAIT)
-        put(timed, first, Op.WORK, took)
-        put(wired, first, Op.TAKE, held[wired])
-        put(latency, first + 1, Op.WORK, begun)
-        for behind, one, value in ((1, Op.SEND, number), (2, Op.AWAIT, number), (3, Op.GIVE, held[wired])):
-            put(wired, first + behind + latency, one, value)
-        steps.add(np.repeat(call, many), np.repeat(slot, many), code, arg)
+def _copied(
+    leaving: bool, mine: NDArray[np.uint32], wired: Int, process: NDArray[np.uint32], cut: Cut, per_byte: Float, placed: Layout,
+    rank_of: Int, carried: list[Carried],
+) -> NDArray[np.uint32]:  # fmt: skip
+    """Copies of those of some messages that go over wires, numbered as their messages are: the number of each."""
+    order = np.argsort(mine[wired], kind="stable")
+    number = np.empty(len(order), dtype=np.uint32)
+    number[order] = sum(len(c.source) for c in carried) + np.arange(len(order), dtype=np.uint32)
+    at = wired[order]
+    each = per_byte[cut.paying[mine[at]]]
+    carried.append(copies_of(leaving, process[at], cut.size_bytes[mine[at]], each, placed, rank_of[process[at]]))
+    return number
 
 
 def _stage(
     leaving: bool, slot: int, call: Int, size: Float, charge: tuple[float, float], thread: NDArray[np.uint32], rank_of: Int,
-    placed: Layout, engine: Int, steps: Operations, carried: list[_Carried],
+    placed: Layout, engine: Int, steps: Operations, carried: list[Carried],
 ) -> None:  # fmt: skip
     """One copy of a whole buffer for each call: a time, or a message between GPU and host through a copy engine."""
     rank = rank_of[thread[call]]
@@ -503,7 +511,7 @@ def _stage(
     steps.add_work(call, slot, np.where(wired, 0.0, charge[0] + charge[1] * size))
     at = call[wired]
     number = sum(len(c.source) for c in carried) + np.arange(len(at))
-    carried.append(_copies(leaving, thread[at], size[wired], np.full(len(at), charge[1]), placed, rank[wired]))
+    carried.append(copies_of(leaving, thread[at], size[wired], np.full(len(at), charge[1]), placed, rank[wired]))
     held = engine[rank[wired]] * 2 + (not leaving)
     steps.add(at, slot, Op.TAKE, held)
     steps.add_work(at, slot, np.full(len(at), charge[0]))
@@ -511,29 +519,32 @@ def _stage(
         steps.add(at, slot, op, what)
 
 
-def _copies(leaving: bool, thread: NDArray[np.uint32], size: Float, per_byte: Float, placed: Layout, rank: Int) -> _Carried:
+def copies_of(leaving: bool, thread: NDArray[np.uint32], size: Float, per_byte: Float, placed: Layout, rank: Int) -> Carried:
     """Copies between GPU and host as messages of a rank to itself, at the rate of the copy and over the wires between."""
     device, host = placed.device[rank].astype(np.uint32), placed.host[rank].astype(np.uint32)
     with np.errstate(divide="ignore"):
         limit = 1.0 / per_byte
     ends = (device, host) if leaving else (host, device)
-    return _Carried(thread, thread, np.round(size).astype(np.uint64), np.full(len(size), Leaves.EAGER, dtype=np.uint8), *ends, limit)
+    return Carried(thread, thread, np.round(size).astype(np.uint64), np.full(len(size), Leaves.EAGER, dtype=np.uint8), *ends, as_one(limit))
 
 
-def _times(thread: NDArray[np.uint32], seconds: Float, share: Int) -> _Carried:
+def times_of(thread: NDArray[np.uint32], seconds: Float, share: Int) -> Carried:
     """Compute as a flow over the time of a GPU, a byte a picosecond."""
     eager, at = np.full(len(seconds), Leaves.EAGER, dtype=np.uint8), share.astype(np.uint32)
-    return _Carried(thread, thread, np.round(seconds * PICOSECONDS).astype(np.uint64), eager, at, at)
+    return Carried(thread, thread, np.round(seconds * PICOSECONDS).astype(np.uint64), eager, at, at)
 
 
-def _together(carried: list[_Carried]) -> dict[str, Any]:
-    """Messages one kind after the other."""
-    whole: dict[str, Any] = {}
+def together(carried: list[Carried]) -> dict[str, Any]:
+    """Messages one kind after the other; what they were made of is let go."""
+    lengths, whole = [len(one.source) for one in carried], dict[str, Any]()
+    fields = {name: [getattr(one, name) for one in carried] for name in Carried._fields}
+    carried.clear()
     for name, none in (("rate_limit", np.inf), ("delay_seconds", 0.0)):
-        parts = [getattr(c, name) for c in carried]
+        parts = fields.pop(name)
         some = any((part != none).any() for part in parts)
-        filled = [part if len(part) else np.full(len(c.source), none) for part, c in zip(parts, carried, strict=True)] if some else []
+        filled = [part if len(part) else np.full(count, none) for part, count in zip(parts, lengths, strict=True)] if some else []
         whole[name] = np.concatenate([np.zeros(0), *filled])
-    for name in _Carried._fields[:6]:
-        whole[name] = np.concatenate([getattr(c, name) for c in carried])
+    while fields:
+        name, parts = fields.popitem()
+        whole[name] = np.concatenate(parts)
     return whole

@@ -136,8 +136,9 @@ def differences(
 
 
 def scattered(program: Program, seed: int, spread: float = SPREAD) -> Program:
-    """A program whose work takes a little more or less each time: log-normal with median 1, the same for the same seed; 0 leaves it."""
+    """A program whose compute takes a little more or less each time: log-normal with median 1, the same for the same seed; 0 leaves it."""
     if seed == 0 or not len(program.work_seconds):
         return program
     factor = np.exp(spread * np.random.default_rng(seed).standard_normal(len(program.work_seconds)))
+    factor[: len(program.overhead)][program.overhead] = 1.0
     return replace(program, work_seconds=program.work_seconds * factor)

@@ -1,7 +1,7 @@
 """The kind of sweep that replays the messages of an MPI run: one `turnbuckle.study.setup.Setup` a point, of a recording or a schedule.
 
 A068  a schedule without the speed of a rank
-A069  a speed for a recording, which has times of its own
+A069  a speed for a recording or a GOAL schedule, which have times of their own
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Exchange(Setup):
 
     Attributes
     ----------
-    flops_per_second : of a rank, for schedules, which count work in flops; recordings have times of their own.
+    flops_per_second : of a rank, for schedules that count work in flops; recordings and GOAL have times of their own.
     """
 
     flops_per_second: float | None = field(default=None, metadata={"unit": "FLOP/s"})
@@ -71,29 +71,31 @@ def _possible(name: str, value: float | str) -> None:
 
 
 def traffic_of(path: Path, *, flops_per_second: float | None = None, profile: Callable[[], Any] | None = None) -> Traffic:
-    """Who sends what to whom, and what each rank computes between: of a recording, or of a time-independent trace (schedule).
+    """Who sends what to whom, and what each rank computes between: of a recording, or of a schedule.
 
     Parameters
     ----------
-    flops_per_second : speed of a rank [FLOP/s]; a schedule needs it, a recording has none.
+    flops_per_second : speed of a rank [FLOP/s]; a time-independent trace needs it, recordings and GOAL have none.
     profile : gives the recording as a `turnbuckle.profile.profile.Profile`; read here if left out.  Not asked for a schedule.
 
     Raises
     ------
     UsageError : A068, A069 (see the module); A077 to A079, a schedule that cannot be.  ProfileError : P0xx.  CannotAnswer : A164.
     """
-    if schedules.sniff(path):
-        if flops_per_second is None:
-            raise UsageError(
-                "A068", "a schedule counts work in flops, so it needs the speed of a rank", where=path.name, found="no flops_per_second",
-                fix='flops_per_second = "10 GFLOP/s", that of one rank on the machine that is meant',
-            )  # fmt: skip
-        return schedules.read(path, flops_per_second=flops_per_second)
-    if flops_per_second is not None:
+    schedule = schedules.sniff(path)
+    counts_flops = schedule and not schedules.timed(path)
+    if counts_flops and flops_per_second is None:
         raise UsageError(
-            "A069", "a recording has times of its own, and needs no speed", where=path.name, found=f"{flops_per_second:g} FLOP/s",
+            "A068", "a schedule counts work in flops, so it needs the speed of a rank", where=path.name, found="no flops_per_second",
+            fix='flops_per_second = "10 GFLOP/s", that of one rank on the machine that is meant',
+        )  # fmt: skip
+    if flops_per_second is not None and not counts_flops:
+        raise UsageError(
+            "A069", "what has times of its own needs no speed", where=path.name, found=f"{flops_per_second:g} FLOP/s",
             fix="leave flops_per_second out; compute=0.5 makes all compute half as long",
         )  # fmt: skip
+    if schedule:
+        return schedules.read(path, flops_per_second=flops_per_second)
     if profile is None:
         profile = Held(path).given
     return recorded(profile())
@@ -101,8 +103,8 @@ def traffic_of(path: Path, *, flops_per_second: float | None = None, profile: Ca
 
 def _exchanged(held: Held, asked: Exchange) -> Mapping[str, Any]:
     checked(asked)
-    # a study may hold schedules and recordings: the speed is for the schedules
-    speed = asked.flops_per_second if schedules.sniff(held.path) else None
+    # a study may hold schedules and recordings: the speed is for the schedules that count flops
+    speed = asked.flops_per_second if schedules.sniff(held.path) and not schedules.timed(held.path) else None
     traffic = held.once(("traffic", speed), lambda: traffic_of(held.path, flops_per_second=speed, profile=held.given))
     share = _unmatched(traffic)
     grid = None

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.replay.contention import Contended, Leaves, Op, Program
 from turnbuckle.replay.network import Network, Node
+from turnbuckle.replay.operation_graph import computing
 from turnbuckle.study.messages import Replayed
 
 Float = NDArray[np.float64]
@@ -120,10 +121,24 @@ def communicating(program: Program, done: Contended, threads: int, members: Int,
     parts : of a node.
     """
     run = done.seconds
+    begun, ended, who = computing(program, done) if len(program.works_for) else _computing(program, done, threads)
+    place = np.asarray(program.host).astype(np.int64) // parts
+    start, end = (np.asarray(v).astype(np.int64) // parts for v in (program.start, program.end))
+    far = np.flatnonzero((start != end) & (np.asarray(program.leaves) != Leaves.EDGE))
+    # one that has ended computes no more, and does not communicate either
+    begins = np.concatenate([begun, done.ends[:threads], done.began[far], done.began[far]])
+    finishes = np.concatenate([ended, np.full(threads, run), done.arrived[far], done.arrived[far]])
+    node = np.concatenate([place[who], place[:threads], start[far], end[far]])
+    moving = np.arange(len(begins)) >= len(who) + threads
+    return _talking(begins, finishes, node, moving, members)
+
+
+def _computing(program: Program, done: Contended, threads: int) -> tuple[Float, Float, Int]:
+    """When ranks (threads) compute: begins and ends [s], and which it is."""
     code, arg = np.asarray(program.code), np.asarray(program.arg).astype(np.int64)
     first = np.asarray(program.first).astype(np.int64)
     process = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    copying = np.cumsum((code == Op.TAKE).astype(np.int64) - (code == Op.GIVE)) > 0
+    copying = program.copying
     # compute on a GPU whose time is shared is a message of a process to itself over a wire that carries time
     clock = np.flatnonzero((code == Op.AWAIT) & ~copying)
     clock = clock[(np.asarray(program.source) == np.asarray(program.target))[arg[clock]]]
@@ -132,15 +147,7 @@ def communicating(program: Program, done: Contended, threads: int, members: Int,
     before[first[:-1][first[:-1] < len(code)]] = 0.0
     ops = np.concatenate([work, clock])
     ops = ops[process[ops] < threads]
-    place = np.asarray(program.host).astype(np.int64) // parts
-    start, end = (np.asarray(v).astype(np.int64) // parts for v in (program.start, program.end))
-    far = np.flatnonzero((start != end) & (np.asarray(program.leaves) != Leaves.EDGE))
-    # one that has ended computes no more, and does not communicate either
-    begins = np.concatenate([before[ops], done.ends[:threads], done.began[far], done.began[far]])
-    finishes = np.concatenate([done.done[ops], np.full(threads, run), done.arrived[far], done.arrived[far]])
-    node = np.concatenate([place[process[ops]], place[:threads], start[far], end[far]])
-    moving = np.arange(len(begins)) >= len(ops) + threads
-    return _talking(begins, finishes, node, moving, members)
+    return before[ops], done.done[ops], process[ops]
 
 
 def _talking(begins: Float, finishes: Float, node: Int, moving: NDArray[np.bool_], members: Int) -> Float:

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from turnbuckle.cost.gpudirect import gpudirect_seconds, hostcopy_seconds
 from turnbuckle.replay.buffers import on_device
-from turnbuckle.replay.contention import Leaves, Op, Program
+from turnbuckle.replay.contention import Contended, Leaves, Op, Program
 from turnbuckle.replay.mpi import Messages, Traffic
-from turnbuckle.replay.mpi_program import all_messages
+from turnbuckle.replay.mpi_program import Charges, all_messages
+from turnbuckle.replay.operation_graph import OperationGraph
 from turnbuckle.study.messages import NO_DIFFERENCE, Replayed, replayed
 from turnbuckle.study.setup import Setup, charges_of
 from turnbuckle.units import show
@@ -138,6 +139,12 @@ class _Places:
         """When the operation before each was done: at 0 for the first of a process."""
         return np.where(self.begins[ops], 0.0, self.done[np.maximum(ops - 1, 0)])
 
+    def can_leave(self, program: Program, messages: Int) -> Float:
+        """When each message is sent and, if it waits for that, its receive is posted."""
+        sent, posted = self.done[self.send[messages]], self.post[messages]
+        late = (np.asarray(program.leaves)[messages] == Leaves.READY) & (posted >= 0)
+        return np.asarray(np.where(late, np.maximum(sent, self.done[posted]), sent))
+
 
 def message_times(traffic: Traffic, setup: Setup, found: Replayed) -> MessageTimes:
     """Times of the messages of a replay.
@@ -160,32 +167,62 @@ def message_times(traffic: Traffic, setup: Setup, found: Replayed) -> MessageTim
     mine = np.flatnonzero((messages.size_bytes > 0) & device & (source[last] != target[last]))
     first, last = (last - pieces + 1)[mine], last[mine]
 
-    places, parts = _Places(program, done.done), found.network.made_of
+    parts = found.network.made_of
+    charged = charges_of(setup)[0] if copied else Charges()
     wired = bool(parts.parts_of("gpu") and parts.parts_of("host"))
-    charged, _ = charges_of(setup)
+    places = _Places(program, done.done)
+    made = _of_graph if isinstance(traffic, OperationGraph) else _of_calls
+    own, elapsed = made(program, done, places, charged, wired, first, last)
+    count = len(parts.parts)
+    node = [np.asarray(v).astype(np.int64)[first] // count for v in (program.start, program.end)]
+    return MessageTimes(messages.size_bytes[mine], own, elapsed, node[0] != node[1])
+
+
+def _of_calls(
+    program: Program, done: Contended, places: _Places, charged: Charges, wired: bool, first: Int, last: Int
+) -> tuple[Float, Float]:
+    """Seconds of messages without waiting and with it, where calls come in order."""
     size = np.asarray(program.size_bytes, dtype=np.float64)
     sent, awaited = places.send[first], places.wait[last]
     began = places.before(sent)
-    if copied and any(charged.sender):
+    if any(charged.sender):
         took = charged.sender[0] + charged.sender[1] * size[first]
         began = places.before(places.taken[sent]) if wired else began - took
-    leaves_at = done.done[sent]
-    posted = places.post[first]
-    late = (np.asarray(program.leaves)[first] == Leaves.READY) & (posted >= 0)
-    can_leave = np.where(late, np.maximum(leaves_at, done.done[posted]), leaves_at)
     arrived = done.arrived[last]
     # a message that nobody waits for is there when it has arrived, and is not copied
     waited = awaited >= 0
     has = np.where(waited, done.done[awaited], arrived)
     overhead = np.where(waited, has - np.maximum(arrived, places.before(np.maximum(awaited, 0))), 0.0)
     ends = has
-    if copied and any(charged.receiver):
+    if any(charged.receiver):
         took = charged.receiver[0] + charged.receiver[1] * size[last]
         ends = np.where(waited, done.done[np.minimum(places.given[awaited], len(done.done) - 1)] if wired else has + took, has)
-    own = (leaves_at - began) + (arrived - can_leave) + overhead + (ends - has)
-    count = len(parts.parts)
-    node = [np.asarray(v).astype(np.int64)[first] // count for v in (program.start, program.end)]
-    return MessageTimes(messages.size_bytes[mine], own, ends - began, node[0] != node[1])
+    own = (done.done[sent] - began) + (arrived - places.can_leave(program, first)) + overhead + (ends - has)
+    return own, ends - began
+
+
+def _of_graph(
+    program: Program, done: Contended, places: _Places, charged: Charges, wired: bool, first: Int, last: Int
+) -> tuple[Float, Float]:
+    """The same of a graph of operations: its processors are taken for the overheads, the last of what arrives is its copy."""
+    size = np.asarray(program.size_bytes, dtype=np.float64)
+    sent, arrival = places.send[first], np.asarray(program.target)[last].astype(np.int64)
+    # what arrives is waited for, the processor is taken, and works
+    paid = [done.done[places.wait[m] + 2] - done.done[places.wait[m] + 1] for m in (first, last)]
+    began = done.done[sent] - paid[0]
+    if any(charged.sender):
+        took = charged.sender[0] + charged.sender[1] * size[first]
+        began = places.before(places.taken[sent]) if wired else began - took
+    ends, copied = done.done[places.wait[last] + 2], np.zeros(len(last))
+    if any(charged.receiver):
+        # processor and copy engine are given back before the receive is told
+        told = np.asarray(program.first)[arrival + 1].astype(np.int64) - 1
+        ends = done.done[told - 1]
+        copied = charged.receiver[0] + charged.receiver[1] * size[last]
+        if wired:
+            copied = done.done[told - 2] - places.before(places.taken[told - 2])
+    own = (done.done[sent] - began) + (done.arrived[last] - places.can_leave(program, first)) + paid[1] + copied
+    return own, ends - began
 
 
 def size_classes(hostcopy: MessageTimes, gpudirect: MessageTimes, setup: Setup) -> list[SizeClass]:

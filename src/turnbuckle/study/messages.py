@@ -23,6 +23,7 @@ from turnbuckle.replay.critical import chain
 from turnbuckle.replay.extrapolate import described, grid_of, larger, repeated
 from turnbuckle.replay.mpi import Traffic
 from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
+from turnbuckle.replay.operation_graph import OperationGraph
 from turnbuckle.replay.stuck import waits_in
 from turnbuckle.study.setup import MOST_RANKS, Path, Setup, checked, network_of, program_of
 from turnbuckle.study.study import SCHEMA_VERSION
@@ -101,7 +102,8 @@ def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replaye
         traffic = repeated(traffic, setup.ranks)
     program, network, node = program_of(traffic, setup)
     compute = traffic.work_seconds(setup.compute)
-    within, between = _by_distance(program, network)
+    graph = traffic if isinstance(traffic, OperationGraph) else None
+    within, between = graph.bytes_by_distance(node) if graph else _by_distance(program, network)
     shape = (traffic.ranks, setup.ranks_per_node, int(node.max(initial=0)) + 1, setup.path)
     followed = len(program.code) <= LONGEST_CHAIN
     try:
@@ -109,9 +111,10 @@ def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replaye
     except UsageError as error:
         if error.code != "A071":
             raise
-        told = [] if setup.chunk_bytes else waits_in(traffic, program, error, setup.collectives)
+        told = [] if setup.chunk_bytes or graph else waits_in(traffic, program, error, setup.collectives)
         where = f": {'; '.join(told)}" if told else ""
-        row = Row(*shape, math.nan, float(compute.mean()), math.nan, between, within, math.nan, "", math.nan, stuck=error.found + where)
+        stuck = graph.waits_in(error.waiting) if graph else error.found + where
+        row = Row(*shape, math.nan, float(compute.mean()), math.nan, between, within, math.nan, "", math.nan, stuck=stuck)
         return Replayed(row, program, network, node, None)
     cards, busiest, share = _busiest(done, network)
     waits = float(np.mean(done.ends[: len(compute)] - compute))
@@ -207,27 +210,32 @@ class Answered:
         if max(abs(self.gain(n)) for n in self.shapes) < NO_DIFFERENCE:
             return f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%} to the communication of this run"
         if gain <= 0:
-            return f"GPUDirect does not pay: communication is {-gain:.1%} slower at best"
+            return f"GPUDirect does not pay: by host copies communication takes at least {-gain:.1%} less time"
         where = f"{best} rank{'s' * (best > 1)} a node"
-        return f"GPUDirect makes communication up to {gain:.1%} faster than host copies, and the run {run:.1%} ({where})"
+        longer = f"communication takes up to {gain:.1%} longer than by GPUDirect, and the run {run:.1%} ({where})"
+        return f"GPUDirect helps: by host copies {longer}"
 
     @property
     def findings(self) -> list[Finding]:
-        """Calls that stay as recorded since nothing tells what they exchanged, the first of them by rank, call and time."""
+        """Calls that stay as recorded since nothing tells what they exchanged, the first by rank, call and time; or flaws of a graph."""
+        if isinstance(self.traffic, OperationGraph):
+            return list(self.traffic.findings)
         alone = (("A311", self.traffic.unmatched, self.traffic.unmatched_calls), ("A353", *self.traffic.unknown))
         return [finding(code, count, detail) for code, count, detail in alone if count]
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``model messages``."""
-        paid = self.setup.paid
+        paid, graph = self.setup.paid, isinstance(self.traffic, OperationGraph)
+        kept = {name: {"count": count, "seconds": seconds} for name, (count, seconds) in self.traffic.kept().items()}
         return {
             "schema_version": SCHEMA_VERSION,
             "recorded_seconds": self.traffic.seconds,
             "ranks": self.traffic.ranks,
             "messages": len(self.traffic.messages.send),
-            "collectives": int(sum(len(r.block_bytes) for r in self.traffic.rounds)),
+            # operations of a graph have no names: what was a collective is messages
+            "collectives": None if graph else int(sum(len(r.block_bytes) for r in self.traffic.rounds)),
             "unmatched": self.traffic.unmatched,
-            "kept_calls": {name: {"count": count, "seconds": seconds} for name, (count, seconds) in self.traffic.kept().items()},
+            "kept_calls": None if graph else kept,
             "findings": [f.as_dict() for f in self.findings],
             "grid": self.grid,
             "setup": {k: v for k, v in self.setup.as_dict().items() if k not in ("path", "ranks_per_node")},

@@ -24,6 +24,8 @@ from turnbuckle.replay.mpi_program import EAGER_LIMIT, Charges, all_messages, la
 from turnbuckle.replay.network import Dragonfly, FatTree, Network, Node, Torus, Wire
 from turnbuckle.replay.network_file import Described, read_network
 from turnbuckle.replay.nodes import gpu_node
+from turnbuckle.replay.operation_graph import OperationGraph
+from turnbuckle.replay.operation_graph import program as graph_program
 from turnbuckle.replay.placement import placed, read_placement, traffic_matrix
 from turnbuckle.replay.staging import Staging
 from turnbuckle.study.settings import known, settings_of
@@ -65,6 +67,9 @@ class Setup:
         All three of them make a node of their own, of one host and as many GPUs as are asked for, whatever the network says; one or two
         scale the wires of its node, the narrowest at a GPU to what is asked for.
     overhead_seconds : processor time of sending, and of receiving, a message [s].
+    overhead_bandwidth : bytes of a message that a processor deals with, at either end, in a time that comes on top of that [B/s]; 0
+        where its size does not matter to it.
+    gap_seconds : least time between two messages of a card, either way, whatever their size (`logp`) [s].
     costs : ``physics``: a copy at either end; ``seed_G``: the paper's one copy and one pin a message (decision D8).
     copy_seconds, copy_bandwidth, pin_seconds : of a host copy, and of pinning memory [s], [B/s], [s]; 0 for what `costs` says.
     pinned : how often memory is pinned: as `costs` says, never, once for the messages of one size between two ranks, or for each.
@@ -96,6 +101,8 @@ class Setup:
     link_bandwidth: float | None = None
     peer_bandwidth: float | None = None
     overhead_seconds: float = 0.5e-6
+    overhead_bandwidth: float = 0.0
+    gap_seconds: float = 0.0
     costs: Costs = "physics"
     copy_seconds: float = 0.0
     copy_bandwidth: float = 0.0
@@ -164,8 +171,8 @@ def checked(setup: Setup) -> Setup:
         if not least <= getattr(setup, name) <= most:
             raise _refused(f"{name} of {getattr(setup, name)}", f"a whole number from {least} to {most:,}")
     positive = ("card_bandwidth", "inside_bandwidth", "link_bandwidth", "taper")
-    others = ("hop_seconds", "peer_bandwidth", "overhead_seconds", "copy_seconds", "copy_bandwidth", "pin_seconds", "chunk_bytes",
-              "eager_limit_bytes", "device_eager_limit_bytes", "compute")  # fmt: skip
+    others = ("hop_seconds", "peer_bandwidth", "overhead_seconds", "overhead_bandwidth", "gap_seconds", "copy_seconds", "copy_bandwidth",
+              "pin_seconds", "chunk_bytes", "eager_limit_bytes", "device_eager_limit_bytes", "compute")  # fmt: skip
     for name in (*positive, *others):
         value = getattr(setup, name)
         if value is None:
@@ -237,7 +244,8 @@ def network_of(setup: Setup, nodes: int) -> Network:
     hop = _first(setup.hop_seconds, known.hop_seconds if known else None, HOP_SECONDS)
     return Network(
         nodes, bandwidth, hop, shape, latency=2 * hop, send_overhead=setup.overhead_seconds, receive_overhead=setup.overhead_seconds,
-        seconds_per_byte=1.0 / bandwidth, node=made, handshake=setup.handshake,
+        seconds_per_byte=1.0 / bandwidth, node=made, handshake=setup.handshake, gap=setup.gap_seconds,
+        overhead_per_byte=1.0 / setup.overhead_bandwidth if setup.overhead_bandwidth else 0.0,
     )  # fmt: skip
 
 
@@ -341,11 +349,16 @@ def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, NDArra
     shared = 0 < len(network.made_of.parts_of("gpu")) < setup.ranks_per_node
     if shared and setup.fidelity == "logp" and setup.gpu_shared == "time":
         raise _refused("GPUs shared in time by logp, which shares nothing", "--fidelity flow, or gpu_shared exclusive")
-    made = program(
-        traffic, layout=laid_out(node, network.made_of), charged=far, inside=near, on_device=device, eager_limit=setup.eager_limit_bytes,
-        selection=setup.collectives, compute=setup.compute, staging=setup.staging, shared_gpu=setup.gpu_shared if shared else None,
-    )  # fmt: skip
-    return made, network, node
+    how: dict[str, Any] = {
+        "layout": laid_out(node, network.made_of), "charged": far, "inside": near, "on_device": device, "compute": setup.compute,
+        "eager_limit": setup.eager_limit_bytes, "shared_gpu": setup.gpu_shared if shared else None,
+    }  # fmt: skip
+    if not isinstance(traffic, OperationGraph):
+        return program(traffic, **how, selection=setup.collectives, staging=setup.staging), network, node
+    # its processors pay the overheads themselves
+    paid, each = network.send_overhead, network.overhead_per_byte
+    graph = graph_program(traffic, **how, overhead=paid, overhead_per_byte=each, first_byte_free=setup.fidelity == "logp")
+    return graph, replace(network, send_overhead=0.0, receive_overhead=0.0, overhead_per_byte=0.0), node
 
 
 def _mapped(traffic: Traffic, setup: Setup) -> NDArray[np.int64]:

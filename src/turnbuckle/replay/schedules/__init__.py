@@ -2,7 +2,7 @@
 
 ========== ===========================================================================================
 `ti`       SimGrid's time-independent traces: calls in order, as `turnbuckle.replay.mpi` has a recording
-`goal`     GOAL: a graph of operations for each rank, as a `turnbuckle.replay.contention.Program`
+`goal`     GOAL: a graph of operations for each rank, as a `turnbuckle.replay.operation_graph.OperationGraph`
 ========== ===========================================================================================
 """
 
@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 from types import ModuleType
 
-from turnbuckle.errors import UsageError
+from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.replay.mpi import Traffic
 from turnbuckle.replay.schedules import goal, ti, ti_files
 from turnbuckle.replay.schedules.figures import Figures
@@ -60,29 +60,44 @@ def files(path: Path) -> list[Path]:
     return list(dict.fromkeys([path, *(ti_files.rank_files(path) if _format(path) is ti else [])]))
 
 
-def read(path: Path, *, flops_per_second: float) -> Traffic:
-    """The traffic of a time-independent trace, so that what works on recordings works on it.
+def timed(path: Path) -> bool:
+    """Whether a schedule has its computations as times (GOAL), rather than counted in flops."""
+    return _format(path) is goal
+
+
+def read(path: Path, *, flops_per_second: float | None = None) -> Traffic:
+    """The traffic of a schedule, so that what works on recordings works on it.
 
     Parameters
     ----------
     path : its anchor file, or the file that holds all ranks.
-    flops_per_second : speed at which a rank works [flop/s]; always stated, no trace holds it.
+    flops_per_second : speed at which a rank works [flop/s]; a time-independent trace holds none, and GOAL has times.
 
     Raises
     ------
-    ProfileError : P020 to P023, a schedule that cannot be read.
-    UsageError : A077, no such trace, or a speed that is none; A078, receives whose message it does not tell; A079, ranks that do not
-        take part in the same collectives.
+    ProfileError : P020 to P023, P031, a schedule that cannot be read.
+    UsageError : A077, no schedule, or a speed that is none, missing or needless; A078, receives whose message it does not tell; A079,
+        ranks that do not take part in the same collectives.
+    CannotAnswer : A164, GOAL without messages.
     """
     found = _format(path)
-    if found is goal:
-        raise UsageError(
-            "A077", "a GOAL schedule is a graph, not calls in order", where=path.name,
-            cause="operations of one rank may overlap", fix="turnbuckle.replay.schedules.goal.program makes a program of it",
-        )  # fmt: skip
     if found is None:
         raise _no_schedule(path)
-    return ti.read(path).traffic(flops_per_second)
+    if (found is goal) is not (flops_per_second is None):
+        raise UsageError(
+            "A077", "a schedule needs the speed of a rank where it counts flops, and only there", where=path.name,
+            found="a GOAL schedule, which has times" if found is goal else "a time-independent trace, which has flops",
+            fix="leave flops_per_second out" if found is goal else "give flops_per_second, that of one rank",
+        )  # fmt: skip
+    if flops_per_second is not None:
+        return ti.read(path).traffic(flops_per_second)
+    run = goal.traffic(goal.read(path))
+    if not len(run.messages.send):
+        raise CannotAnswer(
+            "A164", "this schedule shows no messages between ranks", where=path.name, found=f"{len(run.rank):,} operations",
+            cause="no send that is received", fix="look whether the file is cut off",
+        )  # fmt: skip
+    return run
 
 
 def _no_schedule(path: Path) -> UsageError:

@@ -33,8 +33,11 @@ from numpy.typing import NDArray
 
 from turnbuckle.errors import ProfileError, UsageError, clipped
 from turnbuckle.findings import finding
-from turnbuckle.replay.contention import Fidelity, Leaves, Op, Program
+from turnbuckle.replay.contention import Fidelity, Program
+from turnbuckle.replay.mpi import Messages
 from turnbuckle.replay.network import Network
+from turnbuckle.replay.operation_graph import CALC, RECEIVE, SEND, OperationGraph
+from turnbuckle.replay.operation_graph import program as operation_program
 from turnbuckle.replay.schedules.figures import Figures
 from turnbuckle.replay.schedules.matching import Matched, Side, match, refuse_lone
 from turnbuckle.trace.readers.packed_text import Text
@@ -42,7 +45,6 @@ from turnbuckle.trace.readers.packed_text import Text
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-SEND, RECEIVE, CALC = range(3)
 MOST_RANKS: Final = 1 << 20
 _LARGEST: Final = 1 << 56
 _WORD = rb"[a-zA-Z][a-zA-Z0-9_]*"
@@ -128,6 +130,13 @@ class Goal:
     def receives(self) -> Int:
         """Places of the receives."""
         return np.flatnonzero(self.kind == RECEIVE)
+
+    def described(self, operation: int) -> str:
+        """An operation in words: its rank, its line, and what stands there."""
+        kind, amount, peer, tag = (int(column[operation]) for column in (self.kind, self.amount, self.peer, self.tag))
+        what = f"calc {amount}" if kind == CALC else f"{'send' if kind == SEND else 'recv'} {amount}b"
+        other = "" if kind == CALC else f" {'to' if kind == SEND else 'from'} {peer} tag {tag}"
+        return f"rank {self.rank[operation]} at line {self.line[operation]} ({what}{other})"
 
     @property
     def figures(self) -> Figures:
@@ -331,7 +340,7 @@ def _ring(before: Int, after: Int, count: int) -> list[int]:
 
 
 def program(goal: Goal, costs: Costs | None = None, fidelity: Fidelity = "logp") -> Program:
-    """A schedule as a program: a process for each operation, and one for each message that arrives.
+    """A schedule as a program: a process for each rank, each operation, and each message that arrives.
 
     The processor of a rank is a resource: a send takes it for o + n O, a computation for its time, a message that arrives for o + n O
     when all of it is there, whether its receive is posted or not; first come, first served.  In ``logp`` the first byte of a message
@@ -343,62 +352,33 @@ def program(goal: Goal, costs: Costs | None = None, fidelity: Fidelity = "logp")
 
     Returns
     -------
-    Processes in the order of the operations, then of the messages.
+    Processes in the order of the ranks, then of the operations, then of the messages.
     """
     costs = costs or Costs()
     _sound(costs)
+    return operation_program(
+        traffic(goal), eager_limit=costs.eager_limit, overhead=costs.overhead, overhead_per_byte=costs.overhead_per_byte,
+        first_byte_free=fidelity == "logp",
+    )  # fmt: skip
+
+
+def traffic(goal: Goal) -> OperationGraph:
+    """A schedule as traffic, so that what works on recordings works on it: activities are operations, in the order of the file.
+
+    Raises
+    ------
+    UsageError : A078, receives whose message the schedule does not tell.
+    """
     met, sends, receives = goal.matched, goal.sends, goal.receives
     refuse_lone(met, Side(goal.peer[receives], goal.rank[receives], goal.tag[receives], goal.line[receives]), goal.name)
-    count, carried, edges = len(goal.rank), len(met.send), len(goal.before)
     sender, receiver = sends[met.send], receives[met.receive]
-    size = goal.amount[sender].astype(np.float64)
-    handed = np.where(goal.kind == SEND, costs.overhead + goal.amount * costs.overhead_per_byte, 0.0)
-    cost = np.append(np.where(goal.kind == CALC, goal.amount * 1e-9, handed), costs.overhead + size * costs.overhead_per_byte)
-    units, unit = np.unique(goal.rank * _MOST_UNITS + goal.cpu, return_inverse=True)
-    late = size > costs.eager_limit
-    # messages, then dependencies, then what a receive tells the arrival of its message (once it is posted), and the other way (done)
-    m, e = np.arange(carried), carried + np.arange(edges)
-    posted, done = carried + edges + m, 2 * carried + edges + m
-    parts: list[tuple[Int, int, int, Int]] = []
-
-    def add(process: Int, step: int, op: Op, arg: Int) -> None:
-        parts.append((process, step, int(op), arg))
-
-    begins, ends = goal.by_start, ~goal.by_start
-    used = np.flatnonzero(goal.kind != RECEIVE)
-    add(goal.after, 0, Op.AWAIT, e)
-    add(used, 1, Op.TAKE, used)
-    add(goal.before[begins], 2, Op.SEND, e[begins])
-    add(receiver, 2, Op.SEND, posted)
-    add(used, 3, Op.WORK, used)
-    add(used, 4, Op.GIVE, used)
-    add(sender, 5, Op.SEND, m)
-    add(sender[late], 6, Op.SENT, m[late])
-    add(receiver, 6, Op.AWAIT, done)
-    add(goal.before[ends], 7, Op.SEND, e[ends])
-    arrives = count + m
-    # a message that waits for its receive is taken in when that is posted; the other is taken in as it comes
-    add(arrives[late], 0, Op.AWAIT, posted[late])
-    add(arrives, 1, Op.POST, m)
-    add(arrives, 2, Op.AWAIT, m)
-    add(arrives, 3, Op.USE, arrives)
-    add(arrives[~late], 4, Op.AWAIT, posted[~late])
-    add(arrives, 5, Op.SEND, done)
-    process, step, code, arg = (
-        np.concatenate([np.broadcast_to(np.asarray(part[k], dtype=np.int64), part[0].shape) for part in parts]) for k in range(4)
-    )
-    order = np.lexsort((arg, step, process))
-    processes = count + carried
-    rank = np.append(goal.rank, goal.rank[receiver])
-    bytes_ = np.maximum(size - 1, 0) if fidelity == "logp" else size
-    edge_count = edges + 2 * carried
-    leaves = np.append(np.where(late, Leaves.READY, Leaves.EAGER), np.full(edge_count, Leaves.EDGE)).astype(np.uint8)
-    first = np.searchsorted(process[order], np.arange(processes + 1))
-    source = np.concatenate([sender, goal.before, receiver, arrives])
-    target = np.concatenate([arrives, goal.after, arrives, receiver])
-    return Program(
-        first, code[order].astype(np.uint8), arg[order], cost, np.append(unit, unit[receiver]), cost, np.ones(len(units), dtype=np.int64),
-        rank, source, target, np.append(bytes_, np.zeros(edge_count)), leaves,
+    messages = Messages(sender, sender, receiver, receiver, np.full(len(sender), -1), goal.amount[sender].astype(np.float64))
+    calc = np.where(goal.kind == CALC, goal.amount * 1e-9, 0.0)
+    return OperationGraph(
+        goal.ranks, goal.rank, calc, np.zeros(len(goal.rank)), np.zeros(goal.ranks), messages, (), math.nan, len(met.lone_sends),
+        kind=goal.kind, handed_bytes=np.where(goal.kind == SEND, goal.amount, 0).astype(np.float64),
+        processor=np.unique(goal.rank * _MOST_UNITS + goal.cpu, return_inverse=True)[1], before=goal.before, after=goal.after,
+        by_start=goal.by_start, described=goal.described, findings=goal.figures.findings,
     )  # fmt: skip
 
 
