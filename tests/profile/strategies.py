@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from turnbuckle.machine import Machine, Parameter, schema
 from turnbuckle.trace.trace import Trace, dtypes
 
-#: Settings of every property test: reproducible, no clock.
-LAW = settings(deadline=None, max_examples=40, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
+#: Settings of the property tests of whole runs.
+LAW = settings(max_examples=40)
 #: The same for tests that build many profiles an example.
 FEWER = settings(LAW, max_examples=25)
 

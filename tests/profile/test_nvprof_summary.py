@@ -219,7 +219,7 @@ def test_spoilt_text_never_breaks(written: Callable[..., Path]) -> None:
                 assert error.code == "A401"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(alphabet='0123456789.eE%msnukKMB-"=, \n:PGUAactivitiescalls', max_size=300))
 def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, tail: str) -> None:
     path = tmp_path_factory.mktemp("any") / "any.txt"

@@ -47,7 +47,7 @@ def by_pairs(runs: Runs) -> set[tuple[int, int]]:
     return {(u, v) for u, v in below if not any((u, w) in below and (w, v) in below for w in range(n))}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(some_runs())
 def test_covers_are_those_of_the_definition(runs: Runs) -> None:
     chain = runs.chain
@@ -58,7 +58,7 @@ def test_covers_are_those_of_the_definition(runs: Runs) -> None:
     assert found == across
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(some_runs())
 def test_ranks_are_linear_orders_that_keep_each_track(runs: Runs) -> None:
     placed, chain = ranks(runs), runs.chain
@@ -68,7 +68,7 @@ def test_ranks_are_linear_orders_that_keep_each_track(runs: Runs) -> None:
             assert chain[u] != chain[v] or run[u] < run[v]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6))
 def test_a_true_dependency_is_never_lost(seed: int, count: int) -> None:
     """Tracks with planted waits, run with random lengths: what waits comes after in every run."""

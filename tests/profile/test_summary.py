@@ -14,6 +14,7 @@ from strategies import D2D, D2H, DEVICE, H2D, LAW, MIGRATION_D2H, MIGRATION_H2D,
 from turnbuckle.errors import CannotAnswer
 from turnbuckle.profile import summary
 from turnbuckle.profile.describe import describe, transfer_distribution
+from turnbuckle.profile.offload import offload_map
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.placement import nic_bound
 from turnbuckle.profile.profile import Profile, build
@@ -125,6 +126,24 @@ def test_return_of_a_wait() -> None:
     assert summary.alloc_call_s(profile_of(api=[call(1_000, 1_400, 1, "cudaMalloc"), call(2_000, 2_200, 2, "cudaFree")])) == pytest.approx(
         300e-9
     )
+
+
+def test_return_of_a_wait_beside_other_work() -> None:
+    """Another stream that is busy, and another process that has just ended, say nothing of when a wait's own work ended."""
+    calls = [call(1_000, 1_500, 1), call(1_500, 2_000, 2), call(2_000, 9_500, 3, "cudaStreamSynchronize")]
+    kernels = [on_device(3_000, 9_000, 1), on_device(3_500, 9_400, 2, stream=8)]
+    waits = [{"start_ns": 2_000, "end_ns": 9_500, "process": PROCESS, "context": 1, "stream": 7, "correlation": 3, "sync_type": 3}]
+    assert summary.sync_return_s(profile_of(api=calls, kernels=kernels, syncs=waits)) == pytest.approx(500e-9)
+    other = PROCESS + (1 << 24)
+    beside = [on_device(1_000, 9_100, 1, process=other), on_device(9_100, 9_499, 2, process=other)]
+    assert summary.sync_return_s(profile_of(api=calls, kernels=[*kernels[:1], *beside], syncs=waits[:0])) == pytest.approx(500e-9)
+    second = [on_device(3_000, 9_000, 1), on_device(3_500, 9_450, 2, device=1, context=2)]
+    device = [*calls[:2], call(2_000, 9_500, 3, "cudaDeviceSynchronize")]
+    of_context = [{**waits[0], "stream": None, "sync_type": 4}]
+    assert summary.sync_return_s(profile_of(api=device, kernels=second, syncs=of_context)) == pytest.approx(500e-9), "of its own device"
+    default = [{"process": PROCESS, "context": 1, "stream": 7, "kind": 3}]
+    everything = summary.sync_return_s(profile_of(api=calls, kernels=kernels, syncs=waits, streams=default))
+    assert everything == pytest.approx(100e-9), "the legacy default stream is waited for with those that wait for it"
 
 
 def allocation(time: int, operation: int, size: int, address: int, memory: int = DEVICE) -> Row:
@@ -264,6 +283,18 @@ def test_tables_of_calls_and_kernels() -> None:
     assert [k["kernel"] for k in kernels] == ["kernel_b", "kernel_a", "(CUDA graph)"]
     assert sum(k["share"] for k in kernels) == pytest.approx(1.0)
     assert summary.kernel_table(profile_of(api=[call(1, 2)])).height == 0
+
+
+def test_rows_of_equal_time_stand_in_the_order_of_their_names() -> None:
+    """Groups come in any order; a table that is cut behind its longest rows would show others at every run."""
+    numbers = range(2, 14)
+    seen = profile_of(
+        api=[call(1_000 * k, 1_000 * k + 500, k, NAMES[k]) for k in numbers],
+        kernels=[on_device(100_000 * k, 100_000 * k + 50, name=k) for k in numbers],
+    )
+    names = sorted(NAMES[k] for k in numbers)
+    assert summary.calls(seen)["call"].to_list() == summary.kernel_table(seen)["kernel"].to_list() == names
+    assert offload_map(seen, launch_s=1e-6)["kernel"].to_list() == names
 
 
 @LAW

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import least_squares
-from strategies import FULL, LAW, machine
+from strategies import FULL, H2D, LAW, PAGEABLE, PINNED, machine, trace_of
 
 from turnbuckle.examples import sample
 from turnbuckle.profile.profile import build
@@ -215,3 +215,59 @@ def test_a_named_source_keeps_what_the_run_does_not_show() -> None:
     assert reached == pytest.approx(fits["h2d", "pinned"].bandwidth)
     slower, _, _ = observed_machine(profile, machine({**FULL, "link.h2d.bandwidth": 10e9}, "named"))
     assert slower.value("link.h2d.bandwidth") == 31.5e9, "a stated link that could not have carried it gives way"
+
+
+@LAW
+@given(st.lists(st.integers(1, 4096), min_size=4, max_size=60, unique=True), st.integers(200, 5_000), st.integers(1, 3))
+def test_times_that_do_not_depend_on_size_tell_no_bandwidth(sizes: list[int], ns: int, copies: int) -> None:
+    """Not one of 1e25 B/s either, which the rounding of a slope of nothing would be."""
+    n = np.array(sizes * copies, dtype=np.float64)
+    found = fit_class("d2h", "pageable", n, np.full(len(n), ns * 1e-9))
+    assert found.bandwidth is None and not found.fitted
+    assert found.latency_s == pytest.approx(ns * 1e-9)
+
+
+@LAW
+@given(st.integers(0, 2**32 - 1), st.integers(8, 60))
+def test_a_bandwidth_within_its_own_error_is_not_stated(seed: int, count: int) -> None:
+    chance = np.random.default_rng(seed)
+    n = np.geomspace(8, 4096, count)
+    found = fit_class("d2h", "pageable", n, 2e-6 * chance.lognormal(0.0, 0.3, count))
+    assert found.bandwidth is None or (found.bandwidth_error is not None and found.bandwidth_error < found.bandwidth)
+
+
+@LAW
+@given(st.sampled_from([5_120.0, 40_000.0, 1e6, 1e8]), st.floats(1e-6, 1e-5), st.floats(1e9, 1e12), st.floats(-0.2, 0.3))
+def test_what_is_read_off_is_worth_its_error(largest: float, latency: float, bandwidth: float, off: float) -> None:
+    """A large copy that takes hardly longer than a small one tells no bandwidth; another tells it as well as the latency."""
+    few = np.array([8.0, largest, largest])
+    found = fit_class("h2d", "pageable", few, np.append(latency * (1 + off), latency + few[1:] / bandwidth))
+    least = largest / bandwidth - latency * off
+    assert (found.bandwidth is not None) == (least > 0.35 * latency * (1 + off))
+    if found.bandwidth is not None and found.bandwidth_error is not None:
+        assert abs(1 / found.bandwidth - 1 / bandwidth) <= 1.01 * found.bandwidth_error / found.bandwidth**2
+
+
+def test_a_large_copy_faster_than_the_small_ones_is_no_link() -> None:
+    """2 us for 5 kB where 4 B take 4 us: not 51 GB/s."""
+    found = fit_class("h2d", "pageable", np.array([4.0] * 8 + [5_120.0] * 8), np.array([4e-6] * 8 + [2e-6] * 8))
+    assert found.latency_s == pytest.approx(4e-6) and found.bandwidth is None and found.bandwidth_error is None
+
+
+def test_a_class_beside_the_link_is_as_sure_as_its_own_slope() -> None:
+    """Scattered copies of a few sizes: the line's form hides most of what is not known of its slope."""
+    chance = np.random.default_rng(7)
+    size = np.array([8.0, 512.0, 4_000.0, 11_856.0] * 4)
+    seconds = (2e-6 + size / 8e9) * chance.lognormal(0.0, 0.3, len(size))
+    times = [*zip([1 << k for k in range(8, 24)], [2e-6 + 2.0**k / 24e9 for k in range(8, 24)], [PINNED] * 16, strict=True)]
+    times += zip(size.astype(int).tolist(), seconds.tolist(), [PAGEABLE] * len(size), strict=True)
+    rows, now = [], 1_000
+    for n, took, memory in times:
+        place = {"process": 1 << 24, "device": 0, "context": 1, "stream": 7, "direction": H2D}
+        rows.append({**place, "start_ns": now, "end_ns": now + round(took * 1e9), "size_bytes": n, "source_memory": memory})
+        now += round(took * 1e9) + 1_000
+    machine, fits, _ = observed_machine(build(trace_of({"copies": rows})))
+    fit, stated = fits["h2d", "pageable"], machine.get("observed.h2d.pageable.bandwidth")
+    assert fit.fitted and fit.bandwidth and fit.bandwidth_error and stated is not None
+    assert stated.error == pytest.approx(min(max(fit.bandwidth_error / fit.bandwidth, fit.residual_spread), 0.5))
+    assert stated.error > fit.residual_spread, "else this run would not tell"

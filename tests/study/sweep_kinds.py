@@ -42,9 +42,10 @@ def noted(path: Path) -> list[str]:
 
 
 def evaluated(held: Held, asked: Asked) -> Mapping[str, Any]:
-    """13 has no answer, 66 ends the worker, 77 is a defect."""
+    """13 has no answer, 66 ends the worker, 77 is a defect; from 12 on a point takes long while a file ``slow`` is there."""
     held.once("read", lambda: note(held.path, f"read {os.getpid()}"))
-    time.sleep(asked.pause_seconds)
+    if asked.number >= 12 and held.path.with_name("slow").exists():
+        time.sleep(2.0)
     note(held.path, f"asked {asked.number} {asked.hop_seconds:g} {os.getpid()}")
     if asked.number == 13:
         raise CannotAnswer("A165", "this has no answer", where="/home/somebody", found="13")
@@ -66,7 +67,6 @@ def study_of(folder: Path, recordings: int = 2, **axes: Any) -> Study:
     paths = {f"run{k}": folder / f"run{k}.bin" for k in range(recordings)}
     for name, path in paths.items():
         path.write_text(name)
-    pause = axes.pop("pause", 0.0)
     return Study(
-        "study", NOTED, paths, {"pause_seconds": pause}, (), axes or {"number": list(range(6)), "hop_seconds": [1e-6, 1 / 3]}, folder
+        "study", NOTED, paths, {"pause_seconds": 0.0}, (), axes or {"number": list(range(6)), "hop_seconds": [1e-6, 1 / 3]}, folder
     )

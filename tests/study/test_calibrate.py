@@ -42,7 +42,7 @@ def codes(found: Calibration) -> set[str]:
 
 
 @given(latency=st.floats(5e-7, 5e-5), rate=st.floats(1e9, 9e11))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_an_exact_line_comes_back_exactly(latency: float, rate: float) -> None:
     fit = fit_curve(curve(latency, rate))
     assert fit is not None and not fit.broken

@@ -18,7 +18,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.study.chain import Chain, Flow, Link, Stage, play, with_recording
 from turnbuckle.study.chain_file import read_chain
 
-plain = settings(deadline=None, derandomize=True, database=None, max_examples=60)
+plain = settings(max_examples=60)
 times = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.25, 7.0])
 
 FILE = """

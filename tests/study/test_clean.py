@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 import strategies
 from frames import THREAD, tables
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import turnbuckle as tb
@@ -116,7 +116,6 @@ def test_what_was_set_aside_stays_counted() -> None:
     assert found["P101"] == (1, "kernels 1") and "P199" in found
 
 
-@settings(deadline=None)
 @given(strategies.gpu_traces(), st.floats(0.9, 1.0))
 def test_drawn_runs_come_to_the_time_asked(trace: Trace, share: float) -> None:
     profile = build(trace)

@@ -28,7 +28,7 @@ from turnbuckle.study.dgemm import (
     study,
 )
 
-drawn = settings(deadline=None, derandomize=True, database=None, max_examples=60)
+drawn = settings(max_examples=60)
 SAMPLE = Path(tb.__file__).parent / "examples" / "dgemm-like-synthetic.sqlite"
 sizes, rates, alphas = st.integers(16, 20000), st.floats(1e11, 1e14), st.floats(1.01, 100)
 

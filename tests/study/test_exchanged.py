@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.errors import TurnbuckleError, UnitError, UsageError
+from turnbuckle.errors import UnitError, UsageError
 from turnbuckle.replay.network_file import bundled
 from turnbuckle.replay.patterns import Pattern
 from turnbuckle.replay.patterns import traffic_of as declared
@@ -163,9 +163,13 @@ def test_calls_without_another_side_are_told(tmp_path: Path, monkeypatch: pytest
     assert one.unmatched == 0.9 and one.verdict == "cannot be told" and "90% of its calls have no other side" in one.sentence
 
 
-def test_a_goal_schedule_is_a_row_that_says_why(tmp_path: Path) -> None:
-    (tmp_path / "a.goal").write_text("num_ranks 2\nrank 0 {\nl1: send 8b to 1 tag 0\n}\nrank 1 {\nl1: recv 8b from 0 tag 0\n}\n")
-    found = sweep(study(tmp_path / "a.goal"), Serial())
-    assert found.failed == {"A077": 1}
-    with pytest.raises(TurnbuckleError, match="A077"):
-        traffic_of(tmp_path / "a.goal", flops_per_second=1.0)
+def test_goal_schedules_are_swept_and_need_no_speed(tmp_path: Path) -> None:
+    """In one study with a schedule that does; ranks of a graph are not repeated, which is said in the row."""
+    path = tmp_path / "a.goal"
+    path.write_text("num_ranks 2\nrank 0 {\nl1: send 8b to 1 tag 0\n}\nrank 1 {\nl1: recv 8b from 0 tag 0\n}\n")
+    both = Study("both", MESSAGES, {"goal": path, "ti": schedule(tmp_path)}, {"flops_per_second": 1e9})
+    found = sweep(both, Serial())
+    assert found.failed == {} and found.rows()[0]["seconds"] == replayed(traffic_of(path), Setup()).row.seconds
+    assert sweep(study(path, ranks=[0, 4]), Serial()).failed == {"A170": 1}
+    with pytest.raises(UsageError, match="A069"):
+        traffic_of(path, flops_per_second=1.0)

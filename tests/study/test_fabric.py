@@ -86,7 +86,7 @@ def test_known_bisections() -> None:
 
 
 @given(st.integers(2, 8), st.integers(2, 6), st.integers(1, 8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_tapered_tree_spreads_every_shift_over_its_cables(below: int, leaves: int, up: int) -> None:
     """D-mod-k: whatever the shift, no cable between leaf and spine has more than its share of a leaf's messages, rounded up."""
     cards = below * leaves

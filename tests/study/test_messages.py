@@ -216,6 +216,7 @@ EFFECTS: dict[str, tuple[str, str]] = {
     "leaf_cards": ("topology=fat-tree hop_seconds=1 us", "2"), "cards": ("ranks_per_node=2 mapping=round robin path=host", "gpu"),
     "card_bandwidth": ("path=host", "1 GB/s"), "hop_seconds": ("", "5 us"), "inside_bandwidth": ("ranks_per_node=8", "1 GB/s"),
     "link_bandwidth": ("", "1 GB/s"), "peer_bandwidth": ("ranks_per_node=8 path=p2p", "1 GB/s"), "overhead_seconds": ("", "5 us"),
+    "overhead_bandwidth": ("", "1 GB/s"), "gap_seconds": ("fidelity=logp path=host", "100 us"),
     "costs": ("", "seed_G"), "copy_seconds": ("", "9 us"), "copy_bandwidth": ("", "1 GB/s"),
     "pin_seconds": ("path=gpudirect pinned=each", "9 us"), "pinned": ("path=gpudirect", "each"), "chunk_bytes": ("", "8 KiB"),
     "eager_limit_bytes": ("", "100 kB"), "device_eager_limit_bytes": ("path=gpudirect", "100 kB"),

@@ -21,7 +21,7 @@ from turnbuckle.study.study import inspect
 
 
 @given(st.integers(2, 3000), st.sampled_from(USUAL))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_usual_shapes_have_room_and_read_back(nodes: int, name: str) -> None:
     full, shape = topology(name, nodes)
     assert topology(full, nodes) == (full, shape)

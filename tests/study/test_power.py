@@ -30,7 +30,7 @@ from turnbuckle.study.power import (
     trend_line,
 )
 
-drawn = settings(deadline=None, derandomize=True, database=None, max_examples=80)
+drawn = settings(max_examples=80)
 
 
 @drawn

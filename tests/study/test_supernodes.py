@@ -16,7 +16,7 @@ from scipy.sparse.linalg import splu
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.study.supernodes import Triangle, read_map, read_triangle, supernodes, triangle_of
 
-drawn = settings(deadline=None, derandomize=True, database=None, max_examples=150)
+drawn = settings(max_examples=150)
 Structure = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 

@@ -21,7 +21,7 @@ from turnbuckle.study.triangular import gpu_counts, sweep
 from turnbuckle.study.triangular_tasks import LAYOUTS, VARIANTS, Dealt, Layout, Run, Variant, solve, variants, work
 from turnbuckle.units import show
 
-drawn = settings(deadline=None, derandomize=True, database=None, max_examples=100)
+drawn = settings(max_examples=100)
 #: Few GPUs to a node, and blocks that soon share the memory, so that small matrices meet every case.
 SMALL = Fabric(
     "small",

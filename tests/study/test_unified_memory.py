@@ -25,7 +25,7 @@ from turnbuckle.study.unified_memory import (
 )
 from turnbuckle.table_file import Table
 
-drawn = settings(deadline=None, derandomize=True, database=None, max_examples=40)
+drawn = settings(max_examples=40)
 MEASURED = "memory, regular, irregular, error\nhbm, 800 GB/s, 80 GB/s, 5 %\nDDR, 40 GB/s, 10 GB/s, 10 %\n"
 REAL = {"softmax_uvm_t4": "report2.sqlite", "balinski_gomory_r11": "report11.sqlite"}
 

@@ -80,7 +80,7 @@ def offload_map(profile: Profile, launch_s: float, alpha: float = DEFAULT_ALPHA)
         limit=pl.lit(limit),
         pays=pl.when(full < limit).then(pl.lit("yes")).when(best < limit).then(pl.lit("with overlap only")).otherwise(pl.lit("no")),
         total_s=pl.col("count") * (pl.col("kernel_s") + pl.col("transfer_s") + launch_s),
-    ).sort("total_s", descending=True)
+    ).sort("total_s", "kernel", descending=[True, False])
 
 
 def _charge(profile: Profile, kernels: pl.DataFrame) -> tuple[Float, Float]:

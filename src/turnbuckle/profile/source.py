@@ -69,6 +69,12 @@ def _measured(value: float, unit: str, error: float, what: str) -> Parameter:
     return Parameter(value=value, error=max(error, 0.01), unit=unit, nature="measured", source=f"this profile: {what}")
 
 
+def _rate_error(fit: LinkFit) -> float:
+    """Relative error of a fitted bandwidth: of the slope, or of the form where that is more; half of it at most."""
+    slope = (fit.bandwidth_error or 0.0) / fit.bandwidth if fit.bandwidth else 0.0
+    return min(max(slope, fit.residual_spread), 0.5)
+
+
 def _link_parameters(fits: dict[tuple[str, str], LinkFit], direction: str, base: Machine | None) -> dict[str, Parameter]:
     stated = base.get(f"link.{direction}.bandwidth") if base else None
     latency_known = base.get(f"link.{direction}.latency") if base else None
@@ -76,7 +82,6 @@ def _link_parameters(fits: dict[tuple[str, str], LinkFit], direction: str, base:
     reference = reference_fit(fits, direction)
     if reference and reference.bandwidth and reference.bandwidth_error is not None:
         where = f"{reference.count} {reference.memory} copies {direction}"
-        spread = reference.bandwidth_error / reference.bandwidth
         named = looks_like(reference.bandwidth)
         rate = stated.value if stated and stated.value >= reference.bandwidth else (named[0].bandwidth if named else reference.bandwidth)
         if not stated or stated.value < reference.bandwidth:
@@ -84,9 +89,7 @@ def _link_parameters(fits: dict[tuple[str, str], LinkFit], direction: str, base:
             out[f"link.{direction}.bandwidth"] = Parameter(
                 value=rate, error=0.0, unit="B/s", nature="spec" if named else "measured", source=source
             )
-        out[f"link.{direction}.efficiency"] = _measured(
-            min(reference.bandwidth / rate, 1.0), "1", min(max(spread, reference.residual_spread), 0.5), where
-        )
+        out[f"link.{direction}.efficiency"] = _measured(min(reference.bandwidth / rate, 1.0), "1", _rate_error(reference), where)
         if reference.latency_s > 0:
             relative = min(max(reference.latency_error / reference.latency_s, 0.02), 1.0)
             out[f"link.{direction}.latency"] = _measured(reference.latency_s, "s", relative, where)
@@ -105,7 +108,7 @@ def _link_parameters(fits: dict[tuple[str, str], LinkFit], direction: str, base:
             continue
         word = "migration" if d.startswith("migration") else memory
         where = f"{fit.count} {word} copies {direction}"
-        out[f"observed.{direction}.{word}.bandwidth"] = _measured(fit.bandwidth, "B/s", min(fit.residual_spread, 0.5), where)
+        out[f"observed.{direction}.{word}.bandwidth"] = _measured(fit.bandwidth, "B/s", _rate_error(fit), where)
         if fit.latency_s > 0:
             out[f"observed.{direction}.{word}.latency"] = _measured(
                 fit.latency_s, "s", min(max(fit.latency_error / fit.latency_s, 0.02), 1.0), where

@@ -9,9 +9,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.errors import CannotAnswer
-from turnbuckle.profile.classify import CATEGORIES
+from turnbuckle.profile.classify import CATEGORIES, by_name
 from turnbuckle.profile.profile import Profile, device_busy
+from turnbuckle.profile.sides import SCOPES, scope_of
 from turnbuckle.schema import words
+from turnbuckle.trace.check import DEVICE_TABLES
 from turnbuckle.trace.intervals import covered_ns, merge, union_ns
 
 Int = NDArray[np.int64]
@@ -131,16 +133,49 @@ def synchronisations(profile: Profile) -> pl.DataFrame:
 
 
 def sync_return_s(profile: Profile) -> float | None:
-    """Median time [s] from the end of the device's work to the return of a blocking wait; None if no wait saw work end."""
-    syncs = synchronisations(profile)
-    ends = device_busy(profile.trace)[1]
-    if not syncs.height or not len(ends):
-        return None
-    start, end = syncs["start_ns"].to_numpy(), syncs["end_ns"].to_numpy()
-    at = np.searchsorted(ends, end, side="right") - 1
-    last = np.where(at >= 0, ends[np.maximum(at, 0)], np.iinfo(np.int64).min)
-    waited = last > start
-    return float(np.median(end[waited] - last[waited])) * 1e-9 if waited.any() else None
+    """Median time [s] from the end of the device's work to the return of a blocking wait; None if no wait saw work end.
+
+    The work is that of the wait's own process, and of its own context and stream where the recording names those it waits for.
+    """
+    parts = [profile.trace.table(t).select("process", "context", "stream", "end_ns") for t in DEVICE_TABLES]
+    # what names no process may be anybody's
+    work = pl.concat(parts).with_columns(pl.col("process").fill_null(_ANY))
+    of_process, of_stream = (work.partition_by(keys, as_dict=True) for keys in (["process"], ["process", "stream"]))
+    returns: list[Int] = []
+    for (process, context, stream), mine in _waits(profile).group_by("process", "context", "stream"):
+        owners = [_ANY, process] if process != _ANY else [owner for (owner,) in of_process]
+        known, place = (of_process, ()) if stream is None else (of_stream, (stream,))
+        here = pl.concat([work.clear(), *(known[owner, *place] for owner in dict.fromkeys(owners) if (owner, *place) in known)])
+        # old versions write context 0 for any
+        here = here.filter(pl.col("context").fill_null(0).is_in([0, context])) if context else here
+        ends = np.sort(here["end_ns"].to_numpy())
+        if not len(ends):
+            continue
+        start, end = mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy()
+        at = np.searchsorted(ends, end, side="right") - 1
+        last = np.where(at >= 0, ends[np.maximum(at, 0)], np.iinfo(np.int64).min)
+        waited = last > start
+        returns.append(end[waited] - last[waited])
+    seen = np.concatenate(returns) if returns else np.zeros(0, np.int64)
+    return float(np.median(seen)) * 1e-9 if len(seen) else None
+
+
+#: Stands for a process that is not recorded.
+_ANY = -1
+#: Kind of the legacy default stream: who waits for it waits for others too.
+_NULL_STREAM = 3
+
+
+def _waits(profile: Profile) -> pl.DataFrame:
+    """Synchronisations: start_ns, end_ns, process, context, and the stream of those that wait for one; null where it is not recorded."""
+    trace, waits = profile.trace, synchronisations(profile)
+    calls = trace.api[waits["row"].to_numpy()].select(pl.col("process").fill_null(_ANY), "correlation")
+    of_stream = by_name(waits["name"], trace.names, scope_of, 0) == SCOPES.index("stream")
+    keys, place = ["process", "correlation"], ["context", "stream"]
+    default = trace.streams.filter(pl.col("kind") == _NULL_STREAM).select(*place, default=True).unique()
+    named = trace.syncs.select(*keys, *place).drop_nulls(keys).unique(keys, keep="first").join(default, on=place, how="left")
+    found = waits.select("start_ns", "end_ns").hstack(calls).with_columns(of_stream=pl.Series(of_stream)).join(named, on=keys, how="left")
+    return found.with_columns(stream=pl.when(pl.col("of_stream") & pl.col("default").is_null()).then("stream"))
 
 
 def alloc_call_s(profile: Profile) -> float | None:
@@ -162,7 +197,7 @@ def calls(profile: Profile) -> pl.DataFrame:
             pl.col("seconds").median().alias("median_seconds"),
             (pl.col("exposed_ns").sum() / run).alias("exposed_share"),
         )
-        .sort("seconds", descending=True)
+        .sort("seconds", "call", "call_class", descending=[True, False, False])
     )
 
 
@@ -186,7 +221,7 @@ def kernel_table(profile: Profile) -> pl.DataFrame:
             pl.col("seconds").mean().alias("mean_seconds"),
         )
         .with_columns(share=pl.col("seconds") / total)
-        .sort("seconds", descending=True)
+        .sort("seconds", "kernel", descending=[True, False])
     )
 
 

@@ -31,6 +31,10 @@ HUBER = 1.345
 MAX_POINTS = 200_000
 #: A copy this small costs latency only.
 SMALL_BYTES = 4096
+#: Share of its latency that the largest copy's bytes must take at least, else its size told nothing.
+LEAST_SLOPE = 1e-6
+#: Relative errors of a latency and of a bandwidth that are read off a few copies.
+READ_OFF_LATENCY, READ_OFF_BANDWIDTH = 0.35, 0.2
 #: Copies below this share of their link's nominal rate are worth a finding.
 POOR_EFFICIENCY = 0.6
 
@@ -162,7 +166,8 @@ def fit_class(direction: str, memory: str, size_bytes: Float, seconds: Float) ->
     }  # fmt: skip
     if len(np.unique(n)) >= MIN_SIZES and n[-1] >= MIN_SPAN * max(n[0], 1.0):
         (a, b), covariance, r2 = fit_line(n, t)
-        if b > 0:
+        # a slope within its own error, or a rounding of none, is no bandwidth
+        if b > np.sqrt(covariance[1, 1]) and b * n[-1] > LEAST_SLOPE * a:
             off = np.log(bins["seconds"].to_numpy() / np.maximum(a + bins["size_bytes"].to_numpy() * b, 1e-300))
             spread = float(np.sqrt(np.average(off**2, weights=bins["total_seconds"].to_numpy())))
             return LinkFit(
@@ -181,10 +186,17 @@ def _read_off(n: Float, t: Float, facts: dict[str, Any]) -> LinkFit:
     small = t[n <= SMALL_BYTES]
     latency = float(np.median(small)) if len(small) else 0.0
     large = n > max(SMALL_BYTES, 0.5 * n[-1])
-    bandwidth = float(np.median(n[large] / np.maximum(t[large] - latency, 0.05 * t[large]))) if large.any() else None
+    unsure = READ_OFF_LATENCY * latency
+    beyond = t[large] - latency
+    bandwidth = error = None
+    # where large copies take no longer than small ones, within what the latency is worth, they tell no bandwidth
+    if large.any() and (rest := float(np.median(beyond))) > unsure:
+        told = beyond > unsure
+        bandwidth = float(np.median(n[large][told] / beyond[told]))
+        error = bandwidth * float(np.hypot(READ_OFF_BANDWIDTH, unsure / rest))
     return LinkFit(
-        latency_s=latency, latency_error=0.35 * latency, bandwidth=bandwidth,
-        bandwidth_error=None if bandwidth is None else 0.2 * bandwidth, r2=None, residual_spread=0.2, fitted=False, **facts,
+        latency_s=latency, latency_error=unsure, bandwidth=bandwidth, bandwidth_error=error, r2=None, residual_spread=READ_OFF_BANDWIDTH,
+        fitted=False, **facts,
     )  # fmt: skip
 
 

@@ -221,7 +221,9 @@ def _line_interval(fit: LinkFit, count: NDArray[Any], size_bytes: NDArray[Any], 
         late = np.exp(COPY_LATENCY_SD * normals(LATENCY, DRAWS, SEED))
         total = total * (fixed * late + moved * longer) / (fixed + moved)
     low, high = (float(q) for q in np.quantile(total, _TAILS))
-    return low, high
+    # a link is never faster than its line, so that the quantiles alone may leave out the line itself
+    stated = float(count.sum() * fit.latency_s + (size_bytes.sum() / known if known else 0.0))
+    return min(low, stated), max(high, stated)
 
 
 def _numbered(case: Case, question: Ask, fit: LinkFit, number: Number, kind: str) -> Row:
