@@ -1,4 +1,10 @@
-"""Fixtures every test may use."""
+"""Fixtures every test may use, and what makes a run the same on every machine.
+
+No example is random here: hypothesis draws the same ones on every machine, in every order and whatever else is tested, and no clock
+judges them.  What passed once passes elsewhere, and a change is not refused for what another one broke.  To hunt with new examples::
+
+    .venv/bin/pytest -m hypothesis --hypothesis-profile random
+"""
 
 from __future__ import annotations
 
@@ -6,8 +12,30 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 ROOT = Path(__file__).resolve().parents[1]
+
+#: What a terminal, a batch system or a user may set, and what changes what Turnbuckle prints or does.
+WISHES = (
+    *("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+    *("JUPYTER_COLUMNS", "JUPYTER_LINES", "TURNBUCKLE_NO_CACHE", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"),
+)
+STARTS = ("TB_", "STANDIN_", "SLURM_", "OMPI_", "PMI", "MV2_")
+for name in [n for n in os.environ if n in WISHES or n.startswith(STARTS)]:
+    del os.environ[name]
+
+settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("same", settings.get_profile("random"), derandomize=True, database=None)
+settings.load_profile("same")
+
+
+def pytest_configure() -> None:
+    """The profile stands: where examples are to be the same, they may not depend on the constants in modules that happen to be loaded."""
+    if settings().derandomize and hasattr(providers, "_get_local_constants"):
+        none = providers._local_constants
+        providers._get_local_constants = lambda: none
 
 
 @pytest.fixture(scope="session")

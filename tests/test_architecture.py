@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,17 +19,24 @@ def modules() -> list[Path]:
     return sorted(p for p in PACKAGE.rglob("*.py") if "__pycache__" not in p.parts)
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """Every module a file imports, at its top or inside a function, with the package's own names written out."""
     here = ("turnbuckle", *path.relative_to(PACKAGE).parent.parts)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    out: list[str] = []
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
-            yield from (a.name for a in node.names)
+            out += [a.name for a in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = here[: len(here) - node.level + 1] if node.level else ()
             module = ".".join([*above, *([node.module] if node.module else [])])
-            yield module
-            yield from (f"{module}.{a.name}" for a in node.names)
+            out += [module, *(f"{module}.{a.name}" for a in node.names)]
+    return tuple(out)
 
 
 def room(path: Path) -> str:
@@ -82,7 +89,7 @@ def test_who_knows_a_library(libraries: tuple[str, ...], rooms: set[str]) -> Non
 
 def test_nothing_is_computed_from_text() -> None:
     for path in modules():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             assert not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("eval", "exec")), path.name
 
 
@@ -93,9 +100,8 @@ def test_the_heart_stays_small() -> None:
 def test_files_and_functions_stay_readable() -> None:
     """About 500 lines a file and 60 a function (house.md 6); these bounds are where a smell becomes a fault."""
     for path in modules():
-        text = path.read_text(encoding="utf-8")
-        assert len(text.splitlines()) <= 550, path.name
-        for node in ast.walk(ast.parse(text)):
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 550, path.name
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef):
                 assert (node.end_lineno or 0) - node.lineno <= 140, f"{path.name}: {node.name}"
 
@@ -104,7 +110,7 @@ def test_words_that_say_nothing_are_not_names() -> None:
     for path in modules():
         stem = path.stem.lower()
         assert stem not in ("utils", "util", "common", "helpers", "helper", "misc", "manager"), path
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ClassDef):
                 assert "Manager" not in node.name, path
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.arg | ast.Name):
@@ -114,7 +120,7 @@ def test_words_that_say_nothing_are_not_names() -> None:
 
 def test_public_things_say_what_they_are() -> None:
     for path in modules():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         assert path.name == "__init__.py" or ast.get_docstring(tree), path
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):

@@ -6,13 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from turnbuckle.findings import Finding, finding, merge, register
 
 ROOT = Path(__file__).resolve().parents[1]
-plain = settings(deadline=None, derandomize=True, database=None)
 
 
 def used() -> set[str]:
@@ -53,7 +52,6 @@ def test_building_one() -> None:
         finding("P999")
 
 
-@plain
 @given(
     st.lists(
         st.tuples(st.sampled_from(sorted(register())), st.integers(1, 10**9), st.sampled_from(["", "a", "b", "c", "d", "e", "f", "g", "h"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from turnbuckle.errors import UnitError
@@ -120,26 +120,22 @@ def test_a_unit_we_do_not_use_is_a_slip_of_the_program(call: object) -> None:
         call()  # type: ignore[operator]
 
 
-@settings(deadline=None)
 @given(FINITE, st.sampled_from(sorted(UNITS)))
 def test_round_trip_exact(value: float, unit: str) -> None:
     assert parse(show(value, unit, 17), unit) == pytest.approx(value, rel=1e-15)
 
 
-@settings(deadline=None)
 @given(FINITE, st.sampled_from(sorted(UNITS)), st.integers(1, 9))
 def test_round_trip_to_the_digits_shown(value: float, unit: str, digits: int) -> None:
     assert parse(show(value, unit, digits), unit) == pytest.approx(value, rel=0.501 * 10.0 ** (1 - digits))
 
 
-@settings(deadline=None)
 @given(FINITE, st.sampled_from(sorted(UNITS)))
 def test_what_is_shown_once_is_shown_again(value: float, unit: str) -> None:
     text = show(value, unit)
     assert show(parse(text, unit), unit) == text
 
 
-@settings(deadline=None)
 @given(st.text(max_size=80), st.sampled_from(sorted(UNITS)))
 def test_no_text_does_more_than_be_refused(text: str, unit: str) -> None:
     try:
@@ -149,7 +145,6 @@ def test_no_text_does_more_than_be_refused(text: str, unit: str) -> None:
         assert all(line.isprintable() for line in error.lines())
 
 
-@settings(deadline=None)
 @given(st.integers(1, 10**6))
 def test_bits_are_an_eighth_and_binary_prefixes_are_powers_of_1024(number: int) -> None:
     assert parse(f"{number} Gb/s", "B/s") * 8 == parse(f"{number} GB/s", "B/s")

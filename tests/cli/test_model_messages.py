@@ -147,7 +147,7 @@ def test_a_schedule_needs_the_speed_of_a_rank_and_a_recording_has_none(turnbuckl
     assert ran.code == 2 and "error[A068]" in ran.err
     ran = turnbuckle("model", "messages", anchor, "--flops-per-second", "10 GFLOP/s", "--paths", "seed_G", "--ranks-per-node", "1")
     assert ran.code == 0, ran.err
-    assert "a schedule, which holds no times" in ran.out and "GPUDirect makes communication up to" in ran.out
+    assert "a schedule, which holds no times" in ran.out and "by host copies communication takes up to" in " ".join(ran.out.split())
     about = json.loads(turnbuckle("model", "messages", anchor, "--flops-per-second", "10 GFLOP/s", "--study", "--format", "json").out)
     assert about["recorded_seconds"] is None and about["provenance"]["inputs"][0]["file"] == "ti.txt"
     # three times 0.1 ms of compute
@@ -156,6 +156,65 @@ def test_a_schedule_needs_the_speed_of_a_rank_and_a_recording_has_none(turnbuckl
     assert ran.code == 2 and "error[A069]" in ran.err
     ran = turnbuckle("model", "messages", anchor, "--flops-per-second", "fast")
     assert ran.code == 2 and "error[U0" in ran.err
+
+
+GOAL = "num_ranks 4\n" + "".join(
+    f"rank {me} {{\na: calc 4000\nb: send 65536b to {(me + 1) % 4}\nc: recv 65536b from {(me - 1) % 4}\nb requires a\nc requires a\n}}\n"
+    for me in range(4)
+)
+
+
+@pytest.mark.parametrize("fidelity", ["logp", "flow", "packet"])
+def test_a_goal_schedule_is_answered_as_a_recording(turnbuckle: Run, tmp_path: Path, fidelity: str) -> None:
+    path = tmp_path / "ring.goal"
+    path.write_text(GOAL)
+    words = ("model", "messages", path, "--fidelity", fidelity, "--ranks-per-node", "1,2")
+    ran = turnbuckle(*words)
+    assert ran.code == 0, ran.err
+    said = " ".join(ran.out.split())
+    assert "4 ranks, 4 messages, 12 operations; a GOAL schedule" in said and "by host copies communication takes up to" in said
+    about = json.loads(turnbuckle(*words, "--study", "--format", "json").out)
+    assert about["recorded_seconds"] is about["collectives"] is about["kept_calls"] is None
+    assert (about["ranks"], about["messages"], about["unmatched"], about["findings"]) == (4, 4, 0, [])
+    rows = about["replays"]
+    assert [(r["ranks_per_node"], r["nodes"], r["between_bytes"]) for r in rows[::3]] == [(1, 4, 4 * 65536.0), (2, 2, 2 * 65536.0)]
+    assert all(r["compute_seconds"] == pytest.approx(4e-6) for r in rows)
+    assert {s["count"] for s in about["study"]["sizes"] if s["ranks_per_node"] == 1} == {4}
+    assert any(s["links"] is not None for s in about["study"]["shapes"]) is (fidelity != "logp")
+    assert [s["chain_compute_seconds"] for s in about["study"]["shapes"]] == pytest.approx([4e-6] * 6)
+
+
+def test_a_goal_schedule_has_the_keys_of_a_recording(turnbuckle: Run, shared: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ring.goal"
+    path.write_text(GOAL)
+    recording = shared / "traces" / "nsys-local" / "cannon-py-4r.sqlite"
+    ours, other = (
+        json.loads(turnbuckle("model", "messages", f, "--ranks-per-node", "1", "--format", "json").out) for f in (path, recording)
+    )
+    assert set(ours) == set(other) and set(ours["replays"][0]) == set(other["replays"][0])
+
+
+@pytest.mark.parametrize(
+    ("body", "words", "code", "exit_code"),
+    [
+        ("num_ranks 2\nrank 0 {\n", (), "P023", 2),
+        ("num_ranks 2\nrank 0 {\na: calc 1\na requires a\n}\n", (), "P031", 2),
+        ("num_ranks 2\nrank 0 {\nrecv 8b from -1\n}\n", (), "A078", 2),
+        ("num_ranks 1\n", (), "A164", 3),
+        ("num_ranks 2\nrank 1 {\ncalc 5\nsend 1b to 0\n}\n", ("--study",), "A164", 3),
+        (GOAL, ("--flops-per-second", "1 GFLOP/s"), "A069", 2),
+        (GOAL, ("--set", "ranks=16"), "A170", 3),
+        (GOAL, ("--set", "buffers=host if call isend"), "A099", 2),
+        (GOAL, ("--network", "lassen", "--ranks-per-node", "0"), "A074", 2),
+    ],
+)
+def test_goal_schedules_that_cannot_be_answered(
+    turnbuckle: Run, tmp_path: Path, body: str, words: tuple[str, ...], code: str, exit_code: int
+) -> None:
+    path = tmp_path / "a.goal"
+    path.write_text(body)
+    ran = turnbuckle("model", "messages", path, *words)
+    assert ran.code == exit_code and f"error[{code}" in ran.err, ran.err
 
 
 def test_the_page_names_every_setting_with_its_unit_its_words_and_what_holds_without() -> None:

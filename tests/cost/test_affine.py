@@ -21,7 +21,7 @@ from turnbuckle.cost.affine import (
 )
 from turnbuckle.cost.ratio import AdditiveTotals, tied_penalty
 
-plain = settings(deadline=None, derandomize=True, database=None, max_examples=200)
+plain = settings(max_examples=200)
 
 
 @st.composite

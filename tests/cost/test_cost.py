@@ -11,7 +11,7 @@ from turnbuckle.cost.loggp import loggp_seconds, on_other_link, read_limited_ban
 from turnbuckle.cost.ratio import AdditiveTotals, scaled_seconds
 from turnbuckle.cost.slack import slack_seconds
 
-plain = settings(deadline=None, derandomize=True, database=None, max_examples=100)
+plain = settings(max_examples=100)
 latencies, bandwidths, sizes = st.floats(1e-8, 1e-2), st.floats(1e6, 1e13), st.floats(0, 1e12)
 
 

@@ -14,7 +14,6 @@ from turnbuckle.cost.loggp import read_limited_bandwidth
 from turnbuckle.cost.pcie import Pcie
 from turnbuckle.machine.measured import read_measured
 
-plain = settings(deadline=None, derandomize=True, database=None)
 LINK = Pcie(3, 16)
 sizes = st.integers(1, 1 << 24)
 links = st.builds(Pcie, st.integers(1, 7), st.sampled_from([1, 4, 8, 16]), mps=st.sampled_from([128, 256, 512]))
@@ -28,7 +27,6 @@ def stream(share: float) -> cxl.Law:
     return lambda n: cxl.cxl_stream_seconds(n, LINK.bandwidth(n, "both"), share)
 
 
-@plain
 @given(sizes, links, st.floats(0.0, 1e-3))
 def test_pcie_takes_its_start_up_and_the_bytes(n: int, link: Pcie, start_up: float) -> None:
     bandwidth = link.bandwidth(n, "both")
@@ -36,7 +34,6 @@ def test_pcie_takes_its_start_up_and_the_bytes(n: int, link: Pcie, start_up: flo
     assert found - start_up == pytest.approx(n / float(bandwidth), rel=1e-9, abs=1e-18)
 
 
-@plain
 @given(sizes, st.floats(1e-9, 1e-6), st.integers(1, 64))
 def test_lines_are_whole_and_cap_the_bandwidth(n: int, access: float, open_misses: int) -> None:
     found = float(cxl.cxl_line_seconds(n, access, lines_in_flight=open_misses))
@@ -52,14 +49,12 @@ def test_a_line_takes_one_access_and_the_next_byte_another() -> None:
     assert cxl.cxl_line_seconds([0, 1, 64, 65, 128]).tolist() == pytest.approx([0.0, 40e-9, 40e-9, 80e-9, 80e-9])
 
 
-@plain
 @given(sizes, st.floats(0.01, 1.0), st.floats(0.01, 1.0))
 def test_a_larger_share_is_never_slower(n: int, one: float, other: float) -> None:
     at = np.array([float(n)])
     assert stream(max(one, other))(at)[0] <= stream(min(one, other))(at)[0]
 
 
-@plain
 @given(st.floats(0.1, 1.0))
 def test_large_transfers_tend_to_one_over_the_share(share: float) -> None:
     n = np.array([2.0**40])
@@ -82,7 +77,7 @@ def test_the_printed_crossovers() -> None:
     assert (round(first.first / 1024, 1), round(second.first / 1024, 1)) == (1.3, 12.7)
 
 
-@settings(plain, max_examples=40)
+@settings(max_examples=40)
 @given(st.floats(0.3, 0.95), st.floats(1e-9, 3e-6), links)
 def test_a_crossover_is_where_byte_after_byte_says(share: float, start_up: float, link: Pcie) -> None:
     limit = 30_000
@@ -125,7 +120,7 @@ def test_a_search_goes_on_beyond_one_piece() -> None:
 # --- identification ---------------------------------------------------------------------------------------------------
 
 
-@settings(plain, max_examples=40)
+@settings(max_examples=40)
 @given(st.floats(300e-9, 2e-6), st.sampled_from([128, 256, 512]), st.sampled_from([256, 512, 1024]))
 def test_a_planted_start_up_is_found(start_up: float, mps: int, mrrs: int) -> None:
     """Three anchors made with one start-up: its range holds it, and is narrow."""
@@ -176,7 +171,6 @@ def test_anchors_that_contradict_each_other_are_explained_by_nothing() -> None:
 stage_times = st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=6)
 
 
-@plain
 @given(stage_times, st.integers(1, 1000), st.floats(0.0, 5.0))
 def test_a_pipeline_lies_between_its_bottleneck_and_no_overlap(stages: list[float], items: int, start_up: float) -> None:
     found = float(cxl.pipeline_seconds(stages, items, start_up)) - start_up
@@ -184,7 +178,6 @@ def test_a_pipeline_lies_between_its_bottleneck_and_no_overlap(stages: list[floa
     assert float(cxl.pipeline_seconds(stages, 1)) == pytest.approx(sum(stages))
 
 
-@plain
 @given(st.floats(1e-6, 10.0), st.integers(1, 8), st.integers(1, 1000), st.floats(0.0, 5.0))
 def test_equal_stages_are_equation_12_as_printed(stage: float, depth: int, items: int, start_up: float) -> None:
     printed = depth * stage + (items - 1) * stage + start_up
@@ -206,7 +199,6 @@ def test_offloading_must_save_two_transfers() -> None:
     assert cxl.offload_bound(np.array([1.0, 2.0])).tolist() == [2.0, 4.0]
 
 
-@plain
 @given(st.floats(1e-7, 1e-4), st.lists(st.integers(1, 1 << 16), min_size=3, max_size=40, unique=True), st.integers(0, 2**32 - 1))
 def test_a_measured_start_up_is_found_in_spite_of_noise_and_of_large_copies(start_up: float, sizes: list[int], seed: int) -> None:
     n = np.array([*sizes, 1 << 20, 1 << 22], dtype=np.float64)

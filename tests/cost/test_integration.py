@@ -21,7 +21,7 @@ from turnbuckle.cost.integration import (
     tree_stages,
 )
 
-plain = settings(deadline=None, derandomize=True, database=None, max_examples=100)
+plain = settings(max_examples=100)
 shares, ratios = st.floats(0, 1), st.floats(0.01, 1e6)
 
 

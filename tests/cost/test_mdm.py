@@ -23,7 +23,7 @@ from turnbuckle.cost.mdm import (
 )
 from turnbuckle.errors import UsageError
 
-drawn = settings(deadline=None, derandomize=True, database=None, max_examples=80)
+drawn = settings(max_examples=80)
 ROOT = Path(__file__).resolve().parents[2]
 requests = st.floats(0, 64)
 SCRIPT = MdmDevice()

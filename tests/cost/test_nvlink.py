@@ -12,7 +12,7 @@ from turnbuckle.cost.nvlink import FLIT, PAYLOAD, VERSIONS, Nvlink, efficiency, 
 from turnbuckle.cost.wire import WAYS, Way
 from turnbuckle.errors import UsageError
 
-plain = settings(deadline=None, derandomize=True, database=None, max_examples=100)
+plain = settings(max_examples=100)
 links = st.builds(Nvlink, st.sampled_from(sorted(VERSIONS)), st.integers(1, 4), st.booleans(), st.booleans())
 ways, sizes = st.sampled_from(WAYS), st.integers(1, 1 << 22)
 

@@ -20,7 +20,7 @@ from turnbuckle.cost.pcie import Pcie
 from turnbuckle.cost.wire import WAYS, Way
 from turnbuckle.errors import UsageError
 
-plain = settings(deadline=None, derandomize=True, database=None, max_examples=100)
+plain = settings(max_examples=100)
 links: st.SearchStrategy[Link] = st.sampled_from(
     [Pcie(3, 16), Pcie(6, 4, mps=128), Pcie(2, legacy_headers=True), Nvlink(2, 2), Nvlink(5, 18)]
 )

@@ -15,7 +15,7 @@ from turnbuckle.cost.pcie import BOUNDARIES, LANES, PAYLOADS, RATE, Pcie, acknow
 from turnbuckle.cost.wire import WAYS, Way
 from turnbuckle.errors import UsageError
 
-plain = settings(deadline=None, derandomize=True, database=None, max_examples=150)
+plain = settings(max_examples=150)
 links = st.builds(
     lambda rcb, **given: Pcie(rcb=min(rcb, given["mps"]), **given),
     rcb=st.sampled_from(BOUNDARIES),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from turnbuckle.cost.ratio import AdditiveTotals, cpu_by_difference, fraction_benefit, fraction_penalty, tied_penalty
 
-plain = settings(deadline=None, derandomize=True, database=None, max_examples=100)
+plain = settings(max_examples=100)
 TEN, TENTH = {"data": 10.0, "control": 10.0}, {"data": 0.1, "control": 0.1}
 times = st.floats(0, 1e3)
 

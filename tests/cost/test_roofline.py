@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from turnbuckle.cost.roofline import OVERLAPS, Costs, Work, roofline_parts, roofline_seconds
 
-drawn = settings(deadline=None, derandomize=True, database=None, max_examples=100)
+drawn = settings(max_examples=100)
 amounts = st.lists(st.floats(0, 1e15), min_size=5, max_size=5)
 prices = st.lists(st.floats(1e-15, 1e-6), min_size=5, max_size=5)
 

@@ -27,7 +27,7 @@ from turnbuckle.cost.tiers import (
 )
 from turnbuckle.errors import CannotAnswer, UnitError, UsageError
 
-drawn = settings(deadline=None, derandomize=True, database=None, max_examples=80)
+drawn = settings(max_examples=80)
 sizes = st.integers(1, 1 << 40)
 
 

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,11 +30,12 @@ def _module() -> ModuleType:
 
 
 generate = _module()
+generated = cache(generate.generated)
 
 
 @pytest.mark.parametrize("name", sorted(generate.PAGES))
 def test_generated_page_is_current(name: str) -> None:
-    assert (DOCS / name).read_text(encoding="utf-8") == generate.generated()[name], "run: python docs/generate.py"
+    assert (DOCS / name).read_text(encoding="utf-8") == generated()[name], "run: python docs/generate.py"
 
 
 def test_nomenclature_names_every_column() -> None:

@@ -6,7 +6,7 @@ import math
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from turnbuckle.errors import MachineError
@@ -137,7 +137,6 @@ def test_machines_travel_between_processes() -> None:
     assert pickle.loads(pickle.dumps(there)) == there
 
 
-@settings(deadline=None)
 @given(st.floats(1e-8, 1e-2), st.floats(1e-9, 1e-2), st.floats(0.01, 100.0))
 def test_adding_then_drawing_commutes_with_resolving(latency: float, added: float, factor: float) -> None:
     source = HERE.with_parameters({"link.h2d.latency": seconds(latency, 0.0)})
@@ -146,7 +145,6 @@ def test_adding_then_drawing_commutes_with_resolving(latency: float, added: floa
     assert there.parameters["link.h2d.latency"].value == pytest.approx(latency * factor + added * math.exp(0.5))
 
 
-@settings(deadline=None)
 @given(st.floats(1e-8, 1.0), st.floats(0.001, 1.0), st.floats(0.0, 0.5), st.floats(0.0, 0.5))
 def test_errors_of_products_add_in_squares_and_of_sums_shrink(value: float, add: float, first: float, second: float) -> None:
     product = Change("launch.call", scale=number(3.0, second)).apply(seconds(value, first))

@@ -323,7 +323,7 @@ def test_the_manuals_examples_load_and_check_clean(tmp_path: Path) -> None:
 CATALOGUE = [(catalog.folder() / f"{n}.toml").read_text(encoding="utf-8") for n in ("gh200", "cdi-row-link", "mi300a")]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.sampled_from(CATALOGUE), st.data())
 def test_damaged_files_are_refused_with_a_code_and_never_crash(tmp_path: Path, text: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))

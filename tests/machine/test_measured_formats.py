@@ -198,7 +198,7 @@ def test_a_packed_file_does_not_fill_the_memory(tmp_path: Path) -> None:
 
 
 @given(gap=st.floats(1e-6, 2e-5), rate=st.floats(2e11, 5e12))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_small_kernels_by_elements(gap: float, rate: float, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The volume printed beside the elements is not believed: some versions divide it once too often."""
     elements = [4096 * 2**k for k in range(10)]

@@ -92,7 +92,7 @@ def _leaves(tree: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tupl
     return [leaf for k, v in tree.items() for leaf in (_leaves(v, (*path, k)) if isinstance(v, dict) else [((*path, k), v)])]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(TREE)
 def test_every_leaf_of_any_document_is_found_where_it_is_written(tree: dict[str, Any]) -> None:
     text = _document(tree)

@@ -262,13 +262,13 @@ int main(int argc, char **argv)
            h2d_bytes, d2h, d2h_bytes, d2d, d2d_bytes, fills, fill_bytes, mapped);
     fflush(stdout);
     if (strcmp(last, "crash") == 0) {
-        usleep(300000);
+        usleep(1500000); /* many times the flush, for a machine that is busy */
         abort();
     }
     clReleaseKernel(scale), clReleaseKernel(add), clReleaseKernel(fixed_kernel), clReleaseProgram(program);
     clReleaseCommandQueue(plain), clReleaseCommandQueue(timed), clReleaseCommandQueue(loose);
     clReleaseContext(context);
-    for (int i = 0; i < 200 && __atomic_load_n(&gone, __ATOMIC_SEQ_CST) < 8 + THREADS; i++) usleep(10000);
+    for (int i = 0; i < 6000 && __atomic_load_n(&gone, __ATOMIC_SEQ_CST) < 8 + THREADS; i++) usleep(10000);
     printf("sees gone %d\n", gone);
     return 0;
 }

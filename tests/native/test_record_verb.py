@@ -62,14 +62,16 @@ def test_the_programs_output_arguments_and_exit_code_are_its_own(verb: Verb, ben
 def test_a_script_of_several_programs_is_one_trace(verb: Verb, bench: Bench) -> None:
     script = Path("job")
     script.write_text(
-        f"#!/bin/sh\n{bench.program} loop 3\n{bench.program} nothing\n({bench.program} loop 4 &)\nsleep 1\n{bench.program} ends 2 _exit\n"
+        f"#!/bin/sh\n{bench.program} loop 3\n{bench.program} nothing\n({bench.program} loop 4; touch over) &\n"
+        f"until [ -e over ]; do sleep 0.02; done\n{bench.program} ends 2 _exit\n"
     )
     script.chmod(0o755)
     done = verb("record", "--library", bench.library, "-o", "run", "--flush", "50ms", "--", "./job")
     assert done.code == 7 and "of 3 processes" in done.err, done.err
     assert "not known of 1 of 3 processes: the recording has no end" in done.err
     trace = parquet.read(Path("run"))
-    assert sorted(trace.kernels.group_by("process").len()["len"]) == [3, 4, 20] and codes(trace)["P191"] == 1
+    *whole, cut = sorted(trace.kernels.group_by("process").len()["len"])
+    assert whole == [3, 4] and 20 <= cut <= 22 and codes(trace)["P191"] == 1, "the last two turns may meet a flush"
 
 
 def test_the_environment_of_the_program_is_its_own(verb: Verb, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,9 +260,12 @@ def test_signals_go_to_the_program(bench: Bench, tmp_path: Path) -> None:
     start = [sys.executable, "-c", "import sys; from turnbuckle.cli import main; sys.exit(main())", *words]
     with subprocess.Popen(start, env=env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as child:
         assert child.stdout is not None and child.stdout.readline() == b"ready\n"
-        time.sleep(0.3)  # for a flush
+        end = time.monotonic() + 120
+        while sum(path.read_bytes().count(b"\nK,") for path in tmp_path.rglob("*.trace.csv")) < 30:
+            assert time.monotonic() < end, "no flush"
+            time.sleep(0.02)
         child.send_signal(signal.SIGTERM)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=300)
     assert out == f"got {signal.SIGTERM.value}\n".encode() and child.returncode == 40, err
     assert parquet.read(tmp_path / "run").kernels.height == 30
 

@@ -19,7 +19,7 @@ SMALL = Proxy(2**20, kernel_seconds=120e-6, copy_seconds=80e-6, iterations=50)
 #: The GPU is never idle with this many threads.
 CROWD = 8
 
-drawn = settings(deadline=None, derandomize=True, database=None, max_examples=60)
+drawn = settings(max_examples=60)
 nanoseconds = st.integers(1, 400)
 
 

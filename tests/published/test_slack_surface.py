@@ -27,9 +27,7 @@ size [MiB], threads, slack [us], run time [s], kernel, calls
 HEAD = "size [MiB],threads,slack [us],run time [s]\n"
 ROW = "1,1,0,1\n"
 
-drawn = settings(
-    deadline=None, derandomize=True, database=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+drawn = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def surface(tmp_path: Path, text: str) -> Surface:

@@ -293,7 +293,7 @@ def test_the_same_seed_gives_the_same_answer() -> None:
     assert one.cores == other.cores
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(st.sampled_from([0.5, 1, 2, 4, 64]), st.sampled_from([1, 2, 3, 8, 1e6]), st.floats(1e-6, 1e6)), min_size=1, max_size=14

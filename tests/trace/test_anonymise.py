@@ -25,7 +25,7 @@ from turnbuckle.trace.readers import parquet
 from turnbuckle.trace.secrets import credential, look
 from turnbuckle.trace.trace import Trace
 
-plain = settings(deadline=None, derandomize=True, database=None, max_examples=150)
+plain = settings(max_examples=150)
 KEY = b"sixteen bytes, or more"
 
 NAMES = (

@@ -61,7 +61,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
     [
         ("a.sqlite", b"hello, world, this is a text file and not a database\n" * 10, "P004"),
         ("a.sqlite", b"SQLite format 2\x00" + bytes(200), "P004"),
-        ("a.db", os.urandom(5000), "P004"),
+        ("a.db", random.Random(1).randbytes(5000), "P004"),
         ("a.txt", b"hello\n", "P013"),
         ("a.bin", bytes(range(256)), "P013"),
         ("a.nsys-rep", b"\x00\x01\x02", "P011"),

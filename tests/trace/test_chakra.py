@@ -24,7 +24,7 @@ from turnbuckle.study.study import ask, inspect_profile
 from turnbuckle.trace.readers import chakra, chakra_json, chakra_wire, kineto
 from turnbuckle.trace.readers.chakra_graph import COLLECTIVE, COPY, KERNEL, OPERATOR, RECEIVE, SEND
 
-plain = settings(deadline=None, derandomize=True, database=None, max_examples=60)
+plain = settings(max_examples=60)
 
 # --- protobuf, written by hand ----------------------------------------------------------------------------------------
 
@@ -489,7 +489,7 @@ def test_a_cut_file_is_read_to_its_last_node(written: Any) -> None:
     assert raised.value.code == "P051" and "bytes" in raised.value.found
 
 
-@settings(plain, suppress_health_check=[], max_examples=120)
+@settings(plain, max_examples=120)
 @given(st.data())
 def test_spoilt_bytes_give_a_coded_answer(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     raw = bytearray(data.draw(st.sampled_from([run(3), TEXT.encode(), gzip.compress(TEXT.encode())])))

@@ -325,7 +325,7 @@ def test_clocks_that_drift_are_shifted_as_well_as_can_be(tmp_path: Path) -> None
     assert np.abs(starts[0] - starts[1]).max() <= 8192
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(-(10**12), 10**12), min_size=2, max_size=5))
 def test_any_constant_shifts_are_found_again(by: list[int]) -> None:
     """A barrier that all leave within 10 ns of the last one's coming pins every clock to 10 ns."""
@@ -430,7 +430,7 @@ def test_versions_and_calls_that_are_not_known(tmp_path: Path) -> None:
     assert error.value.code == "P007"
 
 
-@settings(max_examples=50, deadline=None, derandomize=True, database=None)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_no_change_makes_anything_but_a_trace_or_a_coded_error(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("fuzz")

@@ -88,7 +88,7 @@ def codes(merged: Merged) -> set[str]:
 # --- clocks -----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.integers(0, 2**32), st.integers(2, 6), st.integers(6, 40),
     st.lists(st.integers(-20 * SECOND, 20 * SECOND) | st.sampled_from([0, 1, -3 * MS]), min_size=6, max_size=6),
@@ -118,7 +118,7 @@ def test_clocks_that_agree_are_left_alone() -> None:
     assert moved.clocks.shift_ns[0] == 0 and "P188" in codes(moved)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.floats(5e-5, 5e-4), st.booleans(), st.integers(-SECOND, SECOND))
 def test_a_planted_drift_is_found_again(seed: int, drift: float, slower: bool, ahead: int) -> None:
     start, end = run(3, 64, np.random.default_rng(seed))

@@ -240,7 +240,7 @@ def test_a_clock_that_nothing_bounds_from_below(written: Callable[..., Path]) ->
     assert (trace.kernels["start_ns"] - trace.api.filter(pl.col("correlation") % 2 == 1)["start_ns"]).min() == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(-(10**15), 10**15),
     st.lists(st.tuples(st.integers(1, 200_000), st.integers(0, 90_000), st.integers(1, 500_000), st.integers(0, 90_000)), min_size=3),

@@ -142,13 +142,13 @@ def test_counts_and_lengths_that_the_file_does_not_hold(tmp_path: Path) -> None:
         archive.globals.record(kind, *fields)
         return archive
 
-    started = time.monotonic()
+    started = time.process_time()
     refused(with_record(18, 5, 0, b"\0", 2**31, 1, 2).write(tmp_path / "group"), "P016")
     mapped = small()
     mapped.locations[0].maps.append(b"\3" + mapped.globals.packed(2**60) + b"\1" + b"\1\1" * 4)
     refused(mapped.write(tmp_path / "map"), "P016")
     refused(with_record(10, 77, b"no end").write(tmp_path / "text"), "P016")
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_many_communicators_of_one_large_group(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def survived(anchor: Path, rng: random.Random, rounds: int) -> tuple[int, int]:
         kept = [part.read_bytes() for part in chosen]
         for part, content in zip(chosen, kept, strict=True):
             part.write_bytes(flipped(content, rng))
-        started = time.monotonic()
+        started = time.process_time()
         try:
             trace: Trace = read(anchor, use_cache=False)
             if rng.random() < 0.1:
@@ -246,7 +246,7 @@ def survived(anchor: Path, rng: random.Random, rounds: int) -> tuple[int, int]:
         except ProfileError as error:
             assert error.code in ("P003", "P007", "P013", "P015", "P016", "P017", "P018"), error.lines()
             bad += 1
-        assert time.monotonic() - started < 10
+        assert time.process_time() - started < 10, "on the clock of the process: others may keep it waiting"
         for part, content in zip(chosen, kept, strict=True):
             part.write_bytes(content)
     return good, bad

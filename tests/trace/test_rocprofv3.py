@@ -187,7 +187,7 @@ def test_nothing_to_read(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=40), st.integers(0, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_pieces_make_no_difference(sizes: list[int], odd: int) -> None:
     """However the text is cut into pieces, the same elements come out; the end of the text may be missing."""
     items = [{"size": 1, "name": 'a "é" \\ }{][', "n": [1.5, -12345678901, None]}, 3, "x", {"size": 2, "kind": 1}] * 5

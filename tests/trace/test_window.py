@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 import strategies
 from frames import OTHER_PROCESS, PROCESS, THREAD, tables
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import turnbuckle as tb
@@ -196,7 +196,7 @@ def test_a_rank_is_its_processes() -> None:
     assert refused.value.code == "A423"
 
 
-@settings(deadline=None)
+@strategies.LAW
 @given(strategies.gpu_traces(), st.floats(0.1, 0.9))
 def test_two_parts_make_up_the_run(trace: Trace, share: float) -> None:
     """Busy times add up, run times add up, and the whole as a part is the whole."""
