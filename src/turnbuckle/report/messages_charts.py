@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.cost.gpudirect import break_even_bytes
-from turnbuckle.report.charts import CHANGE, Rows, Spec, layer, own_colour, quantitative, time_unit
+from turnbuckle.report.charts import CHANGE, Rows, Spec, layer, own_colour, quantitative, stacked_bars
 from turnbuckle.report.figure import Figure
 from turnbuckle.report.look import CATEGORIES, FAINT, FULL, INK, PARTS, SOFT
 from turnbuckle.report.messages_maps import PATH_WORDS, links, share_words, traffic
@@ -282,35 +282,8 @@ def _bars(found: GpuDirectStudy) -> tuple[Rows, Rows]:
 
 
 def _split(bars: Rows, heads: Rows, which: str, longest: float, width: int, title: str) -> Spec:
-    divisor, unit = time_unit(longest)
     height = max((b["y2"] for b in bars), default=20.0) + 4
-    y: Spec = {"type": "quantitative", "axis": None, "scale": {"domain": [-4, height], "reverse": True, "nice": False}}
-    axis: Spec = {"title": f"{title} [{unit}]", "tickCount": 5, "grid": True}
-    x: Spec = {"axis": axis, "scale": {"domain": [0, longest / divisor * 1.02], "nice": False}}
-    rows: Rows = [{**b, "a": b[f"a{which}"] / divisor, "b": b[f"b{which}"] / divisor} for b in bars]
-    rows = [b for b in rows if b["b"] > b["a"]]
-    layers: list[Spec] = [
-        {
-            "data": {"values": rows},
-            "mark": {"type": "rect", "aria": True},
-            "encoding": {
-                "x": quantitative("a", **x), "x2": {"field": "b"}, "y": {"field": "y", **y}, "y2": {"field": "y2"}, "color": own_colour(),
-                "description": {"field": "tip"},
-            },
-        }
-    ]  # fmt: skip
-    if heads:
-        text: Spec = {"type": "text", "align": "right", "baseline": "middle", "fontSize": 10.5}
-        far = 8 + max(len(h["name"]) for h in heads) * 5.4 + 10
-        for field, at, extra in (("name", -8.0, {"color": SOFT}), ("shape", -far, {"fontWeight": "bold"})):
-            layers.append(
-                {
-                    "data": {"values": heads},
-                    "mark": {**text, "x": at, **extra},
-                    "encoding": {"y": {"field": "y", **y}, "text": {"field": field}},
-                }
-            )
-    return {"width": width, "height": int(height), "layer": layers}
+    return stacked_bars([{**b, "a": b[f"a{which}"], "b": b[f"b{which}"]} for b in bars], heads, longest, width, height, title)
 
 
 def _shape_title(found: GpuDirectStudy) -> str:

@@ -220,7 +220,7 @@ def _moves(a: Lane, b: Lane) -> list[int]:
     one, two = (_gaps(lane) for lane in (a, b))
     size = 1 << int(np.ceil(np.log2(len(one) + len(two) + 1)))
     alike = np.fft.irfft(np.conj(np.fft.rfft(one, size)) * np.fft.rfft(two, size), size)
-    out |= {int(move) if move <= len(two) else int(move) - size for move in np.argsort(-alike)[:_PEAKS]}
+    out |= {int(move) if move <= len(two) else int(move) - size for move in np.argsort(-alike, kind="stable")[:_PEAKS]}
     return sorted(out)
 
 
