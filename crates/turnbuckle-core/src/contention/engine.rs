@@ -63,6 +63,8 @@ struct Engine<'a> {
     resources: Vec<Resource>,
     state: Vec<u8>,
     fluid: Fluid,
+    /// Messages that a drain ends; empty between events.
+    ended: Vec<u32>,
     packets: Packets,
     /// When each card is free to send, and to receive.
     out: Vec<Time>,
@@ -100,6 +102,7 @@ pub fn run(
         resources: program.capacity.iter().map(|room| Resource { room: *room, queue: BTreeMap::new() }).collect(),
         state: vec![0; messages.from.len()],
         fluid: Fluid::new((0..network.links()).map(|l| network.capacity(l))),
+        ended: Vec::new(),
         packets: Packets::new(network.packing, std::iter::empty()),
         out: vec![0; ports],
         into: vec![0; ports],
@@ -178,9 +181,12 @@ impl Engine<'_> {
                 Event::Left(link) => self.packets.left(link, now, &mut self.queue)?,
                 Event::Paced(slot) => self.packets.offer(slot, now, &mut self.queue)?,
                 Event::Drain(slot, version) => {
-                    if let Some(message) = self.fluid.end(slot, version) {
+                    let mut ended = std::mem::take(&mut self.ended);
+                    self.fluid.end(slot, version, now, |message| ended.push(message));
+                    for message in ended.drain(..) {
                         self.arrive(message, now)?;
                     }
+                    self.ended = ended;
                 }
                 Event::Free(resource) => self.free(resource, now)?,
             }

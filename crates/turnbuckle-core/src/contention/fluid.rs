@@ -4,37 +4,117 @@
 //! link on which nobody is faster, and there is one such set of rates only.  So after a change the flows on the links that it
 //! touched are solved beside all others as they are; whoever of these is left without such a link, or is faster than one that has it
 //! on the same link, is solved again with them.  Flows that begin or end at one instant are taken together.
+//!
+//! Flows of one route and one limit are a bundle: they have one rate and are solved as one, so that what a change costs is the number of
+//! bundles on its links, however many flows these hold.  A bundle counts the bytes that each of its flows has been served; a flow ends when
+//! that count comes to where it stood as the flow began, and its bytes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::Time;
 
-/// A flow under way.
-#[derive(Clone, Debug, Default)]
+/// A flow of a bundle: the served count at which it ends, its number in the order of beginning, and what the caller calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Flow {
-    /// Links, as a piece of the common list.
-    route: Vec<u32>,
-    left: f64,
-    rate: f64,
-    /// Up to when `left` is true.
-    since: Time,
-    version: u32,
-    /// What the caller calls it.
+    ends: Share,
+    number: u32,
     name: u32,
-    alive: bool,
-    seen: u32,
-    frozen: bool,
+}
+
+/// Flows under way on one route.
+#[derive(Clone, Debug)]
+struct Bundle {
+    /// Links; behind them its own, where its flows have a limit.
+    route: Vec<u32>,
+    /// The flow that ends first, if there is any; the others stand apart, as most bundles have none.
+    first: Flow,
+    count: u32,
+    version: u32,
+    /// Bytes that each flow has been served up to `since`.
+    served: f64,
+    /// Of each flow.
+    rate: f64,
+    since: Time,
     /// While solving: its rate to be.
     share: f64,
     /// The full link on which nobody is faster.
     held_by: u32,
+    seen: u32,
+    frozen: bool,
+    /// Whether its first end must be said again, whatever its rate.
+    changed: bool,
+}
+
+impl Bundle {
+    fn new() -> Self {
+        Self {
+            route: Vec::new(),
+            first: Flow { ends: Share(0.0), number: 0, name: 0 },
+            count: 0,
+            version: 0,
+            served: 0.0,
+            rate: 0.0,
+            since: 0,
+            share: 0.0,
+            held_by: 0,
+            seen: 0,
+            frozen: false,
+            changed: false,
+        }
+    }
+
+    fn push(&mut self, flow: Flow, others: &mut BinaryHeap<Reverse<Flow>>) {
+        self.count += 1;
+        if self.count == 1 {
+            self.first = flow;
+        } else {
+            let later = flow.max(self.first);
+            self.first = flow.min(self.first);
+            others.push(Reverse(later));
+        }
+    }
+
+    /// Take out the flow that ends first; there must be one.
+    fn pop(&mut self, others: &mut BinaryHeap<Reverse<Flow>>) -> u32 {
+        let name = self.first.name;
+        self.count -= 1;
+        if let Some(Reverse(next)) = others.pop() {
+            self.first = next;
+        }
+        name
+    }
+
+    /// When its first flow ends at the rate it has.
+    fn first_end(&self) -> Time {
+        let left = self.first.ends.0 - self.served;
+        if left <= NOTHING {
+            return self.since;
+        }
+        let takes = left / self.rate;
+        let whole = takes as Time;
+        self.since.saturating_add(whole.saturating_add(Time::from((whole as f64) < takes)))
+    }
+
+    /// Count what has been served up to now.  A flow alone counts what is left of it, so that nothing is lost where counts are large.
+    fn advance(&mut self, now: Time) {
+        let more = self.rate * (now - self.since) as f64;
+        self.since = now;
+        if self.count == 1 {
+            self.first.ends = Share((self.first.ends.0 - self.served - more).max(0.0));
+            self.served = 0.0;
+        } else {
+            self.served += more;
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
 struct Link {
     capacity: f64,
-    flows: Vec<u32>,
+    bundles: Vec<u32>,
+    /// Flows on it.
+    count: u32,
     /// Bytes carried.
     carried: f64,
     seen: u32,
@@ -49,14 +129,18 @@ struct Link {
 /// Links and the flows on them.
 pub(super) struct Fluid {
     links: Vec<Link>,
-    flows: Vec<Flow>,
+    bundles: Vec<Bundle>,
+    /// Flows of each bundle but the first.
+    others: Vec<BinaryHeap<Reverse<Flow>>>,
     idle: Vec<u32>,
+    /// Flows that have begun.
+    begun: u32,
     /// Links on which something began or ended since the rates were last settled.
     touched: Vec<u32>,
     round: u32,
-    /// Links that flows share; behind them stands one for each flow with a limit of its own.
+    /// Links that flows share; behind them stands one for each bundle with a limit, which gives that to each of its flows.
     shared: usize,
-    /// Scratch: links and flows that are solved, links in the order in which they may be full.
+    /// Scratch: links and bundles that are solved, links in the order in which they may be full.
     part: Vec<u32>,
     moved: Vec<u32>,
     filling: BinaryHeap<(Reverse<Share>, Reverse<u32>)>,
@@ -75,8 +159,10 @@ impl Fluid {
         let shared = links.len();
         Self {
             links,
-            flows: Vec::new(),
+            bundles: Vec::new(),
+            others: Vec::new(),
             idle: Vec::new(),
+            begun: 0,
             touched: Vec::new(),
             round: 0,
             shared,
@@ -88,49 +174,77 @@ impl Fluid {
 
     /// A flow begins; `settle` gives it its rate.
     pub(super) fn begin(&mut self, name: u32, bytes: f64, route: &[u32], limit: Option<f64>, now: Time) {
+        let beside = route.first().map_or(&[][..], |first| &self.links[*first as usize].bundles[..]);
+        let alike = |slot: &&u32| match (limit, self.bundles[**slot as usize].route.split_last()) {
+            (Some(limit), Some((own, way))) => *own as usize >= self.shared && way == route && self.links[*own as usize].capacity == limit,
+            _ => self.bundles[**slot as usize].route == route,
+        };
+        let slot = match beside.iter().find(alike).copied() {
+            Some(slot) => slot,
+            None => self.bundled(route, limit, now),
+        };
+        self.begun = self.begun.wrapping_add(1);
+        let bundle = &mut self.bundles[slot as usize];
+        bundle.advance(now);
+        bundle.push(Flow { ends: Share(bundle.served + bytes), number: self.begun, name }, &mut self.others[slot as usize]);
+        bundle.changed = true;
+        for number in &bundle.route {
+            let link = &mut self.links[*number as usize];
+            link.carried += bytes;
+            link.count += 1;
+            self.touched.push(*number);
+        }
+    }
+
+    /// A new bundle, without flows.
+    fn bundled(&mut self, route: &[u32], limit: Option<f64>, now: Time) -> u32 {
         let slot = self.idle.pop().unwrap_or_else(|| {
-            self.flows.push(Flow::default());
-            self.flows.len() as u32 - 1
+            self.bundles.push(Bundle::new());
+            self.others.push(BinaryHeap::new());
+            self.bundles.len() as u32 - 1
         });
-        let flow = &mut self.flows[slot as usize];
-        flow.route.clear();
-        flow.route.extend_from_slice(route);
-        (flow.left, flow.rate, flow.since, flow.name, flow.alive) = (bytes, 0.0, now, name, true);
-        flow.version = flow.version.wrapping_add(1);
+        let bundle = &mut self.bundles[slot as usize];
+        bundle.route.clear();
+        bundle.route.extend_from_slice(route);
+        (bundle.served, bundle.rate, bundle.since) = (0.0, 0.0, now);
         if let Some(limit) = limit {
             let own = self.shared + slot as usize;
             if self.links.len() <= own {
                 self.links.resize_with(own + 1, Link::default);
             }
             self.links[own].capacity = limit;
-            flow.route.push(own as u32);
+            bundle.route.push(own as u32);
         }
-        for hop in 0..self.flows[slot as usize].route.len() {
-            let link = self.flows[slot as usize].route[hop];
-            self.links[link as usize].flows.push(slot);
-            self.links[link as usize].carried += bytes;
-            self.touched.push(link);
+        for link in &bundle.route {
+            self.links[*link as usize].bundles.push(slot);
         }
+        slot
     }
 
-    /// A flow drained: its name, if it is still the version that was said to.
-    pub(super) fn end(&mut self, slot: u32, version: u32) -> Option<u32> {
-        let flow = &mut self.flows[slot as usize];
-        if !flow.alive || flow.version != version {
-            return None;
+    /// The first flow of a bundle drained, and all that end with it: their names, in the order of their ends, if what was said still holds.
+    pub(super) fn end(&mut self, slot: u32, version: u32, now: Time, mut names: impl FnMut(u32)) {
+        let bundle = &mut self.bundles[slot as usize];
+        if bundle.version != version {
+            return;
         }
-        flow.alive = false;
-        flow.version = flow.version.wrapping_add(1);
-        let name = flow.name;
-        for at in 0..self.flows[slot as usize].route.len() {
-            let link = self.flows[slot as usize].route[at];
-            let on = &mut self.links[link as usize].flows;
-            let place = on.iter().position(|f| *f == slot).expect("a flow is on its links");
-            on.swap_remove(place);
-            self.touched.push(link);
+        let before = bundle.count;
+        while bundle.count > 0 && (before == 1 || bundle.first_end() <= now) {
+            names(bundle.pop(&mut self.others[slot as usize]));
         }
-        self.idle.push(slot);
-        Some(name)
+        bundle.version = bundle.version.wrapping_add(1);
+        bundle.changed = true;
+        for number in &bundle.route {
+            let link = &mut self.links[*number as usize];
+            link.count -= before - bundle.count;
+            self.touched.push(*number);
+            if bundle.count == 0 {
+                let place = link.bundles.iter().position(|f| *f == slot).expect("a bundle is on its links");
+                link.bundles.swap_remove(place);
+            }
+        }
+        if bundle.count == 0 {
+            self.idle.push(slot);
+        }
     }
 
     /// Whether rates must be settled.
@@ -138,16 +252,22 @@ impl Fluid {
         !self.touched.is_empty()
     }
 
-    /// Give what was touched its rates, and say when each flow whose rate changed will end: slot, version, time.
+    /// Give what was touched its rates, and say when the first flow of each bundle that changed will end: slot, version, time.
     pub(super) fn settle(&mut self, now: Time, mut says: impl FnMut(u32, u32, Time)) {
         self.round = self.round.wrapping_add(1);
         self.part.clear();
         self.moved.clear();
-        for link in std::mem::take(&mut self.touched) {
-            for place in 0..self.links[link as usize].flows.len() {
-                self.take(self.links[link as usize].flows[place]);
+        let mut touched = std::mem::take(&mut self.touched);
+        for number in touched.drain(..) {
+            let link = &self.links[number as usize];
+            // one on which several began or ended stands here as often
+            if link.seen != self.round || link.mine != link.count {
+                for place in 0..link.bundles.len() {
+                    self.take(self.links[number as usize].bundles[place]);
+                }
             }
         }
+        self.touched = touched;
         let mut widened = 0;
         loop {
             self.fill();
@@ -164,32 +284,34 @@ impl Fluid {
         }
         for at in 0..self.moved.len() {
             let slot = self.moved[at];
-            let flow = &mut self.flows[slot as usize];
-            if flow.rate.to_bits() != flow.share.to_bits() {
-                flow.left = (flow.left - flow.rate * (now - flow.since) as f64).max(0.0);
-                (flow.since, flow.rate) = (now, flow.share);
-                flow.version = flow.version.wrapping_add(1);
-                let takes = if flow.left <= NOTHING { 0.0 } else { (flow.left / flow.rate).ceil() };
-                says(slot, flow.version, now.saturating_add(takes as Time));
+            let bundle = &mut self.bundles[slot as usize];
+            let faster = bundle.rate.to_bits() != bundle.share.to_bits();
+            if faster {
+                bundle.advance(now);
+                bundle.rate = bundle.share;
+            }
+            if std::mem::take(&mut bundle.changed) | faster {
+                bundle.version = bundle.version.wrapping_add(1);
+                says(slot, bundle.version, bundle.first_end().max(now));
             }
         }
     }
 
-    /// A flow is to be solved, with the links on its way.
+    /// A bundle is to be solved, with the links on its way.
     fn take(&mut self, slot: u32) {
         let round = self.round;
-        let flow = &mut self.flows[slot as usize];
-        if std::mem::replace(&mut flow.seen, round) == round {
+        let bundle = &mut self.bundles[slot as usize];
+        if std::mem::replace(&mut bundle.seen, round) == round {
             return;
         }
         self.moved.push(slot);
-        for number in &flow.route {
+        for number in &bundle.route {
             let link = &mut self.links[*number as usize];
             if std::mem::replace(&mut link.seen, round) != round {
                 link.mine = 0;
                 self.part.push(*number);
             }
-            link.mine += 1;
+            link.mine += bundle.count;
         }
     }
 
@@ -199,18 +321,21 @@ impl Fluid {
         for at in &self.part {
             let link = &self.links[*at as usize];
             let others = |given: f64, slot: &u32| {
-                let flow = &self.flows[*slot as usize];
-                if flow.seen == round { given } else { given + flow.rate }
+                let bundle = &self.bundles[*slot as usize];
+                if bundle.seen == round { given } else { given + bundle.rate * f64::from(bundle.count) }
             };
-            let given = if link.mine as usize == link.flows.len() { 0.0 } else { link.flows.iter().fold(0.0, others) };
+            let given = if link.mine == link.count { 0.0 } else { link.bundles.iter().fold(0.0, others) };
+            let shared = (*at as usize) < self.shared;
             let link = &mut self.links[*at as usize];
-            (link.room, link.open, link.gives) = ((link.capacity - given).max(0.0), link.mine, f64::INFINITY);
+            // a limit is that of each of its flows
+            let whole = if shared { link.capacity } else { link.capacity * f64::from(link.mine) };
+            (link.room, link.open, link.gives) = ((whole - given).max(0.0), link.mine, f64::INFINITY);
             if link.open > 0 {
                 self.filling.push((Reverse(Share(link.room / f64::from(link.open))), Reverse(*at)));
             }
         }
         for slot in &self.moved {
-            self.flows[*slot as usize].frozen = false;
+            self.bundles[*slot as usize].frozen = false;
         }
         while let Some((Reverse(Share(said)), Reverse(full))) = self.filling.pop() {
             let link = &self.links[full as usize];
@@ -224,16 +349,18 @@ impl Fluid {
                 continue;
             }
             self.links[full as usize].gives = share;
-            for place in 0..self.links[full as usize].flows.len() {
-                let slot = self.links[full as usize].flows[place] as usize;
-                if self.flows[slot].seen != round || std::mem::replace(&mut self.flows[slot].frozen, true) {
+            for place in 0..self.links[full as usize].bundles.len() {
+                let slot = self.links[full as usize].bundles[place] as usize;
+                let bundle = &mut self.bundles[slot];
+                if bundle.seen != round || std::mem::replace(&mut bundle.frozen, true) {
                     continue;
                 }
-                (self.flows[slot].share, self.flows[slot].held_by) = (share, full);
-                for hop in 0..self.flows[slot].route.len() {
-                    let other = &mut self.links[self.flows[slot].route[hop] as usize];
-                    other.room = (other.room - share).max(0.0);
-                    other.open -= 1;
+                (bundle.share, bundle.held_by) = (share, full);
+                let (count, taken) = (bundle.count, share * f64::from(bundle.count));
+                for number in &bundle.route {
+                    let other = &mut self.links[*number as usize];
+                    other.room = if other.room > taken { other.room - taken } else { 0.0 };
+                    other.open -= count;
                 }
             }
         }
@@ -245,22 +372,22 @@ impl Fluid {
         for at in 0..self.part.len() {
             let number = self.part[at];
             let link = &self.links[number as usize];
-            if link.mine as usize == link.flows.len() {
+            if link.mine == link.count {
                 continue;
             }
             let full = link.room <= link.capacity * ALIKE;
             let fastest = |most: f64, slot: &u32| {
-                let flow = &self.flows[*slot as usize];
-                if flow.seen == round { most.max(flow.share) } else { most }
+                let bundle = &self.bundles[*slot as usize];
+                if bundle.seen == round { most.max(bundle.share) } else { most }
             };
-            let most = link.flows.iter().fold(0.0, fastest);
+            let most = link.bundles.iter().fold(0.0, fastest);
             let gives = link.gives * (1.0 + ALIKE);
-            for place in 0..link.flows.len() {
-                let slot = self.links[number as usize].flows[place];
-                let flow = &self.flows[slot as usize];
+            for place in 0..link.bundles.len() {
+                let slot = self.links[number as usize].bundles[place];
+                let bundle = &self.bundles[slot as usize];
                 // it has lost the link that held it, or it is faster than those that this link holds
-                let free = flow.held_by == number && !(full && flow.rate * (1.0 + ALIKE) >= most);
-                if flow.seen != round && (free || flow.rate > gives) {
+                let free = bundle.held_by == number && !(full && bundle.rate * (1.0 + ALIKE) >= most);
+                if bundle.seen != round && (free || bundle.rate > gives) {
                     self.take(slot);
                 }
             }
@@ -273,20 +400,20 @@ impl Fluid {
         while at < self.part.len() {
             let link = self.part[at] as usize;
             at += 1;
-            for place in 0..self.links[link].flows.len() {
-                self.take(self.links[link].flows[place]);
+            for place in 0..self.links[link].bundles.len() {
+                self.take(self.links[link].bundles[place]);
             }
         }
     }
 
-    /// How many flows were solved again last.
+    /// How many bundles were solved again last.
     pub(super) fn solved(&self) -> usize {
         self.moved.len()
     }
 
-    /// Whether what was said of a flow's end still holds.
+    /// Whether what was said of a bundle's first end still holds.
     pub(super) fn holds(&self, slot: u32, version: u32) -> bool {
-        self.flows.get(slot as usize).is_some_and(|f| f.alive && f.version == version)
+        self.bundles.get(slot as usize).is_some_and(|bundle| bundle.version == version)
     }
 
     /// Bytes that each link has carried.
@@ -297,7 +424,17 @@ impl Fluid {
     /// Rates of the flows under way, by name [B/ps].
     #[cfg(test)]
     pub(super) fn rates(&self) -> Vec<(u32, f64)> {
-        self.flows.iter().filter(|f| f.alive).map(|f| (f.name, f.rate)).collect()
+        (0..self.bundles.len())
+            .flat_map(|slot| self.names(slot).into_iter().map(move |name| (name, slot)))
+            .map(|(n, s)| (n, self.bundles[s].rate))
+            .collect()
+    }
+
+    /// Flows of a bundle.
+    #[cfg(test)]
+    fn names(&self, slot: usize) -> Vec<u32> {
+        let others = self.others[slot].iter().map(|Reverse(flow)| flow.name);
+        others.chain((self.bundles[slot].count > 0).then_some(self.bundles[slot].first.name)).collect()
     }
 }
 
@@ -327,6 +464,12 @@ mod tests {
         let mut said = Vec::new();
         fluid.settle(now, |slot, version, at| said.push((slot, version, at)));
         said
+    }
+
+    fn ended(fluid: &mut Fluid, said: (u32, u32, Time)) -> Vec<u32> {
+        let mut names = Vec::new();
+        fluid.end(said.0, said.1, said.2, |name| names.push(name));
+        names
     }
 
     #[test]
@@ -408,10 +551,15 @@ mod tests {
                     alive.insert(name, (route, limit));
                 } else {
                     let gone = *alive.keys().nth(next(alive.len() as u64) as usize).expect("a flow");
-                    let (slot, flow) = fluid.flows.iter().enumerate().find(|(_, f)| f.alive && f.name == gone).expect("its slot");
-                    let (slot, version) = (slot as u32, flow.version);
-                    assert_eq!(fluid.end(slot, version), Some(gone));
-                    alive.remove(&gone);
+                    let slot = (0..fluid.bundles.len()).find(|slot| fluid.names(*slot).contains(&gone)).expect("its bundle");
+                    // whatever is left of all its flows: they end now
+                    let bundle = &mut fluid.bundles[slot];
+                    bundle.served = 1e10;
+                    let version = bundle.version;
+                    for name in ended(&mut fluid, (slot as u32, version, 0)) {
+                        assert!(alive.remove(&name).is_some());
+                    }
+                    assert!(!alive.contains_key(&gone));
                 }
                 settled(&mut fluid, 0);
                 let mut whole = Fluid::new(capacity.iter().copied());
@@ -441,15 +589,89 @@ mod tests {
 
     #[test]
     fn what_ends_makes_room() {
-        let mut fluid = Fluid::new([1.0].into_iter());
-        fluid.begin(7, 100.0, &[0], None, 0);
-        fluid.begin(8, 50.0, &[0], None, 0);
+        let mut fluid = Fluid::new([1.0, 9.0, 9.0].into_iter());
+        fluid.begin(7, 100.0, &[0, 1], None, 0);
+        fluid.begin(8, 50.0, &[0, 2], None, 0);
         let said = settled(&mut fluid, 0);
         assert_eq!(said.iter().map(|s| s.2).collect::<Vec<_>>(), [200, 100]);
-        assert_eq!(fluid.end(said[1].0, said[1].1), Some(8));
+        assert_eq!(ended(&mut fluid, said[1]), [8]);
         let later = settled(&mut fluid, 100);
         assert_eq!(later.iter().map(|s| s.2).collect::<Vec<_>>(), [150]);
-        assert_eq!(fluid.end(said[0].0, said[0].1), None, "what was said before no longer holds");
-        assert_eq!(fluid.carried(), [150.0]);
+        assert!(ended(&mut fluid, said[0]).is_empty(), "what was said before no longer holds");
+        assert_eq!(fluid.carried(), [150.0, 100.0, 50.0]);
+    }
+
+    #[test]
+    fn flows_of_one_route_and_one_limit_are_solved_as_one() {
+        let mut fluid = Fluid::new([10.0, 40.0, 7.0].into_iter());
+        for name in 0..1000 {
+            fluid.begin(name, f64::from(1 + name), &[0, 1], None, 0);
+        }
+        fluid.begin(1000, 1e6, &[1], Some(3.0), 0);
+        fluid.begin(1001, 1e6, &[1], Some(3.0), 0);
+        fluid.begin(1002, 1e6, &[1], None, 0);
+        // not one with its limit as another's next link
+        fluid.begin(1003, 1e6, &[1, 2], None, 0);
+        fluid.begin(1004, 1e6, &[1], Some(7.0), 0);
+        let said = settled(&mut fluid, 0);
+        assert_eq!(fluid.solved(), 5);
+        let rates: std::collections::HashMap<u32, f64> = fluid.rates().into_iter().collect();
+        assert_eq!([0, 999, 1000, 1001].map(|name| rates[&name]), [0.01, 0.01, 3.0, 3.0]);
+        assert_eq!([1003, 1004].map(|name| rates[&name]), [7.0, 7.0]);
+        assert!((rates[&1002] - 10.0).abs() < 1e-12);
+        assert_eq!(said.iter().map(|s| s.2).min(), Some(100));
+    }
+
+    /// Flows one by one on links of their own kind: who ends when, by steps from end to end.
+    fn alone(capacity: f64, flows: &[(Time, f64)]) -> Vec<f64> {
+        let mut left: Vec<f64> = flows.iter().map(|flow| flow.1).collect();
+        let mut ends = vec![f64::NAN; flows.len()];
+        let mut now = 0.0;
+        while ends.iter().any(|end| end.is_nan()) {
+            let open: Vec<usize> = (0..flows.len()).filter(|i| ends[*i].is_nan() && flows[*i].0 as f64 <= now).collect();
+            let begins = flows.iter().map(|flow| flow.0 as f64).filter(|at| *at > now).fold(f64::INFINITY, f64::min);
+            let rate = capacity / open.len().max(1) as f64;
+            let first = open.iter().map(|i| now + left[*i] / rate).fold(f64::INFINITY, f64::min).min(begins);
+            for i in open {
+                left[i] -= rate * (first - now);
+                if left[i] <= 1e-9 {
+                    ends[i] = first;
+                }
+            }
+            now = first;
+        }
+        ends
+    }
+
+    #[test]
+    fn flows_of_a_bundle_end_as_they_would_one_by_one() {
+        let mut seed = 99_u64;
+        let mut next = move |n: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % n
+        };
+        for _ in 0..100 {
+            let flows: Vec<(Time, f64)> = (0..1 + next(20)).map(|_| (next(500_000), 1.0 + next(9000) as f64)).collect();
+            let expected = alone(0.0125, &flows);
+            let mut fluid = Fluid::new([0.0125].into_iter());
+            // what happens, in order: begins (no version), and ends that are said
+            let mut queue: std::collections::BTreeSet<(Time, u32, u32, bool)> =
+                flows.iter().enumerate().map(|(name, flow)| (flow.0, name as u32, 0, true)).collect();
+            let mut ends = vec![0; flows.len()];
+            while let Some((now, which, version, begins)) = queue.pop_first() {
+                if begins {
+                    fluid.begin(which, flows[which as usize].1, &[0], None, now);
+                } else {
+                    fluid.end(which, version, now, |name| ends[name as usize] = now);
+                }
+                if fluid.stale() && queue.first().is_none_or(|event| event.0 > now) {
+                    fluid.settle(now, |slot, version, at| _ = queue.insert((at, slot, version, false)));
+                }
+            }
+            for (end, due) in ends.iter().zip(&expected) {
+                // an end is a whole picosecond, and each may push those after it by one
+                assert!((*end as f64 - due).abs() <= 1.0 + flows.len() as f64, "{end} for {due}");
+            }
+        }
     }
 }

@@ -134,6 +134,7 @@ impl Reader<'_> {
         tables.extend(target::streams(self.database)?);
         let mut facts = vec![("format", Fact::Text("nsys".to_owned()))];
         facts.extend(target::facts(self.database, has)?);
+        facts.push(("own_device_numbers", target::own_numbers(self.database)?));
         whole_file(&entries, &counts, &plans, &mut findings);
         contents(&tables, &names, &mut findings);
         let listed = entries.iter().map(|t| (t.name.clone(), i64::try_from(counts.of(&t.name)).unwrap_or(i64::MAX))).collect();

@@ -95,6 +95,30 @@ fn table(name: &str, rows: Vec<Vec<Cell>>) -> Option<Table> {
     Some(Table { spec, rows: rows.len(), columns })
 }
 
+/// Process id (0 where the file names none), device number in that process, number of the GPU on its machine.
+fn seen_as(database: &Database) -> Result<Vec<(i64, i64, i64)>, ReadError> {
+    let rows = small(database, "TARGET_INFO_CUDA_DEVICE", &["pid", "cudaId", "gpuId"])?;
+    Ok(rows.iter().filter_map(|r| Some((r[0].int().unwrap_or(0), r[1].int()?, r[2].int()?))).collect())
+}
+
+/// Whether one device number means several GPUs, as where every rank is shown a GPU of its own.
+fn differ(seen: &[(i64, i64, i64)]) -> bool {
+    let mut known = BTreeMap::new();
+    seen.iter().any(|(_, number, gpu)| *known.entry(number).or_insert(gpu) != gpu)
+}
+
+/// Where processes number their devices each for itself: the machine's number of each, under ``process id/device number``.
+///
+/// # Errors
+/// P005 where SQLite finds the table damaged.
+pub fn own_numbers(database: &Database) -> Result<Fact, ReadError> {
+    let seen = seen_as(database)?;
+    if !differ(&seen) {
+        return Ok(Fact::Missing);
+    }
+    Ok(Fact::Counts(seen.into_iter().map(|(process, number, gpu)| (format!("{process}/{number}"), gpu)).collect()))
+}
+
 /// The `devices` table: from `TARGET_INFO_GPU`, or `TARGET_INFO_CUDA_GPU` before 2021.  Display adapters without CUDA are left out.
 ///
 /// # Errors
@@ -156,19 +180,21 @@ pub fn devices(database: &Database) -> Result<Option<Table>, ReadError> {
         "id",
     ];
     let gpus = small(database, "TARGET_INFO_GPU", &wanted)?;
+    let seen = seen_as(database)?;
+    let apart = differ(&seen);
     let mut numbers: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
-    for r in small(database, "TARGET_INFO_CUDA_DEVICE", &["gpuId", "cudaId"])? {
-        if let (Some(gpu), Some(number)) = (r[0].int(), r[1].int()) {
-            numbers.entry(gpu).or_default().insert(number);
-        }
+    for (_, number, gpu) in &seen {
+        numbers.entry(*gpu).or_default().insert(*number);
     }
     let mut rows = Vec::new();
     for mut r in gpus {
         if !r[4].positive() && !r[7].positive() {
             continue;
         }
-        // One number for all processes, or else the profiler's own.
-        if let Some(known) = r[11].int().and_then(|id| numbers.get(&id))
+        // One number for all processes, or else the profiler's own; the machine's where processes number their devices each for itself.
+        if apart {
+            r[0] = r[11].clone();
+        } else if let Some(known) = r[11].int().and_then(|id| numbers.get(&id))
             && known.len() == 1
         {
             r[0] = known.first().map_or(Cell::None, |n| Cell::Int(*n));
