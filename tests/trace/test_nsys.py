@@ -247,6 +247,23 @@ def test_trap_2_correlation_ids_repeat_between_processes(tmp_path: Path) -> None
     assert trace.api["process"].to_list() == [b.PROCESS, b.OTHER_PROCESS]
 
 
+def test_trap_2_device_numbers_are_the_processes_own(tmp_path: Path) -> None:
+    """Ranks that are shown one GPU each (CUDA_VISIBLE_DEVICES) all call it 0: the file says which GPU of the machine that is."""
+    kernels = [b.kernel(30, 40, 1), b.kernel(31, 41, 1, globalPid=b.OTHER_PROCESS), b.kernel(50, 60, 2, deviceId=3)]
+    copies = [b.copy(70, 80, 4, copyKind=10, srcDeviceId=0, dstDeviceId=1)]
+    gpus = [{**b.GPU, "id": n, "cuDevice": n, "name": f"gpu {n}"} for n in range(3)]
+    told = [(2, 0, b.PID), (0, 1, b.PID), (1, 0, b.OTHER_PID)]
+    shown = [{"gpuId": gpu, "cudaId": own, "pid": pid} for gpu, own, pid in told]
+    rows = {"CUPTI_ACTIVITY_KIND_KERNEL": kernels, "CUPTI_ACTIVITY_KIND_MEMCPY": copies, "TARGET_INFO_GPU": gpus}
+    apart = read(b.make(tmp_path / "a.sqlite", **rows, TARGET_INFO_CUDA_DEVICE=shown))
+    assert apart.kernels.select("process", "device").rows() == [(b.PROCESS, 2), (b.OTHER_PROCESS, 1), (b.PROCESS, None)]
+    assert apart.copies.select("device", "source_device", "target_device").rows() == [(2, 2, 0)]
+    assert apart.devices.select("device", "name").rows() == [(0, "gpu 0"), (1, "gpu 1"), (2, "gpu 2")]
+    assert "own_device_numbers" not in apart.facts
+    alike = read(b.make(tmp_path / "b.sqlite", **rows, TARGET_INFO_CUDA_DEVICE=shown[:2]))
+    assert alike.kernels["device"].to_list() == [0, 0, 3], "one numbering is kept as it is"
+
+
 def test_trap_3_rows_out_of_order_are_sorted_and_said_so(tmp_path: Path) -> None:
     starts = [50, 10, 30, 10, 20]
     kernels = [b.kernel(s, s + 5, i, graphNodeId=None if i == 2 else i) for i, s in enumerate(starts)]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
+
+import polars as pl
 
 from turnbuckle._native import read_nsys
 from turnbuckle.trace.readers.native import native_trace
@@ -18,4 +22,29 @@ def sniff(head: bytes, path: Path) -> bool:
 
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
     """Read an export.  Raises `ProfileError` (P003 to P010)."""
-    return native_trace(path, lambda: read_nsys(path, threads=threads, progress=progress))
+    trace = native_trace(path, lambda: read_nsys(path, threads=threads, progress=progress))
+    numbers = trace.facts.pop("own_device_numbers", None)
+    return trace if numbers is None else _of_the_machine(trace, numbers)
+
+
+_DEVICES: Final = ("device", "source_device", "target_device")
+
+
+def _of_the_machine(trace: Trace, numbers: Mapping[str, int]) -> Trace:
+    """Devices by the machine's numbers, where each process has its own: ranks that are shown one GPU each all call it 0.
+
+    A device whose number the file does not know is unknown: it may be any.
+    """
+    rows = [(*map(int, key.split("/")), gpu) for key, gpu in numbers.items()]
+    known = pl.DataFrame(rows, schema={"pid": pl.Int64, "own": pl.Int32, "gpu": pl.Int32}, orient="row")
+    known = known.unique(["pid", "own"], keep="first", maintain_order=True)
+    tables = {}
+    for name, frame in trace.tables.items():
+        columns = [c for c in _DEVICES if c in frame.columns] if "process" in frame.columns else []
+        tables[name] = frame
+        for column in columns:
+            pid = (pl.col("process") // (1 << 24)) % (1 << 24)
+            own = tables[name].select(pid=pid, own=pl.col(column).cast(pl.Int32))
+            numbered = own.join(known, on=["pid", "own"], how="left", maintain_order="left")["gpu"]
+            tables[name] = tables[name].with_columns(numbered.alias(column))
+    return replace(trace, tables=tables)
