@@ -12,15 +12,11 @@
 
 #include "clock.h"
 #include "output.h"
+#include "slack.h"
 
 enum { CALLS = 4096, GAP_OF_IDS = 64, WAITING = 1 << 17, MARKS = 1024 };
 
-/* ---- classes: those of turnbuckle.profile.classify, whose RULES these are ---- */
-
-enum { LAUNCH, COPY, MEMSET, SYNC, ALLOC, EVENT, QUERY, STREAM, MODULE, OTHER, CLASSES };
-static const char *const class_names[CLASSES] = { "launch", "copy",  "memset", "sync",   "alloc",
-                                                  "event",  "query", "stream", "module", "other" };
-#define BOUNDARY (1u << LAUNCH | 1u << COPY | 1u << MEMSET | 1u << SYNC | 1u << ALLOC | 1u << EVENT)
+/* ---- classes, by names: the RULES of turnbuckle.profile.classify ---- */
 
 static const struct {
     int class;
@@ -61,47 +57,21 @@ static int class_of(const char *name)
     return OTHER;
 }
 
-const char *delays_class(const char *name) { return class_names[class_of(name)]; }
+const char *delays_class(const char *name) { return call_class_names[class_of(name)]; }
 
 /* ---- settings ---- */
 
 static _Atomic int64_t delay_ns = -1; /* -1: calls are not watched */
-static unsigned waiting_classes = BOUNDARY;
-static int before;
+static struct slack told;
 static const char *statistics;
-
-static unsigned listed(const char *list)
-{
-    unsigned found = 0;
-    for (size_t length; *list; list += length + (list[length] == ',')) {
-        int class = 0;
-        length = strcspn(list, ",");
-        if (length == 8 && !strncmp(list, "boundary", 8)) found |= BOUNDARY;
-        else if (length == 3 && !strncmp(list, "all", 3)) found |= (1u << CLASSES) - 1;
-        else {
-            while (class < CLASSES && (strlen(class_names[class]) != length || strncmp(class_names[class], list, length))) class++;
-            if (class == CLASSES) return 0;
-            found |= 1u << class;
-        }
-    }
-    return found;
-}
 
 const char *delays_settings(void)
 {
-    const char *ns = getenv("TB_SLACK_NS"), *list = getenv("TB_SLACK_CLASSES"), *where = getenv("TB_SLACK_WHERE");
-    char *rest = NULL;
+    const char *wrong = slack_settings(&told);
     statistics = getenv("TB_SLACK_STATS");
     if (statistics && !*statistics) statistics = NULL;
-    if (ns && *ns) {
-        int64_t value = strtoll(ns, &rest, 10);
-        if (rest == ns || *rest || value < 0) return "TB_SLACK_NS is not a number of ns";
-        delay_ns = value;
-    } else if (statistics) delay_ns = 0;
-    if (list && *list && !(waiting_classes = listed(list))) return "TB_SLACK_CLASSES names an unknown class of calls";
-    if (where && *where && strcmp(where, "before") && strcmp(where, "after")) return "TB_SLACK_WHERE is neither before nor after";
-    before = where && strcmp(where, "before") == 0;
-    return NULL;
+    delay_ns = told.ns < 0 && statistics ? 0 : told.ns;
+    return wrong;
 }
 
 int delays_wanted(void) { return delay_ns >= 0; }
@@ -119,7 +89,7 @@ int delays_set(int64_t ns)
 /* ---- waiting ---- */
 
 static signed char known[2][CALLS]; /* class by runtime (0) or driver (1) and id; -1: not watched */
-static _Atomic uint64_t calls[CLASSES], waited_ns[CLASSES], nested;
+static _Atomic uint64_t calls[CALL_CLASSES], waited_ns[CALL_CLASSES], nested;
 static __thread int depth, outer;
 
 /* Delays on their way into the file.  The thread that waits never waits for the file: it claims a place in this ring; who writes
@@ -185,8 +155,8 @@ void delays_call(int driver, CUpti_CallbackId id, const CUpti_CallbackData *call
             return;
         }
         outer = class;
-        if (before) wait(outer, call->correlationId);
-    } else if (depth > 0 && --depth == 0 && !before) {
+        if (told.before) wait(outer, call->correlationId);
+    } else if (depth > 0 && --depth == 0 && !told.before) {
         wait(outer, call->correlationId);
     }
 }
@@ -208,7 +178,7 @@ CUptiResult delays_start(CUpti_SubscriberHandle subscriber, void (*writer)(void)
             missing = 0;
             int class = class_of(name);
             /* CUPTI has ids that it never calls back for and refuses */
-            if (!(waiting_classes >> class & 1) || cuptiEnableCallback(1, subscriber, domains[driver], id) != CUPTI_SUCCESS) continue;
+            if (!(told.classes >> class & 1) || cuptiEnableCallback(1, subscriber, domains[driver], id) != CUPTI_SUCCESS) continue;
             known[driver][id] = (signed char)class;
             watched++;
         }
@@ -218,7 +188,7 @@ CUptiResult delays_start(CUpti_SubscriberHandle subscriber, void (*writer)(void)
 
 /* ---- what is told ---- */
 
-struct mark { char label[48]; int64_t at; uint64_t calls[CLASSES], waited_ns[CLASSES]; };
+struct mark { char label[48]; int64_t at; uint64_t calls[CALL_CLASSES], waited_ns[CALL_CLASSES]; };
 static struct mark marks[MARKS];
 static int mark_count;
 
@@ -231,29 +201,21 @@ void delays_mark(const char *label, int64_t at)
         mark->label[i] = label[i] == '"' || label[i] == '\\' || (unsigned char)label[i] < ' ' ? '_' : label[i];
     mark->label[i] = 0;
     mark->at = at;
-    for (int class = 0; class < CLASSES; class ++) mark->calls[class] = calls[class], mark->waited_ns[class] = waited_ns[class];
+    for (int class = 0; class < CALL_CLASSES; class ++) mark->calls[class] = calls[class], mark->waited_ns[class] = waited_ns[class];
 }
 
 void delays_tell_settings(void)
 {
-    char list[256] = "";
-    for (int class = 0; class < CLASSES; class ++)
-        if (waiting_classes >> class & 1) strcat(strcat(list, *list ? "," : ""), class_names[class]);
-    output_fact("slack_ns %" PRId64, (int64_t)delay_ns);
-    if (delay_ns < 0) return;
-    output_fact("slack_at %s", before ? "before" : "after");
-    output_fact("slack_classes %s", list);
-    strcpy(list, "");
-    for (int class = 0; class < CLASSES; class ++) sprintf(list + strlen(list), " %d=%s", class, class_names[class]);
-    output_fact("slackclass%s", list);
+    struct slack now = { delay_ns, told.classes, told.before };
+    slack_tell(&now);
 }
 
 void delays_tell_totals(void)
 {
     if (delay_ns < 0) return;
-    for (int class = 0; class < CLASSES; class ++)
+    for (int class = 0; class < CALL_CLASSES; class ++)
         if (calls[class])
-            output_fact("slack_total %s calls=%" PRIu64 " waited_ns=%" PRIu64, class_names[class], (uint64_t)calls[class],
+            output_fact("slack_total %s calls=%" PRIu64 " waited_ns=%" PRIu64, call_class_names[class], (uint64_t)calls[class],
                         (uint64_t)waited_ns[class]);
     if (unwritten) output_fact("slack_unwritten %" PRIu64, (uint64_t)unwritten);
 }
@@ -261,8 +223,8 @@ void delays_tell_totals(void)
 static void counts(FILE *file, const char *name, const _Atomic uint64_t *now, const uint64_t *then)
 {
     fprintf(file, "\"%s\": {", name);
-    for (int class = 0; class < CLASSES; class ++)
-        fprintf(file, "%s\"%s\": %" PRIu64, class ? ", " : "", class_names[class], now ? (uint64_t)now[class] : then[class]);
+    for (int class = 0; class < CALL_CLASSES; class ++)
+        fprintf(file, "%s\"%s\": %" PRIu64, class ? ", " : "", call_class_names[class], now ? (uint64_t)now[class] : then[class]);
     fprintf(file, "}");
 }
 
@@ -281,9 +243,9 @@ void delays_statistics(void)
         say("the counts of delayed calls cannot be written");
         return;
     }
-    fprintf(file, "{\"slack_ns\": %" PRId64 ", \"where\": \"%s\", \"classes\": [", (int64_t)delay_ns, before ? "before" : "after");
-    for (int class = 0, first = 1; class < CLASSES; class ++)
-        if (waiting_classes >> class & 1) fprintf(file, "%s\"%s\"", first ? "" : ", ", class_names[class]), first = 0;
+    fprintf(file, "{\"slack_ns\": %" PRId64 ", \"where\": \"%s\", \"classes\": [", (int64_t)delay_ns, told.before ? "before" : "after");
+    for (int class = 0, first = 1; class < CALL_CLASSES; class ++)
+        if (told.classes >> class & 1) fprintf(file, "%s\"%s\"", first ? "" : ", ", call_class_names[class]), first = 0;
     fprintf(file, "], \"nested_not_delayed\": %" PRIu64 ",\n ", (uint64_t)nested);
     counts(file, "calls", calls, NULL), fprintf(file, ",\n "), counts(file, "waited_ns", waited_ns, NULL);
     fprintf(file, ",\n \"marks\": [");

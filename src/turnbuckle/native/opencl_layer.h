@@ -17,6 +17,7 @@
 #include <CL/cl_layer.h>
 
 #include "output.h"
+#include "slack.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -36,9 +37,6 @@ enum { NOT_BLOCKING = 1, MAPPED = 256, MIGRATED = 512 };
 enum { WAIT_EVENT = 1, WAIT_STREAM_FOR_EVENT, WAIT_STREAM };
 
 /* ---- calls ---- */
-
-/* The classes of turnbuckle.profile.classify, in its order. */
-enum call_class { LAUNCH, COPY, MEMSET, SYNC, ALLOC, EVENT, QUERY, STREAM, MODULE, OTHER, CALL_CLASSES };
 
 #define NAMED(name, blocking) ((blocking) ? name " (blocking)" : name)
 
