@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.errors import UnitError, UsageError, clipped, did_you_mean
+from turnbuckle.files import opened
 from turnbuckle.units import parse
 
 Float = NDArray[np.float64]
@@ -111,7 +112,7 @@ def read_text(path: str | Path, what: str, *, largest_bytes: int = LARGEST_BYTES
     try:
         if path.exists() and not path.is_file():
             raise refused("not an ordinary file")
-        with path.open("rb") as file:
+        with opened(path) as file:
             raw = file.read(largest_bytes + 1)
     except (OSError, ValueError) as error:
         raise refused((error.strerror or "") if isinstance(error, OSError) else "not a file name") from None

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from turnbuckle.cli.options import NoCache
 from turnbuckle.errors import UsageError, clipped
+from turnbuckle.files import free_folder, opened, whole_folder
 
 Profile = Annotated[Path, Parameter(help="a recording of any kind")]
 Folder = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write the trace into this folder, new or empty")]
@@ -51,27 +52,19 @@ def anonymise(
     made, treated = without(trace, key, stand_in=stand_in, keep=keep)
     found = look(profile)
     if folder is not None and not dry_run:
-        _write(made, folder)
+        with whole_folder(folder, "the copy") as draft:
+            made.to_parquet(draft)
     _emit(profile, None if dry_run else folder, made, treated, found, format)
     return 0
 
 
 def _folder(output: Path | None, dry_run: bool) -> Path | None:
-    """Where to write.  Raises A404 where that is not said, or is no folder of its own."""
+    """Where to write.  Raises A404 where that is not said, R005 where it is no folder of its own."""
     if output is None:
         if dry_run:
             return None
         raise UsageError("A404", "anonymise writes a folder", found="no --output", fix="give a new folder with -o FOLDER, or --dry-run")
-    try:
-        if output.is_symlink() or (output.exists() and (not output.is_dir() or any(output.iterdir()))):
-            found = "a folder that is not empty" if output.is_dir() else "a file or link"
-            raise UsageError("A404", "anonymise writes a folder of its own", where=output.name, found=found, fix="name a new folder")
-    except OSError as error:
-        raise UsageError(
-            "A404", "anonymise writes a folder of its own", where=output.name, found=error.strerror or type(error).__name__,
-            fix="name a new folder in a place you may write to",
-        ) from None  # fmt: skip
-    return output
+    return free_folder(output, "the copy")
 
 
 def _check_pattern(keep: str | None) -> None:
@@ -100,7 +93,7 @@ def _key(key_file: Path | None) -> bytes:
     try:
         if not key_file.is_file():
             raise OSError("it is no file" if key_file.exists() else "there is no such file")
-        with key_file.open("rb") as file:
+        with opened(key_file) as file:
             key = file.read(_MOST_KEY + 1)
     except OSError as error:
         found = error.strerror or str(error)
@@ -115,15 +108,6 @@ def _key(key_file: Path | None) -> bytes:
         found=found,
         fix=f"a file of {_LEAST_KEY} bytes or more: head -c 32 /dev/urandom > KEY",
     )
-
-
-def _write(made: Any, folder: Path) -> None:
-    from turnbuckle.errors import unwritable
-
-    try:
-        made.to_parquet(folder)
-    except OSError as error:
-        raise unwritable("R001", "the output cannot be written", folder, error, fix="name a folder in a place you may write to") from None
 
 
 def _emit(profile: Path, folder: Path | None, made: Any, treated: list[Any], found: Any, format: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,6 +23,7 @@ from turnbuckle.cli.sweep import sweep
 from turnbuckle.cli.transfers import transfers
 from turnbuckle.cli.validate import validate
 from turnbuckle.errors import UsageError, did_you_mean
+from turnbuckle.files import forget, noted, refuse_input
 
 EXIT_CODES = (
     "exit codes: 0 done, 1 gate failed, 2 bad input or usage, 3 cannot be answered from this input, 4 internal error, 130 interrupted"
@@ -108,12 +110,33 @@ def dispatch(words: Sequence[str]) -> int:
     if not words:
         words = ["--help"]
     try:
-        result = app(words, console=Console(), exit_on_error=False, print_error=False, result_action="return_value")
+        command, bound, _ = app.parse_args(words, console=Console(), exit_on_error=False, print_error=False)
     except CycloptsError as e:
         raise UsageError(
             "A002", str(e).splitlines()[0] if str(e) else type(e).__name__, fix="turnbuckle --help, or turnbuckle VERB --help"
         ) from e
-    return int(result or 0)
+    _keep_inputs(bound.arguments)
+    return int(command(*bound.args, **bound.kwargs) or 0)
+
+
+#: Options that name what is written.
+_WRITTEN = ("output", "charts", "keep", "surface")
+
+
+def _keep_inputs(arguments: Mapping[str, Any]) -> None:
+    """Refuse an output that is a file of the same command line, before any work.  Raises `ReportError` R004.
+
+    What else a command reads, such as the other files of an archive, is noted when it is opened, and refused when it is to be written.
+    """
+    forget()
+    for name, value in arguments.items():
+        for word in value if isinstance(value, list | tuple) else (value,):
+            if name not in _WRITTEN and isinstance(word, str | Path):
+                with suppress(OSError, ValueError):
+                    noted(str(word).partition("::")[0])
+    for name in _WRITTEN:
+        if isinstance(path := arguments.get(name), Path):
+            refuse_input(path, f"--{name}")
 
 
 def _targets(on: Sequence[str] | None) -> list[str] | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -72,7 +70,6 @@ def calibrate(
         _refuse_idle({"--quick": quick, "--managed": managed, "--only": bool(only), "--keep": keep is not None})
     if name is not None and not is_name(name):
         raise UsageError("A409", "not a name for a machine", found=name[:60], fix="small letters, digits, '-' and '.'; 64 at most")
-    _refuse_replacing([path for path in (output, keep, surface) if path is not None], files)
     on = load(base) if base is not None else None
     size = None if copied_size is None else parse(copied_size, "B")
     read: list[tuple[Origin, Measured]] = []
@@ -124,32 +121,17 @@ def _refuse_idle(given: dict[str, bool]) -> None:
         raise UsageError("A410", f"{word} belongs to --run", fix=f"leave {word} out, or add --run")
 
 
-def _refuse_replacing(outputs: list[Path], files: tuple[Path, ...]) -> None:
-    """Raise A415 where a file to write is one that is read."""
-    from turnbuckle.errors import UsageError
-
-    for path in outputs:
-        if any(_same(path, file) for file in files):
-            raise UsageError("A415", "the output would replace a file that is read", where=path.name, fix="name another file with -o")
-
-
-def _same(one: Path, other: Path) -> bool:
-    try:
-        return one.exists() and other.exists() and one.samefile(other)
-    except (OSError, ValueError):
-        return False
-
-
 def _read(path: Path, size: float | None, between_nodes: bool) -> tuple[Origin, Measured]:
     import hashlib
     from datetime import UTC, datetime
 
+    from turnbuckle.files import opened
     from turnbuckle.machine.measured import read_measured, split_part
     from turnbuckle.study.calibration import Origin
 
     measured = read_measured(path, size_bytes=size, with_rates=True, between_nodes=between_nodes)
     place, _ = split_part(path)
-    with place.open("rb") as stream:
+    with opened(place) as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     dated = datetime.fromtimestamp(place.stat().st_mtime, UTC).date().isoformat()
     return Origin(place.name, digest, dated, measured.format, measured.device, measured.driver), measured
@@ -163,30 +145,10 @@ def _measured_here(keep: Path | None, quick: bool, managed: bool, only: list[str
     from turnbuckle.cli.options import flat
     from turnbuckle.study.measuring import measure
 
-    with _tidy_end(), tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:
+    with tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:
         place = keep or Path(folder) / "microbench.jsonl"
         failed = measure(place, quick=quick, managed=managed, only=flat(only), says=_say if sys.stderr.isatty() else None)
         return _read(place, None, False), failed
-
-
-@contextlib.contextmanager
-def _tidy_end() -> Iterator[None]:
-    """Ended by a scheduler, take the program and its folders along."""
-    import signal
-    import threading
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ended(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, ended)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _say(line: str) -> None:

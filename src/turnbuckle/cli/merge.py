@@ -44,6 +44,7 @@ def merge(
     """Merge recordings of the ranks of one run into one: processes kept apart, clocks put right on the collectives that they share."""
     from turnbuckle.cli.idle_options import refuse_idle
     from turnbuckle.cli.output import provenance, write_json, write_rows
+    from turnbuckle.files import free_folder, whole_folder
     from turnbuckle.trace import merge as merging
     from turnbuckle.trace.readers.parquet import digest
 
@@ -53,9 +54,10 @@ def merge(
         "leave --max-skew out, or --clock",
     )
     allowed = merging.MAX_SKEW_NS if max_skew is None else _nanoseconds(max_skew)
-    place = _free(output)
+    place = free_folder(output, "the merged recording")
     merged = merging.merge([_read(path, no_cache) for path in _distinct(recordings)], clock=clock, max_skew_ns=allowed, name=output.name)
-    _write(merged.trace, place)
+    with whole_folder(place, "the merged recording") as draft:
+        merged.trace.to_parquet(draft)
     if format == "json":
         about = {
             "schema_version": 1,
@@ -102,45 +104,12 @@ def _distinct(paths: list[Path]) -> list[Path]:
     return paths
 
 
-def _free(output: Path) -> Path:
-    """The folder to write.  Raises A406 where something is there."""
-    from turnbuckle.errors import UsageError
-
-    if (output.is_symlink() or output.exists()) and (not output.is_dir() or any(output.iterdir())):
-        raise UsageError(
-            "A406", "the folder to write is not free", where=output.name, found="a folder with files" if output.is_dir() else "a file",
-            cause="nothing is overwritten: what is there may be a recording's only copy", fix="name another folder, or remove it",
-        )  # fmt: skip
-    return output
-
-
 def _read(path: Path, no_cache: bool) -> Trace:
     from turnbuckle.cli.progress import reading
     from turnbuckle.trace.read import read
 
     with reading(path) as progress:
         return read(path, use_cache=not no_cache, progress=progress)
-
-
-def _write(trace: Trace, place: Path) -> None:
-    """Write beside, then rename: the folder is there whole or not at all."""
-    import shutil
-    import tempfile
-
-    from turnbuckle.errors import unwritable
-
-    draft = None
-    try:
-        place.absolute().parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{place.name[:40]}-", dir=place.absolute().parent))
-        trace.to_parquet(draft)
-        draft.chmod(0o755)
-        draft.replace(place)
-    except OSError as error:
-        raise unwritable("R001", "the output cannot be written", place, error, fix="name a folder where you may write") from error
-    finally:
-        if draft is not None:
-            shutil.rmtree(draft, ignore_errors=True)
 
 
 def _print(merged: Merged, output: Path) -> None:

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from turnbuckle.errors import UsageError, unwritable
+from turnbuckle.errors import UsageError
+from turnbuckle.files import is_input, opened, whole, write_parquet
 
 
 def plain(value: Any) -> Any:
@@ -25,7 +26,7 @@ def plain(value: Any) -> Any:
 
 
 def provenance() -> dict[str, Any]:
-    """Tool, version, command line, and name and SHA-256 of every file that the command line names."""
+    """Tool, version, command line, and name and SHA-256 of every input that the command line names."""
     from importlib.metadata import version
 
     from turnbuckle.cli.recording import command_line
@@ -36,8 +37,8 @@ def provenance() -> dict[str, Any]:
         try:
             if word and len(word) < 4096 and (Path(word) / "trace.json").is_file():
                 inputs.append({"file": Path(word).name, "sha256": digest(Path(word))})
-            elif word and len(word) < 4096 and Path(word).is_file():
-                with Path(word).open("rb") as file:
+            elif word and len(word) < 4096 and is_input(word):
+                with opened(word) as file:
                     inputs.append({"file": Path(word).name, "sha256": hashlib.file_digest(file, "sha256").hexdigest()})
         except (OSError, ValueError):
             continue  # no file after all
@@ -58,10 +59,8 @@ def write_text(text: str, output: Path | None) -> None:
     if output is None:
         sys.stdout.write(text)
         return
-    try:
-        output.write_text(text, encoding="utf-8", errors="replace")
-    except OSError as e:
-        raise unwritable("R001", "the output cannot be written", output, e) from e
+    with whole(output, "the output") as draft:
+        draft.write_text(text, encoding="utf-8", errors="replace")
 
 
 def write_answer(document: dict[str, Any], rows: list[dict[str, Any]], format: str, output: Path | None) -> None:
@@ -94,10 +93,8 @@ def write_frame(frame: Any, format: str, output: Path | None) -> None:
         frame.write_parquet(held)
         sys.stdout.buffer.write(held.getbuffer())
         return
-    try:
-        frame.write_parquet(output)
-    except OSError as e:
-        raise unwritable("R001", "the output cannot be written", output, e) from e
+    with whole(output, "the output") as draft:
+        write_parquet(frame, draft)
 
 
 def flattened(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:

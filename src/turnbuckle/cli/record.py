@@ -211,7 +211,7 @@ def _keep(folder: Path, place: Path, ran: Any) -> None:
     from turnbuckle.trace.trace import Trace
 
     ended = f"the command ended with {ran.code} after {ran.seconds:.3g} s"
-    files = record_run.files(folder)
+    files, raw = record_run.files(folder), place.with_name(place.name + ".raw")
     if not files:
         raise CannotAnswer(
             "A182", "nothing was recorded", found=ended, fix="record the program that uses the GPU itself; --opencl for one of OpenCL",
@@ -222,6 +222,7 @@ def _keep(folder: Path, place: Path, ran: Any) -> None:
             trace = recorded.together(files, name=place.name)
     except ProfileError as error:
         if error.code != "P065":
+            _rescued(folder, raw)
             raise
         _refused(files, ended)
         raise CannotAnswer(
@@ -229,18 +230,24 @@ def _keep(folder: Path, place: Path, ran: Any) -> None:
             cause="CUDA was started, but no call of a kind that is recorded was made, or none was flushed",
             fix="look at --kinds; of a program that is killed at once, --flush 50ms leaves more",
         ) from None  # fmt: skip
+    except BaseException:
+        # a run cannot be recorded again
+        _rescued(folder, raw)
+        raise
     facts = {name: value for name, value in trace.facts.items() if name in parquet.FACTS}
     whole = folder / "trace"
     try:
         Trace(trace.tables, trace.names, facts, trace.findings, trace.name).to_parquet(whole)
         whole.rename(place)
     except OSError as error:
-        raw = place.with_name(place.name + ".raw")
-        kept = _rescued(folder, whole, raw)
+        kept = _rescued(folder, raw, say=False)
         raise NativeError(
             "N009", "the trace cannot be written", where=str(place), found=error.strerror or str(error),
             fix=f"make room; turnbuckle inspect reads the files kept in {raw.name}" if kept else "make room, and record again",
         ) from None  # fmt: skip
+    except BaseException:
+        _rescued(folder, raw)
+        raise
     _report(trace, place, ran)
 
 
@@ -257,14 +264,17 @@ def _refused(files: list[Path], ended: str) -> None:
                 )
 
 
-def _rescued(folder: Path, half: Path, raw: Path) -> bool:
+def _rescued(folder: Path, raw: Path, *, say: bool = True) -> bool:
+    """Keep the recorder's files as the folder `raw`, where no trace can be made of them now -> whether they could be kept."""
     import shutil
 
-    shutil.rmtree(half, ignore_errors=True)
+    shutil.rmtree(folder / "trace", ignore_errors=True)
     try:
         folder.rename(raw)
     except OSError:
         return False
+    if say:
+        _say(f"kept       what was recorded, in {raw}: turnbuckle inspect reads its files")
     return True
 
 

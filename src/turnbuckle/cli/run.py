@@ -1,7 +1,7 @@
 """Run one command and turn whatever happens into an exit code.
 
 0 done; 1 a ``--fail-if`` condition came true; 2 bad input or usage; 3 cannot be answered from this input; 4 internal;
-130 interrupted.
+130 interrupted (143 by SIGTERM).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from turnbuckle.cli.ending import Ended, told_to_end
 from turnbuckle.errors import InternalError, ReportError, TurnbuckleError
 
 
@@ -30,17 +31,18 @@ def run(argv: Sequence[str] | None = None) -> int:
     try:
         from turnbuckle.cli.app import dispatch
 
-        code = dispatch(words)
-        sys.stdout.flush()
+        with told_to_end():
+            code = dispatch(words)
+            sys.stdout.flush()
         return code
     except TurnbuckleError as e:
         if debug:
             raise
         say(e)
         return e.exit_code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as e:
         print("interrupted", file=sys.stderr)
-        return 130
+        return e.exit_code if isinstance(e, Ended) else 130
     except BrokenPipeError:
         # the reader of our output went away (head, less): not our error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

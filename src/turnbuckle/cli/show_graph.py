@@ -15,6 +15,7 @@ from turnbuckle.cli.recording import command_line, refuse_asked
 from turnbuckle.cli.show import clean, seconds
 from turnbuckle.cli.terminal import console_for
 from turnbuckle.errors import TurnbuckleError, UsageError
+from turnbuckle.files import opened
 from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.schema import words
 from turnbuckle.study.study import SCHEMA_VERSION
@@ -44,7 +45,7 @@ def without_times(path: Path) -> ExecutionGraph | None:
         if not path.is_file() and "::" not in str(path):
             return None
         place = Path(str(path).partition("::")[0])
-        with place.open("rb") as file:
+        with opened(place) as file:
             if not chakra.sniff(file.read(512), path):
                 return None
         found = chakra.graph(path)

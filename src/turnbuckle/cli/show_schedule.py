@@ -14,6 +14,7 @@ from turnbuckle.cli.output import flattened, write_answer
 from turnbuckle.cli.recording import command_line, refuse_asked
 from turnbuckle.cli.show import clean, seconds
 from turnbuckle.cli.terminal import console_for
+from turnbuckle.files import opened
 from turnbuckle.replay.schedules import figures, files
 from turnbuckle.replay.schedules.figures import Figures
 from turnbuckle.study.study import SCHEMA_VERSION
@@ -50,7 +51,7 @@ def inspect_schedule(path: Path, format: str, output: Path | None, asked: dict[s
 def _document(path: Path, found: Figures) -> dict[str, Any]:
     digests, size = [], 0
     for place in files(path):
-        with place.open("rb") as file:
+        with opened(place) as file:
             digests.append(hashlib.file_digest(file, "sha256").hexdigest())
         size += place.stat().st_size
     # of several files, of the anchor first: the digest of their digests

@@ -59,7 +59,6 @@ def sweep(
     from turnbuckle.study.grid import shard_of
     from turnbuckle.study.questions import kind_named
     from turnbuckle.study.sweeping import sweep as swept_of
-    from turnbuckle.whole_file import whole
 
     if settings is not None:
         print_settings(kind_named(settings))
@@ -68,19 +67,16 @@ def sweep(
     kind = _format(format, output)
     part = shard_of(shard) if shard is not None else None
     try:
-        with _told_to_end(), _progress(study.name) as progress:
+        with _progress(study.name) as progress:
             found = swept_of(study, output=output, shard=part, workers=workers, again=again, progress=progress)
-    except KeyboardInterrupt as interruption:
+    except KeyboardInterrupt:
         kept = "what was answered is in the journal; the same command goes on from there" if output else "without --output nothing is kept"
         print(kept, file=sys.stderr)
-        if isinstance(interruption, _Ended):
-            return 143
         raise
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
     if output is not None and not found.missing:
-        with whole(output, "the output") as draft:
-            _emit(found, kind, draft)
+        _emit(found, kind, output)
     if charts is not None:
         _draw(found, charts)
     if output is None and kind != "table":
@@ -124,29 +120,6 @@ def _format(format: str, output: Path | None) -> str:
         fix = "name it .parquet, .csv or .json, or add --format"
         raise UsageError("A083", "the name of the output does not tell its format", where="--output", found=output.name[-60:], fix=fix)
     return _FORMATS[output.suffix.lower()]
-
-
-class _Ended(KeyboardInterrupt):
-    """A batch system, or somebody with `kill`, wants the sweep to end: as Ctrl-C, workers end and nothing is lost."""
-
-
-@contextmanager
-def _told_to_end() -> Iterator[None]:
-    """SIGTERM ends the sweep in order."""
-    import signal
-    import threading
-
-    def end(*_: object) -> None:
-        raise _Ended
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _draw(found: Swept, folder: Path) -> None:

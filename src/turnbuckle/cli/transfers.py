@@ -166,12 +166,14 @@ def _read(word: str, source: str | None, size: float | None, no_cache: bool) -> 
 
 def _text_of(place: Path) -> str | None:
     """The text of a small file, or None where it is something else."""
+    from turnbuckle.files import opened
     from turnbuckle.machine.measured import LARGEST_BYTES
 
     try:
         if not place.is_file() or place.stat().st_size > LARGEST_BYTES:
             return None
-        raw = place.read_bytes()
+        with opened(place) as file:
+            raw = file.read()
     except (OSError, ValueError):
         return None
     if b"\x00" in raw[:4096]:

@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from turnbuckle.errors import MachineError, UnitError, clipped, did_you_mean
+from turnbuckle.files import opened
 from turnbuckle.units import parse
 
 from .machine import CHANGES, COUPLINGS, NATURES, SOURCE, Change, Coupling, Fact, Machine, Meaning, Nature, Parameter, schema
@@ -111,7 +112,7 @@ def _bytes(path: Path, file: str) -> bytes:
             raise MachineError("M002", "a directory, not a machine file", where=file, fix="name the .toml file inside it")
         if path.exists() and not path.is_file():
             raise MachineError("M002", "not a regular file", where=file)
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             raw = stream.read(LIMIT_BYTES + 1)
     except FileNotFoundError:
         raise MachineError(

@@ -37,6 +37,7 @@ from typing import Final
 import numpy as np
 
 from turnbuckle.errors import CannotAnswer, UsageError
+from turnbuckle.files import opened
 from turnbuckle.schema import words
 from turnbuckle.table_file import Column, read_table, read_text
 
@@ -136,10 +137,10 @@ def _text(place: Path) -> str:
     """The text of a file; unpacked where it is packed, up to the same limit."""
     fix = f"give the output of {', '.join(_FORMATS)}"
     try:
-        with place.open("rb") as file:
+        with opened(place) as file:
             packed = file.read(2) == b"\x1f\x8b"
         if packed:
-            with gzip.open(place, "rb") as stream:
+            with opened(place) as file, gzip.GzipFile(fileobj=file) as stream:
                 raw = stream.read(LARGEST_BYTES + 1)
             if len(raw) > LARGEST_BYTES:
                 raise UsageError(

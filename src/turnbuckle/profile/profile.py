@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.files import whole, write_parquet
 from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.profile.classify import CALL_CLASS, CALL_CLASSES, CATEGORIES, CATEGORY, KIND, KIND_OF_CLASS, KINDS, call_classes, calls_wait
 from turnbuckle.profile.device_rows import device_rows
@@ -104,8 +105,9 @@ class Profile:
         return self.table().to_arrow()
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the activities, with names in place of indices, as one Parquet file."""
-        self.table().write_parquet(path)
+        """Write the activities, with names in place of indices, as one Parquet file.  Raises `ReportError` R001 to R004."""
+        with whole(path, "the table") as draft:
+            write_parquet(self.table(), draft)
 
     def table(self) -> pl.DataFrame:
         """The activities with names in place of indices."""

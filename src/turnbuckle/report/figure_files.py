@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
 from turnbuckle.errors import unwritable
+from turnbuckle.files import whole
 from turnbuckle.report.figure import Figure, draw
 from turnbuckle.report.look import FONT, INK, SOFT
 
@@ -26,19 +28,27 @@ def save(figures: Iterable[Figure], folder: Path) -> list[Path]:
 
     Raises
     ------
-    ReportError : R001, the folder cannot be written to.
+    ReportError : R001, the folder cannot be written to; R004, one of the files was read.
     """
-    out: list[Path] = []
+    texts: dict[Path, str] = {}
+    for figure in draw(figures):
+        texts[folder / f"{figure.name}.svg"] = alone(figure)
+        texts[folder / f"{figure.name}.csv"] = figure.csv
+    new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for figure in draw(figures):
-            for ending, text in (("svg", alone(figure)), ("csv", figure.csv)):
-                path = folder / f"{figure.name}.{ending}"
-                path.write_text(text, encoding="utf-8")
-                out.append(path)
     except OSError as error:
         raise unwritable("R001", "the figures cannot be written", folder, error, fix="name a folder you may write to") from error
-    return out
+    try:
+        with ExitStack() as drafts:
+            for path, text in texts.items():
+                drafts.enter_context(whole(path, "the figures")).write_text(text, encoding="utf-8")
+    except BaseException:
+        if new:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+    return list(texts)
 
 
 def alone(figure: Figure) -> str:

@@ -28,6 +28,7 @@ from typing import Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from turnbuckle.files import goal, whole
 from turnbuckle.report.accuracy_section import accuracy_section
 from turnbuckle.report.annex import annex_section
 from turnbuckle.report.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
@@ -38,7 +39,6 @@ from turnbuckle.report.studied import studied
 from turnbuckle.report.text import clean
 from turnbuckle.report.verdict import sentence, verdicts
 from turnbuckle.study.study import Answer
-from turnbuckle.whole_file import goal, whole
 
 #: Sections of a recording that no coupling can be asked of: the others would each say the same, that nothing was projected.
 RECORDED: Final = frozenset({"answer", "profiled", "usage", "validity", "annex"})

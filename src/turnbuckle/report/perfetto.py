@@ -31,13 +31,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.files import goal, whole
 from turnbuckle.profile.dependencies import EDGES
 from turnbuckle.profile.profile import Profile
 from turnbuckle.report.text import clean
 from turnbuckle.study.moved import Moved
 from turnbuckle.study.study import Answer
 from turnbuckle.units import show
-from turnbuckle.whole_file import goal, whole
 
 Int = NDArray[np.int64]
 

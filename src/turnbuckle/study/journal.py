@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from turnbuckle.errors import UsageError
+from turnbuckle.files import opened
 
 ENDING: Final = ".journal"
 _HEAD: Final = b'{"journal": "turnbuckle sweep", "version": 1}\n'
@@ -69,9 +70,10 @@ def read_journal(path: Path) -> tuple[dict[str, Outcome], int]:
     UsageError : A086.
     """
     try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise _refused(path, error.strerror or "cannot be read") from None
+        with opened(path) as file:
+            raw = file.read()
+    except (OSError, ValueError) as error:
+        raise _refused(path, getattr(error, "strerror", None) or "cannot be read") from None
     if not raw.startswith(_HEAD):
         if _HEAD.startswith(raw):
             return {}, 0
@@ -101,26 +103,33 @@ class Journal:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._keep = path, True
         try:
+            if path.exists() and not path.is_file():
+                raise OSError(errno.EINVAL, "not an ordinary file")
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise _refused(path, error.strerror or "cannot be opened") from None
+        except (OSError, ValueError) as error:
+            raise _refused(path, getattr(error, "strerror", None) or "cannot be opened") from None
         try:
             self.locked = self._lock()
-            read_journal(path)  # refuses what is none
+            answers, unread = read_journal(path)  # refuses what is none
+            self._keep = bool(answers or unread) or not self.locked
             self._mend()
         except BaseException:
-            os.close(self._file)
+            self.close()
             raise
 
     def write(self, answers: Sequence[tuple[str, Outcome]]) -> None:
         """Append answers by key; they are on the disk when this returns."""
         lines = [json.dumps({"key": k, "results": dict(o.results), "code": o.code, "error": o.error}) + "\n" for k, o in answers]
         self._append("".join(lines).encode())
+        self._keep = True
 
     def close(self) -> None:
-        """Let others write."""
+        """Let others write; a journal without answers, as a refused sweep has, goes."""
+        with suppress(OSError):
+            if not self._keep and os.fstat(self._file).st_size <= len(_HEAD):
+                self.path.unlink()
         os.close(self._file)
 
     def __enter__(self) -> Journal:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from turnbuckle.errors import TurnbuckleError, UsageError
+from turnbuckle.files import opened
 from turnbuckle.study.settings import Scalar, Setting, known, settings_of
 
 Made = TypeVar("Made")
@@ -175,5 +176,5 @@ def scalars(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def hashed(path: Path) -> str:
     """SHA-256 of a file's content."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from turnbuckle.errors import CannotAnswer
+from turnbuckle.files import opened
 from turnbuckle.machine import Machine
 from turnbuckle.machine.measured import LARGEST_BYTES, format_of, read_measured, split_part
 from turnbuckle.profile.profile import Profile
@@ -108,7 +109,8 @@ class Data:
         place, _ = split_part(path)
         if not place.is_file() or place.stat().st_size > LARGEST_BYTES:
             return False
-        raw = place.read_bytes()
+        with opened(place) as file:
+            raw = file.read()
         return b"\x00" not in raw[:4096] and not raw.startswith(b"\x1f\x8b") and format_of(raw.decode("utf-8", "replace")) is not None
 
     def _points(self, path: Path) -> pl.DataFrame:

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.errors import CannotAnswer, UsageError, clipped, did_you_mean
+from turnbuckle.files import opened
 from turnbuckle.findings import Finding, finding
 from turnbuckle.replay.tasks import Tasks, replay_tasks
 from turnbuckle.table_file import Column, read_table
@@ -123,7 +124,7 @@ def _header(path: Path) -> tuple[str, str]:
     try:
         if path.exists() and not path.is_file():
             raise _unreadable(path, "not an ordinary file")
-        with path.open("rb") as file:
+        with opened(path) as file:
             text = file.read(_HEADER_BYTES)
             held = os.fstat(file.fileno()).st_size
     except (OSError, ValueError) as error:

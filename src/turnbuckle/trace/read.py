@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from turnbuckle.errors import ProfileError, did_you_mean
+from turnbuckle.files import opened
 from turnbuckle.trace import cache
 from turnbuckle.trace.readers import chakra, dumpi, kineto, nsys, nvprof, otf2, paje, paraver, parquet, pmpi, recorded, rocprof, rocprof_csv
 from turnbuckle.trace.readers.packed_text import MARK
@@ -104,7 +105,7 @@ def _head(path: Path) -> bytes:
             raise ProfileError("P002", "the path is a directory", where=str(path), fix=_inside(path))
         if not stat.S_ISREG(about.st_mode):
             raise ProfileError("P002", "the path is not an ordinary file", where=str(path), fix="name the file of the recording itself")
-        with path.open("rb") as file:
+        with opened(path) as file:
             head = file.read(512)
     except (FileNotFoundError, NotADirectoryError):
         fix = did_you_mean(path.name, _siblings(path)) or "check the path"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from turnbuckle.errors import ProfileError
+from turnbuckle.files import opened
 from turnbuckle.findings import Finding, finding
 from turnbuckle.trace.readers import sqlite_tables
 from turnbuckle.trace.readers.chakra_files import pieces
@@ -72,7 +73,7 @@ def look(path: Path, *, texts: bool = True) -> Secrets:
         place = Path(str(path).partition("::")[0])
         if not place.is_file():
             return Secrets(looked=False)
-        with place.open("rb") as file:
+        with opened(place) as file:
             head = file.read(16)
         if head == sqlite_tables.MAGIC:
             return _in_tables(place)

@@ -13,6 +13,7 @@ import polars as pl
 
 from turnbuckle import schema
 from turnbuckle.errors import ProfileError
+from turnbuckle.files import refuse_input, write_parquet
 from turnbuckle.findings import Finding, finding
 
 LAYOUT = 1
@@ -90,12 +91,20 @@ class Trace:
         return self.table(name).to_pandas()
 
     def to_parquet(self, folder: str | Path, *, compression: Literal["lz4", "uncompressed", "snappy"] = "lz4") -> None:
-        """Write the trace into `folder` (made if absent): one Parquet file a table, ``names.parquet`` and ``trace.json``."""
+        """Write the trace into `folder` (made if absent): one Parquet file a table, ``names.parquet`` and ``trace.json``.
+
+        Raises
+        ------
+        ReportError : R004, a file of the folder was read.
+        OSError : the folder cannot be written to.
+        """
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         for name, frame in {**self.tables, "names": self.names.alias("name").to_frame()}.items():
             # One row group: a table comes back in one piece, as a reader hands it over.
-            frame.write_parquet(place / f"{name}.parquet", compression=compression, statistics=False, row_group_size=_GROUP_ROWS)
+            file = place / f"{name}.parquet"
+            refuse_input(file, "the trace")
+            write_parquet(frame, file, compression=compression, statistics=False, row_group_size=_GROUP_ROWS)
         about = {
             "layout": LAYOUT,
             "name": self.name,

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from turnbuckle.errors import CannotAnswer, UsageError
+from turnbuckle.files import opened
 from turnbuckle.replay.mpi import Traffic
 from turnbuckle.replay.schedules import goal, ti, ti_files
 from turnbuckle.replay.schedules.figures import Figures
@@ -25,7 +26,7 @@ def _format(path: Path) -> ModuleType | None:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return None
-        with path.open("rb") as file:
+        with opened(path) as file:
             head = file.read(_HEAD)
     except (OSError, ValueError):
         return None

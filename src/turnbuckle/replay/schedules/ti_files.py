@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from turnbuckle.errors import ProfileError, clipped
+from turnbuckle.files import opened
 from turnbuckle.trace.readers.packed_text import MARK, Text, beginning, packed
 
 #: Number of a line in its file, and its words.
@@ -36,7 +37,7 @@ def sniff(head: bytes, path: Path) -> bool:
         if place is None:
             # an anchor without its files is refused for that, not as text of some kind
             return len(first) == 1 and _RANK_FILE.search(first[0]) is not None
-        with place.open("rb") as file:
+        with opened(place) as file:
             begin = file.read(512)
         begin = beginning(begin, place) if packed(begin) else begin.removeprefix(MARK)
         return _begins(next((line.split() for line in begin.split(b"\n") if line.strip()), []))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from turnbuckle.errors import ProfileError, clipped, did_you_mean
+from turnbuckle.files import opened
 from turnbuckle.trace.readers import packed_text
 from turnbuckle.trace.readers.kineto import SEPARATOR, archive
 
@@ -52,13 +53,13 @@ def beginning(path: Path, most: int = 1 << 16) -> bytes:
 def digest(path: Path) -> tuple[str, int]:
     """SHA-256 and size [B] of the file as it stands; of an archive, of the whole archive."""
     place = (archive(path) or (path, None))[0]
-    with place.open("rb") as file:
+    with opened(place) as file:
         return hashlib.file_digest(file, "sha256").hexdigest(), place.stat().st_size
 
 
 def _raw(place: Path, size: int, progress: Callable[[float], object] | None) -> Iterator[bytes]:
     done = 0
-    with place.open("rb") as file:
+    with opened(place) as file:
         while piece := file.read(_PIECE):
             done += len(piece)
             yield piece

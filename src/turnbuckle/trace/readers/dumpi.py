@@ -22,6 +22,7 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.errors import ProfileError, clipped
+from turnbuckle.files import opened
 from turnbuckle.findings import Finding, finding
 from turnbuckle.trace.readers.dumpi_clocks import Shifts, shifts
 from turnbuckle.trace.readers.dumpi_groups import Making, communicators, group_made, type_made
@@ -66,7 +67,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     ranks, digest, size = [], hashlib.sha256(), 0
     for number, file in enumerate(files):
         one = _Rank(number, file)
-        with file.open("rb") as handle:
+        with opened(file) as handle:
             # what is no such file is not read whole; what is is not mapped: a file that shrinks meanwhile would end the program
             data = handle.read(len(MAGIC))
             data += handle.read() if data == MAGIC else b""
@@ -86,7 +87,7 @@ def _files(path: Path) -> list[Path]:
     meta = path.parent / f"{stem}.meta"
     said: dict[str, str] = {}
     if meta.is_file():
-        with meta.open("rb") as file:
+        with opened(meta) as file:
             said = dict(line.split("=", 1) for line in file.read(1 << 16).decode("utf-8", "replace").splitlines() if "=" in line)
     found: dict[int, Path] = {}
     # the list's own name of the set counts only inside its folder

@@ -18,6 +18,7 @@ from typing import Any, Final
 import polars as pl
 
 from turnbuckle.errors import ProfileError
+from turnbuckle.files import opened
 from turnbuckle.findings import Finding, finding
 from turnbuckle.trace.readers.nvprof_source import READ, gather
 from turnbuckle.trace.readers.nvprof_tables import KIND, Database
@@ -52,7 +53,7 @@ def is_summary(path: Path) -> bool:
     try:
         if not path.is_file():
             return False
-        with path.open("rb") as file:
+        with opened(path) as file:
             begin = file.read(_BEGINNING)
     except (OSError, ValueError):
         return False
@@ -67,7 +68,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     ProfileError : P038 damaged or cut off, P039 being written, P040 without a column that is needed, P043 a summary in text.
     """
     del threads
-    with path.open("rb") as file:
+    with opened(path) as file:
         if file.read(len(MAGIC)) != MAGIC:
             raise ProfileError(
                 "P043", "a summary of nvprof is not a recording", where=str(path), found="sums by kernel and by call, as text",
@@ -100,7 +101,7 @@ class _Digest(threading.Thread):
 
     def run(self) -> None:
         try:
-            with self._path.open("rb") as file:
+            with opened(self._path) as file:
                 self._hex = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError:
             self._hex = ""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from turnbuckle._native import read_otf2
 from turnbuckle.errors import ProfileError
+from turnbuckle.files import noted
 from turnbuckle.trace.readers.native import native_trace
 from turnbuckle.trace.trace import Trace
 
@@ -26,6 +28,10 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     """Read an archive; `path` is its anchor file.  Raises `ProfileError` (P007, P015 to P019)."""
     if path.suffix.lower() in PARTS:
         raise _part(path)
+    for part in (path.with_suffix(".def"), *path.with_suffix("").glob("*")):
+        # the core says what is wrong with a part
+        with suppress(OSError):
+            noted(part)
     return native_trace(path, lambda: read_otf2(path, threads=threads, progress=progress))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from turnbuckle.errors import ProfileError
+from turnbuckle.files import opened
 
 _PIECE: Final = 1 << 20
 _LONGEST_LINE: Final = 1 << 20
@@ -37,7 +38,7 @@ def beginning(head: bytes, path: Path, most: int = 1 << 16) -> bytes:
     """The first bytes of a file, unpacked; `head` where it cannot be read."""
     try:
         out = b""
-        with path.open("rb") as file:
+        with opened(path) as file:
             for piece in unpacked(iter(lambda: file.read(_PIECE), b""), path, path.stat().st_size):
                 out += piece
                 if len(out) >= most:
@@ -68,7 +69,7 @@ class Text:
 
     def _raw(self) -> Iterator[bytes]:
         done = 0
-        with self.path.open("rb") as file:
+        with opened(self.path) as file:
             while piece := file.read(_PIECE):
                 self._hash.update(piece)
                 done += len(piece)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.files import noted
 from turnbuckle.trace.readers.mpi_tables import operation, sort_of
 from turnbuckle.trace.readers.packed_text import Text
 from turnbuckle.trace.readers.text_numbers import LONGEST, Int
@@ -35,7 +36,10 @@ _NOT_YET: Final = -2
 def named(path: Path) -> dict[tuple[int, int], str] | None:
     """Names of the values of MPI's event types, from the .pcf beside the trace; None where there is none."""
     stem = path.with_suffix("") if path.suffix.lower() in (".xz", ".gz") else path
-    place = stem.with_suffix(".pcf")
+    place, rows = stem.with_suffix(".pcf"), stem.with_suffix(".row")
+    if rows.is_file():
+        # it holds nothing that is asked for, and belongs to the recording all the same
+        noted(rows)
     if not place.is_file():
         return None
     types: list[int] = []

@@ -23,6 +23,7 @@ import polars as pl
 
 from turnbuckle import schema
 from turnbuckle.errors import ProfileError, clipped
+from turnbuckle.files import noted, opened
 from turnbuckle.findings import Finding, finding, register
 from turnbuckle.trace.trace import LAYOUT, Trace, dtypes
 
@@ -110,7 +111,8 @@ def _about(path: Path) -> dict[str, Any]:
         size = place.stat().st_size
         if size > _LARGEST_ABOUT:
             raise _beyond(place, f"{size} bytes", f"{ABOUT} holds at most {_LARGEST_ABOUT} bytes")
-        about = json.loads(place.read_text(encoding="utf-8"))
+        with opened(place) as file:
+            about = json.loads(file.read().decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise _no_trace(path, f"{ABOUT}: {clipped(str(error), 120)}") from None
     except PermissionError:
@@ -200,8 +202,7 @@ def _inside(folder: Path, name: str) -> Path:
             raise _not_inside(place, "a link that leads out of the folder")
         if not real.is_file():
             raise _not_inside(place, "no ordinary file")
-        with real.open("rb"):
-            pass
+        noted(real)
     except PermissionError:
         raise _forbidden(place) from None
     except (OSError, RuntimeError) as error:
@@ -305,8 +306,8 @@ def _digest(files: list[Path]) -> str:
     """SHA-256 over the names and SHA-256 of files, in the order of their names."""
     whole = hashlib.sha256()
     for file in sorted(files, key=lambda f: f.name):
-        with file.open("rb") as opened:
-            whole.update(f"{file.name} {hashlib.file_digest(opened, 'sha256').hexdigest()}\n".encode())
+        with opened(file) as content:
+            whole.update(f"{file.name} {hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
     return whole.hexdigest()
 
 

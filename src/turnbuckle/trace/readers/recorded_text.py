@@ -18,6 +18,7 @@ from typing import Final
 import polars as pl
 
 from turnbuckle.errors import ProfileError, clipped
+from turnbuckle.files import opened
 
 FIRST: Final = b"#turnbuckle-trace "
 VERSION: Final = "1"
@@ -103,7 +104,7 @@ def load(path: Path, progress: Callable[[float], object] | None = None) -> Recor
     """
     found = Recorded(path, path.stat().st_size)
     done, hashed = 0, hashlib.sha256()
-    with path.open("rb") as file:
+    with opened(path) as file:
         for piece in _pieces(file, hashed, found):
             _piece(found, piece)
             done += len(piece)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import polars as pl
 
 from turnbuckle.errors import ProfileError
+from turnbuckle.files import opened
 from turnbuckle.trace.readers import packed_text, rocpd, rocprof_v1, rocprofv3, sqlite_tables
 from turnbuckle.trace.readers.json_pieces import Json
 from turnbuckle.trace.readers.packed_text import Text, beginning
@@ -81,7 +82,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     Raises `ProfileError`: P025, P026 packed and damaged; P045 a database of another kind; P046 nothing of a GPU in it;
     P047 JSON that cannot be read; P049 a database that cannot be read; P050 clocks that cannot be aligned.
     """
-    with path.open("rb") as file:
+    with opened(path) as file:
         head = file.read(512)
     what = kind(head.removeprefix(packed_text.MARK), path)
     if what in ("rocpd", "v1-database"):

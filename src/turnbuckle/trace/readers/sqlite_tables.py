@@ -9,13 +9,14 @@ import hashlib
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
 from turnbuckle.errors import ProfileError, clipped
+from turnbuckle.files import noted, opened
 
 MAGIC: Final = b"SQLite format 3\x00"
 _PIECE_ROWS: Final = 1 << 16
@@ -28,6 +29,9 @@ _VIRTUAL: Final = re.compile(r"\s*create\s+virtual\b", re.IGNORECASE)
 
 def connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
     """Open read-only, and so that nothing stored in the file is run; `immutable` looks at no log beside it.  Raises `sqlite3.Error`."""
+    for beside in (path, Path(f"{path}-wal")):
+        with suppress(OSError, ValueError):
+            noted(beside)
     how = "mode=ro&immutable=1" if immutable else "mode=ro"
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=1.0, isolation_level=None)
     connection.execute("PRAGMA trusted_schema = OFF")
@@ -118,7 +122,7 @@ def pieces(
 
 def digest(path: Path) -> tuple[str, int]:
     """SHA-256 and size [B] of a file."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size
 
 
