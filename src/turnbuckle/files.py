@@ -188,6 +188,8 @@ def free_folder(path: _Name, what: str) -> Path:
                 found="a link" if place.is_symlink() else "a folder with files" if place.is_dir() else "a file",
                 cause="nothing is written over: what is there may be a recording's only copy", fix="name a new folder, or remove it",
             )  # fmt: skip
+        if place.parent.exists() and not place.parent.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place.parent.name)
     except (OSError, ValueError) as error:
         raise unwritable("R001", f"{what} cannot be written", place, error, fix="name a folder in a place you may write to") from error
     return place

@@ -69,9 +69,9 @@ def test_a_key_makes_hashes_that_meet(turnbuckle: Run, tmp_path: Path) -> None:
     ("words", "code", "say"),
     [
         ((), "A404", "--dry-run"),
-        (("-o", "full"), "A404", "not empty"),
-        (("-o", "file"), "A404", "a file or link"),
-        (("-o", "link"), "A404", "a file or link"),
+        (("-o", "full"), "R005", "a folder with files"),
+        (("-o", "file"), "R005", "a file"),
+        (("-o", "link"), "R005", "a link"),
         (("-o", "new", "--keep", "("), "A402", "unclosed"),
         (("-o", "new", "--keep", "x" * 2000), "A402", "letters"),
         (("-o", "new", "--key-file", "short"), "A403", "3 bytes"),

@@ -107,7 +107,7 @@ def test_questions_that_are_not_well_put(turnbuckle: Turnbuckle, measured: list[
         ("calibrate", measured[0], "--name", "My Node"): "A409",
         ("calibrate", measured[0], "--quick"): "A410",
         ("calibrate", measured[0], other): "A411",
-        ("calibrate", measured[0], "-o", measured[0]): "A415",
+        ("calibrate", measured[0], "-o", measured[0]): "R004",
         ("calibrate", measured[0], "--base", "pcie5-x16"): "M017",
     }
     for words, code in wanted.items():

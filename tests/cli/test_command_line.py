@@ -185,10 +185,10 @@ def test_output_goes_to_the_file_named(turnbuckle: Run, tmp_path: Path) -> None:
         ran = turnbuckle("inspect", SAMPLE, "--format", form, "-o", tmp_path / f"out.{form}")
         assert (ran.code, ran.out, ran.err) == (0, "", "")
         assert (tmp_path / f"out.{form}").stat().st_size > 100
-    for output in (tmp_path / "no" / "such.json", tmp_path):
+    for output, code in ((tmp_path / "no" / "such.json", "R002"), (tmp_path, "R003")):
         for form in ("json", "csv", "parquet"):
             ran = turnbuckle("inspect", SAMPLE, "--format", form, "-o", output)
-            assert ran.code == 2 and "error[R001]" in ran.err
+            assert ran.code == 2 and f"error[{code}]" in ran.err
 
 
 def test_without_draws(turnbuckle: Run) -> None:

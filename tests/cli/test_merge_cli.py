@@ -110,10 +110,10 @@ def test_refusals(turnbuckle: Turnbuckle, ranks: list[Path], words: list[str], c
 def test_nothing_is_overwritten(turnbuckle: Turnbuckle, ranks: list[Path]) -> None:
     before = {p.name: p.read_bytes() for p in ranks[2].iterdir()}
     for there in (ranks[2], ranks[2] / "trace.json"):
-        assert "error[A406]" in turnbuckle("merge", *ranks[:2], "-o", there).err
+        assert "error[R005]" in turnbuckle("merge", *ranks[:2], "-o", there).err
     assert before == {p.name: p.read_bytes() for p in ranks[2].iterdir()}
     Path("link").symlink_to("nowhere")
-    assert "error[A406]" in turnbuckle("merge", *ranks, "-o", "link").err
+    assert "error[R005]" in turnbuckle("merge", *ranks, "-o", "link").err
     Path("empty").mkdir()
     assert turnbuckle("merge", *ranks, "-o", "empty").code == 0
     assert "error[R001]" in turnbuckle("merge", *ranks, "-o", ranks[0] / "trace.json" / "x").err
