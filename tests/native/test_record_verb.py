@@ -254,6 +254,20 @@ def test_a_disk_without_room_keeps_the_recorders_files(verb: Verb, bench: Bench,
     assert left() == ["run.raw"] and [p.suffix for p in Path("run.raw").iterdir()] == [".csv"]
 
 
+@pytest.mark.parametrize("at", ["turnbuckle.trace.readers.recorded.together", "turnbuckle.trace.trace.Trace.to_parquet"])
+def test_an_interrupt_after_the_run_keeps_the_recorders_files(verb: Verb, bench: Bench, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(at, interrupted)
+        done = verb("record", "--library", bench.library, "-o", "run", "--", bench.program, "loop", 2)
+    assert done.code == 130 and "run.raw" in done.err
+    assert left() == ["run.raw"]
+    (file,) = Path("run.raw").iterdir()
+    assert verb("inspect", file).code == 0
+
+
 def test_signals_go_to_the_program(bench: Bench, tmp_path: Path) -> None:
     env = {**os.environ, "LD_LIBRARY_PATH": str(bench.driver), "CUDA_HOME": str(bench.toolkit), "PYTHONUNBUFFERED": "1"}
     words = ["record", "--library", str(bench.library), "-o", "run", "--flush", "50ms", "--", str(bench.program), "waits", "30"]
