@@ -22,7 +22,6 @@ from turnbuckle.cli.sweep import sweep
 from turnbuckle.cli.transfers import transfers
 from turnbuckle.cli.validate import validate
 from turnbuckle.errors import UsageError, did_you_mean
-from turnbuckle.vocabulary import refuse_old_options, refuse_several
 
 EXIT_CODES = (
     "exit codes: 0 done, 1 gate failed, 2 bad input or usage, 3 cannot be answered from this input, 4 internal error, 130 interrupted"
@@ -111,6 +110,8 @@ def dispatch(words: Sequence[str]) -> int:
     try:
         result = app(words, console=Console(), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as e:
+        from turnbuckle.vocabulary import refuse_old_options
+
         refuse_old_options(words)
         raise UsageError(
             "A002", str(e).splitlines()[0] if str(e) else type(e).__name__, fix="turnbuckle --help, or turnbuckle VERB --help"
@@ -372,6 +373,7 @@ def export(
     from turnbuckle.machine import load
     from turnbuckle.report import perfetto
     from turnbuckle.study.moved import moved
+    from turnbuckle.vocabulary import refuse_several
 
     if output is None and sys.stdout.isatty():
         raise UsageError("A009", "a trace is not for a terminal", fix="give a file with --output FILE.json.gz")
