@@ -77,6 +77,14 @@ def nomenclature() -> str:
             [[r[k] for k in ("name", "bandwidth", "kind", "source")] for r in rows("links")],
         )
     )
+    parts.append(
+        "## Words that have another name now\n\n"
+        "An old word is refused (A425) with the new one named: some have come to mean something else.\n\n"
+        + table(
+            ("verb", "old", "new", "meaning"),
+            [[r["verb"], code(r["old"]), code(r["new"]), r["meaning"]] for r in rows("renamed")],
+        )
+    )
     return "\n".join(parts)
 
 

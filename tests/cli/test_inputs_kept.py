@@ -76,7 +76,7 @@ def other_inputs(folder: Path) -> dict[str, list[object]]:
     (folder / "runs.csv").write_text("cores,run time [s]\n" + "".join(f"{n},{10 / n + 1}\n" for n in (1, 2, 4, 8)))
     (folder / "key").write_bytes(b"0123456789abcdef")
     (folder / "chain.toml").write_text("x = 1\n")
-    study = '[study]\nname = "s"\nmodel = "project"\n[recordings]\nrun = "run.sqlite"\n[axes]\nto = ["nvlink-c2c"]\n'
+    study = '[study]\nname = "s"\nmodel = "project"\n[recordings]\nrun = "run.sqlite"\n[axes]\non = ["nvlink-c2c"]\n'
     (folder / "study.toml").write_text(study)
     return {
         "mine.toml": ["project", recording, "--on", "mine.toml", "--draws", "5", "--format", "json"],
@@ -187,7 +187,7 @@ WRITERS: dict[str, tuple[object, ...]] = {
     "export": ("export", SAMPLE, "--on", "nvlink-c2c", "-o", "out.json.gz"),
     "anonymise": ("anonymise", SAMPLE, "-o", "out"),
     "charts": ("transfers", SAMPLE, "--on", "pcie5-x16", "--charts", "out"),
-    "sweep": ("sweep", SAMPLE, "--model", "project", "--axis", "to=nvlink-c2c", "-o", "out.parquet"),
+    "sweep": ("sweep", SAMPLE, "--model", "project", "--axis", "on=nvlink-c2c", "-o", "out.parquet"),
 }
 
 
@@ -299,8 +299,8 @@ READING: dict[str, tuple[object, ...]] = {
     "surface": ("slack", SAMPLE, "--published", "ODD", "--draws", "0"),
     "starvation": ("slack", SAMPLE, "--starvation", "ODD", "--draws", "0"),
     "sweep": ("sweep", "ODD.toml"),
-    "swept": ("sweep", "ODD", "--model", "project", "--axis", "to=nvlink-c2c"),
-    "journal": ("sweep", SAMPLE, "--model", "project", "--axis", "to=nvlink-c2c", "-o", "journaled.csv"),
+    "swept": ("sweep", "ODD", "--model", "project", "--axis", "on=nvlink-c2c"),
+    "journal": ("sweep", SAMPLE, "--model", "project", "--axis", "on=nvlink-c2c", "-o", "journaled.csv"),
     "validate": ("validate", "ODD"),
     "network": ("model", "messages", "ODD"),
     "fabric": ("model", "fabric", "./ODD"),

@@ -80,7 +80,7 @@ def test_the_table_has_times_crossovers_and_the_ratio(turnbuckle: Run) -> None:
 def test_json_has_every_law_at_every_size(turnbuckle: Run) -> None:
     ran = turnbuckle("model", "cxl", "--sizes", "1 KiB", "--share", "60%", "--tags", "4", "--round-trip", "2 us", "--format", "json")
     found = json.loads(ran.out)
-    assert found["schema_version"] == 1 and found["link"] == "pcie3x16" and found["start_up_seconds"] == pytest.approx(738e-9)
+    assert found["schema_version"] == 1 and found["link"] == "pcie3-x16" and found["start_up_seconds"] == pytest.approx(738e-9)
     by_law = {(r["law"], r["share"]): r for r in found["rows"]}
     assert set(by_law) == {("pcie", None), ("pcie_reads_limited", None), ("cxl1", None), ("cxl2", 0.6)}
     # 4 reads of 512 B in 2 us are 1.024 GB/s
@@ -110,8 +110,8 @@ def test_settings_change_the_answer(turnbuckle: Run) -> None:
     assert "CXL 1 is faster than PCIe below 1,358 B" in turnbuckle("model", "cxl", "--as-printed").out
     assert "CXL 1 is faster than PCIe at every size" in turnbuckle("model", "cxl", "--lines-in-flight", "64").out
     assert "CXL 2 0.6 is never faster than PCIe" in turnbuckle("model", "cxl", "--start-up", "0 s", "--share", "0.6").out
-    assert "pcie5x16 with both ways busy, start-up 300 ns; CXL 150 ns" in turnbuckle(
-        "model", "cxl", "--link", "pcie5x16", "--start-up", "300 ns", "--line-time", "150 ns"
+    assert "pcie5-x16 with both ways busy, start-up 300 ns; CXL 150 ns" in turnbuckle(
+        "model", "cxl", "--link", "pcie5-x16", "--start-up", "300 ns", "--line-time", "150 ns"
     ).out  # fmt: skip
 
 
@@ -147,8 +147,8 @@ def test_copies_of_a_faster_link_tell_no_start_up(turnbuckle: Run, tmp_path: Pat
     path = tmp_path / "fast.csv"
     path.write_text("direction, size [B], time [us]\nh2d, 65536, 3\nh2d, 32768, 1.5\n", encoding="utf-8")
     ran = turnbuckle("model", "cxl", "--measured", path)
-    assert ran.code == 3 and "error[A148]: the copies are faster than pcie3x16" in ran.err and "--link" in ran.err
-    assert turnbuckle("model", "cxl", "--measured", path, "--link", "pcie5x16").code == 0
+    assert ran.code == 3 and "error[A148]: the copies are faster than pcie3-x16" in ran.err and "--link" in ran.err
+    assert turnbuckle("model", "cxl", "--measured", path, "--link", "pcie5-x16").code == 0
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_copies_of_a_faster_link_tell_no_start_up(turnbuckle: Run, tmp_path: Pat
         (("--tags", "3"), "A028"),
         (("--tags", "0", "--round-trip", "1 us"), "A028"),
         (("--tags", "3", "--round-trip", "0 s"), "A017"),
-        (("--link", "nvlink3x4"), "A028"),
-        (("--link", "pcie9x16"), "A016"),
+        (("--link", "nvlink3-x4"), "A028"),
+        (("--link", "pcie9-x16"), "A016"),
         (("--output", "x.txt"), "A010"),
     ],
 )

@@ -73,7 +73,7 @@ def test_the_answer_comes_first_and_nothing_is_cut(turnbuckle: Run, matrix: Path
 def test_a_node_of_another_size_is_not_called_the_machine_s(turnbuckle: Run, matrix: Path) -> None:
     words = ("model", "dag", matrix, "--gpus", "2", "--format", "json")
     assert "eight H100 a node" in json.loads(turnbuckle(*words).out)["machine"]["title"]
-    assert json.loads(turnbuckle(*words, "--per-node", "4").out)["machine"]["title"] == "DGX H100; NCCL send and receive"
+    assert json.loads(turnbuckle(*words, "--gpus-per-node", "4").out)["machine"]["title"] == "DGX H100; NCCL send and receive"
 
 
 def test_any_width_of_supernodes(turnbuckle: Run, matrix: Path) -> None:
@@ -95,8 +95,8 @@ def test_options_reach_the_model(turnbuckle: Run, matrix: Path, tmp_path: Path) 
         ["--layout", "rows"],
         ["--on", "alps-gh200"],
         ["--tiers", tmp_path / "tiers.csv"],
-        ["--per-node", 12],
-        ["--per-socket", 1],
+        ["--gpus-per-node", 12],
+        ["--gpus-per-socket", 1],
         ["--memory-bandwidth", "100 GB/s"],
         ["--block-high", "9 GB/s"],
         ["--widest", 1],
@@ -172,12 +172,12 @@ def test_one_count_one_gpu_and_nothing_to_draw(turnbuckle: Run, matrix: Path, tm
         (["--dependency", "1"], "U001"),
         (["--widest", "0"], "A043"),
         (["--relaxed", "1"], "A043"),
-        (["--per-node", "0"], "A043"),
-        (["--per-node", "9" * 30], "A043"),
+        (["--gpus-per-node", "0"], "A043"),
+        (["--gpus-per-node", "9" * 30], "A043"),
         (["--merged", "9" * 400], "A043"),
         (["--dependency", "1e300 s"], "A043"),
         (["--memory-bandwidth", "1e-300 B/s"], "A043"),
-        (["--per-socket", "9"], "A043"),
+        (["--gpus-per-socket", "9"], "A043"),
         (["--block-low", "13 GB/s"], "A043"),
         (["--memory-bandwidth", "0 GB/s"], "A043"),
         (["--on", "sumit"], "A043"),
@@ -217,7 +217,7 @@ def test_a_socket_of_one_gpu_has_no_messages(turnbuckle: Run, matrix: Path, tmp_
     (tmp_path / "tiers.csv").write_text("tier, latency, bandwidth\nsocket, 1 us, 1 GB/s\nnode, 2 us, 1 GB/s\nnetwork, 9 us, 1 GB/s\n")
     ran = turnbuckle("model", "dag", matrix, "--tiers", tmp_path / "tiers.csv")
     assert "error[A043]" in ran.err
-    assert "--per-socket 8" in ran.err
-    ran = turnbuckle("model", "dag", matrix, "--tiers", tmp_path / "tiers.csv", "--per-socket", "4", "--gpus", "4", "--format", "json")
+    assert "--gpus-per-socket 8" in ran.err
+    ran = turnbuckle("model", "dag", matrix, "--tiers", tmp_path / "tiers.csv", "--gpus-per-socket", "4", "--gpus", "4", "--format", "json")
     (now, *_) = json.loads(ran.out)["runs"]
     assert now["path_socket_messages"] == now["path_messages"] > 0

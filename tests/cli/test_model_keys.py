@@ -13,7 +13,7 @@ from hostile_names import SAMPLE, Ran
 Run = Callable[..., Ran]
 PAGES = Path(__file__).parents[2] / "docs" / "models"
 ASKED = [
-    ("ssi.md", ("ssi", SAMPLE, "--link", "pcie4x16")),
+    ("ssi.md", ("ssi", SAMPLE, "--link", "pcie4-x16")),
     ("sharing.md", ("sharing", SAMPLE, "--form", "all", "--runs", "1,2", "--differences")),
     ("sharing.md", ("sharing", SAMPLE, "--form", "all", "--runs", "1,3", "--latency", "10us,100us,1ms", "--bandwidth", "16GB/s")),
     ("limppy.md", ("network", "--pattern", "shift:4x1")),

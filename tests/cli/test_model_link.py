@@ -28,7 +28,7 @@ def asked(turnbuckle: Run, *words: object) -> dict[str, Any]:
 
 
 def test_table_of_one_link(turnbuckle: Run) -> None:
-    ran = turnbuckle("model", "link", "pcie3x16", "--sizes", "64 B,1 GiB", "--latency", "2 us")
+    ran = turnbuckle("model", "link", "pcie3-x16", "--sizes", "64 B,1 GiB", "--latency", "2 us")
     lines = ran.out.splitlines()
     assert ran.code == 0 and "14.21 GB/s for packets" in ran.out
     assert lines[3].split() == ["size", "sent", "received", "efficiency", "bandwidth", "time"]
@@ -37,14 +37,14 @@ def test_table_of_one_link(turnbuckle: Run) -> None:
 
 
 def test_json_is_the_equations(turnbuckle: Run) -> None:
-    found = asked(turnbuckle, "pcie4x16", "nvlink2x2", "--sizes", "100 B", "--sizes", "1 MiB", "--way", "both", "--latency", "3 us")
+    found = asked(turnbuckle, "pcie4-x16", "nvlink2-x2", "--sizes", "100 B", "--sizes", "1 MiB", "--way", "both", "--latency", "3 us")
     rows = found["rows"]
     assert [list(row) for row in rows] == [KEYS] * 4
     assert [(r["link"], r["size_bytes"]) for r in rows] == [
-        ("pcie4x16", 100),
-        ("pcie4x16", 2**20),
-        ("nvlink2x2", 100),
-        ("nvlink2x2", 2**20),
+        ("pcie4-x16", 100),
+        ("pcie4-x16", 2**20),
+        ("nvlink2-x2", 100),
+        ("nvlink2-x2", 2**20),
     ]
     links: list[Link] = [Pcie(4), Pcie(4), Nvlink(2, 2), Nvlink(2, 2)]
     for row, link in zip(rows, links, strict=True):
@@ -54,7 +54,7 @@ def test_json_is_the_equations(turnbuckle: Run) -> None:
         assert [row["sent_bytes"], row["received_bytes"]] == [float(b) for b in link.wire_bytes(n, "both")]
     assert found["schema_version"] == 1 and found["findings"] == [] and found["tags"] is None
     assert found["links"][1] == {
-        "name": "nvlink2x2",
+        "name": "nvlink2-x2",
         "raw_bandwidth": 50e9,
         "packet_bandwidth": 50e9,
         "settings": {"version": 2, "links": 2, "address_extension": False, "byte_enable": False},
@@ -76,12 +76,12 @@ def test_settings_reach_the_link(turnbuckle: Run) -> None:
         "--legacy-headers",
         "--legacy-mrrs",
     )
-    links = asked(turnbuckle, "pcie5x8,nvlink3x4", *words)["links"]
+    links = asked(turnbuckle, "pcie5-x8,nvlink3-x4", *words)["links"]
     assert Pcie(**links[0]["settings"]) == Pcie(5, 8, 512, 1024, 128, "rcb", 32, True, "symbols", True, True)
 
 
 def test_pageable_copies_and_their_doubt(turnbuckle: Run) -> None:
-    words = ("pcie4x16", "--host-memory", "50 GB/s", "--latency", "2 us", "--sizes", "4 KiB,1 MiB")
+    words = ("pcie4-x16", "--host-memory", "50 GB/s", "--latency", "2 us", "--sizes", "4 KiB,1 MiB")
     found = asked(turnbuckle, *words)
     rows = found["rows"]
     for row in rows:
@@ -95,7 +95,7 @@ def test_pageable_copies_and_their_doubt(turnbuckle: Run) -> None:
 
 
 def test_reads_in_flight_stand_beside_the_papers_answer(turnbuckle: Run) -> None:
-    words = ("pcie4x16", "--tags", 256, "--round-trip", "101 us", "--sizes", "1 MiB")
+    words = ("pcie4-x16", "--tags", 256, "--round-trip", "101 us", "--sizes", "1 MiB")
     found = asked(turnbuckle, *words)
     (row,) = found["rows"]
     limited = float(read_limited(2**20, Pcie(4), "read", tags=256, round_trip=101e-6))
@@ -110,32 +110,32 @@ def test_reads_in_flight_stand_beside_the_papers_answer(turnbuckle: Run) -> None
 def test_no_number_is_cut_however_many_links(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for words in ((), ("--tags", 64, "--round-trip", "3 us"), ("--host-memory", "50 GB/s", "--tags", 64, "--round-trip", "3 us")):
-        out = turnbuckle("model", "link", "pcie1x1", "pcie4x16", "pcie7x32", "nvlink5x18", *words).out
+        out = turnbuckle("model", "link", "pcie1-x1", "pcie4-x16", "pcie7-x32", "nvlink5-x18", *words).out
         assert "…" not in out and max(map(len, out.splitlines())) <= 80
         heads = " ".join(line for line in out.splitlines() if "each way" not in line)
-        assert all(name in heads for name in ("pcie1x1", "pcie4x16", "pcie7x32", "nvlink5x18"))
+        assert all(name in heads for name in ("pcie1-x1", "pcie4-x16", "pcie7-x32", "nvlink5-x18"))
 
 
 def test_units_stay_on_a_narrow_terminal(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     for words in ((), ("--host-memory", "50 GB/s", "--tags", 64, "--round-trip", "3 us")):
-        rows = [line for line in turnbuckle("model", "link", "pcie4x16", *words).out.splitlines() if line.startswith(("64 B", "256 MiB"))]
+        rows = [line for line in turnbuckle("model", "link", "pcie4-x16", *words).out.splitlines() if line.startswith(("64 B", "256 MiB"))]
         assert [row.rstrip()[-2:] for row in rows] == ["ns", "ms"] and all(len(row) <= 60 for row in rows)
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet"])
 def test_rows_for_programs(turnbuckle: Run, tmp_path: Path, format: str) -> None:
     file = tmp_path / f"rows.{format}"
-    assert turnbuckle("model", "link", "pcie4x16", "pcie5x16", "--format", format, "-o", file).code == 0
+    assert turnbuckle("model", "link", "pcie4-x16", "pcie5-x16", "--format", format, "-o", file).code == 0
     frame = pl.read_parquet(file) if format == "parquet" else pl.read_csv(file)
     assert frame.columns == KEYS and frame.height == 20
     assert frame["bandwidth"][19] == pytest.approx(float(Pcie(5).bandwidth(2**28, "read")))
 
 
 def test_csv_goes_to_the_terminal(turnbuckle: Run) -> None:
-    out = turnbuckle("model", "link", "pcie4x16", "--sizes", "1 KiB", "--format", "csv").out
+    out = turnbuckle("model", "link", "pcie4-x16", "--sizes", "1 KiB", "--format", "csv").out
     (row,) = csv.DictReader(io.StringIO(out))
-    assert row["link"] == "pcie4x16" and float(row["size_bytes"]) == 1024
+    assert row["link"] == "pcie4-x16" and float(row["size_bytes"]) == 1024
 
 
 # --- refused ------------------------------------------------------------------------------------------------------------
@@ -146,27 +146,27 @@ def test_csv_goes_to_the_terminal(turnbuckle: Run) -> None:
     [
         ("A019", ()),
         ("A019", (",",)),
-        ("A019", ("pcie4x16", "--tags", "64")),
-        ("A019", ("pcie4x16", "--round-trip", "1 us")),
-        ("A019", ("pcie4x16", "--pageable-threshold", "1 MiB")),
-        ("A019", ("pcie4x16", "--sizes", " , ")),
-        ("A019", ("nvlink2x2", "--mps", "256")),
-        ("A010", ("pcie4x16", "-o", "table.txt")),
-        ("A016", ("pcie4x17",)),
-        ("A016", ("pcie4x16", "\x1b]0;owned\x07")),
-        ("A017", ("pcie4x16", "--mps", "100")),
-        ("A017", ("pcie4x16", "--legacy-mrrs")),
-        ("A017", ("pcie4x16", "--tags", "0", "--round-trip", "1 us")),
-        ("A017", ("pcie4x16", "--latency=-1 us",)),
-        ("A017", ("pcie4x16", "--host-memory", "0 GB/s")),
-        ("A017", ("pcie4x16", "--host-memory", "1e-300 GB/s")),
-        ("A017", ("pcie4x16", "--tags", "64", "--round-trip", "1e300 s")),
-        ("A018", ("pcie4x16", "--sizes=-1 B",)),
-        ("A018", ("pcie4x16", "--sizes", "1e300 B")),
-        ("U001", ("pcie4x16", "--sizes", "64")),
-        ("U003", ("pcie4x16", "--latency", "2 GB/s")),
-        ("A002", ("pcie4x16", "--way", "up")),
-        ("A002", ("pcie4x16", "--tags", "many", "--round-trip", "1 us")),
+        ("A019", ("pcie4-x16", "--tags", "64")),
+        ("A019", ("pcie4-x16", "--round-trip", "1 us")),
+        ("A019", ("pcie4-x16", "--pageable-threshold", "1 MiB")),
+        ("A019", ("pcie4-x16", "--sizes", " , ")),
+        ("A019", ("nvlink2-x2", "--mps", "256")),
+        ("A010", ("pcie4-x16", "-o", "table.txt")),
+        ("A016", ("pcie4-x17",)),
+        ("A016", ("pcie4-x16", "\x1b]0;owned\x07")),
+        ("A017", ("pcie4-x16", "--mps", "100")),
+        ("A017", ("pcie4-x16", "--legacy-mrrs")),
+        ("A017", ("pcie4-x16", "--tags", "0", "--round-trip", "1 us")),
+        ("A017", ("pcie4-x16", "--latency=-1 us",)),
+        ("A017", ("pcie4-x16", "--host-memory", "0 GB/s")),
+        ("A017", ("pcie4-x16", "--host-memory", "1e-300 GB/s")),
+        ("A017", ("pcie4-x16", "--tags", "64", "--round-trip", "1e300 s")),
+        ("A018", ("pcie4-x16", "--sizes=-1 B",)),
+        ("A018", ("pcie4-x16", "--sizes", "1e300 B")),
+        ("U001", ("pcie4-x16", "--sizes", "64")),
+        ("U003", ("pcie4-x16", "--latency", "2 GB/s")),
+        ("A002", ("pcie4-x16", "--way", "up")),
+        ("A002", ("pcie4-x16", "--tags", "many", "--round-trip", "1 us")),
     ],
 )  # fmt: skip
 def test_refused_with_cause_or_fix(turnbuckle: Run, code: str, words: tuple[str, ...]) -> None:

@@ -21,7 +21,7 @@ Run = Callable[..., Ran]
 
 def test_a_real_run(turnbuckle: Run, shared: Path) -> None:
     file = shared / "traces" / "nsys-local" / "lammps-melt-4r.sqlite"
-    ran = turnbuckle("model", "messages", file, "--paths", "seed_G")
+    ran = turnbuckle("model", "messages", file, "--costs", "seed_G")
     assert ran.code == 0, ran.err
     assert "GPUDirect does not pay" in ran.out and "8,448 messages" in ran.out and "28.6 kB" in ran.out
     about = json.loads(turnbuckle("model", "messages", file, "--ranks-per-node", "1,4", "--format", "json").out)
@@ -101,7 +101,7 @@ def test_no_verdict_where_most_of_the_traffic_is_missing(turnbuckle: Run, shared
 @pytest.mark.parametrize("file", ["otf2/stencil4d_32rank/traces.otf2", "otf2-local/scorep-netpipe-2r/archive/traces.otf2"])
 def test_the_study_of_a_real_run(turnbuckle: Run, shared: Path, tmp_path: Path, file: str) -> None:
     recording = shared / "traces" / file
-    words = ("model", "messages", recording, "--paths", "seed_G", "--ranks-per-node", "1,2", "--study")
+    words = ("model", "messages", recording, "--costs", "seed_G", "--ranks-per-node", "1,2", "--study")
     ran = turnbuckle(*words)
     assert ran.code == 0, ran.err
     said = " ".join(ran.out.split())
@@ -145,7 +145,7 @@ def test_a_schedule_needs_the_speed_of_a_rank_and_a_recording_has_none(turnbuckl
         (tmp_path / f"rank{rank}.txt").write_text("".join(f"{rank} {line}\n" for line in lines))
     ran = turnbuckle("model", "messages", anchor)
     assert ran.code == 2 and "error[A068]" in ran.err
-    ran = turnbuckle("model", "messages", anchor, "--flops-per-second", "10 GFLOP/s", "--paths", "seed_G", "--ranks-per-node", "1")
+    ran = turnbuckle("model", "messages", anchor, "--flops-per-second", "10 GFLOP/s", "--costs", "seed_G", "--ranks-per-node", "1")
     assert ran.code == 0, ran.err
     assert "a schedule, which holds no times" in ran.out and "by host copies communication takes up to" in " ".join(ran.out.split())
     about = json.loads(turnbuckle("model", "messages", anchor, "--flops-per-second", "10 GFLOP/s", "--study", "--format", "json").out)

@@ -14,16 +14,16 @@ TABLE = "message, from, to, size [B], after, delay [us]\na, 0, 1, 100, ,\nb, 1, 
 
 
 def test_a_pattern(turnbuckle: Run) -> None:
-    ran = turnbuckle("model", "network", "--pattern", "shift:16x4", "--size", "1MB")
+    ran = turnbuckle("model", "network", "--pattern", "shift:16x4", "--message-size", "1MB")
     assert ran.code == 0 and ran.out.startswith("fastest on switch: ") and "slowest on dragonfly:9x4x2x2" in ran.out
     assert "channel" in ran.out and "16 messages among 16 nodes" in " ".join(ran.out.split())
-    one = turnbuckle("model", "network", "--pattern", "shift:16x4", "--on", "torus:4x2x2", "--fidelity", "flow")
+    one = turnbuckle("model", "network", "--pattern", "shift:16x4", "--topology", "torus:4x2x2", "--fidelity", "flow")
     assert one.code == 0 and "on torus:4x2x2" in one.out and "shared fairly" in " ".join(one.out.split())
 
 
 def test_a_table_of_messages(turnbuckle: Run, tmp_path: Path) -> None:
     (tmp_path / "messages.csv").write_text(TABLE)
-    about = json.loads(turnbuckle("model", "network", "messages.csv", "--on", "switch", "--format", "json").out)
+    about = json.loads(turnbuckle("model", "network", "messages.csv", "--topology", "switch", "--format", "json").out)
     one, other = 650 + 100 + 650 + 57, 650 + 100 + 650 + 86
     assert about["rows"][0]["seconds"] * 1e9 == pytest.approx(one + 1000 + other, abs=1e-3)
     assert about["nodes"] == 3 and about["recorded_seconds"] is None and about["best"] == "switch"
@@ -35,7 +35,7 @@ def test_a_graph_of_switches(turnbuckle: Run, tmp_path: Path) -> None:
     """A full mesh of four switches: every shift crosses one cable."""
     name = "[red]\x1b[2J.csv"
     (tmp_path / name).write_text("from, to\n0,1\n0,2\n0,3\n1,2\n1,3\n2,3\n")
-    words = ("model", "network", "--pattern", "shift:4x1", "--on", f"{name},torus:4")
+    words = ("model", "network", "--pattern", "shift:4x1", "--topology", f"{name},torus:4")
     ran = turnbuckle(*words)
     assert ran.code == 0 and "\x1b" not in ran.out and "[red]" in ran.out
     about = json.loads(turnbuckle(*words, "--format", "json").out)
@@ -48,7 +48,7 @@ def test_a_graph_of_switches(turnbuckle: Run, tmp_path: Path) -> None:
 def test_options_reach_the_protocol(turnbuckle: Run) -> None:
     words = ("--bandwidth", "25GB/s", "--node-latency", "1us", "--switch-latency", "0s,50ns", "--packet", "8KiB", "--header", "0B",
              "--legacy-headers", "--acknowledged", "--eager-limit", "1MB")  # fmt: skip
-    about = json.loads(turnbuckle("model", "network", "--pattern", "ping-pong:1", *words, "--on", "switch", "--format", "json").out)
+    about = json.loads(turnbuckle("model", "network", "--pattern", "ping-pong:1", *words, "--topology", "switch", "--format", "json").out)
     assert about["protocol"] == {
         "packet_bytes": 8192, "header_bytes": 0, "eager_bytes": 1000000, "eager_bandwidth": 25e9, "remote_bandwidth": 25e9,
         "eager_node_seconds": 1e-6, "remote_node_seconds": 1e-6, "eager_switch_seconds": 0.0, "remote_switch_seconds": 5e-8,
@@ -61,7 +61,7 @@ def test_a_recording(turnbuckle: Run, shared: Path) -> None:
     ran = turnbuckle("model", "network", path)
     assert ran.code == 0, ran.err
     assert "of 2 ranks, a node each, recorded run time" in " ".join(ran.out.split()) and "compute as recorded" in " ".join(ran.out.split())
-    about = json.loads(turnbuckle("model", "network", path, "--compute", 0, "--on", "switch", "--format", "json").out)
+    about = json.loads(turnbuckle("model", "network", path, "--compute", 0, "--topology", "switch", "--format", "json").out)
     assert about["compute"] == 0 and about["rows"][0]["seconds"] < about["recorded_seconds"] and "provenance" in about
 
 
@@ -71,26 +71,26 @@ def test_a_recording(turnbuckle: Run, shared: Path) -> None:
         ((), "A089"),
         (("a.csv", "--pattern", "sweep:2x2"), "A089"),
         (("--pattern", "ring:4"), "A089"),
-        (("--pattern", "sweep:2x2", "--size=-1B"), "A089"),
-        (("--pattern", "sweep:2x2", "--size", "8"), "U001"),
-        (("--pattern", "sweep:2x2", "--on", "mesh"), "A090"),
-        (("--pattern", "sweep:2x2", "--on", ","), "A090"),
-        (("--pattern", "sweep:4x4", "--on", "torus:2x2"), "A090"),
+        (("--pattern", "sweep:2x2", "--message-size=-1B"), "A089"),
+        (("--pattern", "sweep:2x2", "--message-size", "8"), "U001"),
+        (("--pattern", "sweep:2x2", "--topology", "mesh"), "A090"),
+        (("--pattern", "sweep:2x2", "--topology", ","), "A090"),
+        (("--pattern", "sweep:4x4", "--topology", "torus:2x2"), "A090"),
         (("--pattern", "sweep:2x2", "--bandwidth", "0 B/s"), "A090"),
         (("--pattern", "sweep:2x2", "--bandwidth", "1GB/s,1GB/s,1GB/s"), "A090"),
         (("--pattern", "sweep:2x2", "--packet", "0B"), "A090"),
         (("--pattern", "sweep:2x2", "--node-latency=-1us"), "A090"),
-        (("--pattern", "ping-pong:1000", "--size", "10GB"), "A090"),
+        (("--pattern", "ping-pong:1000", "--message-size", "10GB"), "A090"),
         (("nothing.csv",), "A061"),
-        (("nothing.csv", "--size", "8B"), "A056"),
+        (("nothing.csv", "--message-size", "8B"), "A056"),
         (("nothing.csv", "--compute", 0), "A056"),
         (("nothing.csv", "--source", "a100"), "A056"),
         (("--pattern", "sweep:2x2", "--compute", 0.5), "A056"),
         (("--pattern", "sweep:2x2", "--no-cache"), "A056"),
-        (("--pattern", "sweep:2x2", "--on", "torus:999999x999999"), "A090"),
-        (("--pattern", "sweep:2x2", "--on", "fat-tree:2x2x2:1x999999x999999"), "A090"),
-        (("--pattern", "sweep:2x2", "--on", "dragonfly:9x999999x1x1"), "A090"),
-        (("--pattern", "sweep:2x2", "--on", "torus:999999x999999", "--fidelity", "flow"), "A090"),
+        (("--pattern", "sweep:2x2", "--topology", "torus:999999x999999"), "A090"),
+        (("--pattern", "sweep:2x2", "--topology", "fat-tree:2x2x2:1x999999x999999"), "A090"),
+        (("--pattern", "sweep:2x2", "--topology", "dragonfly:9x999999x1x1"), "A090"),
+        (("--pattern", "sweep:2x2", "--topology", "torus:999999x999999", "--fidelity", "flow"), "A090"),
         (("nothing.otf2",), "P001"),
     ],
 )
@@ -105,7 +105,7 @@ def test_no_messages(turnbuckle: Run) -> None:
 
 
 def test_flows_know_no_time_alone(turnbuckle: Run) -> None:
-    asked = ("model", "network", "--pattern", "shift:4x1", "--on", "switch", "--fidelity", "flow", "--format")
+    asked = ("model", "network", "--pattern", "shift:4x1", "--topology", "switch", "--fidelity", "flow", "--format")
     assert json.loads(turnbuckle(*asked, "json").out)["rows"][0]["alone_seconds"] is None
     head, row = turnbuckle(*asked, "csv").out.splitlines()
     assert dict(zip(head.split(","), row.split(","), strict=True))["alone_seconds"] == ""

@@ -216,7 +216,7 @@ def test_a_table_of_applications(turnbuckle: Run, tmp_path: Path) -> None:
 
 
 def test_latencies_of_the_path(turnbuckle: Run) -> None:
-    paths = ("--network", "2 us, 24 GB/s", "--new-path", "1 us, 200 GB/s")
+    paths = ("--old-path", "2 us, 24 GB/s", "--new-path", "1 us, 200 GB/s")
     small, large = (
         document(turnbuckle("model", "integration", *CASTRO, *paths, "--message-size", size, "--format", "json"))["rows"][0][
             "bandwidth_ratio"
@@ -243,10 +243,10 @@ def test_stages(turnbuckle: Run) -> None:
         ("A035", ("--bandwidth-ratio", "8")),
         ("A035", (*CASTRO, "--bandwidth-ratio", "8", "--ranks-per-node", "2")),
         ("A035", (*CASTRO, "--bandwidth-ratio", "8", "--message-size", "8 B")),
-        ("A035", (*CASTRO, "--bandwidth-ratio", "8", "--placement", "cyclic")),
+        ("A035", (*CASTRO, "--bandwidth-ratio", "8", "--mapping", "round robin")),
         ("A035", (*CASTRO, "--bandwidth-ratio", "8", "--least-size", "1 MB")),
-        ("A035", (*CASTRO, "--network", "2 us, 24 GB/s")),
-        ("A035", (*CASTRO, "--network", "2 us, 24 GB/s", "--new-path", "1 us, 200 GB/s")),
+        ("A035", (*CASTRO, "--old-path", "2 us, 24 GB/s")),
+        ("A035", (*CASTRO, "--old-path", "2 us, 24 GB/s", "--new-path", "1 us, 200 GB/s")),
         ("A035", ("--stages", "5%:1/2")),
         ("A035", (*CASTRO, "--bandwidth-ratio", "8", "--stages", "5%:1/2", "--on-node-factor", "2")),
         ("A036", ("--communication", "36", "--p2p", "36%", "--off-node", "12%", "--bandwidth-ratio", "8")),
@@ -256,9 +256,9 @@ def test_stages(turnbuckle: Run) -> None:
         ("A037", (*CASTRO, "--bandwidth-ratio", "nan")),
         ("A037", (*CASTRO, "--bandwidth-ratio", "1e308")),
         ("A037", ("--stages", "5%:1/2", "--on-node-factor", "1e300")),
-        ("A037", (*CASTRO, "--network", "2 us", "--new-path", "1 us, 200 GB/s", "--message-size", "8 B")),
-        ("A037", (*CASTRO, "--network", "2 us, 0 B/s", "--new-path", "1 us, 200 GB/s", "--message-size", "8 B")),
-        ("A037", (*CASTRO, "--network", "2 us, 1 GB/s", "--new-path", "1 us, 200 GB/s", "--message-size", "0 B")),
+        ("A037", (*CASTRO, "--old-path", "2 us", "--new-path", "1 us, 200 GB/s", "--message-size", "8 B")),
+        ("A037", (*CASTRO, "--old-path", "2 us, 0 B/s", "--new-path", "1 us, 200 GB/s", "--message-size", "8 B")),
+        ("A037", (*CASTRO, "--old-path", "2 us, 1 GB/s", "--new-path", "1 us, 200 GB/s", "--message-size", "0 B")),
         ("A038", ("--stages", "5%", "--on-node-factor", "2")),
         ("A038", ("--stages", "5%:3/2", "--on-node-factor", "2")),
         ("A038", ("--stages", "5%:0/0", "--on-node-factor", "2")),
@@ -322,6 +322,6 @@ def test_an_mpi_recording(turnbuckle: Run, shared: Path) -> None:
     assert document(large)["placement"]["least_size_bytes"] == 1e9 and document(large)["fractions"]["speedup"] == 1
     assert "1 GB or more" in turnbuckle("model", "integration", path, *asked, "--least-size", "1 GB").out
     bytes_alone = turnbuckle(
-        "model", "integration", path, "--ranks-per-node", 2, "--network", "2 us,12 GB/s", "--new-path", "1 us,150 GB/s"
+        "model", "integration", path, "--ranks-per-node", 2, "--old-path", "2 us,12 GB/s", "--new-path", "1 us,150 GB/s"
     )
     assert bytes_alone.code == 0 and "by what their bytes take alone" in bytes_alone.out

@@ -42,7 +42,7 @@ def test_by_message_size(turnbuckle: Run) -> None:
     assert len(about["replays"]) == 3 * 2 * 2 and len(turnbuckle(*words, "--format", "csv").out.splitlines()) == 13
     assert "none" in turnbuckle("model", "patterns", "--by-size", "--sizes", "1 KiB", "--ranks-per-node", "1").out
     assert turnbuckle("model", "patterns", "--by-size", "--sizes", "0 B", "--ranks-per-node", "1").code == 0
-    physics = turnbuckle("model", "patterns", "--by-size", "--sizes", "1 KiB", "--ranks-per-node", "1", "--paths", "physics")
+    physics = turnbuckle("model", "patterns", "--by-size", "--sizes", "1 KiB", "--ranks-per-node", "1", "--costs", "physics")
     assert "GPUDirect wins at every size" in physics.out
 
 

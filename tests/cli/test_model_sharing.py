@@ -27,7 +27,7 @@ def test_the_sample_shares_its_link(turnbuckle: Run) -> None:
 
 def test_a_named_link_and_a_switch(turnbuckle: Run) -> None:
     narrow, wide = (
-        json.loads(turnbuckle("model", "sharing", SAMPLE, "--link", k, "--format", "json").out) for k in ("pcie3x1", "pcie6x16")
+        json.loads(turnbuckle("model", "sharing", SAMPLE, "--link", k, "--format", "json").out) for k in ("pcie3-x1", "pcie6-x16")
     )
     own = json.loads(turnbuckle("model", "sharing", SAMPLE, "--format", "json").out)
     assert narrow["rows"][0]["penalty"] > 1 > wide["rows"][0]["penalty"], (
@@ -44,7 +44,7 @@ def test_a_named_link_and_a_switch(turnbuckle: Run) -> None:
         (("--runs", "0"), "A075", 2),
         (("--runs", "many"), "A075", 2),
         (("--runs", "100000"), "A075", 2),
-        (("--link", "pcie9x16"), "A016", 2),
+        (("--link", "pcie9-x16"), "A016", 2),
         (("--link", "12"), "U001", 2),
         (("--hop", "far"), "U0", 2),
         (("--hop", "1e30 s"), "A096", 2),
@@ -58,7 +58,7 @@ def test_a_named_link_and_a_switch(turnbuckle: Run) -> None:
         (("--units", "108"), "A056", 2),
         (("--kernels", "full"), "A056", 2),
         (("--surface", "--kernels", "rounds"), "A056", 2),
-        (("--surface", "--link", "pcie4x16"), "A096", 2),
+        (("--surface", "--link", "pcie4-x16"), "A096", 2),
         (("--surface", "--differences"), "A096", 2),
         (("--law", "agochart"), "A096", 2),
         (("--latency=-1us",), "A096", 2),

@@ -14,19 +14,19 @@ MADE = ("--calls", 100, "--to-device", "64kB", "--to-host", "64kB", "--kernel-ti
 
 
 def test_the_sample(turnbuckle: Run) -> None:
-    ran = turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4x16", "--now", "PCIe", "--far", "rack,data centre")
+    ran = turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4-x16", "--now", "PCIe", "--far", "rack,data centre")
     assert ran.code == 0, ran.err
-    assert ran.out.startswith("pcie4x16, now PCIe: ") and "+ data centre" in ran.out
+    assert ran.out.startswith("pcie4-x16, now PCIe: ") and "+ data centre" in ran.out
     assert "propagation paid by the message" in " ".join(ran.out.split())
-    about = json.loads(turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4x16", "--format", "json").out)
+    about = json.loads(turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4-x16", "--format", "json").out)
     assert next(iter(about)) == "schema_version"
-    assert about["link"]["name"] == "pcie4x16" and about["rows"][1]["distance"] == "2 cm" and about["rows"][2]["distance"] == "16cm"
+    assert about["link"]["name"] == "pcie4-x16" and about["rows"][1]["distance"] == "2 cm" and about["rows"][2]["distance"] == "16cm"
     assert about["benefit"] == pytest.approx(about["delta_seconds"] / about["alpha_seconds"]) and about["affine"]
     assert about["recorded"]["calls"] == about["loop"]["calls"] and "provenance" in about
 
 
 def test_options_stand_above_the_recording(turnbuckle: Run) -> None:
-    about = json.loads(turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4x16", "--kernel", "all", "--calls", 7, "--format", "json").out)
+    about = json.loads(turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4-x16", "--kernel", "all", "--calls", 7, "--format", "json").out)
     assert about["loop"]["calls"] == 7 and about["recorded"]["calls"] > 7 and about["recorded"]["kernel"] == ""
 
 
@@ -36,29 +36,29 @@ def test_a_loop_in_numbers(turnbuckle: Run) -> None:
     assert ran.code == 0 and "off it by" in ran.out and "link of 25 GB/s" in ran.out
     table = turnbuckle(*words, "--format", "csv").out.splitlines()
     assert len(table) == 4 and table[0].startswith("link,quantum,distance,propagation_seconds,seconds,ratio,affine_ratio")
-    nvlink = json.loads(turnbuckle("model", "ssi", *MADE, "--link", "nvlink2x2", "--format", "json").out)
+    nvlink = json.loads(turnbuckle("model", "ssi", *MADE, "--link", "nvlink2-x2", "--format", "json").out)
     assert nvlink["rows"][1]["distance"] == "1 cm", "the report's length of NVLink"
 
 
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("--link", "pcie4x16"), "A087"),
+        (("--link", "pcie4-x16"), "A087"),
         ((*MADE, "--link", "25GB/s"), "A088"),
-        ((*MADE, "--link", "pcie4x16", "--far", "1mm"), "A088"),
-        ((*MADE, "--link", "pcie4x16", "--far", ","), "A088"),
-        ((*MADE, "--link", "pcie4x16", "--far", "[red]"), "U0"),
-        ((*MADE, "--link", "pcie9x16"), "A016"),
-        ((*MADE, "--link", "pcie4x16", "--width", 0), "A087"),
-        ((*MADE, "--link", "pcie4x16", "--streams", -1), "A087"),
-        ((*MADE, "--link", "pcie4x16", "--host-time", "2"), "U001"),
+        ((*MADE, "--link", "pcie4-x16", "--far", "1mm"), "A088"),
+        ((*MADE, "--link", "pcie4-x16", "--far", ","), "A088"),
+        ((*MADE, "--link", "pcie4-x16", "--far", "[red]"), "U0"),
+        ((*MADE, "--link", "pcie9-x16"), "A016"),
+        ((*MADE, "--link", "pcie4-x16", "--width", 0), "A087"),
+        ((*MADE, "--link", "pcie4-x16", "--streams", -1), "A087"),
+        ((*MADE, "--link", "pcie4-x16", "--host-time", "2"), "U001"),
         ((*MADE, "--link", "0 B/s", "--now", "1us", "--far", "1ms"), "A087"),
-        ((*MADE, "--link", "pcie4x16", "--speed", "nan"), "A088"),
-        ((*MADE, "--link", "pcie4x16", "--kernel", "dslash"), "A056"),
-        ((*MADE, "--link", "pcie4x16", "--source", "a100"), "A056"),
-        ((*MADE, "--link", "pcie4x16", "--no-cache"), "A056"),
-        ((*MADE, "--link", "pcie4x16", "--now", "1us", "--far", "2us", "--speed", "0.67"), "A056"),
-        (("nothing.sqlite", "--link", "pcie4x16"), "P001"),
+        ((*MADE, "--link", "pcie4-x16", "--speed", "nan"), "A088"),
+        ((*MADE, "--link", "pcie4-x16", "--kernel", "dslash"), "A056"),
+        ((*MADE, "--link", "pcie4-x16", "--source", "a100"), "A056"),
+        ((*MADE, "--link", "pcie4-x16", "--no-cache"), "A056"),
+        ((*MADE, "--link", "pcie4-x16", "--now", "1us", "--far", "2us", "--speed", "0.67"), "A056"),
+        (("nothing.sqlite", "--link", "pcie4-x16"), "P001"),
         (("nothing.sqlite",), "A002"),
     ],
 )
@@ -68,20 +68,20 @@ def test_questions_that_cannot_be(turnbuckle: Run, words: tuple[object, ...], co
 
 
 def test_no_such_kernel(turnbuckle: Run, hostile: Path) -> None:
-    ran = turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4x16", "--kernel", "\x1b[2J")
+    ran = turnbuckle("model", "ssi", SAMPLE, "--link", "pcie4-x16", "--kernel", "\x1b[2J")
     assert ran.code == 3 and "error[A169" in ran.err and "\x1b" not in ran.err
-    shown = turnbuckle("model", "ssi", hostile, "--link", "pcie4x16").out
+    shown = turnbuckle("model", "ssi", hostile, "--link", "pcie4-x16").out
     assert "\x1b" not in shown and "\x9b" not in shown
 
 
 def test_what_a_loop_of_a_recording_leaves_out_is_said(turnbuckle: Run, shared: Path) -> None:
     """Kernels of two GPUs, and pages moved on demand (268,500,992 B in and 268,435,456 B out, truth.json)."""
     traces = shared / "traces" / "nsys"
-    two = ("model", "ssi", next((traces / "mfu_2gpu_before").glob("*.sqlite")), "--kernel", "all", "--link", "pcie5x16")
+    two = ("model", "ssi", next((traces / "mfu_2gpu_before").glob("*.sqlite")), "--kernel", "all", "--link", "pcie5-x16")
     apart = ("--streams", 2, "--workers", 2, "--calls", 2005)
     assert f"calls of 2 GPUs, here one after the other; {' '.join(map(str, apart))} has" in " ".join(turnbuckle(*two).out.split())
     assert "GPUs" in turnbuckle(*two, "--workers", 2).out and "GPUs" not in turnbuckle(*two, *apart).out
-    paged = ("model", "ssi", next((traces / "softmax_uvm_t4").glob("*.sqlite")), "--link", "pcie3x16")
+    paged = ("model", "ssi", next((traces / "softmax_uvm_t4").glob("*.sqlite")), "--link", "pcie3-x16")
     assert "537 MB of pages moved on demand are left out" in " ".join(turnbuckle(*paged).out.split())
     about = json.loads(turnbuckle(*paged, "--format", "json").out)["recorded"]
     assert about["migrated_bytes"] == 268500992 + 268435456 and about["devices"] == 1
@@ -89,6 +89,6 @@ def test_what_a_loop_of_a_recording_leaves_out_is_said(turnbuckle: Run, shared: 
 
 @pytest.mark.parametrize("option", ["--in-flight", "--queue"])
 def test_any_window_beyond_all_calls_is_no_limit(turnbuckle: Run, option: str) -> None:
-    asked = ("model", "ssi", *MADE, "--link", "pcie4x16", "--far", "1m", "--format", "json")
+    asked = ("model", "ssi", *MADE, "--link", "pcie4-x16", "--far", "1m", "--format", "json")
     none, huge = (json.loads(turnbuckle(*asked, option, k).out)["rows"] for k in (0, 1 << 63))
     assert none == huge

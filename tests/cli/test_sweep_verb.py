@@ -32,7 +32,7 @@ milc = "run.sqlite"
 draws = 0
 replay = "sum"
 [axes]
-to = ["self", "nvlink-c2c", "gh200"]
+on = ["self", "nvlink-c2c", "gh200"]
 alpha = ["hold", 2]
 """
 
@@ -49,8 +49,8 @@ def test_a_study_becomes_a_table(turnbuckle: Run, study: Path) -> None:
     assert ran.code == 0, ran.err
     assert "6 points, 6 computed now" in ran.out and "none failed" in ran.out and "everywhere: recording milc, draws 0" in ran.out
     table = pl.read_csv("t.csv")
-    assert table.columns[:5] == ["recording", "draws", "replay", "to", "alpha"] and table.columns[-2:] == ["code", "error"]
-    assert table["to"].to_list() == ["self", "self", "nvlink-c2c", "nvlink-c2c", "gh200", "gh200"]
+    assert table.columns[:5] == ["recording", "draws", "replay", "on", "alpha"] and table.columns[-2:] == ["code", "error"]
+    assert table["on"].to_list() == ["self", "self", "nvlink-c2c", "nvlink-c2c", "gh200", "gh200"]
     assert table["alpha"].to_list() == ["hold", "2.0"] * 3 and table["low_seconds"].null_count() == 6, "no draws, no interval"
     assert not list(Path.cwd().glob(".t.csv*")), "the draft is gone"
     again = turnbuckle("sweep", "study.toml", "-o", "t.csv", "--by", "seconds", "--rows", "2")
@@ -65,12 +65,12 @@ def test_a_point_is_what_project_says(turnbuckle: Run, study: Path) -> None:
     from turnbuckle.model import nething
 
     (told,) = ask(inspect(SAMPLE), ["gh200"], model=replace(nething("hold"), replay="sum"), draws=0).projections
-    assert (row["to"], row["alpha"], row["seconds"], row["penalty"]) == ("gh200", "hold", told.seconds, told.penalty)
+    assert (row["on"], row["alpha"], row["seconds"], row["penalty"]) == ("gh200", "hold", told.seconds, told.penalty)
     assert row["copy_seconds"] == told.breakdown["copy"]
 
 
 def test_the_interval_is_what_project_says(turnbuckle: Run, study: Path) -> None:
-    ran = turnbuckle("sweep", "run.sqlite", "--model", "project", "--axis", "to=gh200", "--set", "draws=100", "--format", "json")
+    ran = turnbuckle("sweep", "run.sqlite", "--model", "project", "--axis", "on=gh200", "--set", "draws=100", "--format", "json")
     (row,) = json.loads(ran.out)["rows"]
     (told,) = ask(inspect(SAMPLE), ["gh200"], draws=100).projections
     assert told.interval is not None
@@ -78,7 +78,7 @@ def test_the_interval_is_what_project_says(turnbuckle: Run, study: Path) -> None
 
 
 def test_a_parameter_of_the_target_may_vary(turnbuckle: Run, study: Path) -> None:
-    words = ("--model", "project", "--set", "draws=0", "--set", "to=self", "--axis", "link.h2d.bandwidth=10 GB/s,20 GB/s,40 GB/s")
+    words = ("--model", "project", "--set", "draws=0", "--set", "on=self", "--axis", "link.h2d.bandwidth=10 GB/s,20 GB/s,40 GB/s")
     rows = json.loads(turnbuckle("sweep", "run.sqlite", *words, "--format", "json", "--workers", "1").out)["rows"]
     assert [r["link.h2d.bandwidth"] for r in rows] == [1e10, 2e10, 4e10]
     assert rows[0]["seconds"] > rows[1]["seconds"] > rows[2]["seconds"]
@@ -189,7 +189,7 @@ def test_no_answer_anywhere(turnbuckle: Run, study: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "exit_code", "says"),
     [
-        (("study.toml", "--axis", "to=gh200"), "A083", 2, "says its axes"),
+        (("study.toml", "--axis", "on=gh200"), "A083", 2, "says its axes"),
         (("study.toml", "run.sqlite"), "A083", 2, "stands alone"),
         (("study.toml", "-o", "t.xlsx"), "A083", 2, ".parquet, .csv or .json"),
         (("study.toml", "--shard", "1/2"), "A083", 2, "needs an output"),
@@ -206,8 +206,8 @@ def test_no_answer_anywhere(turnbuckle: Run, study: Path) -> None:
         (("run.sqlite", "--model", "slack"), "A081", 2, "needs slack_seconds"),
         (("run.sqlite", "--model", "slack", "--set", "slack_seconds=1us,2us"), "A081", 2, "--axis slack_seconds"),
         (("run.sqlite", "run.sqlite", "--model", "slack", "--axis", "slack_seconds=1us"), "A081", 2, "recordings of one name"),
-        (("run.sqlite", "--model", "project", "--axis", "to=nosuch"), "M001", 2, ""),
-        (("run.sqlite", "--model", "project", "--set", "to=self", "--axis", "link.h2d.bandwidth=-1 GB/s"), "A081", 2, "above 0"),
+        (("run.sqlite", "--model", "project", "--axis", "on=nosuch"), "M001", 2, ""),
+        (("run.sqlite", "--model", "project", "--set", "on=self", "--axis", "link.h2d.bandwidth=-1 GB/s"), "A081", 2, "above 0"),
     ],
 )
 def test_what_cannot_be_asked(turnbuckle: Run, study: Path, words: tuple[str, ...], code: str, exit_code: int, says: str) -> None:

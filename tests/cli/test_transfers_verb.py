@@ -64,13 +64,14 @@ def code(run: Run, *words: object) -> str:
 
 def test_a_recording_on_todays_links(run: Run) -> None:
     said = run(SAMPLE)
-    for word in ("(L+O)", "projected on pcie4x16, ", "on pcie5x16", "on pcie6x16", "envelope", "90% interval", "A334", "transfers by size"):
+    nodes = ("projected on pcie4-x16, ", "on pcie5-x16", "on pcie6-x16")
+    for word in (*nodes, "(L+O)", "envelope", "90% interval", "A334", "transfers by size"):
         assert word in said
     assert "WMAPE" not in said
 
 
 def test_the_contract(run: Run) -> None:
-    found = document(run(SAMPLE, "--on", "pcie5x16,h100-sxm5", "--measured", "there.csv", "--format", "json"))
+    found = document(run(SAMPLE, "--on", "pcie5-x16,h100-sxm5", "--measured", "there.csv", "--format", "json"))
     assert set(found) == {"schema_version", "level", "latency_sd", "projections", "distributions", "provenance"}
     one, other = found["projections"]
     assert set(one) == {"application", "target", "link", "transfers_of", "latency", "totals", "errors", "findings"}
@@ -83,7 +84,7 @@ def test_the_contract(run: Run) -> None:
         "direction", "memory", "approach", "count", "actual_seconds", "seconds", "wmape_percent", "spread_percent", "median_percent"
     }  # fmt: skip
     assert {e["approach"] for e in one["errors"]} == {"projected", "peak", "envelope"}
-    assert other["link"] == "pcie5x16", "the machine's link is that link"
+    assert other["link"] == "pcie5-x16", "the machine's link is that link"
     assert [e["seconds"] for e in other["errors"]] == pytest.approx([e["seconds"] for e in one["errors"]], rel=1e-4)
     total = one["totals"][-1]
     assert total["envelope_seconds"] < total["peak_seconds"] < total["seconds"]
@@ -101,29 +102,29 @@ def test_one_answer_in_every_format(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_table_against_measured_times(run: Run) -> None:
-    said = run(SAMPLE, "--on", "pcie5x16", "--measured", "there.csv")
+    said = run(SAMPLE, "--on", "pcie5-x16", "--measured", "there.csv")
     assert "against the times measured there" in said and "packets/there" in said and "by application" not in said
 
 
 def test_several_applications_side_by_side(run: Run) -> None:
-    said = run(f"heat={SAMPLE}", "curve=there.csv", "--on", "pcie4x16,pcie5x16", "--measured", "there.csv,there.csv")
+    said = run(f"heat={SAMPLE}", "curve=there.csv", "--on", "pcie4-x16,pcie5-x16", "--measured", "there.csv,there.csv")
     summary = said[said.index("by application") :]
     first, second, mean = (line.split() for line in summary.splitlines()[2:5])
-    assert (first[:2], second[:2], mean[0]) == (["heat", "pcie4x16"], ["curve", "pcie5x16"], "mean")
+    assert (first[:2], second[:2], mean[0]) == (["heat", "pcie4-x16"], ["curve", "pcie5-x16"], "mean")
     assert float(mean[1]) == pytest.approx((float(first[3]) + float(second[3])) / 2, abs=0.11)
-    twice = document(run("there.csv", "there.csv", "--on", "pcie4x16", "--format", "json"))
+    twice = document(run("there.csv", "there.csv", "--on", "pcie4-x16", "--format", "json"))
     assert [p["application"] for p in twice["projections"]] == ["there.csv (1)", "there.csv (2)"]
 
 
 def test_options_change_what_they_should(run: Run, tmp_path: Path) -> None:
     def total(*words: object, file: object = "there.csv") -> dict[str, Any]:
-        found: dict[str, Any] = document(run(file, "--on", "pcie4x16", "--format", "json", *words))["projections"][0]["totals"][-1]
+        found: dict[str, Any] = document(run(file, "--on", "pcie4-x16", "--format", "json", *words))["projections"][0]["totals"][-1]
         return found
 
     plain = total()
     latency = 4 * 2.1e-6 + 2 * 1.9e-6
     assert total("--latency", "1 ms")["seconds"] == pytest.approx(plain["seconds"] - latency + 6e-3)
-    assert total("--sizes", "measured", "--measured", "there.csv", file=SAMPLE)["count"] == 6
+    assert total("--transfers-of", "measured", "--measured", "there.csv", file=SAMPLE)["count"] == 6
     (tmp_path / "pageable.csv").write_text(CURVE.replace("pinned", "pageable"), encoding="utf-8")
     staged = total("--host-memory", "10 GB/s", file="pageable.csv")["seconds"]
     assert staged == pytest.approx(plain["seconds"] + 2 * (2**20 + 2 * 2**27) / 10e9)
@@ -139,7 +140,7 @@ def test_a_file_of_rates(run: Run, tmp_path: Path) -> None:
 
 
 def test_hostile_names_are_shown_and_not_obeyed(run: Run) -> None:
-    said = run("\x1b[31m[bold]evil[/bold]=there.csv", "--on", "pcie4x16", "--measured", "there.csv")
+    said = run("\x1b[31m[bold]evil[/bold]=there.csv", "--on", "pcie4-x16", "--measured", "there.csv")
     assert "\x1b" not in said and "[bold]evil[/bold]" in said and "\\[" not in said
 
 
@@ -147,7 +148,7 @@ def test_hostile_names_are_shown_and_not_obeyed(run: Run) -> None:
 
 
 def test_figures(run: Run, tmp_path: Path) -> None:
-    run("<b>evil</b>=there.csv", SAMPLE, "--on", "pcie5x16", "--measured", "there.csv,there.csv", "--charts", "figures")
+    run("<b>evil</b>=there.csv", SAMPLE, "--on", "pcie5-x16", "--measured", "there.csv,there.csv", "--charts", "figures")
     names = {"transfer-errors", "transfers-by-size", "transfer-time-by-size"}
     assert {f.name for f in (tmp_path / "figures").iterdir()} == {f"{n}.{end}" for n in names for end in ("svg", "csv")}
     for name in names:
@@ -167,7 +168,7 @@ def test_figures(run: Run, tmp_path: Path) -> None:
 
 
 def test_errors_beyond_the_plain_axis(run: Run, tmp_path: Path) -> None:
-    run("there.csv", "--on", "pcie1x1", "--measured", "there.csv", "--charts", "figures")
+    run("there.csv", "--on", "pcie1-x1", "--measured", "there.csv", "--charts", "figures")
     assert pl.read_csv(tmp_path / "figures" / "transfer-errors.csv")["high"].max() > 1000  # type: ignore[operator]
     ElementTree.fromstring((tmp_path / "figures" / "transfer-errors.svg").read_text(encoding="utf-8"))
 
@@ -185,7 +186,7 @@ def test_no_number_is_cut(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "here.csv").write_text(text, encoding="utf-8")
     (tmp_path / "far.csv").write_text(text.replace("90", "900"), encoding="utf-8")
     long = "name" * 14
-    words = (f"{long}=here.csv", "b=here.csv", "--measured", "far.csv,far.csv", "--on", "pcie5x16")
+    words = (f"{long}=here.csv", "b=here.csv", "--measured", "far.csv,far.csv", "--on", "pcie5-x16")
     out = run(*words)
     assert max(map(len, out.splitlines())) <= columns
     errors = [e for p in document(run(*words, "--format", "json"))["projections"] for e in p["errors"]]
@@ -204,8 +205,8 @@ def test_no_number_is_cut(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [
         ((), "A024"),
         (("there.csv", "--measured", "there.csv,there.csv"), "A024"),
-        (("there.csv", "there.csv", "there.csv", "--measured", "there.csv,there.csv,there.csv", "--on", "pcie4x16,pcie5x16"), "A024"),
-        (("there.csv", "--sizes", "measured"), "A024"),
+        (("there.csv", "there.csv", "there.csv", "--measured", "there.csv,there.csv,there.csv", "--on", "pcie4-x16,pcie5-x16"), "A024"),
+        (("there.csv", "--transfers-of", "measured"), "A024"),
         (("there.csv", "--on", " , "), "A024"),
         (("there.csv", "--measured", ""), "A024"),
         (("there.csv", "--source", "titan"), "A024"),
@@ -215,7 +216,7 @@ def test_no_number_is_cut(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (("there.csv", "--latency=-1 us"), "A023"),
         (("there.csv", "--host-memory", "50"), "U001"),
         (("there.csv", "--on", "warp9"), "A022"),
-        (("there.csv", "--on", "pcie9x16"), "A016"),
+        (("there.csv", "--on", "pcie9-x16"), "A016"),
         (("there.csv", "--peer", "rope"), "A016"),
         (("there.csv", "--on", "cdi-row-link"), "A145"),
         (("there.csv#7",), "A021"),
@@ -233,7 +234,7 @@ def test_what_cannot_be_is_refused(run: Run, tmp_path: Path, words: tuple[str, .
 
 def test_nothing_in_common(run: Run, tmp_path: Path) -> None:
     (tmp_path / "other.csv").write_text("direction, size [B], time [us]\nd2d, 8, 1\n", encoding="utf-8")
-    assert code(run, "there.csv", "--measured", "other.csv", "--on", "pcie4x16") == "A146"
+    assert code(run, "there.csv", "--measured", "other.csv", "--on", "pcie4-x16") == "A146"
     (tmp_path / "host.csv").write_text("direction, size [B], time [us]\nh2h, 8, 1\n", encoding="utf-8")
     assert code(run, "host.csv") == "A146"
 
@@ -246,9 +247,10 @@ def test_real_pairs(run: Run, shared: Path) -> None:
     nsys = shared / "traces" / "nsys"
     here = nsys / "cloverleaf_a100_perlmutter" / "perlmutter-cloverleaf-cuda.sqlite"
     there = [nsys / "h100_2gpu_1s" / "h100_2gpu_1s.sqlite", nsys / "jacobi_gh200" / "jacobi_report.sqlite"]
-    words = (here, here, "--on", "h100-sxm5,gh200", "--measured", f"{there[0]},{there[1]}", "--sizes", "measured", "--format", "json")
+    priced = ("--measured", f"{there[0]},{there[1]}", "--transfers-of", "measured")
+    words = (here, here, "--on", "h100-sxm5,gh200", *priced, "--format", "json")
     h100, gh200 = document(run(*words))["projections"]
-    assert (h100["link"], gh200["link"]) == ("pcie5x16", "no packet model")
+    assert (h100["link"], gh200["link"]) == ("pcie5-x16", "no packet model")
     off = {p["target"]: {e["approach"]: e["wmape_percent"] for e in p["errors"] if e["direction"] == "all"} for p in (h100, gh200)}
     assert off["h100-sxm5"]["projected"] == pytest.approx(47.5, abs=0.5), "that node's copies ran at 27.7 of 63 GB/s"
     assert off["gh200"]["projected"] == off["gh200"]["peak"]

@@ -19,6 +19,7 @@ from turnbuckle.cost.packet import PAGEABLE_THRESHOLD, Link, copy_seconds, on_de
 from turnbuckle.cost.pcie import Pcie
 from turnbuckle.cost.wire import WAYS, Way
 from turnbuckle.errors import UsageError
+from turnbuckle.machine import load, names
 
 plain = settings(max_examples=100)
 links: st.SearchStrategy[Link] = st.sampled_from(
@@ -128,9 +129,21 @@ def test_limits_only_limit_reads(link: Link, n: int, tags: int, trip: float, lon
 # --- names --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["pcie4x16", "PCIe4x16", " pcie4-x16 ", "PCIe 4 x16", "pcie_4_x16"])
-def test_spellings(text: str) -> None:
-    assert packet.link(text) == Pcie(4, 16)
+@pytest.mark.parametrize("text", ["PCIe4x16", "pcie4x16", "PCIe 4 x16", "pcie_4_x16", "pcie4_x16", "PCIe 4.0 x16", "PCIe4-x16"])
+def test_a_link_has_one_name(text: str) -> None:
+    assert packet.link(" pcie4-x16 ") == Pcie(4, 16)
+    with pytest.raises(UsageError) as e:
+        packet.link(text)
+    assert e.value.code == "A016" and "called pcie4-x16" in e.value.fix
+
+
+def test_a_link_is_called_as_the_machine_that_has_it() -> None:
+    linked = [name for name in names() if packet.is_link(name)]
+    assert linked == ["pcie3-x16", "pcie4-x16", "pcie5-x16", "pcie6-x16"]
+    for name in linked:
+        one = packet.link(name)
+        changed = {c.parameter: c.set.value for c in load(name).changes if c.set is not None}
+        assert one.name == name and changed["link.h2d.bandwidth"] == pytest.approx(one.raw_bandwidth, rel=1e-3)
 
 
 def test_names_come_back() -> None:
@@ -141,18 +154,18 @@ def test_names_come_back() -> None:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("pci4x16", "pcie4x16"),
-        ("nvlnk2x2", "nvlink2x2"),
-        ("pcie4", "lanes, as in pcie4x16"),
-        ("nvlink3", "links, as in nvlink3x2"),
+        ("pci4x16", "pcie4-x16"),
+        ("nvlnk2x2", "nvlink2-x2"),
+        ("pcie4", "lanes, as in pcie4-x16"),
+        ("nvlink3", "links, as in nvlink3-x2"),
         ("nvlink-c2c", "not published"),
-        ("", "pcie4x16"),
-        ("pcie4x6", "one of 1, 2, 4"),
-        ("pcie9x16", "one of 1, 2, 3"),
-        ("nvlink2x7", "one of 1, 2"),
-        ("pcie4x16" * 100, "pcie4x16"),
+        ("", "pcie4-x16"),
+        ("pcie4-x6", "one of 1, 2, 4"),
+        ("pcie9-x16", "one of 1, 2, 3"),
+        ("nvlink2-x7", "one of 1, 2"),
+        ("pcie4-x16" * 100, "pcie4-x16"),
         ("pcie\u0664x16", "x16"),
-        ("\x1b[31mpcie4x16", "pcie4x16"),
+        ("\x1b[31mpcie4x16", "pcie4-x16"),
     ],
 )
 def test_names_that_are_none(text: str, hint: str) -> None:

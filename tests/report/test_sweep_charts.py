@@ -126,9 +126,9 @@ def test_not_more_than_can_be_looked_at(tmp_path: Path) -> None:
 def test_another_model_is_drawn_by_run_time(tmp_path: Path) -> None:
     study = Study(
         "s", replace(PROJECT, evaluate=lambda _, asked: {"seconds": 1.0 + asked.alpha}, inputs=lambda _: {}), {"run": tmp_path / "run.bin"},
-        {"draws": 0}, (), {"to": ["gh200", "nvlink-c2c"], "alpha": [1.0, 2.0, 4.0]},
+        {"draws": 0}, (), {"on": ["gh200", "nvlink-c2c"], "alpha": [1.0, 2.0, 4.0]},
     )  # fmt: skip
     (tmp_path / "run.bin").write_text("run")
     made = by_name(sweep(study, Serial()))
-    assert list(made) == ["sweep-run-over-to", "sweep-run-over-alpha"]
+    assert list(made) == ["sweep-run-over-on", "sweep-run-over-alpha"]
     assert {r["seconds"] for r in made["sweep-run-over-alpha"].rows} == {2.0, 3.0, 5.0}

@@ -47,7 +47,7 @@ bandwidth = "8 GB/s"
 
 [link.host-gpu]
 kind = "pcie"
-pcie = "pcie4x16"
+pcie = "pcie4-x16"
 start_up = "1 us"
 
 [link.gpu-fpga]
@@ -175,7 +175,7 @@ def test_a_message_of_nothing_or_on_one_device_is_none() -> None:
 
 def test_links_price_messages_by_their_equations() -> None:
     n = 10_000.0
-    assert Link("pcie", "pcie4x16", start_up=1e-6).seconds(n) == float(pcie_seconds(n, Pcie(4, 16).bandwidth(n, "both"), 1e-6))
+    assert Link("pcie", "pcie4-x16", start_up=1e-6).seconds(n) == float(pcie_seconds(n, Pcie(4, 16).bandwidth(n, "both"), 1e-6))
     assert Link("cxl1", lines_in_flight=4).seconds(n) == float(cxl_line_seconds(n, lines_in_flight=4))
     assert Link("loggp", latency=1e-6, bandwidth=1e10).seconds(n) == pytest.approx(2e-6)
     assert Link("time", time=3.0).seconds(n) == 3.0
@@ -209,10 +209,10 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert chain.stages[1].receives == {"read": 8 * 2**20}
     assert chain.stages[2].receives == {"unpack": 16 * 2**20, "read": 64.0}
     assert chain.link("fpga", "gpu") == Link("cxl2", share=0.9, line_time=50e-9)
-    assert chain.link("gpu", "host") == Link("pcie", "pcie4x16", start_up=1e-6)
+    assert chain.link("gpu", "host") == Link("pcie", "pcie4-x16", start_up=1e-6)
     assert len(play(chain).flows) == 6
     document = play(chain).as_dict()
-    assert document["links"]["gpu-fpga"] == {"kind": "cxl2", "pcie": "pcie3x16", "share": 0.9, "line_seconds": 50e-9}
+    assert document["links"]["gpu-fpga"] == {"kind": "cxl2", "pcie": "pcie3-x16", "share": 0.9, "line_seconds": 50e-9}
     assert document["links"]["host-fpga"] == {"kind": "loggp", "latency_seconds": 1e-6, "bandwidth": 8e9}
 
 
@@ -241,9 +241,9 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ('kind = "loggp"', 'kind = "time"', "A027", "chain.toml:22:1"),
         ('latency = "1 us"\n', "", "A027", "chain.toml:20:"),
         ('bandwidth = "8 GB/s"', 'bandwidth = "0 GB/s"', "A027", "chain.toml:20:"),
-        ('pcie = "pcie4x16"', 'pcie = "nvlink3x4"', "A027", "chain.toml:27:1"),
-        ('pcie = "pcie4x16"', 'pcie = "pcie9x16"', "A016", ""),
-        ('pcie = "pcie4x16"', "pcie = 4", "A027", "chain.toml:27:1"),
+        ('pcie = "pcie4-x16"', 'pcie = "nvlink3-x4"', "A027", "chain.toml:27:1"),
+        ('pcie = "pcie4-x16"', 'pcie = "pcie9-x16"', "A016", ""),
+        ('pcie = "pcie4-x16"', "pcie = 4", "A027", "chain.toml:27:1"),
         ('share = "90%"', "share = 1.5", "A027", "chain.toml:30:"),
         ('share = "90%"', "share = nan", "U004", "chain.toml:32:1"),
         ('share = "90%"', "share = 1e-320", "A027", "chain.toml:32:1"),

@@ -151,7 +151,7 @@ def test_no_latency_no_guess(run: Transfers) -> None:
 # --- prices -----------------------------------------------------------------------------------------------------------
 
 
-def one(direction: str, memory: str, on: str = "pcie4x16", latency: float = 2e-6, **more: float) -> pl.DataFrame:
+def one(direction: str, memory: str, on: str = "pcie4-x16", latency: float = 2e-6, **more: float) -> pl.DataFrame:
     run = transfers(*((direction, memory, n, 1.0) for n in SIZES))
     told = Latency(latency, 1, 1, "")
     rows, _ = priced(run.rows, {(direction, memory): told}, sheet(on, **more))  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ def one(direction: str, memory: str, on: str = "pcie4x16", latency: float = 2e-6
 
 @pytest.mark.parametrize(("direction", "way"), [("h2d", "read"), ("d2h", "write"), ("p2p", "write")])
 def test_pinned_copies_follow_equation_10(direction: str, way: str) -> None:
-    over = link("pcie4x16")
+    over = link("pcie4-x16")
     found = one(direction, "device" if direction == "p2p" else "pinned")
     assert found["projected"].to_numpy() == pytest.approx(copy_seconds(SIZES, over, way, latency=2e-6))  # type: ignore[arg-type]
     assert found["peak"].to_numpy() == pytest.approx(2e-6 + SIZES / over.raw_bandwidth)
@@ -171,9 +171,9 @@ def test_pinned_copies_follow_equation_10(direction: str, way: str) -> None:
 
 def test_pageable_copies_follow_equation_9_from_the_threshold_on() -> None:
     found = one("h2d", "pageable", host_memory=50e9)
-    staged = copy_seconds(SIZES, link("pcie4x16"), "read", latency=2e-6, host_memory_bandwidth=50e9)
+    staged = copy_seconds(SIZES, link("pcie4-x16"), "read", latency=2e-6, host_memory_bandwidth=50e9)
     assert found["projected"].to_numpy() == pytest.approx(staged)
-    assert found["wire"].to_numpy() == pytest.approx(copy_seconds(SIZES, link("pcie4x16"), "read", latency=0.0)), "without staging"
+    assert found["wire"].to_numpy() == pytest.approx(copy_seconds(SIZES, link("pcie4-x16"), "read", latency=0.0)), "without staging"
 
 
 def test_copies_inside_a_device_read_and_write() -> None:
@@ -182,14 +182,14 @@ def test_copies_inside_a_device_read_and_write() -> None:
     assert found["peak"].to_numpy() == pytest.approx(2e-6 + SIZES / 900e9), "the paper's own"
 
 
-@given(st.sampled_from(["pcie1x4", "pcie3x16", "pcie5x16", "pcie6x16", "nvlink2x2"]), st.sampled_from(["h2d", "d2h"]), st.floats(0, 1e-3))
+@given(st.sampled_from(["pcie1-x4", "pcie3-x16", "pcie6-x16", "nvlink2-x2"]), st.sampled_from(["h2d", "d2h"]), st.floats(0, 1e-3))
 def test_the_envelope_is_below_the_peak_is_below_the_packets(name: str, direction: str, latency: float) -> None:
     found = one(direction, "pinned", name, latency)
     assert (found["envelope"] <= found["peak"]).all() and (found["peak"] <= found["projected"] * (1 + 1e-12)).all()
     assert (found["projected"].diff().drop_nulls() >= 0).all()
 
 
-def total_of(*rows: Row, on: str = "pcie4x16", sharers: int = 1, **more: float) -> Total:
+def total_of(*rows: Row, on: str = "pcie4-x16", sharers: int = 1, **more: float) -> Total:
     return project(replace(transfers(*rows), sharers=sharers), sheet(on, **more), latency=3e-6).totals[-1]  # type: ignore[arg-type]
 
 
@@ -218,7 +218,7 @@ def test_others_on_the_link_widen_only_where_there_are_others() -> None:
     assert one.low == pytest.approx(one.projected / LINK_FASTEST, rel=0.05)
     assert one.high < two.high < sixteen.high == many.high <= MOST_SHARERS * 3 * one.projected
     assert one.projected == two.projected == sixteen.projected, "the answer stays"
-    said = project(replace(transfers(row), sharers=4), sheet("pcie4x16"), latency=1e-6)
+    said = project(replace(transfers(row), sharers=4), sheet("pcie4-x16"), latency=1e-6)
     assert "4 devices or ranks" in details(said, "A334")
     assert total_of(("d2d", "device", 2**30, 1.0), device_memory=1e12, sharers=8).drivers.keys() == {DEVICE}
 
@@ -226,14 +226,15 @@ def test_others_on_the_link_widen_only_where_there_are_others() -> None:
 def test_staging_by_the_host_is_in_the_interval_of_pageable_copies() -> None:
     """From the price of pinned copies to that of a slow host; a copy of a slow link is not staged more slowly than it runs."""
     row: Row = ("h2d", "pageable", 2**30, 1.0)
-    pinned, fast, slow = total_of(("h2d", "pinned", 2**30, 1.0), on="pcie5x16"), total_of(row, on="pcie5x16"), total_of(row, on="pcie1x4")
+    pinned = total_of(("h2d", "pinned", 2**30, 1.0), on="pcie5-x16")
+    fast, slow = total_of(row, on="pcie5-x16"), total_of(row, on="pcie1-x4")
     assert fast.low == fast.projected == pinned.projected and next(iter(fast.drivers)) == STAGED
     worst = STAGED_RATE * math.exp(-1.645 * STAGED_SPREAD)
     assert fast.high == pytest.approx(2**30 / worst, rel=0.1)
     assert next(iter(slow.drivers)) == LINK
-    given = total_of(row, on="pcie5x16", host_memory=20e9)
+    given = total_of(row, on="pcie5-x16", host_memory=20e9)
     assert given.low < given.projected < given.high
-    small = total_of(*[("h2d", "pageable", 2**18, 1.0)] * 50, on="pcie5x16")
+    small = total_of(*[("h2d", "pageable", 2**18, 1.0)] * 50, on="pcie5-x16")
     assert STAGED_BELOW in small.drivers and small.low <= small.projected < small.high
 
 
@@ -246,14 +247,14 @@ def test_staging_by_the_host_is_in_the_interval_of_pageable_copies() -> None:
     st.integers(1, 20),
 )
 def test_an_interval_holds_its_answer_and_its_shares_are_shares(rows: list[tuple[str, str, float]], sharers: int) -> None:
-    for total in project(replace(transfers(*((*r, 1.0) for r in rows)), sharers=sharers), sheet("pcie4x16"), latency=2e-6).totals:
+    for total in project(replace(transfers(*((*r, 1.0) for r in rows)), sharers=sharers), sheet("pcie4-x16"), latency=2e-6).totals:
         assert 0 < total.low <= total.projected <= total.high < math.inf
         assert all(0 < share <= 1 for share in total.drivers.values()) and sum(total.drivers.values()) <= 1 + 1e-9
 
 
 def test_what_is_assumed_is_said() -> None:
     small: list[Row] = [("h2d", "unknown", 8, 2e-6), ("h2d", "pageable", 8, 2e-6), ("d2h", "managed", 8, 2e-6), ("d2d", "device", 8, 2e-6)]
-    found = project(transfers(*small, ("p2p", "device", 8, 2e-6)), sheet("pcie4x16"))
+    found = project(transfers(*small, ("p2p", "device", 8, 2e-6)), sheet("pcie4-x16"))
     said = details(found, "A334")
     for part in ("memory unknown: priced as pinned", "--host-memory", "managed memory", "over the host's link"):
         assert part in said
@@ -263,7 +264,7 @@ def test_what_is_assumed_is_said() -> None:
 
 def test_nothing_to_price() -> None:
     with pytest.raises(TurnbuckleError) as refused:
-        project(transfers(("d2d", "device", 8, 1e-6)), sheet("pcie4x16"))
+        project(transfers(("d2d", "device", 8, 1e-6)), sheet("pcie4-x16"))
     assert code(refused) == "A146"
 
 
@@ -272,11 +273,11 @@ def test_nothing_to_price() -> None:
 
 def test_a_machine_gives_its_link() -> None:
     h100 = sheet("h100-sxm5")
-    assert h100.links["h2d"] == link("pcie5x16") and h100.peaks["d2d"] == load("h100-sxm5").value("gpu.memory_bandwidth")
-    assert sheet("summit").links["d2h"] == link("nvlink2x2")
-    assert sheet("pcie5-x16").links["h2d"] == link("pcie5x16"), "a change of the source that sets the link"
-    assert sheet("h100-sxm5", host_memory=1e9, device_memory=2e9, peer="nvlink4x18").peaks["d2d"] == 2e9
-    assert sheet("h100-sxm5", peer="nvlink4x18").links["p2p"] == link("nvlink4x18")
+    assert h100.links["h2d"] == link("pcie5-x16") and h100.peaks["d2d"] == load("h100-sxm5").value("gpu.memory_bandwidth")
+    assert sheet("summit").links["d2h"] == link("nvlink2-x2")
+    assert sheet("pcie5-x16").links["h2d"] == link("pcie5-x16"), "a change of the source that sets the link"
+    assert sheet("h100-sxm5", host_memory=1e9, device_memory=2e9, peer="nvlink4-x18").peaks["d2d"] == 2e9
+    assert sheet("h100-sxm5", peer="nvlink4-x18").links["p2p"] == link("nvlink4-x18")
 
 
 def test_a_link_without_packets_is_priced_at_its_peak() -> None:
@@ -301,7 +302,7 @@ def test_tags_limit_reads_beside_the_answer() -> None:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("summt", "A022"), ("\x1b[31m", "A022"), ("pcie9x16", "A016"), ("pcie4x3", "A016"), ("cdi-row-link", "A145"), ("mi300a", "A145")],
+    [("summt", "A022"), ("\x1b[31m", "A022"), ("pcie9-x16", "A016"), ("pcie4-x3", "A016"), ("cdi-row-link", "A145"), ("mi300a", "A145")],
 )
 def test_names_that_give_no_sheet(name: str, expected: str) -> None:
     with pytest.raises(TurnbuckleError) as refused:
@@ -341,17 +342,17 @@ def test_memory_that_was_not_recorded_meets_the_only_other() -> None:
 
 def test_the_other_nodes_own_transfers() -> None:
     here, there = transfers(("h2d", "pinned", 8, 2e-6)), transfers(("h2d", "pinned", 1e6, 1e-3), ("h2d", "pinned", 2e6, 2e-3))
-    found = project(here, sheet("pcie4x16"), there, all_of_there=True)
+    found = project(here, sheet("pcie4-x16"), there, all_of_there=True)
     assert (found.totals[0].count, found.totals[0].measured, found.transfers_of) == (2, None, there.name)
     assert found.errors[0].count == 2 and found.errors[0].actual == pytest.approx(3e-3)
-    by_curve = project(curves(curve(2e-6 + SIZES / 1e9)), sheet("pcie4x16"), there)
+    by_curve = project(curves(curve(2e-6 + SIZES / 1e9)), sheet("pcie4-x16"), there)
     assert by_curve.totals[0].count == 2, "a curve is no application"
 
 
 def test_a_node_that_obeys_the_model_has_no_error() -> None:
-    truth = copy_seconds(SIZES, link("pcie5x16"), "read", latency=3e-6)
-    here = curves(curve(copy_seconds(SIZES, link("pcie3x16"), "read", latency=3e-6)))
-    found = project(here, sheet("pcie5x16"), curves(curve(truth)))
+    truth = copy_seconds(SIZES, link("pcie5-x16"), "read", latency=3e-6)
+    here = curves(curve(copy_seconds(SIZES, link("pcie3-x16"), "read", latency=3e-6)))
+    found = project(here, sheet("pcie5-x16"), curves(curve(truth)))
     errors = {e.approach: e.wmape for e in found.errors if e.direction == "all"}
     assert errors["projected"] == pytest.approx(0, abs=0.5), "but for the bytes of the smallest copy"
     assert errors["projected"] < errors["peak"] < errors["envelope"]
@@ -412,9 +413,9 @@ def test_decades(size: int, low: int) -> None:
 
 def test_several_applications() -> None:
     a, b = transfers(("h2d", "pinned", 8, 2e-6), name="a"), transfers(("d2h", "pinned", 8, 2e-6), name="b")
-    found = study([(a, None), (b, b)], [[sheet("pcie4x16"), sheet("pcie5x16")], [sheet("pcie4x16")]])
+    found = study([(a, None), (b, b)], [[sheet("pcie4-x16"), sheet("pcie5-x16")], [sheet("pcie4-x16")]])
     shown = [(p.application, p.target, len(p.errors)) for p in found.projected]
-    assert shown == [("a", "pcie4x16", 0), ("a", "pcie5x16", 0), ("b", "pcie4x16", 6)]
+    assert shown == [("a", "pcie4-x16", 0), ("a", "pcie5-x16", 0), ("b", "pcie4-x16", 6)]
     document = found.as_dict()
     assert document["schema_version"] == 1 and [d["application"] for d in document["distributions"]] == ["a", "b"]
     assert len(found.rows()) == 6
@@ -426,9 +427,9 @@ def test_several_applications() -> None:
 @pytest.mark.parametrize(
     ("here", "there", "on", "most"),
     [
-        ("superbench_v100_pcie_copy/cuda_memory_h2d_bw.log", "superbench_v100_pcie_copy/cuda_memory_h2d_bw.log", "pcie3x16", 9),
-        ("superbench_v100_pcie_copy/cuda_memory_d2h_bw.log", "superbench_v100_pcie_copy/cuda_memory_d2h_bw.log", "pcie3x16", 2),
-        ("superbench_v100_pcie_copy/cuda_memory_h2d_bw.log", "superbench_mi100_h2d/rocm_memory_h2d_bw.log", "pcie4x16", 11),
+        ("superbench_v100_pcie_copy/cuda_memory_h2d_bw.log", "superbench_v100_pcie_copy/cuda_memory_h2d_bw.log", "pcie3-x16", 9),
+        ("superbench_v100_pcie_copy/cuda_memory_d2h_bw.log", "superbench_v100_pcie_copy/cuda_memory_d2h_bw.log", "pcie3-x16", 2),
+        ("superbench_v100_pcie_copy/cuda_memory_h2d_bw.log", "superbench_mi100_h2d/rocm_memory_h2d_bw.log", "pcie4-x16", 11),
     ],
 )
 def test_real_nodes_as_well_as_the_paper(shared: Path, here: str, there: str, on: str, most: float) -> None:

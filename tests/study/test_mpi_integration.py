@@ -143,7 +143,7 @@ messages = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15), st.integer
 
 
 @strategies.LAW
-@given(messages, st.integers(1, 16), st.integers(1, 4), st.sampled_from(["linear", "cyclic"]))
+@given(messages, st.integers(1, 16), st.integers(1, 4), st.sampled_from(["linear", "round robin"]))
 def test_shares_lie_between_none_and_all(sent: pl.DataFrame, per_node: int, times: int, mapping: Any) -> None:
     leaves = off_node_share(sent, per_node, mapping=mapping)
     moved = off_node_share(sent, per_node, then=16, mapping=mapping)
@@ -157,8 +157,8 @@ def test_shares_lie_between_none_and_all(sent: pl.DataFrame, per_node: int, time
 
 def test_nodes_of_a_cyclic_placement() -> None:
     sent = pl.DataFrame({"source": [0, 0], "target": [2, 4], "size_bytes": [1, 3]})
-    assert off_node_share(sent, 2, mapping="cyclic") == 1, "three nodes for ranks up to 4"
-    assert off_node_share(sent, 2, mapping="cyclic", ranks=8) == 0.25, "four nodes for eight: 0 and 4 share one"
+    assert off_node_share(sent, 2, mapping="round robin") == 1, "three nodes for ranks up to 4"
+    assert off_node_share(sent, 2, mapping="round robin", ranks=8) == 0.25, "four nodes for eight: 0 and 4 share one"
 
 
 def test_messages_without_an_end_are_left_out() -> None:

@@ -66,9 +66,7 @@ def test_a_shift_is_free_where_there_are_as_many_ways() -> None:
 @pytest.mark.parametrize("size", [100.0, 20_000.0, 1e6])
 def test_flows_and_packets_agree_where_nothing_is_shared(size: float) -> None:
     """One message at a time: flows leave out what a packet's hold of a switch adds (90 or 100 ns of each packet) and rounding."""
-    packets, flow = (
-        networks(of_graph(ping_pong(size, 3), LIMPPY), ["switch", "torus:2x2x2"], fidelity=f).rows for f in ("packets", "flow")
-    )
+    packets, flow = (networks(of_graph(ping_pong(size, 3), LIMPPY), ["switch", "torus:2x2x2"], fidelity=f).rows for f in ("limppy", "flow"))
     many = math.ceil(size / 4096)
     for one, other in zip(packets, flow, strict=True):
         held = 6 * (many - 1) * 90e-9
@@ -81,7 +79,7 @@ def test_flows_and_packets_agree_where_nothing_is_shared(size: float) -> None:
 def test_queues_store_and_forward(size: float, on: str) -> None:
     """One message alone: all its packets over the first link, the last over each link after it, behind its last byte."""
     p, links = LIMPPY, 2 if on == "switch" else 3
-    found = networks(of_graph(shift(4, 1, size), p), [on], fidelity="queues").rows[0]
+    found = networks(of_graph(shift(4, 1, size), p), [on], fidelity="packet").rows[0]
 
     def over(data: float, whole: float) -> float:
         last = data - (math.ceil(data / p.packet_bytes) - 1) * p.packet_bytes if data else 0.0
@@ -102,7 +100,7 @@ def test_queues_store_and_forward(size: float, on: str) -> None:
 
 
 def test_queues_have_room_for_two_packets_of_any_size() -> None:
-    large = networks(of_graph(shift(4, 1, 1e6), Protocol(packet_bytes=1 << 20)), ["switch"], fidelity="queues").rows[0]
+    large = networks(of_graph(shift(4, 1, 1e6), Protocol(packet_bytes=1 << 20)), ["switch"], fidelity="packet").rows[0]
     assert large.packets == 16 and large.busiest_share < 1
 
 

@@ -33,7 +33,7 @@ from turnbuckle.study.priors import (
 )
 
 #: Where the packets of a link are known; else its peak [B/s].
-PACKETS = {"PCIe 3.0": "pcie3x16", "PCIe 4.0": "pcie4x16", "PCIe 5.0": "pcie5x16", "PCIe (behind switch, AWS p5 H100)": "pcie5x16"}
+PACKETS = {"PCIe 3.0": "pcie3-x16", "PCIe 4.0": "pcie4-x16", "PCIe 5.0": "pcie5-x16", "PCIe (behind switch, AWS p5 H100)": "pcie5-x16"}
 NVLINK = {"Summit host-device": 2, "Sierra host-device": 3, "Lassen host-device": 3}
 XGMI, C2C = 36e9, 450e9
 
@@ -46,7 +46,7 @@ def nominal(entity: str, condition: str, way: str) -> float:
     """What a data sheet leaves of a link [B/s]."""
     if entity in PACKETS or "NVLink 2" in entity or entity in NVLINK or entity.split()[0] in ("Perlmutter", "Polaris"):
         links = NVLINK.get(entity, 3 if "AC922" in condition else 2)
-        name = PACKETS.get(entity, "pcie4x16" if entity.split()[0] in ("Perlmutter", "Polaris") else f"nvlink2x{links}")
+        name = PACKETS.get(entity, "pcie4-x16" if entity.split()[0] in ("Perlmutter", "Polaris") else f"nvlink2-x{links}")
         return float(link(name).bandwidth(2.0**30, "write" if way == "d2h" else "read"))
     return C2C if "C2C" in entity else XGMI
 

@@ -15,7 +15,7 @@ from turnbuckle.study.ssi import Distance, answer, distance, recorded
 from turnbuckle.study.study import inspect
 from turnbuckle.units import parse
 
-LINK = Link("pcie4x16", 26e9)
+LINK = Link("pcie4-x16", 26e9)
 PAIRS = [(app, link) for app in paper.SSI for link in paper.PAPER.texts(app, "benefit")]
 
 

@@ -32,12 +32,12 @@ alpha = ["flop", 2]
 "slack.link" = {from = "1 us", to = "100 us", points = 3, spacing = "log"}
 
 [[pairs]]
-on = "a100-pcie-40"
-to = "gh200"
+source = "a100-pcie-40"
+on = "gh200"
 
 [[pairs]]
-to = "machines/ours.toml"
-on = "gh200"
+on = "machines/ours.toml"
+source = "gh200"
 """
 
 
@@ -51,17 +51,17 @@ def test_what_a_study_says(tmp_path: Path) -> None:
     study = read(tmp_path, GOOD)
     assert (study.name, study.kind.name, len(study)) == ("cards", "project", 2 * 2 * 2 * 2 * 3)
     assert study.recordings == {"melt": tmp_path / "melt.sqlite", "other": tmp_path / "deep" / "other.sqlite"}
-    assert study.columns == ("draws", "on", "to", "alpha", "link.h2d.bandwidth", "slack.link")
+    assert study.columns == ("draws", "source", "on", "alpha", "link.h2d.bandwidth", "slack.link")
     points = list(study.points())
     assert [p.index for p in points] == list(range(48))
     assert points[0].values == {
-        "draws": 0, "on": "a100-pcie-40", "to": "gh200", "alpha": "flop", "link.h2d.bandwidth": 12.5e9, "slack.link": 1e-6
+        "draws": 0, "source": "a100-pcie-40", "on": "gh200", "alpha": "flop", "link.h2d.bandwidth": 12.5e9, "slack.link": 1e-6
     }  # fmt: skip
     assert [p.values["slack.link"] for p in points[:3]] == [1e-6, 1e-5, 1e-4]
     assert [p.values["alpha"] for p in points[:12]] == ["flop"] * 6 + [2.0] * 6
-    assert points[12].values["to"] == "machines/ours.toml" and points[24].recording == "other"
+    assert points[12].values["on"] == "machines/ours.toml" and points[24].recording == "other"
     made = study.kind.made(points[12].values, study.folder)
-    assert made.to == str(tmp_path / "machines" / "ours.toml"), "machine files are relative to the study"
+    assert made.on == str(tmp_path / "machines" / "ours.toml"), "machine files are relative to the study"
     assert dict(made.others) == {"link.h2d.bandwidth": 12.5e9, "slack.link": 1e-6}
 
 
@@ -105,10 +105,11 @@ def test_every_model_says_what_it_can_be_asked() -> None:
         ('from = "1 us"', 'from = "0 us"', "A080", "study.toml:16:1", "above 0"),
         ('from = "1 us"', 'from = "100 us"', "A080", "study.toml:16:1", "one number to another"),
         ("points = 3", "points = 200000", "A084", "study.toml:", "200,000 points"),
-        ('on = "gh200"\n', "", "A081", "study.toml:", "do not set the same"),
+        ('source = "gh200"\n', "", "A081", "study.toml:", "do not set the same"),
         ("[[pairs]]\non", "[[pairs]]\nonn", "A081", "study.toml:", "did you mean on?"),
-        ('[[pairs]]\nto = "machines/ours.toml"\non = "gh200"', "", "", "", ""),
-        ('to = "gh200"', "", "A081", "study.toml:", "do not set the same"),
+        ("[[pairs]]\non", "[[pairs]]\nto", "A425", "study.toml:23:6", "to of sweep is called on now"),
+        ('[[pairs]]\non = "machines/ours.toml"\nsource = "gh200"', "", "", "", ""),
+        ('on = "gh200"', "", "A081", "study.toml:", "do not set the same"),
         ("[axes]", f"[axes]\n{'a.' * 100}b = 1", "A080", "study.toml:14", "64 dots"),
         ("[axes]", f"[axes]\nx = {{{'a.' * 100}b = 1}}", "A080", "study.toml:14", "64 dots"),
         ("[axes]", f"""[axes]\n{'"a,b".' * 100}b = 1""", "A080", "study.toml:14", "64 dots"),

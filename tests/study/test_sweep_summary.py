@@ -82,8 +82,8 @@ def test_more_ranks_do_more_and_are_not_worse_for_it() -> None:
 
 
 def test_other_models_have_a_best_point_and_no_verdict() -> None:
-    study = Study("s", PROJECT, {"run": Path("run")}, {"draws": 0}, [{"to": "gh200", "alpha": 1.0}, {"to": "nvlink-c2c", "alpha": 1.0}])
-    assert varying(study) == ("to",)
+    study = Study("s", PROJECT, {"run": Path("run")}, {"draws": 0}, [{"on": "gh200", "alpha": 1.0}, {"on": "nvlink-c2c", "alpha": 1.0}])
+    assert varying(study) == ("on",)
     rows = [{"recording": "run", **p.values, "seconds": 2.0 - p.index, "code": None} for p in study.points()]
     (one,) = summaries(study, rows)
-    assert one.verdict == "" and one.sentence == "shortest run 1 s, at to nvlink-c2c" and one.as_dict()["gpudirect"] is None
+    assert one.verdict == "" and one.sentence == "shortest run 1 s, on nvlink-c2c" and one.as_dict()["gpudirect"] is None

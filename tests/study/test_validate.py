@@ -76,7 +76,7 @@ def test_sums_known_by_count_and_bytes_alone(tmp_path: Path) -> None:
 
 
 def test_the_data_sheet_takes_the_fixed_part_from_a_and_the_rest_from_the_link(tmp_path: Path) -> None:
-    (only,) = found(tmp_path, asking('model = "datasheet"\non = "pcie3x16"'), a=CURVE, b=CURVE).rows
+    (only,) = found(tmp_path, asking('model = "datasheet"\non = "pcie3-x16"'), a=CURVE, b=CURVE).rows
     # 100 MB over PCIe 3 x16 take some 8 ms; B's own 25 GB/s is not asked
     assert 7e-3 < (only.predicted or 0.0) < 9e-3 and only.measured == pytest.approx(4.05e-3, rel=0.02)
     assert only.covered is False and only.low is not None and only.low < (only.predicted or 0.0)
@@ -117,7 +117,7 @@ def test_paths_out_of_the_data_folder_have_a_code_of_their_own(tmp_path: Path) -
 
 def test_an_answer_does_not_predict_itself(tmp_path: Path) -> None:
     line = 'model = "line"\ndirection = "h2d"'
-    for k, text in enumerate((asking(line, b="./a.csv"), asking('model = "datasheet"\non = "pcie4x16"', b="./a.csv"))):
+    for k, text in enumerate((asking(line, b="./a.csv"), asking('model = "datasheet"\non = "pcie4-x16"', b="./a.csv"))):
         refused = _refused(lambda text=text, k=k: read_case(case_at(tmp_path, text, f"case{k}")))  # type: ignore[misc]
         assert refused.code == "A417" and "predicted from" in refused.what
     only = 'title = "t"\n[a]\nfile = "./a.csv"\n[[ask]]\n' + line
@@ -198,7 +198,7 @@ def test_nothing_is_skipped_silently(tmp_path: Path) -> None:
     [
         ('model = "rate"\non = "h100-sxm5"', "A192"),
         ('model = "machine"\non = "h100-sxm5"', "P013"),
-        ('model = "datasheet"\non = "pcie9x16"', "A016"),
+        ('model = "datasheet"\non = "pcie9-x16"', "A016"),
         ('model = "repeat"', "P013"),
     ],
 )
@@ -250,7 +250,7 @@ def test_nodes_are_put_in_order_where_there_are_enough(tmp_path: Path) -> None:
     def text(link: str) -> str:
         return asking(f'model = "datasheet"\non = "{link}"')
 
-    links = {"pcie3x16": 12e3, "pcie4x16": 25e3, "pcie5x16": 50e3}
+    links = {"pcie3-x16": 12e3, "pcie4-x16": 25e3, "pcie5-x16": 50e3}
     large = "direction, memory, size [B], time [us]\nh2d, pinned, 1, 2\nh2d, pinned, 100000000, {}\n"
     cases = [read_case(case_at(tmp_path, text(n), n, a=CURVE, b=large.format(1e8 / rate))) for n, rate in links.items()]
     (order,) = [r for r in validate(cases, None).rows if r.kind == "ranking"]

@@ -33,7 +33,7 @@ class HalfWay(Exception):
 def study(recording: Path, latencies: int) -> Study:
     """Machines x kernels x latencies x bandwidths."""
     axes: dict[str, Any] = {
-        "to": ["nvlink-c2c", "gh200", "cdi-row-link", "cdi-row-api"],
+        "on": ["nvlink-c2c", "gh200", "cdi-row-link", "cdi-row-api"],
         "alpha": ["hold", "flop"],
         "slack.link": spaced(1e-7, 1e-4, latencies, "log"),
         "link.h2d.bandwidth": [12.5e9, 25e9, 50e9, 100e9],

@@ -112,6 +112,9 @@ def dispatch(words: Sequence[str]) -> int:
     try:
         command, bound, _ = app.parse_args(words, console=Console(), exit_on_error=False, print_error=False)
     except CycloptsError as e:
+        from turnbuckle.vocabulary import refuse_old_options
+
+        refuse_old_options(words)
         raise UsageError(
             "A002", str(e).splitlines()[0] if str(e) else type(e).__name__, fix="turnbuckle --help, or turnbuckle VERB --help"
         ) from e
@@ -379,8 +382,8 @@ def export(
     profile: Profile,
     /,
     *,
-    on: Annotated[str, Parameter(name="--on", help="target machine: a name, a TOML file or self")],
-    to: Annotated[Literal["perfetto"], Parameter(name="--to", help="perfetto: trace-event JSON for ui.perfetto.dev")] = "perfetto",
+    on: Annotated[list[str], Parameter(name="--on", help="target machine, one: a name, a TOML file or self", negative=())],
+    format: Annotated[Literal["perfetto"], Parameter(name="--format", help="perfetto: trace-event JSON for ui.perfetto.dev")] = "perfetto",
     window: Annotated[str | None, Parameter(name="--window", help="only what was recorded from START:END of the run: 1.2s:1.3s")] = None,
     source: Source = None,
     alpha: Alpha = "flop",
@@ -393,12 +396,15 @@ def export(
     from turnbuckle.machine import load
     from turnbuckle.report import perfetto
     from turnbuckle.study.moved import moved
+    from turnbuckle.vocabulary import refuse_several
 
     if output is None and sys.stdout.isatty():
         raise UsageError("A009", "a trace is not for a terminal", fix="give a file with --output FILE.json.gz")
     within_ns = window_ns(window) if window is not None else None
+    names = _targets(on) or []
+    refuse_several(",".join(names), "target", "export writes")
     seen, model = inspected(profile, source, no_cache), replace(_model(alpha, "nething", None), replay="timeline")
-    target = seen.source if on == "self" else load(on)
+    target = seen.source if names == ["self"] else load(names[0])
     run = moved(seen.profile, seen.source, target, model, within_ns=within_ns)
     if within_ns is not None and not run.table.height:
         raise UsageError(

@@ -44,7 +44,7 @@ RoundTrip = Annotated[str | None, Parameter(help="from a read request to its dat
 def cxl(
     *,
     sizes: Sizes = None,
-    link: LinkName = "pcie3x16",
+    link: LinkName = "pcie3-x16",
     start_up: StartUpTime = None,
     measured: Annotated[Path | None, Parameter(help="copies you measured (bandwidthTest, CSV, ...): their start-up instead")] = None,
     share: Shares = None,
@@ -69,7 +69,7 @@ def cxl(
         raise UsageError("A028", "--tags and --round-trip belong together", fix='--tags 256 --round-trip "1.2 us"')
     wire = packet.link(link)
     if not isinstance(wire, Pcie):
-        raise UsageError("A028", "CXL runs on PCI Express", found=link[:40], fix="--link pcie5x16")
+        raise UsageError("A028", "CXL runs on PCI Express", found=link[:40], fix="--link pcie5-x16")
     shares = [_share(word) for word in _words(share, ("0.6", "0.9"), "--share")]
     if start_up is not None and measured is not None:
         raise UsageError("A028", "--start-up and --measured exclude each other", fix="leave one out")
@@ -115,7 +115,7 @@ def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
             if found is not None and not found.seconds:
                 raise CannotAnswer(
                     "A148", f"the copies are faster than {wire.name} lets them be", where=file.name, found=curve.name,
-                    cause="they leave nothing for a start-up", fix="name the link that they were measured on: --link pcie5x16",
+                    cause="they leave nothing for a start-up", fix="name the link that they were measured on: --link pcie5-x16",
                 )  # fmt: skip
             if found is not None:
                 return {

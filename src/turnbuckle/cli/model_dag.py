@@ -59,8 +59,8 @@ def dag(
     map: Map = None,
     on: On = None,
     tiers: Tiers = None,
-    per_socket: PerSocket = None,
-    per_node: PerNode = None,
+    gpus_per_socket: PerSocket = None,
+    gpus_per_node: PerNode = None,
     memory_bandwidth: Memory = None,
     block_low: Low = None,
     block_high: High = None,
@@ -91,7 +91,7 @@ def dag(
     counts = None if gpus is None else _counts(gpus)
     if map is not None and (gpus is not None or layout != "2d"):
         raise UsageError("A043", "a map says itself which GPUs there are", found="--map with --gpus or --layout", fix="leave them out")
-    machine = _machine(on, tiers, per_socket, per_node, (memory_bandwidth, block_low, block_high))
+    machine = _machine(on, tiers, gpus_per_socket, gpus_per_node, (memory_bandwidth, block_low, block_high))
     with working("reading"):
         triangular = read_triangle(matrix, triangle)
         owner = None if map is None else read_map(map, len(triangular))
@@ -155,8 +155,9 @@ def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_nod
     socket = min(machine.gpus_per_socket, node) if per_socket is None else per_socket
     if tiers is not None and "socket" in machine.tiers and socket == 1:
         raise UsageError(
-            "A043", "the table has a tier socket, but a socket has one GPU", where=machine.name, fix=f"say how many, as --per-socket {node}"
-        )
+            "A043", "the table has a tier socket, but a socket has one GPU", where=machine.name,
+            fix=f"say how many, as --gpus-per-socket {node}",
+        )  # fmt: skip
     changed = {"gpus_per_socket": "GPUs a socket", "gpus_per_node": "GPUs a node", "peak": "memory bandwidth"}
     given |= {"gpus_per_socket": socket, "gpus_per_node": node}
     stated = {what for name, what in changed.items() if getattr(machine, name) != given.get(name, getattr(machine, name))}

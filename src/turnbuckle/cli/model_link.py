@@ -24,7 +24,7 @@ SIZES = ("64 B", "256 B", "1 KiB", "4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 Mi
 _WIRE = 63
 WORDS = {"read": "copies to the device", "write": "copies to the host or to a peer", "both": "copies both ways at once"}
 
-Links = Annotated[str, Parameter(help="generation and lanes as pcie4x16, version and links as nvlink2x2; several stand side by side")]
+Links = Annotated[str, Parameter(help="generation and lanes as pcie4-x16, version and links as nvlink2-x2; several stand side by side")]
 Sizes = Annotated[list[str] | None, Parameter(name="--sizes", help="bytes of a copy: several times or with commas", negative=())]
 Way = Annotated[Literal["read", "write", "both"], Parameter(help="what the device does: read from the host, write to it, or both at once")]
 Latency = Annotated[str, Parameter(help="o + L, the time of a one-byte copy; nothing by default: the link alone")]
@@ -66,7 +66,7 @@ def link(
     from turnbuckle.units import parse
 
     if not links:
-        raise UsageError("A019", "no link is named", fix="turnbuckle model link pcie4x16 nvlink2x2")
+        raise UsageError("A019", "no link is named", fix="turnbuckle model link pcie4-x16 nvlink2-x2")
     if (tags is None) != (round_trip is None):
         given, missing = ("--tags", "--round-trip") if round_trip is None else ("--round-trip", "--tags")
         raise UsageError("A019", f"{given} says nothing without {missing}", fix='for example --tags 256 --round-trip "1.2 us"')
@@ -110,13 +110,13 @@ def _links(names: tuple[str, ...], settings: dict[str, Any]) -> list[Link]:
 
     found = [named(part) for name in names for part in name.split(",") if part.strip()]
     if not found:
-        raise UsageError("A019", "no link is named", fix="turnbuckle model link pcie4x16 nvlink2x2")
+        raise UsageError("A019", "no link is named", fix="turnbuckle model link pcie4-x16 nvlink2-x2")
     if settings and not any(isinstance(one, Pcie) for one in found):
         raise UsageError(
             "A019",
             "settings of PCI Express, and no such link",
             found=", ".join(f"{one.name}" for one in found),
-            fix="leave them out, or add pcie4x16",
+            fix="leave them out, or add pcie4-x16",
         )
     return [replace(one, **settings) if isinstance(one, Pcie) else one for one in found]
 

@@ -30,7 +30,7 @@ Overhead = Annotated[str, Parameter(name="--overhead", help="processor time of s
 Charged = Annotated[
     Literal["physics", "seed_G"],
     Parameter(
-        name="--paths", help="physics: a copy at either end, memory stays pinned; seed_G: the paper's one copy and one pin a message"
+        name="--costs", help="physics: a copy at either end, memory stays pinned; seed_G: the paper's one copy and one pin a message"
     ),
 ]
 Set = Annotated[
@@ -71,7 +71,7 @@ def messages(
     inside: Inside = None,
     overhead: Overhead = "0.5 us",
     network: Machine = "",
-    paths: Charged = "physics",
+    costs: Charged = "physics",
     fidelity: FidelityOption = "flow",
     collectives: Algorithms = "short and long",
     eager_limit: Eager = "8 KiB",
@@ -106,7 +106,7 @@ def messages(
     setup = with_settings(
         Setup(
             card_bandwidth=given(bandwidth, "B/s"), hop_seconds=given(hop, "s"), inside_bandwidth=given(inside, "B/s"), network=network,
-            overhead_seconds=parse(overhead, "s"), costs=paths, fidelity=fidelity, collectives=collectives,
+            overhead_seconds=parse(overhead, "s"), costs=costs, fidelity=fidelity, collectives=collectives,
             eager_limit_bytes=parse(eager_limit, "B"),
         ), set_ or [],
     )  # fmt: skip

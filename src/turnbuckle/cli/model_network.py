@@ -22,20 +22,20 @@ PatternOption = Annotated[
     str | None,
     Parameter(name="--pattern", help="instead of a file: ping-pong:10 (rounds), sweep:4x4 (grid), shift:16x4 (nodes, by how many)"),
 ]
-Size = Annotated[str | None, Parameter(name="--size", help="of every message of a pattern; 64 KiB if left out")]
-On = Annotated[
+MessageSize = Annotated[str | None, Parameter(name="--message-size", help="of every message of a pattern; 64 KiB if left out")]
+Topology = Annotated[
     str,
     Parameter(
-        name="--on",
-        help="topologies: switch, fat-tree, torus, dragonfly, as large as needed; or with numbers: fat-tree:4x4:1x2, torus:4x4x2, "
+        name="--topology",
+        help="shapes: switch, fat-tree, torus, dragonfly, as large as needed; or with numbers: fat-tree:4x4:1x2, torus:4x4x2, "
         "dragonfly:9x4x2x2; or a CSV of cables between switches with a node each: from, to",
     ),
 ]
 FidelityOption = Annotated[
-    Literal["packets", "queues", "flow"],
+    Literal["limppy", "packet", "flow"],
     Parameter(
         name="--fidelity",
-        help="packets: each holds link after link, first come first served; queues: they wait in queues of finite room before each link; "
+        help="limppy: packets hold link after link, first come first served; packet: they wait in queues of finite room before each link; "
         "flow: messages share links fairly",
     ),
 ]
@@ -59,9 +59,9 @@ def network(
     /,
     *,
     pattern: PatternOption = None,
-    size: Size = None,
-    on: On = "switch,fat-tree,torus,dragonfly",
-    fidelity: FidelityOption = "packets",
+    message_size: MessageSize = None,
+    topology: Topology = "switch,fat-tree,torus,dragonfly",
+    fidelity: FidelityOption = "limppy",
     compute: Compute = 1.0,
     packet: Packet = "4096 B",
     header: Header = "98 B",
@@ -97,7 +97,7 @@ def network(
         idle = {"--compute": compute != 1.0, "--source": source is not None, "--no-cache": no_cache}
         refuse_idle(idle, "messages that nobody recorded have no machine and no compute", "delays stand in the table of messages")
     if given is not None:
-        refuse_idle({"--size": size is not None}, "the messages given have sizes of their own", "--pattern takes a size")
+        refuse_idle({"--message-size": message_size is not None}, "the messages given have sizes of their own", "--pattern takes a size")
     remote, eager = _two(bandwidth, "B/s")
     (eager_node, remote_node), (eager_switch, remote_switch) = _two(node_latency, "s"), _two(switch_latency, "s")
     protocol = Protocol(
@@ -107,7 +107,7 @@ def network(
     seen = None
     if given is None:
         assert pattern is not None
-        messages = study.of_graph(message_graphs.pattern(pattern, parse(size or "64 KiB", "B")), protocol)
+        messages = study.of_graph(message_graphs.pattern(pattern, parse(message_size or "64 KiB", "B")), protocol)
     elif table:
         messages = study.of_graph(message_graphs.read(given), protocol)
     else:
@@ -117,7 +117,7 @@ def network(
         seen = inspected(given, source, no_cache)
         messages = study.of_run(recorded(seen.profile), protocol, compute)
     with working("replaying"):
-        found = study.networks(messages, [word for word in on.split(",") if word.strip()], fidelity=fidelity)
+        found = study.networks(messages, [word for word in topology.split(",") if word.strip()], fidelity=fidelity)
     if format != "table":
         document = found.as_dict() if seen is None else {**found.as_dict(), "provenance": seen.provenance()}
         write_answer(document, [r.as_dict() for r in found.rows], format, output)
@@ -155,7 +155,7 @@ def _print(console: Any, found: Answered) -> None:
         verdict = f"fastest on {best}: {show(shortest, 's', 4)}, slowest on {worst}: {gain:.1%} longer"
     console.print(Text(verdict, "bold"))
     table = Table(box=None, pad_edge=False, header_style="dim")
-    packets = found.fidelity == "packets"
+    packets = found.fidelity == "limppy"
     for k, name in enumerate(("topology", "run time", "waiting" if packets else "", "links used", "busy", "most", "which")):
         if name:
             table.add_column(name, justify="left" if k in (0, 6) else "right", overflow="fold", no_wrap=0 < k < 6)
@@ -184,9 +184,9 @@ def _rests_on(found: Answered) -> str:
         whence += f", recorded run time {show(found.recorded_seconds, 's')}"
         whence += ", compute as recorded" if found.compute == 1 else f", compute times {found.compute:g}"
     how = "links shared fairly"
-    if found.fidelity == "queues":
+    if found.fidelity == "packet":
         how = "packets wait wholly before each link, in queues of finite room"
-    if found.fidelity == "packets":
+    if found.fidelity == "limppy":
         how = "packets hold link after link, first come first served; waiting: what messages that wait for others add to the run time"
     return (
         f"{whence}; {how}; eager up to {show(p.eager_bytes, 'B')} at {show(p.eager_bandwidth, 'B/s')}, remote memory access at "

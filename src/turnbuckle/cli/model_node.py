@@ -26,9 +26,9 @@ Communication = Annotated[str | None, Parameter(help="share of run time in commu
 P2P = Annotated[str | None, Parameter(name="--p2p", help="share of it in point-to-point messages, as 36%")]
 OffNode = Annotated[str | None, Parameter(help="share of these that leaves the node, as 12%; a recording shows it by its partners")]
 Ratio = Annotated[float | None, Parameter(help="messages that come to stay on a node get a path so many times faster, as 8.33")]
-Network = Annotated[str | None, Parameter(help='instead of a ratio: latency and bandwidth of their path now, as "2 us, 24 GB/s"')]
+OldPath = Annotated[str | None, Parameter(help='instead of a ratio: latency and bandwidth of their path now, as "2 us, 24 GB/s"')]
 NewPath = Annotated[str | None, Parameter(help='and of the path they would take, as "1 us, 200 GB/s"')]
-MessageSize = Annotated[str | None, Parameter(help="size of the messages for --network; a recording has its own")]
+MessageSize = Annotated[str | None, Parameter(help="size of the messages for --old-path; a recording has its own")]
 Factor = Annotated[float | None, Parameter(help="bandwidth on the node becomes so many times higher, as 2")]
 Stages = Annotated[
     list[str] | None,
@@ -36,8 +36,9 @@ Stages = Annotated[
 ]
 RanksPerNode = Annotated[int | None, Parameter(help="ranks on a node of the recorded run; a recording does not say")]
 GpusPerNode = Annotated[int | None, Parameter(help="ranks, one a GPU, on the new node; all of them if left out")]
-Placement = Annotated[
-    Literal["linear", "cyclic"] | None, Parameter(help="of a recording: rank r on node r // ranks-per-node (if left out), or r mod nodes")
+Mapping = Annotated[
+    Literal["linear", "round robin"] | None,
+    Parameter(help="of a recording: rank r on node r // ranks-per-node (if left out), or r mod nodes"),
 ]
 Least = Annotated[
     str | None, Parameter(help="of a recording: bandwidth limits messages and collectives from this size on; smaller ones keep their time")
@@ -147,14 +148,14 @@ def integration(
     p2p: P2P = None,
     off_node: OffNode = None,
     bandwidth_ratio: Ratio = None,
-    network: Network = None,
+    old_path: OldPath = None,
     new_path: NewPath = None,
     message_size: MessageSize = None,
     on_node_factor: Factor = None,
     stages: Stages = None,
     ranks_per_node: RanksPerNode = None,
     gpus_per_node: GpusPerNode = None,
-    placement: Placement = None,
+    mapping: Mapping = None,
     least_size: Least = None,
     format: FormatOption = "table",
     output: Output = None,
@@ -170,16 +171,16 @@ def integration(
     _belongs(
         given is not None and not is_table(given),
         {"--communication": communication, "--p2p": p2p, "--stages": stages, "--message-size": message_size},
-        {"--ranks-per-node": ranks_per_node, "--gpus-per-node": gpus_per_node, "--placement": placement, "--least-size": least_size},
+        {"--ranks-per-node": ranks_per_node, "--gpus-per-node": gpus_per_node, "--mapping": mapping, "--least-size": least_size},
     )
-    paths = _paths(network, new_path, bandwidth_ratio)
+    paths = _paths(old_path, new_path, bandwidth_ratio)
     if paths is None and message_size is not None:
-        raise UsageError("A035", "--message-size belongs to --network and --new-path", fix="leave it out, or give both")
+        raise UsageError("A035", "--message-size belongs to --old-path and --new-path", fix="leave it out, or give both")
     for option, number in (("--bandwidth-ratio", bandwidth_ratio), ("--on-node-factor", on_node_factor)):
         _positive(option, number)
     if given is not None and not is_table(given):
         document = _of_recording(
-            given, no_cache, ranks_per_node=ranks_per_node, gpus_per_node=gpus_per_node, mapping=placement or "linear", paths=paths,
+            given, no_cache, ranks_per_node=ranks_per_node, gpus_per_node=gpus_per_node, mapping=mapping or "linear", paths=paths,
             bandwidth_ratio=bandwidth_ratio, on_node_factor=on_node_factor, off_node=off_node, least_size=least_size or "0 B",
         )  # fmt: skip
     else:
@@ -219,20 +220,20 @@ def _positive(option: str, number: float | None) -> None:
         raise UsageError("A037", f"{option} must be a number above 0", found=f"{number:g}", fix=fix)
 
 
-def _paths(network: str | None, new_path: str | None, ratio: float | None) -> tuple[Link, Link] | None:
+def _paths(old_path: str | None, new_path: str | None, ratio: float | None) -> tuple[Link, Link] | None:
     """Two paths of messages, or None where a ratio stands for them."""
     from turnbuckle.errors import UsageError
     from turnbuckle.units import parse
 
-    if network is None and new_path is None:
+    if old_path is None and new_path is None:
         return None
-    if network is None or new_path is None or ratio is not None:
+    if old_path is None or new_path is None or ratio is not None:
         raise UsageError(
-            "A035", "--network and --new-path belong together, instead of --bandwidth-ratio",
-            fix='--network "2 us, 24 GB/s" --new-path "1 us, 200 GB/s"',
+            "A035", "--old-path and --new-path belong together, instead of --bandwidth-ratio",
+            fix='--old-path "2 us, 24 GB/s" --new-path "1 us, 200 GB/s"',
         )  # fmt: skip
     found = []
-    for option, text in (("--network", network), ("--new-path", new_path)):
+    for option, text in (("--old-path", old_path), ("--new-path", new_path)):
         words = text.split(",")
         if len(words) != 2:
             raise UsageError("A037", f"{option} is a latency and a bandwidth", found=text[:40], fix=f'{option} "2 us, 24 GB/s"')
@@ -251,7 +252,7 @@ def _path_ratio(paths: tuple[Link, Link], message_size: str | None) -> float:
     from turnbuckle.units import parse
 
     if message_size is None:
-        raise UsageError("A035", "--network without a recording needs the size of the messages", fix='--message-size "64 KiB"')
+        raise UsageError("A035", "--old-path without a recording needs the size of the messages", fix='--message-size "64 KiB"')
     size = parse(message_size, "B")
     if size <= 0:
         raise UsageError("A037", "--message-size must be above 0", found=message_size[:40])

@@ -24,7 +24,7 @@ Overhead = Annotated[str, Parameter(name="--overhead", help="processor time of s
 Charged = Annotated[
     Literal["physics", "seed_G"],
     Parameter(
-        name="--paths", help="seed_G: the paper's one copy and one pin a message; physics: a copy at either end, memory stays pinned"
+        name="--costs", help="seed_G: the paper's one copy and one pin a message; physics: a copy at either end, memory stays pinned"
     ),
 ]
 FidelityOption = Annotated[
@@ -46,7 +46,7 @@ def patterns(
     ranks_per_node: Each = "1,2,4,6",
     hop: Hop = None,
     overhead: Overhead = "0 us",
-    paths: Charged = "seed_G",
+    costs: Charged = "seed_G",
     fidelity: FidelityOption = "flow",
     collectives: Algorithms = "tracer",
     eager_limit: Eager = "8 KiB",
@@ -63,7 +63,7 @@ def patterns(
     machine = replace(ON_ONE_SWITCH if by_size else OF_THE_PAPER, hop_seconds=None if hop is None else parse(hop, "s"))
     setup = with_settings(
         replace(
-            machine, overhead_seconds=parse(overhead, "s"), costs=paths, fidelity=fidelity, collectives=collectives,
+            machine, overhead_seconds=parse(overhead, "s"), costs=costs, fidelity=fidelity, collectives=collectives,
             eager_limit_bytes=parse(eager_limit, "B"),
         ), set_ or [],
     )  # fmt: skip

@@ -28,7 +28,7 @@ Forms = Annotated[
 ]
 Link = Annotated[
     str | None,
-    Parameter(name="--link", help="the shared link: its bandwidth one way, or pcie4x16; the recorded machine's if left out"),
+    Parameter(name="--link", help="the shared link: its bandwidth one way, or pcie4-x16; the recorded machine's if left out"),
 ]
 Hop = Annotated[str, Parameter(name="--hop", help="latency that a switch adds to each copy")]
 Surface = Annotated[bool, Parameter(name="--surface", help="run time over latency, bandwidth and number of runs", negative=())]
@@ -156,7 +156,7 @@ def _forms(text: str) -> list[Form]:
 
 
 def _bandwidth(text: str | None) -> float | None:
-    """``25 GB/s``, or what a link named as pcie4x16 gives one way to a large copy."""
+    """``25 GB/s``, or what a link named as pcie4-x16 gives one way to a large copy."""
     from turnbuckle.units import parse
 
     if text is None:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from turnbuckle.study.ssi import Answered, Distance, Simulated
 
 Recording = Annotated[Path | None, Parameter(help="a recording that gives calls, bytes and kernel time; without one, give them as options")]
-LinkOption = Annotated[str, Parameter(name="--link", help="between host and device: pcie4x16, nvlink2x2, or a bandwidth one way as 25GB/s")]
+LinkOption = Annotated[
+    str, Parameter(name="--link", help="between host and device: pcie4-x16, nvlink2-x2, or a bandwidth one way as 25GB/s")
+]
 Now = Annotated[
     str | None,
     Parameter(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from turnbuckle.study.transfers import Transfers
 
 #: Asked when the user names no node: today's host links.
-DEFAULT_LINKS = ("pcie4x16", "pcie5x16", "pcie6x16")
+DEFAULT_LINKS = ("pcie4-x16", "pcie5-x16", "pcie6-x16")
 #: Columns of a terminal in which an interval stands on one line.
 _WIDE = 90
 #: Columns below which every column of a table may take several lines.
@@ -35,19 +35,19 @@ File = Annotated[
 ]
 On = Annotated[
     list[str] | None,
-    Parameter(name="--on", help="link (pcie5x16, nvlink2x2) or machine of the other node; several times or with commas", negative=()),
+    Parameter(name="--on", help="link (pcie5-x16, nvlink2-x2) or machine of the other node; several times or with commas", negative=()),
 ]
 MeasuredThere = Annotated[
     list[str] | None,
     Parameter(name="--measured", help="recording or measured copies of the other node; one for each file, in the same order", negative=()),
 ]
-Sizes = Annotated[
+TransfersOf = Annotated[
     Literal["own", "measured"],
-    Parameter(help="whose transfers are priced: the files' own, or those of --measured with (L+O) of the files"),
+    Parameter(name="--transfers-of", help="whose transfers are priced: the files' own, or those of --measured with (L+O) of the files"),
 ]
 HostMemory = Annotated[str | None, Parameter(help="bandwidth of host memory there, for pageable copies; instead of the machine's")]
 DeviceMemory = Annotated[str | None, Parameter(help="bandwidth of device memory there, for copies inside a device")]
-Peer = Annotated[str | None, Parameter(help="link between devices there, as nvlink3x4")]
+Peer = Annotated[str | None, Parameter(help="link between devices there, as nvlink3-x4")]
 Latency = Annotated[str | None, Parameter(help="(L+O), the time of a one-byte copy; instead of the smallest copies of each file")]
 CopiedSize = Annotated[str | None, Parameter(help="size of the copies in a file of rates that does not say it (gpu_copy)")]
 
@@ -56,7 +56,7 @@ def transfers(
     *files: File,
     on: On = None,
     measured: MeasuredThere = None,
-    sizes: Sizes = "own",
+    transfers_of: TransfersOf = "own",
     host_memory: HostMemory = None,
     device_memory: DeviceMemory = None,
     peer: Peer = None,
@@ -75,7 +75,7 @@ def transfers(
     from turnbuckle.units import parse
 
     if not files:
-        raise UsageError("A024", "no file to project", fix="turnbuckle transfers RUN.sqlite --on pcie5x16")
+        raise UsageError("A024", "no file to project", fix="turnbuckle transfers RUN.sqlite --on pcie5-x16")
     console = console_for(output) if format == "table" else None
     there, targets = _flat("--measured", measured), _flat("--on", on) or list(DEFAULT_LINKS)
     if there and len(there) != len(files):
@@ -88,8 +88,8 @@ def transfers(
             "A024", "files and --on do not pair up", found=f"{len(files)} files, {len(targets)} nodes",
             fix="with --measured give one --on for all files, or one for each in the same order",
         )  # fmt: skip
-    if sizes == "measured" and not there:
-        raise UsageError("A024", "--sizes measured without --measured", fix="give a recording or a measurement of the other node")
+    if transfers_of == "measured" and not there:
+        raise UsageError("A024", "--transfers-of measured without --measured", fix="give a recording or a measurement of the other node")
     size = None if copied_size is None else _above(parse(copied_size, "B"), "--copied-size")
     options: dict[str, Any] = {
         "host_memory": None if host_memory is None else _above(parse(host_memory, "B/s"), "--host-memory"),
@@ -104,7 +104,7 @@ def transfers(
     named = _apart([found for found, _ in here])
     paired = bool(there) and len(targets) == len(files) > 1
     sheets = [_sheets([targets[k]] if paired else targets, machine, options) for k, (_, machine) in enumerate(here)]
-    found = study(list(zip(named, beyond, strict=True)), sheets, all_of_there=sizes == "measured", latency=fixed)
+    found = study(list(zip(named, beyond, strict=True)), sheets, all_of_there=transfers_of == "measured", latency=fixed)
     if charts is not None:
         from turnbuckle.report.figure_files import save
         from turnbuckle.report.transfers_chart import figures

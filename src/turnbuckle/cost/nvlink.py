@@ -100,7 +100,7 @@ class Nvlink(Wire):
     @property
     def name(self) -> str:
         """As `packet.link` reads it."""
-        return f"nvlink{self.version}x{self.links}"
+        return f"nvlink{self.version}-x{self.links}"
 
     @property
     def raw_bandwidth(self) -> float:

@@ -23,6 +23,7 @@ from turnbuckle.cost.nvlink import VERSIONS, Nvlink
 from turnbuckle.cost.pcie import LANES, RATE, Pcie
 from turnbuckle.cost.wire import Float, Way, checked_way, in_pieces
 from turnbuckle.errors import UsageError, clipped, did_you_mean
+from turnbuckle.vocabulary import refuse_several
 
 Link = Pcie | Nvlink
 #: Where the driver begins to stage pageable copies piece by piece: the paper saw something between 256 KiB and 1 MiB on every node.
@@ -31,21 +32,23 @@ PAGEABLE_THRESHOLD: Final = 512 * 1024.0
 _LONGEST = 40
 #: Of times, bandwidths and counts, SI: nothing that a machine has lies beyond, and nothing within overflows.
 _LEAST, _MOST = 1e-15, 1e30
-_KIND = re.compile(r"(pcie|nvlink)[ _-]?([0-9])", re.ASCII)
-_NAME = re.compile(r"(pcie|nvlink)[ _-]?([0-9]{1,3})[ _-]?x([0-9]{1,3})", re.ASCII)
+_NAME = re.compile(r"(pcie|nvlink)([0-9]{1,3})-x([0-9]{1,3})", re.ASCII)
+#: How else people write it: none of these is taken, each is told the name.
+_WRITTEN = re.compile(r"(pcie|nvlink)[ _-]?([0-9]{1,3})(?:\.0)?(?:[ _-]?x([0-9]{1,3}))?", re.ASCII | re.IGNORECASE)
 
 
 def link(text: str) -> Link:
-    """A link by its name: ``pcie4x16`` (generation, lanes), ``nvlink2x2`` (version, links).
+    """A link by its name: ``pcie4-x16`` (generation, lanes), ``nvlink2-x2`` (version, links).
 
     Raises
     ------
-    UsageError : A016, with the nearest name.
+    UsageError : A016, with the nearest name; A426 where several are named.
 
-    >>> link("pcie4x16").raw_bandwidth, link("PCIe 3 x8").lanes, link("nvlink2x2").links
+    >>> link("pcie4-x16").raw_bandwidth, link("pcie3-x8").lanes, link("nvlink2-x2").links
     (31507692307.69231, 8, 2)
     """
-    word = text.strip().lower() if len(text) <= _LONGEST else ""
+    refuse_several(text, "link")
+    word = text.strip() if len(text) <= _LONGEST else ""
     match = _NAME.fullmatch(word)
     if match is None:
         shown = clipped(text, _LONGEST)
@@ -54,17 +57,27 @@ def link(text: str) -> Link:
     return Pcie(version, count) if kind == "pcie" else Nvlink(version, count)
 
 
+def is_link(text: str) -> bool:
+    """Whether a text is written as the name of a link, whatever its numbers.
+
+    >>> is_link("pcie4-x16"), is_link("pcie4x16")
+    (True, False)
+    """
+    return _NAME.fullmatch(text) is not None
+
+
 def _meant(word: str) -> str:
     """The nearest name of a link, or how names are written."""
-    without_count = _KIND.fullmatch(word)
-    if without_count is not None:
-        kind, count = without_count[1], "x16" if without_count[1] == "pcie" else "x2"
-        return f"say how many {'lanes' if kind == 'pcie' else 'links'}, as in {kind}{without_count[2]}{count}"
+    written = _WRITTEN.fullmatch(word)
+    if written is not None:
+        kind, version, count = written[1].lower(), written[2], written[3]
+        if count is not None:
+            return f"it is called {kind}{version}-x{count}, as a machine with that link is"
+        return f"say how many {'lanes' if kind == 'pcie' else 'links'}, as in {kind}{version}-x{16 if kind == 'pcie' else 2}"
     if "c2c" in word:
         return "the packets of NVLink-C2C are not published: take its bandwidth as it is (turnbuckle machines show nvlink-c2c)"
-    known = [f"pcie{g}x{n}" for g in RATE for n in LANES] + [f"nvlink{v}x{n}" for v in VERSIONS for n in (1, 2, 3, 4, 6, 12, 18)]
-    written = "write generation and lanes as in pcie4x16, version and links as in nvlink2x2"
-    return did_you_mean(word, known) or written
+    known = [f"pcie{g}-x{n}" for g in RATE for n in LANES] + [f"nvlink{v}-x{n}" for v in VERSIONS for n in (1, 2, 3, 4, 6, 12, 18)]
+    return did_you_mean(word, known) or "write generation and lanes as in pcie4-x16, version and links as in nvlink2-x2"
 
 
 def copy_seconds(

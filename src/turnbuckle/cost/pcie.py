@@ -174,7 +174,7 @@ class Pcie(Wire):
     @property
     def name(self) -> str:
         """As `packet.link` reads it."""
-        return f"pcie{self.generation}x{self.lanes}"
+        return f"pcie{self.generation}-x{self.lanes}"
 
     @property
     def raw_bandwidth(self) -> float:

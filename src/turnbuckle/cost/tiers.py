@@ -31,6 +31,7 @@ from turnbuckle.cost.loggp import loggp_seconds
 from turnbuckle.errors import CannotAnswer, UsageError, did_you_mean
 from turnbuckle.table_file import Column, read_table
 from turnbuckle.units import show
+from turnbuckle.vocabulary import refuse_several
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -260,6 +261,7 @@ def fabric(name: str = DEFAULT) -> Fabric:
     (8, 5.175)
     """
     if name not in _shipped():
+        refuse_several(name, "machine")
         fix = did_you_mean(name, fabrics()) or f"one of {', '.join(fabrics())}"
         raise UsageError("A043", "no machine of this name for GPU messages", found=repr(name)[:60], fix=fix)
     rows = _shipped()[name]

@@ -16,6 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from turnbuckle.errors import MachineError, clipped, did_you_mean
+from turnbuckle.vocabulary import refuse_several
 
 from .load import read
 from .machine import SOURCE, Machine
@@ -42,6 +43,7 @@ def load(name_or_path: str) -> Machine:
     Raises
     ------
     MachineError : M001 (with the nearest name), M012, M013, or what `turnbuckle.machine.load.read` raises.
+    UsageError : A426 where several are named.
     """
     if _is_path(name_or_path):
         return _chained(Path(name_or_path), name_or_path, ())
@@ -51,6 +53,7 @@ def load(name_or_path: str) -> Machine:
 @cache
 def _named(name: str) -> Machine:
     if name not in names():
+        refuse_several(name, "machine")
         near = did_you_mean(name, names())
         fix = f"{near} " if near else ""
         fix += "turnbuckle machines list names them all; a path to a .toml file also works"

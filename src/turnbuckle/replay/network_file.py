@@ -57,6 +57,7 @@ from turnbuckle.replay.network import Dragonfly, FatTree, Node, Torus, Wire
 from turnbuckle.replay.nodes import both_ways, gpu_node, graph, pool, reached, shared
 from turnbuckle.table_file import read_text
 from turnbuckle.units import parse
+from turnbuckle.vocabulary import refuse_several
 
 _MOST_PARTS: Final = 4096
 _SHAPES: Final[dict[str, tuple[type, tuple[str, ...]]]] = {
@@ -144,6 +145,7 @@ def read_network(name: str) -> Described:
     if name in bundled():
         return _read(f"{name}.toml", files("turnbuckle.replay").joinpath("networks", f"{name}.toml").read_text(encoding="utf-8"))
     if not name.endswith(".toml"):
+        refuse_several(name, "network")
         near = did_you_mean(name, bundled()) or f"one of {', '.join(bundled())}, or a file that ends in .toml"
         raise UsageError("A050", "no such network", found=clipped(name, 60), fix=near)
     return _read(Path(name).name, read_text(name, "the network", largest_bytes=1 << 20, fix="give a TOML file in UTF-8"))

@@ -23,7 +23,7 @@ A case is a folder with a file ``case.toml``::
 
     [[ask]]                                # one question and the model that answers it; keys by model: `ASKS`
     model = "datasheet"
-    on = "pcie5x16"
+    on = "pcie5-x16"
 
 Nothing is guessed:
 

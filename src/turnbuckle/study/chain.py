@@ -75,7 +75,7 @@ class Link:
     """
 
     kind: Kind
-    pcie: str = "pcie3x16"
+    pcie: str = "pcie3-x16"
     start_up: float = START_UP
     share: float = LEAST_SHARE
     line_time: float = LINE_SECONDS

@@ -116,7 +116,7 @@ class _Reading:
         for key in table.keys() - {"kind"}:
             if key == "pcie":
                 if not isinstance(table[key], str) or not isinstance(packet.link(table[key]), Pcie):
-                    raise self._flaw((*at, key), "no PCI Express link", found=str(table[key])[:40], fix='pcie = "pcie5x16"')
+                    raise self._flaw((*at, key), "no PCI Express link", found=str(table[key])[:40], fix='pcie = "pcie5-x16"')
                 values[key] = table[key]
             else:
                 values[key] = self._quantity((*at, key), table[key], LINK_KEYS[key])

@@ -31,7 +31,7 @@ from turnbuckle.trace.intervals import union_ns
 from turnbuckle.trace.trace import Trace
 
 Int = NDArray[np.int64]
-Mapping = Literal["linear", "cyclic"]
+Mapping = Literal["linear", "round robin"]
 #: A path of messages: latency [s] and bandwidth [B/s].
 Link = tuple[float, float]
 
@@ -299,7 +299,7 @@ def off_node_share(
     Parameters
     ----------
     messages : as `Communication.messages`; those without both ends are left out.
-    ranks_per_node : on every node; rank r is on node r // ranks_per_node (linear) or r mod nodes (cyclic).
+    ranks_per_node : on every node; rank r is on node r // ranks_per_node (linear) or r mod nodes (round robin).
     then : ranks on the new node: only what leaves a node now and would not then counts.
     ranks : of the run, for their number of nodes; as many as the messages name, at least.
 
@@ -318,7 +318,7 @@ def off_node_share(
 
 def _crosses(placed: pl.DataFrame, ranks_per_node: int, mapping: Mapping, ranks: int) -> NDArray[np.bool_]:
     source, target = placed["source"].to_numpy(), placed["target"].to_numpy()
-    if mapping == "cyclic":
+    if mapping == "round robin":
         nodes = -(-max(int(max(source.max(), target.max())) + 1, ranks) // ranks_per_node)
         return np.asarray(source % nodes != target % nodes)
     return np.asarray(source // ranks_per_node != target // ranks_per_node)

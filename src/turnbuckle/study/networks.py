@@ -2,8 +2,8 @@
 
 Messages come from a recorded MPI run, from a graph of messages, or from a pattern.  Three fidelities:
 
-``packets``  LiMPPy's own: packets hold links one after the other, first come first served (`turnbuckle.replay.limppy`)
-``queues``   the same protocol in the packets of the contention replay: wholly there before each link, in queues of finite room
+``limppy``   LiMPPy's own: packets hold links one after the other, first come first served (`turnbuckle.replay.limppy`)
+``packet``   the same protocol in the packets of the contention replay: wholly there before each link, in queues of finite room
 ``flow``     the same protocol message by message, links shared fairly
 
 In the last two, latencies of routes longer than two links are those of eager packets.
@@ -30,7 +30,7 @@ from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
 from turnbuckle.replay.routes import Graph, read
 from turnbuckle.study.study import SCHEMA_VERSION
 
-Fidelity = Literal["packets", "queues", "flow"]
+Fidelity = Literal["limppy", "packet", "flow"]
 Shape = FatTree | Torus | Dragonfly | Graph | None
 #: What is tried where nothing is asked for.
 USUAL: Final = ("switch", "fat-tree", "torus", "dragonfly")
@@ -245,7 +245,7 @@ def _usual(name: str, nodes: int) -> list[tuple[int, ...]]:
     return []
 
 
-def networks(messages: Messages, topologies: Sequence[str] = USUAL, *, fidelity: Fidelity = "packets") -> Answered:
+def networks(messages: Messages, topologies: Sequence[str] = USUAL, *, fidelity: Fidelity = "limppy") -> Answered:
     """Replay the same messages on several topologies.
 
     Raises
@@ -254,12 +254,11 @@ def networks(messages: Messages, topologies: Sequence[str] = USUAL, *, fidelity:
     """
     if not topologies or not 2 <= messages.nodes <= MOST_NODES:
         what = f"{messages.nodes:,} nodes" if topologies else "no topology"
-        raise UsageError(
-            "A090", "a network needs a topology and 2 nodes or more", found=what, fix=f"--on switch,torus; at most {MOST_NODES:,} nodes"
-        )
+        fix = f"--topology switch,torus; at most {MOST_NODES:,} nodes"
+        raise UsageError("A090", "a network needs a topology and 2 nodes or more", found=what, fix=fix)
     shapes = [topology(text, messages.nodes) for text in topologies]
     rows = tuple(
-        _by_packets(messages, name, shape) if fidelity == "packets" else _by_messages(messages, name, shape, fidelity)
+        _by_packets(messages, name, shape) if fidelity == "limppy" else _by_messages(messages, name, shape, fidelity)
         for name, shape in dict.fromkeys(shapes)
     )
     return Answered(messages.nodes, messages.count, messages.recorded_seconds, messages.compute, fidelity, messages.protocol, rows)
@@ -283,8 +282,8 @@ def _by_messages(messages: Messages, name: str, shape: Shape, fidelity: Fidelity
     """What is said message by message: the engine of the contention replay shares the links."""
     p, hop = messages.protocol, messages.protocol.eager_switch_seconds
     if isinstance(shape, Graph):
-        raise UsageError("A090", "only packets know a graph of one's own", found=name[:60], fix="--fidelity packets")
-    header, packets = p.header_bytes * (2 if p.legacy_headers else 1), fidelity == "queues"
+        raise UsageError("A090", "only LiMPPy's packets know a graph of one's own", found=name[:60], fix="--fidelity limppy")
+    header, packets = p.header_bytes * (2 if p.legacy_headers else 1), fidelity == "packet"
     network = Network(messages.nodes, p.remote_bandwidth, hop, shape)
     if packets:
         room = max(network.buffer_bytes, _PACKETS_OF_ROOM * (p.packet_bytes + header))

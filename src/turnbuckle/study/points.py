@@ -61,11 +61,11 @@ class Held:
         finally:
             self.reading_seconds += time.perf_counter() - began
 
-    def seen(self, on: str = "") -> Any:
+    def seen(self, source: str = "") -> Any:
         """The recording inspected, as run on a machine; recognised where none is named."""
         from turnbuckle.study.study import inspect_profile
 
-        return self.once(("seen", on), lambda: inspect_profile(self.profile, source=on or None))
+        return self.once(("seen", source), lambda: inspect_profile(self.profile, source=source or None))
 
     def once(self, name: object, make: Callable[[], Made]) -> Made:
         """What `make` gives, made once for this recording; a refusal is kept as well.  Of many, those asked for last are kept."""

@@ -40,8 +40,8 @@ class Projected:
 
     Attributes
     ----------
-    to : machine, a name or a TOML file; ``self`` is the machine it ran on.
-    on : machine it ran on; recognised if left out.
+    on : machine, a name or a TOML file; ``self`` is the machine it ran on.
+    source : machine it ran on; recognised if left out.
     alpha : how much faster kernels run: a number, flop, memory or hold.
     replay : how activities add up.
     draws : parameter draws for the interval; 0 leaves it out.
@@ -49,8 +49,8 @@ class Projected:
     others : parameters of the target machine, by name, as ``link.h2d.bandwidth``, in place of its own.
     """
 
-    to: str = field(metadata=_MACHINE)
-    on: str = field(default="", metadata=_MACHINE)
+    on: str = field(metadata=_MACHINE)
+    source: str = field(default="", metadata=_MACHINE)
     alpha: float | Literal["flop", "memory", "hold"] = "flop"
     replay: Literal["auto", "sum", "timeline"] = "auto"
     draws: int = 200
@@ -77,13 +77,13 @@ def _parameters() -> Mapping[str, Setting]:
 
 def _machines(made: Any) -> Mapping[str, Any]:
     """Name and hash of the machines a question names, and of what they are based on."""
-    names = {name: value for name in ("to", "on") if (value := getattr(made, name, "")) not in ("", "self")}
+    names = {name: value for name in ("on", "source") if (value := getattr(made, name, "")) not in ("", "self")}
     return {name: [m.name, m.sha256, [digest for _, digest in m.lineage]] for name, m in ((n, load(v)) for n, v in names.items())}
 
 
 def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
-    seen = held.seen(asked.on)
-    target = seen.source if asked.to == "self" else load(asked.to)
+    seen = held.seen(asked.source)
+    target = seen.source if asked.on == "self" else load(asked.on)
     given = {n: Parameter(v, 0.0, schema()[n].unit, "assumption", "set by the study") for n, v in asked.others}
     if given:
         target = target.with_parameters(given)
@@ -95,7 +95,7 @@ def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
         require_calls(seen.profile)
     found = answered(seen.profile, ready, pair, model)
     if asked.draws:
-        drawn = ("drawn", *how, asked.on, asked.draws, asked.seed)
+        drawn = ("drawn", *how, asked.source, asked.draws, asked.seed)
         question = held.once(drawn, lambda: uncertain(ready, seen.source, seen.fits, asked.draws, asked.seed))
         found = with_interval(found, question, target, pair, model, drivers=False)
     interval = found.interval
@@ -122,12 +122,12 @@ class Distant:
     ----------
     slack_seconds : added one-way latency [s].
     mode : link, the fabric is longer; api, every crossing call blocks.
-    on : machine it ran on; recognised if left out.
+    source : machine it ran on; recognised if left out.
     """
 
     slack_seconds: float
     mode: Literal["link", "api"] = "link"
-    on: str = field(default="", metadata=_MACHINE)
+    source: str = field(default="", metadata=_MACHINE)
 
     def __post_init__(self) -> None:
         if not 0 <= self.slack_seconds <= FARTHEST:
@@ -135,7 +135,7 @@ class Distant:
 
 
 def _distant(held: Held, asked: Distant) -> Mapping[str, Any]:
-    found = held.once((asked.on, asked.mode), lambda: tolerate(held.seen(asked.on), asked.mode, draws=0))
+    found = held.once((asked.source, asked.mode), lambda: tolerate(held.seen(asked.source), asked.mode, draws=0))
     return {
         "seconds": float(found.curve(asked.slack_seconds)),
         "penalty": found.penalty(asked.slack_seconds),
@@ -158,7 +158,7 @@ class Together:
     bandwidth : of the link, one way [B/s]; the recorded one if left out.
     latency_seconds : initiation latency of copies and kernels [s]; as recorded if left out.
     hop_seconds : latency that a switch adds to each copy [s].
-    on : machine it ran on; recognised if left out.
+    source : machine it ran on; recognised if left out.
     """
 
     runs: int
@@ -166,7 +166,7 @@ class Together:
     bandwidth: float | None = None
     latency_seconds: float | None = None
     hop_seconds: float = 0.0
-    on: str = field(default="", metadata=_MACHINE)
+    source: str = field(default="", metadata=_MACHINE)
 
     def __post_init__(self) -> None:
         sharing.counted([self.runs])
@@ -178,7 +178,7 @@ class Together:
 
 
 def _together(held: Held, asked: Together) -> Mapping[str, Any]:
-    run = held.once(("sharing", asked.on), lambda: sharing.ready(held.seen(asked.on)))
+    run = held.once(("sharing", asked.source), lambda: sharing.ready(held.seen(asked.source)))
     sharing.require_kernels(run, [asked.form])
     if (size := run.processes(asked.form, asked.runs)) > _MOST_PROCESSES:
         raise CannotAnswer("A166", "too many activities to replay at once", found=f"{size:,}", fix="fewer runs, or a shorter recording")

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 from turnbuckle.errors import UsageError, clipped, did_you_mean
 from turnbuckle.units import UNITS, parse
+from turnbuckle.vocabulary import refuse_old_setting
 
 Scalar = str | float | int | bool
 
@@ -179,8 +180,9 @@ def unit_of(name: str, settings: Mapping[str, Setting]) -> str:
 
 
 def known(name: str, settings: Mapping[str, Setting], what: str) -> Setting:
-    """The setting of a name.  Raises A081 with the nearest name where `what` has none."""
+    """The setting of a name.  Raises A081 with the nearest name where `what` has none, A425 for a name of old."""
     if name not in settings:
+        refuse_old_setting(name, settings)
         fix = did_you_mean(name, settings) or f"settings are {', '.join(list(settings)[:24])}"
         raise UsageError("A081", f"a setting that {what} does not have", found=clipped(name, 40), fix=fix)
     return settings[name]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from turnbuckle.cost.nvlink import VERSIONS, Nvlink
-from turnbuckle.cost.packet import Link, link
+from turnbuckle.cost.packet import Link, is_link, link
 from turnbuckle.cost.pcie import RATE, Pcie
 from turnbuckle.cost.slack import READ_TRIPS, trip_seconds
 from turnbuckle.errors import CannotAnswer, UsageError, clipped, did_you_mean
@@ -55,7 +55,7 @@ def sheet(
     device_memory: float | None = None,
     peer: str | None = None,
 ) -> Sheet:
-    """The data sheet of a node by the name of its link (``pcie5x16``), or of a machine (a name of the catalogue or a TOML file).
+    """The data sheet of a node by the name of its link (``pcie5-x16``), or of a machine (a name of the catalogue or a TOML file).
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def sheet(
         raise CannotAnswer(
             "A145", f"{machine.name} does not say what its link can carry", where=machine.file, found=f"no link.h2d.bandwidth{why}",
             cause="a data sheet gives the bandwidth between host and device",
-            fix="name a link, as pcie5x16, or a machine that gives it; turnbuckle project knows machines without",
+            fix="name a link, as pcie5-x16, or a machine that gives it; turnbuckle project knows machines without",
         )  # fmt: skip
     if any((_value(machine, f"slack.{kind}") or 0.0) > 0 for kind in ("link", "call")):
         far = f"the distance of {machine.name} is not in these times (turnbuckle project and slack have it)"
@@ -117,7 +117,8 @@ def _with_device(peaks: dict[str, float], device_memory: float | None) -> dict[s
 
 
 def _is_machine(name: str) -> bool:
-    return name in names() or name.endswith(".toml") or "/" in name
+    """Whether a machine is named, and no link: a machine of the catalogue that is called like a link has that link and no more."""
+    return (name in names() and not is_link(name)) or name.endswith(".toml") or "/" in name
 
 
 def _link(name: str) -> Link:
@@ -129,7 +130,7 @@ def _link(name: str) -> Link:
         shown = clipped(name, 40)
         raise UsageError(
             "A022", "neither a link nor a machine", found=f'"{shown}"',
-            fix=did_you_mean(name, names()) or "a link as pcie5x16 or nvlink2x2, or a name from turnbuckle machines list",
+            fix=did_you_mean(name, names()) or "a link as pcie5-x16 or nvlink2-x2, or a name from turnbuckle machines list",
         ) from error  # fmt: skip
 
 

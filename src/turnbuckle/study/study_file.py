@@ -18,8 +18,8 @@
     hop_seconds = {from = "0.5 us", to = "50 us", points = 5, spacing = "log"}
 
     [[pairs]]                             # settings that change together, one table a combination
-    on = "a100-pcie4"
-    to = "gh200"
+    source = "a100-pcie-40"
+    on = "gh200"
 
 Nothing is guessed: a name that the model does not have, a quantity without a unit, a value that stands twice stops the reading:
 

@@ -84,7 +84,9 @@ class Summary:
         said = [f"shortest run {self._value('seconds', self.best['seconds'])}"]
         if TALK in self.best:
             said[0] += f", {self._value(TALK, self.best[TALK])} of it communication"
-        said[0] += f", at {self._at(self.best)}" if self.varied else ""
+        if place := self._at(self.best) if self.varied else "":
+            # "at on gh200" would say it twice
+            said[0] += f", {place}" if place.startswith("on ") else f", at {place}"
         if self.verdict == "cannot be told":
             said.append(f"whether GPUDirect helps cannot be told: {self.unmatched:.0%} of its calls have no other side")
         elif self.verdict:

@@ -295,7 +295,7 @@ def compared(here: Transfers, there: Transfers, *, all_of_there: bool = False) -
             "A146", "no transfer has a measured counterpart", where=f"{here.name} and {there.name}",
             found=f"{_kinds(here)} against {_kinds(there)}",
             cause="the same class (direction and memory kind) at the same size, or inside the measured sizes, was looked for",
-            fix="add --sizes measured to price the other node's own transfers with (L+O) of the first",
+            fix="add --transfers-of measured to price the other node's own transfers with (L+O) of the first",
         )  # fmt: skip
     if lost:
         found.append(finding("A333", lost, f"{lost:,} transfers of {here.name} without a measured counterpart in {there.name}"))
