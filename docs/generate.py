@@ -115,7 +115,10 @@ def _grouped(every: list[dict[str, str]], key: str) -> Iterator[tuple[str, list[
 FINDINGS = """# Findings
 
 A finding is a counted flaw: something that was dropped, repaired, missing or out of range. It never stops the work. It travels with the
-answer and is printed with it. `info` changes no number, `warning` may.
+answer and is printed with it.
+
+A `warning` stands where a number of an answer rests, or may rest, on something assumed, estimated, repaired or left out. An `info` tells how
+the answer was made (which replay, which change was asked for) or what the file holds; it changes no number.
 
 In JSON each finding has `code`, `severity`, `count`, `meaning`, `detail` and `advice`. `detail` names a table, a column, a parameter or a
 share; it never holds text from the recorded process.
