@@ -300,9 +300,11 @@ def _of_recording(
     leaves = None if off_node is None else share(off_node, "--off-node").value
     seen = inspected(profile, None, no_cache)
     told = recorded_placement(seen.profile.trace.facts)
-    if ranks_per_node is None and told is None:
-        raise UsageError("A035", "the recording does not say how its ranks were dealt to nodes", fix="--ranks-per-node 4")
-    each, dealt = told if told is not None and ranks_per_node is None else (ranks_per_node or 1, "linear")
+    dealt = "linear"
+    if ranks_per_node is None:
+        if told is None:
+            raise UsageError("A035", "the recording does not say how its ranks were dealt to nodes", fix="--ranks-per-node 4")
+        ranks_per_node, dealt = told
     how["mapping"] = how["mapping"] or dealt
-    found = closer(seen.profile, ranks_per_node=each, off_node=leaves, least_bytes=parse(least_size, "B"), **how)
+    found = closer(seen.profile, ranks_per_node=ranks_per_node, off_node=leaves, least_bytes=parse(least_size, "B"), **how)
     return {**found.as_dict(), "provenance": seen.provenance()}
