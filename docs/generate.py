@@ -123,7 +123,10 @@ def _grouped(every: list[dict[str, str]], key: str) -> Iterator[tuple[str, list[
 FINDINGS = """# Findings
 
 A finding is a counted flaw: something that was dropped, repaired, missing or out of range. It never stops the work. It travels with the
-answer and is printed with it. `info` changes no number, `warning` may.
+answer and is printed with it.
+
+A `warning` stands where a number of an answer rests, or may rest, on something assumed, estimated, repaired or left out. An `info` tells
+how the answer was made (which replay, which change was asked for) or what the file holds; it changes no number.
 
 In JSON each finding has `code`, `severity`, `count`, `meaning`, `detail` and `advice`. `detail` names a table, a column, a parameter or a
 share; it never holds text from the recorded process.
@@ -133,11 +136,23 @@ P1xx is about the recording, P2xx about what it shows, M1xx about machines, A3xx
 """
 
 
+RECORDERS = """
+## In the options of the recorder
+
+Where the recorder of a recording is known, its own options are named:
+
+"""
+
+
 def findings() -> str:
     """The page on findings."""
     every = sorted(rows("findings"), key=lambda r: ("PMA".index(r["code"][0]), r["code"]))
-    body = ((code(r["code"]), r["severity"], r["meaning"], r["advice"]) for r in every)
-    return FINDINGS + table(("code", "severity", "meaning", "what to do"), body)
+    words = rows("recorders")
+    plain = {r["word"]: r["text"] for r in words if not r["format"]}
+    body = ((code(r["code"]), r["severity"], r["meaning"], r["advice"].format_map(plain)) for r in every)
+    after = {r["word"]: [e["code"] for e in every if f"{{{r['word']}}}" in e["advice"]] for r in words}
+    told = ((", ".join(code(c) for c in after[r["word"]]), code(r["format"]), r["text"]) for r in words if r["format"] and after[r["word"]])
+    return FINDINGS + table(("code", "severity", "meaning", "what to do"), body) + RECORDERS + table(("code", "format", "what to do"), told)
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

@@ -76,3 +76,20 @@ def test_merging_nothing() -> None:
     assert merge([]) == []
     one = Finding("P104", "info", 1, "m", "d", "a")
     assert merge([one]) == [one]
+
+
+#: Words of a meaning that put something in the place of what was not recorded or not stated, move it, or leave it out.
+STANDS_IN = re.compile(
+    r"taken (to be|for|as|unchanged)|instead|priced as|counted as|stands for|left out|set aside|dropped|shifted|moved|shortened|stretched"
+    r"|scaled by|keep their|stays? as recorded|not recognised|\bassumed\b|of lower|unverified|numbered (anew )?by|lose their"
+)
+#: Texts that name such a word and change no number all the same, and why.
+UNCHANGED = {
+    "A359": "what no parameter stands for is in no answer",
+}
+
+
+def test_what_changes_a_number_is_a_warning() -> None:
+    told = {code for code, row in register().items() if row["severity"] == "info" and STANDS_IN.search(row["meaning"])}
+    assert told == set(UNCHANGED)
+    assert {register()[code]["severity"] for code in ("M101", "M104", "P206", "P202", "P204", "A301", "A331", "A364")} == {"warning"}

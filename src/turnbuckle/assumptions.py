@@ -6,13 +6,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from turnbuckle.findings import Finding, finding, merge
+from turnbuckle.findings import Finding, advised, finding, merge
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.model import Model, kernel_rate, link_bandwidth
 from turnbuckle.order import Prepared
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import peak_memory_bytes
+from turnbuckle.trace.recorders import recorder_of
 
 #: Share of the device's rows, and of their time, that must name their call for A365 to stay silent.
 CALLED: Final = 0.95
@@ -76,7 +77,7 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, model: Model, missin
     peak = peak_memory_bytes(profile)
     if held is not None and peak > held:
         out.append(finding("A307", 1, f"{peak / 1e9:.1f} of {held / 1e9:.1f} GB"))
-    return merge(out)
+    return advised(merge(out), recorder_of(profile.trace.facts))
 
 
 def uncalled(profile: Profile) -> list[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -23,7 +23,8 @@ class Finding:
     Attributes
     ----------
     code : key into ``schema/findings.csv``.
-    severity : ``info`` changes no number, ``warning`` may.
+    severity : ``warning`` where a number of an answer rests, or may rest, on something assumed, estimated, repaired or left out;
+        ``info`` where it tells how the answer was made or what the file holds, and changes no number.
     count : how many rows, values or activities it concerns.
     meaning : what it is, in one sentence.
     detail : what it concerns here (a table, a column, a parameter); never text from the recorded process.
@@ -49,11 +50,31 @@ class Finding:
         }
 
 
+def _rows(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader((files("turnbuckle") / "schema" / f"{name}.csv").read_text(encoding="utf-8").splitlines()))
+
+
+@cache
+def recording_advice(recorder: str = "") -> dict[str, str]:
+    """What to record, by word: in the options of one recorder where ``schema/recorders.csv`` has them, else in words for any."""
+    rows = _rows("recorders")
+    return {row["word"]: row["text"] for only in ("", recorder) for row in rows if row["format"] == only}
+
+
 @cache
 def register() -> dict[str, dict[str, str]]:
-    """All findings there are: code -> {severity, meaning, advice}."""
-    text = (files("turnbuckle") / "schema" / "findings.csv").read_text(encoding="utf-8")
-    return {row["code"]: row for row in csv.DictReader(text.splitlines())}
+    """All findings there are: code -> {severity, meaning, advice}; the advice is for any recorder."""
+    return {row["code"]: {**row, "advice": row["advice"].format_map(recording_advice())} for row in _rows("findings")}
+
+
+@cache
+def _advice() -> dict[str, str]:
+    return {row["code"]: row["advice"] for row in _rows("findings")}
+
+
+def advised(findings: Iterable[Finding], recorder: str) -> list[Finding]:
+    """The same findings with advice for the recorder that wrote the recording (`turnbuckle.trace.recorders.recorder_of`)."""
+    return [replace(f, advice=_advice()[f.code].format_map(recording_advice(recorder))) for f in findings]
 
 
 def finding(code: str, count: int = 1, detail: str = "") -> Finding:

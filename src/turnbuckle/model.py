@@ -168,9 +168,7 @@ def additive(lambdas: dict[str, float]) -> Model:
                 fix="above 1 is better hardware, 0.1 is ten times worse",
             )
     if not lambdas:
-        raise UsageError(
-            "A005", "the additive model needs the lambda of at least one class", fix="--model additive --lambda data=10,control=10"
-        )
+        raise UsageError("A005", "the additive model needs the lambda of at least one class", fix="--lambda data=10,control=10")
     moved = ("copy_h2d", "copy_d2h", "migration")
 
     def factor(name: str, covers: Callable[[Pieces], Bool]) -> Charge:

@@ -215,6 +215,20 @@ def test_a_table_of_applications(turnbuckle: Run, tmp_path: Path) -> None:
     assert "error[A035]" in turnbuckle("model", "integration", own).err
 
 
+@pytest.mark.shared
+def test_a_recording_that_tells_the_nodes_of_its_ranks_is_not_asked_for_them(turnbuckle: Run, shared: Path) -> None:
+    archive = shared / "traces" / "otf2" / "stencil4d_32rank" / "traces.otf2"
+    asked = ("model", "integration", archive, "--bandwidth-ratio", 4, "--gpus-per-node", 32, "--format", "json")
+    told = document(turnbuckle(*asked))
+    assert (told["placement"]["ranks_per_node"], told["placement"]["mapping"]) == (16, "cyclic")
+    given = document(turnbuckle(*asked, "--ranks-per-node", 16, "--placement", "cyclic"))
+    assert given["placement"] == told["placement"] and given["fractions"] == told["fractions"]
+    linear = document(turnbuckle(*asked, "--placement", "linear"))
+    assert (linear["placement"]["ranks_per_node"], linear["placement"]["mapping"]) == (16, "linear"), (
+        "what is asked stands before what is recorded"
+    )
+
+
 def test_latencies_of_the_path(turnbuckle: Run) -> None:
     paths = ("--old-path", "2 us, 24 GB/s", "--new-path", "1 us, 200 GB/s")
     small, large = (

@@ -282,6 +282,18 @@ def test_links_replace_bandwidth_and_leave_latency(generation: int, nominal: flo
         (["Tesla T4"], None, None),
         (["NVIDIA H200", "NVIDIA A100-SXM4-80GB"], None, None),
         (["NVIDIA H200", ""], None, None),
+        (["AMD Instinct MI300X VF"] * 8, None, "mi300x"),
+        (["AMD Instinct(TM) MI300X"], None, "mi300x"),
+        (["AMD Instinct MI300X HF"], None, None),
+        (["NVIDIA A100-SXM-80GB"], None, "a100-sxm4-80"),
+        (["NVIDIA A100 SXM4 40GB"], None, "a100-sxm4-40"),
+        (["NVIDIA H100-SXM5-80GB"], None, "h100-sxm5"),
+        (["NVIDIA A100 80GB PCIe"], None, None),
+        (["NVIDIA H200 NVL"], None, None),
+        (["NVIDIA A100-SXM4-80GB MIG 1g.10gb"], None, "a100-sxm4-80"),
+        (["NVIDIA H100 80GB HBM3 MIG 1g.10gb+me"], None, "h100-sxm5"),
+        (["GRID A100-40C"], None, None),
+        (["NVIDIA A100-4-20C"], None, None),
         ([""], None, None),
         ([], None, None),
     ],
@@ -289,6 +301,14 @@ def test_links_replace_bandwidth_and_leave_latency(generation: int, nominal: flo
 def test_devices_are_recognised(devices: list[str], c2c: bool | None, machine: str | None) -> None:
     found = recognise(devices, c2c)
     assert (found.name if found else None) == machine
+
+
+def test_a_slice_has_the_link_of_its_gpu_and_none_of_its_numbers() -> None:
+    part, whole = recognise(["NVIDIA A100-SXM4-80GB MIG 1g.10gb"]), load("a100-sxm4-80")
+    assert part is not None and part.title == f"a slice of {whole.title}"
+    assert set(part.parameters) == {name for name in whole.parameters if not name.startswith("gpu.")}
+    assert any(name.startswith("link.h2d") for name in part.parameters)
+    assert load("a100-sxm4-80") == whole
 
 
 def test_the_manual_lists_every_parameter_and_every_machine() -> None:

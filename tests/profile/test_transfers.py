@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.resources import files
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from scipy.optimize import least_squares
 from strategies import FULL, H2D, LAW, PAGEABLE, PINNED, machine, trace_of
 
 from turnbuckle.examples import sample
+from turnbuckle.profile.describe import links
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.transfers import (
@@ -143,12 +146,46 @@ def test_links_by_their_rate() -> None:
     assert [n.name for n in looks_like(24.1e9)] == ["PCIe 4 x16", "PCIe 5 x8"]
     assert [n.name for n in looks_like(12.3e9)] == ["PCIe 3 x16", "PCIe 4 x8"]
     assert [n.name for n in looks_like(55e9)] == ["PCIe 5 x16"]
-    assert [n.name for n in looks_like(374e9)] == ["NVLink-C2C"]
+    assert [n.name for n in looks_like(374e9, ["NVIDIA GH200 480GB"])] == ["NVLink-C2C"]
     assert [n.name for n in looks_like(31.5e9 * 1.019)] == ["PCIe 4 x16", "PCIe 5 x8"], "2 % for rounding"
-    assert looks_like(460e9) == ()
+    assert looks_like(460e9, ["NVIDIA GH200 480GB"]) == ()
     assert all(n.source for n in known_links())
     for link in known_links():
-        assert all(0.97 * link.bandwidth <= n.bandwidth <= link.bandwidth for n in looks_like(link.bandwidth)), link.name
+        found = looks_like(link.bandwidth, sorted(link.gpus))
+        assert found and all(0.97 * link.bandwidth <= n.bandwidth <= link.bandwidth for n in found), link.name
+
+
+@pytest.mark.parametrize(
+    ("devices", "coupling", "named"),
+    [
+        ([], "pcie", ["PCIe 5 x16"]),
+        (["NVIDIA GeForce RTX 5090"], "pcie", ["PCIe 5 x16"]),
+        (["AMD Instinct MI300X VF"], "pcie", ["PCIe 5 x16"]),
+        (["AMD Instinct MI250X"], "pcie", ["Infinity Fabric CPU to GCD"]),
+        (["Tesla V100-SXM2-16GB"], "pcie", ["NVLink 2 x2 (Summit)"]),
+        ([], "nvlink", ["NVLink 2 x2 (Summit)"]),
+        (["NVIDIA GH200 480GB"], "c2c", ["NVLink-C2C"]),
+        (["NVIDIA GH200 144G HBM3e"], "pcie", ["NVLink-C2C"]),
+        (["AMD Instinct MI300A"], "apu", []),
+    ],
+)
+def test_a_link_is_named_only_for_a_machine_that_has_it(devices: list[str], coupling: str, named: list[str]) -> None:
+    assert [n.name for n in looks_like(34e9, devices, coupling)] == named
+
+
+@pytest.mark.parametrize(
+    ("device", "nominal", "coupling"), [("GeForce RTX 5090", 63e9, "pcie"), ("MI250X of another name", 36e9, "xgmi"), ("", 63e9, "pcie")]
+)
+def test_an_unknown_machine_has_the_link_that_its_device_can_have(device: str, nominal: float, coupling: str) -> None:
+    with sample() as path:
+        profile = build(read(path, use_cache=False))
+    tables = {**profile.trace.tables, "devices": profile.trace.devices.with_columns(name=pl.lit(device or None, pl.String))}
+    faster = profile.activities.with_columns(seconds=pl.col("seconds") * 26.5 / 34)
+    other = replace(profile, trace=replace(profile.trace, tables=tables), activities=faster)
+    source, fits, found = observed_machine(other)
+    assert source.coupling == coupling and source.value("link.h2d.bandwidth") == nominal
+    assert [f.severity for f in found if f.code == "M101"] == ["warning"]
+    assert links(source, fits)["h2d"]["looks_like"] == [n.name for n in looks_like(34e9, [device])]
 
 
 def test_the_reference_class_shows_the_link() -> None:

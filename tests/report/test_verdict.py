@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from turnbuckle.cli.show import print_projections
 from turnbuckle.findings import finding
 from turnbuckle.projection import Interval, Projection
 from turnbuckle.report.kernel_names import kernel_labels
@@ -14,6 +20,7 @@ from turnbuckle.report.look import colours
 from turnbuckle.report.text import clean, percent, probability, signed
 from turnbuckle.report.unknowns import advice, parameter_label, unknown_label
 from turnbuckle.report.verdict import sentence, three_sentences, verdicts, what_would_change
+from turnbuckle.study.study import Answer, ask
 
 
 def projection(target: str, change: float, low: float, high: float, **more: Any) -> Projection:
@@ -29,7 +36,7 @@ def projection(target: str, change: float, low: float, high: float, **more: Any)
         breakdown={**parts, "copy": 0.4 + 2.0 * change},
         measured_breakdown=parts,
         envelope=(2.0 * (1 + min(change, 0)), 2.0 * (1 + max(change, 0))),
-        coupling={},
+        coupling=more.pop("coupling", {}),
         interval=Interval(2.0 * (1 + low), 2.0 * (1 + change), 2.0 * (1 + high), 0.9, 200, 1),
         sample=2.0 * (1 + np.linspace(low, high, 200)),
         **more,
@@ -44,7 +51,7 @@ def projection(target: str, change: float, low: float, high: float, **more: Any)
         (0.005, 0.002, 0.009, "inside", "within 1\xa0%"),
         (0.015, 0.01, 0.019, "inside", "within 2\xa0%"),
         (0.03, 0.01, 0.0499, "inside", "within 5\xa0%"),
-        (0.03, 0.01, 0.09, "undecided", "undecided at 5\xa0%, 50\xa0% inside"),
+        (0.03, 0.01, 0.09, "undecided", "undecided, 50\xa0% within 5\xa0%"),
         (0.07, 0.06, 0.08, "over", "over 5\xa0%"),
         (0.50, 0.40, 0.60, "over", "over 10\xa0%"),
     ],
@@ -52,6 +59,49 @@ def projection(target: str, change: float, low: float, high: float, **more: Any)
 def test_the_verdict_follows_the_interval(change: float, low: float, high: float, kind: str, words: str) -> None:
     (found,) = verdicts([projection("t", change, low, high)])
     assert (found.kind, found.words) == (kind, words)
+
+
+def page_verdicts() -> dict[str, str]:
+    """The table of verdicts in the manual: words -> the condition, as the page gives it."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "start.md").read_text(encoding="utf-8")
+    section = page.split("### Reading the verdict", 1)[1].split("\n## ", 1)[0]
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \|$", section, re.MULTILINE)
+    return {words: where for words, where in rows if words not in ("verdict", "---")}
+
+
+def from_page(low: float, high: float) -> str:
+    """The verdict that the page's conditions give an interval of slowdowns."""
+    ends = {"low": 1 + low, "high": 1 + high}
+    held = [words for words, where in page_verdicts().items() if re.fullmatch(r"`[^`]*<[^`]*`", where) and eval(where.strip("`"), {}, ends)]
+    (words,) = [w for w in held if not w.startswith("...")]
+    return words + "".join(w.removeprefix("...") for w in held if w.startswith("...") and words.startswith("within"))
+
+
+def test_the_page_gives_every_verdict_with_its_thresholds() -> None:
+    edges = (-0.2, -0.01, -0.001, 0.0, 0.01, 0.02, 0.05, 0.1, 0.5)
+    ends = sorted(edge + shift for edge in edges for shift in (-1e-6, 1e-6))
+    met = set()
+    for i, low in enumerate(ends):
+        for high in ends[i:]:
+            (found,) = verdicts([projection("t", (low + high) / 2, low, high)])
+            chance = re.sub(r"([<>] )?[\d.]+ % within", "94 % within", found.words.replace("\xa0", " "))
+            assert chance == from_page(low, high), (low, high)
+            met.add(chance)
+    (missing,) = verdicts([projection("t", 0.0, 0.0, 0.0, findings=[finding("A365")])])
+    (itself,) = verdicts([projection("self", 0.0, 0.0, 0.0)])
+    met |= {missing.words, itself.words}
+    assert {words for words in page_verdicts() if not words.startswith("...")} <= met
+    assert {words.partition(", perhaps")[0] for words in met} <= set(page_verdicts())
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_screen_shows_the_whole_verdict(seen: Answer, missing: bool) -> None:
+    flaws = [finding("A365", 7, "40% of their time")] if missing else []
+    found = projection("t", 0.004, 0.001, 0.04 if missing else 0.2, findings=flaws, coupling=ask(seen, ["self"]).projections[0].coupling)
+    printed = io.StringIO()
+    print_projections(Console(file=printed, width=200), replace(seen, projections=[found]))
+    (shown,) = verdicts([found])
+    assert shown.kind == "undecided" and "," in shown.words and shown.words in printed.getvalue()
 
 
 def test_an_undecided_target_says_what_to_measure() -> None:

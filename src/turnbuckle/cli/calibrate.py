@@ -160,9 +160,10 @@ def _say(line: str) -> None:
 def _one_device(origins: list[Origin]) -> None:
     """Numbers of several devices make no machine.  Raises A411."""
     from turnbuckle.errors import UsageError, clipped
-    from turnbuckle.study.calibration import device_words
+    from turnbuckle.machine.device_names import device_words, is_slice
 
-    named = {device_words(o.device): o for o in origins if o.device}
+    # a slice and its whole device are two devices to measure
+    named = {(device_words(o.device), o.device if is_slice(o.device) else ""): o for o in origins if o.device}
     if len(named) > 1:
         found = ", ".join(f"{o.file}: {o.device}" for o in named.values())
         raise UsageError("A411", "the files name several devices", found=clipped(found, 200), fix="calibrate each machine by its own files")
@@ -241,7 +242,7 @@ def _coupling(answer: Calibration) -> str:
     if answer.base is not None:
         return answer.base.coupling
     rate = answer.value("link.h2d.bandwidth") or answer.value("link.d2h.bandwidth")
-    kinds = {link.kind for link in looks_like(rate)} if rate else set()
+    kinds = {link.kind for link in looks_like(rate, answer.devices)} if rate else set()
     kind = kinds.pop() if len(kinds) == 1 else "pcie"
     return kind if kind in COUPLINGS else "pcie"
 

@@ -63,6 +63,7 @@ def functions(
     from turnbuckle.cli.show_node import print_functions
     from turnbuckle.errors import CannotAnswer, UsageError
     from turnbuckle.profile.functions import functions as table_of
+    from turnbuckle.trace.recorders import what_to_record
 
     _for_terminal(format, output)
     if top < 1:
@@ -72,7 +73,7 @@ def functions(
     if set(found.rows["class"]) <= {"cpu"}:
         raise CannotAnswer(
             "A155", "the recording holds no kernel, copy, host call or MPI call", where=seen.profile.trace.name,
-            fix="record with nsys profile --trace=cuda,mpi",
+            fix=what_to_record("gpu", seen.profile.trace.facts),
         )  # fmt: skip
     if format == "json":
         write_json({"schema_version": 1, **found.as_dict(), "provenance": seen.provenance()}, output)
@@ -180,7 +181,7 @@ def integration(
         _positive(option, number)
     if given is not None and not is_table(given):
         document = _of_recording(
-            given, no_cache, ranks_per_node=ranks_per_node, gpus_per_node=gpus_per_node, mapping=mapping or "linear", paths=paths,
+            given, no_cache, ranks_per_node=ranks_per_node, gpus_per_node=gpus_per_node, mapping=mapping, paths=paths,
             bandwidth_ratio=bandwidth_ratio, on_node_factor=on_node_factor, off_node=off_node, least_size=least_size or "0 B",
         )  # fmt: skip
     else:
@@ -294,12 +295,17 @@ def _of_recording(
     from turnbuckle.cli.node_tables import share
     from turnbuckle.cli.recording import inspected
     from turnbuckle.errors import UsageError
-    from turnbuckle.study.integration import closer
+    from turnbuckle.study.integration import closer, recorded_placement
     from turnbuckle.units import parse
 
-    if ranks_per_node is None:
-        raise UsageError("A035", "a recording does not say where its ranks were", fix="--ranks-per-node 4")
     leaves = None if off_node is None else share(off_node, "--off-node").value
     seen = inspected(profile, None, no_cache)
+    told = recorded_placement(seen.profile.trace.facts)
+    dealt = "linear"
+    if ranks_per_node is None:
+        if told is None:
+            raise UsageError("A035", "the recording does not say how its ranks were dealt to nodes", fix="--ranks-per-node 4")
+        ranks_per_node, dealt = told
+    how["mapping"] = how["mapping"] or dealt
     found = closer(seen.profile, ranks_per_node=ranks_per_node, off_node=leaves, least_bytes=parse(least_size, "B"), **how)
     return {**found.as_dict(), "provenance": seen.provenance()}

@@ -290,7 +290,7 @@ def print_projections(console: Console, answer: Answer) -> None:
             seconds(p.seconds),
             f"{p.penalty:.3f}x",
             Text(interval),
-            Text(v.words.partition(", ")[0] if v.kind == "undecided" else v.words, style=COLOURS[v.kind]),
+            Text(v.words, style=COLOURS[v.kind]),
         )
         changes.add_row(Text(p.target), Text(change(p)), style="dim")
     console.print()

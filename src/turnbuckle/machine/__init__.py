@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .catalog import all_machines, load, names, recognise
+from .device_names import device_words
 from .machine import SOURCE, Change, Coupling, Fact, Machine, Nature, Pair, Parameter, schema
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Pair",
     "Parameter",
     "all_machines",
+    "device_words",
     "load",
     "names",
     "recognise",

@@ -9,7 +9,7 @@ Errors (`turnbuckle.errors.MachineError`):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -18,6 +18,7 @@ from pathlib import Path
 from turnbuckle.errors import MachineError, clipped, did_you_mean
 from turnbuckle.vocabulary import refuse_several
 
+from .device_names import device_words, is_slice
 from .load import read
 from .machine import SOURCE, Machine
 
@@ -99,29 +100,29 @@ def recognise(gpu_names: Sequence[str], has_c2c: bool | None = None) -> Machine 
     Returns
     -------
     None if no name or several different machines are meant, or if `has_c2c` contradicts the name.  The name tells the GPU
-    and its usual host link only; a V100 is taken for one behind PCIe, not behind a POWER9's NVLink.
+    and its usual host link only; a V100 is taken for one behind PCIe, not behind a POWER9's NVLink.  Of a slice of a GPU
+    the machine has the link, and no numbers of the GPU.  `turnbuckle.machine.device_names` says how names are compared.
     """
-    meant = {_by_device().get(_folded(n), "") for n in gpu_names}
+    meant = {_by_device().get(device_words(n), "") for n in gpu_names}
     if len(meant) != 1 or "" in meant:
         return None
     machine = _named(meant.pop())
-    return None if has_c2c is not None and has_c2c != (machine.coupling == "c2c") else machine
+    if has_c2c is not None and has_c2c != (machine.coupling == "c2c"):
+        return None
+    if any(is_slice(n) for n in gpu_names):
+        link = {n: p for n, p in machine.parameters.items() if not n.startswith("gpu.")}
+        return replace(machine, title=f"a slice of {machine.title}", parameters=link)
+    return machine
 
 
 @cache
-def _by_device() -> dict[str, str]:
-    """Device name -> machine; a name two machines claim means neither."""
-    claims: dict[str, set[str]] = {}
+def _by_device() -> dict[tuple[str, ...], str]:
+    """Words of a device's name -> machine; a name two machines claim means neither."""
+    claims: dict[tuple[str, ...], set[str]] = {}
     for machine in all_machines():
         for device in machine.recognise:
-            claims.setdefault(_folded(device), set()).add(machine.name)
+            claims.setdefault(device_words(device), set()).add(machine.name)
     return {device: claimed.pop() for device, claimed in claims.items() if len(claimed) == 1}
-
-
-def _folded(device: str) -> str:
-    """Device names differ between driver versions in the maker's name only."""
-    words: Iterable[str] = device.casefold().split()
-    return " ".join(w for w in words if w not in ("nvidia", "tesla", "amd", "instinct"))
 
 
 def _is_path(text: str) -> bool:

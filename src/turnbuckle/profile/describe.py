@@ -105,7 +105,7 @@ def links(source: Machine, fits: Mapping[tuple[str, str], LinkFit]) -> dict[str,
             "nominal": nominal,
             "r2": reference.r2,
             "memory": reference.memory,
-            "looks_like": [n.name for n in looks_like(bandwidth)] if bandwidth and host_link else [],
+            "looks_like": [n.name for n in looks_like(bandwidth, source.recognise, source.coupling)] if bandwidth and host_link else [],
             "classes": [fit.as_dict() for (d, _), fit in fits.items() if d == direction],
         }
     return out

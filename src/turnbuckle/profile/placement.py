@@ -12,6 +12,7 @@ import polars as pl
 from turnbuckle.errors import CannotAnswer
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import COPY_CLASSES, copies
+from turnbuckle.trace.recorders import what_to_record
 
 
 def nic_bound(spread: Profile, packed: Profile) -> pl.DataFrame:
@@ -38,7 +39,7 @@ def nic_bound(spread: Profile, packed: Profile) -> pl.DataFrame:
             "A110",
             "a placement difference needs host-device copies in both profiles",
             found="one has none",
-            fix="record both with --trace=cuda",
+            fix=what_to_record("gpu", spread.trace.facts),
         )
     for direction in COPY_CLASSES:
         spread_bytes, packed_bytes = a[direction]["bytes"], b[direction]["bytes"]

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.files import whole, write_parquet
-from turnbuckle.findings import Finding, finding, merge
+from turnbuckle.findings import Finding, advised, finding, merge
 from turnbuckle.profile.classify import CALL_CLASS, CALL_CLASSES, CATEGORIES, CATEGORY, KIND, KIND_OF_CLASS, KINDS, call_classes, calls_wait
 from turnbuckle.profile.device_rows import device_rows
 from turnbuckle.profile.exposure import between, exposed
@@ -23,6 +23,7 @@ from turnbuckle.schema import words
 from turnbuckle.trace.check import DEVICE_TABLES, check, launch_pairs, nested_calls, sound
 from turnbuckle.trace.intervals import covered_ns
 from turnbuckle.trace.intervals import merge as merge_intervals
+from turnbuckle.trace.recorders import recorder_of
 from turnbuckle.trace.trace import Trace
 
 Int = NDArray[np.int64]
@@ -122,7 +123,7 @@ def build(trace: Trace) -> Profile:
     """
     tables, set_aside = sound(trace.tables, trace.facts)
     trace = replace(trace, tables={name: frame for name, frame in tables.items() if frame.height})
-    findings = merge([*trace.findings, *set_aside, *check(trace.tables, trace.facts, trace.names)])
+    findings = advised(merge([*trace.findings, *set_aside, *check(trace.tables, trace.facts, trace.names)]), recorder_of(trace.facts))
     rows = _recorded(trace)
     first, last = _span(rows, trace)
     rows, tracks = _tracked(pl.concat([rows, _gaps(rows, first, last)], how="diagonal"))

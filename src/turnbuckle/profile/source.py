@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, get_args
 
 import polars as pl
 
 from turnbuckle.findings import Finding, finding
-from turnbuckle.machine import Machine, Parameter, recognise
+from turnbuckle.machine import Coupling, Machine, Parameter, recognise
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import alloc_call_s, launch, sync_return_s
 from turnbuckle.profile.transfers import LinkFit, fit_links, link_findings, looks_like, reference_fit
+from turnbuckle.trace.check import DEVICE_TABLES
 
 #: Stands for a link that only pageable copies crossed on an unknown machine: rate [B/s], share reached, latency [s], all with wide errors.
 ASSUMED_LINK = (31.5e9, 0.8, 2e-6)
@@ -36,7 +38,9 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
     names = [n for n in profile.trace.devices["name"].drop_nulls().to_list()]
     base = named or recognise(names)
     launches = launch(profile)
-    found: list[Finding] = [] if base else [finding("M101", 1, ", ".join(dict.fromkeys(names)) or "no device description")]
+    # without work on a device no answer asks for its machine
+    unknown = base is None and not profile.has.isdisjoint(DEVICE_TABLES)
+    found: list[Finding] = [finding("M101", 1, ", ".join(dict.fromkeys(names)) or "no device description")] if unknown else []
     fits = fit_links(profile)
     parameters: dict[str, Parameter] = {}
     nominal: dict[str, float] = {}
@@ -44,7 +48,7 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
         stated = base.get(f"link.{direction}.bandwidth") if base else None
         if stated:
             nominal[direction] = stated.value
-        parameters |= _link_parameters(fits, direction, base)
+        parameters |= _link_parameters(fits, direction, base, names)
     parameters |= _call_parameters(profile, launches)
     if not base:
         parameters |= _device_parameters(profile)
@@ -56,13 +60,21 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
             title=", ".join(dict.fromkeys(names)) or "the profiled machine",
             summary="what the profile shows of the machine it ran on",
             year=0,
-            coupling="pcie",
+            coupling=_coupling(fits, names),
             parameters=parameters,
+            recognise=tuple(dict.fromkeys(names)),
         )
     )
     if launches["count"] and not launches["idle_count"]:
         found.append(finding("P204", launches["count"]))
     return machine, fits, found + link_findings(fits, nominal)
+
+
+def _coupling(fits: dict[tuple[str, str], LinkFit], devices: Sequence[str]) -> Coupling:
+    """The kind of link whose rate the copies fit, for an unrecognised machine; PCIe where no single kind fits."""
+    rate = next((fit.bandwidth for d in ("h2d", "d2h") if (fit := reference_fit(fits, d)) and fit.bandwidth), None)
+    kinds = {link.kind for link in looks_like(rate, devices)} if rate else set()
+    return next((kind for kind in get_args(Coupling) if kinds == {kind}), "pcie")
 
 
 def _measured(value: float, unit: str, error: float, what: str) -> Parameter:
@@ -75,14 +87,16 @@ def _rate_error(fit: LinkFit) -> float:
     return min(max(slope, fit.residual_spread), 0.5)
 
 
-def _link_parameters(fits: dict[tuple[str, str], LinkFit], direction: str, base: Machine | None) -> dict[str, Parameter]:
+def _link_parameters(
+    fits: dict[tuple[str, str], LinkFit], direction: str, base: Machine | None, devices: Sequence[str]
+) -> dict[str, Parameter]:
     stated = base.get(f"link.{direction}.bandwidth") if base else None
     latency_known = base.get(f"link.{direction}.latency") if base else None
     out: dict[str, Parameter] = {}
     reference = reference_fit(fits, direction)
     if reference and reference.bandwidth and reference.bandwidth_error is not None:
         where = f"{reference.count} {reference.memory} copies {direction}"
-        named = looks_like(reference.bandwidth)
+        named = looks_like(reference.bandwidth, devices, base.coupling if base else "pcie")
         rate = stated.value if stated and stated.value >= reference.bandwidth else (named[0].bandwidth if named else reference.bandwidth)
         if not stated or stated.value < reference.bandwidth:
             source = "; ".join(dict.fromkeys(n.source for n in named)) or f"this profile: {where}"

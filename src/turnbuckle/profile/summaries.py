@@ -150,7 +150,7 @@ class _Reading:
             raise ProfileError(
                 "P042", "a trace in columns of spaces cannot be read", where=f"{self.name}:{at + 1}", found=clipped(stripped, 60),
                 cause="which column a number stands in cannot be told where others are empty",
-                fix="add --csv; or record with nvprof -o RUN.nvvp, which holds more",
+                fix="nvprof --csv; or record with nvprof -o RUN.nvvp, which holds more",
             )  # fmt: skip
         elif self.section is not None and stripped.startswith('"') and (columns := _heading(line, lines[at + 1 : at + 2])):
             self.columns = columns

@@ -9,6 +9,7 @@ A class is a direction and a host memory kind: pageable copies are staged by the
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -19,6 +20,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.findings import Finding, finding
+from turnbuckle.machine import device_words
 from turnbuckle.profile.profile import Profile
 
 Float = NDArray[np.float64]
@@ -223,30 +225,48 @@ def reference_fit(fits: dict[tuple[str, str], LinkFit], direction: str) -> LinkF
 
 @dataclass(frozen=True)
 class NamedLink:
-    """A link by its nominal rate: name, bandwidth [B/s] per direction, kind and source."""
+    """A link by its nominal rate: name, bandwidth [B/s] per direction, kind and source; the GPUs that have it, none for any GPU's."""
 
     name: str
     bandwidth: float
     kind: str
     source: str
+    gpus: frozenset[str]
 
 
 @cache
 def known_links() -> tuple[NamedLink, ...]:
     """The links Turnbuckle can name, slowest first (``schema/links.csv``)."""
     text = (files("turnbuckle") / "schema" / "links.csv").read_text(encoding="utf-8")
-    return tuple(NamedLink(r["name"], float(r["bandwidth"]), r["kind"], r["source"]) for r in csv.DictReader(text.splitlines()))
+    return tuple(
+        NamedLink(r["name"], float(r["bandwidth"]), r["kind"], r["source"], frozenset(r["gpus"].split()))
+        for r in csv.DictReader(text.splitlines())
+    )
 
 
-def looks_like(bandwidth: float) -> tuple[NamedLink, ...]:
+def looks_like(bandwidth: float, devices: Sequence[str] = (), coupling: str = "pcie") -> tuple[NamedLink, ...]:
     """Links a measured rate [B/s] fits: those of the lowest nominal rate that is not below it (2 % allowed for rounding).
+
+    Parameters
+    ----------
+    bandwidth : what copies reached [B/s].
+    devices : names of the recording's GPUs.  A link that only some GPUs have is named for these alone.
+    coupling : of the machine.  Any but PCIe is a fact of the machine, and no link of another kind is named.
 
     >>> [link.name for link in looks_like(24.1e9)]
     ['PCIe 4 x16', 'PCIe 5 x8']
-    >>> looks_like(900e9)
-    ()
+    >>> [link.name for link in looks_like(34e9)], [link.name for link in looks_like(34e9, ["AMD Instinct MI250X"])]
+    (['PCIe 5 x16'], ['Infinity Fabric CPU to GCD'])
+    >>> looks_like(900e9), looks_like(55e9, coupling="apu")
+    ((), ())
     """
-    above = [link for link in known_links() if link.bandwidth * 1.02 >= bandwidth]
+    words = {word for name in devices for word in device_words(name)}
+    having = [link for link in known_links() if not link.gpus or link.gpus & words]
+    if coupling != "pcie":
+        having = [link for link in known_links() if link.kind == coupling]
+    elif any(link.kind == "c2c" for link in having):  # such a GPU is in no slot
+        having = [link for link in having if link.kind == "c2c"]
+    above = [link for link in having if link.bandwidth * 1.02 >= bandwidth]
     if not above:
         return ()
     nominal = min(link.bandwidth for link in above)

@@ -30,6 +30,7 @@ from turnbuckle.published.numbers import Paper
 from turnbuckle.published.slack_proxy import Proxy, slack_change
 from turnbuckle.published.slack_surface import Surface, modelled_surface
 from turnbuckle.trace.intervals import union_ns
+from turnbuckle.trace.recorders import what_to_record
 from turnbuckle.units import parse, show
 
 Float = NDArray[np.float64]
@@ -170,7 +171,7 @@ def binned(profile: Profile, surface: Surface, slack_seconds: float, *, threads:
     if not profile.has & {"kernel", "copy_h2d", "copy_d2h"}:
         raise CannotAnswer(
             "A133", "this profile holds no kernels and no copies between host and device to bin", cause="recorded without CUDA tracing",
-            fix="nsys profile --trace=cuda,nvtx,mpi ...",
+            fix=what_to_record("gpu", profile.trace.facts),
         )  # fmt: skip
     sizes, kernels = surface.sizes(threads), surface.kernel_seconds(threads)
     penalties = np.array([_penalty(surface, float(size), threads, slack_seconds, equation) for size in sizes])

@@ -19,6 +19,7 @@ from turnbuckle.profile.mpi_calls import ALL, KNOWN, PROCESS, Exchanges, exchang
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.sides import activities
 from turnbuckle.replay.collectives import Selection, chosen, operation_of, pattern
+from turnbuckle.trace.recorders import recorder_of, what_to_record
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -90,6 +91,7 @@ class Traffic:
     unmatched_calls : the first calls without another side, in words: rank, call, time.
     unknown : how many collective calls are of kinds that have no traffic here, and the first of them in words; they keep their length.
     start_seconds : when each activity was recorded to begin, after the first of all [s]; empty where that is not known.
+    recorder : the format that advice is for; empty where it was not recorded.
     """
 
     ranks: int
@@ -107,6 +109,7 @@ class Traffic:
     start_seconds: Float = field(default_factory=lambda: np.zeros(0))
     unmatched_calls: str = ""
     unknown: tuple[int, str] = (0, "")
+    recorder: str = ""
 
     def work_seconds(self, compute: float = 1.0) -> Float:
         """Time of each rank (thread) outside exchanges, its compute times a factor [s], shape (ranks,)."""
@@ -141,7 +144,7 @@ def recorded(profile: Profile) -> Traffic:
     if found is None or not (found.messages.height or found.rounds.height):
         raise CannotAnswer(
             "A164", "this recording shows no messages between ranks", cause="one rank, or recorded without MPI",
-            fix="nsys profile --trace=mpi around mpirun, so that one file holds all ranks",
+            fix=what_to_record("ranks", profile.trace.facts),
         )  # fmt: skip
     mpi = (
         rows.with_row_index("i")
@@ -175,7 +178,7 @@ def recorded(profile: Profile) -> Traffic:
         int(rank_of.max()) + 1, rank, gap, kept, tail, messages, rounds, profile.seconds, found.alone.height - odd.height, rank_of,
         call.astype(np.int64), tuple(calls.tolist()), (start - profile.first_ns) * 1e-9,
         in_words(found.alone.filter(~strange), profile.trace, profile.first_ns),
-        (odd.height, in_words(odd, profile.trace, profile.first_ns)),
+        (odd.height, in_words(odd, profile.trace, profile.first_ns)), recorder_of(profile.trace.facts),
     )  # fmt: skip
 
 

@@ -3,6 +3,8 @@
 The line is a slowdown of 5 %.  A target is decided when its whole 90 % interval lies on one side; otherwise the verdict
 says how likely it is inside, and which number to measure.  Where host calls are missing (finding A365) changes are larger
 than computed, so that no target is called inside; one that is faster or over the line stays so.
+
+``docs/start.md`` lists every verdict with its thresholds; a test compares that table with this module.
 """
 
 from __future__ import annotations
@@ -20,6 +22,10 @@ from turnbuckle.report.unknowns import advice, unknown_label
 LINE: Final = 0.05
 #: A change smaller than this is none.
 NOTHING: Final = 0.001
+#: Slowdowns that a target inside the line is said to stay within, smallest first.
+STEPS: Final = (0.01, 0.02, LINE)
+#: A target whose whole interval lies beyond this is said to be over it.
+FAR: Final = 0.10
 
 Kind = Literal["self", "faster", "inside", "undecided", "over"]
 
@@ -109,10 +115,10 @@ def _words(kind: Kind, low: float, high: float, inside: float | None) -> str:
     if kind == "faster":
         return "faster"
     if kind == "over":
-        return f"over {percent(0.10 if low > 0.10 else LINE)}"
+        return f"over {percent(FAR if low > FAR else LINE)}"
     if kind == "undecided":
-        return f"undecided at {percent(LINE)}" + ("" if inside is None else f", {probability(inside)} inside")
-    step = next(s for s in (0.01, 0.02, LINE) if high <= s)
+        return f"undecided at {percent(LINE)}" if inside is None else f"undecided, {probability(inside)} within {percent(LINE)}"
+    step = next(s for s in STEPS if high <= s)
     return f"within {percent(step)}" + (", perhaps faster" if low < -NOTHING else "")
 
 

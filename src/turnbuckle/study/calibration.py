@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from turnbuckle.findings import Finding
-from turnbuckle.machine import Machine
+from turnbuckle.machine import Machine, device_words
 from turnbuckle.machine.machine import Nature
 from turnbuckle.study.curve_fit import CurveFit
 
@@ -151,12 +151,3 @@ class Calibration:
     def value(self, name: str) -> float | None:
         """The value of a parameter or of another quantity; None where it was not measured."""
         return next((e.value for e in (*self.parameters, *self.others) if e.name == name), None)
-
-
-def device_words(name: str) -> str:
-    """A device's name without its maker's, which differs between drivers.
-
-    >>> device_words("NVIDIA H100 80GB HBM3")
-    'h100 80gb hbm3'
-    """
-    return " ".join(w for w in name.casefold().split() if w not in ("nvidia", "tesla", "amd", "instinct"))

@@ -41,6 +41,7 @@ from turnbuckle.profile import summary
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.tasks import Tasks, replay_tasks
 from turnbuckle.trace.intervals import union_ns
+from turnbuckle.trace.recorders import what_to_record
 from turnbuckle.units import show
 
 HOST: Final = "host"
@@ -416,7 +417,7 @@ def with_recording(chain: Chain, profile: Profile, *, per: Literal["run", "kerne
     starts = np.concatenate([f["start_ns"].to_numpy() for f in (trace.kernels, trace.graphs)])
     ends = np.concatenate([f["end_ns"].to_numpy() for f in (trace.kernels, trace.graphs)])
     if not len(starts):
-        raise CannotAnswer("A147", "the recording holds no kernels", where=trace.name, fix="record with --trace=cuda")
+        raise CannotAnswer("A147", "the recording holds no kernels", where=trace.name, fix=what_to_record("gpu", trace.facts))
     count = len(starts) if per == "kernel" else 1
     copies = summary.copies(profile)
     classes = {way: (way, f"migration_{way}") for way in ("h2d", "d2h")}

@@ -12,6 +12,7 @@ recording does not name the partners, the user says how much leaves the node.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping as Mapping_
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -23,11 +24,12 @@ from turnbuckle.cost.integration import Staged, all_on_node, fraction_speedup, g
 from turnbuckle.cost.loggp import loggp_seconds
 from turnbuckle.cost.ratio import fraction_benefit
 from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.findings import Finding, finding
+from turnbuckle.findings import Finding, advised, finding
 from turnbuckle.profile.mpi_calls import communicators, operation, placed, posted, same_call
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import UNNAMED
 from turnbuckle.trace.intervals import union_ns
+from turnbuckle.trace.recorders import recorder_of, what_to_record
 from turnbuckle.trace.trace import Trace
 
 Int = NDArray[np.int64]
@@ -90,6 +92,24 @@ class Communication:
             "message_bytes": int(self.messages["size_bytes"].sum()),
             "functions": self.functions.to_dicts(),
         }
+
+
+def recorded_placement(facts: Mapping_[str, Any]) -> tuple[int, Mapping] | None:
+    """Ranks on a node, and how ranks are dealt to nodes, where the recording tells the node of each rank and they are dealt so.
+
+    >>> recorded_placement({"node_of_rank": {"0": 5, "1": 5, "2": 7, "3": 7}})
+    (2, 'linear')
+    """
+    node_of = {int(rank): node for rank, node in (facts.get("node_of_rank") or {}).items()}
+    if sorted(node_of) != list(range(len(node_of))) or not node_of:
+        return None
+    nodes = [node_of[rank] for rank in range(len(node_of))]
+    number = {node: i for i, node in enumerate(dict.fromkeys(nodes))}
+    order, count = [number[node] for node in nodes], len(number)
+    each = -(-len(order) // count)
+    if order == [rank // each for rank in range(len(order))]:
+        return each, "linear"
+    return (each, "cyclic") if order == [rank % count for rank in range(len(order))] else None
 
 
 @dataclass(frozen=True)
@@ -171,7 +191,7 @@ def communication(profile: Profile) -> Communication:
     if not trace.mpi.height or not (trace.mpi["kind"] <= 2).any():
         raise CannotAnswer(
             "A153", "the recording holds no MPI communication", where=trace.name,
-            fix="record all ranks with nsys profile --trace=mpi, or give the shares: --communication, --p2p, --off-node",
+            fix=f"{what_to_record('ranks', trace.facts)}; or give the shares: --communication, --p2p, --off-node",
         )  # fmt: skip
     worlds = _worlds(trace)
     calls = _calls(trace, worlds)
@@ -391,7 +411,17 @@ def closer(
         parts = _parts(of, ranks_per_node, leaves, kept, least_bytes)
         answer |= {"on_node_factor": on_node_factor, "parts": parts, "share_then": staged_share(parts, on_node_factor)}
         answer["share_all"] = staged_share(all_on_node(parts), on_node_factor)
-    return Closer(of, ranks_per_node, then, mapping, leaves, moved, least_bytes=least_bytes, findings=found, **answer)
+    return Closer(
+        of,
+        ranks_per_node,
+        then,
+        mapping,
+        leaves,
+        moved,
+        least_bytes=least_bytes,
+        findings=advised(found, recorder_of(profile.trace.facts)),
+        **answer,
+    )
 
 
 def _checked(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.cost.gpudirect import break_even_bytes
 from turnbuckle.errors import UsageError
-from turnbuckle.findings import Finding, finding
+from turnbuckle.findings import Finding, advised, finding
 from turnbuckle.replay.contention import Contended, Program, replay
 from turnbuckle.replay.critical import chain
 from turnbuckle.replay.extrapolate import described, grid_of, larger, repeated
@@ -221,7 +221,7 @@ class Answered:
         if isinstance(self.traffic, OperationGraph):
             return list(self.traffic.findings)
         alone = (("A311", self.traffic.unmatched, self.traffic.unmatched_calls), ("A353", *self.traffic.unknown))
-        return [finding(code, count, detail) for code, count, detail in alone if count]
+        return advised([finding(code, count, detail) for code, count, detail in alone if count], self.traffic.recorder)
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``model messages``."""

@@ -256,7 +256,7 @@ def _tied(traces: Sequence[Trace], clocks: Clocks) -> None:
             "A177", "no collective tells how the clocks of the recordings lie", where=clipped(traces[0].name),
             found=f"{len(loose)} of {len(traces)} recordings share none with it: {', '.join(clipped(name) for name in loose[:3])}",
             cause="NCCL kernels and MPI collectives are matched by name and order, where they end together on all ranks",
-            fix="--clock recorded trusts the clocks that the files state; or record with --trace=cuda,nvtx,mpi on every rank",
+            fix="--clock recorded trusts the clocks that the files state; or record NCCL kernels or MPI collectives on every rank",
         )  # fmt: skip
 
 

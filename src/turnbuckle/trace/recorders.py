@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from turnbuckle.findings import recording_advice
+
 #: What each reader calls its format in ``facts["format"]``, and what people call it.
 FORMATS: Final[dict[str, str]] = {
     "nsys": "Nsight Systems SQLite export",
@@ -23,19 +25,6 @@ FORMATS: Final[dict[str, str]] = {
     "turnbuckle": "Turnbuckle trace",
 }
 
-#: For each format, what to record so that host calls stand beside the work of the device, and all that a time line is made of.
-_WITH_CALLS: Final[dict[str, str]] = {
-    "nsys": "nsys profile --trace=cuda,nvtx,mpi",
-    "kineto": "the PyTorch profiler with ProfilerActivity.CPU and ProfilerActivity.CUDA, from before the first step that counts",
-    "nvprof": "nvprof --profile-api-trace all -o RUN.nvvp",
-    "rocprof": "rocprof --hip-trace --hsa-trace",
-    "rocprofv3": "rocprofv3 --sys-trace",
-    "rocpd": "rocprofv3 --sys-trace",
-    "otf2": "Score-P with SCOREP_CUDA_ENABLE=runtime,kernel,memcpy,sync (or SCOREP_HIP_ENABLE)",
-    "recorded": "turnbuckle record",
-}
-_ANY: Final = "rocprofv3 --sys-trace, nsys profile --trace=cuda,nvtx,mpi, PyTorch with ProfilerActivity.CPU"
-
 
 def with_calls(facts: Mapping[str, Any]) -> str:
     """How the recorder of these facts is told to record host calls too; of an unknown one, and of several, what others take.
@@ -45,8 +34,22 @@ def with_calls(facts: Mapping[str, Any]) -> str:
     >>> with_calls({"format": "turnbuckle"})
     'rocprofv3 --sys-trace, nsys profile --trace=cuda,nvtx,mpi, PyTorch with ProfilerActivity.CPU'
     """
+    return what_to_record("calls", facts)
+
+
+def what_to_record(word: str, facts: Mapping[str, Any]) -> str:
+    """What to record, by a word of ``schema/recorders.csv``: in the options of the recorder of these facts, else in words for any.
+
+    >>> what_to_record("ranks", {"format": "kineto"})
+    'record every rank, and join the files with turnbuckle merge'
+    """
+    return recording_advice(recorder_of(facts))[word]
+
+
+def recorder_of(facts: Mapping[str, Any]) -> str:
+    """The format of a recording as a key of ``schema/recorders.csv``; empty where it was merged of several."""
     kinds = {str(source.get("format")) for source in facts.get("sources") or ()} or {str(facts.get("format") or "nsys")}
-    return _WITH_CALLS.get(kinds.pop(), _ANY) if len(kinds) == 1 else _ANY
+    return kinds.pop() if len(kinds) == 1 else ""
 
 
 def recorder(facts: Mapping[str, Any]) -> str:

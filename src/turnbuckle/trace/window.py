@@ -30,6 +30,7 @@ from turnbuckle.errors import UsageError, clipped, did_you_mean
 from turnbuckle.findings import Finding, finding
 from turnbuckle.schema import tables
 from turnbuckle.trace.check import DEVICE_TABLES, launch_pairs, sound
+from turnbuckle.trace.recorders import what_to_record
 from turnbuckle.trace.trace import Trace
 
 #: A process's threads share everything but the low bits of their id.
@@ -194,7 +195,7 @@ def span_ns(trace: Trace, asked: str) -> tuple[int, int]:
         raise UsageError(
             "A421", "no NVTX range has that name", where="--nvtx",
             found=clipped(name) + (f"; there are {listed}" if names else "; none at all"),
-            fix=near or ("one of the names in the recording" if names else "record with --trace=cuda,nvtx, or give --window"),
+            fix=near or ("one of the names in the recording" if names else f"{what_to_record('named', trace.facts)}, or give --window"),
         )  # fmt: skip
     mine = mine.with_columns(number=pl.int_range(1, pl.len() + 1).over("thread"))
     most = int(mine["number"].max())  # type: ignore[arg-type]

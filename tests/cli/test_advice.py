@@ -1,0 +1,138 @@
+"""Advice that can be followed: a verb's options are its own, a recorder's options are told to its users alone."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from turnbuckle.findings import advised, finding, recording_advice, register
+from turnbuckle.trace.recorders import FORMATS
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "turnbuckle"
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+#: Programs of others whose options a text may name, behind their names.
+OTHERS = re.compile(r"\b(nsys|nvprof|nvbandwidth|rocprof|rocprofv3|rocpd|smpirun|nvcc|cmake)\b[^;]*$")
+#: Verbs that print the fixes of a module which is no verb's own.
+VERBS = {
+    "cli/gate.py": ("project",), "cli/options.py": ("inspect", "project"), "cli/node_summaries.py": ("model additive",),
+    "cli/node_tables.py": ("model additive", "model integration"), "cli/record_opencl.py": ("record",), "cli/record_run.py": ("record",),
+    "cli/show_sweep.py": ("sweep",), "cli/terminal.py": ("project",), "cli/output.py": ("project",), "cli/show.py": ("project",),
+    "cli/run.py": ("project",), "cli/model_tables.py": ("model link",),
+    "machine/driver.py": ("record",), "machine/machine.py": ("project", "inspect", "slack", "report"),
+    "machine/measured.py": ("calibrate",),
+    "machine/opencl_layer.py": ("record",), "machine/toolchain.py": ("record",), "model.py": ("project", "model additive"),
+    "cost/pcie.py": ("model link",),
+    "profile/summaries.py": ("model additive",), "project.py": ("project", "report"), "published/row_slack.py": ("slack",),
+    "replay/mpi.py": ("model messages",), "scaling/cores.py": ("cores",), "scaling/runs.py": ("cores",), "study/cases.py": ("validate",),
+    "study/chain.py": ("model chain",), "study/datasheet.py": ("transfers",), "study/dgemm.py": ("model dgemm",),
+    "study/gpudirect.py": ("model messages",), "study/grid.py": ("sweep",), "study/integration.py": ("model integration",),
+    "study/measuring.py": ("calibrate",), "study/messages.py": ("model messages",), "study/networks.py": ("model network",),
+    "study/sharing.py": ("model sharing",), "study/sharing_surface.py": ("model sharing",), "study/ssi.py": ("model ssi",),
+    "study/study.py": ("project",), "study/supernodes.py": ("model dag",), "study/sweeping.py": ("sweep",),
+    "study/transfers.py": ("transfers",), "study/unified_memory.py": ("model memory",), "trace/merge.py": ("merge",),
+    "trace/window.py": ("inspect", "project"),
+}  # fmt: skip
+
+
+@cache
+def options() -> dict[str, frozenset[str]]:
+    """Verb -> its options, from the page of the command line, which is tested against the program."""
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    parts = re.split(r"^\$ turnbuckle (.*) ?--help$", page, flags=re.MULTILINE)[1:]
+    return {
+        verb.strip(): frozenset(OPTION.findall("\n".join(line for line in text.splitlines() if line.startswith("│"))))
+        for verb, text in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def named(text: str) -> Iterator[tuple[str, str]]:
+    """Each option of ours that a text names, with the verb before it: empty where none is."""
+    verbs = sorted(options(), key=len, reverse=True)
+    for clause in re.split(r"[;.] ", text):
+        for found in OPTION.finditer(clause):
+            before = clause[: found.start()]
+            verb = next((v for v in verbs if v and re.search(rf"turnbuckle {v}\b", before)), "")
+            if found[0] not in ("--help", "--debug") and (verb or not OTHERS.search(before)):
+                yield found[0], verb
+
+
+def all_advice() -> dict[str, str]:
+    """Every advice there is: of each finding, in words for any recorder and for each."""
+    return {f"{code} {form}": advised([finding(code)], form)[0].advice for code in register() for form in ("", *FORMATS)}
+
+
+def test_advice_of_findings_names_the_verb_of_an_option() -> None:
+    wrong = [f"{c}: {option} of {verb or 'no verb'}" for c, text in all_advice().items() for option, verb in named(text)
+             if not verb or option not in options()[verb]]  # fmt: skip
+    assert not wrong
+
+
+def test_advice_names_the_options_of_the_recorder_at_hand_alone() -> None:
+    programs = {"nsys": {"nsys"}, "nvprof": {"nvprof"}, "rocprof": {"rocprof"}, "rocprofv3": {"rocprofv3"}, "rocpd": {"rocprofv3"}}
+    for word, text in recording_advice().items():
+        for form in FORMATS:
+            told = recording_advice(form)[word]
+            theirs = {o[1] for o in re.finditer(r"\b(nsys|nvprof|rocprof|rocprofv3)\b[^;,]* --?[a-z]", told)}
+            assert told == text or theirs <= programs.get(form, set()), (word, form)
+    assert not any("--" in text for word, text in recording_advice().items() if word != "calls")
+    for form in ("otf2", "kineto", "dumpi"):
+        (unmatched,) = advised([finding("A311")], form)
+        assert "nsys" not in unmatched.advice and "--trace" not in unmatched.advice
+    assert "nsys profile --trace=cuda,mpi" in advised([finding("A311")], "nsys")[0].advice
+    rows = csv.DictReader((PACKAGE / "schema" / "recorders.csv").read_text(encoding="utf-8").splitlines())
+    assert {row["format"] for row in rows} - {""} <= set(FORMATS)
+
+
+def texts(node: ast.AST) -> Iterator[tuple[int, str]]:
+    """The texts below a node and their lines; what is worked out stands as FILE."""
+    if isinstance(node, ast.JoinedStr):
+        yield node.lineno, "".join(str(v.value) if isinstance(v, ast.Constant) else "FILE" for v in node.values)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.lineno, node.value
+    else:
+        for below in ast.iter_child_nodes(node):
+            yield from texts(below)
+
+
+def fixes(path: Path) -> Iterator[tuple[int, str]]:
+    """The texts that follow ``fix=`` in a module, by line."""
+    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for keyword in call.keywords if isinstance(call, ast.Call) else ():
+            if keyword.arg == "fix":
+                yield from texts(keyword.value)
+
+
+@cache
+def verbs_of(module: str) -> tuple[str, ...]:
+    """The verbs that a module's fixes are printed by."""
+    if module in VERBS:
+        return VERBS[module]
+    name = Path(module).stem
+    calls = re.findall(
+        r"^@(?:\w*app)\.command[^\n]*\ndef (\w+)|^def (\w+)\(\n?", (PACKAGE / module).read_text(encoding="utf-8"), re.MULTILINE
+    )
+    words = {name, *(a or b for a, b in calls)}
+    return tuple(verb for verb in options() if verb and verb.split()[-1] in words) if module.startswith("cli/") else ()
+
+
+MODULES = sorted(p.relative_to(PACKAGE).as_posix() for p in PACKAGE.rglob("*.py") if "fix=" in p.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_fixes_name_options_that_their_verb_has(module: str) -> None:
+    wrong = []
+    for line, text in fixes(PACKAGE / module):
+        for option, verb in named(text):
+            verbs = (verb,) if verb else verbs_of(module)
+            # a verb's own module may hold several verbs: one of them has it; a module below them prints it for all
+            have = [option in options()[v] for v in verbs]
+            if not (any(have) if module.startswith("cli/") else have and all(have)):
+                wrong.append(f"line {line}: {option} of {' or '.join(verbs) or 'no verb'}: {text}")
+    assert not wrong
