@@ -220,8 +220,8 @@ def test_a_recording_that_tells_the_nodes_of_its_ranks_is_not_asked_for_them(tur
     archive = shared / "traces" / "otf2" / "stencil4d_32rank" / "traces.otf2"
     asked = ("model", "integration", archive, "--bandwidth-ratio", 4, "--gpus-per-node", 32, "--format", "json")
     told = document(turnbuckle(*asked))
-    assert (told["placement"]["ranks_per_node"], told["placement"]["mapping"]) == (16, "cyclic")
-    given = document(turnbuckle(*asked, "--ranks-per-node", 16, "--placement", "cyclic"))
+    assert (told["placement"]["ranks_per_node"], told["placement"]["mapping"]) == (16, "round robin")
+    given = document(turnbuckle(*asked, "--ranks-per-node", 16, "--mapping", "round robin"))
     assert given["placement"] == told["placement"] and given["fractions"] == told["fractions"]
     linear = document(turnbuckle(*asked, "--placement", "linear"))
     assert (linear["placement"]["ranks_per_node"], linear["placement"]["mapping"]) == (16, "linear"), (

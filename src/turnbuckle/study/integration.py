@@ -109,7 +109,7 @@ def recorded_placement(facts: Mapping_[str, Any]) -> tuple[int, Mapping] | None:
     each = -(-len(order) // count)
     if order == [rank // each for rank in range(len(order))]:
         return each, "linear"
-    return (each, "cyclic") if order == [rank % count for rank in range(len(order))] else None
+    return (each, "round robin") if order == [rank % count for rank in range(len(order))] else None
 
 
 @dataclass(frozen=True)
