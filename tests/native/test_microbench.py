@@ -160,6 +160,13 @@ def test_cores_are_counted_not_their_threads(tmp_path: Path) -> None:
     assert cores["count"] == (len(set(siblings)) if siblings else cores["usable_processors"])
 
 
+@pytest.mark.parametrize("word", ["seconds=1e300", "seconds=nan", "seconds=-1", "seconds=soon", "quick=2", "quick="])
+def test_numbers_that_are_none_are_refused(program: Path, word: str) -> None:
+    done = subprocess.run([program, "host", word], capture_output=True, text=True, check=False)
+    name = word.partition("=")[0]
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr.startswith(f"{name} is not a number from 0 to 1")
+
+
 def test_unified_memory_is_measured_where_it_is_asked_for(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
     plant(standin, {"MIGRATION_RATE": 8800})
     assert measured(tmp_path, only=["launch"]).value("migration.h2d") is None

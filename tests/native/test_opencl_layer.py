@@ -325,6 +325,7 @@ def test_nothing_asked_for_does_nothing(rig: Rig, recording: Recording) -> None:
     [
         {"TB_SLACK_NS": "1us"},
         {"TB_SLACK_NS": "-1"},
+        {"TB_SLACK_NS": str(2**63 - 1)},
         {"TB_SLACK_CLASSES": "launch,lunch"},
         {"TB_SLACK_WHERE": "during"},
         {"TB_FLUSH_MS": "often"},
