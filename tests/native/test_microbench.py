@@ -290,6 +290,20 @@ def test_sections_that_fail_or_hang_do_not_stop_the_others(standin: pytest.Monke
     assert measuring.measure(place, quick=True, only=["sync", "host"])[:1] == ["sync: no end within 3.0 s"]
 
 
+def test_the_program_is_not_run_where_others_may_change_it(
+    standin: pytest.MonkeyPatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "scratch"
+    shared.mkdir()
+    shared.chmod(0o770)
+    monkeypatch.setattr("tempfile.tempdir", str(shared))
+    error = code(tmp_path / "raw.jsonl", only=["host"])
+    assert error.code == "N024" and error.where == str(shared) and "TMPDIR" in error.fix
+    assert list(shared.iterdir()) == []
+    shared.chmod(0o1777)
+    assert measuring.measure(tmp_path / "raw.jsonl", quick=True, only=["host"]) == []
+
+
 def test_words_and_places_are_checked_first(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
     error = code(tmp_path / "raw.jsonl", only=["copies"])
     assert isinstance(error, UsageError) and error.code == "A414" and "copy" in error.fix
