@@ -282,6 +282,22 @@ def test_doctor(turnbuckle: Run) -> None:
     assert turnbuckle("doctor", "missing.sqlite").code == 2
 
 
+def test_doctor_names_the_folder_for_which_the_cache_is_not_used(turnbuckle: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "c"))
+
+    def cache() -> dict[str, str]:
+        checks = document(turnbuckle("doctor", "--format", "json"))["checks"]
+        return next(c for c in checks if c["what"] == "cache")
+
+    assert cache()["state"] == "ok" and not (tmp_path / "c").exists()
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c").chmod(0o770)
+    assert (
+        cache()["state"] == "look"
+        and f"not used, every recording is read afresh: its group may change it: {tmp_path}"[:120] in cache()["detail"]
+    )
+
+
 def test_report_and_demo_write_where_told(turnbuckle: Run, tmp_path: Path) -> None:
     ran = turnbuckle("report", SAMPLE, "--on", "cdi-row-link", *FEW, "-o", tmp_path / "r.html", "--question", "<b>why?</b>")
     assert ran.code == 0 and ran.out.strip() == str(tmp_path / "r.html")

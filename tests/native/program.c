@@ -94,7 +94,7 @@ static void marks(int count)
     void (*mark)(const char *) = NULL;
     int (*set_slack)(int64_t) = NULL;
     *(void **)&mark = dlsym(library, "tb_mark"), *(void **)&set_slack = dlsym(library, "tb_set_slack");
-    loop(count), mark("loop_begin"), printf("%d\n", set_slack(500)), loop(count), mark("loop_end"), loop(count);
+    loop(count), mark("loop_begin"), printf("%d ", set_slack(INT64_MAX)), printf("%d\n", set_slack(500)), loop(count), mark("loop_end"), loop(count);
 }
 
 static void end(const char *how)

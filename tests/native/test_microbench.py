@@ -160,6 +160,13 @@ def test_cores_are_counted_not_their_threads(tmp_path: Path) -> None:
     assert cores["count"] == (len(set(siblings)) if siblings else cores["usable_processors"])
 
 
+@pytest.mark.parametrize("word", ["seconds=1e300", "seconds=nan", "seconds=-1", "seconds=soon", "quick=2", "quick="])
+def test_numbers_that_are_none_are_refused(program: Path, word: str) -> None:
+    done = subprocess.run([program, "host", word], capture_output=True, text=True, check=False)
+    name = word.partition("=")[0]
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr.startswith(f"{name} is not a number from 0 to 1")
+
+
 def test_unified_memory_is_measured_where_it_is_asked_for(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:
     plant(standin, {"MIGRATION_RATE": 8800})
     assert measured(tmp_path, only=["launch"]).value("migration.h2d") is None
@@ -281,6 +288,20 @@ def test_sections_that_fail_or_hang_do_not_stop_the_others(standin: pytest.Monke
     standin.setattr(measuring, "GRACE", 2.8)
     # where the machine is busy, the next one may take as long
     assert measuring.measure(place, quick=True, only=["sync", "host"])[:1] == ["sync: no end within 3.0 s"]
+
+
+def test_the_program_is_not_run_where_others_may_change_it(
+    standin: pytest.MonkeyPatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "scratch"
+    shared.mkdir()
+    shared.chmod(0o770)
+    monkeypatch.setattr("tempfile.tempdir", str(shared))
+    error = code(tmp_path / "raw.jsonl", only=["host"])
+    assert error.code == "N024" and error.where == str(shared) and "TMPDIR" in error.fix
+    assert list(shared.iterdir()) == []
+    shared.chmod(0o1777)
+    assert measuring.measure(tmp_path / "raw.jsonl", quick=True, only=["host"]) == []
 
 
 def test_words_and_places_are_checked_first(standin: pytest.MonkeyPatch, tmp_path: Path) -> None:

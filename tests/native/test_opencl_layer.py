@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -325,6 +326,7 @@ def test_nothing_asked_for_does_nothing(rig: Rig, recording: Recording) -> None:
     [
         {"TB_SLACK_NS": "1us"},
         {"TB_SLACK_NS": "-1"},
+        {"TB_SLACK_NS": str(2**63 - 1)},
         {"TB_SLACK_CLASSES": "launch,lunch"},
         {"TB_SLACK_WHERE": "during"},
         {"TB_FLUSH_MS": "often"},
@@ -354,7 +356,7 @@ def here(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("POCL_CACHE_DIR", str(rig.folder / "kernels"))
     for name in [n for n in os.environ if n.startswith(("TB_", "OPENCL_"))]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(opencl_layer, "cached", lambda cache, headers: (rig.layer, False))
+    monkeypatch.setattr(opencl_layer, "cached", lambda cache, headers: nullcontext((rig.layer, False)))
     return tmp_path
 
 
@@ -398,9 +400,18 @@ def test_layers_of_the_user_stay() -> None:
 
 
 def test_a_library_is_built_once(rig: Rig) -> None:
-    first, built = opencl_layer.cached(rig.folder / "cache")
-    assert built and first.is_file()
-    assert opencl_layer.cached(rig.folder / "cache") == (first, False)
+    for fresh in (True, False):
+        with opencl_layer.cached(rig.folder / "cache") as (layer, built):
+            assert built is fresh and layer.is_file() and layer.stat().st_mode & 0o777 == 0o600
+    assert len(list((rig.folder / "cache").rglob("*.so"))) == 1, "what the program loads is a copy, and gone"
+
+
+def test_a_layer_is_not_loaded_from_a_folder_that_others_may_change(rig: Rig, tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o770)
+    with pytest.raises(NativeError, match="N024") as refused, opencl_layer.cached(tmp_path / "cache"):
+        pass
+    assert refused.value.found == "its group may change it" and list((tmp_path / "cache").iterdir()) == []
 
 
 def test_without_headers_there_is_no_layer(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

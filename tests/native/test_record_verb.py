@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,9 +123,104 @@ def test_it_is_built_once_and_kept(verb: Verb, bench: Bench, monkeypatch: pytest
     second = verb("record", "-o", "b", "--", bench.program, "loop", 2)
     assert first.code == second.code == 0 and "built      the recorder, against CUPTI" in first.err and "built" not in second.err
     (built,) = (tmp_path / "cache").rglob("*.so")
-    assert built.parent.parent.parent.name == "turnbuckle" and not [
-        p for p in built.parent.parent.rglob("*") if p.name.startswith(".build")
-    ]
+    assert built.parent.parent.parent.name == "turnbuckle" and {p.name for p in built.parent.iterdir()} == {built.name, "sha256"}
+
+
+@pytest.fixture
+def kept(verb: Verb, bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The recorder in the cache, built where files are open to the group."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    before = os.umask(0o002)
+    try:
+        assert verb("record", "-o", "first", "--", bench.program, "loop", 2).code == 0
+    finally:
+        os.umask(before)
+    shutil.rmtree("first")
+    (built,) = (tmp_path / "cache").rglob("*.so")
+    return built
+
+
+def test_only_its_owner_may_change_the_recorder_that_is_kept(kept: Path, tmp_path: Path) -> None:
+    modes = {p.relative_to(tmp_path).as_posix(): p.stat().st_mode & 0o777 for p in (tmp_path / "cache", *(tmp_path / "cache").rglob("*"))}
+    key = f"cache/turnbuckle/native/{kept.parent.name}"
+    assert modes == {
+        "cache": 0o700, "cache/turnbuckle": 0o700, "cache/turnbuckle/native": 0o700, key: 0o700,
+        f"{key}/{kept.name}": 0o600, f"{key}/sha256": 0o600,
+    }  # fmt: skip
+
+
+def test_the_program_loads_a_private_copy_of_what_was_checked(verb: Verb, bench: Bench, kept: Path) -> None:
+    script = Path("job")
+    script.write_text(
+        f'#!/bin/sh\ncp "$CUDA_INJECTION64_PATH" loaded\nstat -c %a "$CUDA_INJECTION64_PATH" "${{CUDA_INJECTION64_PATH%/*}}"\n'
+        f'echo "$CUDA_INJECTION64_PATH"\necho damaged > {kept}\n{bench.program} loop 2\n'
+    )
+    script.chmod(0o755)
+    content = kept.read_bytes()
+    done = verb("record", "-o", "run", "--", "./job")
+    *modes, loaded = done.out.split()
+    assert done.code == 0 and modes == ["600", "700"] and Path(loaded) != kept and Path("loaded").read_bytes() == content
+    assert parquet.read(Path("run")).kernels.height == 2, "what happens to the cache does not reach the program"
+    assert not Path(loaded).parent.exists()
+
+
+def _opened_to_the_group(path: Path) -> None:
+    path.chmod(0o660)
+
+
+def _given_away(path: Path) -> None:
+    os.chown(path, 54_321, -1)
+
+
+def _changed(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def _linked(path: Path) -> None:
+    path.rename(path.with_name("other"))
+    path.symlink_to("other")
+
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
+
+
+@pytest.mark.parametrize("name", [toolchain.LIBRARY, "sha256"])
+@pytest.mark.parametrize("harm", [_opened_to_the_group, pytest.param(_given_away, marks=as_root), _changed, _linked, Path.unlink])
+def test_a_recorder_that_is_not_what_was_built_is_built_anew(
+    verb: Verb, bench: Bench, kept: Path, harm: Callable[[Path], None], name: str
+) -> None:
+    content = kept.read_bytes()
+    harm(kept.with_name(name))
+    use = ("record", "-o", "run", "--", bench.program, "loop", 2)
+    done = verb(*use)
+    assert done.code == 0 and "built      the recorder" in done.err and kept.read_bytes() == content
+    shutil.rmtree("run")
+    assert "built" not in verb(*use).err
+
+
+@pytest.mark.parametrize("part", ["cache", "cache/turnbuckle", "cache/turnbuckle/native", "key"])
+@pytest.mark.parametrize("harm", ["its group may change it", pytest.param("it belongs to another user", marks=as_root)])
+def test_a_recorder_is_not_loaded_from_where_others_may_change_it(
+    verb: Verb, bench: Bench, kept: Path, tmp_path: Path, part: str, harm: str
+) -> None:
+    folder = kept.parent if part == "key" else tmp_path / part
+    if harm == "its group may change it":
+        folder.chmod(0o770)
+    else:
+        _given_away(folder)
+    refused(verb("record", "--", "touch", "ran"), "N024", 2, str(folder), harm, "chmod go-w", "XDG_CACHE_HOME")
+
+
+def test_a_recorder_that_others_may_change_is_named_where_it_was_asked_for(verb: Verb, bench: Bench) -> None:
+    assert verb("record", "--build", "-o", "kit").code == 0
+    use = ("record", "--library", f"kit/{toolchain.LIBRARY}", "--", bench.program, "loop", 2)
+    assert "note" not in verb(*use).err
+    shutil.rmtree("program.turnbuckle")
+    Path("kit").chmod(0o775)
+    done = verb(*use)
+    assert done.code == 0 and f"{Path('kit').absolute()}: its group may change it" in done.err
 
 
 def test_a_recorder_to_take_along(verb: Verb, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,6 +378,21 @@ def test_signals_go_to_the_program(bench: Bench, tmp_path: Path) -> None:
         out, err = child.communicate(timeout=300)
     assert out == f"got {signal.SIGTERM.value}\n".encode() and child.returncode == 40, err
     assert parquet.read(tmp_path / "run").kernels.height == 30
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_leaves_no_copy_of_the_recorder(bench: Bench, tmp_path: Path, number: signal.Signals) -> None:
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    env = {**os.environ, "LD_LIBRARY_PATH": str(bench.driver), "CUDA_HOME": str(bench.toolkit), "PYTHONUNBUFFERED": "1", **cache}
+    words = ["record", "-o", "run", "--flush", "50ms", "--", str(bench.program), "waits", "3"]
+    start = [sys.executable, "-c", "import sys; from turnbuckle.cli import main; sys.exit(main())", *words]
+    with subprocess.Popen(start, env=env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+        assert len(list((tmp_path / "cache").rglob("run-*"))) == 1
+        child.send_signal(number)
+        child.communicate(timeout=300)
+    assert list((tmp_path / "cache").rglob("run-*")) == []
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
 
 def test_finding_cupti(real: toolchain.Cupti, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

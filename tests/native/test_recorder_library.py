@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from recorder_bench import WARNINGS, Bench, Ran
 
+from turnbuckle.cli import record
 from turnbuckle.machine import toolchain
 from turnbuckle.profile.classify import BOUNDARY_CLASSES, call_class
 from turnbuckle.schema import words
@@ -275,7 +276,8 @@ def test_a_delay_of_nothing_counts(ran: Run) -> None:
 def test_marks_window_and_a_delay_that_the_program_changes(ran: Run, tmp_path: Path) -> None:
     counts = tmp_path / "counts.json"
     result = ran("marks", 4, TB_SLACK_NS="0", TB_WINDOW="1", TB_SLACK_STATS=str(counts))
-    assert result.out == "1\n" and result.trace().kernels.height == 4
+    assert result.out == "0 1\n", "a delay that no sum with the clock holds is refused"
+    assert result.trace().kernels.height == 4 and counts.stat().st_mode & 0o777 == 0o600
     assert [line.split()[1] for line in result.facts("mark")] == ["loop_begin", "loop_end"]
     found = json.loads(counts.read_text(encoding="utf-8"))
     before, after = (mark["calls"] for mark in found["marks"])
@@ -283,17 +285,45 @@ def test_marks_window_and_a_delay_that_the_program_changes(ran: Run, tmp_path: P
     assert "the program changed it" in next(f.detail for f in result.trace().findings if f.code == "P193")
 
 
+@pytest.mark.parametrize("there", ["a link", "a link to nowhere", "a file"])
+def test_counts_never_go_into_a_file_that_is_there(ran: Run, tmp_path: Path, there: str) -> None:
+    counts, other = tmp_path / "counts.json", tmp_path / "other"
+    if there != "a link to nowhere":
+        other.write_text("another's")
+    if there == "a file":
+        other.rename(counts)
+    else:
+        counts.symlink_to(other)
+    result = ran("loop", 2, TB_SLACK_NS="0", TB_SLACK_STATS=str(counts))
+    assert result.code == 0 and "the counts of delayed calls cannot be written: File exists" in result.err
+    if there == "a link to nowhere":
+        assert not other.exists()
+    else:
+        assert counts.read_text() == "another's"
+
+
+def test_the_longest_delay_is_that_of_the_option(ran: Run) -> None:
+    longest = record._settings(f"{record._LONGEST_DELAY}s", None, "after", "node", False, None, "256 MiB", "1s")["TB_SLACK_NS"]
+    settings = {"TB_SLACK_CLASSES": "memset"}  # the program has none, or it would wait
+    assert ran("print", "x", TB_SLACK_NS=longest, **settings).err == ""
+    assert "is not a number" in ran("print", "x", TB_SLACK_NS=str(int(longest) + 1), **settings).err
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"TB_SLACK_NS": "soon"}, "TB_SLACK_NS is not a number"),
         ({"TB_SLACK_NS": "-1"}, "TB_SLACK_NS is not a number"),
+        ({"TB_SLACK_NS": "100000000001"}, "TB_SLACK_NS is not a number from 0 to 100000000000"),
+        ({"TB_SLACK_NS": str(2**63 - 1)}, "TB_SLACK_NS is not a number from 0 to 100000000000"),
+        ({"TB_SLACK_NS": str(2**64 + 5)}, "TB_SLACK_NS is not a number from 0 to 100000000000"),
         ({"TB_SLACK_NS": "10", "TB_SLACK_CLASSES": "launch,lunch"}, "unknown class"),
         ({"TB_SLACK_NS": "10", "TB_SLACK_WHERE": "during"}, "neither before nor after"),
         ({"TB_KINDS": "api,apu"}, "unknown kind"),
         ({"TB_MEMORY_MB": "much"}, "TB_MEMORY_MB"),
         ({"TB_CLOCK": "sundial"}, "TB_CLOCK"),
         ({"TB_FLUSH_MS": "-5"}, "TB_FLUSH_MS"),
+        ({"TB_FLUSH_MS": str(2**64 + 5)}, "TB_FLUSH_MS is not a number from 0 to 1048576"),
         ({"STANDIN_REFUSE": "39"}, "MULTIPLE_SUBSCRIBERS"),
         ({"STANDIN_VERSION": "120000"}, "another version of CUPTI"),
     ],

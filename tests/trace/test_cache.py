@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import build_nsys as b
+import polars as pl
 import pytest
 
 from turnbuckle.errors import ProfileError
@@ -121,6 +124,24 @@ def _swap(place: Path) -> None:
     shutil.copy(place / "copies.parquet", place / "kernels.parquet")
 
 
+def _forge(place: Path) -> None:
+    """Another value, in a file that is sound and as long as before."""
+    table = place / "kernels.parquet"
+    size = table.stat().st_size
+    pl.read_parquet(table).with_columns(pl.col("end_ns") - 1).write_parquet(table, compression="uncompressed", statistics=False)
+    assert table.stat().st_size == size
+
+
+def _forge_names(place: Path) -> None:
+    table = place / "names.parquet"
+    table.write_bytes(table.read_bytes().replace(b"saxpy", b"daxpy"))
+
+
+def _forge_facts(place: Path) -> None:
+    about = place / "trace.json"
+    about.write_text(about.read_text().replace('"size_bytes": ', '"size_bytes": 1'))
+
+
 def _lie(place: Path) -> None:
     about = place / "trace.json"
     about.write_text(about.read_text().replace('"layout": 1', '"layout": 99'))
@@ -130,6 +151,12 @@ DAMAGE = {
     "cut": _cut,
     "spoilt": _spoil,
     "swapped": _swap,
+    "another value": _forge,
+    "another name": _forge_names,
+    "another fact": _forge_facts,
+    "no digests": lambda place: (place / "digests.json").unlink(),
+    "no digest of a table": lambda place: (place / "digests.json").write_text("{}"),
+    "digests that are none": lambda place: (place / "digests.json").write_text("[]"),
     "other layout": _lie,
     "not json": lambda place: (place / "trace.json").write_text("{"),
     "wrong json": lambda place: (place / "trace.json").write_text("[]"),
@@ -153,6 +180,105 @@ def test_a_damaged_entry_is_replaced(reads: list[str], run: Path) -> None:
     read(run)
     assert len(reads) == 3
     assert alike(read(run), read(run)) and len(reads) == 3
+
+
+@pytest.mark.parametrize("harm", DAMAGE)
+def test_what_is_damaged_is_written_anew(reads: list[str], run: Path, harm: str) -> None:
+    read(run)
+    DAMAGE[harm](entries()[0])
+    assert read(run).kernels.height == 2  # a table is held against its digest when it is asked for
+    trace = read(run)
+    assert trace.kernels.height == 2
+    before = len(reads)
+    assert alike(trace, read(run)) and len(reads) == before
+
+
+# --- whose it is ------------------------------------------------------------------------------------------------------
+
+STRANGER = 54_321
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
+
+
+def _given_away(path: Path) -> None:
+    os.chown(path, STRANGER, -1)
+
+
+def _opened_to_the_group(path: Path) -> None:
+    path.chmod(path.stat().st_mode | 0o020)
+
+
+PARTS: dict[str, Callable[[], Path]] = {
+    "a folder above the cache folder": lambda: cache.folder().parent,
+    "the cache folder": cache.folder,
+    "stamps in the cache folder": lambda: cache.folder() / "stamps",
+    "a stamp": lambda: next((cache.folder() / "stamps").iterdir()),
+    "an entry": lambda: entries()[0],
+    "a table": lambda: entries()[0] / "kernels.parquet",
+    "names": lambda: entries()[0] / "names.parquet",
+    "facts": lambda: entries()[0] / "trace.json",
+    "digests": lambda: entries()[0] / "digests.json",
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [pytest.param(_given_away, "it belongs to another user", marks=as_root), (_opened_to_the_group, "its group may change it")],
+    ids=["stranger", "group"],
+)
+def test_what_others_may_change_is_not_believed(reads: list[str], run: Path, part: str, harm: Callable[[Path], None], why: str) -> None:
+    first = read(run)
+    _forge_all(entries()[0])
+    place = PARTS[part]()
+    harm(place)
+    second = read(run)
+    assert len(reads) == 2 and second.kernels.equals(first.kernels), "the recording itself was read"
+    (found,) = (f for f in second.findings if f.code == "P200")
+    assert found.severity == "info" and found.detail.endswith(f": {why}")
+    assert found.detail.startswith(
+        part if part in ("the cache folder",) or " cache folder" in part else str(place.relative_to(cache.folder()))
+    )
+    assert str(cache.folder().parent) not in found.detail
+    third = read(run)
+    if " folder" in part:
+        assert "P200" in {f.code for f in third.findings} and len(reads) == 3, "who owns it must mend that"
+    else:
+        assert alike(first, third) and len(reads) == 2, "an entry is made anew"
+
+
+def _forge_all(place: Path) -> None:
+    """What another user would write: other numbers, with digests that fit."""
+    _forge(place)
+    with (place / "kernels.parquet").open("rb") as file:
+        digest = cache._digest(file)
+    about = json.loads((place / "digests.json").read_text())
+    (place / "digests.json").write_text(json.dumps(about | {"kernels.parquet": digest}))
+
+
+def test_the_cache_is_for_its_owner_alone(reads: list[str], run: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        first = read(run)
+    finally:
+        os.umask(before)
+    written = [cache.folder().parent, cache.folder(), *cache.folder().rglob("*")]
+    assert {oct(p.stat().st_mode & 0o777) for p in written if p.is_dir()} == {oct(0o700)}
+    assert {oct(p.stat().st_mode & 0o777) for p in written if p.is_file()} == {oct(0o600)}
+    assert alike(first, read(run)) and len(reads) == 1
+
+
+def test_a_table_of_many_pieces_is_held_against_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_PIECE", 10)
+
+    def digest(content: bytes) -> str:
+        (tmp_path / "table").write_bytes(content)
+        with (tmp_path / "table").open("rb") as file:
+            return cache._digest(file)
+
+    whole = b"0123456789" * 5 + b"012"
+    others = [whole[:-1], whole + b"\0", whole[10:] + whole[:10], whole[:25] + b"x" + whole[26:], b""]
+    swapped = b"A" * 10 + b"B" * 10, b"B" * 10 + b"A" * 10
+    assert len({digest(content) for content in (whole, *others, *swapped)}) == 8
 
 
 def test_a_cache_that_may_not_be_written_is_no_trouble(reads: list[str], run: Path) -> None:

@@ -45,13 +45,9 @@ def installation() -> list[dict[str, Any]]:
     """Versions, native core, catalogue, cache."""
     from turnbuckle._native import __version__ as native
     from turnbuckle.machine import all_machines
-    from turnbuckle.trace.cache import folder
 
     own = version("turnbuckle")
     machines = all_machines()
-    cache = folder()
-    above = next(p for p in (cache, *cache.parents) if p.exists())
-    writable = os.access(above, os.W_OK)
     return [
         _line("ok", "turnbuckle", f"{own}, Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"),
         _line(
@@ -59,9 +55,27 @@ def installation() -> list[dict[str, Any]]:
         ),
         _line("ok", "libraries", ", ".join(f"{n} {version(n)}" for n in ("numpy", "polars", "scipy", "vl-convert-python"))),
         _line("ok", "machine catalogue", f"{len(machines)} machines"),
-        _line("ok" if writable else "look", "cache", "writable" if writable else "not writable: every recording is read afresh"),
+        _cache(),
         _line("ok" if sys.stdout.encoding.lower().startswith("utf") else "look", "terminal", f"encoding {sys.stdout.encoding}"),
     ]
+
+
+def _cache() -> dict[str, Any]:
+    from turnbuckle import private_folder
+    from turnbuckle.trace.cache import folder
+
+    cache = folder()
+    above = next(p for p in (cache, *cache.parents) if p.exists())
+    try:
+        private_folder.way(above)
+        if cache.exists():
+            private_folder.look(cache)
+    except private_folder.Shared as shared:
+        return _line("look", "cache", f"not used, every recording is read afresh: {shared.why}: {_clean(str(shared.path))}")
+    except OSError:
+        pass  # a file where the folder should be
+    writable = os.access(above, os.W_OK)
+    return _line("ok" if writable else "look", "cache", "writable" if writable else "not writable: every recording is read afresh")
 
 
 def recording(path: Path) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -95,13 +96,16 @@ def record(
         if not anyway:
             raise
         _say(f"note       {why.what}; the command is run all the same")
-    if library is None:
-        chosen = toolchain.choose(version, cupti)
-        library, fresh = toolchain.cached(chosen, cache.folder())
-        if fresh:
-            _say(f"built      the recorder, against {chosen.label}")
-    library = record_run.usable(library)
-    with record_run.private(place) as folder:
+    with ExitStack() as stack:
+        if library is None:
+            chosen = toolchain.choose(version, cupti)
+            library, fresh = stack.enter_context(toolchain.cached(chosen, cache.folder()))
+            if fresh:
+                _say(f"built      the recorder, against {chosen.label}")
+        else:
+            _note_strangers(library)
+        library = record_run.usable(library)
+        folder = stack.enter_context(record_run.private(place))
         env = record_run.environment(library, folder, settings)
         ran = record_run.run([program, *command[1:]], env)
         _keep(folder, place, ran)
@@ -138,6 +142,18 @@ def _settings(
         ("launch", "copy", "memset", "sync", "alloc", "event", "query", "stream", "module", "other", "boundary", "all"),
     )
     return {**out, "TB_SLACK_NS": str(round(delay * 1e9)), "TB_SLACK_CLASSES": ",".join(chosen), "TB_SLACK_WHERE": at}
+
+
+def _note_strangers(library: Path) -> None:
+    """Say so where another user may change a library that is loaded into the program; a site's own is used all the same."""
+    from turnbuckle import private_folder
+
+    try:
+        private_folder.way(library)
+    except private_folder.Shared as shared:
+        _say(f"note       the recorder may be another's by the time it is loaded: {shared.path}: {shared.why}")
+    except OSError:
+        pass  # `usable` says why
 
 
 def _known(option: str, words: list[str], known: tuple[str, ...]) -> None:

@@ -33,7 +33,7 @@ def record_opencl(
 
     Raises
     ------
-    NativeError : N001, N004, N005, N007, N009, N011, N016 to N019.
+    NativeError : N001, N004, N005, N007, N009, N011, N016 to N019, N024.
     """
     from turnbuckle.cli import record_run
     from turnbuckle.machine import opencl_layer
@@ -46,8 +46,7 @@ def record_opencl(
             )
     program = record_run.program(command)
     place = record_run.place_of(output, command)
-    library, _ = opencl_layer.cached(cache.folder(), headers)
-    with record_run.private(place) as folder:
+    with opencl_layer.cached(cache.folder(), headers) as (library, _), record_run.private(place) as folder:
         asked = {name: settings[name] for name in _SETTINGS if name in settings}
         trace = {"TB_TRACE": str(folder.resolve() / f"%p{record_run.SUFFIX}")}
         ran = record_run.run(

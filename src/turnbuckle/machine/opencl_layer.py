@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from turnbuckle.errors import NativeError
-from turnbuckle.machine.toolchain import compiler, complaint, native
+from turnbuckle.machine.toolchain import compiler, complaint, lent, native
 
 SOURCES: Final = (
     "opencl_layer.c", "opencl_memory.c", "opencl_usm.c", "opencl_enqueue.c", "opencl_commands.c", "opencl_objects.c", "opencl_calls.c",
-    "output.c", "clock.c", "slack.c",
+    "output.c", "clock.c", "settings.c", "slack.c",
 )  # fmt: skip
 #: What the compiler is told; part of what a cached library is known by.  The runtime may still call the layer when the loader is gone.
 OPTIONS: Final = (
@@ -60,22 +61,29 @@ def build(target: Path, *, headers: Path | None = None, strict: bool = False) ->
                 )  # fmt: skip
             made.replace(target)
     except OSError as error:
-        raise NativeError(
-            "N018", "the OpenCL layer cannot be written", where=str(target.parent), found=error.strerror or str(error),
-            fix="set XDG_CACHE_HOME to a folder you may write to",
-        ) from None  # fmt: skip
+        raise _unwritten(target.parent, error) from None
 
 
-def cached(cache: Path, headers: Path | None = None) -> tuple[Path, bool]:
-    """The layer in the folder `cache`, built if it is not there yet, and whether it was.  Raises N001 and N016 to N018."""
+def _unwritten(folder: Path, error: OSError) -> NativeError:
+    return NativeError(
+        "N018", "the OpenCL layer cannot be written", where=str(folder), found=error.strerror or str(error),
+        fix="set XDG_CACHE_HOME to a folder you may write to",
+    )  # fmt: skip
+
+
+@contextmanager
+def cached(cache: Path, headers: Path | None = None) -> Iterator[tuple[Path, bool]]:
+    """Lend a copy of the layer from the folder `cache`, and say whether it was built for that.
+
+    Raises
+    ------
+    NativeError : N001, N016 to N018, and N024 where another user may change the cache.
+    """
     known = hashlib.sha256(repr((OPTIONS, compiler(), headers)).encode())
     for name in sorted([*SOURCES, *(path.name for path in native().glob("*.h"))]):
         known.update(name.encode() + b"\0" + (native() / name).read_bytes())
-    target = cache / "native" / known.hexdigest()[:20] / LIBRARY
-    if target.is_file():
-        return target, False
-    build(target, headers=headers)
-    return target, True
+    with lent(cache, known.hexdigest()[:20], LIBRARY, lambda target: build(target, headers=headers), _unwritten) as copy:
+        yield copy
 
 
 def environment(library: Path, before: Mapping[str, str]) -> dict[str, str]:

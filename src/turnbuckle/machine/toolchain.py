@@ -13,13 +13,14 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from turnbuckle import private_folder
 from turnbuckle.errors import NativeError
 
 #: Records that CUPTI renumbers, by the macros of ``native/records.c``: NAME_RECORD and NAME_NUMBER.
@@ -37,11 +38,12 @@ RECORDS: Final = {
     "MARKER": "CUpti_ActivityMarker",
     "DEVICE": "CUpti_ActivityDevice",
 }
-SOURCES: Final = ("output.c", "clock.c", "slack.c", "delays.c", "records.c", "recorder.c")
-HEADERS: Final = ("output.h", "clock.h", "slack.h", "delays.h", "records.h", "headers/crt/host_defines.h")
+SOURCES: Final = ("output.c", "clock.c", "settings.c", "slack.c", "delays.c", "records.c", "recorder.c")
+HEADERS: Final = ("output.h", "clock.h", "settings.h", "slack.h", "delays.h", "records.h", "headers/crt/host_defines.h")
 #: What the compiler is told; part of what a cached library is known by.  A thread of the library's may outlive who loaded it.
 OPTIONS: Final = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,nodelete")
 LIBRARY: Final = "libturnbuckle-cupti.so"
+_DIGEST: Final = "sha256"
 _BUILD_LIMIT_SECONDS: Final = 300
 _HEADERS: Final = ("", "include", "extras/CUPTI/include", "targets/x86_64-linux/include", "targets/sbsa-linux/include")
 _LIBRARIES: Final = (
@@ -235,10 +237,14 @@ def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = Fals
                 )  # fmt: skip
             made.replace(target)
     except OSError as error:
-        raise NativeError(
-            "N012", "the recorder cannot be written", where=str(target.parent), found=error.strerror or str(error),
-            fix="set XDG_CACHE_HOME to a folder you may write to, or build into one: turnbuckle record --build -o FOLDER",
-        ) from None  # fmt: skip
+        raise _unwritten(target.parent, error) from None
+
+
+def _unwritten(folder: Path, error: OSError) -> NativeError:
+    return NativeError(
+        "N012", "the recorder cannot be written", where=str(folder), found=error.strerror or str(error),
+        fix="set XDG_CACHE_HOME to a folder you may write to, or build into one: turnbuckle record --build -o FOLDER",
+    )  # fmt: skip
 
 
 def complaint(words: list[str], text: str = "") -> str | None:
@@ -264,13 +270,73 @@ def key(cupti: Cupti) -> str:
     return known.hexdigest()[:20]
 
 
-def cached(cupti: Cupti, cache: Path) -> tuple[Path, bool]:
-    """The recorder for `cupti` in the folder `cache`, built if it is not there yet, and whether it was.  Raises N001, N003, N012."""
-    target = cache / "native" / key(cupti) / LIBRARY
-    if target.is_file():
-        return target, False
-    build(cupti, target)
-    return target, True
+@contextmanager
+def cached(cupti: Cupti, cache: Path) -> Iterator[tuple[Path, bool]]:
+    """Lend a copy of the recorder for `cupti` from the folder `cache`, and say whether it was built for that.
+
+    Raises
+    ------
+    NativeError : N001, N003, N012, and N024 where another user may change the cache.
+    """
+    with lent(cache, key(cupti), LIBRARY, lambda target: build(cupti, target), _unwritten) as copy:
+        yield copy
+
+
+@contextmanager
+def lent(
+    cache: Path, key: str, name: str, build: Callable[[Path], None], unwritten: Callable[[Path, OSError], NativeError]
+) -> Iterator[tuple[Path, bool]]:
+    """Lend a private copy of a library that the cache keeps; programs load it by its path.
+
+    The library is read once and held against the digest of what was built.  What was read is what the copy holds.
+
+    Parameters
+    ----------
+    cache : the cache folder; the library is kept in its folder ``native/KEY``.
+    key : what the library is known by.
+    name : of its file.
+    build : writes the library to a path.
+    unwritten : the error where the cache cannot be written.
+
+    Yields
+    ------
+    The copy, which is removed at the end, and whether the library was built now.
+
+    Raises
+    ------
+    NativeError : N024 where another user may change the cache; what `build` and `unwritten` give.
+    """
+    folder = cache / "native" / key
+    with ExitStack() as stack:
+        try:
+            private_folder.make(cache, "native", key)
+            content = _kept(folder / name)
+            if fresh := content is None:
+                build(folder / name)
+                (folder / name).chmod(0o600)
+                content = (folder / name).read_bytes()
+                private_folder.write(folder / _DIGEST, hashlib.sha256(content).hexdigest().encode())
+            place = stack.enter_context(tempfile.TemporaryDirectory(prefix="run-", dir=folder, ignore_cleanup_errors=True))
+            copy = Path(place) / name
+            private_folder.write(copy, content or b"")
+        except private_folder.Shared as shared:
+            raise NativeError(
+                "N024", "another user may change the cache folder", where=str(shared.path), found=shared.why,
+                cause="what lies there is loaded into the recorded program, and so would be what another user puts there",
+                fix=f"chmod go-w {shlex.quote(str(shared.path))} where it is yours, or set XDG_CACHE_HOME to a folder of your own",
+            ) from None  # fmt: skip
+        except OSError as error:
+            raise unwritten(folder, error) from None
+        yield copy, fresh
+
+
+def _kept(library: Path) -> bytes | None:
+    """Return the content of a library of the cache; None where it is not there, not ours alone, or not what was built."""
+    with suppress(OSError), private_folder.opened(library) as file, private_folder.opened(library.with_name(_DIGEST)) as digest:
+        content = file.read()
+        if hashlib.sha256(content).hexdigest().encode() == digest.read():
+            return content
+    return None
 
 
 def carry(cupti: Cupti, folder: Path) -> list[Path]:

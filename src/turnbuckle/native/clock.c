@@ -30,10 +30,10 @@ int64_t clock_to_utc(int64_t *at, int64_t *width)
     return offset;
 }
 
-int64_t clock_spin(int64_t until)
+int64_t clock_spin(int64_t start, int64_t length)
 {
     int64_t now;
-    while ((now = clock_now()) < until) {
+    while ((now = clock_now()) - start < length) {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
 #elif defined(__aarch64__)

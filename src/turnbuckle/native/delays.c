@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "delays.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -78,7 +79,7 @@ int delays_wanted(void) { return delay_ns >= 0; }
 
 int delays_set(int64_t ns)
 {
-    if (delay_ns < 0 || ns < 0) return 0;
+    if (delay_ns < 0 || ns < 0 || ns > MOST_SLACK_NS) return 0;
     delay_ns = ns;
     output_begin();
     if (output_on()) output_fact("slack_set %" PRId64 " %" PRId64, clock_now(), ns);
@@ -140,7 +141,7 @@ static void wait(int class, uint32_t corr)
     int64_t length = delay_ns;
     atomic_fetch_add_explicit(&calls[class], 1, memory_order_relaxed);
     if (length <= 0) return;
-    int64_t start = clock_now(), end = clock_spin(start + length);
+    int64_t start = clock_now(), end = clock_spin(start, length);
     atomic_fetch_add_explicit(&waited_ns[class], (uint64_t)(end - start), memory_order_relaxed);
     if (output_on()) keep(class, corr, start, end);
 }
@@ -230,17 +231,12 @@ static void counts(FILE *file, const char *name, const _Atomic uint64_t *now, co
 
 void delays_statistics(void)
 {
-    char path[600];
-    size_t length = 0;
     if (!statistics) return;
-    for (const char *c = statistics; *c && length + 24 < sizeof path; c++) {
-        if (c[0] == '%' && c[1] == 'p') length += (size_t)sprintf(path + length, "%ld", (long)getpid()), c++;
-        else path[length++] = *c;
-    }
-    path[length] = 0;
-    FILE *file = fopen(path, "we");
+    int made = output_create(statistics, 0);
+    FILE *file = made < 0 ? NULL : fdopen(made, "w");
     if (!file) {
-        say("the counts of delayed calls cannot be written");
+        say("the counts of delayed calls cannot be written: %s", strerror(made < 0 ? -made : errno));
+        if (made >= 0) close(made);
         return;
     }
     fprintf(file, "{\"slack_ns\": %" PRId64 ", \"where\": \"%s\", \"classes\": [", (int64_t)delay_ns, told.before ? "before" : "after");

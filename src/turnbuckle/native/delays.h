@@ -23,7 +23,7 @@ CUptiResult delays_start(CUpti_SubscriberHandle subscriber, void (*writer)(void)
 /* A call begins or ends. */
 void delays_call(int driver, CUpti_CallbackId id, const CUpti_CallbackData *call);
 
-/* Change the delay [ns] while the program runs; 1 if calls are watched. */
+/* Change the delay [ns] while the program runs; 1 if calls are watched and the delay is not longer than MOST_SLACK_NS. */
 int delays_set(int64_t ns);
 
 /* Facts at the begin and at the end; records of delays so far (kind L).  Between output_begin and output_end. */
@@ -34,7 +34,7 @@ void delays_tell_totals(void);
 /* A mark of the program: what the counts stand at. */
 void delays_mark(const char *label, int64_t at);
 
-/* The file of TB_SLACK_STATS, if it is asked for. */
+/* The file of TB_SLACK_STATS, if it is asked for.  A file that is there already is not touched. */
 void delays_statistics(void);
 
 /* Name of the class of a call. */

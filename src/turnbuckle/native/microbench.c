@@ -82,7 +82,7 @@ static void copy_now(const Way *w, size_t n)
 
 static void section_copy(void)
 {
-    size_t most = within((size_t)argument("max", quick ? 64.0 * MiB : 1024.0 * MiB), 2, 2);
+    size_t most = within((size_t)argument("max", quick ? 64.0 * MiB : 1024.0 * MiB, 1048576.0 * MiB), 2, 2);
     void *pin = pinned(most), *page = pageable(most);
     CUdeviceptr d = device(most), d2 = device(most);
     CUstream s = stream();
@@ -523,10 +523,10 @@ int main(int argc, char **argv)
     }
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* who asked is gone: nobody reads the answer */
     argument_count = argc - 2, arguments = argv + 2;
-    quick = argument("quick", 0) > 0;
+    quick = argument("quick", 0, 1) > 0;
     if (quick) effort = 0.2;
     int64_t begun = real_ns();
-    double seconds = argument("seconds", 0);
+    double seconds = argument("seconds", 0, 1e6);
     if (seconds > 0) deadline_ns = begun + (int64_t)(seconds * 1e9);
     put("%s", "");
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)

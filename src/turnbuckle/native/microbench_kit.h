@@ -22,8 +22,8 @@ static int64_t (*now_ns)(void) = real_ns;
 
 static void spin_ns(int64_t ns)
 {
-    int64_t end = now_ns() + ns;
-    while (now_ns() < end) { }
+    int64_t begun = now_ns();
+    while (now_ns() - begun < ns) { }
 }
 
 /* Processors that this process may run on: under a scheduler fewer than the node has. */
@@ -41,14 +41,20 @@ static size_t free_host(void)
     long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
 }
-/* NAME=VALUE arguments */
+/* NAME=VALUE arguments: numbers from 0 to `most` */
 static int argument_count;
 static char **arguments;
-static double argument(const char *name, double otherwise)
+static double argument(const char *name, double otherwise, double most)
 {
     size_t n = strlen(name);
-    for (int i = 0; i < argument_count; i++)
-        if (!strncmp(arguments[i], name, n) && arguments[i][n] == '=') return atof(arguments[i] + n + 1);
+    for (int i = 0; i < argument_count; i++) {
+        if (strncmp(arguments[i], name, n) || arguments[i][n] != '=') continue;
+        char *text = arguments[i] + n + 1, *rest = text;
+        double value = strtod(text, &rest);
+        if (rest != text && !*rest && value >= 0 && value <= most) return value;
+        fprintf(stderr, "%s is not a number from 0 to %.0f\n", name, most);
+        exit(EXIT_USAGE);
+    }
     return otherwise;
 }
 

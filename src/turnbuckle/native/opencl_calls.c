@@ -33,7 +33,7 @@ static void delay(const struct call *call)
     struct row row;
     row_begin(&row, 'L');
     row.start = clock_now();
-    row.end = clock_spin(row.start + slack.ns);
+    row.end = clock_spin(row.start, slack.ns);
     atomic_fetch_add_explicit(&waited_ns[call->class], (unsigned long long)(row.end - row.start), memory_order_relaxed);
     if (!recording || !call->number) return;
     row.corr = call->number, row.tid = thread_number(), row.what = call->class;

@@ -6,7 +6,7 @@
  *   TB_TRACE=FILE          record into FILE; %p is the process id
  *   TB_MEMORY_MB=N         most memory for commands in flight (default 256); beyond it they are dropped and counted
  *   TB_FLUSH_MS=N          how often what is complete goes to the file (default 1000; 0: only when the buffer is full, and at the end)
- *   TB_SLACK_NS=N          delay every chosen call by N ns, spinning (0: count them)
+ *   TB_SLACK_NS=N          delay every chosen call by N ns, spinning, at most 100 s (0: count them)
  *   TB_SLACK_CLASSES=LIST  launch,copy,memset,sync,alloc,event (default, or "boundary"), query,stream,module,other, "all"
  *   TB_SLACK_WHERE=after|before
  *
@@ -17,6 +17,7 @@
 #include "opencl_layer.h"
 
 #include "clock.h"
+#include "settings.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -67,16 +68,6 @@ static void first_queue(void)
     commands_start(memory_mb << 20, flush_ms * 1000000);
 }
 
-static int64_t setting(const char *name, int64_t otherwise, const char **wrong)
-{
-    const char *text = getenv(name);
-    char *rest;
-    if (!text || !*text) return otherwise;
-    long long value = strtoll(text, &rest, 10);
-    if (*rest || value < 0 || value > MOST_SETTING) *wrong = name;
-    return value;
-}
-
 static void refuse(const char *why)
 {
     say("neither recorded nor delayed: %s", why);
@@ -93,8 +84,8 @@ static int begin(void)
 {
     const char *path = getenv("TB_TRACE"), *wrong = delay_settings();
     int error = path && *path ? output_open(path, VERSION) : 0;
-    memory_mb = setting("TB_MEMORY_MB", DEFAULT_MEMORY_MB, &wrong);
-    flush_ms = setting("TB_FLUSH_MS", DEFAULT_FLUSH_MS, &wrong);
+    memory_mb = setting("TB_MEMORY_MB", DEFAULT_MEMORY_MB, MOST_SETTING, &wrong);
+    flush_ms = setting("TB_FLUSH_MS", DEFAULT_FLUSH_MS, MOST_SETTING, &wrong);
     if (error) wrong = strerror(error);
     if (wrong) {
         refuse(wrong);

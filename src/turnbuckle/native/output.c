@@ -235,6 +235,14 @@ static int path_of(char *path, const char *pattern, int again)
     return *pattern == 0;
 }
 
+int output_create(const char *pattern, int again)
+{
+    char path[LONGEST_PATH];
+    if (!path_of(path, pattern, again)) return -ENAMETOOLONG;
+    int made = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return made < 0 ? -errno : made;
+}
+
 /* The number that a launcher gave this process, if it did; nothing else of the environment is told. */
 static void tell_rank(void)
 {
@@ -253,17 +261,11 @@ static void tell_rank(void)
 int output_open(const char *pattern, const char *recorder)
 {
     static int watching_forks;
-    char path[LONGEST_PATH];
-    int error = 0, opened = -1;
+    int error = 0, opened = -EEXIST;
     if (!buffer && !(buffer = malloc(BUFFER_BYTES))) return ENOMEM;
     /* exec keeps the process id and starts the recording anew: never write over what is there */
-    for (int again = 0; opened < 0 && again < MOST_FILES; again++) {
-        if (!path_of(path, pattern, again)) return ENAMETOOLONG;
-        opened = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-        error = opened < 0 ? errno : 0;
-        if (error && error != EEXIST) return error;
-    }
-    if (error) return error;
+    for (int again = 0; opened == -EEXIST && again < MOST_FILES; again++) opened = output_create(pattern, again);
+    if (opened < 0) return -opened;
     if (!watching_forks) pthread_atfork(output_begin, output_end, in_child);
     watching_forks = 1;
     output_begin();

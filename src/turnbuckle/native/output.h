@@ -25,6 +25,10 @@ struct row {
  * name.  Writes the first facts: format, `recorder` (one word), process id, base name of the program.  Returns 0 or an errno. */
 int output_open(const char *pattern, const char *recorder);
 
+/* Creates a file of this process, which nobody else may read: `pattern` with %p in its last part as the process id and, unless `again` is 0,
+ * with that number behind it.  Returns a descriptor, or minus an errno: EEXIST where a file or a link is there already. */
+int output_create(const char *pattern, int again);
+
 /* Whether records are still taken: a file is open and the last write succeeded. */
 int output_on(void);
 

@@ -14,10 +14,10 @@
  *   TB_FLUSH_MS=N        how often what is complete goes to the file (default 1000; 0: only when buffers are full, and at the end)
  *   TB_CLOCK=monotonic|cupti  whose clock stamps the records; left out: CLOCK_MONOTONIC where CUPTI takes it without harm
  *   TB_WINDOW=1          record only between tb_mark("loop_begin") and tb_mark("loop_end")
- *   TB_SLACK_NS=N        delay every chosen call by N ns, spinning (0: count them)
+ *   TB_SLACK_NS=N        delay every chosen call by N ns, spinning, at most 100 s (0: count them)
  *   TB_SLACK_CLASSES=LIST  launch,copy,memset,sync,alloc,event (default, or "boundary"), query,stream,module,other, "all"
  *   TB_SLACK_WHERE=after|before
- *   TB_SLACK_STATS=FILE  counts of delayed calls as JSON
+ *   TB_SLACK_STATS=FILE  counts of delayed calls as JSON; %p is the process id, and a file that is there already is not touched
  *
  * Where a setting is wrong or CUPTI refuses, one line says so, the file holds the fact "#refused", and the program goes on
  * neither recorded nor delayed.  A child of fork records nothing (CUDA does not work there either); what it executes does. */
@@ -41,10 +41,11 @@
 #include "delays.h"
 #include "output.h"
 #include "records.h"
+#include "settings.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define VERSION "turnbuckle-cupti 1"
-enum { DEFAULT_MEMORY_MB = 256, DEFAULT_FLUSH_MS = 1000, NOT_CALLED = -1, WRONG_SETTINGS = -2, CLOCK_LOOKS = 15 };
+enum { DEFAULT_MEMORY_MB = 256, DEFAULT_FLUSH_MS = 1000, MOST_SETTING = 1 << 20, NOT_CALLED = -1, WRONG_SETTINGS = -2, CLOCK_LOOKS = 15 };
 #define LONGEST_START_NS ((int64_t)10000000000)
 
 static int status = NOT_CALLED; /* 0: at work or nothing asked for; else a CUPTI error */
@@ -203,16 +204,6 @@ static void finish(void)
 /* The child's copy of CUPTI and of this library is not at work, whatever its memory says. */
 static void in_child(void) { atomic_store(&finished, 1), recording = flushing = 0; }
 
-static int64_t number(const char *name, int64_t otherwise, const char **wrong)
-{
-    const char *text = getenv(name);
-    char *rest = NULL;
-    if (!text || !*text) return otherwise;
-    int64_t value = strtoll(text, &rest, 10);
-    if (*rest || value < 0 || value > 1 << 20) *wrong = name;
-    return value;
-}
-
 static int refuse(int code, const char *why)
 {
     say("neither recorded nor delayed: %s", why);
@@ -293,8 +284,8 @@ EXPORT int InitializeInjection(void)
     }
     if (!kinds || !*kinds) kinds = RECORDS_DEFAULT;
     window = only && *only == '1';
-    int64_t memory_mb = number("TB_MEMORY_MB", DEFAULT_MEMORY_MB, &wrong);
-    flush_ms = number("TB_FLUSH_MS", DEFAULT_FLUSH_MS, &wrong);
+    int64_t memory_mb = setting("TB_MEMORY_MB", DEFAULT_MEMORY_MB, MOST_SETTING, &wrong);
+    flush_ms = setting("TB_FLUSH_MS", DEFAULT_FLUSH_MS, MOST_SETTING, &wrong);
     if (!wrong) wrong = delays_settings();
     if (!wrong && clock && *clock && strcmp(clock, "monotonic") && strcmp(clock, "cupti")) wrong = "TB_CLOCK is neither monotonic nor cupti";
     if (!wrong && records_unknown(kinds)) wrong = "TB_KINDS names an unknown kind of records";

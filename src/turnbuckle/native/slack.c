@@ -2,13 +2,13 @@
 #define _GNU_SOURCE
 #include "slack.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "output.h"
+#include "settings.h"
 
 const char *const call_class_names[CALL_CLASSES] = { "launch", "copy",  "memset", "sync",   "alloc",
                                                      "event",  "query", "stream", "module", "other" };
@@ -35,15 +35,10 @@ static unsigned classes_of(const char *list)
 
 const char *slack_settings(struct slack *slack)
 {
-    const char *ns = getenv("TB_SLACK_NS"), *list = getenv("TB_SLACK_CLASSES"), *where = getenv("TB_SLACK_WHERE");
+    const char *list = getenv("TB_SLACK_CLASSES"), *where = getenv("TB_SLACK_WHERE"), *wrong = NULL;
     *slack = (struct slack){ -1, BOUNDARY, 0 };
-    if (ns && *ns) {
-        char *rest;
-        errno = 0;
-        long long value = strtoll(ns, &rest, 10);
-        if (errno || rest == ns || *rest || value < 0) return "TB_SLACK_NS is not a number of ns";
-        slack->ns = value;
-    }
+    slack->ns = setting("TB_SLACK_NS", -1, MOST_SLACK_NS, &wrong);
+    if (wrong) return wrong;
     if (list && *list && !(slack->classes = classes_of(list))) return "TB_SLACK_CLASSES names an unknown class of calls";
     if (where && *where && strcmp(where, "before") && strcmp(where, "after")) return "TB_SLACK_WHERE is neither before nor after";
     slack->before = where && strcmp(where, "before") == 0;

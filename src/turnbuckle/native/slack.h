@@ -8,6 +8,9 @@
 enum call_class { LAUNCH, COPY, MEMSET, SYNC, ALLOC, EVENT, QUERY, STREAM, MODULE, OTHER, CALL_CLASSES };
 extern const char *const call_class_names[CALL_CLASSES];
 
+/* The longest delay of a call [ns]; --slack of `turnbuckle record` takes no longer one either. */
+#define MOST_SLACK_NS INT64_C(100000000000)
+
 struct slack {
     int64_t ns;       /* -1: calls are not watched */
     unsigned classes; /* a bit each */

@@ -8,6 +8,7 @@ Errors:
     A186  a driver, but no device                   N021  the program does not build
     A187  a driver too old                          N022  sections that failed or ran out of time, and none that did not
     A414  a section that does not exist             N023  lines that cannot be kept
+    N024  a temporary folder that another user may change
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from turnbuckle import private_folder
 from turnbuckle.errors import CannotAnswer, NativeError, UsageError, clipped, did_you_mean
 from turnbuckle.files import refuse_input
 from turnbuckle.machine.driver import present
@@ -59,7 +61,7 @@ def measure(
     Raises
     ------
     CannotAnswer : A185, A186, A187 where there is nothing to measure.
-    NativeError : N020 to N023.
+    NativeError : N020 to N024.
     ReportError : R004 where `place` is a file that was read.
     UsageError : A414.
     """
@@ -71,6 +73,13 @@ def measure(
     _driver()
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:
+        try:
+            private_folder.look(Path(folder))
+        except private_folder.Shared as shared:
+            raise NativeError(
+                "N024", "another user may change the folder for temporary files", where=str(shared.path), found=shared.why,
+                cause="the measuring program is built and run there", fix="set TMPDIR to a folder of your own",
+            ) from None  # fmt: skip
         program = build(Path(folder))
         _probe(program)
         try:

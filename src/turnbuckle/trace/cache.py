@@ -5,6 +5,8 @@
 
 An entry belongs to a content, not to a path: a moved or copied file finds it again.  A file whose stamp is known is not
 hashed again.  Nothing here ever fails a read: what is missing, damaged or may not be written is read from the file itself.
+An entry is used only where nobody but this user can have changed it: every folder of the cache has mode 0700 and is this user's, and no
+other user may change a folder above it (`turnbuckle.private_folder`).  Each file of an entry is held against its digest before it is read.
 ``TURNBUCKLE_NO_CACHE=1`` turns the cache off.
 """
 
@@ -19,27 +21,33 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import polars as pl
 
+from turnbuckle import private_folder
 from turnbuckle.errors import ProfileError, TurnbuckleError
+from turnbuckle.findings import Finding, finding
 from turnbuckle.trace.trace import LAYOUT, Trace, load_about, load_names, load_table
 
 FLOOR = 8 << 20
 """Smaller files are not cached [B]: they are read as fast as their copy."""
 CAPACITY = 10 << 30
 """Size of all entries together [B]; those not used for longest go first."""
-READER = 1
+READER = 2
 """Raised whenever a reader gives other tables for the same file; entries of other versions are not used."""
 
 _RACY_NS = 50_000_000  # a file changed this recently may change again without a new time stamp
 _OLD_SECONDS = 86_400.0
+_DIGESTS = "digests.json"
+_PIECE = 2 << 20  # hashed by one thread at a time [B]
 _ENTRY = re.compile(r"[0-9a-f]{16}-[0-9a-z.]+")
-_BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError, TurnbuckleError)
+# RuntimeError: no further thread may be started
+_BROKEN = (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError, TurnbuckleError)
 
 
 def enabled() -> bool:
@@ -62,14 +70,17 @@ def version() -> str:
 class _Tables(Mapping[str, pl.DataFrame]):
     """Tables of an entry, each read when it is first asked for; if that fails, `again` reads the recording itself."""
 
-    def __init__(self, place: Path, rows: dict[str, int], again: Callable[[], Mapping[str, pl.DataFrame]]) -> None:
-        self._place, self._rows, self._again = place, rows, again
+    def __init__(
+        self, place: Path, rows: dict[str, int], digests: Mapping[str, str], again: Callable[[], Mapping[str, pl.DataFrame]]
+    ) -> None:
+        self._place, self._rows, self._digests, self._again = place, rows, digests, again
         self._loaded: dict[str, pl.DataFrame] = {}
 
     def __getitem__(self, name: str) -> pl.DataFrame:
         if name not in self._loaded:
             rows = self._rows[name]
             try:
+                _verify(self._place / f"{name}.parquet", self._digests)
                 self._loaded[name] = load_table(self._place, name, rows)
             except _BROKEN:
                 shutil.rmtree(self._place, ignore_errors=True)
@@ -91,19 +102,56 @@ def load(path: Path, again: Callable[[], Trace]) -> Trace | None:
         about = path.stat()
         if about.st_size < FLOOR:
             return None
+        private_folder.look(folder())
         digest = _known_digest(path, about)
         if digest is None:
             return None
         place = _entry(digest)
-        facts = load_about(place)
-        if facts["facts"]["sha256"] != digest or facts["bytes"] != _sizes(place):
-            raise ValueError("the entry is not whole")
+        facts, digests = _whole(place, digest)
         names = load_names(place)
         os.utime(place)
-        tables = _Tables(place, facts["tables"], lambda: _same(again(), digest).tables)
+        tables = _Tables(place, facts["tables"], digests, lambda: _same(again(), digest).tables)
         return Trace(tables, names, facts["facts"], facts["findings"], path.name)
     except _BROKEN:
         return None
+
+
+def _whole(place: Path, digest: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return ``trace.json`` of the entry of the recording `digest`, and the digests of the entry's files; the tables are not read yet.
+
+    Raises
+    ------
+    Shared : another user owns or may change the entry or a file of it.
+    OSError, ValueError, KeyError, TypeError, AttributeError : the entry is not there, or not whole.
+    """
+    private_folder.look(folder(), place.name)
+    with private_folder.opened(place / _DIGESTS) as file:
+        digests: dict[str, str] = json.load(file)
+    for name in digests:
+        with private_folder.opened(place / name):
+            pass
+    for name in ("trace.json", "names.parquet"):
+        _verify(place / name, digests)
+    facts = load_about(place)
+    if facts["facts"]["sha256"] != digest or facts["bytes"] != _sizes(place):
+        raise ValueError("the entry is not whole")
+    return facts, digests
+
+
+def _verify(path: Path, digests: Mapping[str, str]) -> None:
+    """Raise `ValueError` where the file is not the one that was written; `OSError` where it cannot be read or is not ours alone."""
+    with private_folder.opened(path) as file:
+        if _digest(file) != digests[path.name]:
+            raise ValueError(f"{path.name} is damaged")
+
+
+def _digest(file: BinaryIO) -> str:
+    """SHA-256 of the SHA-256 of every `_PIECE` of a file: all cores share the work."""
+    number = file.fileno()
+    starts = range(0, os.fstat(number).st_size, _PIECE)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        pieces = threads.map(lambda start: hashlib.sha256(os.pread(number, _PIECE, start)).digest(), starts)
+        return hashlib.sha256(b"".join(pieces)).hexdigest()
 
 
 def _same(trace: Trace, digest: str) -> Trace:
@@ -112,22 +160,53 @@ def _same(trace: Trace, digest: str) -> Trace:
     return trace
 
 
-def store(path: Path, trace: Trace, before: os.stat_result) -> None:
-    """Keep a trace that was just read from `path`; `before` is the file's stat from before the read."""
+def store(path: Path, trace: Trace, before: os.stat_result) -> Finding | None:
+    """Keep a trace that was just read from `path`; `before` is the file's stat from before the read.
+
+    Returns
+    -------
+    P200 where the cache, or what it held of this recording, was not used because another user owns or may change it.
+    """
     if not enabled() or before.st_size < FLOOR:
-        return
-    with suppress(*_BROKEN):
+        return None
+    distrust = None
+    try:
+        private_folder.make(folder())
+        private_folder.make(folder(), "stamps")
         digest = trace.facts["sha256"]
         place = _entry(digest)
-        if not (place / "trace.json").is_file():
+        try:
+            with suppress(FileNotFoundError), private_folder.opened(_stamp(path, before)):
+                pass
+            _whole(place, digest)
+        except private_folder.Shared as shared:
+            distrust = _not_trusted(shared)
             _write(place, trace)
-            _make_room(place.parent, keep=place)
+        except _BROKEN:
+            _write(place, trace)
+        _make_room(place.parent, keep=place)
         _remember(path, before, digest)
+    except private_folder.Shared as shared:
+        return _not_trusted(shared)
+    except _BROKEN:
+        pass
+    return distrust
+
+
+def _not_trusted(shared: private_folder.Shared) -> Finding:
+    """Build P200 of a folder or file.  A folder above the cache is not named: findings are handed on, and its name may be the user's."""
+    root, place = folder().resolve(), shared.path.parent.resolve() / shared.path.name
+    if place == root:
+        what = "the cache folder"
+    elif place.is_relative_to(root):
+        what = f"{place.relative_to(root)} in the cache folder"
+    else:
+        what = "a folder above the cache folder"
+    return finding("P200", 1, f"{what}: {shared.why}")
 
 
 def _write(place: Path, trace: Trace) -> None:
     """All files into a folder of another name, then one rename: an entry is there whole or not at all."""
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     shutil.rmtree(place, ignore_errors=True)
     draft = Path(tempfile.mkdtemp(prefix="draft-", dir=place.parent))
     try:
@@ -136,6 +215,12 @@ def _write(place: Path, trace: Trace) -> None:
         about = json.loads((draft / "trace.json").read_text(encoding="utf-8"))
         about["bytes"] = _sizes(draft)
         (draft / "trace.json").write_text(json.dumps(about), encoding="utf-8")
+        digests = {}
+        for written in sorted(draft.iterdir()):
+            written.chmod(0o600)
+            with written.open("rb") as file:
+                digests[written.name] = _digest(file)
+        private_folder.write(draft / _DIGESTS, json.dumps(digests).encode())
         draft.rename(place)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -159,8 +244,10 @@ def _stamp(path: Path, about: os.stat_result) -> Path:
 
 def _known_digest(path: Path, about: os.stat_result) -> str | None:
     """The content's hash: remembered, or computed where an entry of the same size could be its own."""
-    with suppress(OSError):
-        return _stamp(path, about).read_text(encoding="ascii").strip()
+    with suppress(FileNotFoundError):
+        private_folder.look(folder(), "stamps")
+        with private_folder.opened(_stamp(path, about)) as stamp:
+            return stamp.read(64).decode("ascii")
     if about.st_size not in {entry[1] for entry in _entries(folder())}:
         return None
     with path.open("rb") as file:
@@ -176,10 +263,8 @@ def _remember(path: Path, about: os.stat_result, digest: str) -> None:
     if not same or time.time_ns() - about.st_ctime_ns < _RACY_NS:
         return
     stamp = _stamp(path, about)
-    stamp.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = stamp.with_suffix(f".{os.getpid()}")
-    draft.write_text(digest, encoding="ascii")
-    draft.replace(stamp)
+    private_folder.make(folder(), "stamps")
+    private_folder.write(stamp, digest.encode("ascii"))
 
 
 def _entries(root: Path) -> list[tuple[float, int, int, Path]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -93,8 +94,8 @@ def _read(reader: ModuleType, path: Path, use_cache: bool, threads: int, progres
         return known
     before = path.stat()
     trace = afresh()
-    cache.store(path, trace, before)
-    return trace
+    distrust = cache.store(path, trace, before)
+    return trace if distrust is None else replace(trace, findings=[*trace.findings, distrust])
 
 
 def _head(path: Path) -> bytes:
