@@ -60,7 +60,7 @@ ATTRIBUTES: Final = frozenset(
     }
 )
 _SAID: Final = frozenset({("font-family", FONT), ("opacity", "1"), ("font-weight", "normal")})
-_LONG_DECIMAL = re.compile(r"(-?\d+\.\d{2})\d+")
+_LONG_DECIMAL = re.compile(r"(?<=\d)(\.\d{2})\d+")
 _REFERENCE = re.compile(r"url\(#([\w-]+)\)")
 
 
