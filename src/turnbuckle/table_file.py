@@ -31,7 +31,8 @@ from turnbuckle.units import parse
 Float = NDArray[np.float64]
 
 LARGEST_BYTES: Final = 64 << 20
-_NAME = re.compile(r"\s*([a-z0-9_ ./-]+?)\s*(?:[\[(]\s*([^\])]{1,16}?)\s*[\])])?\s*", re.IGNORECASE)
+_LONGEST_UNIT: Final = 16
+_NAME = re.compile(r"([a-z0-9_ ./-]++)\s*(?:[\[(]([^\])]+)[\])])?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -178,15 +179,16 @@ class _Reading:
     def _heading(self, cells: list[tuple[int, str]]) -> None:
         for at, cell in cells:
             match = _NAME.fullmatch(cell)
-            name = " ".join(match[1].lower().replace("_", " ").split()) if match else ""
+            unit = (match[2] or "").strip() if match else ""
+            name = " ".join(match[1].lower().replace("_", " ").split()) if match and len(unit) <= _LONGEST_UNIT else ""
             known = next((n for n in self.known if n.lower() == name), None)
-            if match is None or known is None or known in self.columns:
+            if known is None or known in self.columns:
                 what = "a column stands twice" if known in self.columns else f"a column that {self.what} does not have"
                 near = did_you_mean(name, list(self.known)) if known is None else ""
                 fix = f"{near}; columns are {self._wanted()}" if near else f"columns are {self._wanted()}"
                 raise UsageError("A062", what, where=self._where(at), found=clipped(cell, 40), fix=fix)
             self.columns.append(known)
-            self.units.append(match[2] or "")
+            self.units.append(unit)
         if missing := [c.name for c in self.known.values() if c.needed and c.name not in self.columns]:
             fix = f"add {', '.join(missing)}"
             raise UsageError("A062", f"{self.what} has no column {missing[0]}", where=self._where(1), fix=fix)

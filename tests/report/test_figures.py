@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 import pytest
 from pages import Page
 
+from turnbuckle.csv_text import of_rows
 from turnbuckle.report.charts import log_ticks
-from turnbuckle.report.figure import as_csv, harmless
+from turnbuckle.report.figure import harmless
 
 RAW = """
 <svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"
@@ -63,7 +64,7 @@ def test_specifications_follow_the_schema(text: str) -> None:
 
 def test_csv_quotes_and_disarms() -> None:
     rows = [{"a": "x,y", "b": 1.5}, {"a": "-2+3", "c": None}, {"a": '"', "b": -1.0}]
-    assert as_csv(rows) == 'a,b,c\n"x,y",1.5,\n\'-2+3,,\n"""",-1.0,\n'
+    assert of_rows(rows) == 'a,b,c\n"x,y",1.5,\n\'-2+3,,\n"""",-1.0,\n'
 
 
 @pytest.mark.parametrize("low", [1e-9, 3.3e-7, 1.0, 900.0, 5e7])

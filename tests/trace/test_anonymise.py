@@ -157,6 +157,16 @@ def test_a_pattern_cannot_take_for_ever() -> None:
             kept_kernels(kernels, pattern)
 
 
+def test_a_name_cannot_take_for_ever() -> None:
+    """80 digits in the arguments of a kernel of NCCL were divided among twelve numbers in every way that there is."""
+    trace = recording()
+    names = trace.names.to_list()
+    names[0], names[1] = "ncclKernel_AllReduce(" + "8" * 80 + "!", "ncclKernel_AllReduce(ncclDevComm*, unsigned long, ncclWork *)"
+    kernels = made(replace(trace, names=pl.Series("name", names)))[0]
+    texts = kernels.text(kernels.kernels).to_list()
+    assert re.fullmatch(r"ncclKernel_AllReduce-kernel-[0-9a-f]{16}", texts[0]) and texts[1] == names[1]
+
+
 def test_functions_that_only_begin_like_mpi_are_hashed() -> None:
     names = ["MPI_Exchange_secret_", "PMPI_Isend", "MPI_Comm_create_errhandler", "mpi_file_write_at_all_", "MPI_alice"]
     rows = frames.tables(mpi=[{"start_ns": 10 * k, "end_ns": 10 * k + 5, "name": k} for k in range(5)])

@@ -126,6 +126,9 @@ def test_files_of_all_ranks_are_found(tmp_path: Path) -> None:
     assert whole.mpi_ranks.height == 3 and whole.facts["format"] == "pmpi" and sorted(whole.facts["tables"].values()) == [2, 2, 2]
     again = read(tmp_path / "run-rank-2.dat")
     assert again.mpi.equals(whole.mpi) and again.facts["sha256"] == whole.facts["sha256"]
+    path = made(tmp_path, *[["MPI_Barrier:<5>:<C>:<6>"]] * 3, stem="job7-step2-rank-")
+    assert read(path).mpi.equals(whole.mpi), "the rank is the last number"
+    path = tmp_path / "run-rank-0.dat"
     (tmp_path / "run-rank-1.dat").rename(tmp_path / "run-rank-01.dat")
     assert "run-rank-1.dat" in refused(path, "P020").found
     (tmp_path / "run-rank-1.dat").write_bytes((tmp_path / "run-rank-2.dat").read_bytes())

@@ -43,7 +43,7 @@ def gate(text: str) -> Gate:
     >>> gate("penalty > 5%").limit
     1.05
     """
-    match = re.fullmatch(r"\s*([a-z]+)\s*(>=|<=|>|<)\s*([0-9.]+(?:e-?[0-9]+)?)\s*(%?)\s*", text)
+    match = re.fullmatch(r"\s*([a-z]+)\s*(>=|<=|>|<)\s*([0-9.]+(?:e-?[0-9]+)?)\s*(?:(%)\s*)?", text)
     if not match:
         raise UsageError("A008", "a gate reads QUANTITY > NUMBER or QUANTITY > NUMBER%", found=text, fix='--fail-if "penalty > 5%"')
     quantity, compare, number, percent = match.groups()

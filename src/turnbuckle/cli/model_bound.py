@@ -12,7 +12,7 @@ from turnbuckle.cli.options import FormatOption, Output
 if TYPE_CHECKING:
     from turnbuckle.published.numbers import Interval
 
-_RATIO = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*x?\s*", re.ASCII)
+_RATIO = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?:x\s*)?", re.ASCII)
 #: What is shown where nothing is asked for: none at all, and so many times worse than --from.
 _FACTORS = (0, 2, 10, 100)
 _SLOWEST, _FASTEST, _LONGEST = 1e-9, 1e18, 1e9  # [B/s], [B/s], [s]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from turnbuckle.study.triangular import Solves
 
 _RANGE = re.compile(r"\s*([0-9]{1,6})\s*(?:-\s*([0-9]{1,6})\s*)?", re.ASCII)
-_FACTOR = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*x?\s*", re.ASCII)
+_FACTOR = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?:x\s*)?", re.ASCII)
 #: GPU counts one command tries at most.
 _MOST_COUNTS = 512
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from turnbuckle import csv_text
 from turnbuckle.errors import UsageError
 from turnbuckle.files import is_input, opened, whole, write_parquet
 
@@ -83,7 +84,7 @@ def write_rows(rows: list[dict[str, Any]], format: str, output: Path | None) -> 
 def write_frame(frame: Any, format: str, output: Path | None) -> None:
     """Write a Polars frame as CSV or Parquet."""
     if format == "csv":
-        write_text(frame.write_csv(), output)
+        write_text(csv_text.of_frame(frame), output)
         return
     if output is None:
         if sys.stdout.isatty():

@@ -92,7 +92,7 @@ def _gate(text: str) -> Callable[[Validation], None]:
     from turnbuckle.errors import CannotAnswer, GateFailed, UsageError, did_you_mean
 
     example = '--fail-if "coverage < 50%"'
-    match = re.fullmatch(r"\s*([a-z_]+)\s*(>=|<=|>|<)\s*([0-9]+(?:\.[0-9]+)?)\s*(%?)\s*", text)
+    match = re.fullmatch(r"\s*([a-z_]+)\s*(>=|<=|>|<)\s*([0-9]+(?:\.[0-9]+)?)\s*(?:(%)\s*)?", text)
     if match is None:
         raise UsageError("A008", "a gate reads QUANTITY > NUMBER or QUANTITY > NUMBER%", found=text, fix=example)
     quantity, compare, number, percent = match.groups()

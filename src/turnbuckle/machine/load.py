@@ -147,10 +147,10 @@ def _document(text: str, file: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         message = str(error)
-        place = re.search(r"\s*\(at line (\d+), column (\d+)\)$", message)
+        place = re.search(r"\(at line (\d+), column (\d+)\)$", message)
         lines = text.split("\n")
         where = f"{file}:{place[1]}:{place[2]}" if place else f"{file}:{len(lines)}:{len(lines[-1]) + 1}"
-        what = re.sub(r"\s*\(at [^()]*\)$", "", message)
+        what = re.sub(r"\(at [^()]*\)$", "", message).rstrip()
         fix = 'texts need quotes: value = "25 GB/s"' if "value" in what.lower() else ""
         raise MachineError("M004", "not valid TOML", where=where, found=_plain(what), fix=fix) from None
     except (RecursionError, ValueError):

@@ -269,10 +269,10 @@ _FORMATS: Final[dict[str, tuple[re.Pattern[str], Reader]]] = {
         hip_bus_bandwidth,
     ),
     "OSU": (re.compile(r"^# OSU (?:MPI|[NRx]CCL)", re.MULTILINE), osu),
-    "gpu_copy": (re.compile(r"^(?:cpu|gpu\d+)_to_(?:cpu|gpu\d+)\w*_by_(?:sm|dma)", re.MULTILINE), gpu_copy),
+    "gpu_copy": (re.compile(r"^(?:cpu|gpu\d+)_to_(?:cpu|gpu\d)\w*_by_(?:sm|dma)", re.MULTILINE), gpu_copy),
     "gdrcopy": (re.compile(r"^gdr_copy_(?:to|from)_mapping\b|^write BW:|^Round-trip latency per iteration", re.MULTILINE), gdrcopy),
     "nccl-tests": (re.compile(r"^#\s+size\s+count\b.*\bbusbw\b", re.MULTILINE), nccl_tests),
-    "vidur": (re.compile(r"\A[^\n]*\btime_stats\.\w+\.(?:median|mean|min)\b[^\n]*\n"), vidur),
+    "vidur": (re.compile(r"\A(?=[^\n]*\n)[^\n]*\btime_stats\.\w+\.(?:median|mean|min)\b"), vidur),
     "rocm_bandwidth_test": (
         re.compile(
             r"^[^\S\n]*RocmBandwidthTest Version|^[^\S\n]*(?:Uni|Bi)directional copy (?:peak|average) bandwidth GB/s"
@@ -289,9 +289,7 @@ _FORMATS: Final[dict[str, tuple[re.Pattern[str], Reader]]] = {
         small_kernels,
     ),
     "benchmark page": (
-        re.compile(
-            r"^\|\s*(?:Host to Device|Device to Host)\b[^|\n]*\||^#+[^\n]*\b(?:HBM|NV|NCCL) Bandwidth", re.MULTILINE | re.IGNORECASE
-        ),
+        re.compile(r"^\|\s*(?:Host to Device|Device to Host)\b[^|\n]*\||^#[^\n]*\b(?:HBM|NV|NCCL) Bandwidth", re.MULTILINE | re.IGNORECASE),
         benchmark_page,
     ),
     "CSV": (

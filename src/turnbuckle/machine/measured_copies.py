@@ -8,7 +8,7 @@ from typing import Final
 from .measured_parts import COARSEST, Found, Left, Points, Text, clean, lines_words, number, points_of, rounding, sampled, way_words
 
 _CSV_LINE = re.compile(
-    r"bandwidthTest-(\S+),\s*Bandwidth = ([0-9.]+) ([GM])B/s,\s*Time = ([0-9.]+) s,\s*"
+    r"bandwidthTest-(\S{1,64}),\s*Bandwidth = ([0-9.]+) ([GM])B/s,\s*Time = ([0-9.]+) s,\s*"
     r"Size = ([0-9]{1,15}) bytes(?:,\s*NumDevsUsed = ([0-9]{1,4}))?",
     re.IGNORECASE,
 )
@@ -32,7 +32,7 @@ def bandwidth_test(file: Text, left: Left) -> Found:
     device, direction, memory, unit, devices = "", "", "", "G", 1
     mega = float(1 << 20) if _OLD.search(file.text) else _UNIT["M"]
     for at, line in enumerate(file.lines(), 1):
-        if named := re.fullmatch(r"\s*[Dd]evice \d+:\s*(.+?)\s*", line):
+        if named := re.match(r"\s*[Dd]evice \d+:(.+)", line):
             device = clean(named[1])
         elif section := _SECTION.match(line):
             direction, devices = f"{section[1][0]}2{section[2][0]}".lower(), max(int(section[3] or 1), 1)

@@ -45,8 +45,8 @@ def nvbandwidth(file: Text, left: Left) -> Found:
             test = begins[1].lower()
         elif version := re.match(r"\s*Driver Version:\s*(\S+)", line):
             out.driver = clean(version[1])
-        elif device := re.match(r"\s*(?:Process\s+\d+\s*\([^)]*\):\s*)?[Dd]evice\s+\d+:\s*(.+?)\s*(?:\([0-9a-fA-F:.]+\))?\s*$", line):
-            out.device = out.device or clean(device[1])
+        elif device := re.match(r"\s*(?:Process\s+\d+\s*\([^)]*\):\s*)?[Dd]evice\s+\d+:(.+)", line):
+            out.device = out.device or clean(re.sub(r"\([0-9a-fA-F:.]+\)\s*$", "", device[1]))
         elif re.match(r"\s*(?:SUM|Waived|ERROR|NOTE)\b", line):
             test = "" if not line.strip().startswith("SUM") else test
         elif test and (row := re.fullmatch(r"\s*[0-9]{1,4}((?:\s+(?:[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|N/A))+)\s*", line)):
@@ -66,7 +66,7 @@ def _json(file: Text, left: Left, start: int) -> Found:
     devices = next((v for k, v in body.items() if "device" in str(k).lower()), None)
     named = devices[0] if isinstance(devices, list) and devices else devices
     named = named.get("name", "") if isinstance(named, dict) else named
-    shown = re.sub(r"^\s*(?:Device\s+)?\d+:\s*|\s*\([0-9a-fA-F:.]+\)\s*(?::.*)?$", "", str(named or ""))
+    shown = re.sub(r"^\s*(?:Device\s+)?\d+:|\([0-9a-fA-F:.]+\)\s*(?s::.*)?$", "", str(named or ""))
     out = Found(device=clean(shown), driver=clean(str(body.get("Driver Version", ""))))
     samples: dict[str, tuple[list[float], list[int]]] = {}
     for case in cases:
@@ -126,7 +126,7 @@ def gdrcopy(file: Text, left: Left) -> Found:
     trips: list[float] = []
     trip_lines: list[int] = []
     for at, line in enumerate(file.lines(), 1):
-        if device := re.match(r"GPU id:\s*\d+;\s*name:\s*([^;]+);", line):
+        if device := re.match(r"GPU id:\s*\d+;\s*name:([^;]+);", line):
             out.device = out.device or clean(device[1])
         elif begins := re.match(r"\s*(?:writing|reading) test, size=([0-9]{1,15})", line):
             size = float(begins[1])

@@ -11,10 +11,10 @@ from turnbuckle.errors import UsageError, clipped
 from .measured_parts import COARSEST, Found, Left, Points, Text, clean, number, points_of, rounding
 
 _ROW = re.compile(r"\s*([0-9]{1,15})\s+([0-9.]{1,15})(?:\s+\S+)*\s*")
-_OSU_HEAD = re.compile(r"#\s*OSU\s+(MPI|[NRx]CCL)(\S*)\s+(.*?)(?:\s+Test)?(?:\s+v[0-9.]+)?\s*", re.IGNORECASE)
-_OSU_COLUMNS = re.compile(r"#\s*Size\s+(?:Avg\s+)?(Bandwidth|Latency|MB/s|Avg Lat)\s*\(?(MB/s|us|Messages/s)?\)?.*", re.IGNORECASE)
-_OSU_BUFFERS = re.compile(r"#\s*Send Buffer on (HOST|DEVICE|MANAGED).*Receive Buffer on (HOST|DEVICE|MANAGED).*", re.IGNORECASE)
-_OSU_COMMAND = re.compile(r"\bosu_(?:bw|latency|bibw|mbw_mr|multi_lat)\b(?:.*\s)?([HDM])\s+([HDM])\s*$")
+_OSU_HEAD = re.compile(r"#\s*OSU\s+(MPI|[NRx]CCL)(\S*)\s+(.*)", re.IGNORECASE)
+_OSU_COLUMNS = re.compile(r"#\s*Size\s+(?:Avg\s+)?(Bandwidth|Latency|MB/s|Avg Lat)", re.IGNORECASE)
+_OSU_BUFFERS = re.compile(r"#\s*Send Buffer on (HOST|DEVICE|MANAGED).*Receive Buffer on (HOST|DEVICE|MANAGED)", re.IGNORECASE)
+_OSU_COMMAND = re.compile(r"\bosu_(?:bw|latency|bibw|mbw_mr|multi_lat)\b")
 _OSU_PAIRS = re.compile(r"#\s*\[\s*pairs:\s*([0-9]{1,9})\s*\].*", re.IGNORECASE)
 _TWO_NODES = re.compile(r"(?:^|\s)(?:-N\s*|--nodes[= ])([0-9]{1,6})\b|(?:^|\s)-(?:ppn|npernode)\s+1\b|inter-?\s?node", re.IGNORECASE)
 _ENDS = {"HH": ("h2h", "unknown"), "DD": ("p2p", "device"), "HD": ("h2d", "unknown"), "DH": ("d2h", "unknown")}
@@ -25,18 +25,18 @@ def osu(file: Text, left: Left) -> Found:
     out = Found()
     title, ends, test, library, pairs, now = "", "", "", "mpi", 1, None
     for at, line in enumerate(file.lines(), 1):
-        if head := _OSU_HEAD.fullmatch(line):
+        if head := _OSU_HEAD.match(line):
             test, now, pairs, library = head[3].lower(), None, 1, head[1].lower()
             if not ends and library == "mpi" and not head[2].strip("-"):
                 ends = "HH"
             elif library != "mpi":
                 # collective libraries of devices move memory of devices alone
                 ends = "DD"
-        elif buffers := _OSU_BUFFERS.fullmatch(line):
+        elif buffers := _OSU_BUFFERS.match(line):
             ends = (buffers[1][0] + buffers[2][0]).upper().replace("M", "D")
         elif several := _OSU_PAIRS.fullmatch(line):
             pairs = int(several[1])
-        elif columns := _OSU_COLUMNS.fullmatch(line):
+        elif columns := _OSU_COLUMNS.match(line):
             together = pairs > 1 or ("multi" in test and "multiple bandwidth" not in test)
             if "bi-directional" in test:
                 left.out("blocks with both directions at once")
@@ -61,8 +61,8 @@ def osu(file: Text, left: Left) -> Found:
             title, ends = "", ""
         elif row := _ROW.fullmatch(line):
             _osu_row(row, now, left, file.name, at)
-        elif command := _OSU_COMMAND.search(line):
-            ends = (command[1] + command[2]).replace("M", "D")
+        elif (words := line.split()[-2:]) and set(words) <= {"H", "D", "M"} and _OSU_COMMAND.search(line):
+            ends = "".join(words).replace("M", "D")
             title = title or (clean(line.strip("$ ")) if _between(line) else "")
         elif line.startswith("## ") or re.match(r"#\s+[A-Z]{3}-to-", line):
             title, now = _heading(line), None
@@ -96,7 +96,7 @@ def _osu_row(row: re.Match[str], now: Points | None, left: Left, name: str, at: 
     now.add(n, n / (float(row[2]) * 1e6) if now.streamed else float(row[2]) * 1e-6, coarse, at)
 
 
-_RANK = re.compile(r"#\s+Rank\s+([0-9]{1,7})\s+(?:Group\s+[0-9]+\s+)?Pid\s+[0-9]+\s+on\s+(\S+)\s+device\s+[0-9]+\s+\[[^\]]*\]\s+(.+?)\s*")
+_RANK = re.compile(r"#\s+Rank\s+([0-9]{1,7})\s+(?:Group\s+[0-9]+\s+)?Pid\s+[0-9]+\s+on\s+(\S+)\s+device\s+[0-9]+\s+\[[^\]]*\]\s+(\S.*)")
 _PERF = re.compile(
     r"\b(all_?reduce|all_?gather|reduce_?scatter|broadcast|reduce|all_?to_?all|alltoall|send_?recv|gather|scatter|hypercube)(?:_perf)?\b",
     re.IGNORECASE,
@@ -116,7 +116,7 @@ def nccl_tests(file: Text, left: Left) -> Found:
     hosts: set[str] = set()
     ranks, operation, points, unit = 0, "", None, 1e-6
     for at, line in enumerate(file.lines(), 1):
-        if rank := _RANK.fullmatch(line):
+        if rank := _RANK.match(line):
             ranks, hosts, out.device = max(ranks, int(rank[1]) + 1), hosts | {rank[2]}, out.device or clean(rank[3])
         elif re.match(r"#\s+size\s+count\b", line):
             # a new table; its operation stands above it, or is the file's

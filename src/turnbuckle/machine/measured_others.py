@@ -9,10 +9,10 @@ from .measured_parts import COARSEST, Found, Left, Points, Text, clean, lines_wo
 
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
-_ROCM_DEVICE = re.compile(r"\s*Device:\s*([0-9]{1,4}),\s*([^,]+?)\s*(?:,.*)?$")
+_ROCM_DEVICE = re.compile(r"\s*Device:\s*([0-9]{1,4}),([^,]+)")
 _ROCM_TABLE = re.compile(r"\s*(Unidirectional|Bidirectional) copy (?:peak|average) bandwidth GB/s\s*", re.IGNORECASE)
 _ROCM_ROW = re.compile(rf"\s*([0-9]{{1,4}})((?:\s+(?:{_NUMBER}|N/A))+)\s*")
-_ROCM_END = re.compile(r"=*\s*(Src|Dst) Device Id:\s*([0-9]{1,4})\s+(?:Src|Dst) Device Type:\s*(Cpu|Gpu)\s*=*\s*", re.IGNORECASE)
+_ROCM_END = re.compile(r"=*\s*(Src|Dst) Device Id:\s*([0-9]{1,4})\s+(?:Src|Dst) Device Type:\s*(Cpu|Gpu)\s*(?:=+\s*)?", re.IGNORECASE)
 _ROCM_SIZED = re.compile(rf"\s*([0-9]{{1,9}}(?:\.[0-9]+)?)\s*(B|KB|MB|GB)\s+({_NUMBER})((?:\s+{_NUMBER})*)\s*")
 _BINARY: Final = {"B": 0, "KB": 10, "MB": 20, "GB": 30}
 _ROCM_NOTE = "the file does not give the size of the copies"
@@ -77,7 +77,8 @@ def _cell(
     held[1].append(at)
 
 
-_RDMA_TITLE = re.compile(r"\s*(\w+(?: \w+)*?)\s+(Bidirectional\s+)?(BW|Latency)\s+(?:Post List\s+)?Test\b.*", re.IGNORECASE)
+_RDMA_TEST = re.compile(r"(?<=\s)(Bidirectional\s+)?(BW|Latency)\s+(?:Post List\s+)?Test\b", re.IGNORECASE)
+_RDMA_TITLE = re.compile(r"\w+(?: \w+)*")
 _RDMA_ROW = re.compile(rf"\s*([0-9]{{1,15}})\s+[0-9]{{1,15}}((?:\s+{_NUMBER})+)\s*")
 #: The tool's MB are of 2^20 bytes, its Gb of 10^9 bits.
 _RDMA_UNIT: Final = {"mb": float(1 << 20), "gb": 1e9 / 8}
@@ -89,8 +90,8 @@ def perftest(file: Text, left: Left) -> Found:
     memory = "device" if re.search(r"\b(?:CUDA|ROCm)\b", file.text) else "unknown"
     title, both, now, column, unit = "", False, None, 0, 1.0
     for at, line in enumerate(file.lines(), 1):
-        if found := _RDMA_TITLE.fullmatch(line):
-            title, both = clean(f"{found[1]} {found[3]}").lower().replace("_", " "), bool(found[2])
+        if (found := _RDMA_TEST.search(line)) and (test := _RDMA_TITLE.fullmatch(line[: found.start()].strip())):
+            title, both = clean(f"{test[0]} {found[2]}").lower().replace("_", " "), bool(found[1])
         elif line.lstrip().startswith("#bytes"):
             words = re.findall(r"(BW average|BW peak|t_typical|t_avg|t_min|t_max|MsgRate)\s*\[(\w+)", line)
             names = [w[0] for w in words]
@@ -116,7 +117,7 @@ def perftest(file: Text, left: Left) -> Found:
 
 
 _STREAM = re.compile(rf"\s*(Copy|Mul|Scale|Add|Triad|Dot|Nstream):?\s+({_NUMBER})(?:\s+{_NUMBER})+\s*")
-_STREAM_DEVICE = re.compile(r"\s*Using (?:CUDA|HIP|OpenCL|SYCL|Kokkos|RAJA) ?device:? (.+?)\s*", re.IGNORECASE)
+_STREAM_DEVICE = re.compile(r"\s*Using (?:CUDA|HIP|OpenCL|SYCL|Kokkos|RAJA) ?device:? (.+)", re.IGNORECASE)
 _ON_DEVICES: Final = ("cuda", "hip", "opencl", "sycl")
 
 
@@ -127,7 +128,7 @@ def babelstream(file: Text, left: Left) -> Found:
     lines: list[int] = []
     on_device, unit, known = False, 1e6, False
     for at, line in enumerate(file.lines(), 1):
-        if device := _STREAM_DEVICE.fullmatch(line):
+        if device := _STREAM_DEVICE.match(line):
             out.device, on_device = out.device or clean(device[1]), True
         elif line.startswith("Implementation:"):
             word, known = line.partition(":")[2].strip().lower(), True

@@ -10,7 +10,8 @@ from turnbuckle.machine.positions import Positions, locate
 
 #: Dots of a key.  tomllib takes time quadratic in the parts of one: without this a small file takes minutes.
 MOST_DOTS: Final = 64
-_STRING: Final = re.compile(r""""(?:[^"\\]|\\.)*"|'[^']*\'""")
+#: A text in quotes, and the quote that ends it where there is one: a text without is looked for once, not behind each quote again.
+_STRING: Final = re.compile(r""""(?:[^"\\]|\\.)*+(")?|'[^']*+(')?""")
 _NO_KEY: Final = re.compile(r"[^\w.\"' \t-]")
 
 
@@ -37,7 +38,7 @@ def parsed(text: str, *, longest_line: int = 4096) -> tuple[dict[str, Any], Posi
         if len(line) > longest_line:
             raise NotToml(f"a line longer than {longest_line:,} letters", f":{number}", "break it into shorter ones")
         # lists hold more dots than any key; a part in quotes may hold what no key does
-        if line.count(".") > MOST_DOTS and max(_most_dots(line), _most_dots(_STRING.sub("q", line))) > MOST_DOTS:
+        if line.count(".") > MOST_DOTS and max(_most_dots(line), _most_dots(_unquoted(line))) > MOST_DOTS:
             raise NotToml(f"a key of more than {MOST_DOTS} dots", f":{number}", "leave the dots out")
     try:
         return tomllib.loads(text), locate(text)
@@ -54,3 +55,8 @@ def parsed(text: str, *, longest_line: int = 4096) -> tuple[dict[str, Any], Posi
 
 def _most_dots(line: str) -> int:
     return max(part.count(".") for part in _NO_KEY.split(line))
+
+
+def _unquoted(line: str) -> str:
+    """Return a line with a letter for each text in quotes."""
+    return _STRING.sub(lambda text: "q" if text.lastindex else text[0], line)

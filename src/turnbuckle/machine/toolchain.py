@@ -147,7 +147,7 @@ def _defined(header: Path, name: str) -> int:
         text = header.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0
-    found = re.search(rf"^\s*#\s*define\s+{name}\s+(\d{{1,9}})\s*$", text, re.MULTILINE)
+    found = re.search(rf"^[ \t]*#[ \t]*define[ \t]+{name}[ \t]+(\d{{1,9}})[ \t]*$", text, re.MULTILINE)
     return int(found[1]) if found else 0
 
 

@@ -33,7 +33,7 @@ _BYTES: Final = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 <<
 _NUMBER: Final = r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
 _TIME: Final = rf"({_NUMBER})(ns|us|ms|s|min|m|h)"
 _LINE: Final = re.compile(
-    rf"\s*(?:(GPU activities|API calls|OpenACC[^:]*|OpenMP[^:]*):)?\s*({_NUMBER})%\s+{_TIME}\s+(\d+)\s+{_TIME}\s+{_TIME}\s+{_TIME}\s+(\S.*)"
+    rf"(?:\s*(GPU activities|API calls|OpenACC[^:]*|OpenMP[^:]*):)?\s*({_NUMBER})%\s+{_TIME}\s+(\d+)\s+{_TIME}\s+{_TIME}\s+{_TIME}\s+(\S.*)"
 )
 _MOVED: Final = re.compile(rf"\s*(\d+)\s+(?:(?:{_NUMBER}[KMGT]?B|-)\s+){{3}}(?:({_NUMBER})([KMGT]?B)|-)\s+(?:{_TIME}|-)\s+([A-Z].*)")
 _OWN: Final = re.compile(r"==(?:(\d+)|====)== ?(.*)")

@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple
 
 Verdict = Literal["reproduced", "reproduced*", "trunc", "off", "contradiction", "n/r"]
 
-_NUMBER = re.compile(r"[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
 _ALL_CORNERS = 10  # as many inputs as all combinations of their ends are tried for
 
 

@@ -6,14 +6,13 @@ drawing element by element from a short list of allowed elements and attributes.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 from xml.etree import ElementTree
 
+from turnbuckle import csv_text
 from turnbuckle.report.look import FONT, config
 
 #: Version of Vega-Lite the specifications are written for.
@@ -60,7 +59,7 @@ ATTRIBUTES: Final = frozenset(
     }
 )
 _SAID: Final = frozenset({("font-family", FONT), ("opacity", "1"), ("font-weight", "normal")})
-_LONG_DECIMAL = re.compile(r"(-?\d+\.\d{2})\d+")
+_LONG_DECIMAL = re.compile(r"(?<=\d)(\.\d{2})\d+")
 _REFERENCE = re.compile(r"url\(#([\w-]+)\)")
 
 
@@ -98,22 +97,7 @@ class Figure:
     @property
     def csv(self) -> str:
         """The numbers as CSV."""
-        return as_csv(self.rows)
-
-
-def as_csv(rows: list[dict[str, Any]]) -> str:
-    """Rows as CSV; texts that a spreadsheet would run as a formula get an apostrophe in front.
-
-    >>> as_csv([{"name": "=1+1", "seconds": 0.5}])
-    "name,seconds\\n'=1+1,0.5\\n"
-    """
-    names = list(dict.fromkeys(k for row in rows for k in row))
-    out = io.StringIO()
-    table = csv.DictWriter(out, names, lineterminator="\n")
-    table.writeheader()
-    for row in rows:
-        table.writerow({k: f"'{v}" if isinstance(v, str) and v[:1] in ("=", "+", "-", "@", "\t") else v for k, v in row.items()})
-    return out.getvalue()
+        return csv_text.of_rows(self.rows)
 
 
 def draw(figures: Iterable[Figure]) -> list[Figure]:

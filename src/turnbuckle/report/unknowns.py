@@ -59,13 +59,16 @@ _ADVICE: Final[tuple[tuple[str, str], ...]] = (
         "measure large host-to-device copies across the longer path: they show how many reads are in flight",
     ),
     (
-        r"^form/.*pageable|observed\..*pageable",
+        r"^form/.*pageable|observed\..{0,80}pageable",
         "use pinned host memory for these copies, or repeat the run a few times: pageable copies scatter",
     ),
-    (r"^form/migration|observed\..*migration", "repeat the run: how the driver batches page migrations differs from run to run"),
+    (r"^form/migration|observed\..{0,80}migration", "repeat the run: how the driver batches page migrations differs from run to run"),
     (r"^form/", "record copies of more sizes, or repeat the run: these copies do not follow one line"),
-    (r"link\..*(bandwidth|efficiency)|observed\..*bandwidth", "run a bandwidth test of this link and put the result into a machine file"),
-    (r"link\..*latency|observed\..*latency", "time small copies on this link and put the result into a machine file"),
+    (
+        r"link\..{0,80}(bandwidth|efficiency)|observed\..{0,80}bandwidth",
+        "run a bandwidth test of this link and put the result into a machine file",
+    ),
+    (r"link\..{0,80}latency|observed\..{0,80}latency", "time small copies on this link and put the result into a machine file"),
     (r"launch|sync|alloc", "time empty launches and waits on the target's host and put the result into a machine file"),
 )
 

@@ -82,12 +82,14 @@ _BARE_MPI: Final = re.compile(
 _NCCL: Final = re.compile(r"(?:void )?(nccl\w*kernel\w*)", re.IGNORECASE)
 _NCCL_WORD: Final = re.compile(
     r"(?:nccl|rccl|dev|kernel|main|debug|generic|all|reduce|gather|scatter|to|broadcast|send|recv|ring|tree|ll|simple|collnet|chain|"
-    r"direct|nvls|pat|sum|prod|max|min|avg|pre|mul|post|div|copy|type|bf|fp|uint|int|half|float|double|char|long|unsigned|[uifte]|\d)*",
+    r"direct|nvls|pat|sum|prod|max|min|avg|pre|mul|post|div|copy|type|bf|fp|int|half|float|double|char|long|unsigned|[uifte]|\d)*",
     re.IGNORECASE,
 )
 _LONGEST_WORD: Final = 24
 _NCCL_ARGUMENTS: Final = re.compile(
-    r"\((?:(?:ncclDevKernelArgsStorage|ncclDevKernelArgs\w{0,3}|ncclDevComm|ncclWork|ncclWorkElem|ncclColl|unsigned|long|\d{1,9}u?l?)[\s,*<>]*){0,12}\)"
+    r"\((?:WORD(?:[\s,*<>]+WORD){0,11}[\s,*<>]*)?\)".replace(
+        "WORD", r"(?:ncclDevKernelArgs(?:Storage|\w{0,3})|ncclDevComm|ncclWork(?:Elem)?|ncclColl|unsigned|long|\d{1,9}u?l?)"
+    )
 )
 _COLLECTIVE: Final = re.compile(r"allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce")
 _COLLECTIVES: Final = {

@@ -16,6 +16,8 @@ from typing import Any, Final
 _ENOUGH: Final = 1 << 16
 #: Longest element that is believed [letters].
 _LONGEST: Final = 8 << 20
+#: Letters that may be read in vain, over all elements that are broken: what one that does not close has eaten is read again behind it.
+_IN_VAIN: Final = 4 * _LONGEST
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _MARKS: Final = re.compile(r'["{}\[\]]')
 _IN_STRING: Final = re.compile(r'["\\]')
@@ -39,7 +41,7 @@ class Json:
     """
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
-        self.broken = self.replaced = 0
+        self.broken = self.replaced = self._in_vain = 0
         self._pieces = pieces
         self._text, self._at, self._ended = "", 0, False
         self._bytes = codecs.getincrementaldecoder("utf-8")("surrogateescape")
@@ -144,16 +146,16 @@ class Json:
         while True:
             try:
                 found = self.value()
-            except ValueError:
+            except ValueError as error:
                 self.broken += 1
-                if not self._next_behind(self._at + 1):
+                if not self._behind_broken(error.pos if isinstance(error, json.JSONDecodeError) else len(self._text)):
                     raise Cut from None
                 if self._text[self._at] == "]":
                     return
                 continue
             except Cut:
                 # a string that is not closed where it should be may have eaten the rest
-                if not self._next_behind(self._at + 1):
+                if not self._behind_broken(len(self._text)):
                     raise
                 self.broken += 1
                 if self._text[self._at] == "]":
@@ -172,6 +174,11 @@ class Json:
                 raise Cut
             if self._text[self._at] == "]":
                 return
+
+    def _behind_broken(self, end: int) -> bool:
+        """Go on behind the begin of an element that was read up to `end` in vain; False where there is no other, or too much was read."""
+        self._in_vain += end - self._at
+        return self._in_vain <= _IN_VAIN and self._next_behind(self._at + 1)
 
     def _next_behind(self, start: int) -> bool:
         """Go to the next place from `start` on where an element begins; False where there is none."""

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from turnbuckle.errors import ProfileError, clipped
 from turnbuckle.trace.readers.mpi_tables import LARGEST, LARGEST_NS, NO
 
-_TOKENS: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"|(\S+)')
+_TOKENS: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)"?|(\S+)')
 #: Lines that cannot be read: beyond this and more than are sound, the file is refused.
 _MOST_BAD: Final = 1000
 #: Definitions of events, fields of one: more is no header.

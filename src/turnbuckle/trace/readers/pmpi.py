@@ -47,7 +47,7 @@ _HEADS: Final = (b"# collprof", b"# liballprof", b"# htor's PMPI Tracer")
 _TRACER: Final = re.compile(rb"#\s*(collprof|liballprof2?)(?:\s+(\d[\w.]{0,12}))?")
 _DIFFERENCE: Final = re.compile(rb"#.*\bclockdiff:\s*(-?\d+(?:\.\d+)?)")
 _WHOLE: Final = re.compile(rb"-?\d{1,20}")
-_PLACE: Final = re.compile(r"(.*?)(\d+)(\D*)")
+_PLACE: Final = re.compile(r"(\D*)(\d+)(.*)", re.DOTALL)
 #: Times the ranks that a communicator can have it still fits into a column [B].
 _LARGEST_BUFFER: Final = LARGEST // MOST_RANKS
 #: Requests of one call, and those that all calls of a rank are looked through for.

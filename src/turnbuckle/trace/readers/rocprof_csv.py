@@ -47,7 +47,7 @@ _KINDS: Final = (
     "scratch_memory_trace",
 )  # fmt: skip
 _NAMED: Final = re.compile(rf"(.*?)({'|'.join(_KINDS)})\.csv(?:\.gz)?", re.DOTALL)
-_LABEL: Final = re.compile(r"\s*(Agent|GPU|CPU)?[\s-]*(\d{1,18})\s*", re.IGNORECASE)
+_LABEL: Final = re.compile(r"(?:\s*(Agent|GPU|CPU))?[\s-]*(\d{1,18})\s*", re.IGNORECASE)
 #: Added to the number of an agent that is counted among its own sort.
 _OWN_SORT: Final = {"gpu": 1 << 60, "cpu": 1 << 61}
 _TIMES: Final = {"start_ns": "Start_Timestamp", "end_ns": "End_Timestamp"}
