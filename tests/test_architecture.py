@@ -44,7 +44,15 @@ def room(path: Path) -> str:
 
 
 #: Modules that open files themselves: the door, and what Turnbuckle keeps for itself (its cache, libraries that it builds, CUPTI).
-OWN_DOORS = ("files.py", "trace/cache.py", "machine/toolchain.py", "machine/opencl_layer.py", "cli/record.py", "cli/record_run.py")
+OWN_DOORS = (
+    "files.py",
+    "private_folder.py",
+    "trace/cache.py",
+    "machine/toolchain.py",
+    "machine/opencl_layer.py",
+    "cli/record.py",
+    "cli/record_run.py",
+)
 OPENING = ("open", "read_bytes", "read_text", "touch", "connect", "fdopen", "read_csv", "scan_csv", "read_ndjson", "memmap", "fromfile")
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 #: Texts that begin so are run by a spreadsheet, or are once it has dropped a tab or a line's end.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
-_NUMBER: Final = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_NUMBER: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 
 
 def neutral(cell: Any) -> Any:

@@ -33,7 +33,7 @@ ASKED = (
     (["transfers", "{file}"], 15),
     (["model", "functions", "{file}"], 4),
     (["model", "sharing", "{file}"], 0),
-    (["sweep", "{file}", "--model", "project", "--axis", "to=self", "--set", "draws=0", "--workers", "1"], 0),
+    (["sweep", "{file}", "--model", "project", "--axis", "on=self", "--set", "draws=0", "--workers", "1"], 0),
 )
 
 

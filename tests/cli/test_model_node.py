@@ -223,7 +223,7 @@ def test_a_recording_that_tells_the_nodes_of_its_ranks_is_not_asked_for_them(tur
     assert (told["placement"]["ranks_per_node"], told["placement"]["mapping"]) == (16, "round robin")
     given = document(turnbuckle(*asked, "--ranks-per-node", 16, "--mapping", "round robin"))
     assert given["placement"] == told["placement"] and given["fractions"] == told["fractions"]
-    linear = document(turnbuckle(*asked, "--placement", "linear"))
+    linear = document(turnbuckle(*asked, "--mapping", "linear"))
     assert (linear["placement"]["ranks_per_node"], linear["placement"]["mapping"]) == (16, "linear"), (
         "what is asked stands before what is recorded"
     )
