@@ -10,6 +10,7 @@ import random
 import shutil
 import signal
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -158,14 +159,14 @@ def chosen(seeds: list[Seed], rng: random.Random) -> Seed:
     return rng.choice([s for s in seeds if s.format == format])
 
 
-def prepare(seeds: list[Seed], seed: int, number: int, place: Path, disk: Path | None = None) -> Case:
-    """Draw case `number` and write its files below `place`: ``in``, ``out``, ``tmp``, ``work`` and ``home``.
+def prepare(seeds: list[Seed], seed: int, number: int, place: Path, disk: Path | None = None, kinds: Sequence[str] = tuple(KINDS)) -> Case:
+    """Draw case `number` of these kinds and write its files below `place`: ``in``, ``out``, ``tmp``, ``work`` and ``home``.
 
     `disk` is where a small disk is mounted, if one is.
     """
     rng = random.Random(f"{seed}:{number}")
     start = chosen(seeds, rng)
-    kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
+    kind = rng.choices(kinds, [KINDS[k] for k in kinds])[0]
     case = Case(start.format, start.name, kind)
     for name in ("in", "out", "tmp", "work", "home"):
         (place / name).mkdir(parents=True)
@@ -234,7 +235,8 @@ def _odd(case: Case, file: Path, rng: random.Random) -> Path:
         return file
     if what == "sparse" and file.is_file():
         with file.open("r+b") as held:
-            held.truncate(50_000_000_000)
+            # a text ends at its first NUL; a file in binary may be that long, and takes time in proportion
+            held.truncate(50_000_000_000 if b"\0" not in held.read(512) else 4_000_000_000)
         return file
     _gone(file)
     if what == "fifo":

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import seeds as sound
+from cases import KINDS
 from server import unlocked
 
 HERE = Path(__file__).resolve().parent
@@ -109,12 +110,8 @@ def _started(place: Path, kept: Path, given: argparse.Namespace, repeat: str) ->
     jobs = 1 if given.case is not None else given.jobs
     for k in range(jobs):
         words = [*before, sys.executable, str(HERE / "server.py"), str(place), "--kept", str(kept), f"--words={repeat}"]
-        words += [
-            f"--seed={given.seed}",
-            f"--first={k if given.case is None else given.case}",
-            f"--step={jobs}",
-            f"--seconds={given.seconds}",
-        ]
+        first = k if given.case is None else given.case
+        words += [f"--seed={given.seed}", f"--kinds={given.kinds}", f"--first={first}", f"--step={jobs}", f"--seconds={given.seconds}"]
         words += ["--count=1", "--keep-all"] if given.case is not None else [f"--count={-(-given.count // jobs)}"] if given.count else []
         yield subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
 
@@ -151,11 +148,15 @@ def main(words: Sequence[str] | None = None) -> int:
     reading.add_argument("--case", type=int, default=None, help="this case alone")
     reading.add_argument("--count", type=int, default=None, help="so many cases and no more")
     reading.add_argument("--only", default="", metavar="FORMAT", help="this format alone, for example kineto or machine")
+    reading.add_argument("--kinds", default=",".join(KINDS), help="kinds of cases, with commas: all of them if left out")
     reading.add_argument("--jobs", type=int, default=2)
     reading.add_argument("--output", type=Path, default=Path("build") / "fuzz", help="folder for the files of failing cases")
     reading.add_argument("--repository-only", action="store_true", help="without the real traces beside the repository")
     given = reading.parse_args(words)
-    repeat = f" --only '{given.only}'" * bool(given.only) + " --repository-only" * given.repository_only
+    if strange := set(given.kinds.split(",")) - set(KINDS):
+        raise SystemExit(f"{', '.join(sorted(strange))}: kinds are {', '.join(KINDS)}")
+    repeat = f" --only '{given.only}'" * bool(given.only) + f" --kinds {given.kinds}" * (given.kinds != ",".join(KINDS))
+    repeat += " --repository-only" * given.repository_only
     base = Path(tempfile.mkdtemp(prefix="turnbuckle-fuzz-"))
     counts, began = Counts(), time.monotonic()
     try:

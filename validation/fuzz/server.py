@@ -357,12 +357,12 @@ def small_disk(place: Path) -> Path | None:
     return place if alone and not subprocess.run(words, check=False, capture_output=True).returncode else None
 
 
-def one(seeds: list[Seed], seed: int, number: int, place: Path, disk: Path | None) -> tuple[Case, Ran, str]:
+def one(seeds: list[Seed], seed: int, number: int, place: Path, disk: Path | None, kinds: list[str]) -> tuple[Case, Ran, str]:
     """Prepare, run and judge case `number`; its files stay in `place`."""
     unlocked(place)
     for path in disk.iterdir() if disk else ():
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    case = prepare(seeds, seed, number, place, disk)
+    case = prepare(seeds, seed, number, place, disk, kinds)
     before = {name: contents(place / name) for name in ("in", "out")}
     ran = run(case, place)
     return case, ran, judge(case, ran, place, disk, before)
@@ -389,9 +389,9 @@ def serve(seeds: list[Seed], given: argparse.Namespace) -> Iterator[dict[str, An
     """Run cases for as long as there is time; each gives a line about it."""
     place, disk = given.place / f"case-{given.first}", small_disk(given.place / f"disk-{given.first}")
     seen: Counter[tuple[str, str]] = Counter()
-    until, number = time.monotonic() + given.seconds, given.first
-    while time.monotonic() < until and (given.count is None or number < given.first + given.count * given.step):
-        case, ran, outcome = one(seeds, given.seed, number, place, disk)
+    until, number, parent = time.monotonic() + given.seconds, given.first, os.getppid()
+    while time.monotonic() < until and os.getppid() == parent and (given.count is None or number < given.first + given.count * given.step):
+        case, ran, outcome = one(seeds, given.seed, number, place, disk, given.kinds.split(","))
         seen.update(ran.failures)
         if given.keep_all or any(seen[f] <= KEPT for f in ran.failures):
             repeat = f"python validation/fuzz/run.py --seed {given.seed}{given.words} --case {number}"
@@ -412,6 +412,7 @@ def main() -> None:
     for name, default in (("seed", 1), ("first", 0), ("step", 1), ("count", None)):
         reading.add_argument(f"--{name}", type=int, default=default)
     reading.add_argument("--seconds", type=float, default=600.0)
+    reading.add_argument("--kinds", required=True)
     reading.add_argument("--words", default="", help="options by which a case is repeated")
     reading.add_argument("--keep-all", action="store_true")
     given = reading.parse_args()
