@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from turnbuckle.cli.run import run as cli
 from turnbuckle.replay import schedules
 from turnbuckle.trace.read import read
 
@@ -42,6 +43,22 @@ def test_every_format_has_a_sound_seed(built: list[seeds.Seed]) -> None:
         elif seed.format in seeds.wanted() and not (seed.format == "chakra" and seed.name in timeless):
             # a folder of ours keeps the format of what was written to it
             assert read(path, use_cache=False).facts["format"] == (seed.format if seed.format != "turnbuckle" else "nsys")
+
+
+@pytest.mark.parametrize("format", [*cases.OTHERS, *cases.SCHEDULES])
+def test_the_commands_fit_the_file(
+    built: list[seeds.Seed], format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nearly all are answered where nothing is damaged: a command that no sound file passes tries nothing."""
+    monkeypatch.chdir(tmp_path)
+    seed = next(s for s in built if s.format == format)
+    codes = []
+    for k, (_, words) in enumerate(cases.commands(format)):
+        filled = {"{f}": str(seed.folder / seed.anchor), "{s}": str(seeds.SAMPLE), "{in}": str(seed.folder), "{o}": str(tmp_path / f"{k}")}
+        given = [next((w.replace(key, value) for key, value in filled.items() if key in w), w) for w in words]
+        monkeypatch.setattr("sys.argv", ["turnbuckle", *given])
+        codes.append((cli(given), words, capsys.readouterr().err))
+    assert sum(code == 0 for code, _, _ in codes) > len(codes) / 2, codes
 
 
 def test_a_case_is_the_same_whenever_it_is_drawn(built: list[seeds.Seed], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from damage import TEXTS, damage
-from seeds import SAMPLE, Seed, plain
+from seeds import SAMPLE, Seed
 
 #: Commands by what the file is, each with its weight.  {f} is the file, {s} a sound recording, {o} the output's name without ending.
 RECORDING = """
@@ -28,7 +28,7 @@ RECORDING = """
 2 project {f} --on self,cdi-row-link --draws 20 --format json -o {o}.json
 1 project {f} --on nvlink-c2c --draws 20 --format csv --replay sum
 1 project {f} --on gh200 --draws 0 --window 10us:1s
-1 project {f} --on gh200 --model additive --lambda data=10,control=10
+1 project {f} --model additive --lambda data=10,control=10
 3 slack {f} --draws 10
 1 slack {f} --draws 10 --format csv -o {o}.csv --mode api
 1 slack {f} --draws 0 --published modelled
@@ -43,7 +43,7 @@ RECORDING = """
 4 doctor {f}
 1 doctor {f} --format json
 1 transfers {f} --on pcie5x16
-1 cores {f} {s} --draws 100
+1 cores {f} {s} {f} {s} --at 2,4,2,4 --draws 100
 2 model functions {f}
 1 model functions {f} --format csv -o {o}.csv
 1 model sharing {f} --runs 1,2
@@ -51,22 +51,29 @@ RECORDING = """
 1 model order {f} {s}
 1 model network {f}
 2 model messages {f} --ranks-per-node 1 --paths seed_G
-1 model integration {f} --bandwidth-ratio 8
+1 model integration {f} --bandwidth-ratio 8 --ranks-per-node 1
 1 model memory {f} --on gh200
-1 model dgemm {f}
+1 model dgemm {f} --kernel e --size 100
 1 model additive {f} --lambda data=10
 """
 SCHEDULE = """
 4 inspect {f}
 2 inspect {f} --format json -o {o}.json
-2 model messages {f} --ranks-per-node 1,2 --paths seed_G
-2 model messages {f} --flops-per-second 10GFLOP/s --ranks-per-node 1 --paths seed_G
-1 model messages {f} --fidelity packet --ranks-per-node 1 --format csv -o {o}.csv
-1 model network {f}
-1 sweep {f} --axis path=hostcopy,gpudirect --workers 1 -o {o}.csv
 1 project {f} --on gh200
-1 doctor {f}
 """
+SPEED = "--flops-per-second 10GFLOP/s"
+SCHEDULES = {
+    "goal": f"""{SCHEDULE}
+3 model messages {{f}} --ranks-per-node 1,2 --paths seed_G
+1 model messages {{f}} --fidelity packet --ranks-per-node 1 --format csv -o {{o}}.csv
+2 sweep {{f}} --axis path=hostcopy,gpudirect --workers 1 -o {{o}}.csv
+""",
+    "ti": f"""{SCHEDULE}
+3 model messages {{f}} {SPEED} --ranks-per-node 1,2 --paths seed_G
+1 model messages {{f}} {SPEED} --fidelity packet --ranks-per-node 1 --format csv -o {{o}}.csv
+2 sweep {{f}} --axis path=hostcopy,gpudirect --set flops_per_second=10GFLOP/s --workers 1 -o {{o}}.csv
+""",
+}
 OTHERS = {
     "machine": """
 3 machines check {f}
@@ -74,7 +81,6 @@ OTHERS = {
 2 project {s} --on {f} --draws 10
 1 project {s} --on gh200 --source {f} --draws 10 --format json -o {o}.json
 1 export {s} --on {f} -o {o}.json
-1 calibrate --base {f} -o {o}.toml
 1 slack {s} --source {f} --draws 0
 """,
     "network": """
@@ -87,13 +93,13 @@ OTHERS = {
     "runs": "3 cores {f} --draws 100\n1 cores {f} --draws 100 --format csv -o {o}.csv\n1 cores {f} --draws 100 --charts {o}",
     "surface": "1 slack {s} --published {f} --draws 0",
     "starvation": "1 slack {s} --starvation {f} --published modelled --draws 0",
-    "work": "2 model memory {f} --on summit\n1 model memory {s} --on summit --counters {f}",
-    "memories": "1 model memory {in}/work.csv --on summit --memories {f}\n1 model memory {s} --on summit --memories {f}",
+    "work": "1 model memory {f} --on summit --memories {in}/memories.csv",
+    "memories": "1 model memory {in}/work.csv --on summit --memories {f}",
     "intervals": "1 model mdm {f} --warps 8 --miss-rate 40%",
     "parts": "2 model power {f}\n1 model power {f} --format csv -o {o}.csv",
     "classes": "1 model additive {f} --lambda data=10,control=10",
     "communication": "1 model integration {f} --bandwidth-ratio 8",
-    "chain": "2 model chain {f}\n1 model chain {f} --profile {s}\n1 model chain {f} --format csv -o {o}.csv",
+    "chain": "3 model chain {f}\n1 model chain {f} --profile {s} --stage sum\n1 model chain {f} --format csv -o {o}.csv",
     "messages": "1 model network {f}\n1 model network {f} --format csv -o {o}.csv",
     "matrix": "2 model dag {f}\n1 model dag {f} --gpus 1,2 --format json -o {o}.json",
     "nvprof summary": "3 model additive {f} --lambda data=10 --total 2.5s\n1 model additive {f} --lambda data=10 --format csv -o {o}.csv",
@@ -146,8 +152,8 @@ class Case:
 
 def commands(format: str) -> list[tuple[int, list[str]]]:
     """Weight and words of each command that fits a format."""
-    lines = OTHERS.get(format) or (SCHEDULE if format in ("goal", "ti") else RECORDING)
-    return [(int(words[0]), words[1:]) for words in map(str.split, lines.strip().splitlines())]
+    lines = OTHERS.get(format) or SCHEDULES.get(format) or RECORDING
+    return [(int(words[0]), words[1:]) for words in map(str.split, lines.splitlines()) if words]
 
 
 def chosen(seeds: list[Seed], rng: random.Random) -> Seed:
@@ -172,8 +178,6 @@ def prepare(seeds: list[Seed], seed: int, number: int, place: Path, disk: Path |
         (place / name).mkdir(parents=True)
     given = place / "in"
     shutil.copytree(start.folder, given, dirs_exist_ok=True, copy_function=shutil.copyfile)
-    if start.format == "memories":
-        shutil.copyfile(start.folder.parent / plain("work kernels") / "work.csv", given / "work.csv")
     sound = given / "sound.sqlite"
     shutil.copyfile(SAMPLE, sound)
     file, output = given / start.anchor, place / "out" / "answer"
