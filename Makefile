@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUST := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
 SCHEMA := $(wildcard src/turnbuckle/schema/*.csv)
 
-.PHONY: demo test lint types imports rust pytest bench docs clean
+.PHONY: demo test lint types imports rust pytest bench fuzz docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/turnbuckle demo
@@ -32,6 +32,9 @@ pytest: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-bench
 	$(BIN)/python benchmarks/run.py
+
+fuzz: $(VENV)/installed-dev
+	$(BIN)/python validation/fuzz/run.py
 
 docs: $(VENV)/installed-docs
 	$(BIN)/python docs/generate.py --check

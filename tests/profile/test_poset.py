@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -138,3 +139,11 @@ def test_one_recording_tells_no_order(profile: tb.Profile) -> None:
     with pytest.raises(CannotAnswer) as refused:
         matched([profile])
     assert refused.value.code == "A162"
+
+
+def test_a_run_without_activities_is_no_run_of_the_program(profile: tb.Profile) -> None:
+    empty = replace(profile, activities=profile.activities.clear())
+    for both in ([empty, profile], [profile, empty], [empty, empty]):
+        with pytest.raises(CannotAnswer) as refused:
+            matched(both)
+        assert refused.value.code == "A163"

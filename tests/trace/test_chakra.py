@@ -536,3 +536,14 @@ def test_members_of_archives(tmp_path: Path) -> None:
         chakra.graph(two)
     assert raised.value.code == "P025"
     assert not chakra.sniff(head(two), two)
+
+
+def test_a_hole_in_the_file_is_damage_and_not_nodes_without_end(written: Any) -> None:
+    path = written(run())
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size + 5)
+    with pytest.raises(ProfileError) as raised:
+        chakra.graph(path)
+    assert raised.value.code == "P051" and "a node of 0 bytes" in raised.value.found
+    # metadata that says nothing is a message without bytes
+    assert chakra.graph(written(message(b"") + run()[len(HEAD) :])).nodes.height == 60

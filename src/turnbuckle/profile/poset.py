@@ -115,9 +115,11 @@ def _named(profile: Profile) -> pl.DataFrame:
     """Activities with names that hold across runs: i, track, kind, name, nth, start_ns, end_ns; calls inside calls are left out."""
     rows = activities(profile).with_row_index("i")
     words = _places(rows)
+    # of an empty mapping Polars returns the numbers
+    track = pl.col("track").replace_strict(words, return_dtype=pl.String) if words else pl.lit(None, dtype=pl.String).alias("track")
     named = rows.select(
         "i",
-        pl.col("track").replace_strict(words, return_dtype=pl.String),
+        track,
         pl.col("kind").cast(pl.String),
         pl.coalesce(profile.trace.names.gather(rows["name"]), pl.col("kind").cast(pl.String)).alias("name"),
         pl.col("start_ns") - profile.first_ns,

@@ -150,6 +150,9 @@ def _wire(path: Path, progress: Callable[[float], object] | None) -> ExecutionGr
             if number == 0:
                 facts["schema"] = _schema(message)
                 continue
+            if not message:
+                # metadata may be empty, a node is not: a hole in the file would be nodes without end
+                raise chakra_wire.Wrong("a node of 0 bytes")
             told |= _node(made, message)
     except _Older as error:
         raise ProfileError(
