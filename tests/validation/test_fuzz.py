@@ -173,7 +173,7 @@ def test_the_judge_sees_each_kind_of_failure(tmp_path: Path) -> None:
 
 def test_a_short_run_fails_nowhere(tmp_path: Path) -> None:
     # what the clock and the size of the machine decide, signals and limits, is left to `make fuzz`
-    words = ["--seed=1", "--kinds=damage,odd,words", "--count=24", "--jobs=1", "--repository-only", f"--output={tmp_path / 'kept'}"]
+    words = ["--seed=1", "--kinds=damage,odd,output,words", "--count=24", "--jobs=1", "--repository-only", f"--output={tmp_path / 'kept'}"]
     ran = subprocess.run([sys.executable, str(FUZZ / "run.py"), *words], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.splitlines()[0].split() == ["format", "cases", *OUTCOMES, "FAILURES"]

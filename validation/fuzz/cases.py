@@ -39,18 +39,18 @@ RECORDING = """
 1 anonymise {f} --dry-run --format json
 2 merge {f} {s} -o {o}.turnbuckle
 1 merge {s} {f} -o {o}.turnbuckle --clock recorded
-2 sweep {f} --model project --axis to=gh200,cdi-row-link --set draws=0 --workers 1 -o {o}.csv
+2 sweep {f} --model project --axis on=gh200,cdi-row-link --set draws=0 --workers 1 -o {o}.csv
 4 doctor {f}
 1 doctor {f} --format json
-1 transfers {f} --on pcie5x16
+1 transfers {f} --on pcie5-x16
 1 cores {f} {s} {f} {s} --at 2,4,2,4 --draws 100
 2 model functions {f}
 1 model functions {f} --format csv -o {o}.csv
 1 model sharing {f} --runs 1,2
-1 model ssi {f} --link pcie4x16
+1 model ssi {f} --link pcie4-x16
 1 model order {f} {s}
 1 model network {f}
-2 model messages {f} --ranks-per-node 1 --paths seed_G
+2 model messages {f} --ranks-per-node 1 --costs seed_G
 1 model integration {f} --bandwidth-ratio 8 --ranks-per-node 1
 1 model memory {f} --on gh200
 1 model dgemm {f} --kernel e --size 100
@@ -64,12 +64,12 @@ SCHEDULE = """
 SPEED = "--flops-per-second 10GFLOP/s"
 SCHEDULES = {
     "goal": f"""{SCHEDULE}
-3 model messages {{f}} --ranks-per-node 1,2 --paths seed_G
+3 model messages {{f}} --ranks-per-node 1,2 --costs seed_G
 1 model messages {{f}} --fidelity packet --ranks-per-node 1 --format csv -o {{o}}.csv
 2 sweep {{f}} --axis path=hostcopy,gpudirect --workers 1 -o {{o}}.csv
 """,
     "ti": f"""{SCHEDULE}
-3 model messages {{f}} {SPEED} --ranks-per-node 1,2 --paths seed_G
+3 model messages {{f}} {SPEED} --ranks-per-node 1,2 --costs seed_G
 1 model messages {{f}} {SPEED} --fidelity packet --ranks-per-node 1 --format csv -o {{o}}.csv
 2 sweep {{f}} --axis path=hostcopy,gpudirect --set flops_per_second=10GFLOP/s --workers 1 -o {{o}}.csv
 """,
@@ -107,7 +107,7 @@ OTHERS = {
 4 calibrate {f} --copied-size 1MiB
 2 calibrate {f} -o {o}.toml --name ours
 1 calibrate {f} --format json --base gh200
-2 transfers {f} --on pcie5x16
+2 transfers {f} --on pcie5-x16
 1 model cxl --measured {f}
 """,
 }
