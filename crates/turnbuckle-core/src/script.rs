@@ -74,8 +74,7 @@ fn message(error: &CaughtError<'_>) -> Option<String> {
         CaughtError::Exception(exception) => exception.message().filter(|text| text != "out of memory"),
         CaughtError::Error(Error::Allocation | Error::Unknown) => None,
         CaughtError::Error(error) => Some(error.to_string()),
-        CaughtError::Value(value) if value.is_null() => None,
-        CaughtError::Value(value) => Some(value.as_string().and_then(|text| text.to_string().ok()).unwrap_or_default()),
+        CaughtError::Value(value) => value.as_string().and_then(|text| text.to_string().ok()),
     }
 }
 
