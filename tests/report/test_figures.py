@@ -132,7 +132,7 @@ def test_letters_have_their_width() -> None:
     ],
 )
 def test_what_cannot_be_drawn_is_told_by_name(wrong: dict[str, object], why: str) -> None:
-    with pytest.raises(ReportError, match="R005") as refused:
+    with pytest.raises(ReportError, match="R007") as refused:
         draw([bars("one"), Figure("second", "", "", bars("two", **wrong).spec, [])])
     assert refused.value.where == "second"
     assert why in refused.value.found
@@ -142,7 +142,7 @@ def test_what_cannot_be_drawn_is_told_by_name(wrong: dict[str, object], why: str
 def test_too_little_memory_is_told(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the scripts, or the drawing, do not fit into what is allowed, and where that is not to be had."""
     monkeypatch.setattr(drawing, "MEMORY_BYTES", limit)
-    with pytest.raises(ReportError, match="R004"):
+    with pytest.raises(ReportError, match="R006"):
         draw([bars(*map(str, range(20)))])
 
 

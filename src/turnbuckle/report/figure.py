@@ -5,8 +5,8 @@ file and no network, then rebuilds the drawing element by element from a short l
 
 Errors (`turnbuckle.errors.ReportError`):
 
-    R004  the process may not use the memory that drawing takes
-    R005  a figure cannot be drawn
+    R006  the process may not use the memory that drawing takes
+    R007  a figure cannot be drawn
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def draw(figures: Iterable[Figure]) -> list[Figure]:
 
     Raises
     ------
-    ReportError : R004, R005.
+    ReportError : R006, R007.
     """
     figures = list(figures)
     if not figures:
@@ -144,7 +144,7 @@ def draw(figures: Iterable[Figure]) -> list[Figure]:
         drawings = run_script(scripts, "draw", [json.dumps(finite(f.full_spec)) for f in figures], memory=MEMORY_BYTES)
     except MemoryError:
         raise ReportError(
-            "R004", "there is not enough memory to draw the figures", found=f"drawing takes up to {MEMORY_BYTES >> 20} MB",
+            "R006", "there is not enough memory to draw the figures", found=f"drawing takes up to {MEMORY_BYTES >> 20} MB",
             cause="a limit of the shell or of the batch system (ulimit -v)", fix="raise the limit, or ask a verb that draws nothing",
         ) from None  # fmt: skip
     except RuntimeError as error:
@@ -162,7 +162,7 @@ def _rebuilt_svg(raw: str, figure: Figure) -> str:
 
 def _undrawn(figure: Figure, why: str) -> ReportError:
     return ReportError(
-        "R005", "a figure cannot be drawn", where=clipped(figure.name, 120), found=clipped(why, 200),
+        "R007", "a figure cannot be drawn", where=clipped(figure.name, 120), found=clipped(why, 200),
         cause="a defect of Turnbuckle", fix="please report it, with the version from turnbuckle doctor",
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ def save(figures: Iterable[Figure], folder: Path) -> list[Path]:
 
     Raises
     ------
-    ReportError : R001, the folder cannot be written to; R004, R005, the figures cannot be drawn.
+    ReportError : R001, the folder cannot be written to; R006, R007, the figures cannot be drawn.
     """
     out: list[Path] = []
     try:

@@ -10,7 +10,7 @@ Errors (`turnbuckle.errors.ReportError`):
     R001  the file cannot be written
     R002  the folder does not exist
     R003  the path is a folder
-    R004, R005  the figures cannot be drawn: see `turnbuckle.report.figure`
+    R006, R007  the figures cannot be drawn: see `turnbuckle.report.figure`
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def write(answer: Answer, path: str | Path, *, question: str = "") -> Path:
 
     Raises
     ------
-    ReportError : R001 to R005.
+    ReportError : R001 to R004, R006, R007.
     """
     place = goal(path, "the report", "report.html")
     text = page(answer, question=question)
