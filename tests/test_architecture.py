@@ -97,8 +97,8 @@ def test_the_list_of_rooms_is_the_tree() -> None:
 
 
 def test_who_knows_the_native_core() -> None:
-    """Readers and replays do the work there; doctor asks for its version (house.md 3)."""
-    allowed = {"trace/readers", "replay", "cost", "cli"}
+    """Readers and replays do the work there, figures are drawn there; doctor asks for its version (house.md 3)."""
+    allowed = {"trace/readers", "replay", "cost", "report", "cli"}
     found = {}
     for path in modules():
         if any(name.startswith("turnbuckle._native") for name in imports(path)):
@@ -111,7 +111,7 @@ def test_who_knows_the_native_core() -> None:
 @pytest.mark.parametrize(
     ("libraries", "rooms"),
     [
-        (("altair", "vl_convert", "jinja2"), {"report", "cli"}),
+        (("altair", "jinja2"), {"report", "cli"}),
         (("rich", "cyclopts"), {"cli"}),
         (("pandas", "pyarrow"), set()),
         (("urllib", "http", "socket", "requests", "ssl", "ftplib"), set()),
@@ -170,7 +170,7 @@ def test_importing_the_command_line_is_cheap() -> None:
     look = "import sys, turnbuckle.cli.run as run; run.run(['--help']); print(*sys.modules, file=sys.stderr)"
     ran = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in ran.stderr.split()}
-    assert not loaded & {"polars", "numpy", "scipy", "altair", "vl_convert", "jinja2", "msgspec", "pandas", "pyarrow"}
+    assert not loaded & {"polars", "numpy", "scipy", "altair", "jinja2", "msgspec", "pandas", "pyarrow"}
     assert "turnbuckle._native" not in ran.stderr.split()
 
 

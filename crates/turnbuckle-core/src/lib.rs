@@ -14,6 +14,7 @@ pub mod otf2;
 pub mod progress;
 pub mod recording;
 pub mod schema;
+pub mod script;
 pub mod sqlite;
 pub mod timeline;
 

@@ -15,6 +15,7 @@ use turnbuckle_core::recording::{Fact, Recording};
 use turnbuckle_core::{kineto, nsys, otf2};
 
 mod contention;
+mod script;
 mod timeline;
 
 /// Shortest time between two calls of the progress function.
@@ -193,5 +194,6 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_kineto, m)?)?;
     m.add_function(wrap_pyfunction!(read_nsys, m)?)?;
     m.add_function(wrap_pyfunction!(read_otf2, m)?)?;
+    m.add_function(wrap_pyfunction!(script::run_script, m)?)?;
     Ok(())
 }

@@ -53,7 +53,7 @@ def installation() -> list[dict[str, Any]]:
         _line(
             "ok" if native == own else "bad", "native core", native if native == own else f"{native}: built for another version; reinstall"
         ),
-        _line("ok", "libraries", ", ".join(f"{n} {version(n)}" for n in ("numpy", "polars", "scipy", "vl-convert-python"))),
+        _line("ok", "libraries", ", ".join(f"{n} {version(n)}" for n in ("numpy", "polars", "scipy"))),
         _line("ok", "machine catalogue", f"{len(machines)} machines"),
         _cache(),
         _line("ok" if sys.stdout.encoding.lower().startswith("utf") else "look", "terminal", f"encoding {sys.stdout.encoding}"),

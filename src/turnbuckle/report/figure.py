@@ -1,22 +1,33 @@
 """A figure: a Vega-Lite specification drawn to static SVG while the report is written, and the numbers behind it.
 
-Nothing runs in the reader's browser: `draw` renders with vl-convert (offline, in this process), then rebuilds the
-drawing element by element from a short list of allowed elements and attributes.
+Nothing runs in the reader's browser: `draw` renders with Vega in a small JavaScript engine inside this process, which reaches no
+file and no network, then rebuilds the drawing element by element from a short list of allowed elements and attributes.
+
+Errors (`turnbuckle.errors.ReportError`):
+
+    R006  the process may not use the memory that drawing takes
+    R007  a figure cannot be drawn
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from typing import Any, Final
 from xml.etree import ElementTree
 
 from turnbuckle import csv_text
+from turnbuckle.errors import ReportError, clipped
 from turnbuckle.report.look import FONT, config
 
-#: Version of Vega-Lite the specifications are written for.
-VEGA_LITE: Final = "6.1"
+#: What the engine runs, in this order; where it comes from stands beside it.
+SCRIPTS: Final = ("vega.min.js", "draw.js", "vega-lite.min.js")
+#: Address space that the engine may use.
+MEMORY_BYTES: Final = 256 << 20
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 
 ELEMENTS: Final = frozenset({"svg", "g", "path", "rect", "line", "text", "tspan", "circle", "defs", "clipPath", "title"})
@@ -101,14 +112,52 @@ class Figure:
 
 
 def draw(figures: Iterable[Figure]) -> list[Figure]:
-    """Render figures to SVG, all in this process: the engine starts once (half a second), each figure takes some 30 ms."""
-    import vl_convert
+    """Render figures to SVG.  Draw many at once: the engine starts in 0.15 s, a figure takes some 60 ms.
 
-    out = []
-    for figure in figures:
-        raw = vl_convert.vegalite_to_svg(figure.full_spec, vl_version=VEGA_LITE)
-        out.append(Figure(**{**figure.__dict__, "svg": harmless(raw, figure.name, figure.alt)}))
-    return out
+    Raises
+    ------
+    ReportError : R006, R007.
+    """
+    figures = list(figures)
+    if not figures:
+        return []
+    from turnbuckle._native import run_script
+
+    scripts = [(files("turnbuckle.report") / "vega" / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    try:
+        drawings = run_script(scripts, "draw", [json.dumps(finite(f.full_spec)) for f in figures], memory=MEMORY_BYTES)
+    except MemoryError:
+        raise ReportError(
+            "R006", "there is not enough memory to draw the figures", found=f"drawing takes up to {MEMORY_BYTES >> 20} MB",
+            cause="a limit of the shell or of the batch system (ulimit -v)", fix="raise the limit, or ask a verb that draws nothing",
+        ) from None  # fmt: skip
+    except RuntimeError as error:
+        answered, message = error.args
+        raise _undrawn(figures[answered], message) from error
+    return [replace(figure, svg=_rebuilt_svg(raw, figure)) for figure, raw in zip(figures, drawings, strict=True)]
+
+
+def _rebuilt_svg(raw: str, figure: Figure) -> str:
+    try:
+        return harmless(raw, figure.name, figure.alt)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise _undrawn(figure, str(error)) from error
+
+
+def _undrawn(figure: Figure, why: str) -> ReportError:
+    return ReportError(
+        "R007", "a figure cannot be drawn", where=clipped(figure.name, 120), found=clipped(why, 200),
+        cause="a defect of Turnbuckle", fix="please report it, with the version from turnbuckle doctor",
+    )  # fmt: skip
+
+
+def finite(value: Any) -> Any:
+    """The same nested value with infinity and NaN as null: JSON has neither."""
+    if isinstance(value, dict):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def harmless(raw: str, name: str, alt: str) -> str:

@@ -28,7 +28,7 @@ def save(figures: Iterable[Figure], folder: Path) -> list[Path]:
 
     Raises
     ------
-    ReportError : R001, the folder cannot be written to; R004, one of the files was read.
+    ReportError : R001, the folder cannot be written to; R004, one of the files was read; R006, R007, the figures cannot be drawn.
     """
     texts: dict[Path, str] = {}
     for figure in draw(figures):

@@ -10,6 +10,7 @@ Errors (`turnbuckle.errors.ReportError`):
     R001  the file cannot be written
     R002  the folder does not exist
     R003  the path is a folder
+    R006, R007  the figures cannot be drawn: see `turnbuckle.report.figure`
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -32,7 +33,7 @@ from turnbuckle.files import goal, whole
 from turnbuckle.report.accuracy_section import accuracy_section
 from turnbuckle.report.annex import annex_section
 from turnbuckle.report.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
-from turnbuckle.report.figure import Figure, draw
+from turnbuckle.report.figure import Figure, draw, finite
 from turnbuckle.report.profile_sections import cover_facts, profiled_section, synthetic, usage_section
 from turnbuckle.report.slack_sections import answer_sentence, distance_section, moved_section, replays_section, shares_section
 from turnbuckle.report.studied import studied
@@ -78,7 +79,7 @@ def write(answer: Answer, path: str | Path, *, question: str = "") -> Path:
 
     Raises
     ------
-    ReportError : R001, R002, R003.
+    ReportError : R001 to R004, R006, R007.
     """
     place = goal(path, "the report", "report.html")
     text = page(answer, question=question)
@@ -92,8 +93,7 @@ def page(answer: Answer, *, question: str = "") -> str:
     found = verdicts(answer.projections)
     studies = studied(answer)
     timed = not isinstance(studies, str)
-    drawn: dict[str, Figure] = {}
-    sections = _drawn(
+    sections, drawn = _drawn(
         {
             "answer": answer_section(found, "" if isinstance(studies, str) else answer_sentence(studies)),
             "comparison": comparison_section(answer, found),
@@ -108,8 +108,7 @@ def page(answer: Answer, *, question: str = "") -> str:
             "accuracy": accuracy_section(answer),
             "validity": validity_section(answer, found),
             "annex": annex_section(answer),
-        },
-        drawn,
+        }
     )
     names = [v.name for v in found if v.kind != "self"]
     shown = answer.projectable or bool(found)
@@ -146,30 +145,32 @@ def page(answer: Answer, *, question: str = "") -> str:
 
 def embedded(value: Any) -> Markup:
     """JSON for a ``<script type="application/json">``: ASCII only, and nothing in it that HTML could take for markup."""
-    text = json.dumps(_finite(value), ensure_ascii=True, separators=(",", ":"))
+    text = json.dumps(finite(value), ensure_ascii=True, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no infinity and no NaN: both become null."""
-    if isinstance(value, dict):
-        return {str(k): _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _drawn(value: Any, drawn: dict[str, Figure]) -> Any:
-    """The same nested value with every figure drawn; `drawn` collects them by name."""
+def _each(value: Any, change: Callable[[Figure], Figure]) -> Any:
+    """The same nested value with every figure changed."""
     if isinstance(value, Figure):
-        if value.name in drawn:
-            value = replace(value, name=f"{value.name}-{len(drawn)}")
-        (figure,) = draw([value])
-        drawn[figure.name] = figure
-        return figure
+        return change(value)
     if isinstance(value, dict):
-        return {k: _drawn(v, drawn) for k, v in value.items()}
-    return [_drawn(v, drawn) for v in value] if isinstance(value, list) else value
+        return {k: _each(v, change) for k, v in value.items()}
+    return [_each(v, change) for v in value] if isinstance(value, list) else value
+
+
+def _drawn(sections: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Figure]]:
+    """The sections with every figure drawn, and these figures by name; one engine draws them all."""
+    named: dict[str, Figure] = {}
+
+    def name(figure: Figure) -> Figure:
+        if figure.name in named:
+            figure = replace(figure, name=f"{figure.name}-{len(named)}")
+        named[figure.name] = figure
+        return figure
+
+    sections = _each(sections, name)
+    drawn = {figure.name: figure for figure in draw(named.values())}
+    return _each(sections, lambda figure: drawn[figure.name]), drawn
 
 
 def with_names(text: str, names: list[str]) -> Markup:

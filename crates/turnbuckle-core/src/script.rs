@@ -1,0 +1,139 @@
+//! A script in a small JavaScript engine (QuickJS): text in, text out.  It reaches no file, no network and nothing else of the process.
+
+use rquickjs::promise::MaybePromise;
+use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Error, Function, Runtime, String as Text};
+use std::fmt;
+use std::hint::black_box;
+
+/// Why a script gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScriptError {
+    /// The process, or the limit given, has not enough memory.
+    Memory,
+    /// The script failed: how many inputs were answered before, and its own message.
+    Failed(usize, String),
+}
+
+impl fmt::Display for ScriptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("out of memory"),
+            Self::Failed(answered, message) => write!(f, "after {answered} answers: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for ScriptError {}
+
+/// Load `sources` in order, then return what the global function `name` answers to each input; a promise is waited for.
+///
+/// The engine uses at most `memory` bytes.  These are asked for beforehand and given back, so that a process under a limit is
+/// refused here and does not run dry half way.
+///
+/// # Errors
+/// [`ScriptError::Memory`] where `memory` is not to be had or does not suffice, [`ScriptError::Failed`] where the script throws.
+pub fn run(sources: &[&str], name: &str, inputs: &[&str], memory: usize) -> Result<Vec<String>, ScriptError> {
+    drop(black_box(reserved(memory)?));
+    let runtime = Runtime::new().map_err(|_| ScriptError::Memory)?;
+    // the rest is for the answers, whose allocation cannot fail without ending the process
+    runtime.set_memory_limit(memory - memory / 8);
+    let context = Context::full(&runtime).map_err(|_| ScriptError::Memory)?;
+    let mut answers = Vec::new();
+    let ended = context.with(|ctx| {
+        let mut answer = |ctx: &Ctx<'_>| -> rquickjs::Result<()> {
+            for source in sources {
+                ctx.eval::<(), _>(*source)?;
+            }
+            let function: Function<'_> = ctx.globals().get(name)?;
+            for input in inputs {
+                let called: MaybePromise<'_> = function.call((*input,))?;
+                let answer: Text<'_> = called.finish()?;
+                answers.push(answer.to_string()?);
+            }
+            Ok(())
+        };
+        answer(&ctx).catch(&ctx).map_err(|error| message(&error))
+    });
+    match ended {
+        Ok(()) => Ok(answers),
+        Err(None) => Err(ScriptError::Memory),
+        Err(Some(message)) => Err(ScriptError::Failed(answers.len(), message)),
+    }
+}
+
+/// Room for `bytes`, or the error that it is not to be had.
+fn reserved(bytes: usize) -> Result<Vec<u8>, ScriptError> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(bytes).map_err(|_| ScriptError::Memory)?;
+    Ok(room)
+}
+
+/// What a failure of the engine says; nothing where memory ran out: then the error object itself may be missing.
+fn message(error: &CaughtError<'_>) -> Option<String> {
+    match error {
+        CaughtError::Exception(exception) => exception.message().filter(|text| text != "out of memory"),
+        CaughtError::Error(Error::Allocation | Error::Unknown) => None,
+        CaughtError::Error(error) => Some(error.to_string()),
+        CaughtError::Value(value) => value.as_string().and_then(|text| text.to_string().ok()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMORY: usize = 64 << 20;
+
+    fn answers(source: &str, inputs: &[&str], memory: usize) -> Result<Vec<String>, ScriptError> {
+        run(&[source], "f", inputs, memory)
+    }
+
+    fn failure(source: &str) -> (usize, String) {
+        match answers(source, &["a", "b"], MEMORY) {
+            Err(ScriptError::Failed(answered, message)) => (answered, message),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_input_gets_its_answer() {
+        let doubled = answers("globalThis.f = t => t + t", &["a", "\u{b5}\u{1f600}"], MEMORY);
+        assert_eq!(doubled, Ok(vec!["aa".to_owned(), "\u{b5}\u{1f600}\u{b5}\u{1f600}".to_owned()]));
+    }
+
+    #[test]
+    fn a_promise_is_waited_for() {
+        let later = answers("globalThis.f = t => Promise.resolve(t).then(t => t + '!')", &["a"], MEMORY);
+        assert_eq!(later, Ok(vec!["a!".to_owned()]));
+    }
+
+    #[test]
+    fn a_script_that_fails_says_why_and_where() {
+        assert_eq!(failure("globalThis.f = t => { if (t == 'b') throw Error('no ' + t); return t }"), (1, "no b".to_owned()));
+        assert_eq!(failure("globalThis.f = t => Promise.reject('no ' + t)"), (0, "no a".to_owned()));
+        let wrong =
+            ["(", "globalThis.f = t => 1", "globalThis.f = t => new Promise(() => {})", "globalThis.f = function f(t) { return f(t) + 1 }"];
+        for source in wrong {
+            assert_eq!(failure(source).0, 0, "{source}");
+        }
+    }
+
+    #[test]
+    fn a_script_reaches_nothing_outside() {
+        let names = "globalThis.f = () => ['require', 'process', 'fetch', 'std', 'os', 'XMLHttpRequest', 'setTimeout', 'print']\
+                     .filter(n => n in globalThis).join()";
+        assert_eq!(answers(names, &[""], MEMORY), Ok(vec![String::new()]));
+        assert_eq!(failure("globalThis.f = () => import('os').then(() => 'os')").0, 0);
+    }
+
+    #[test]
+    fn too_little_memory_is_an_error_at_any_limit() {
+        let grows =
+            "globalThis.f = t => { const all = []; for (let i = 0; i < 20000; i++) all.push({ i, t: t + i }); return all.length + '' }";
+        assert_eq!(answers(grows, &["a"], MEMORY), Ok(vec!["20000".to_owned()]));
+        for limit in (1..1_600_000).step_by(40_961) {
+            assert_eq!(answers(grows, &["a"], limit), Err(ScriptError::Memory), "{limit} bytes");
+        }
+        assert_eq!(answers(grows, &["a"], usize::MAX / 4), Err(ScriptError::Memory));
+    }
+}
