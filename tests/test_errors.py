@@ -16,9 +16,9 @@ ROOT = Path(__file__).resolve().parents[1]
 GROUPS = {
     "ProfileError": ("P0", 2), "MachineError": ("M0", 2), "InvalidMachine": ("M0", 2), "NativeError": ("N0", 2), "UnitError": ("U0", 2),
     "UsageError": (("A0", "A4"), 2), "CannotAnswer": ("A1", 3), "GateFailed": ("A2", 1), "ReportError": ("R0", 2),
-    "InternalError": ("I0", 4),
+    "LimitError": ("L0", 2), "InternalError": ("I0", 4),
 }  # fmt: skip
-CODE = re.compile(r"(P0|M0|U0|N0|A0|A1|A2|A4|R0|I0)\d{2}")
+CODE = re.compile(r"(P0|M0|U0|N0|A0|A1|A2|A4|R0|L0|I0)\d{2}")
 #: What makes an error of a code it is given -> the class; what takes a word that only looks like a code (a GPU called A100).
 MAKERS = {
     "_flaw": "MachineError", "__init__": "MachineError", "InvalidMachine": "MachineError", "one_of": "UsageError",

@@ -10,6 +10,7 @@
     +-- CannotAnswer      A1xx        3    the input is fine, but does not hold the answer
     +-- GateFailed        A2xx        1    a --fail-if condition came true
     +-- ReportError       R0xx        2    the report cannot be written
+    +-- LimitError        L0xx        2    the system allows too few files, too little memory or too few threads
     +-- InternalError     I0xx        4    a defect of Turnbuckle itself
 
 Every error has a code, what happened, where, what was found, the likely cause and the fix.  Flaws that do not stop the
@@ -101,6 +102,12 @@ class GateFailed(TurnbuckleError):
 
 class ReportError(TurnbuckleError):
     """The report or table cannot be written."""
+
+    exit_code = 2
+
+
+class LimitError(TurnbuckleError):
+    """The system allows this process too few open files, too little memory or too few threads."""
 
     exit_code = 2
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import tarfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -501,7 +502,7 @@ def test_spoilt_bytes_give_a_coded_answer(tmp_path_factory: pytest.TempPathFacto
         chakra.sniff(head(path), path)
         trace = chakra.read(path)
     except TurnbuckleError as error:
-        assert error.code in ("P025", "P026", "P051", "P052", "P053", "A174", "A175")
+        assert error.code in ("P025", "P026", "P029", "P051", "P052", "P053", "A174", "A175")
     else:
         build(trace)
 
@@ -547,3 +548,15 @@ def test_a_hole_in_the_file_is_damage_and_not_nodes_without_end(written: Any) ->
     assert raised.value.code == "P051" and "a node of 0 bytes" in raised.value.found
     # metadata that says nothing is a message without bytes
     assert chakra.graph(written(message(b"") + run()[len(HEAD) :])).nodes.height == 60
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_the_first_nul_ends_it(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "et.json"
+    begin = TEXT.encode()[: TEXT.index('"nodes"') + 40]
+    path.write_bytes(pack(begin + b"\0" * 9))
+    if pack is bytes:
+        os.truncate(path, 1 << 40)  # nobody could read this to its end
+    with pytest.raises(ProfileError) as raised:
+        chakra.graph(path)
+    assert raised.value.code == "P029" and f"behind {len(begin)} bytes" in raised.value.found

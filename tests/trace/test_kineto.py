@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import random
+import re
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,7 +28,7 @@ from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.project import project
 from turnbuckle.schema import tables as schema_tables
-from turnbuckle.trace import Trace, read
+from turnbuckle.trace import Trace, read, secrets
 from turnbuckle.trace.readers import kineto
 from turnbuckle.trace.trace import dtypes
 
@@ -301,7 +303,7 @@ def refused(path: Path) -> ProfileError:
         ("P035", b'{"deviceProperties": [], "x": 1}'),
         ("P035", b'{"traceEvents": ["<script>", 1, null, []]}'),
         ("P035", b'[{"ph":' + b'{"a":' * 100_000),
-        ("P035", b'{"ph": "X", ' + b"\x00" * 1000),
+        ("P029", b'{"ph": "X", ' + b"\x00" * 1000),
         ("P036", b'[{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]'),
         ("P013", b'<html>{"traceEvents": []}</html>'),
         ("P013", b'{"a": 1}'),
@@ -324,6 +326,30 @@ def test_what_is_refused(tmp_path: Path, code: str, content: bytes) -> None:
         path = tmp_path / "trace.json"
     path.write_bytes(content)
     assert refused(path).code in ((code, "P013") if code == "P025" else (code,))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_the_first_nul_ends_it(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    whole = text(launched(1.5, 1) * 300).encode()
+    for before in (whole[: len(whole) // 2], whole):
+        path = tmp_path / "trace.pt.trace.json"
+        path.write_bytes(pack(before + b"\0" + before))
+        error = refused(path)
+        assert error.code == "P029" and f"behind {len(before)} bytes" in error.found
+    if pack is bytes:
+        os.truncate(path, 1 << 40)  # nobody could read this to its end
+        assert refused(path).code == "P029" and not secrets.look(path).looked
+
+
+def test_growth_is_measured_as_it_comes(tmp_path: Path) -> None:
+    # sound events first that hardly pack, then a bomb: what the whole file might grow to does not count
+    path = tmp_path / "trace.pt.trace.json.gz"
+    behind = gzip.compress(random.Random(1).randbytes(1 << 20), 0)
+    path.write_bytes(gzip.compress(b"[" + b" " * (80 << 20)) + behind)
+    error = refused(path)
+    assert error.code == "P026"
+    grown, packed = (int(number) for number in re.findall(r"\d+", error.found))
+    assert 64 << 20 < grown < 66 << 20 and packed < path.stat().st_size
 
 
 def test_hostile_values(written: Callable[..., Trace]) -> None:

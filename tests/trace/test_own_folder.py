@@ -6,7 +6,8 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from turnbuckle.errors import ProfileError
 from turnbuckle.findings import finding
 from turnbuckle.schema import tables as vocabulary
 from turnbuckle.trace import Trace, read
+from turnbuckle.trace.parquet_file import quietly
 from turnbuckle.trace.readers import parquet
 from turnbuckle.trace.recorders import recorder
 from turnbuckle.trace.trace import dtypes
@@ -340,3 +342,56 @@ def test_progress_goes_to_the_end(folder: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         read(folder, progress=stop)
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+def damaged(folder: Path, count: int) -> Iterator[Path]:
+    """A table of the folder with bytes flipped, replaced or cut off, most of them where Parquet describes itself; the rest as it was."""
+    chance = random.Random(2)
+    tables = sorted(folder.glob("*.parquet"))
+    whole = {table: table.read_bytes() for table in tables}
+    for _ in range(count):
+        table = chance.choice(tables)
+        content, how = bytearray(whole[table]), chance.random()
+        first = chance.choice([0, max(0, len(content) - 600)])
+        if how < 0.1:
+            del content[chance.randrange(len(content)) :]
+        for _ in range(chance.choice([1, 1, 2, 8]) if content else 0):
+            content[min(first + chance.randrange(600), len(content) - 1)] ^= 1 << chance.randrange(8)
+        table.write_bytes(content)
+        yield table
+        table.write_bytes(whole[table])
+
+
+def test_damage_is_told_without_panic_text_and_paths(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    codes: Counter[str] = Counter()
+    for _ in damaged(folder, 400):
+        try:
+            read(folder.name)
+        except ProfileError as error:
+            codes[error.code] += 1
+            assert str(folder.parent) not in "".join(error.lines())
+    assert capfd.readouterr().err == ""
+    assert codes["P057"] > 100
+
+
+def test_what_others_print_while_parquet_is_read_is_handed_on(capfd: pytest.CaptureFixture[str]) -> None:
+    quietly(lambda: os.write(2, b"a word\n"))
+    assert capfd.readouterr().err == "a word\n"
+    os.write(2, b"behind\n")
+    assert capfd.readouterr().err == "behind\n"
+
+
+def test_a_panic_is_an_error_of_the_file(capfd: pytest.CaptureFixture[str]) -> None:
+    def panics() -> None:
+        os.write(2, b"thread 'polars-3' panicked at /home/x/lib.rs:1:1\n")
+        raise pl.exceptions.PanicException("index out of bounds")
+
+    with pytest.raises(ValueError, match="index out of bounds"):
+        quietly(panics)
+    assert capfd.readouterr().err == ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import lzma
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -440,3 +441,17 @@ def test_every_message_of_smpi_is_its_link(shared: Path) -> None:
     calls, members = described(trace, np.arange(trace.mpi.height, dtype=np.int64))
     pairs = matched(calls, members)[2].select("source", "target", "tag", "start_ns", "done_until_r")
     assert sorted(pairs.rows()) == sorted(links)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_growth_is_measured_as_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]) -> None:
+    monkeypatch.setattr(packed_text, "_FREE", 2 << 20)
+    monkeypatch.setattr(packed_text, "_PIECE", 1 << 12)
+    place = tmp_path / "bomb.trace.gz"
+    behind = pack(random.Random(1).randbytes(1 << 20))
+    place.write_bytes(pack(b"%\n" * (32 << 20)) + behind)
+    with pytest.raises(ProfileError) as error:
+        for _ in packed_text.Text(place).blocks():
+            pass
+    grown, packed = (int(number) for number in re.findall(r"\d+", error.value.found))
+    assert error.value.code == "P026" and grown < 8 << 20 and packed < place.stat().st_size

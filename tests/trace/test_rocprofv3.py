@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -213,3 +214,12 @@ def test_pieces_make_no_difference(sizes: list[int], odd: int) -> None:
     assert list(read(len(text))) == items
     cut = list(read(len(text) - 1 - sum(sizes) % len(text) * odd))
     assert cut[-1] is Cut and cut[:-1] == items[: len(cut) - 1]
+
+
+def test_the_first_nul_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "908_results.json"
+    begin = json.dumps({"rocprofiler-sdk-tool": [v3(turns(5))]})[:-40].encode()
+    path.write_bytes(begin)
+    os.truncate(path, 1 << 40)  # nobody could read this to its end
+    error = refused(path)
+    assert error.code == "P029" and f"behind {len(begin)} bytes" in error.found

@@ -71,10 +71,10 @@ impl ReadError {
                 Self::new("P010", "no permission to read the file", "", "", "ask its owner, or copy it to a place of your own")
             }
             io::ErrorKind::UnexpectedEof => Self::damaged("the file ends before its last page"),
-            kind => Self::new(
+            _ => Self::new(
                 "P005",
                 "the file cannot be read",
-                kind.to_string(),
+                error.to_string(),
                 "the disk or the network file system failed",
                 "copy the file to a local disk",
             ),

@@ -5,6 +5,17 @@ from __future__ import annotations
 
 def main() -> None:
     """Entry point of the ``turnbuckle`` command; ends the process with the exit code of `turnbuckle.cli.run`."""
-    from turnbuckle.cli.run import run
+    import errno
+    import os
 
+    try:
+        from turnbuckle.cli.run import main as run
+    except (OSError, MemoryError) as error:
+        number = error.errno if isinstance(error, OSError) else errno.ENOMEM
+        if number not in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
+        code, what = ("L002", "too little memory") if number == errno.ENOMEM else ("L001", "too few files may be open at once")
+        # nothing more can be loaded, so this is said without anything
+        os.write(2, f"error[{code}]: {what}\n  fix:   raise the limit: ulimit -n 1024, ulimit -v unlimited\n".encode())
+        raise SystemExit(2) from None
     raise SystemExit(run())

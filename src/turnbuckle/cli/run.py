@@ -11,13 +11,25 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
+from turnbuckle.cli import limits
 from turnbuckle.cli.ending import Ended, told_to_end
 from turnbuckle.errors import InternalError, ReportError, TurnbuckleError
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Run ``turnbuckle ARGV`` -> exit code.  Data goes to stdout, talk to stderr; no traceback without ``--debug``."""
+def main() -> int:
+    """Run the command line of this process, in a child where the system sets limits (`turnbuckle.cli.limits`) -> exit code."""
+    return limits.guarded(lambda limited: run(limited=limited), say)
+
+
+def run(argv: Sequence[str] | None = None, *, limited: bool = False) -> int:
+    """Run ``turnbuckle ARGV`` -> exit code.  Data goes to stdout, talk to stderr; no traceback without ``--debug``.
+
+    Parameters
+    ----------
+    limited : load the numeric libraries with few threads.
+    """
     if sys.stdout is None or sys.stderr is None:
         return 2  # closed by the caller: there is nowhere to say anything
     for stream in (sys.stdout, sys.stderr):
@@ -29,6 +41,9 @@ def run(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in own
     words = [w for w in own if w != "--debug"] + words[len(own) :]
     try:
+        limits.check()
+        if limited:
+            limits.load()
         from turnbuckle.cli.app import dispatch
 
         with told_to_end():
@@ -38,8 +53,9 @@ def run(argv: Sequence[str] | None = None) -> int:
     except TurnbuckleError as e:
         if debug:
             raise
-        say(e)
-        return e.exit_code
+        told = limits.shortage(e) or e
+        say(told)
+        return told.exit_code
     except KeyboardInterrupt as e:
         print("interrupted", file=sys.stderr)
         return e.exit_code if isinstance(e, Ended) else 130
@@ -47,9 +63,14 @@ def run(argv: Sequence[str] | None = None) -> int:
         # the reader of our output went away (head, less): not our error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as e:
+    except SystemExit:
+        raise
+    except BaseException as e:  # panics of other languages are no Exception
         if debug:
             raise
+        if short := limits.shortage(e):
+            say(short)
+            return short.exit_code
         if isinstance(e, OSError) and e.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):
             say(ReportError("R001", "the output cannot be written", found=e.strerror or type(e).__name__, fix="look at where stdout goes"))
             # what is still buffered cannot be written either
@@ -67,12 +88,21 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def say(error: TurnbuckleError) -> None:
-    """Print an error to stderr, coloured on a terminal."""
+    """Print an error to stderr, coloured on a terminal; plainly where the means for colours cannot be had any more."""
+    lines = ["".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line) for line in error.lines()]
+    try:
+        _coloured(lines)
+    except (OSError, ImportError, MemoryError, RuntimeError):
+        with suppress(OSError):
+            print(*lines, sep="\n", file=sys.stderr, flush=True)
+
+
+def _coloured(lines: list[str]) -> None:
     from rich.console import Console
     from rich.text import Text
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    first, *rest = ("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line) for line in error.lines())
+    first, *rest = lines
     text = Text(first)
     text.stylize("bold red", 0, first.index(":"))
     console.print(text)

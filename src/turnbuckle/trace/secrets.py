@@ -17,6 +17,7 @@ from turnbuckle.files import opened
 from turnbuckle.findings import Finding, finding
 from turnbuckle.trace.readers import sqlite_tables
 from turnbuckle.trace.readers.chakra_files import pieces
+from turnbuckle.trace.readers.packed_text import json_text
 
 #: Tables of Nsight Systems with names and values of the process and its system.
 TABLES: Final = ("META_DATA_CAPTURE", "TARGET_INFO_SYSTEM_ENV")
@@ -119,7 +120,7 @@ def _in_text(path: Path) -> Secrets:
     found: set[str] = set()
     entries: set[str] = set()
     rest = b""
-    for piece in pieces(path):
+    for piece in json_text(pieces(path), path):
         text = rest + piece
         for pattern in (_KEYED, _ASSIGNED_BYTES):
             for match in pattern.finditer(text):

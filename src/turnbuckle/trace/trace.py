@@ -15,6 +15,7 @@ from turnbuckle import schema
 from turnbuckle.errors import ProfileError
 from turnbuckle.files import refuse_input, write_parquet
 from turnbuckle.findings import Finding, finding
+from turnbuckle.trace.parquet_file import loaded
 
 LAYOUT = 1
 """Version of the folder that `Trace.to_parquet` writes."""
@@ -146,12 +147,12 @@ def load_about(folder: Path) -> dict[str, Any]:
 
 def load_names(folder: Path) -> pl.Series:
     """The names of such a folder."""
-    return pl.read_parquet(folder / "names.parquet", glob=False)["name"]
+    return loaded(folder / "names.parquet")["name"]
 
 
 def load_table(folder: Path, name: str, rows: int) -> pl.DataFrame:
     """One table of such a folder.  Raises `ValueError` where it has other columns or rows than it should."""
-    frame = pl.read_parquet(folder / f"{name}.parquet", glob=False)
+    frame = loaded(folder / f"{name}.parquet")
     if dict(frame.schema) != dtypes(name) or frame.height != rows:
         raise ValueError(f"{name} has other columns or rows than it should")
     return frame

@@ -50,8 +50,9 @@ const CUT: usize = 1 << 20;
 /// Read a trace.
 ///
 /// # Errors
-/// P001, P002, P005, P009 and P010 as the other readers; P025 and P026 a packed file that is damaged or grows beyond measure; P035 no
-/// trace at all, P036 a trace without GPU activity, P037 an archive without that member.  Never panics on any content of the file.
+/// P001, P002, P005, P009 and P010 as the other readers; P025 and P026 a packed file that is damaged or grows beyond measure; P029 a
+/// NUL byte in the text; P035 no trace at all, P036 a trace without GPU activity, P037 an archive without that member.  Never panics
+/// on any content of the file.
 pub fn read(path: &Path, options: &Options, progress: Progress<'_>) -> Result<Recording, ReadError> {
     let file = File::open(path)?;
     let meta = file.metadata()?;
@@ -139,7 +140,7 @@ fn pass(path: &Path, size: u64, options: &Options, lenient: bool, progress: Prog
     std::thread::scope(|scope| {
         let done_ref = &done;
         let member = options.member.as_deref();
-        let reading = scope.spawn(move || source::send(file, size, member, done_ref, &text_to));
+        let reading = scope.spawn(move || source::send(file, member, done_ref, &text_to));
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(&piece_from, lenient))).collect();
         let mut finder = if lenient { Finder::Lenient(Box::default()) } else { Finder::Strict(Box::default()) };
         let (mut number, mut lost, mut cancelled) = (0u64, false, false);

@@ -9,7 +9,7 @@ use std::sync::mpsc::SyncSender;
 
 /// Bytes that are handed on at once.
 const PIECE: usize = 1 << 20;
-/// What a packed file may grow to: this, or this many times its size if that is more.
+/// What a packed file may grow to at any point of it: this, or this many times what was read of it so far if that is more.
 const FREE: u64 = 64 << 20;
 const GROWTH: u64 = 200;
 /// Bytes of one header of an archive, and members that are listed.
@@ -40,35 +40,66 @@ impl Read for Counting<'_> {
     }
 }
 
-/// Send the text, piece by piece, until its end or until nobody listens.
-///
-/// # Errors
-/// P026 where a packed file grows beyond measure, P037 where the archive has no such member, failures of the system.
-pub(super) fn send(file: File, size: u64, member: Option<&str>, done: &AtomicU64, to: &SyncSender<Vec<u8>>) -> Result<End, ReadError> {
-    let mut raw = BufReader::with_capacity(1 << 18, Counting { file, done });
-    let packed = raw.fill_buf()?.starts_with(&[0x1F, 0x8B]);
-    if !packed {
-        return match member {
-            Some(member) => archive(&mut raw, member, u64::MAX, size, to),
-            None => pieces(&mut raw, u64::MAX, size, to),
-        };
-    }
-    let most = FREE.max(GROWTH.saturating_mul(size));
-    let mut text = BufReader::with_capacity(1 << 18, MultiGzDecoder::new(raw));
-    match member {
-        Some(member) => archive(&mut text, member, most, size, to),
-        None => pieces(&mut text, most, size, to),
+/// Unpacked bytes, refused from the point on where they outgrow the packed ones.
+struct Bounded<'a, R> {
+    text: R,
+    grown: u64,
+    packed: &'a AtomicU64,
+}
+
+impl<R: Read> Read for Bounded<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.text.read(buffer)?;
+        self.grown += count as u64;
+        let packed = self.packed.load(Ordering::Relaxed);
+        if self.grown > FREE.max(GROWTH.saturating_mul(packed)) {
+            return Err(io::Error::other(Swollen(self.grown, packed)));
+        }
+        Ok(count)
     }
 }
 
-fn pieces(text: &mut impl Read, most: u64, size: u64, to: &SyncSender<Vec<u8>>) -> Result<End, ReadError> {
-    let mut grown = 0u64;
+/// Unpacked and packed bytes at which a file was given up.
+#[derive(Debug)]
+struct Swollen(u64, u64);
+
+impl std::fmt::Display for Swollen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes from the first {} packed ones", self.0, self.1)
+    }
+}
+
+impl std::error::Error for Swollen {}
+
+/// Send the text, piece by piece, until its end or until nobody listens.
+///
+/// # Errors
+/// P026 where a packed file grows beyond measure, P029 where a NUL byte stands in the text, P037 where the archive has no such member,
+/// failures of the system.
+pub(super) fn send(file: File, member: Option<&str>, done: &AtomicU64, to: &SyncSender<Vec<u8>>) -> Result<End, ReadError> {
+    let mut raw = BufReader::with_capacity(1 << 18, Counting { file, done });
+    if !raw.fill_buf()?.starts_with(&[0x1F, 0x8B]) {
+        return text(&mut raw, member, to);
+    }
+    let unpacked = Bounded { text: MultiGzDecoder::new(raw), grown: 0, packed: done };
+    text(&mut BufReader::with_capacity(1 << 18, unpacked), member, to)
+}
+
+fn text(from: &mut impl Read, member: Option<&str>, to: &SyncSender<Vec<u8>>) -> Result<End, ReadError> {
+    match member {
+        Some(member) => archive(from, member, to),
+        None => pieces(from, to),
+    }
+}
+
+fn pieces(text: &mut impl Read, to: &SyncSender<Vec<u8>>) -> Result<End, ReadError> {
+    let mut before = 0u64;
     loop {
         let (piece, end) = take(text, PIECE)?;
-        grown += piece.len() as u64;
-        if grown > most {
-            return Err(swollen(most, size));
+        if let Some(at) = memchr::memchr(0, &piece) {
+            return Err(no_text(before + at as u64));
         }
+        before += piece.len() as u64;
         if !piece.is_empty() && to.send(piece).is_err() {
             return Ok(End::Whole);
         }
@@ -95,7 +126,7 @@ fn take(text: &mut impl Read, most: usize) -> Result<(Vec<u8>, Option<End>), Rea
                 let end = match error.kind() {
                     io::ErrorKind::UnexpectedEof => End::Short,
                     io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => End::Spoilt(error.to_string()),
-                    _ => return Err(error.into()),
+                    _ => return Err(failed(error)),
                 };
                 return Ok((piece, Some(end)));
             }
@@ -105,10 +136,9 @@ fn take(text: &mut impl Read, most: usize) -> Result<(Vec<u8>, Option<End>), Rea
 }
 
 /// The text of one member of a tar archive.
-fn archive(text: &mut impl Read, member: &str, most: u64, size: u64, to: &SyncSender<Vec<u8>>) -> Result<End, ReadError> {
+fn archive(text: &mut impl Read, member: &str, to: &SyncSender<Vec<u8>>) -> Result<End, ReadError> {
     let mut seen: Vec<String> = Vec::new();
     let mut long: Option<String> = None;
-    let mut grown = 0u64;
     loop {
         let (header, end) = take(text, BLOCK)?;
         if header.len() < BLOCK || header.iter().all(|b| *b == 0) {
@@ -117,13 +147,9 @@ fn archive(text: &mut impl Read, member: &str, most: u64, size: u64, to: &SyncSe
         }
         let length = octal(&header[124..136]).ok_or_else(|| no_member(&seen, true))?;
         let kind = header[156];
-        grown = grown.saturating_add(length);
-        if grown > most {
-            return Err(swollen(most, size));
-        }
         let name = long.take().unwrap_or_else(|| named(&header));
         if matches!(kind, b'0' | 0 | b'7') && name.trim_start_matches("./") == member.trim_start_matches("./") {
-            return pieces(&mut text.take(length), most, size, to);
+            return pieces(&mut text.take(length), to);
         }
         let padded = length.div_ceil(BLOCK as u64) * BLOCK as u64;
         if matches!(kind, b'L' | b'x') && length <= 1 << 16 {
@@ -135,8 +161,8 @@ fn archive(text: &mut impl Read, member: &str, most: u64, size: u64, to: &SyncSe
         if matches!(kind, b'0' | 0 | b'7') && seen.len() < LISTED {
             seen.push(name);
         }
-        if io::copy(&mut text.take(padded), &mut io::sink()).is_err() {
-            return Err(no_member(&seen, true));
+        if let Err(error) = io::copy(&mut text.take(padded), &mut io::sink()) {
+            return Err(if swollen(&error).is_some() { failed(error) } else { no_member(&seen, true) });
         }
     }
 }
@@ -164,13 +190,30 @@ fn octal(field: &[u8]) -> Option<u64> {
     if digits.is_empty() { Some(0) } else { u64::from_str_radix(digits, 8).ok() }
 }
 
-fn swollen(most: u64, size: u64) -> ReadError {
+fn swollen(error: &io::Error) -> Option<&Swollen> {
+    error.get_ref().and_then(|inner| inner.downcast_ref())
+}
+
+fn failed(error: io::Error) -> ReadError {
+    let Some(swollen) = swollen(&error) else {
+        return error.into();
+    };
     ReadError::new(
         "P026",
         "the packed file grows beyond measure",
-        format!("more than {most} bytes from {size}"),
+        swollen.to_string(),
         "it is not a recording, or one that repeats itself without end",
         "unpack it yourself and name the unpacked file",
+    )
+}
+
+fn no_text(before: u64) -> ReadError {
+    ReadError::new(
+        "P029",
+        "the recording is not the text that its begin promises",
+        format!("a NUL byte behind {before} bytes of text"),
+        "the file was not copied or written to its end, or is binary",
+        format!("copy it again from where it was recorded; of the unpacked text head -c {before} keeps what can be read"),
     )
 }
 

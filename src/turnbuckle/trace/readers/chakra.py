@@ -42,7 +42,7 @@ from turnbuckle.trace.readers.chakra_graph import (
     tensor_bytes,
     tensor_device,
 )
-from turnbuckle.trace.readers.packed_text import packed
+from turnbuckle.trace.readers.packed_text import json_text, packed
 from turnbuckle.trace.trace import Trace, dtypes
 
 CACHED: Final = False
@@ -98,7 +98,8 @@ def graph(path: Path, *, progress: Callable[[float], object] | None = None) -> E
 
     Raises
     ------
-    ProfileError : P051 the file is damaged, P052 it holds no nodes, P053 it has another schema, P025, P026 and P037 as every packed file.
+    ProfileError : P029 a NUL byte in the text of JSON, P051 the file is damaged, P052 it holds no nodes, P053 it has another schema, P025,
+        P026 and P037 as every packed file.
     """
     head = beginning(path, 64).lstrip(b"\xef\xbb\xbf \t\r\n")
     made = _json(path, progress) if head.startswith(b"{") else _wire(path, progress)
@@ -262,7 +263,7 @@ def _communication(made: Builder, sort: int, name: str, said: dict[str, Any]) ->
 
 
 def _json(path: Path, progress: Callable[[float], object] | None) -> ExecutionGraph:
-    made, document = Builder("pytorch-et"), chakra_json.Document(pieces(path, progress))
+    made, document = Builder("pytorch-et"), chakra_json.Document(json_text(pieces(path, progress), path))
     try:
         for node in document:
             if isinstance(node, dict):

@@ -25,7 +25,7 @@ def pieces(path: Path, progress: Callable[[float], object] | None = None) -> Ite
     """
     place, member = archive(path) or (path, None)
     size = place.stat().st_size
-    plain = packed_text.unpacked(_raw(place, size, progress), place, size)
+    plain = packed_text.unpacked(_raw(place, size, progress), place)
     if member is None:
         yield from plain
         return

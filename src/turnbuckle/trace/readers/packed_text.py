@@ -18,7 +18,7 @@ _LONGEST_LINE: Final = 1 << 20
 #: What some editors put before a text.
 MARK: Final = b"\xef\xbb\xbf"
 _XZ, _GZ = b"\xfd7zXZ\x00", b"\x1f\x8b\x08"
-#: What a packed recording may grow to: this [B], or this many times its size if that is more.
+#: What a packed recording may grow to: this [B], or this many times what was read of it so far if that is more.
 _FREE: Final = 64 << 20
 _GROWTH: Final = 200
 _MEMORY: Final = 256 << 20
@@ -39,7 +39,7 @@ def beginning(head: bytes, path: Path, most: int = 1 << 16) -> bytes:
     try:
         out = b""
         with opened(path) as file:
-            for piece in unpacked(iter(lambda: file.read(_PIECE), b""), path, path.stat().st_size):
+            for piece in unpacked(iter(lambda: file.read(_PIECE), b""), path):
                 out += piece
                 if len(out) >= most:
                     break
@@ -91,7 +91,7 @@ class Text:
         Raises `ProfileError` P025 where the file is damaged, P026 where it grows beyond measure, P029 where a line does.
         """
         rest, begun = b"", False
-        for piece in unpacked(self._raw(), self.path, self.size_bytes):
+        for piece in unpacked(self._raw(), self.path):
             if not begun:
                 piece, begun = piece.removeprefix(MARK), True
             lines, end, left = piece.rpartition(b"\n")
@@ -110,18 +110,40 @@ class Text:
             yield rest
 
 
-def unpacked(pieces: Iterator[bytes], path: Path, size_bytes: int) -> Iterator[bytes]:
+def unpacked(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
     """The pieces of a file, unpacked where they are packed.  Raises `ProfileError` P025, P026."""
     first = next(pieces, b"")
     pieces = chain([first], pieces)
     if not packed(first):
         yield from pieces
         return
-    grown, most = 0, most_bytes(size_bytes)
-    for piece in _inflated(pieces, path, xz=first.startswith(_XZ)):
+    grown = taken = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal taken
+        for piece in pieces:
+            taken += len(piece)
+            yield piece
+
+    for piece in _inflated(counted(), path, xz=first.startswith(_XZ)):
         grown += len(piece)
-        if grown > most:
-            raise grows(path, f"more than {most} bytes from {size_bytes}")
+        if grown > most_bytes(taken):
+            raise grows(path, f"{grown} bytes from the first {taken} packed ones")
+        yield piece
+
+
+def json_text(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    """The pieces of a JSON text.  Raises `ProfileError` P029 at the first NUL byte, which no such text holds: a hole may be endless."""
+    before = 0
+    for piece in pieces:
+        if (at := piece.find(b"\0")) >= 0:
+            before += at
+            raise ProfileError(
+                "P029", "the recording is not the text that its begin promises", where=str(path),
+                found=f"a NUL byte behind {before} bytes of text", cause="the file was not copied or written to its end, or is binary",
+                fix=f"copy it again from where it was recorded; of the unpacked text head -c {before} keeps what can be read",
+            )  # fmt: skip
+        before += len(piece)
         yield piece
 
 

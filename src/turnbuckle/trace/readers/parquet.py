@@ -25,6 +25,8 @@ from turnbuckle import schema
 from turnbuckle.errors import ProfileError, clipped
 from turnbuckle.files import noted, opened
 from turnbuckle.findings import Finding, finding, register
+from turnbuckle.trace.parquet_file import quietly
+from turnbuckle.trace.parquet_pages import Wrong, check
 from turnbuckle.trace.trace import LAYOUT, Trace, dtypes
 
 CACHED: Final = False
@@ -79,6 +81,15 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
         read, or has other columns, types or rows than it should; P058 values that cannot be; P059 rows or texts beyond what files of that
         size hold; P060 a file of it is a link out of the folder, or no ordinary file; P061 facts or findings that are not known.
     """
+    try:
+        return _read(path, progress)
+    except ProfileError as error:
+        # files are opened by where they really are, and named as the user named them
+        error.where = error.where.replace(str(path.resolve()), str(path), 1)
+        raise
+
+
+def _read(path: Path, progress: Callable[[float], object] | None) -> Trace:
     about = _about(path)
     rows: dict[str, int] = about["tables"]
     files = {name: _inside(path, f"{name}.parquet") for name in [_NAMES, *rows]}
@@ -213,11 +224,10 @@ def _inside(folder: Path, name: str) -> Path:
 def _polars(place: Path, work: Callable[[], Any]) -> Any:
     """What `work` makes of a Parquet file.  Raises P057 whatever its library says of a broken one."""
     try:
-        return work()
-    except pl.exceptions.PanicException as error:  # not an Exception
-        raise _wrong_table(place, clipped(str(error).strip() or "no Parquet", 120), "it is damaged, or no Parquet file") from None
+        return quietly(work)
     except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
-        text = f"{type(error).__name__}: {error}".splitlines()[0]
+        kind = "" if isinstance(error, Wrong) else f"{type(error).__name__}: "
+        text = f"{kind}{error}".splitlines()[0].replace(str(place), place.name)
         raise _wrong_table(place, clipped(text, 120), "it is damaged, or no Parquet file") from None
 
 
@@ -226,6 +236,7 @@ def _measured(folder: Path, files: dict[str, Path], rows: dict[str, int], allowe
     claimed = 0
     for name, file in files.items():
         wanted: dict[str, type[pl.DataType]] = {"name": pl.String} if name == _NAMES else dtypes(name)
+        _polars(file, lambda file=file: check(file))  # type: ignore[misc]
         lazy = _polars(file, lambda file=file: pl.scan_parquet(file, glob=False, hive_partitioning=False))  # type: ignore[misc]
         found = dict(_polars(file, lazy.collect_schema))
         if found != wanted:

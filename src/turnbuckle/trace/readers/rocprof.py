@@ -57,11 +57,12 @@ class Pieces(Text):
     _source: Iterator[bytes] = iter(())
 
     def pieces(self) -> Iterator[bytes]:
-        """Unpacked bytes.  Raises `ProfileError` P025 where a packed file is damaged, P026 where it grows beyond measure."""
+        """Unpacked bytes.  Raises `ProfileError` P025 where a packed file is damaged, P026 where it grows beyond measure,
+        P029 where it is no text."""
         begun = False
         self._source = self._raw()
         try:
-            for piece in packed_text.unpacked(self._source, self.path, self.size_bytes):
+            for piece in packed_text.json_text(packed_text.unpacked(self._source, self.path), self.path):
                 yield piece if begun else piece.removeprefix(packed_text.MARK)
                 begun = True
         except ProfileError as error:

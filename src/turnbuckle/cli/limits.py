@@ -1,0 +1,204 @@
+"""What the system allows this process: files, memory and threads, looked at before anything large is loaded, and told when they run out.
+
+    L001  too few files may be open at once
+    L002  too little memory
+    L003  threads or processes cannot be started
+
+Libraries of other languages end the process where an allocation fails (SIGABRT), and none of it can be caught.  Under a limit on memory or
+threads the work is therefore done in a child process, with few threads, and the parent tells how the child ended.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from turnbuckle.errors import InternalError, LimitError, ProfileError, TurnbuckleError
+
+#: Files that must still be free to open: readers, threads' wake-ups and imports take up to 20 at once.
+FILES: Final = 24
+#: Address space below which nothing is begun [B]: Python, NumPy, SciPy and Polars reserve most of it, whatever the recording.
+SPACE: Final = 768 << 20
+#: Processes and threads of a user below which few are started.
+_FEW_PROCESSES: Final = 4096
+_THREADS: Final = {"OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "2", "RAYON_NUM_THREADS": "2"}
+_M_ARENA_MAX: Final = -8
+_PR_SET_PDEATHSIG: Final = 1
+#: Signals that a library which found no memory ends the process with; the last is the kernel's.
+_STARVED: Final = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP, signal.SIGKILL)
+
+_FILES_OUT: Final = re.compile(r"Too many open files|\(os error 2[34]\)|\bcode: 2[34], ")
+_MEMORY_OUT: Final = re.compile(
+    r"Cannot allocate memory|out of memory|failed to map segment|[Mm]emory allocation|bad_alloc|\(os error 12\)|\bcode: 12, "
+)
+_THREADS_OUT: Final = re.compile(
+    r"can't start new thread|failed to spawn thread|Resource temporarily unavailable|\(os error 11\)|\bcode: 11, "
+)
+#: Errors of these classes tell in words what the system refused.
+_IN_WORDS: Final = ("PanicException", "RuntimeError", "ImportError", "SystemError", "ComputeError")
+
+
+def shortage(error: BaseException) -> LimitError | None:
+    """The coded error where this error, or one it arose from, is a refusal of the system; None for any other."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        if isinstance(link, LimitError):
+            return link
+        if made := _refused(link):
+            return made
+        link = link.__cause__ or link.__context__
+    return None
+
+
+def _refused(error: BaseException) -> LimitError | None:
+    if isinstance(error, MemoryError):
+        return too_little_memory()
+    if isinstance(error, OSError) and error.errno is not None:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            return too_few_files()
+        if error.errno == errno.ENOMEM:
+            return too_little_memory()
+        # a stream that would block has this number and other words
+        return too_few_threads() if error.errno == errno.EAGAIN and error.strerror == os.strerror(errno.EAGAIN) else None
+    if isinstance(error, ProfileError | InternalError):
+        words = error.found if re.search(r"\(os error \d+\)|\bcode: \d+, |failed to spawn thread", error.found) else ""
+    else:
+        words = str(error) if any(kind.__name__ in _IN_WORDS for kind in type(error).__mro__) else ""
+    for pattern, make in ((_FILES_OUT, too_few_files), (_MEMORY_OUT, too_little_memory), (_THREADS_OUT, too_few_threads)):
+        if pattern.search(words):
+            return make()
+    return None
+
+
+def too_few_files() -> LimitError:
+    """L001."""
+    most = _limit(resource.RLIMIT_NOFILE)
+    return LimitError(
+        "L001", "too few files may be open at once", found=f"a limit of {most} open files" if most else "no descriptor is left",
+        cause=f"Turnbuckle needs {FILES} more than it was started with", fix="raise the limit: ulimit -n 1024",
+    )  # fmt: skip
+
+
+def too_little_memory(how: str = "") -> LimitError:
+    """L002; `how` says how the work ended, where it is over."""
+    most = _space()
+    found = f"a limit of {most / 1e6:.0f} MB on the address space" if most else "the system gives no more"
+    return LimitError(
+        "L002", "too little memory", found=", ".join(filter(None, (found, how))),
+        cause=f"Turnbuckle itself needs {SPACE / 1e6:.0f} MB of address space, and a recording up to some times its unpacked size",
+        fix="raise the limit (ulimit -v unlimited), or ask the batch system for more memory",
+    )  # fmt: skip
+
+
+def too_few_threads() -> LimitError:
+    """L003."""
+    most = _limit(resource.RLIMIT_NPROC)
+    return LimitError(
+        "L003", "no more threads or processes can be started",
+        found=f"a limit of {most} for this user" if most else "the system gives no more", cause="the user's other programs count too",
+        fix="raise the limit (ulimit -u), or set POLARS_MAX_THREADS=2 and RAYON_NUM_THREADS=2",
+    )  # fmt: skip
+
+
+def check() -> None:
+    """Raise `LimitError` (L001, L002) where the work could not even begin."""
+    held: list[int] = []
+    try:
+        for _ in range(FILES):
+            held.append(os.dup(2))
+    except OSError as error:
+        if made := shortage(error):
+            raise made from None
+    finally:
+        for number in held:
+            os.close(number)
+    if 0 < (_space() or SPACE) < SPACE:
+        raise too_little_memory()
+
+
+def guarded(work: Callable[[bool], int], tell: Callable[[TurnbuckleError], None]) -> int:
+    """Exit code of the work; under a limit on memory or threads it is done by a child whose end by a signal is told as L002.
+
+    Parameters
+    ----------
+    work : the command, given whether it is under such a limit.
+    tell : prints an error.
+    """
+    processes = _limit(resource.RLIMIT_NPROC)
+    if not _space() and (not processes or processes >= _FEW_PROCESSES):
+        return work(False)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    passed = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*passed, signal.SIGCHLD})
+    child = os.fork()
+    if not child:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        _frugal()
+        return work(True)
+    while True:
+        news = signal.sigwaitinfo({*passed, signal.SIGCHLD})
+        # what a terminal sends goes to the child too
+        if news.si_signo != signal.SIGCHLD and news.si_code <= 0:
+            with suppress(ProcessLookupError):
+                os.kill(child, news.si_signo)
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return code
+    if -code in _STARVED:
+        error = too_little_memory(f"and the work was ended by {signal.Signals(-code).name}")
+        tell(error)
+        return error.exit_code
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+    return 128 - code
+
+
+def _frugal() -> None:
+    """Reserve little: one heap for all threads of the C library, and no life without the parent."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        library.mallopt(_M_ARENA_MAX, 1)
+
+
+def load() -> None:
+    """Load the numeric libraries with few threads each.  A program that is recorded later does not inherit the setting."""
+    raised = {name: value for name, value in _THREADS.items() if name not in os.environ}
+    os.environ.update(raised)
+    try:
+        import polars
+        import scipy.linalg  # noqa: F401
+
+        polars.thread_pool_size()
+    finally:
+        for name in raised:
+            os.environ.pop(name, None)
+
+
+def _limit(kind: int) -> int | None:
+    """A soft limit; None where there is none."""
+    soft = resource.getrlimit(kind)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _space() -> int | None:
+    """Limit on memory [B]: the lower one of address space and data; None where there is none."""
+    limits = [most for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA) if (most := _limit(kind)) is not None]
+    return min(limits, default=None)
