@@ -171,6 +171,14 @@ def test_a_refused_sweep_leaves_no_journal(turnbuckle: Run, tmp_path: Path, miss
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_a_sweep_into_a_folder_is_refused_before_it_answers(turnbuckle: Run, tmp_path: Path) -> None:
+    words = other_inputs(tmp_path)["study.toml"]
+    (tmp_path / "table.csv").mkdir()
+    before = sorted(tmp_path.iterdir())
+    ran = turnbuckle(*words, "-o", "table.csv")
+    assert ran.code == 2 and "error[R003]" in ran.err and sorted(tmp_path.iterdir()) == before
+
+
 @pytest.mark.parametrize("theirs", [b"", b"not a journal\n", b"x"])
 def test_what_is_no_journal_stays(turnbuckle: Run, tmp_path: Path, theirs: bytes) -> None:
     words = other_inputs(tmp_path)["study.toml"]

@@ -56,6 +56,7 @@ def sweep(
 
     from turnbuckle.cli.show_sweep import print_settings, print_swept
     from turnbuckle.errors import CannotAnswer
+    from turnbuckle.files import goal
     from turnbuckle.study.grid import shard_of
     from turnbuckle.study.questions import kind_named
     from turnbuckle.study.sweeping import sweep as swept_of
@@ -65,6 +66,9 @@ def sweep(
         return 0
     study = _study(what or [], axis or [], set_ or [], model)
     kind = _format(format, output)
+    if output is not None:
+        # what cannot be written is refused before anything is answered
+        goal(output, "the output", "table.parquet")
     part = shard_of(shard) if shard is not None else None
     try:
         with _progress(study.name) as progress:

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 import polars as pl
 
+from turnbuckle.files import opened
 from turnbuckle.trace.parquet_pages import check
 
 _Value = TypeVar("_Value")
@@ -25,7 +26,18 @@ _MOST: Final = 1 << 20
 def loaded(path: Path) -> pl.DataFrame:
     """The table of a Parquet file.  Raises `ValueError` where it contradicts itself or the library panics, and what the library raises."""
     check(path)
-    return quietly(lambda: pl.read_parquet(path, glob=False, hive_partitioning=False))
+    with named(path) as name:
+        return quietly(lambda: pl.read_parquet(name, glob=False, hive_partitioning=False))
+
+
+@contextmanager
+def named(path: Path) -> Iterator[str]:
+    """Give a name by which Polars opens a file: its own, or, where that is not UTF-8, the number under which this process has it open."""
+    if not any("\udc80" <= letter <= "\udcff" for letter in os.fspath(path)):
+        yield os.fspath(path)
+        return
+    with opened(path) as file:
+        yield f"/proc/self/fd/{file.fileno()}"
 
 
 def quietly(work: Callable[[], _Value]) -> _Value:

@@ -25,7 +25,7 @@ from turnbuckle import schema
 from turnbuckle.errors import ProfileError, clipped
 from turnbuckle.files import noted, opened
 from turnbuckle.findings import Finding, finding, register
-from turnbuckle.trace.parquet_file import quietly
+from turnbuckle.trace.parquet_file import named, quietly
 from turnbuckle.trace.parquet_pages import Wrong, check
 from turnbuckle.trace.trace import LAYOUT, Trace, dtypes
 
@@ -237,11 +237,12 @@ def _measured(folder: Path, files: dict[str, Path], rows: dict[str, int], allowe
     for name, file in files.items():
         wanted: dict[str, type[pl.DataType]] = {"name": pl.String} if name == _NAMES else dtypes(name)
         _polars(file, lambda file=file: check(file))  # type: ignore[misc]
-        lazy = _polars(file, lambda file=file: pl.scan_parquet(file, glob=False, hive_partitioning=False))  # type: ignore[misc]
-        found = dict(_polars(file, lazy.collect_schema))
-        if found != wanted:
-            raise _wrong_table(file, _difference(found, wanted), "columns and their types are those of the vocabulary")
-        count = _polars(file, lambda lazy=lazy: lazy.select(pl.len()).collect().item())  # type: ignore[misc]
+        with named(file) as place:
+            lazy = _polars(file, lambda place=place: pl.scan_parquet(place, glob=False, hive_partitioning=False))  # type: ignore[misc]
+            found = dict(_polars(file, lazy.collect_schema))
+            if found != wanted:
+                raise _wrong_table(file, _difference(found, wanted), "columns and their types are those of the vocabulary")
+            count = _polars(file, lambda lazy=lazy: lazy.select(pl.len()).collect().item())  # type: ignore[misc]
         if name != _NAMES and count != rows[name]:
             raise _wrong_table(file, f"{count} rows", f"{ABOUT} says {rows[name]}")
         claimed += count * sum(_WIDTH[kind] for kind in wanted.values())
@@ -261,7 +262,8 @@ def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
 
 
 def _loaded(file: Path) -> pl.DataFrame:
-    frame: pl.DataFrame = _polars(file, lambda: pl.read_parquet(file, glob=False, hive_partitioning=False).rechunk())
+    with named(file) as place:
+        frame: pl.DataFrame = _polars(file, lambda: pl.read_parquet(place, glob=False, hive_partitioning=False).rechunk())
     return frame
 
 
