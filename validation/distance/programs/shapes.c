@@ -1,0 +1,123 @@
+/* shapes.c - OpenCL programs of known shape: shapes KIND ITERATIONS
+ *
+ *   sync     a launch, then a wait
+ *   async    launches ahead, a wait every fifty
+ *   copy     a blocking copy in, a kernel, a blocking copy out
+ *   host     the host works beside the kernel, then waits
+ *   reduce   four launches, a blocking read of 4 B, some host work: a solver's dot product
+ *   stream   copies and kernels ahead without blocking, a wait every ten
+ *
+ * The last line says when the loop began and ended on the monotonic clock: `loop_ns BEGIN END`.  Build: cc -O2 shapes.c -lOpenCL
+ */
+#define _GNU_SOURCE
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ITEMS = 4096, GROUP = 64, ROUNDS = 20, HOST_NS = 150000, LITTLE_NS = 20000 };
+
+static const char source[] = "__kernel void work(__global float *a, int rounds) {\n"
+                             "    int i = get_global_id(0);\n"
+                             "    float x = a[i];\n"
+                             "    for (int k = 0; k < rounds; k++) x = x * 0.999f + 0.5f;\n"
+                             "    a[i] = x;\n"
+                             "}\n";
+
+static int64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static void burn(int64_t ns)
+{
+    for (int64_t start = now(); now() - start < ns;)
+        ;
+}
+
+static void need(cl_int result, const char *what)
+{
+    if (result == CL_SUCCESS) return;
+    fprintf(stderr, "shapes: %s: OpenCL error %d\n", what, result);
+    exit(1);
+}
+
+int main(int count, char **words)
+{
+    static float host[ITEMS];
+    cl_platform_id platform;
+    cl_device_id device;
+    cl_int result;
+    size_t items = ITEMS, group = GROUP;
+    const char *kind = count > 1 ? words[1] : "", *text = source;
+    int iterations = count > 2 ? atoi(words[2]) : 300, rounds = ROUNDS;
+
+    need(clGetPlatformIDs(1, &platform, NULL), "no platform");
+    need(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), "no device");
+    cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &result);
+    need(result, "clCreateContext");
+    cl_command_queue queue = clCreateCommandQueue(context, device, 0, &result);
+    need(result, "clCreateCommandQueue");
+    cl_program program = clCreateProgramWithSource(context, 1, &text, NULL, &result);
+    need(result, "clCreateProgramWithSource");
+    need(clBuildProgram(program, 1, &device, "", NULL, NULL), "clBuildProgram");
+    cl_kernel kernel = clCreateKernel(program, "work", &result);
+    need(result, "clCreateKernel");
+    cl_mem data = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof host, NULL, &result);
+    need(result, "clCreateBuffer");
+    need(clSetKernelArg(kernel, 0, sizeof data, &data), "clSetKernelArg");
+    need(clSetKernelArg(kernel, 1, sizeof rounds, &rounds), "clSetKernelArg");
+    need(clEnqueueWriteBuffer(queue, data, CL_TRUE, 0, sizeof host, host, 0, NULL, NULL), "clEnqueueWriteBuffer");
+
+#define LAUNCH() need(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL), "clEnqueueNDRangeKernel")
+#define WRITE(blocking) need(clEnqueueWriteBuffer(queue, data, blocking, 0, sizeof host, host, 0, NULL, NULL), "clEnqueueWriteBuffer")
+#define READ(blocking, bytes) need(clEnqueueReadBuffer(queue, data, blocking, 0, bytes, host, 0, NULL, NULL), "clEnqueueReadBuffer")
+#define FINISH() need(clFinish(queue), "clFinish")
+
+    LAUNCH();
+    FINISH();
+    int64_t start = now();
+    for (int i = 0; i < iterations; i++) {
+        if (!strcmp(kind, "sync")) {
+            LAUNCH();
+            FINISH();
+        } else if (!strcmp(kind, "async")) {
+            LAUNCH();
+            if (i % 50 == 49) FINISH();
+        } else if (!strcmp(kind, "copy")) {
+            WRITE(CL_TRUE);
+            LAUNCH();
+            READ(CL_TRUE, sizeof host);
+        } else if (!strcmp(kind, "host")) {
+            LAUNCH();
+            need(clFlush(queue), "clFlush");
+            burn(HOST_NS);
+            FINISH();
+        } else if (!strcmp(kind, "reduce")) {
+            for (int k = 0; k < 4; k++) LAUNCH();
+            READ(CL_TRUE, sizeof *host);
+            burn(LITTLE_NS);
+        } else if (!strcmp(kind, "stream")) {
+            WRITE(CL_FALSE);
+            LAUNCH();
+            READ(CL_FALSE, sizeof host);
+            if (i % 10 == 9) FINISH();
+        } else {
+            fprintf(stderr, "shapes: no such kind: %s\n", kind);
+            return 2;
+        }
+    }
+    FINISH();
+    printf("loop_ns %lld %lld\n", (long long)start, (long long)now());
+    clReleaseMemObject(data);
+    clReleaseKernel(kernel);
+    clReleaseProgram(program);
+    clReleaseCommandQueue(queue);
+    clReleaseContext(context);
+    return 0;
+}
