@@ -119,8 +119,9 @@ def test_the_committed_recordings_give_the_committed_predictions_and_table():
 def test_the_timeline_of_all_calls_is_what_the_command_says():
     name, program = next(iter(results()["programs"].items()))
     window = "{}ns:{}ns".format(*program["window_ns"])
-    command = [sys.executable, "-c", "from turnbuckle.cli import main; main()", "slack", str(RECORDINGS / name), "--mode", "api", "--draws", "0"]
-    ran = subprocess.run([*command, "--window", window, "--format", "json", "--no-cache"], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", "from turnbuckle.cli import main; main()", "slack", str(RECORDINGS / name)]
+    options = ["--mode", "api", "--window", window, "--draws", "0", "--format", "json", "--no-cache"]
+    ran = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
     curve = [point for point in json.loads(ran.stdout)["curve"] if 1e-6 < point["slack_s"] < 2e-3]
     answer = compare.seen(RECORDINGS, name, program["window_ns"])
     delays = [point["slack_s"] * 1e9 for point in curve]

@@ -27,6 +27,7 @@ from turnbuckle.study.uncertainty import DrawnMachine
 from turnbuckle.trace.window import Part
 
 REPLAYS = ("timeline", "sum")
+NAMES = {"timeline": "timeline", "sum": "sum", "nothing": "nothing changes"}
 #: Shares of the run time at which tolerances are held against the measured crossing.
 SHARES = (0.01, 0.05)
 
@@ -141,9 +142,8 @@ def tolerances(table: Sequence[Row], results: Mapping[str, Any], recordings: Pat
         for share in SHARES:
             told = slack.curve.reaches(slack.measured * (1 + share))
             found = crossing(mine[0].base, [(row.delay_ns, row.measured) for row in mine], share)
-            out.append(
-                {"program": name, "share": share, "predicted_us": None if told is None else told * 1e6, "measured_us": found and found / 1e3}
-            )
+            limits = {"predicted_us": None if told is None else told * 1e6, "measured_us": found and found / 1e3}
+            out.append({"program": name, "share": share, **limits})
     return out
 
 
@@ -177,14 +177,16 @@ def markdown(results: Mapping[str, Any], table: Sequence[Row], limits: Sequence[
         spread = (max(base["seconds"]) - min(base["seconds"])) / middle
         cells = [f"{at[d].off('timeline'):+.1%}" if d in at else "" for d in delays]
         lines.append(f"| {name} | {middle * 1e3:.1f} ({spread:.0%}) | " + " | ".join(cells) + " |")
-    for replay, words in (("timeline", "timeline"), ("sum", "sum"), ("nothing", "nothing changes")):
+    for replay, words in NAMES.items():
         cells = [_off([row for row in plain if row.delay_ns == d], replay) for d in delays]
         lines.append(f"| **{words}**, median / worst | | " + " | ".join(cells) + " |")
     far = [row for row in plain if row.delay_ns >= 30_000]
+    offs = ", ".join(f"{words} {_off(far, replay)}" for replay, words in NAMES.items())
+    inside = sum(row.low <= row.predicted["timeline"] <= row.high for row in far)
     lines += [
-        "", f"From 30 us on, {len(far)} points: timeline {_off(far, 'timeline')}, sum {_off(far, 'sum')}, nothing changes {_off(far, 'nothing')} "
-        "(median / worst).",
-        f"Inside the spread of the measured runs themselves: {sum(row.low <= row.predicted['timeline'] <= row.high for row in far)} of {len(far)}.",
+        "",
+        f"From 30 us on, {len(far)} points: {offs} (median / worst).",
+        f"Inside the spread of the measured runs themselves: {inside} of {len(far)}.",
         "`slack --mode api` gives no interval: its prediction is one number, and no share of intervals that hold can be told.",
         "", "## Some classes of calls, or the delay before the call", "",
         "| classes | place | delay | points | timeline | sum | nothing changes |", "| --- | --- | --- | --- | --- | --- | --- |",
@@ -224,7 +226,10 @@ def write(results_file: Path, recordings: Path, out: Path) -> None:
     table = rows(results, recordings)
     limits = tolerances(table, results, recordings)
     told = [
-        {"program": r.program, "classes": r.classes, "where": r.where, "delay_ns": r.delay_ns, **{k: round(v, 9) for k, v in r.predicted.items()}}
+        {
+            "program": r.program, "classes": r.classes, "where": r.where, "delay_ns": r.delay_ns,
+            **{replay: round(seconds, 9) for replay, seconds in r.predicted.items()},
+        }
         for r in table
     ]  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)

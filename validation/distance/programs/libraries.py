@@ -39,7 +39,7 @@ def queue():  # type: ignore[no-untyped-def]
     return cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))
 
 
-@program(60)
+@program(30)
 def opencv_filters() -> Step:
     """Blur, edges and a threshold of an image on OpenCV's UMat."""
     import os
@@ -59,7 +59,7 @@ def opencv_filters() -> Step:
     return step
 
 
-@program(100)
+@program(40)
 def opencv_pyramid() -> Step:
     """A pyramid of an image, down and up, and what is lost by it."""
     import os
@@ -92,7 +92,7 @@ def clesperanto_blobs() -> Step:
     return step
 
 
-@program(60)
+@program(30)
 def clesperanto_top_hat() -> Step:
     """Background taken off a volume."""
     import pyclesperanto as cle
@@ -145,28 +145,7 @@ def reikna_matrix() -> Step:
     return step
 
 
-@program(200)
-def vkfft() -> Step:
-    """Transforms in two dimensions by VkFFT, forth and back, the result read every tenth time."""
-    import pyopencl.array as cla
-    from pyvkfft.opencl import VkFFTApp
-
-    where = queue()
-    data = cla.to_device(where, random(64, 64).astype(np.complex64))
-    app = VkFFTApp(data.shape, data.dtype, queue=where, ndim=2, inplace=True)
-    count = 0
-
-    def step() -> object:
-        nonlocal count
-        app.fft(data)
-        app.ifft(data)
-        count += 1
-        return data.get() if count % 10 == 0 else None
-
-    return step
-
-
-@program(40)
+@program(30)
 def conjugate_gradient() -> Step:
     """Turns of a conjugate gradient solver on PyOpenCL's arrays: elementwise kernels and dot products read back."""
     import pyopencl.array as cla
@@ -191,7 +170,7 @@ def conjugate_gradient() -> Step:
     return step
 
 
-@program(60)
+@program(30)
 def scan_and_sort() -> Step:
     """PyOpenCL's radix sort (scans of bits) of a small array."""
     import pyopencl.array as cla
@@ -208,7 +187,7 @@ def scan_and_sort() -> Step:
     return step
 
 
-@program(100)
+@program(60)
 def random_numbers() -> Step:
     """Normal random numbers (Philox) and their mean."""
     import pyopencl.array as cla
@@ -280,7 +259,7 @@ def tinygrad_network() -> Step:
     return step
 
 
-@program(60)
+@program(20)
 def molecular_dynamics() -> Step:
     """Steps of particles with Lennard-Jones forces by OpenMM."""
     import openmm
@@ -336,7 +315,7 @@ def denoising() -> Step:
     return step
 
 
-@program(30)
+@program(20)
 def median_filter() -> Step:
     """A median filter by silx."""
     from silx.opencl.medfilt import MedianFilter2D
@@ -346,7 +325,7 @@ def median_filter() -> Step:
     return lambda: filtered.medfilt2d(image)
 
 
-@program(5)
+@program(4)
 def key_points() -> Step:
     """Key points of an image (SIFT) by silx."""
     from silx.opencl.sift import SiftPlan
