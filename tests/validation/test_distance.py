@@ -108,7 +108,7 @@ def results():
 def test_the_committed_recordings_give_the_committed_predictions_and_table():
     told = json.loads((RESULTS.parent / "predictions.json").read_text(encoding="utf-8"))
     table = compare.rows(results(), RECORDINGS)
-    assert len(table) == len(told["points"]) > 100
+    assert len(table) == len(told["points"]) > 50
     for row, kept in zip(table, told["points"], strict=True):
         assert (row.program, row.classes, row.where, row.delay_ns) == tuple(kept[k] for k in ("program", "classes", "where", "delay_ns"))
         assert dict(row.predicted) == pytest.approx({k: kept[k] for k in row.predicted}, rel=1e-9, abs=1e-9), row

@@ -23,7 +23,6 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +86,6 @@ def steal() -> float:
     return int(told[8]) / os.sysconf("SC_CLK_TCK") if len(told) > 8 else 0.0
 
 
-def placed(core: int) -> None:
-    """Put the new process on the host's core, ahead of what else runs there where this user may."""
-    os.sched_setaffinity(0, {core})
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, -15)
-
-
 def words(command: str) -> list[str]:
     """A command line of programs.toml with the places of this machine."""
     return shlex.split(command.format(build=BUILD, here=HERE, python=BUILD / "venv" / "bin" / "python"))
@@ -113,7 +105,7 @@ def run(command: Sequence[str], more: Mapping[str, str], layer: Path, setting: S
     try:
         ran = subprocess.run(
             command, env=env, cwd=folder, capture_output=True, text=True, errors="replace", timeout=PATIENCE_S,
-            preexec_fn=lambda: placed(core),
+            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"failed": f"longer than {PATIENCE_S:g} s"}
