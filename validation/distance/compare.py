@@ -187,12 +187,14 @@ def markdown(results: Mapping[str, Any], table: Sequence[Row], limits: Sequence[
         lines.append(f"| **{words}**, median / worst | | " + " | ".join(cells) + " |")
     far = [row for row in plain if row.delay_ns >= 30_000]
     offs = ", ".join(f"{words} {_off(far, replay)}" for replay, words in NAMES.items())
+    refused = [name for name in results["programs"] if name not in names]
     inside = sum(row.low <= row.predicted["timeline"] <= row.high for row in far)
     lines += [
         "",
         f"From 30 us on, {len(far)} points: {offs} (median / worst).",
         f"Inside the spread of the measured runs themselves: {inside} of {len(far)}.",
         "`slack --mode api` gives no interval: its prediction is one number, and no share of intervals that hold can be told.",
+        f"Refused by the product, from a recording whose order it does not trust (A122): {', '.join(refused) or 'none'}.",
         "", "## Some classes of calls, or the delay before the call", "",
         "| classes | place | delay | points | timeline | sum | nothing changes |", "| --- | --- | --- | --- | --- | --- | --- |",
     ]  # fmt: skip
