@@ -23,7 +23,7 @@ import polars as pl
 
 from turnbuckle import schema
 from turnbuckle.errors import ProfileError, clipped
-from turnbuckle.files import noted, opened
+from turnbuckle.files import opened
 from turnbuckle.findings import Finding, finding, register
 from turnbuckle.trace.parquet_file import named, quietly
 from turnbuckle.trace.parquet_pages import Wrong, check
@@ -213,7 +213,8 @@ def _inside(folder: Path, name: str) -> Path:
             raise _not_inside(place, "a link that leads out of the folder")
         if not real.is_file():
             raise _not_inside(place, "no ordinary file")
-        noted(real)
+        with opened(real):
+            pass
     except PermissionError:
         raise _forbidden(place) from None
     except (OSError, RuntimeError) as error:
