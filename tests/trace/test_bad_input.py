@@ -119,6 +119,14 @@ def test_sqlite_files_of_other_programs(tmp_path: Path, table: str, code: str) -
     refused(path, code)
 
 
+@pytest.mark.parametrize("table", ["StringIds", "ENUM_CUDA_MEM_KIND", "TARGET_INFO_GPU"])
+def test_a_view_in_the_place_of_a_table_beside_the_events_is_not_read(tmp_path: Path, table: str) -> None:
+    columns = ", ".join(f"'evil' AS {name}" for name in ("value", "name", "label", "chipName")) + ", 1 AS id"
+    path = b.make(tmp_path / "a.sqlite", sql=[f"DROP TABLE IF EXISTS {table}", f"CREATE VIEW {table} AS SELECT {columns}"])
+    trace = read(path)
+    assert "evil" not in trace.names.to_list() and "evil" not in str(trace.tables) and trace.kernels.height
+
+
 def test_views_and_virtual_tables_are_not_events(tmp_path: Path) -> None:
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS start, i AS end FROM n"
     view = f"CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {endless}"
