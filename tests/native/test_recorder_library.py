@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from recorder_bench import WARNINGS, Bench, Ran
+from recorder_bench import WARNINGS, Bench, Ran, draws
 
 from turnbuckle.cli import record
 from turnbuckle.machine import toolchain
@@ -257,6 +257,26 @@ def test_before_the_call_and_of_one_class_alone(ran: Run) -> None:
     assert (waits["start_ns"] - delays["end_ns"]).is_between(0, 30).all()
 
 
+def test_random_delays_are_the_sequence_of_seed_rank_and_thread(ran: Run) -> None:
+    jitter = {"TB_JITTER_FROM_NS": "200", "TB_JITTER_TO_NS": "9000", "TB_FLUSH_MS": "0"}
+    sequences = {}
+    for seed, rank, fixed in ((7, 0, 0), (7, 3, 0), (8, 0, 0), (7, 0, 500)):
+        settings = {**jitter, "TB_JITTER_SEED": str(seed), "PMI_RANK": str(rank), **({"TB_SLACK_NS": str(fixed)} if fixed else {})}
+        result = ran("loop", 20, **settings)
+        trace, drawn = result.trace(), draws(seed, 0, 200, 9000, 82, rank)
+        delays = trace.overheads.filter(pl.col("kind") == 100).sort("start_ns")
+        lengths = (delays["end_ns"] - delays["start_ns"]).to_list()
+        # the stand-in's clock moves by 10 ns a look: a spin ends on the first tick at or behind its length
+        assert lengths == [-(-(fixed + length) // 10) * 10 for length in drawn]
+        assert trace.facts["slack"]["delay_ns"] == fixed and trace.facts["slack"]["jitter_ns"] == sum(drawn)
+        assert result.facts("jitter") == [f"200 9000 {seed}"] and result.codes() == {"P193": 82}
+        sequences[seed, rank, fixed] = drawn
+    assert sequences[7, 0, 0] == sequences[7, 0, 500] and sequences[7, 0, 0] != sequences[7, 3, 0] != sequences[8, 0, 0]
+    # eight threads of 14 calls each draw the first eight sequences, in whatever order the threads began
+    slack = ran("threads", 3, TB_JITTER_SEED="7", **jitter).trace().facts["slack"]
+    assert slack["jitter_ns"] == sum(sum(draws(7, thread, 200, 9000, 14)) for thread in range(8))
+
+
 @pytest.mark.parametrize("flush_ms", ["0", "1000"])
 def test_many_delays_are_written_or_counted(ran: Run, flush_ms: str) -> None:
     result = ran("threads", 6000, TB_SLACK_NS="10", TB_FLUSH_MS=flush_ms, TB_KINDS="kernel")
@@ -303,7 +323,7 @@ def test_counts_never_go_into_a_file_that_is_there(ran: Run, tmp_path: Path, the
 
 
 def test_the_longest_delay_is_that_of_the_option(ran: Run) -> None:
-    longest = record._settings(f"{record._LONGEST_DELAY}s", None, "after", "node", False, None, "256 MiB", "1s")["TB_SLACK_NS"]
+    longest = record._delays(f"{record._LONGEST_DELAY}s", None, None, None, "after")["TB_SLACK_NS"]
     settings = {"TB_SLACK_CLASSES": "memset"}  # the program has none, or it would wait
     assert ran("print", "x", TB_SLACK_NS=longest, **settings).err == ""
     assert "is not a number" in ran("print", "x", TB_SLACK_NS=str(int(longest) + 1), **settings).err

@@ -17,6 +17,7 @@
  *   TB_SLACK_NS=N        delay every chosen call by N ns, spinning, at most 100 s (0: count them)
  *   TB_SLACK_CLASSES=LIST  launch,copy,memset,sync,alloc,event (default, or "boundary"), query,stream,module,other, "all"
  *   TB_SLACK_WHERE=after|before
+ *   TB_JITTER_FROM_NS=N, TB_JITTER_TO_NS=N, TB_JITTER_SEED=N   delay every chosen call by a random time between the two besides
  *   TB_SLACK_STATS=FILE  counts of delayed calls as JSON; %p is the process id, and a file that is there already is not touched
  *
  * Where a setting is wrong or CUPTI refuses, one line says so, the file holds the fact "#refused", and the program goes on

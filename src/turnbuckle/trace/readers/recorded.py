@@ -180,6 +180,8 @@ class _Assembly:
         }  # fmt: skip
         if slack := slack_of(self.files):
             facts["slack"] = slack
+        if link := link_of(self.files):
+            facts["link"] = link
         ranks = {file.number("rank", -1) for file in self.files}
         if len(ranks) == 1 and -1 not in ranks:
             facts["rank"], facts["world_size"] = ranks.pop(), self.files[0].number("ranks") or None
@@ -218,6 +220,9 @@ class _Assembly:
         found = [finding(code, count, detail) for code, count, detail in counted if count]
         if delayed := sum(n for key, n in slack_of(files).items() if key.startswith("calls ")):
             found.append(finding("P193", delayed, slack_words(files)))
+        if link := link_of(files):
+            limited = sum(n for key, n in link.items() if key.startswith("copies "))
+            found.append(finding("P211", limited or 1, link_words(link)))
         return found
 
 
@@ -491,13 +496,19 @@ def _devices(files: list[Recorded]) -> pl.DataFrame:
 def slack_of(files: Sequence[Recorded]) -> dict[str, int]:
     """What the recorder put in: ``delay_ns``, ``before`` (1: before calls), and by class of call ``calls CLASS`` and ``waited_ns CLASS``.
 
+    Of random delays besides ``jitter_from_ns``, ``jitter_to_ns``, ``jitter_seed``, and ``jitter_ns``: what was drawn in all.
     Empty where nothing was delayed.  Of a recording that was cut, the delays that are in it.
     """
     out: dict[str, int] = {}
     for file in files:
         delays = file.table("L")
-        if file.number("slack_ns", -1) <= 0 and not delays.height:
+        jitter = re.fullmatch(r"(\d{1,18}) (\d{1,18}) (\d{1,18})", file.one("jitter"))
+        if file.number("slack_ns", -1) <= 0 and not delays.height and not jitter:
             continue
+        if jitter:
+            out |= {f"jitter_{word}": int(number) for word, number in zip(("from_ns", "to_ns", "seed"), jitter.groups(), strict=True)}
+            drawn = re.fullmatch(r"calls=\d{1,18} drawn_ns=(\d{1,18})", file.one("jitter_total"))
+            out["jitter_ns"] = out.get("jitter_ns", 0) + (int(drawn[1]) if drawn else 0)
         out["delay_ns"] = max(out.get("delay_ns", 0), file.number("slack_ns"))
         out["before"] = int(file.one("slack_at") == "before")
         classes = dict(re.findall(r"(\d{1,4})=(\w{1,20})", file.one("slackclass")))
@@ -519,7 +530,42 @@ def slack_words(files: Sequence[Recorded]) -> str:
     classes = ", ".join(f"{key.removeprefix('calls ')} {value:,}" for key, value in slack.items() if key.startswith("calls ") and value)
     when = "before" if slack["before"] else "after"
     changed = any("slack_set" in file.facts for file in files)
-    return f"{slack['delay_ns']:,} ns {when} calls{' (the program changed it)' if changed else ''}, {waited / 1e9:.6g} s in all: {classes}"
+    random = ""
+    if "jitter_seed" in slack:
+        random = f" and {slack['jitter_from_ns']:,} to {slack['jitter_to_ns']:,} ns at random (seed {slack['jitter_seed']})"
+    length = f"{slack['delay_ns']:,} ns{random} {when} calls{' (the program changed it)' if changed else ''}"
+    return f"{length}, {waited / 1e9:.6g} s in all: {classes}"
+
+
+def link_of(files: Sequence[Recorded]) -> dict[str, int]:
+    """What a slower link did: ``bandwidth`` [B/s]; by direction ``copies``, ``bytes``, ``missing_ns`` and ``waited_ns``; ``missed`` copies.
+
+    ``missing_ns`` is what the copies would have taken longer, ``waited_ns`` how long they were held.  Empty where no link was made slower.
+    Of a recording that was cut, the bandwidth alone.
+    """
+    out: dict[str, int] = {}
+    for file in files:
+        if file.number("link_bandwidth") <= 0:
+            continue
+        out["bandwidth"] = file.number("link_bandwidth")
+        out["missed"] = out.get("missed", 0) + file.number("link_missed")
+        for line in file.facts.get("link_total", []):
+            match = re.fullmatch(r"(h2d|d2h) copies=(\d{1,18}) bytes=(\d{1,18}) missing_ns=(\d{1,18}) waited_ns=(\d{1,18})", line)
+            for word, number in zip(("copies", "bytes", "missing_ns", "waited_ns"), match.groups()[1:] if match else (), strict=False):
+                key = f"{word} {line[:3]}"
+                out[key] = out.get(key, 0) + int(number)
+    return out
+
+
+def link_words(link: dict[str, int]) -> str:
+    """The same in one line."""
+    ways = [
+        f"{way} {link[f'copies {way}']:,} of {link[f'bytes {way}']:,} B held {link[f'waited_ns {way}'] / 1e9:.6g} s"
+        for way in ("h2d", "d2h")
+        if f"copies {way}" in link
+    ]
+    missed = [f"{link['missed']:,} not limited"] if link["missed"] else []
+    return f"{link['bandwidth']:,} B/s: {'; '.join([*ways, *missed]) or 'the recording has no end'}"
 
 
 def _cuda_version(number: int) -> str:
