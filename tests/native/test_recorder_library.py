@@ -305,6 +305,38 @@ def test_marks_window_and_a_delay_that_the_program_changes(ran: Run, tmp_path: P
     assert "the program changed it" in next(f.detail for f in result.trace().findings if f.code == "P193")
 
 
+BEFORE = {"TB_SLACK_NS": "700", "TB_SLACK_CLASSES": "copy", "TB_SLACK_WHERE": "before"}
+
+
+@pytest.mark.parametrize("slack", [{}, BEFORE], ids=["alone", "with delays"])
+def test_blocking_copies_return_no_earlier_than_a_slower_link_would(ran: Run, slack: dict[str, str]) -> None:
+    """By the stand-in's clock: what a call took is its own time and a few ticks; what is missing to bytes by bandwidth is waited."""
+    looks, rate = 4 * 10, 50_000_000
+    plain, slow = (ran("loop", 20, TB_FLUSH_MS="0", **slack, **link) for link in ({}, {"TB_LINK_BANDWIDTH": str(rate)}))
+    trace = slow.trace()
+    calls = trace.api.filter(pl.col("level") == 0, trace.text(trace.api) == "cudaMemcpy_v3020").sort("start_ns")
+    took = (calls["end_ns"] - calls["start_ns"]).to_list()
+    link, every = trace.facts["link"], 0
+    for way, first, size in (("h2d", 0, 4096), ("d2h", 1, 1024)):
+        missing, waited = link[f"missing_ns {way}"], link[f"waited_ns {way}"]
+        assert (link[f"copies {way}"], link[f"bytes {way}"]) == (20, 20 * size)
+        assert 0 <= 20 * size * 1_000_000_000 // rate - sum(took[first::2]) - missing <= 20 * looks
+        assert missing <= waited < missing + 20 * 10, "spun to the next tick"
+        every += waited
+    assert link["missed"] == 0 and slow.codes()["P211"] == 40 and "P211" not in plain.codes()
+    # nothing else in the program takes longer; what a copy waits behind itself its successor no longer waits for
+    spans = [result.trace().api["end_ns"].max() for result in (plain, slow)]
+    assert 0 < spans[1] - spans[0] <= every + 40 * looks  # type: ignore[operator]
+    assert trace.overheads.filter(pl.col("kind") == 100).height == (40 if slack else 0)
+
+
+def test_copies_that_do_not_block_are_counted_and_left(ran: Run) -> None:
+    result = ran("overlapped", 5, TB_LINK_BANDWIDTH="1000000", TB_FLUSH_MS="0")
+    assert result.trace().facts["link"] == {"bandwidth": 1_000_000, "missed": 5}
+    (told,) = (f for f in result.trace().findings if f.code == "P211")
+    assert told.detail == "1,000,000 B/s: 5 not limited"
+
+
 @pytest.mark.parametrize("there", ["a link", "a link to nowhere", "a file"])
 def test_counts_never_go_into_a_file_that_is_there(ran: Run, tmp_path: Path, there: str) -> None:
     counts, other = tmp_path / "counts.json", tmp_path / "other"
