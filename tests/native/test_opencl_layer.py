@@ -28,6 +28,7 @@ from turnbuckle.profile.dependencies import EDGES, dependencies
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.project import project
+from turnbuckle.study.orders import order
 from turnbuckle.trace.readers import recorded
 from turnbuckle.trace.trace import Trace
 
@@ -505,6 +506,24 @@ def test_the_programs_end_and_delays_are_passed_on(rig: Rig, here: Path, capfd: 
     trace = Trace.from_parquet(here / "requests.turnbuckle")
     assert {f.code for f in trace.findings} >= {"P191", "P193"}
     assert trace.overheads.height == trace.kernels.height
+
+
+def test_a_slower_link_and_random_delays_are_options(copies: Rig, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Three runs that are disturbed differently, over a slower link; and what they say of the program's kernels."""
+    for seed in (1, 2, 3):
+        place = here / f"run{seed}"
+        words = (str(copies.program), str(1 << 20))
+        assert record(*words, opencl=True, output=place, jitter="0us..300us", seed=seed, link_bandwidth="50MB/s") == 0
+        said = capfd.readouterr().err
+        assert f"0 s to 300 us at random (seed {seed})" in said and "slower     link of 50,000,000 B/s: h2d 3 of 3,145,728 B held" in said
+    traces = [Trace.from_parquet(here / f"run{seed}") for seed in (1, 2, 3)]
+    assert {f.code for f in traces[0].findings} >= {"P193", "P211"}
+    assert [trace.facts["slack"]["jitter_seed"] for trace in traces] == [1, 2, 3]
+    assert {trace.facts["link"]["bandwidth"] for trace in traces} == {50_000_000}
+    about = order([build(trace) for trace in traces]).as_dict()
+    assert about["kernels"] == 3 and len(about["kernel_streams"]) == 3 and about["words"]
+    named = {(pair["first"], pair["then"]) for pair in about["at_once"]}
+    assert not {("loose", "other"), ("other", "loose"), ("loose", "ordered"), ("ordered", "loose")} & named, "a finish lies between"
 
 
 def test_a_program_without_opencl_is_said(here: Path) -> None:
