@@ -283,7 +283,7 @@ def errors() -> str:
     return (
         ERRORS
         + table(("codes", "class", "exit code", "meaning"), ((f"{g.head}xx", code(g.klass), str(g.exit_code), g.meaning) for g in groups()))
-        + "\nExit code 0 is success, 130 an interrupt from the keyboard.\n"
+        + "\nExit code 0 is success, 130 an interrupt from the keyboard, 143 an end by SIGTERM.\n"
         + "\n## Every error\n\nWords in angle brackets are filled in.\n\n"
         + table(("code", "what", "exit code"), body)
     )

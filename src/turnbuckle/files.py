@@ -201,10 +201,12 @@ def write_parquet(frame: Any, path: _Name, **options: Any) -> None:
         try:
             frame.write_parquet(file, **options)
         except Exception as error:
-            number = re.search(r"\(os error ([0-9]{1,4})\)", str(error))
-            if number is None:
+            told = re.search(r"\(os error ([0-9]{1,4})\)|transport error", str(error))
+            if told is None:
                 raise
-            raise OSError(int(number[1]), os.strerror(int(number[1])), os.fspath(path)) from error
+            # of a device Polars says only that it could not write
+            number = int(told[1] or errno.EIO)
+            raise OSError(number, os.strerror(number), os.fspath(path)) from error
 
 
 def _draft_name() -> str:

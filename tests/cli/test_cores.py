@@ -170,7 +170,10 @@ def test_a_chart_draws_what_the_table_says(turnbuckle: Run, table: Path, tmp_pat
 
 def test_charts_that_cannot_be_written(turnbuckle: Run, table: Path) -> None:
     ran = turnbuckle("cores", table, "--charts", table)
-    assert ran.code == 2 and "R001" in ran.err
+    assert ran.code == 2 and "R004" in ran.err
+    other = table.with_name("other.csv")
+    other.touch()
+    assert "R001" in turnbuckle("cores", table, "--charts", other).err
 
 
 # --- recordings -------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import resource
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +254,47 @@ def test_a_batch_system_s_signal_is_met_in_order(turnbuckle: Run, tmp_path: Path
     ran = turnbuckle(*WRITERS["project"])
     assert ran.code == 143 and "interrupted" in ran.err and list(tmp_path.iterdir()) == []
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("wrong", [TypeError("no such type"), ValueError("x"), KeyboardInterrupt()])
+def test_an_error_that_follows_a_signal_is_an_interrupt(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch, wrong: BaseException) -> None:
+    """A library that is interrupted may swallow that and say anything."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        raise wrong
+
+    monkeypatch.setattr("turnbuckle.study.study.inspect", interrupted)
+    ran = turnbuckle("inspect", SAMPLE)
+    assert ran.code == 130 and ran.err == "interrupted\n"
+
+
+def test_an_interrupt_inside_a_destructor_is_not_lost(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dying:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def interrupted(*_: object, **__: object) -> None:
+        Dying()
+
+    monkeypatch.setattr("turnbuckle.study.study.inspect", interrupted)
+    ran = turnbuckle("inspect", SAMPLE)
+    assert ran.code == 143 and ran.err == "interrupted\n"
+
+
+def test_an_interrupt_while_an_error_is_said(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("turnbuckle.cli.run.say", stop)
+    ran = turnbuckle("inspect", "missing.sqlite")
+    assert ran.code == 130 and ran.err == "interrupted\n"
+
+
+def test_parquet_for_a_device_that_is_full(turnbuckle: Run) -> None:
+    ran = turnbuckle("inspect", SAMPLE, "--format", "parquet", "-o", "/dev/full")
+    assert ran.code == 2 and "error[R001]" in ran.err
 
 
 @pytest.mark.parametrize("verb", WRITERS)

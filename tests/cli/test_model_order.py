@@ -17,6 +17,8 @@ def test_a_recording_with_itself(turnbuckle: Run) -> None:
     assert "hold in all 2 recordings" in ran.out and "no recording refutes another" in ran.out
     about = json.loads(turnbuckle("model", "order", SAMPLE, SAMPLE, "--format", "json").out)
     assert about["false_share"] is None and about["runs"] == 2
+    assert len(about["kernel_streams"]) == 1 and about["kernels_beside"] == 0 and about["second_device_used"] is False
+    assert all(sentence in ran.out for sentence in about["words"]) and "none may run beside another" in about["words"][0]
     assert about["seconds_with_order"] >= about["seconds_by_rules"]
     table = turnbuckle("model", "order", SAMPLE, SAMPLE, "--format", "csv").out.splitlines()
     assert table[0].startswith("first_track,first,first_instant,then_track") and len(table) == about["dependencies"] + 1

@@ -120,7 +120,7 @@ def test_a_full_disk() -> None:
 
 def test_output_that_cannot_be_written(turnbuckle: Run, tmp_path: Path) -> None:
     ran = turnbuckle("slack", SAMPLE, *FEW, "--format", "json", "-o", tmp_path / "missing" / "out.json")
-    assert ran.code == 2 and "R001" in ran.err
+    assert ran.code == 2 and "R002" in ran.err
     assert "A010" in turnbuckle("slack", SAMPLE, *FEW, "-o", tmp_path / "out.txt").err
 
 

@@ -51,3 +51,16 @@ class Said:
     code: int
     out: str
     err: str
+
+
+def draws(seed: int, thread: int, low: int, high: int, count: int, rank: int = 0) -> list[int]:
+    """What slack.c draws for one thread: splitmix64 from seed, rank and the thread's place, written again."""
+    every, step = (1 << 64) - 1, 0x9E3779B97F4A7C15
+
+    def mixed(z: int) -> int:
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & every
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & every
+        return z ^ z >> 31
+
+    state = mixed((mixed((mixed((seed + step) & every) + rank + step) & every) + thread + step) & every)
+    return [low + (mixed((state + n * step) & every) * (high - low + 1) >> 64) for n in range(1, count + 1)]

@@ -270,11 +270,16 @@ CUptiResult cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, const
     return *name = other, CUPTI_SUCCESS;
 }
 
+/* The arguments of a copy, as CUPTI hands them on; of the driver's call inside the runtime's none are told. */
+static __thread const void *arguments;
+struct copy_arguments { void *to; const void *from; size_t size; enum cudaMemcpyKind kind; };
+
 static void tell(CUpti_CallbackDomain domain, int call, CUpti_ApiCallbackSite site)
 {
     CUpti_CallbackId id = ids[domain == CUPTI_CB_DOMAIN_RUNTIME_API][call];
     if (!watcher || !watched[domain][id]) return;
-    CUpti_CallbackData data = { .callbackSite = site, .functionName = "call", .correlationId = correlation };
+    CUpti_CallbackData data = { .callbackSite = site, .functionName = "call", .correlationId = correlation,
+                                .functionParams = domain == CUPTI_CB_DOMAIN_RUNTIME_API ? arguments : NULL };
     watcher(NULL, domain, id, &data);
 }
 
@@ -299,6 +304,7 @@ static cudaError_t end_call(int call, int64_t begin, int64_t end)
     KEEP(CUpti_ActivityAPI, .kind = CUPTI_ACTIVITY_KIND_RUNTIME, .cbid = ids[1][call], .start = (uint64_t)begin, .end = (uint64_t)end,
          .threadId = thread, .correlationId = correlation);
     tell(CUPTI_CB_DOMAIN_RUNTIME_API, call, CUPTI_API_EXIT);
+    arguments = NULL;
     return cudaSuccess;
 }
 
@@ -419,13 +425,13 @@ cudaError_t cudaMemset(void *memory, int value, size_t size)
 }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t size, enum cudaMemcpyKind kind)
 {
-    (void)to, (void)from;
+    arguments = &(struct copy_arguments){ to, from, size, kind };
     int64_t begin = begin_call(C_MEMCPY), end = copied(&null_stream, begin, size, kind, 1);
     return end_call(C_MEMCPY, begin, end + SMALL);
 }
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
-    (void)to, (void)from;
+    arguments = &(struct copy_arguments){ to, from, size, kind };
     int64_t begin = begin_call(C_MEMCPY_ASYNC);
     copied(of(stream), begin, size, kind, 2);
     return end_call(C_MEMCPY_ASYNC, begin, begin + QUEUE_COPY);

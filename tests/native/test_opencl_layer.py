@@ -18,6 +18,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from recorder_bench import draws
 
 from turnbuckle.cli.record import record
 from turnbuckle.errors import NativeError
@@ -27,6 +28,7 @@ from turnbuckle.profile.dependencies import EDGES, dependencies
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.project import project
+from turnbuckle.study.orders import order
 from turnbuckle.trace.readers import recorded
 from turnbuckle.trace.trace import Trace
 
@@ -330,6 +332,10 @@ def test_nothing_asked_for_does_nothing(rig: Rig, recording: Recording) -> None:
         {"TB_SLACK_CLASSES": "launch,lunch"},
         {"TB_SLACK_WHERE": "during"},
         {"TB_FLUSH_MS": "often"},
+        {"TB_LINK_BANDWIDTH": "2GB"},
+        {"TB_JITTER_TO_NS": "-3"},
+        {"TB_JITTER_FROM_NS": "2", "TB_JITTER_TO_NS": "1"},
+        {"TB_JITTER_SEED": str(2**53 + 1), "TB_JITTER_TO_NS": "1"},
     ],
     ids=str,
 )
@@ -344,6 +350,131 @@ def test_wrong_settings_are_refused_and_the_program_runs(rig: Rig, recording: Re
 def test_a_file_that_cannot_be_opened_is_said(rig: Rig, recording: Recording) -> None:
     assert rig.run(file="nowhere/x.csv") == recording.plain
     assert "neither recorded nor delayed" in rig.said
+
+
+# --- random delays, and a slower link ----------------------------------------------------------------------------------
+
+
+def test_random_delays_repeat_by_their_seed(rig: Rig, recording: Recording) -> None:
+    """The main thread is the first delayed: its delays are the sequence of the seed, on top of the fixed one, each call its own."""
+    given = {"TB_JITTER_FROM_NS": "1000", "TB_JITTER_TO_NS": "90000", "TB_JITTER_SEED": "7"}
+    given |= {"TB_SLACK_NS": "500", "TB_SLACK_CLASSES": "launch"}
+    assert rig.run(file="jitter.csv", given=given) == recording.plain
+    path = rig.folder / "jitter.csv"
+    rows = Recording([], [], path).of("L")
+    expected = draws(7, 0, 1000, 90000, len(rows))
+    assert len(rows) == sum(recording.truth[word] for word in ("scale", "add", "fixed", "native")) > 10
+    waited = [int(row["end"]) - int(row["start"]) for row in rows]
+    assert all(length >= 500 + drawn for length, drawn in zip(waited, expected, strict=True)), "of one thread, in the order of its calls"
+    slack = recorded.read(path).facts["slack"]
+    assert {k: v for k, v in slack.items() if k.startswith("jitter")} == {
+        "jitter_from_ns": 1000, "jitter_to_ns": 90000, "jitter_seed": 7, "jitter_ns": sum(expected),
+    }  # fmt: skip
+    assert "500 ns and 1,000 to 90,000 ns at random (seed 7) after calls" in next(
+        f.detail for f in recorded.read(path).findings if f.code == "P193"
+    )
+
+
+@pytest.fixture(scope="module")
+def copies(rig: Rig) -> Rig:
+    """The program of copies for a slower link, beside the same layer."""
+    made = rig.folder / "slower"
+    source = SOURCE.with_name("opencl_slower_link.c")
+    words = ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", source, "-o", made, "-lOpenCL"]
+    subprocess.run(words, check=True, timeout=LIMIT_SECONDS)
+    return Rig(made, rig.layer, rig.folder)
+
+
+SLOW_BYTES, SLOW_RATE = 4 << 20, 50_000_000
+
+
+@pytest.fixture(scope="module")
+def slowed(copies: Rig) -> Recording:
+    plain = copies.run(str(SLOW_BYTES))
+    given = {"TB_LINK_BANDWIDTH": str(SLOW_RATE)}
+    return Recording(plain, copies.run(str(SLOW_BYTES), file="slower.csv", given=given), copies.folder / "slower.csv")
+
+
+def seen(lines: list[str]) -> list[str]:
+    return [line for line in lines if line.startswith("sees")]
+
+
+def test_a_slower_link_changes_nothing_but_time(slowed: Recording) -> None:
+    """Results, kinds, states and errors of events, callbacks; that the program ends says that its copies did not hold up the host."""
+    assert seen(slowed.printed) == seen(slowed.plain) and "sees callbacks 1 status 0" in slowed.printed
+    assert "sees mapped 5 5" in slowed.printed and any(line.startswith("sees failed status -") for line in slowed.printed)
+
+
+def test_profiles_are_the_copies_own(slowed: Recording) -> None:
+    took = [int(line.split()[2]) for line in slowed.printed if line.startswith("took ")]
+    lengths = {int(row["end"]) - int(row["start"]) for row in slowed.of("C")}
+    assert len(took) == 4 and set(took) <= lengths
+
+
+def needed(bytes_: int) -> int:
+    return -(-bytes_ * 1_000_000_000 // SLOW_RATE)
+
+
+def test_what_waits_for_a_copy_waits_for_its_later_end(slowed: Recording) -> None:
+    """By the recording's own clock, and by what it says of the device's: a blocking call, a queue, an event in another queue."""
+    off = max(int(line.split()[3]) for line in slowed.fact("deviceclock"))
+    calls = {row["corr"]: row for row in slowed.of("A")}
+    kernels = {slowed.names[row["name"]]: int(row["start"]) for row in slowed.of("K")}
+    rows = sorted(slowed.of("C"), key=lambda row: int(row["corr"]))
+    first, *_ = rows
+    earliest = int(first["start"]) + needed(SLOW_BYTES) - off
+    assert kernels["ordered"] >= earliest and kernels["other"] >= earliest
+    blocking = [row for row in rows if slowed.names[calls[row["corr"]]["name"]].endswith("(blocking)")]
+    assert len(blocking) == 3
+    for row in blocking:
+        call = calls[row["corr"]]
+        assert int(call["end"]) - int(call["start"]) >= needed(SLOW_BYTES) - off
+    assert int(calls[first["corr"]]["end"]) < int(first["start"]) + off, "the call was over before its copy began"
+    waits = [row for row in slowed.of("Y") if row["what"] == "1" and row["event"] == first["corr"]]
+    assert waits and all(int(row["end"]) >= earliest for row in waits)
+
+
+def test_what_was_limited_is_told(slowed: Recording) -> None:
+    trace = slowed.trace
+    link = trace.facts["link"]
+    assert (link["bandwidth"], link["missed"], link["copies h2d"], link["copies d2h"]) == (SLOW_RATE, 0, 3, 4)
+    for way, code in (("h2d", 1), ("d2h", 2)):
+        copies = trace.copies.filter(pl.col("direction") == code)
+        assert link[f"bytes {way}"] == copies["size_bytes"].sum() == SLOW_BYTES * copies.height
+        lengths = (copies["end_ns"] - copies["start_ns"]).to_list()
+        missing = [max(0, needed(SLOW_BYTES) - length) for length in lengths]
+        assert link[f"missing_ns {way}"] == sum(missing) and link[f"waited_ns {way}"] >= sum(missing)
+    (told,) = (f for f in trace.findings if f.code == "P211")
+    assert told.count == 7 and told.detail.startswith("50,000,000 B/s: h2d 3 of 12,582,912 B held ")
+
+
+def test_a_program_of_every_kind_of_copy_over_a_slower_link(rig: Rig, recording: Recording) -> None:
+    """Rectangles, images, shared memory, mappings, threads; together with delays.  What no call's bytes are is not limited."""
+    given = {"TB_LINK_BANDWIDTH": "10000000", "TB_SLACK_NS": "2000", "TB_SLACK_WHERE": "before"}
+    assert rig.run(file="all.csv", given=given) == recording.plain
+    link, truth = recorded.read(rig.folder / "all.csv").facts["link"], recording.truth
+    for way in ("h2d", "d2h"):
+        assert (link[f"copies {way}"], link[f"bytes {way}"]) == (truth[way], truth[f"{way}_bytes"])
+
+
+def test_a_link_faster_than_the_copies_holds_none(copies: Rig) -> None:
+    plain = copies.run("4096")
+    assert seen(copies.run("4096", file="fast.csv", given={"TB_LINK_BANDWIDTH": str(10**15)})) == seen(plain)
+    link = recorded.read(copies.folder / "fast.csv").facts["link"]
+    blocking = {"copies h2d": 1, "bytes h2d": 4096, "copies d2h": 2, "bytes d2h": 8192}
+    zero = {f"{word} {way}": 0 for way in ("h2d", "d2h") for word in ("missing_ns", "waited_ns")}
+    assert link == {"bandwidth": 10**15, **blocking, **zero, "missed": 6}, "a gate costs more than what the others could lack"
+
+
+def test_a_slower_link_does_not_wait_for_a_copy_that_never_begins(copies: Rig) -> None:
+    assert copies.run("4096", "never", file="begins-never.csv", given={"TB_LINK_BANDWIDTH": "1000000"}) == []
+    trace = recorded.read(copies.folder / "begins-never.csv")
+    assert trace.facts["link"] == {"bandwidth": 1_000_000, "missed": 0} and trace.copies.is_empty()
+
+
+def test_a_slower_link_without_a_recording_is_refused(rig: Rig, recording: Recording) -> None:
+    assert rig.run(given={"TB_LINK_BANDWIDTH": "1000000"}) == recording.plain
+    assert "neither recorded nor delayed: TB_LINK_BANDWIDTH needs a recording" in rig.said
 
 
 # --- the verb ----------------------------------------------------------------------------------------------------------
@@ -375,6 +506,24 @@ def test_the_programs_end_and_delays_are_passed_on(rig: Rig, here: Path, capfd: 
     trace = Trace.from_parquet(here / "requests.turnbuckle")
     assert {f.code for f in trace.findings} >= {"P191", "P193"}
     assert trace.overheads.height == trace.kernels.height
+
+
+def test_a_slower_link_and_random_delays_are_options(copies: Rig, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Three runs that are disturbed differently, over a slower link; and what they say of the program's kernels."""
+    for seed in (1, 2, 3):
+        place = here / f"run{seed}"
+        words = (str(copies.program), str(1 << 20))
+        assert record(*words, opencl=True, output=place, jitter="0us..300us", seed=seed, link_bandwidth="50MB/s") == 0
+        said = capfd.readouterr().err
+        assert f"0 s to 300 us at random (seed {seed})" in said and "slower     link of 50,000,000 B/s: h2d 3 of 3,145,728 B held" in said
+    traces = [Trace.from_parquet(here / f"run{seed}") for seed in (1, 2, 3)]
+    assert {f.code for f in traces[0].findings} >= {"P193", "P211"}
+    assert [trace.facts["slack"]["jitter_seed"] for trace in traces] == [1, 2, 3]
+    assert {trace.facts["link"]["bandwidth"] for trace in traces} == {50_000_000}
+    about = order([build(trace) for trace in traces]).as_dict()
+    assert about["kernels"] == 3 and len(about["kernel_streams"]) == 3 and about["words"]
+    named = {(pair["first"], pair["then"]) for pair in about["at_once"]}
+    assert not {("loose", "other"), ("other", "loose"), ("loose", "ordered"), ("ordered", "loose")} & named, "a finish lies between"
 
 
 def test_a_program_without_opencl_is_said(here: Path) -> None:

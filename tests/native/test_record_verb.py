@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recorder_bench import Bench, Said
+from recorder_bench import Bench, Said, draws
 
 from turnbuckle.machine import toolchain
 from turnbuckle.trace.readers import parquet
@@ -95,6 +95,18 @@ def test_delays_are_in_the_trace_and_in_every_answer_from_it(verb: Verb, bench: 
     found = json.loads(verb("inspect", "far", "--format", "json").out)
     (delayed,) = (f for f in found["findings"] if f["code"] == "P193")
     assert delayed["count"] == 60 and "10,000 ns before calls" in delayed["detail"] and "launch 20, copy 40" in delayed["detail"]
+
+
+def test_random_delays_are_in_the_trace_with_their_seed(verb: Verb, bench: Bench) -> None:
+    use = ("record", "--library", bench.library, "--jitter", "1us..9us", "--seed", "5")
+    done = verb(*use, "-o", "a", "--slack-class", "launch", "--", bench.program, "loop", 20)
+    assert "delayed    20 calls by 1 us to 9 us at random (seed 5), " in done.err
+    assert (
+        verb(*use, "-o", "b", "--slack", "10us", "--", bench.program, "loop", 20).err.count("by 10 us each and 1 us to 9 us at random") == 1
+    )
+    slack = [parquet.read(Path(name)).facts["slack"] for name in ("a", "b")]
+    assert slack[0]["calls launch"] == 20 and slack[0]["jitter_ns"] == sum(draws(5, 0, 1000, 9000, 20))
+    assert slack[1]["delay_ns"] == 10_000 and slack[1]["jitter_ns"] == sum(draws(5, 0, 1000, 9000, 82))
 
 
 def test_options_reach_the_recorder(verb: Verb, bench: Bench) -> None:
@@ -286,6 +298,9 @@ def test_what_is_asked_wrongly(verb: Verb, bench: Bench, monkeypatch: pytest.Mon
     refused(verb("record", "--library", "nothing.so", "--", "true"), "N006", 2, "No such file")
     for options, word in (
         (("--slack", "101s"), "0s to 100s"), (("--slack=-1us",), "--slack"), (("--slack-class", "copy"), "without a delay"),
+        (("--seed", "3"), "without random delays"), (("--jitter", "5us"), "two bounds"), (("--jitter", "5us..101s"), "0s to 100s"),
+        (("--jitter", "5us..1us"), "1us..5us"), (("--jitter", "0us..1us", "--seed=-1"), "--seed"), (("--jitter", "0us..later"), "later"),
+        (("--link-bandwidth", "1 B/s"), "1 kB/s to 1 PB/s"), (("--link-bandwidth", "2GB"), "B/s"),
         (("--slack", "1us", "--slack-class", "lunch"), "launch"), (("--kinds", "apu"), "api"), (("--memory", "1 B"), "1 MiB"),
         (("--flush", "1h"), "1000s"),
     ):  # fmt: skip

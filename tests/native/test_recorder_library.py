@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from recorder_bench import WARNINGS, Bench, Ran
+from recorder_bench import WARNINGS, Bench, Ran, draws
 
 from turnbuckle.cli import record
 from turnbuckle.machine import toolchain
@@ -257,6 +257,26 @@ def test_before_the_call_and_of_one_class_alone(ran: Run) -> None:
     assert (waits["start_ns"] - delays["end_ns"]).is_between(0, 30).all()
 
 
+def test_random_delays_are_the_sequence_of_seed_rank_and_thread(ran: Run) -> None:
+    jitter = {"TB_JITTER_FROM_NS": "200", "TB_JITTER_TO_NS": "9000", "TB_FLUSH_MS": "0"}
+    sequences = {}
+    for seed, rank, fixed in ((7, 0, 0), (7, 3, 0), (8, 0, 0), (7, 0, 500)):
+        settings = {**jitter, "TB_JITTER_SEED": str(seed), "PMI_RANK": str(rank), **({"TB_SLACK_NS": str(fixed)} if fixed else {})}
+        result = ran("loop", 20, **settings)
+        trace, drawn = result.trace(), draws(seed, 0, 200, 9000, 82, rank)
+        delays = trace.overheads.filter(pl.col("kind") == 100).sort("start_ns")
+        lengths = (delays["end_ns"] - delays["start_ns"]).to_list()
+        # the stand-in's clock moves by 10 ns a look: a spin ends on the first tick at or behind its length
+        assert lengths == [-(-(fixed + length) // 10) * 10 for length in drawn]
+        assert trace.facts["slack"]["delay_ns"] == fixed and trace.facts["slack"]["jitter_ns"] == sum(drawn)
+        assert result.facts("jitter") == [f"200 9000 {seed}"] and result.codes() == {"P193": 82}
+        sequences[seed, rank, fixed] = drawn
+    assert sequences[7, 0, 0] == sequences[7, 0, 500] and sequences[7, 0, 0] != sequences[7, 3, 0] != sequences[8, 0, 0]
+    # eight threads of 14 calls each draw the first eight sequences, in whatever order the threads began
+    slack = ran("threads", 3, TB_JITTER_SEED="7", **jitter).trace().facts["slack"]
+    assert slack["jitter_ns"] == sum(sum(draws(7, thread, 200, 9000, 14)) for thread in range(8))
+
+
 @pytest.mark.parametrize("flush_ms", ["0", "1000"])
 def test_many_delays_are_written_or_counted(ran: Run, flush_ms: str) -> None:
     result = ran("threads", 6000, TB_SLACK_NS="10", TB_FLUSH_MS=flush_ms, TB_KINDS="kernel")
@@ -285,6 +305,38 @@ def test_marks_window_and_a_delay_that_the_program_changes(ran: Run, tmp_path: P
     assert "the program changed it" in next(f.detail for f in result.trace().findings if f.code == "P193")
 
 
+BEFORE = {"TB_SLACK_NS": "700", "TB_SLACK_CLASSES": "copy", "TB_SLACK_WHERE": "before"}
+
+
+@pytest.mark.parametrize("slack", [{}, BEFORE], ids=["alone", "with delays"])
+def test_blocking_copies_return_no_earlier_than_a_slower_link_would(ran: Run, slack: dict[str, str]) -> None:
+    """By the stand-in's clock: what a call took is its own time and a few ticks; what is missing to bytes by bandwidth is waited."""
+    looks, rate = 4 * 10, 50_000_000
+    plain, slow = (ran("loop", 20, TB_FLUSH_MS="0", **slack, **link) for link in ({}, {"TB_LINK_BANDWIDTH": str(rate)}))
+    trace = slow.trace()
+    calls = trace.api.filter(pl.col("level") == 0, trace.text(trace.api) == "cudaMemcpy_v3020").sort("start_ns")
+    took = (calls["end_ns"] - calls["start_ns"]).to_list()
+    link, every = trace.facts["link"], 0
+    for way, first, size in (("h2d", 0, 4096), ("d2h", 1, 1024)):
+        missing, waited = link[f"missing_ns {way}"], link[f"waited_ns {way}"]
+        assert (link[f"copies {way}"], link[f"bytes {way}"]) == (20, 20 * size)
+        assert 0 <= 20 * size * 1_000_000_000 // rate - sum(took[first::2]) - missing <= 20 * looks
+        assert missing <= waited < missing + 20 * 10, "spun to the next tick"
+        every += waited
+    assert link["missed"] == 0 and slow.codes()["P211"] == 40 and "P211" not in plain.codes()
+    # nothing else in the program takes longer; what a copy waits behind itself its successor no longer waits for
+    spans = [result.trace().api["end_ns"].max() for result in (plain, slow)]
+    assert 0 < spans[1] - spans[0] <= every + 40 * looks  # type: ignore[operator]
+    assert trace.overheads.filter(pl.col("kind") == 100).height == (40 if slack else 0)
+
+
+def test_copies_that_do_not_block_are_counted_and_left(ran: Run) -> None:
+    result = ran("overlapped", 5, TB_LINK_BANDWIDTH="1000000", TB_FLUSH_MS="0")
+    assert result.trace().facts["link"] == {"bandwidth": 1_000_000, "missed": 5}
+    (told,) = (f for f in result.trace().findings if f.code == "P211")
+    assert told.detail == "1,000,000 B/s: 5 not limited"
+
+
 @pytest.mark.parametrize("there", ["a link", "a link to nowhere", "a file"])
 def test_counts_never_go_into_a_file_that_is_there(ran: Run, tmp_path: Path, there: str) -> None:
     counts, other = tmp_path / "counts.json", tmp_path / "other"
@@ -303,7 +355,7 @@ def test_counts_never_go_into_a_file_that_is_there(ran: Run, tmp_path: Path, the
 
 
 def test_the_longest_delay_is_that_of_the_option(ran: Run) -> None:
-    longest = record._settings(f"{record._LONGEST_DELAY}s", None, "after", "node", False, None, "256 MiB", "1s")["TB_SLACK_NS"]
+    longest = record._delays(f"{record._LONGEST_DELAY}s", None, None, None, "after")["TB_SLACK_NS"]
     settings = {"TB_SLACK_CLASSES": "memset"}  # the program has none, or it would wait
     assert ran("print", "x", TB_SLACK_NS=longest, **settings).err == ""
     assert "is not a number" in ran("print", "x", TB_SLACK_NS=str(int(longest) + 1), **settings).err

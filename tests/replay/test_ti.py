@@ -345,3 +345,10 @@ def test_a_file_cut_in_a_line(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(ProfileError):
         ti.read(anchor)
+
+
+@pytest.mark.parametrize("line", ["ti_files/1.txt" * 400, "/" * 5000])
+def test_a_line_of_an_anchor_that_is_no_file_name(tmp_path: Path, line: str) -> None:
+    anchor = made(tmp_path, "init", "init")
+    anchor.write_text(f"ti_files/0.txt\n{line}\n")
+    assert refused(anchor, "P020").where == "ti.txt:2"

@@ -350,4 +350,4 @@ def test_workers_that_cannot_start_are_no_answers(tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 1 and "A086: worker processes cannot start" in ran.stderr
-    assert read_journal(journal_of(tmp_path / "t.parquet"))[0] == {}
+    assert not journal_of(tmp_path / "t.parquet").exists()

@@ -7,6 +7,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", denied)
+    monkeypatch.setattr(import_module("turnbuckle.trace.read"), "opened", denied)
     refused(path, "P010")
 
 
@@ -116,6 +117,14 @@ def test_sqlite_files_of_other_programs(tmp_path: Path, table: str, code: str) -
         db.execute("CREATE TABLE StringTable(_id_, value)" if "CUPTI" in table else "CREATE TABLE other(a)")
     db.close()
     refused(path, code)
+
+
+@pytest.mark.parametrize("table", ["StringIds", "ENUM_CUDA_MEM_KIND", "TARGET_INFO_GPU"])
+def test_a_view_in_the_place_of_a_table_beside_the_events_is_not_read(tmp_path: Path, table: str) -> None:
+    columns = ", ".join(f"'evil' AS {name}" for name in ("value", "name", "label", "chipName")) + ", 1 AS id"
+    path = b.make(tmp_path / "a.sqlite", sql=[f"DROP TABLE IF EXISTS {table}", f"CREATE VIEW {table} AS SELECT {columns}"])
+    trace = read(path)
+    assert "evil" not in trace.names.to_list() and "evil" not in str(trace.tables) and trace.kernels.height
 
 
 def test_views_and_virtual_tables_are_not_events(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from turnbuckle.errors import ProfileError
+from turnbuckle.files import opened
 from turnbuckle.findings import finding
 from turnbuckle.schema import tables as vocabulary
 from turnbuckle.trace import Trace, read
@@ -321,14 +322,12 @@ def test_the_folder_itself_may_be_a_link(folder: Path, tmp_path: Path) -> None:
 
 
 def test_no_permission(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = Path.open
-
-    def refusing(self: Path, *words: Any, **named: Any) -> Any:
-        if self.name == "kernels.parquet":
+    def refusing(path: Path) -> Any:
+        if path.name == "kernels.parquet":
             raise PermissionError(13, "Permission denied")
-        return opened(self, *words, **named)
+        return opened(path)
 
-    monkeypatch.setattr(Path, "open", refusing)
+    monkeypatch.setattr("turnbuckle.trace.readers.parquet.opened", refusing)
     refused(folder, "P010")
 
 

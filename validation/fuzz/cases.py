@@ -17,6 +17,8 @@ from pathlib import Path
 from damage import TEXTS, damage
 from seeds import SAMPLE, Seed
 
+from turnbuckle.study.grid import files_of
+
 #: Commands by what the file is, each with its weight.  {f} is the file, {s} a sound recording, {o} the output's name without ending.
 RECORDING = """
 6 inspect {f}
@@ -199,7 +201,8 @@ def prepare(seeds: list[Seed], seed: int, number: int, place: Path, disk: Path |
         after = rng.choice((0.005, 0.05, 0.2, 0.5, 1.5)) * rng.random()
         case.interrupt = (rng.choice((signal.SIGINT, signal.SIGINT, signal.SIGTERM)), after)
         case.done += f"{signal.Signals(case.interrupt[0]).name} after {case.interrupt[1]:.3f} s"
-    target, exact = _output(case, file, output, sound, rng, disk) if kind == "output" else (str(output), False)
+    read = any("{s}" in word for word in words)
+    target, exact = _output(case, file, output, sound, rng, disk, read) if kind == "output" else (str(output), False)
     filled = {"{f}": f"{file}{start.member}", "{s}": str(sound), "{in}": str(given)}
     for word in words:
         held = word
@@ -208,7 +211,8 @@ def prepare(seeds: list[Seed], seed: int, number: int, place: Path, disk: Path |
         # an output that is an input, a device or a link keeps its name; others take the ending that the command wants
         case.words.append(target if exact and "{o}" in word else held.replace("{o}", target))
     if kind == "words":
-        at = rng.randrange(len(case.words))
+        # another name of the output would be an output too
+        at = rng.choice([i for i in range(len(case.words)) if not i or case.words[i - 1] != "-o"])
         put = rng.choice([t for t in TEXTS if "\0" not in t and len(t) < 100_000])
         flag = case.words[at].startswith("-")
         case.words[at] = put if not flag else f"{case.words[at]}={put}"
@@ -280,7 +284,9 @@ def _limit(case: Case, rng: random.Random) -> None:
     case.done += f"RLIMIT_{name} {case.limits[name]}"
 
 
-def _output(case: Case, file: Path, output: Path, sound: Path, rng: random.Random, disk: Path | None) -> tuple[str, bool]:
+def _output(
+    case: Case, file: Path, output: Path, sound: Path, rng: random.Random, disk: Path | None, sound_is_read: bool
+) -> tuple[str, bool]:
     """Where the output is to go, and whether that is its whole name or wants an ending."""
     what = rng.choice(OUTPUTS)
     case.done += f"the output is: {what}"
@@ -293,7 +299,8 @@ def _output(case: Case, file: Path, output: Path, sound: Path, rng: random.Rando
     if what == "the input":
         return str(file), True
     if what == "another input":
-        return str(rng.choice([*sorted(p for p in file.parent.rglob("*") if p.is_file()), sound])), True
+        # a file beside a recording belongs to it only where its format says so
+        return str(rng.choice([*files_of(file), *([sound] if sound_is_read else [])])), True
     if what == "folder of the input":
         return str(file.parent), True
     if what in ("link to the input", "broken link"):

@@ -18,4 +18,7 @@ def main() -> None:
         # nothing more can be loaded, so this is said without anything
         os.write(2, f"error[{code}]: {what}\n  fix:   raise the limit: ulimit -n 1024, ulimit -v unlimited\n".encode())
         raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        os.write(2, b"interrupted\n")
+        raise SystemExit(130) from None
     raise SystemExit(run())

@@ -56,6 +56,7 @@ def calibrate(
     from dataclasses import replace
 
     from turnbuckle.errors import CannotAnswer, UsageError
+    from turnbuckle.files import refuse_input
     from turnbuckle.findings import finding
     from turnbuckle.machine import load
     from turnbuckle.machine.calibrate import is_name
@@ -79,6 +80,8 @@ def calibrate(
     if run:
         # the raw lines stay beside the machine file, which names their hash
         keep = keep or (output.with_suffix(".jsonl") if output is not None else None)
+        if keep is not None:
+            refuse_input(keep, "the file of measured lines")
         here, failed = _measured_here(keep, quick, managed, only)
         read.append(here)
     _one_device([o for o, _ in read])

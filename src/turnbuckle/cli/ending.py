@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Final
 
 
 class Ended(KeyboardInterrupt):
-    """A batch system, or somebody with `kill`, wants the command to end.
+    """The terminal, a batch system, or somebody with `kill`, wants the command to end.
 
     Attributes
     ----------
@@ -23,22 +24,39 @@ class Ended(KeyboardInterrupt):
         self.exit_code = 128 + number
 
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_UNTOUCHED: Final = (signal.SIG_DFL, signal.default_int_handler)
 
 
 @contextmanager
 def told_to_end() -> Iterator[None]:
-    """Raise `Ended` in the main thread at SIGTERM and SIGHUP; a signal that is ignored, as under nohup, stays ignored."""
+    """Raise `Ended` in the main thread at SIGINT, SIGTERM and SIGHUP; a signal that is ignored, as under nohup, stays ignored.
+
+    Whatever error comes after a signal is `Ended`: a library that is interrupted may say anything.
+    """
+    told: list[int] = []
 
     def end(number: int, _: FrameType | None) -> None:
+        told.append(number)
         raise Ended(number)
+
+    def unraised(lost: sys.UnraisableHookArgs) -> None:
+        """Say nothing of a signal that met a destructor, where nobody can take it: the next error, or the next signal, ends the command."""
+        if not isinstance(lost.exc_value, Ended):
+            hook(lost)
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, end) for number in _SIGNALS if signal.getsignal(number) == signal.SIG_DFL}
+    before = {number: signal.signal(number, end) for number in _SIGNALS if signal.getsignal(number) in _UNTOUCHED}
+    hook, sys.unraisablehook = sys.unraisablehook, unraised
     try:
         yield
+    except BaseException:
+        if told:
+            raise Ended(told[0]) from None
+        raise
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)

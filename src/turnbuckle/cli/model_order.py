@@ -84,6 +84,21 @@ def _print(found: Any, about: dict[str, Any], output: Path | None) -> None:
     for row in rows:
         table.add_row(*row)
     console.print(table)
+    console.print()
+    for sentence in about["words"]:
+        console.print(clean(sentence, 400), soft_wrap=True)
+    pairs = about["at_once"]
+    if pairs:
+        beside = Table(title="kernels that may run at once", title_justify="left", box=None, pad_edge=False, header_style="dim")
+        for column in ("pairs", "kernel", "on", "beside", "on"):
+            beside.add_column(column, overflow="fold", justify="right" if column == "pairs" else "left")
+        for pair in pairs[:_SHOWN]:
+            named = (clean(pair["first"], 40), pair["first_track"], clean(pair["then"], 40), pair["then_track"])
+            beside.add_row(f"{pair['pairs']:,}", *named)
+        console.print(beside)
+        if len(pairs) > _SHOWN:
+            console.print(Text(f"and {len(pairs) - _SHOWN:,} more kinds of it; --format json has them", style="dim"))
+        console.print()
     if not any(about["refuted"]):
         console.print(Text("no recording refutes another: disturbed too little, perhaps", style="yellow"))
     unknown = found.table()

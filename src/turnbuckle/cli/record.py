@@ -18,6 +18,8 @@ KINDS: Final = ("api", "driver", "kernel", "memcpy", "memset", "sync", "event", 
 FURTHER: Final = ("latency", "eventts")
 _MEMORY_BYTES, _FLUSH_SECONDS = (1 << 20, 1 << 40), (0.0, 1000.0)
 _LONGEST_DELAY: Final = 100.0
+_BANDWIDTH: Final = (1e3, 1e15)  # [B/s]
+_LARGEST_SEED: Final = 1 << 53
 
 _CLASSES: Final = ("launch", "copy", "memset", "sync", "alloc", "event", "query", "stream", "module", "other", "boundary", "all")
 
@@ -32,6 +34,11 @@ SlackClass = Annotated[
     list[str] | None, Parameter(help="only calls of these classes: launch, copy, memset, sync, alloc, event; or all", negative=())
 ]
 SlackAt = Annotated[Literal["before", "after"], Parameter(help="whether the delay comes before the call or after it")]
+Jitter = Annotated[str | None, Parameter(help="delay every such call by a random time between two bounds besides, as 0us..100us")]
+Seed = Annotated[int | None, Parameter(help="what the random delays follow from; one seed, one sequence a thread")]
+Bandwidth = Annotated[
+    str | None, Parameter(help="end copies between host and device no earlier than at this bandwidth, as 2GB/s: the run over a slower link")
+]
 Graphs = Annotated[Literal["node", "whole"], Parameter(help="a record for every node of a CUDA graph, or one for the graph (cheaper)")]
 Unified = Annotated[bool, Parameter(help="migrations and page faults of unified memory too (slows such programs)", negative=())]
 Kinds = Annotated[list[str] | None, Parameter(help="only these kinds of records: " + ", ".join((*KINDS, *FURTHER)), negative=())]
@@ -51,6 +58,9 @@ def record(
     slack: Slack = None,
     slack_class: SlackClass = None,
     slack_at: SlackAt = "after",
+    jitter: Jitter = None,
+    seed: Seed = None,
+    link_bandwidth: Bandwidth = None,
     graphs: Graphs = "node",
     unified_memory: Unified = False,
     kinds: Kinds = None,
@@ -74,7 +84,11 @@ def record(
     from turnbuckle.machine import driver, toolchain
     from turnbuckle.trace import cache
 
-    settings = _settings(slack, slack_class, slack_at, graphs, unified_memory, kinds, memory, flush)
+    settings = {
+        **_settings(graphs, unified_memory, kinds, memory, flush),
+        **_delays(slack, jitter, seed, slack_class, slack_at),
+        **_slower_link(link_bandwidth),
+    }
     if opencl:
         from turnbuckle.cli.record_opencl import record_opencl
 
@@ -115,9 +129,7 @@ def record(
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-def _settings(
-    slack: str | None, classes: list[str] | None, at: str, graphs: str, unified: bool, kinds: list[str] | None, memory: str, flush: str
-) -> dict[str, str]:
+def _settings(graphs: str, unified: bool, kinds: list[str] | None, memory: str, flush: str) -> dict[str, str]:
     """What the recorder is told through the program's environment.  Raises N011 for a value that is none, `UnitError` for a unit."""
     from turnbuckle.cli.options import flat
     from turnbuckle.units import parse
@@ -128,20 +140,57 @@ def _settings(
     space, period = parse(memory, "B"), parse(flush, "s")
     _within("--memory", memory, space, *_MEMORY_BYTES, "1 MiB to 1 TiB")
     _within("--flush", flush, period, *_FLUSH_SECONDS, "0s to 1000s")
-    out = {"TB_KINDS": ",".join(known), "TB_MEMORY_MB": str(int(space) >> 20), "TB_FLUSH_MS": str(max(round(period * 1e3), period > 0))}
-    if slack is None:
+    return {"TB_KINDS": ",".join(known), "TB_MEMORY_MB": str(int(space) >> 20), "TB_FLUSH_MS": str(max(round(period * 1e3), period > 0))}
+
+
+def _delays(slack: str | None, jitter: str | None, seed: int | None, classes: list[str] | None, at: str) -> dict[str, str]:
+    """What the recorder is told of delays, fixed and random; empty where there are none.  Raises as `_settings`."""
+    from turnbuckle.cli.options import flat
+    from turnbuckle.units import parse
+
+    if jitter is None and seed is not None:
+        raise NativeError("N011", "--seed without random delays", fix=f"--jitter 0us..100us --seed {seed}")
+    if slack is None and jitter is None:
         if classes:
             raise NativeError("N011", "--slack-class without a delay", fix="--slack 10us --slack-class " + ",".join(flat(classes) or []))
-        return out
-    delay = parse(slack, "s")
-    _within("--slack", slack, delay, 0.0, _LONGEST_DELAY, "0s to 100s")
+        return {}
+    out = {}
+    if slack is not None:
+        delay = parse(slack, "s")
+        _within("--slack", slack, delay, 0.0, _LONGEST_DELAY, "0s to 100s")
+        out["TB_SLACK_NS"] = str(round(delay * 1e9))
+    if jitter is not None:
+        least, dots, most = jitter.partition("..")
+        if not dots:
+            raise NativeError("N011", "--jitter takes two bounds", found=clipped(jitter), fix="--jitter 0us..100us")
+        bounds = [parse(text.strip(), "s") for text in (least, most)]
+        for bound in bounds:
+            _within("--jitter", jitter, bound, 0.0, _LONGEST_DELAY, "0s to 100s")
+        if bounds[0] > bounds[1]:
+            raise NativeError("N011", "--jitter ends below where it begins", found=clipped(jitter), fix=f"--jitter {most}..{least}"[:80])
+        _within("--seed", str(seed), seed or 0, 0, _LARGEST_SEED, f"0 to {_LARGEST_SEED}")
+        out |= {
+            "TB_JITTER_FROM_NS": str(round(bounds[0] * 1e9)), "TB_JITTER_TO_NS": str(round(bounds[1] * 1e9)),
+            "TB_JITTER_SEED": str(seed or 0),
+        }  # fmt: skip
     chosen = flat(classes) or ["boundary"]
     _known(
         "--slack-class",
         chosen,
         ("launch", "copy", "memset", "sync", "alloc", "event", "query", "stream", "module", "other", "boundary", "all"),
     )
-    return {**out, "TB_SLACK_NS": str(round(delay * 1e9)), "TB_SLACK_CLASSES": ",".join(chosen), "TB_SLACK_WHERE": at}
+    return {**out, "TB_SLACK_CLASSES": ",".join(chosen), "TB_SLACK_WHERE": at}
+
+
+def _slower_link(bandwidth: str | None) -> dict[str, str]:
+    """What the recorder is told of the link; empty where it stays as it is.  Raises as `_settings`."""
+    from turnbuckle.units import parse
+
+    if bandwidth is None:
+        return {}
+    rate = parse(bandwidth, "B/s")
+    _within("--link-bandwidth", bandwidth, rate, *_BANDWIDTH, "1 kB/s to 1 PB/s")
+    return {"TB_LINK_BANDWIDTH": str(round(rate))}
 
 
 def _note_strangers(library: Path) -> None:
@@ -318,9 +367,14 @@ def _report(trace: Any, place: Path, ran: Any) -> None:
     _say(f"cost       {'; '.join(part for part in (whole, unknown if cut else '') if part)}")
     if slack := trace.facts.get("slack"):
         calls = sum(value for key, value in slack.items() if key.startswith("calls "))
-        _say(f"delayed    {calls:,} calls by {_time(slack['delay_ns'])} each, {_time(delays)} in all: not this machine's own run")
+        each = [f"{_time(slack['delay_ns'])} each"] if slack["delay_ns"] or "jitter_seed" not in slack else []
+        if "jitter_seed" in slack:
+            each.append(f"{_time(slack['jitter_from_ns'])} to {_time(slack['jitter_to_ns'])} at random (seed {slack['jitter_seed']})")
+        _say(f"delayed    {calls:,} calls by {' and '.join(each)}, {_time(delays)} in all: not this machine's own run")
     for found in trace.findings:
-        if found.severity != "info" and found.code != "P193":
+        if found.code == "P211":
+            _say(f"slower     link of {found.detail}: not this machine's own run")
+        elif found.severity != "info" and found.code != "P193":
             _say(f"{found.code}       {found.count:,}: {found.meaning}" + (f" ({found.detail})" if found.detail else ""))
     if _moves_unseen(trace):
         _say("note       unified memory was allocated, and no migration is recorded; --unified-memory records them")

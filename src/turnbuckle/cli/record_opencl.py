@@ -10,7 +10,10 @@ from typing import Any, Final
 from turnbuckle.errors import CannotAnswer, NativeError
 
 #: What the layer is told; the other settings are CUPTI's.
-_SETTINGS: Final = ("TB_MEMORY_MB", "TB_FLUSH_MS", "TB_SLACK_NS", "TB_SLACK_CLASSES", "TB_SLACK_WHERE")
+_SETTINGS: Final = (
+    "TB_MEMORY_MB", "TB_FLUSH_MS", "TB_SLACK_NS", "TB_SLACK_CLASSES", "TB_SLACK_WHERE", "TB_JITTER_FROM_NS", "TB_JITTER_TO_NS",
+    "TB_JITTER_SEED", "TB_LINK_BANDWIDTH",
+)  # fmt: skip
 
 
 def record_opencl(

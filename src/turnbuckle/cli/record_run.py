@@ -30,7 +30,10 @@ _RANKS: Final = (
 _HANDED_ON: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 _MARKS: Final = (b"InitializeInjection", b"turnbuckle-trace 1")
 #: The recorder's settings: one that this shell has set is not taken over.  Other words that begin with TB_ are the program's own.
-_STEERING: Final = ("TRACE", "KINDS", "MEMORY_MB", "FLUSH_MS", "CLOCK", "WINDOW", "SLACK_NS", "SLACK_CLASSES", "SLACK_WHERE", "SLACK_STATS")
+_STEERING: Final = (
+    "TRACE", "KINDS", "MEMORY_MB", "FLUSH_MS", "CLOCK", "WINDOW", "SLACK_NS", "SLACK_CLASSES", "SLACK_WHERE", "SLACK_STATS",
+    "JITTER_FROM_NS", "JITTER_TO_NS", "JITTER_SEED", "LINK_BANDWIDTH",
+)  # fmt: skip
 _SETTINGS: Final = frozenset(f"TB_{word}" for word in _STEERING)
 
 

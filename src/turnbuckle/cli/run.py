@@ -30,6 +30,15 @@ def run(argv: Sequence[str] | None = None, *, limited: bool = False) -> int:
     ----------
     limited : load the numeric libraries with few threads.
     """
+    try:
+        return _answered(argv, limited)
+    except KeyboardInterrupt as e:
+        with suppress(OSError):
+            print("interrupted", file=sys.stderr)
+        return e.exit_code if isinstance(e, Ended) else 130
+
+
+def _answered(argv: Sequence[str] | None, limited: bool) -> int:
     if sys.stdout is None or sys.stderr is None:
         return 2  # closed by the caller: there is nowhere to say anything
     for stream in (sys.stdout, sys.stderr):
@@ -56,9 +65,8 @@ def run(argv: Sequence[str] | None = None, *, limited: bool = False) -> int:
         told = limits.shortage(e) or e
         say(told)
         return told.exit_code
-    except KeyboardInterrupt as e:
-        print("interrupted", file=sys.stderr)
-        return e.exit_code if isinstance(e, Ended) else 130
+    except KeyboardInterrupt:
+        raise
     except BrokenPipeError:
         # the reader of our output went away (head, less): not our error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,7 +17,7 @@ from turnbuckle.machine.toolchain import compiler, complaint, lent, native
 
 SOURCES: Final = (
     "opencl_layer.c", "opencl_memory.c", "opencl_usm.c", "opencl_enqueue.c", "opencl_commands.c", "opencl_objects.c", "opencl_calls.c",
-    "output.c", "clock.c", "settings.c", "slack.c",
+    "opencl_link.c", "output.c", "clock.c", "settings.c", "slack.c", "link.c",
 )  # fmt: skip
 #: What the compiler is told; part of what a cached library is known by.  The runtime may still call the layer when the loader is gone.
 OPTIONS: Final = (

@@ -38,7 +38,7 @@ RECORDS: Final = {
     "MARKER": "CUpti_ActivityMarker",
     "DEVICE": "CUpti_ActivityDevice",
 }
-SOURCES: Final = ("output.c", "clock.c", "settings.c", "slack.c", "delays.c", "records.c", "recorder.c")
+SOURCES: Final = ("output.c", "clock.c", "settings.c", "slack.c", "link.c", "copies.c", "delays.c", "records.c", "recorder.c")
 HEADERS: Final = ("output.h", "clock.h", "settings.h", "slack.h", "delays.h", "records.h", "headers/crt/host_defines.h")
 #: What the compiler is told; part of what a cached library is known by.  A thread of the library's may outlive who loaded it.
 OPTIONS: Final = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,nodelete")

@@ -63,7 +63,7 @@ const char *delays_class(const char *name) { return call_class_names[class_of(na
 /* ---- settings ---- */
 
 static _Atomic int64_t delay_ns = -1; /* -1: calls are not watched */
-static struct slack told;
+static struct slack told = { .to = -1 };
 static const char *statistics;
 
 const char *delays_settings(void)
@@ -138,8 +138,8 @@ void delays_write(void)
 
 static void wait(int class, uint32_t corr)
 {
-    int64_t length = delay_ns;
     atomic_fetch_add_explicit(&calls[class], 1, memory_order_relaxed);
+    int64_t length = slack_length(&told, delay_ns);
     if (length <= 0) return;
     int64_t start = clock_now(), end = clock_spin(start, length);
     atomic_fetch_add_explicit(&waited_ns[class], (uint64_t)(end - start), memory_order_relaxed);
@@ -207,7 +207,8 @@ void delays_mark(const char *label, int64_t at)
 
 void delays_tell_settings(void)
 {
-    struct slack now = { delay_ns, told.classes, told.before };
+    struct slack now = told;
+    now.ns = delay_ns;
     slack_tell(&now);
 }
 
@@ -218,6 +219,7 @@ void delays_tell_totals(void)
         if (calls[class])
             output_fact("slack_total %s calls=%" PRIu64 " waited_ns=%" PRIu64, call_class_names[class], (uint64_t)calls[class],
                         (uint64_t)waited_ns[class]);
+    slack_tell_totals(&told);
     if (unwritten) output_fact("slack_unwritten %" PRIu64, (uint64_t)unwritten);
 }
 

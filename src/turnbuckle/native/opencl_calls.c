@@ -18,7 +18,7 @@ int64_t thread_number(void)
 
 /* ---- delays ---- */
 
-static struct slack slack = { .ns = -1 };
+static struct slack slack = { .ns = -1, .to = -1 };
 static atomic_ullong calls[CALL_CLASSES], waited_ns[CALL_CLASSES];
 
 const char *delay_settings(void) { return slack_settings(&slack); }
@@ -29,11 +29,12 @@ static void delay(const struct call *call)
 {
     if (slack.ns < 0 || !(slack.classes >> call->class & 1)) return;
     atomic_fetch_add_explicit(&calls[call->class], 1, memory_order_relaxed);
-    if (!slack.ns) return;
+    int64_t length = slack_length(&slack, slack.ns);
+    if (!length) return;
     struct row row;
     row_begin(&row, 'L');
     row.start = clock_now();
-    row.end = clock_spin(row.start, slack.ns);
+    row.end = clock_spin(row.start, length);
     atomic_fetch_add_explicit(&waited_ns[call->class], (unsigned long long)(row.end - row.start), memory_order_relaxed);
     if (!recording || !call->number) return;
     row.corr = call->number, row.tid = thread_number(), row.what = call->class;
@@ -53,6 +54,7 @@ void delay_tell_totals(void)
 {
     for (int class = 0; class < CALL_CLASSES; class++)
         if (calls[class]) output_fact("slack_total %s calls=%llu waited_ns=%llu", call_class_names[class], calls[class], waited_ns[class]);
+    slack_tell_totals(&slack);
 }
 
 /* ---- calls ---- */

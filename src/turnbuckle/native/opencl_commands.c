@@ -11,6 +11,7 @@
 #include "opencl_layer.h"
 
 #include "clock.h"
+#include "link.h"
 
 #include <inttypes.h>
 #include <linux/futex.h>
@@ -81,8 +82,7 @@ static int clock_timer(struct device *device, int looks)
     return 1;
 }
 
-/* When a command was queued, submitted, began and ended; of the first two, some runtimes tell neither: NONE. */
-static int profile_of(cl_event event, int64_t times[4])
+int profile_of(cl_event event, int64_t times[4])
 {
     static const cl_profiling_info what[4] = { CL_PROFILING_COMMAND_QUEUED, CL_PROFILING_COMMAND_SUBMIT, CL_PROFILING_COMMAND_START,
                                                CL_PROFILING_COMMAND_END };
@@ -224,7 +224,9 @@ struct command *command_begin(const char *name, enum call_class class, char kind
 
 cl_event *command_slot(struct command *command, cl_event *asked)
 {
-    if (!command || asked || command->kind == 'E' || !command->call.number) return asked;
+    if (!command || command->kind == 'E' || !command->call.number) return asked;
+    /* of a copy that is to end later the program gets another event */
+    if (asked && (command->blocking || !link_crosses(command))) return asked;
     return &command->event;
 }
 
@@ -277,14 +279,58 @@ static void command_place(struct command *command, struct queue *queue)
 
 static void CL_CALLBACK command_finished(cl_event event, cl_int status, void *data);
 
+static struct device *device_of(cl_command_queue handle)
+{
+    objects_begin();
+    const struct queue *queue = queue_of(handle);
+    struct device *device = queue ? queue->device : NULL;
+    objects_end();
+    return device;
+}
+
+/* Has the command told of its end; returns whether the runtime will. */
+static int command_watch(struct command *command)
+{
+    cl_event event = command->event;
+    pending++;
+    if (runtime.clSetEventCallback(event, CL_COMPLETE, command_finished, command) == CL_SUCCESS) return 1;
+    pending--;
+    untimed++;
+    runtime.clReleaseEvent(event);
+    command_free(command);
+    return 0;
+}
+
+/* Of a copy that ends later: has its end told, and puts the gate behind it, whose event is the program's. */
+static void command_hold(struct command *command, int ordered, cl_event *asked, struct event about)
+{
+    struct gate *gate = command->gate;
+    cl_event copy = command->event, opens = gate_event(gate), closed = NULL;
+    cl_command_queue queue = command->queue;
+    runtime.clRetainEvent(copy);
+    runtime.clRetainEvent(opens);
+    int held = command_watch(command);
+    if (!held) gate_drop(gate);
+    else held = gate_close(queue, ordered, copy, opens, asked ? &closed : NULL);
+    runtime.clReleaseEvent(opens);
+    if (asked) {
+        *asked = held ? closed : copy;
+        about.copy = held ? copy : NULL;
+        event_add(*asked, &about);
+    } else runtime.clReleaseEvent(copy);
+}
+
 cl_int command_end(struct command *command, cl_int result, cl_event *asked)
 {
     if (!command) return result;
+    int crosses = result == CL_SUCCESS && command->call.number && recording && link_crosses(command);
+    if (crosses && command->blocking) link_wait(command, device_of(command->queue), asked ? *asked : command->event);
     call_return(&command->call);
     struct call call = command->call;
     objects_begin();
     struct queue *queue = result == CL_SUCCESS && recording ? queue_of(command->queue) : NULL;
     if (queue) command_place(command, queue);
+    int ordered = queue && queue->ordered;
     objects_end();
     if (!queue) {
         call_done(&call, result);
@@ -293,23 +339,25 @@ cl_int command_end(struct command *command, cl_int result, cl_event *asked)
         return result;
     }
     int runs = command->kind != 'E';
+    struct event about = { call.number, command->stream, command->context, command->device->number, command->queue, 1, !runs, runs, NULL };
+    if (crosses && !command->blocking) {
+        command->gate = gate_make(command, command->device);
+        if (!command->gate) link_missed();
+        if (!command->gate && asked) *asked = command->event;
+    }
+    if (command->gate) {
+        about.held = 0;
+        command_hold(command, ordered, asked, about);
+        delay_after(&call);
+        return result;
+    }
     if (asked) {
         if (runs) runtime.clRetainEvent(*asked);
         command->event = *asked;
-        event_add(*asked, &(struct event){ call.number, command->stream, command->context, command->device->number, command->queue, 1, !runs,
-                                          runs });
+        event_add(*asked, &about);
     }
     if (!runs) command_free(command);
-    else {
-        cl_event event = command->event;
-        pending++;
-        if (runtime.clSetEventCallback(event, CL_COMPLETE, command_finished, command) != CL_SUCCESS) {
-            pending--;
-            untimed++;
-            runtime.clReleaseEvent(event);
-            command_free(command);
-        }
-    }
+    else command_watch(command);
     delay_after(&call);
     return result;
 }
@@ -384,6 +432,7 @@ static void CL_CALLBACK command_finished(cl_event event, cl_int status, void *da
     (void)event;
     command->finished = clock_now();
     command->status = status;
+    if (command->gate) gate_finished(command->gate, status, command->finished);
     command->next = NULL;
     pthread_mutex_lock(&hand_over);
     *finished_last = command;
@@ -548,11 +597,12 @@ void commands_stop(void)
     while (pending && clock_now() - since < (int64_t)LAST_WAIT_MS * 1000000) {
         struct timespec moment = { 0, 1000000 };
         commands_collect();
-        if (finished_count != seen) seen = finished_count, since = clock_now();
+        if (finished_count != seen || gates_waiting()) seen = finished_count, since = clock_now();
         if (pending) nanosleep(&moment, NULL);
     }
     commands_collect();
     stopping = 1;
+    gates_stop();
     wake();
     pthread_mutex_lock(&writing); /* not given back: what finishes later is not written */
     recording = 0;

@@ -9,6 +9,8 @@
  *   TB_SLACK_NS=N          delay every chosen call by N ns, spinning, at most 100 s (0: count them)
  *   TB_SLACK_CLASSES=LIST  launch,copy,memset,sync,alloc,event (default, or "boundary"), query,stream,module,other, "all"
  *   TB_SLACK_WHERE=after|before
+ *   TB_JITTER_FROM_NS=N, TB_JITTER_TO_NS=N, TB_JITTER_SEED=N   delay every chosen call by a random time between the two besides
+ *   TB_LINK_BANDWIDTH=N    end copies between host and device no earlier than N bytes a second would (only while it records)
  *
  * The program sees no difference: queues measure times for the layer, but say so only to a program that asked for it itself.
  * Where a setting is wrong one line says so, and the program goes on neither recorded nor delayed.  A child of fork records
@@ -17,6 +19,7 @@
 #include "opencl_layer.h"
 
 #include "clock.h"
+#include "link.h"
 #include "settings.h"
 
 #include <inttypes.h>
@@ -49,6 +52,7 @@ static void finish(void)
     tell_clock();
     output_begin();
     delay_tell_totals();
+    link_tell_totals();
     output_end();
     int error = output_close();
     if (error) say("the recording is not whole: %s", strerror(error));
@@ -86,7 +90,10 @@ static int begin(void)
     int error = path && *path ? output_open(path, VERSION) : 0;
     memory_mb = setting("TB_MEMORY_MB", DEFAULT_MEMORY_MB, MOST_SETTING, &wrong);
     flush_ms = setting("TB_FLUSH_MS", DEFAULT_FLUSH_MS, MOST_SETTING, &wrong);
+    const char *wrong_link = link_settings();
+    if (wrong_link) wrong = wrong_link;
     if (error) wrong = strerror(error);
+    if (!wrong && link_limited() && !output_on()) wrong = "TB_LINK_BANDWIDTH needs a recording (TB_TRACE)";
     if (wrong) {
         refuse(wrong);
         return 0;
@@ -100,6 +107,7 @@ static int begin(void)
     output_fact("synctype 1=event 2=stream_wait_event 3=stream");
     output_fact("memop 1=alloc 2=free");
     delay_tell_settings();
+    link_tell_settings();
     output_end();
     tell_clock();
     output_begin();
@@ -372,7 +380,7 @@ static cl_event CL_API_CALL create_user_event(cl_context context, cl_int *error)
 {
     MAKE(cl_event, clCreateUserEvent, EVENT, context);
     if (recording && made) {
-        event_add(made, &(struct event){ call.number, NONE, context_number(context, 0), NONE, NULL, 1, 0, 0 });
+        event_add(made, &(struct event){ call.number, NONE, context_number(context, 0), NONE, NULL, 1, 0, 0, NULL });
         unseen("events that the host sets itself: what waits for them");
     }
     return made;
@@ -400,7 +408,12 @@ static cl_int CL_API_CALL release_event(cl_event event)
 
 static cl_int CL_API_CALL get_event_info(cl_event handle, cl_event_info what, size_t size, void *value, size_t *needed)
 {
-    cl_int result = runtime.clGetEventInfo(handle, what, size, value, needed);
+    cl_event copy = recording ? event_copy(handle) : NULL;
+    if (copy && what == CL_EVENT_COMMAND_TYPE) return runtime.clGetEventInfo(copy, what, size, value, needed);
+    cl_int result = runtime.clGetEventInfo(handle, what, size, value, needed), status = CL_COMPLETE;
+    if (copy && what == CL_EVENT_COMMAND_EXECUTION_STATUS && result == CL_SUCCESS && value && *(cl_int *)value != CL_COMPLETE
+        && runtime.clGetEventInfo(copy, what, sizeof status, &status, NULL) == CL_SUCCESS)
+        *(cl_int *)value = status == CL_COMPLETE && *(cl_int *)value > 0 ? CL_RUNNING : status; /* held; or an error of its own */
     if (what != CL_EVENT_REFERENCE_COUNT || result != CL_SUCCESS || !value || !recording) return result;
     objects_begin();
     const struct event *event = event_of(handle);
@@ -416,7 +429,9 @@ static cl_int CL_API_CALL get_event_profile(cl_event event, cl_profiling_info wh
     if (recording && runtime.clGetEventInfo(event, CL_EVENT_COMMAND_QUEUE, sizeof handle, &handle, NULL) == CL_SUCCESS && handle
         && hidden(handle, &queue))
         return CL_PROFILING_INFO_NOT_AVAILABLE;
-    return runtime.clGetEventProfilingInfo(event, what, size, value, needed);
+    cl_int result = runtime.clGetEventProfilingInfo(event, what, size, value, needed);
+    cl_event copy = recording && result == CL_SUCCESS ? event_copy(event) : NULL; /* its own times, once its later end has come */
+    return copy ? runtime.clGetEventProfilingInfo(copy, what, size, value, needed) : result;
 }
 
 static cl_int CL_API_CALL wait_for_events(cl_uint count, const cl_event *list)

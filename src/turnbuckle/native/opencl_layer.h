@@ -100,6 +100,7 @@ struct event {
     cl_command_queue queue; /* may be gone: ask queue_of, and compare numbers */
     unsigned uses;          /* of the program */
     int told, held;         /* whether an event row tells of it; whether the layer has a hold on it too */
+    cl_event copy;          /* of a copy that a slower link ends later: its own event, with a hold on it; else NULL */
 };
 
 /* Locks the tables that the following functions read and write. */
@@ -126,6 +127,8 @@ struct event *event_of(cl_event handle);
 void event_add(cl_event handle, const struct event *event);
 void event_retained(cl_event handle);
 void event_released(cl_event handle);
+/* The own event of a copy that a slower link ends later; NULL of any other. */
+cl_event event_copy(cl_event handle);
 
 /* Kernels by their names, for a handle that may be used again. */
 void kernel_named(cl_kernel kernel);
@@ -153,6 +156,8 @@ void memory_row(const struct call *call, int what, int64_t context, int64_t byte
 
 /* ---- commands ---- */
 
+struct gate;
+
 struct command {
     struct command *next;
     struct call call;
@@ -161,12 +166,15 @@ struct command {
     cl_command_queue queue;
     struct device *device;
     cl_event event;
+    struct gate *gate;
     cl_int status;
     int64_t finished, context, stream, name, what, bytes, source, target, blocks, threads, flags; /* what: copy kind, or work items */
     size_t wait_count;
     int64_t *waits, few_waits[8];
 };
 
+/* When a command was queued, submitted, began and ended, by the device's clock; of the first two, some runtimes tell neither: NONE. */
+int profile_of(cl_event event, int64_t times[4]);
 /* A command is about to be enqueued: NULL where nothing is recorded. */
 struct command *command_begin(const char *name, enum call_class class, char kind, cl_command_queue queue, cl_uint count, const cl_event *waits);
 /* A copy between two pointers: which way it goes is told by the regions they lie in. */
@@ -188,6 +196,24 @@ void wait_for_queue_tell(struct call *call, cl_int result, cl_command_queue queu
 void commands_collect(void);
 /* Waits a bounded time for the commands in flight; then nothing is recorded any more. */
 void commands_stop(void);
+
+/* ---- a slower link, see opencl_link.c ---- */
+
+/* Whether a command is a copy between host and device that TB_LINK_BANDWIDTH limits. */
+int link_crosses(const struct command *command);
+/* A blocking copy has come back: waits for what is missing. */
+void link_wait(const struct command *command, struct device *device, cl_event copy);
+/* What holds up what follows a copy: NULL where it cannot be.  Then the copy's end is told by gate_finished, or the gate dropped. */
+struct gate *gate_make(const struct command *command, struct device *device);
+void gate_drop(struct gate *gate);
+void gate_finished(struct gate *gate, cl_int status, int64_t finished);
+/* The event that opens it. */
+cl_event gate_event(const struct gate *gate);
+/* Puts it into the queue, with an event if that is asked for; returns whether it is there. */
+int gate_close(cl_command_queue queue, int ordered, cl_event copy, cl_event opens, cl_event *asked);
+/* Whether copies that have ended are still held; no more gates are opened. */
+int gates_waiting(void);
+void gates_stop(void);
 
 /* Puts an own function in the place of the runtime's, if that has one; and all those for memory, and for commands. */
 #define OWN(layer, function, own)                                                                                                               \

@@ -286,14 +286,21 @@ static struct map events;
 
 struct event *event_of(cl_event handle) { return map_get(&events, handle); }
 
+static void event_free(struct event *event)
+{
+    if (event && event->copy) runtime.clReleaseEvent(event->copy);
+    free(event);
+}
+
 void event_add(cl_event handle, const struct event *event)
 {
     struct event *own = malloc(sizeof *own);
     if (!own) return;
     *own = *event;
     objects_begin();
-    free(map_put(&events, handle, own));
+    struct event *before = map_put(&events, handle, own);
     objects_end();
+    event_free(before);
 }
 
 void event_retained(cl_event handle)
@@ -307,9 +314,19 @@ void event_retained(cl_event handle)
 void event_released(cl_event handle)
 {
     objects_begin();
-    struct event *event = event_of(handle);
-    if (event && --event->uses == 0) free(map_take(&events, handle));
+    struct event *event = event_of(handle), *gone = NULL;
+    if (event && --event->uses == 0) gone = map_take(&events, handle);
     objects_end();
+    event_free(gone);
+}
+
+cl_event event_copy(cl_event handle)
+{
+    objects_begin();
+    const struct event *event = event_of(handle);
+    cl_event copy = event ? event->copy : NULL;
+    objects_end();
+    return copy;
 }
 
 /* ---- kernels ---- */

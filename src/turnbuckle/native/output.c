@@ -243,19 +243,37 @@ int output_create(const char *pattern, int again)
     return made < 0 ? -errno : made;
 }
 
-/* The number that a launcher gave this process, if it did; nothing else of the environment is told. */
-static void tell_rank(void)
+/* A variable that is a number of at most 9 digits; NULL where it is none. */
+static const char *counted(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text && strspn(text, "0123456789") == strlen(text) && strlen(text) <= 9 ? text : NULL;
+}
+
+/* The variable that holds the number a launcher gave this process, and that of how many there are; NULL where it gave none. */
+static const char *const *launched(void)
 {
     static const char *const names[][2] = { { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" }, { "PMIX_RANK", "" },
                                             { "PMI_RANK", "PMI_SIZE" },                         { "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE" },
                                             { "SLURM_PROCID", "SLURM_NTASKS" } };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *rank = getenv(names[i][0]), *size = getenv(names[i][1]);
-        if (!rank || !*rank || strspn(rank, "0123456789") != strlen(rank) || strlen(rank) > 9) continue;
-        output_fact("rank %s", rank);
-        if (size && *size && strspn(size, "0123456789") == strlen(size) && strlen(size) <= 9) output_fact("ranks %s", size);
-        return;
-    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (counted(names[i][0])) return names[i];
+    return NULL;
+}
+
+int64_t output_rank(void)
+{
+    const char *const *names = launched();
+    return names ? strtoll(counted(names[0]), NULL, 10) : 0;
+}
+
+/* The number that a launcher gave this process, if it did; nothing else of the environment is told. */
+static void tell_rank(void)
+{
+    const char *const *names = launched();
+    if (!names) return;
+    output_fact("rank %s", counted(names[0]));
+    if (counted(names[1])) output_fact("ranks %s", counted(names[1]));
 }
 
 int output_open(const char *pattern, const char *recorder)

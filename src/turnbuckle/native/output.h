@@ -29,6 +29,9 @@ int output_open(const char *pattern, const char *recorder);
  * with that number behind it.  Returns a descriptor, or minus an errno: EEXIST where a file or a link is there already. */
 int output_create(const char *pattern, int again);
 
+/* The number that a launcher gave this process; 0 where it gave none. */
+int64_t output_rank(void);
+
 /* Whether records are still taken: a file is open and the last write succeeded. */
 int output_on(void);
 

@@ -17,6 +17,8 @@
  *   TB_SLACK_NS=N        delay every chosen call by N ns, spinning, at most 100 s (0: count them)
  *   TB_SLACK_CLASSES=LIST  launch,copy,memset,sync,alloc,event (default, or "boundary"), query,stream,module,other, "all"
  *   TB_SLACK_WHERE=after|before
+ *   TB_JITTER_FROM_NS=N, TB_JITTER_TO_NS=N, TB_JITTER_SEED=N   delay every chosen call by a random time between the two besides
+ *   TB_LINK_BANDWIDTH=N  let copies that block return no earlier than N bytes a second would (only while it records)
  *   TB_SLACK_STATS=FILE  counts of delayed calls as JSON; %p is the process id, and a file that is there already is not touched
  *
  * Where a setting is wrong or CUPTI refuses, one line says so, the file holds the fact "#refused", and the program goes on
@@ -38,7 +40,9 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "copies.h"
 #include "delays.h"
+#include "link.h"
 #include "output.h"
 #include "records.h"
 #include "settings.h"
@@ -165,7 +169,9 @@ static void CUPTIAPI on_call(void *unused, CUpti_CallbackDomain domain, CUpti_Ca
     const CUpti_CallbackData *call = data;
     /* records of a context end with it; a forced flush would hand over those of kernels that still run, without their times */
     if (recording && call->callbackSite == CUPTI_API_ENTER && ends_context(driver, id)) cuptiActivityFlushAll(0);
+    if (call->callbackSite == CUPTI_API_EXIT) copies_call(driver, id, call);
     delays_call(driver, id, call);
+    if (call->callbackSite == CUPTI_API_ENTER) copies_call(driver, id, call); /* a delay before the call is not the copy's */
 }
 
 static void watch_ends(CUpti_SubscriberHandle subscriber)
@@ -194,6 +200,7 @@ static void finish(void)
         output_begin();
         delays_write();
         delays_tell_totals();
+        link_tell_totals();
         output_end();
         int error = output_close();
         if (error) say("the recording is not whole: %s", strerror(error));
@@ -248,6 +255,7 @@ static void first_facts(const char *kinds)
     output_fact("synctype 1=event 2=stream_wait_event 3=stream 4=context");
     output_fact("memop 1=alloc 2=free");
     delays_tell_settings();
+    link_tell_settings();
     output_end();
     tell_clock();
     output_begin();
@@ -287,6 +295,8 @@ EXPORT int InitializeInjection(void)
     int64_t memory_mb = setting("TB_MEMORY_MB", DEFAULT_MEMORY_MB, MOST_SETTING, &wrong);
     flush_ms = setting("TB_FLUSH_MS", DEFAULT_FLUSH_MS, MOST_SETTING, &wrong);
     if (!wrong) wrong = delays_settings();
+    if (!wrong) wrong = link_settings();
+    if (!wrong && link_limited() && !recording) wrong = "TB_LINK_BANDWIDTH needs a recording (TB_TRACE)";
     if (!wrong && clock && *clock && strcmp(clock, "monotonic") && strcmp(clock, "cupti")) wrong = "TB_CLOCK is neither monotonic nor cupti";
     if (!wrong && records_unknown(kinds)) wrong = "TB_KINDS names an unknown kind of records";
     if (wrong) return refuse(WRONG_SETTINGS, wrong);
@@ -295,6 +305,7 @@ EXPORT int InitializeInjection(void)
 
     CUptiResult result = cuptiSubscribe(&subscriber, on_call, NULL);
     if (result == CUPTI_SUCCESS && delays_wanted()) result = delays_start(subscriber, wake_flusher);
+    if (result == CUPTI_SUCCESS && link_limited()) result = copies_start(subscriber);
     if (result == CUPTI_SUCCESS && recording) result = start_recording(kinds, (size_t)memory_mb << 20);
     if (result != CUPTI_SUCCESS) {
         atomic_store(&finished, 1);

@@ -43,6 +43,7 @@ class Runs:
     time_ns : begin and end of each activity after the run's start, shape (runs, 2 activities): 2i begins, 2i+1 ends activity i.
     unmatched : activities of each run without a counterpart in every other, shape (runs,).
     disordered : activities set aside because they changed places on their own track.
+    kinds : of each activity; empty where they are not known.
     """
 
     track: Int
@@ -52,6 +53,7 @@ class Runs:
     time_ns: Int
     unmatched: Int
     disordered: int
+    kinds: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.track)
@@ -64,7 +66,7 @@ class Runs:
     def some(self, runs: Sequence[int]) -> Runs:
         """The same activities in only some of the runs."""
         chosen = list(runs)
-        return Runs(self.track, self.tracks, self.names, self.rows[chosen], self.time_ns[chosen], self.unmatched[chosen], self.disordered)
+        return replace(self, rows=self.rows[chosen], time_ns=self.time_ns[chosen], unmatched=self.unmatched[chosen])
 
 
 def matched(profiles: Sequence[Profile]) -> Runs:
@@ -108,6 +110,7 @@ def matched(profiles: Sequence[Profile]) -> Runs:
         np.stack(instants).astype(np.int64),
         np.array([f.height - len(kept) for f in frames], dtype=np.int64),
         int((~kept).sum()),
+        tuple(both["kind"].to_list()),
     )
 
 

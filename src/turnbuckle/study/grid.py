@@ -159,7 +159,7 @@ def digest_of(path: Path, name: str = "") -> str:
     UsageError : A082 where it is not there.
     """
     try:
-        parts = _parts(path)
+        parts = files_of(path)
         if parts == [path]:
             return hashed(path)
         told = [(p.relative_to(path.parent).as_posix() if p.is_relative_to(path.parent) else p.name, hashed(p)) for p in parts]
@@ -172,7 +172,7 @@ def digest_of(path: Path, name: str = "") -> str:
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
-def _parts(path: Path) -> list[Path]:
+def files_of(path: Path) -> list[Path]:
     """The files that a recording is made of, by its format: an archive, a set with a file a rank, names beside events, or one file."""
     suffix = path.suffix.lower()
     if suffix == ".otf2":

@@ -116,7 +116,7 @@ class Journal:
             self._keep = bool(answers or unread) or not self.locked
             self._mend()
         except BaseException:
-            self.close()
+            self.refuse()
             raise
 
     def write(self, answers: Sequence[tuple[str, Outcome]]) -> None:
@@ -126,17 +126,21 @@ class Journal:
         self._keep = True
 
     def close(self) -> None:
-        """Let others write; a journal without answers, as a refused sweep has, goes."""
+        """Let others write."""
+        os.close(self._file)
+
+    def refuse(self) -> None:
+        """Let others write; a journal without answers goes, as the sweep is refused."""
         with suppress(OSError):
             if not self._keep and os.fstat(self._file).st_size <= len(_HEAD):
                 self.path.unlink()
-        os.close(self._file)
+        self.close()
 
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        self.close() if kind is None else self.refuse()
 
     def _lock(self) -> bool:
         try:

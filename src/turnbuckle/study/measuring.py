@@ -23,7 +23,6 @@ from typing import Final
 
 from turnbuckle import private_folder
 from turnbuckle.errors import CannotAnswer, NativeError, UsageError, clipped, did_you_mean
-from turnbuckle.files import refuse_input
 from turnbuckle.machine.driver import present
 from turnbuckle.machine.toolchain import compiler, native
 
@@ -62,14 +61,12 @@ def measure(
     ------
     CannotAnswer : A185, A186, A187 where there is nothing to measure.
     NativeError : N020 to N024.
-    ReportError : R004 where `place` is a file that was read.
     UsageError : A414.
     """
     wanted = list(only) if only else [s for s in SECTIONS if s != "managed" or managed]
     if unknown := [s for s in wanted if s not in SECTIONS]:
         fix = did_you_mean(unknown[0], SECTIONS) or f"one of {', '.join(SECTIONS)}"
         raise UsageError("A414", "no such section to measure", where="--only", found=clipped(unknown[0]), fix=fix)
-    refuse_input(place, "the file of measured lines")
     _driver()
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:

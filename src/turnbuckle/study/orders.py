@@ -20,6 +20,7 @@ from turnbuckle.profile.dependencies import Graph, dependencies
 from turnbuckle.profile.poset import Runs, clocks, covers, matched, ordered, ranks
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.tasks import Tasks, replay_tasks
+from turnbuckle.study.at_once import AtOnce, at_once, kernel_seconds
 from turnbuckle.study.slack import Distance, Mode
 from turnbuckle.study.study import SCHEMA_VERSION, Answer
 
@@ -101,6 +102,21 @@ class Order:
     @cached_property
     def levels(self) -> Int:
         """Activities of each level, shape (levels,): a level holds those whose longest chain of predecessors is equally long."""
+        return np.bincount(self._level)
+
+    @cached_property
+    def _level(self) -> Int:
+        return np.round(self._begins(np.ones(len(self.runs)))).astype(np.int64)
+
+    @cached_property
+    def at_once(self) -> AtOnce:
+        """Which kernels may run at once, and whether a second device would be used."""
+        seconds = kernel_seconds(self.runs)
+        chain = float((self._begins(seconds) + seconds).max(initial=0.0)) if len(self.runs) else 0.0
+        return at_once(self.runs, self.clock, self._level, chain)
+
+    def _begins(self, seconds: Float) -> Float:
+        """When each activity begins if each takes so long [s], and each waits for those before it alone."""
         count = len(self.runs)
         begins, track = 2 * np.arange(count), self.runs.track
         first = np.flatnonzero(np.diff(track, prepend=-1))
@@ -113,8 +129,8 @@ class Order:
             source.append(first[one] + ended[there] - 1)
             target.append(np.flatnonzero(there))
         begin, end = np.concatenate(source), np.concatenate(target)
-        done = replay_tasks(Tasks(np.ones(count), track, begin, end, np.zeros(len(begin))))
-        return np.bincount(np.round(done.start_seconds).astype(np.int64))
+        out: Float = replay_tasks(Tasks(seconds, track, begin, end, np.zeros(len(begin)))).start_seconds
+        return out
 
     @cached_property
     def explained(self) -> Bool | None:
@@ -146,6 +162,7 @@ class Order:
             "levels": len(levels),
             "widest_level": int(levels.max(initial=0)),
             "mean_level": float(levels.mean()) if len(levels) else 0.0,
+            **self.at_once.as_dict(),
         }
 
     def table(self) -> pl.DataFrame:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from turnbuckle.files import opened
+
 _MAGIC: Final = b"PAR1"
 _DEEPEST: Final = 16
 #: Bytes of a page's head, and what its statistics may make of it.
@@ -22,7 +24,7 @@ class Wrong(ValueError):
 
 def check(path: Path) -> None:
     """Raise `Wrong` where offsets, sizes or counts cannot be.  Raises `OSError` as reading does."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         size = file.seek(0, 2)
         if size < 12:
             raise Wrong("the file is too short for Parquet")

@@ -181,14 +181,16 @@ impl Database {
         Ok(out)
     }
 
-    /// The stored columns of a table in the order of the record, and whether it holds generated ones beside them.
+    /// The stored columns of a table in the order of the record, and whether it holds generated ones beside them.  What is no
+    /// ordinary table has none: a view of that name may have rows without end.
     ///
     /// # Errors
     /// P005 where the schema does not parse.
     pub fn columns(&self, table: &str) -> Result<(Vec<ColumnEntry>, bool), ReadError> {
-        let mut statement = self
-            .connection
-            .prepare("SELECT name, type, dflt_value IS NOT NULL AND upper(dflt_value) <> 'NULL', pk, hidden FROM pragma_table_xinfo(?1)")?;
+        let mut statement = self.connection.prepare(
+            "SELECT name, type, dflt_value IS NOT NULL AND upper(dflt_value) <> 'NULL', pk, hidden FROM pragma_table_xinfo(?1) \
+                 WHERE EXISTS (SELECT 1 FROM sqlite_master AS m WHERE m.type = 'table' AND m.rootpage > 0 AND m.name = ?1)",
+        )?;
         let mut rows = statement.query([table])?;
         let (mut out, mut generated, mut keys) = (Vec::new(), false, 0);
         let mut key = None;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -53,8 +54,10 @@ def _beside(anchor: Path, name: str) -> Path | None:
     """A file that an anchor names: from the anchor's folder, as it stands, or where the folder of traces was moved to."""
     written = Path(name)
     for place in (anchor.parent / written, anchor.parent / written.parent.name / written.name):
-        if place.is_file():
-            return place
+        # a line of a stranger may be too long for a name, or none
+        with suppress(OSError, ValueError):
+            if place.is_file():
+                return place
     return None
 
 

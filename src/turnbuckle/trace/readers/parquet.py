@@ -23,7 +23,7 @@ import polars as pl
 
 from turnbuckle import schema
 from turnbuckle.errors import ProfileError, clipped
-from turnbuckle.files import noted, opened
+from turnbuckle.files import opened
 from turnbuckle.findings import Finding, finding, register
 from turnbuckle.trace.parquet_file import named, quietly
 from turnbuckle.trace.parquet_pages import Wrong, check
@@ -55,7 +55,7 @@ _PLAIN: Final = "numbers and texts by name"
 FACTS: Final[dict[str, str]] = {
     "format": _TEXT, "schema_version": _TEXT, "product_version": _TEXT, "sha256": _TEXT, "size_bytes": _INT, "recording": _PLAIN,
     "session_start_utc_ns": _INT, "analysis_duration_ns": _INT, "base_ns": _INT, "rank": _INT, "world_size": _INT, "tables": _COUNTS,
-    "node_of_rank": _COUNTS, "recorder": _COUNTS, "slack": _COUNTS, "container": _TEXT, "recorded": _LIST, "files": _LIST,
+    "node_of_rank": _COUNTS, "recorder": _COUNTS, "slack": _COUNTS, "link": _COUNTS, "container": _TEXT, "recorded": _LIST, "files": _LIST,
     "part": _PLAIN, "sources": _SOURCES,
 }  # fmt: skip
 _HELD: Final = {"sources": {"name", "format", "sha256"}}
@@ -213,7 +213,8 @@ def _inside(folder: Path, name: str) -> Path:
             raise _not_inside(place, "a link that leads out of the folder")
         if not real.is_file():
             raise _not_inside(place, "no ordinary file")
-        noted(real)
+        with opened(real):
+            pass
     except PermissionError:
         raise _forbidden(place) from None
     except (OSError, RuntimeError) as error:

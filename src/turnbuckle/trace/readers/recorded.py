@@ -17,6 +17,7 @@ from turnbuckle.errors import ProfileError, clipped
 from turnbuckle.findings import Finding, finding
 from turnbuckle.schema import words
 from turnbuckle.trace.readers.mpi_tables import Names
+from turnbuckle.trace.readers.recorded_delays import link_of, link_words, slack_of, slack_words
 from turnbuckle.trace.readers.recorded_text import FIRST, KINDS, Recorded, load
 from turnbuckle.trace.readers.rocprof_rows import BEGUN, MARK, PUSHED, THREAD_BITS, short_name
 from turnbuckle.trace.trace import Trace, dtypes
@@ -180,6 +181,8 @@ class _Assembly:
         }  # fmt: skip
         if slack := slack_of(self.files):
             facts["slack"] = slack
+        if link := link_of(self.files):
+            facts["link"] = link
         ranks = {file.number("rank", -1) for file in self.files}
         if len(ranks) == 1 and -1 not in ranks:
             facts["rank"], facts["world_size"] = ranks.pop(), self.files[0].number("ranks") or None
@@ -218,6 +221,9 @@ class _Assembly:
         found = [finding(code, count, detail) for code, count, detail in counted if count]
         if delayed := sum(n for key, n in slack_of(files).items() if key.startswith("calls ")):
             found.append(finding("P193", delayed, slack_words(files)))
+        if link := link_of(files):
+            limited = sum(n for key, n in link.items() if key.startswith("copies "))
+            found.append(finding("P211", limited or 1, link_words(link)))
         return found
 
 
@@ -486,40 +492,6 @@ def _devices(files: list[Recorded]) -> pl.DataFrame:
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------
-
-
-def slack_of(files: Sequence[Recorded]) -> dict[str, int]:
-    """What the recorder put in: ``delay_ns``, ``before`` (1: before calls), and by class of call ``calls CLASS`` and ``waited_ns CLASS``.
-
-    Empty where nothing was delayed.  Of a recording that was cut, the delays that are in it.
-    """
-    out: dict[str, int] = {}
-    for file in files:
-        delays = file.table("L")
-        if file.number("slack_ns", -1) <= 0 and not delays.height:
-            continue
-        out["delay_ns"] = max(out.get("delay_ns", 0), file.number("slack_ns"))
-        out["before"] = int(file.one("slack_at") == "before")
-        classes = dict(re.findall(r"(\d{1,4})=(\w{1,20})", file.one("slackclass")))
-        totals = [re.fullmatch(r"(\w{1,20}) calls=(\d{1,18}) waited_ns=(\d{1,18})", line) for line in file.facts.get("slack_total", [])]
-        told = [(match[1], int(match[2]), int(match[3])) for match in totals if match]
-        if not told:
-            seen = delays.group_by("what").agg(pl.len(), (pl.col("end") - pl.col("start")).sum().alias("waited")).sort("what")
-            told = [(classes.get(str(what), "other"), count, waited or 0) for what, count, waited in seen.iter_rows()]
-        for word, count, waited in told:
-            out[f"calls {word}"] = out.get(f"calls {word}", 0) + count
-            out[f"waited_ns {word}"] = out.get(f"waited_ns {word}", 0) + waited
-    return out
-
-
-def slack_words(files: Sequence[Recorded]) -> str:
-    """The same in one line."""
-    slack = slack_of(files)
-    waited = sum(value for key, value in slack.items() if key.startswith("waited_ns "))
-    classes = ", ".join(f"{key.removeprefix('calls ')} {value:,}" for key, value in slack.items() if key.startswith("calls ") and value)
-    when = "before" if slack["before"] else "after"
-    changed = any("slack_set" in file.facts for file in files)
-    return f"{slack['delay_ns']:,} ns {when} calls{' (the program changed it)' if changed else ''}, {waited / 1e9:.6g} s in all: {classes}"
 
 
 def _cuda_version(number: int) -> str:
