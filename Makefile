@@ -27,8 +27,9 @@ rust: $(VENV)/installed-dev
 	cargo clippy --all-targets --release -- -D warnings
 	cargo test --release
 
+# As many workers as there are cores; a file's tests stay together, since they share what they made.
 pytest: $(VENV)/installed-dev
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 bench: $(VENV)/installed-bench
 	$(BIN)/python benchmarks/run.py

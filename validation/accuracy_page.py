@@ -7,6 +7,7 @@ python validation/accuracy_page.py --check    # 1 if the page does not hold what
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from turnbuckle.report.figure import draw
@@ -36,6 +37,9 @@ number fitted to them, but these are not blind tests. [`turnbuckle validate`](va
 ![Predicted over measured, one line a kind of question](img/accuracy-by-kind.svg)
 
 """
+#: A case of more quantities than this is summed up by kind.
+MOST_LINES = 20
+
 CARD = """## The card
 
 *Off* is WMAPE (the sum of all absolute errors over the sum of all measured times) where there are many activities, else the relative error.
@@ -124,9 +128,12 @@ def cases(found: Validation) -> str:
         out.append(f"### {about.title}\n\n`{about.name}`. ")
         out[-1] += f"From: {about.a}. Answer: {about.b}. " if about.a else f"Answer: {about.b}. "
         out[-1] += f"Known before: {about.known}.\n" if about.known else "\n"
-        out.append("| what | answered by | predicted | 90 % interval | measured | off | in it | n |")
-        out.append("| --- | --- | --: | --: | --: | --: | --- | --: |")
-        out += [line(r) for r in rows]
+        if len(rows) > MOST_LINES:
+            out.append(card(replace(found, rows=tuple(rows))))
+        else:
+            out.append("| what | answered by | predicted | 90 % interval | measured | off | in it | n |")
+            out.append("| --- | --- | --: | --: | --: | --: | --- | --: |")
+            out += [line(r) for r in rows]
         out.append(f"\n{about.why}\n" if about.why else "")
     whole = [r for r in found.rows if r.case == "(all)"]
     if whole:

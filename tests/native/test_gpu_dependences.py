@@ -19,13 +19,13 @@ import predict  # type: ignore[import-not-found]  # noqa: E402
 import steps  # type: ignore[import-not-found]  # noqa: E402
 
 #: Calls of an iteration that cross to the device.
-CALLS = {"launch": 65, "copy": 10, "synchronous": 2, "overlapped": 7}
+CALLS = {"launch": 65, "copy": 10, "synchronous": 2, "overlapped": 7, "beside": 2, "turn": 3, "reduce": 5}
 TICK = 10e-9  # of the stand-in's clock: the look at it with which a delay begins
 
 
 @pytest.fixture
 def measured(bench: Bench, dependences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """The steps `programs` and `slack` of the four programs, in fewer iterations; the folder of results."""
+    """The steps `programs` and `slack` of the programs, in fewer iterations; the folder of results."""
 
     def run(**settings: str) -> Path:
         built = {"recorder": str(bench.library), "dependences": str(dependences), "programs": "unused", "cublas": "no"}
@@ -68,7 +68,7 @@ def test_the_whole_on_a_machine_that_stands_in(measured: Callable[..., Path], tm
         # a pipeline ends with one more wait
         assert results.delayed[f"dependence_{name}.after"] == calls * first["iters"] + (name == "overlapped")
     found = predict.predicted([results])
-    assert found.not_run == () and len(found.rows) == 4 * 3
+    assert found.not_run == () and len(found.rows) == len(CALLS) * 3
     hidden = dict.fromkeys(CALLS, 0.0)
     for row in found.rows:
         name, delay = row.case.rpartition("_")[2], float(row.quantity.split()[2]) * 1e-6

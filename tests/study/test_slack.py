@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,10 +15,11 @@ from hypothesis import strategies as st
 from strategies import FEWER, FULL, gpu_traces, machine, soups, traces, with_columns
 from test_summary import Row, call, copy, on_device, profile_of
 
-from turnbuckle.errors import CannotAnswer
+from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.machine import Change, Machine, Pair
 from turnbuckle.machine.hops import hops
 from turnbuckle.machine.machine import Parameter
+from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.project import project
 from turnbuckle.study.sensitivity import MOST
@@ -327,3 +330,46 @@ def test_real_runs(shared: Path, name: str) -> None:
         for t in found.tolerances:
             if t.slack is not None:
                 assert float(curve(t.slack)) == pytest.approx(seen.profile.seconds * (1 + t.share), rel=1e-9)
+
+
+def test_the_spread_of_other_runs_is_the_interval_of_a_run_time() -> None:
+    seen = on_full(launch_and_wait(3))
+    found = tolerate(seen, "api", draws=0)
+    assert found.interval(1e-6) is None and "interval" not in found.as_dict()["curve"][0]
+    others = [found.measured * x for x in (0.9, 1.0, 1.1, 1.0)]
+    spread = tolerate(seen, "api", draws=0, repeats=others)
+    (low, high), (low_of_five, high_of_five) = spread.interval(1e-6), spread.interval(1e-6, 5)
+    added = float(spread.curve(1e-6)) - spread.measured
+    logs = np.log([found.measured, *others])
+    reach = 2.131846786 * logs.std(ddof=1) * math.sqrt(1 + math.pi / 10)
+    assert low == pytest.approx(found.measured * math.exp(-reach) + added) and high == pytest.approx(found.measured * math.exp(reach) + added)
+    assert low < low_of_five < high_of_five < high
+    assert spread.as_dict()["curve"][0]["interval"] == list(spread.interval(0.0))
+
+
+def test_the_interval_is_around_the_median_of_the_runs() -> None:
+    seen = on_full(launch_and_wait(3))
+    measured = tolerate(seen, draws=0).measured
+    low, high = tolerate(seen, draws=0, repeats=[measured * 2, measured * 2]).interval(0.0)
+    assert math.sqrt(low * high) == pytest.approx(2 * measured)
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, math.inf, math.nan])
+def test_a_run_time_of_another_run_must_be_one(wrong: float) -> None:
+    with pytest.raises(UsageError, match="A427"):
+        tolerate(on_full(launch_and_wait(1)), draws=0, repeats=[wrong])
+
+
+def test_only_the_calls_of_the_classes_are_delayed() -> None:
+    seen = on_full(launch_and_wait(4))
+    every, launches, waits = (tolerate(seen, "api", draws=0, classes=c).curve for c in ((), ("launch",), ("sync",)))
+    assert float(every(1e-3)) > float(launches(1e-3)) > seen.profile.seconds
+    assert float(every(1e-3)) > float(waits(1e-3)) > seen.profile.seconds
+    whole = tolerate(seen, "api", draws=0, classes=BOUNDARY_CLASSES).curve
+    assert float(whole(1e-3)) == float(every(1e-3))
+
+
+@pytest.mark.parametrize(("mode", "classes", "code"), [("link", ("launch",), "A015"), ("api", ("lunch",), "A004"), ("api", ("query",), "A004")])
+def test_classes_that_cannot_be_delayed_are_refused(mode: Any, classes: tuple[str, ...], code: str) -> None:
+    with pytest.raises(UsageError, match=code):
+        tolerate(on_full(launch_and_wait(1)), mode, draws=0, classes=classes)

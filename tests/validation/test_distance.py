@@ -18,12 +18,15 @@ import compare  # type: ignore[import-not-found]  # noqa: E402
 import measure  # type: ignore[import-not-found]  # noqa: E402
 from points import Journal, Point, Setting, plan, settings  # type: ignore[import-not-found]  # noqa: E402
 
+from turnbuckle.study import distance  # noqa: E402
+
 
 def test_every_point_is_planned_once_a_repeat_and_each_repeat_begins_elsewhere():
     chosen = settings([30_000, 1_000_000], [100_000], ["launch", "copy"])
     points = list(plan(["a", "b"], chosen, 3))
     assert len({p.key() for p in points}) == len(points) == 2 * 3 * len(chosen)
-    assert len(chosen) == 2 + 2 + 4 + 1
+    assert len(chosen) == 2 + 2 + 4 + 1 + 3 + 2
+    assert {p.setting.slower for p in points} == {0, 2, 10, 100}
     per_repeat = [[p for p in points if p.repeat == k] for k in range(3)]
     assert points == [p for part in per_repeat for p in part]
     assert len({part[0].setting for part in per_repeat}) == 3
@@ -31,9 +34,9 @@ def test_every_point_is_planned_once_a_repeat_and_each_repeat_begins_elsewhere()
 
 
 def test_classes_of_a_point_are_the_recorders():
-    assert set(compare.chosen("all")) == {"launch", "copy", "memset", "sync", "alloc", "event"}
-    assert set(compare.chosen("all-copy")) == {"launch", "memset", "sync", "alloc", "event"}
-    assert compare.chosen("copy,sync") == ("copy", "sync")
+    assert set(distance.chosen("all")) == {"launch", "copy", "memset", "sync", "alloc", "event"}
+    assert set(distance.chosen("all-copy")) == {"launch", "memset", "sync", "alloc", "event"}
+    assert distance.chosen("copy,sync") == ("copy", "sync")
 
 
 def test_a_journal_goes_on_where_it_was_cut_off(tmp_path):
@@ -59,12 +62,22 @@ def test_runs_that_failed_or_were_left_out_are_no_numbers(tmp_path):
 
 
 def test_points_without_such_calls_or_too_long_are_left_out():
-    base = {"process_s": 1.0, "calls": {"launch": 1000, "sync": 1000}}
-    assert measure.left_out(Setting(1_000_000, "copy"), base, 6) == "no such calls"
-    assert measure.left_out(Setting(1_000_000, "all-copy"), base, 6) == "no such calls"
-    assert measure.left_out(Setting(1_000_000), base, 6) == ""
-    assert measure.left_out(Setting(3_000_000), base, 6) == "about 7 s"
-    assert measure.left_out(Setting(0), base, 0.1) == ""
+    base = {"process_s": 1.0, "calls": {"launch": 1000, "sync": 1000}, "copied_bytes": 0}
+    copies = {"process_s": 1.0, "calls": {"launch": 1000, "copy": 10}, "copied_bytes": 10_000_000}
+    rate = 1e9
+    assert measure.left_out(Setting(1_000_000, "copy"), base, 6, rate) == "no such calls"
+    assert measure.left_out(Setting(1_000_000, "all-copy"), base, 6, rate) == "no such calls"
+    assert measure.left_out(Setting(1_000_000), base, 6, rate) == ""
+    assert measure.left_out(Setting(3_000_000), base, 6, rate) == "about 7 s"
+    assert measure.left_out(Setting(0), base, 0.1, rate) == ""
+    assert measure.left_out(Setting(0, slower=100), base, 6, rate) == "no copies"
+    assert measure.left_out(Setting(0, slower=100), copies, 6, rate) == ""
+    assert measure.left_out(Setting(0, slower=1000), copies, 6, rate) == "about 11 s"
+
+
+def test_the_wake_of_the_device_is_a_curve_over_the_shortest_gap_that_never_falls():
+    wake = {"10": [13.0, 15.0], "30": [12.0, 14.0], "300": [16.0, 20.0], "1000": [15.0, 20.0]}
+    assert measure.idle_gaps(wake) == [[30e-6, 0.0], [300e-6, 3e-6], [1e-3, 3e-6]]
 
 
 TRACE = """#turnbuckle-trace 1
@@ -94,21 +107,52 @@ def test_a_run_is_timed_from_its_first_launch_or_by_its_loop(tmp_path):
 
 
 def test_a_crossing_lies_on_the_line_between_two_points():
-    points = [(10_000, 1.0), (30_000, 1.1), (100_000, 1.45)]
-    assert compare.crossing(1.0, points, 0.05) == pytest.approx(20_000)
-    assert compare.crossing(1.0, points, 0.10) == pytest.approx(30_000)
-    assert compare.crossing(1.0, points, 0.5) is None
+    points = [(10e-6, 1.0), (30e-6, 1.1), (100e-6, 1.45)]
+    assert distance.crossing(1.0, points, 0.05) == pytest.approx(20e-6)
+    assert distance.crossing(1.0, points, 0.10) == pytest.approx(30e-6)
+    assert distance.crossing(1.0, points, 0.5) is None
 
 
-@pytest.mark.parametrize("name", ["jacobi-opencl-pocl.trace.csv"])
-def test_the_timeline_of_all_calls_is_what_the_command_says(name):
-    window = [30_000_000, 64_000_000]
-    command = [sys.executable, "-c", "from turnbuckle.cli import main; main()", "slack", str(EXAMPLES / name)]
-    options = ["--mode", "api", "--window", "30000000ns:64000000ns", "--draws", "0", "--format", "json", "--no-cache"]
-    ran = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
-    curve = [point for point in json.loads(ran.stdout)["curve"] if 1e-6 < point["slack_s"] < 2e-3]
-    answer = compare.seen(EXAMPLES, name, window)
-    delays = [point["slack_s"] * 1e9 for point in curve]
+RUN = EXAMPLES / "jacobi-opencl-pocl.trace.csv"
+WINDOW = [30_000_000, 64_000_000]
+
+
+def measurements(folder, points, **more):
+    path = folder / "measured.json"
+    path.write_text(json.dumps({"window_ns": WINDOW, "undelayed": [0.034, 0.0341, 0.035], "copy_bytes_per_s": 1e10, "points": points, **more}))
+    return path
+
+
+def point(delay_ns, classes="all", slower=0, where="after"):
+    return {"classes": classes, "where": where, "delay_ns": delay_ns, "slower": slower, "seconds": [0.05, 0.06, 0.055]}
+
+
+@pytest.mark.parametrize("classes", ["all", "launch", "all-sync"])
+def test_a_prediction_is_what_the_command_says(tmp_path, classes):
+    options = [] if classes == "all" else ["--slack-class", ",".join(distance.chosen(classes))]
+    command = [sys.executable, "-c", "from turnbuckle.cli import main; main()", "slack", str(RUN), "--mode", "api", *options]
+    more = ["--window", "30000000ns:64000000ns", "--draws", "0", "--format", "json", "--no-cache", "--repeats", "34ms,34.1ms"]
+    ran = subprocess.run([*command, *more], capture_output=True, text=True, check=True)
+    curve = [one for one in json.loads(ran.stdout)["curve"] if 1e-6 < one["slack_s"] < 2e-3]
+    found = distance.program("jacobi", RUN, measurements(tmp_path, [point(round(one["slack_s"] * 1e9), classes) for one in curve]))
     assert len(curve) > 3
-    assert compare.run_times(answer, "all", delays, "timeline") == pytest.approx([point["seconds"] for point in curve], rel=1e-9)
-    assert compare.run_times(answer, "launch", delays, "timeline")[-1] < curve[-1]["seconds"]
+    # the file's delays are whole nanoseconds
+    assert [p.predicted["timeline"] for p in found.points] == pytest.approx([one["seconds"] for one in curve], rel=1e-5)
+    assert all(one["interval"][0] < one["seconds"] < one["interval"][1] for one in curve)
+    assert found.points[-1].predicted["timeline"] > found.recorded
+
+
+def test_what_stands_beside_a_prediction(tmp_path):
+    points = [point(0, slower=100), point(1_000_000), point(1_000_000, slower=100), point(1_000_000, "launch", where="before")]
+    found = distance.program("jacobi", RUN, measurements(tmp_path, points, idle_gaps=[[1e-5, 0.0], [1e-3, 2e-5]]))
+    slower, delayed, both, launches = found.points
+    assert found.recorded < slower.predicted["timeline"] < both.predicted["timeline"]
+    assert launches.predicted["timeline"] < delayed.predicted["timeline"] < delayed.predicted["idle gaps"]
+    assert delayed.predicted["timeline"] <= delayed.predicted["sum"]
+    assert all(p.predicted["nothing"] == found.recorded for p in found.points)
+    assert [p.words() for p in found.points] == [
+        "1/100 of the bandwidth", "every call 1 ms later", "every call 1 ms later, 1/100 of the bandwidth",
+        "launch 1 ms later, waited before it",
+    ]  # fmt: skip
+    text = compare.markdown([found], {"other": "A122"}, {})
+    assert "| jacobi |" in text and "other (A122)" in text

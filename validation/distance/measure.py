@@ -4,7 +4,7 @@
         [--minutes 55] [--longest 6] [--out FOLDER]
 
 Resumable: every run that is done stands in the journal `OUT/journal.jsonl`, and is not done again.  It ends when all is measured or the
-minutes are over, and then writes `results.json` (raw numbers), `recordings/`, `predictions.json` and `distance.md`.
+minutes are over, and then writes `cases/` (recordings and raw numbers), `machine.json` and `distance.md`.
 README.md says what is measured and how to read it.
 """
 
@@ -23,6 +23,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from points import Journal, Point, Setting, plan, settings
 from turnbuckle.machine import opencl_layer
 from turnbuckle.profile.classify import call_class
 from turnbuckle.profile.stand_in import stand_in
+from turnbuckle.study.distance import chosen as classes_of
 from turnbuckle.trace.anonymise import anonymise
 from turnbuckle.trace.readers import recorded
 from turnbuckle.units import parse
@@ -71,7 +73,7 @@ def look() -> dict[str, Any]:
 def build() -> Path:
     """Compile our programs and the OpenCL layer; its path."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    for name, library in (("shapes", "-lOpenCL"), ("look", "-pthread")):
+    for name, library in (("shapes", "-lOpenCL"), ("look", "-pthread"), ("awake", "-pthread")):
         source = HERE / "programs" / f"{name}.c"
         if not (BUILD / name).is_file() or (BUILD / name).stat().st_mtime < source.stat().st_mtime:
             subprocess.run(["cc", "-O2", "-std=c11", str(source), "-o", str(BUILD / name), library], check=True)
@@ -91,7 +93,7 @@ def words(command: str) -> list[str]:
     return shlex.split(command.format(build=BUILD, here=HERE, python=BUILD / "venv" / "bin" / "python"))
 
 
-def run(command: Sequence[str], more: Mapping[str, str], layer: Path, setting: Setting, folder: Path) -> dict[str, Any]:
+def run(command: Sequence[str], more: Mapping[str, str], layer: Path, setting: Setting, folder: Path, bandwidth: float) -> dict[str, Any]:
     """Run a program once, in a folder of its own, and say how long it took and what it did; ``failed`` says why it gives no number."""
     env = {**os.environ, **POCL, "POCL_CACHE_DIR": str(BUILD / "pocl-cache"), **more}
     env = {name: value for name, value in env.items() if not name.startswith("TB_")}
@@ -99,7 +101,9 @@ def run(command: Sequence[str], more: Mapping[str, str], layer: Path, setting: S
         env |= {**opencl_layer.environment(layer, env), "TB_TRACE": str(folder / f"%p{SUFFIX}")}
     if setting.delay_ns > 0:
         env |= {"TB_SLACK_NS": str(setting.delay_ns), "TB_SLACK_WHERE": setting.where}
-        env["TB_SLACK_CLASSES"] = ",".join(compare.chosen(setting.classes))
+        env["TB_SLACK_CLASSES"] = ",".join(classes_of(setting.classes))
+    if setting.slower:
+        env["TB_LINK_BANDWIDTH"] = str(round(bandwidth / setting.slower))
     core = host_core()
     stolen, start = steal(), time.monotonic()
     try:
@@ -130,7 +134,7 @@ def timed(path: Path, loop: Sequence[int]) -> dict[str, Any]:
     names: dict[str, str] = {}
     columns: list[str] = []
     calls: list[tuple[int, int, str]] = []
-    first, last, delayed, launch = 1 << 63, 0, 0, 1 << 63
+    first, last, delayed, launch, copied = 1 << 63, 0, 0, 1 << 63, 0
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.startswith("#"):
@@ -141,10 +145,12 @@ def timed(path: Path, loop: Sequence[int]) -> dict[str, Any]:
             row = line.rstrip("\n").split(",")
             if not columns:
                 columns = row
-                kind, start, end, name_at = (columns.index(c) for c in ("kind", "start", "end", "name"))
+                kind, start, end, name_at, size = (columns.index(c) for c in ("kind", "start", "end", "name", "bytes"))
             elif row[kind] in "AKCG" and row[start] and row[end]:
                 begin, until = int(row[start]), int(row[end])
                 first, last = min(first, begin), max(last, until)
+                if row[kind] == "C":
+                    copied += int(row[size] or 0)
                 if row[kind] == "A":
                     calls.append((begin, until, row[name_at]))
             elif row[kind] == "L":
@@ -159,7 +165,7 @@ def timed(path: Path, loop: Sequence[int]) -> dict[str, Any]:
             count[word] = count.get(word, 0) + 1
     return {
         "seconds": (until - begin) / 1e9, "whole_s": (last - first) / 1e9, "window_ns": [begin - first, until - first],
-        "calls": count, "delayed": delayed, "bytes": path.stat().st_size,
+        "calls": count, "delayed": delayed, "copied_bytes": copied, "bytes": path.stat().st_size,
     }  # fmt: skip
 
 
@@ -172,52 +178,73 @@ def keep(trace: Path, target: Path) -> None:
     made.to_parquet(target)
 
 
-def left_out(setting: Setting, base: Mapping[str, Any] | None, longest: float) -> str:
+def left_out(setting: Setting, base: Mapping[str, Any] | None, longest: float, bandwidth: float) -> str:
     """Why a point is not measured; empty where it is."""
-    if base is None or setting.delay_ns <= 0:
+    if base is None or setting.delay_ns < 0 or setting == Setting(0):
         return ""
-    own = [word for word in compare.chosen(setting.classes) if base["calls"].get(word)]
+    if setting.slower and not base["calls"].get("copy"):
+        return "no copies"
+    own = [word for word in classes_of(setting.classes) if base["calls"].get(word)]
     if not own:
         return "no such calls"
     if setting.classes.startswith("all-") and not base["calls"].get(setting.classes[4:]):
         return "no such calls"
     expected = base["process_s"] + sum(base["calls"][word] for word in own) * setting.delay_ns * 1e-9
+    expected += setting.slower * base["copied_bytes"] / bandwidth if setting.slower else 0.0
     return f"about {expected:.0f} s" if expected > longest else ""
 
 
-def results(journal: Journal, names: Sequence[str], programs: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
-    """The raw numbers of the journal, by program and setting."""
-    points, kept = [], {}
-    for name in names:
-        base = journal.of(name, Setting(0))
-        whole = next((entry for key, entry in journal.entries.items() if key == f"recording {name}"), None)
-        if not base or whole is None:
+def publish(journal: Journal, programs: Mapping[str, Any], about: Mapping[str, Any], out: Path) -> None:
+    """Write a case of `turnbuckle validate` for each program: the undelayed recording of the median run time, and the raw numbers."""
+    for name, told in programs.items():
+        runs = {r: e for r in range(100) if (e := journal.entries.get(Point(name, Setting(0), r).key())) and "seconds" in e}
+        if not runs:
             continue
-        plain = journal.of(name, Setting(-1))
-        kept[name] = {
-            "command": programs[name]["command"], "from": programs[name]["from"], "window_ns": whole["window_ns"], "calls": whole["calls"],
-            "without_recorder_s": [entry["seconds"] for entry in plain],
-        }  # fmt: skip
+        middle = statistics.median_low(e["seconds"] for e in runs.values())
+        repeat = next(r for r, e in runs.items() if e["seconds"] == middle)
+        trace = out / "undelayed" / f"{name}-{repeat}{SUFFIX}"
+        if not trace.is_file():
+            continue
+        folder = out / "cases" / f"distance_{name}"
+        keep(trace, folder / "recording")
+        points = []
         for setting in journal.settings():
-            runs = journal.of(name, setting)
-            if setting.delay_ns < 0 or not runs:
+            found = journal.of(name, setting)
+            if setting.delay_ns < 0 or setting == Setting(0) or not found:
                 continue
-            points.append(
-                {
-                    "program": name, "classes": setting.classes, "where": setting.where, "delay_ns": setting.delay_ns,
-                    "seconds": [round(entry["seconds"], 9) for entry in runs], "whole_s": [round(entry["whole_s"], 6) for entry in runs],
-                    "delayed": [entry["delayed"] for entry in runs], "steal_s": [entry.get("steal_s") for entry in runs],
-                }
-            )  # fmt: skip
-    return {**about, "programs": kept, "points": points}
+            points.append({**asdict(setting), "seconds": [round(e["seconds"], 9) for e in found]})
+        facts = {
+            "window_ns": runs[repeat]["window_ns"], "calls": runs[repeat]["calls"], "copy_bytes_per_s": about["copy_bytes_per_s"],
+            "idle_gaps": idle_gaps(about["wake_us"]), "undelayed": [e["seconds"] for e in runs.values()],
+            "without_recorder": [e["seconds"] for e in journal.of(name, Setting(-1))],
+        }  # fmt: skip
+        (folder / "measured.json").write_text(one_line({**facts, "points": points}), encoding="utf-8")
+        why = told.get("why", "")
+        (folder / "case.toml").write_text(
+            f'title = "{name}: calls delayed and copies slowed on an OpenCL device, from its undelayed recording"\n'
+            'known = "the delays and bandwidths, which calls they were put into, and how long the device takes to wake; nothing of the delayed runs"\n'
+            + (f'why = "{why}"\n' if why else "")
+            + f'\n[a]\nwhat = "{name} ({told["from"]}), PoCL 3.1 on one core"\nfile = "./recording"\n'
+            '\n[[ask]]\nmodel = "distance"\nmeasured = "./measured.json"\n',
+            encoding="utf-8",
+        )
+
+
+def idle_gaps(wake_us: Mapping[str, Sequence[float]]) -> list[list[float]]:
+    """What the wake of the device costs after idle gaps, over the shortest gap [s, s]: never less than after a shorter one."""
+    medians = sorted((int(gap), told[0]) for gap, told in wake_us.items())
+    out, most = [], 0.0
+    for gap, wake in medians[1:]:
+        most = max(most, wake - medians[0][1])
+        out.append([round(gap * 1e-6, 9), round(most * 1e-6, 9)])
+    return out
 
 
 def one_line(data: Mapping[str, Any]) -> str:
-    """Results as JSON, a point a line."""
-    head = {key: value for key, value in data.items() if key != "points"}
-    body = json.dumps(head, indent=1).rstrip("}").rstrip()
+    """Measurements as JSON, a point a line."""
+    head = ",\n".join(f'"{key}": {json.dumps(value)}' for key, value in data.items() if key != "points")
     rows = ",\n".join(json.dumps(point) for point in data["points"])
-    return f'{body},\n "points": [\n{rows}\n]}}\n'
+    return f'{{{head},\n"points": [\n{rows}\n]}}\n'
 
 
 def arguments() -> argparse.Namespace:
@@ -255,7 +282,12 @@ def main() -> int:
     chosen = settings(delays, some, [word for word in asked.classes.split(",") if word])
     journal = Journal(out / "journal.jsonl")
     load = [os.getloadavg()[0]]
-    about = look()
+    awake = subprocess.Popen([str(BUILD / "awake"), *map(str, cores())])
+    noted = out / "look.json"
+    if not noted.is_file():
+        noted.write_text(json.dumps(look()), encoding="utf-8")
+    about = json.loads(noted.read_text(encoding="utf-8"))
+    bandwidth = about["copy_bytes_per_s"]
     print(json.dumps(about, indent=1), flush=True)
     missing: dict[str, str] = {}
     scratch = Path(tempfile.mkdtemp(prefix="distance-"))
@@ -273,16 +305,16 @@ def main() -> int:
             if name not in bases:
                 # the first run compiles kernels, and tells how many calls there are to delay
                 for _ in range(2):
-                    first = fresh(words(told["command"]), more, layer, Setting(0), scratch)
+                    first = fresh(words(told["command"]), more, layer, Setting(0), scratch, bandwidth)
                 if "failed" in first or "seconds" not in first:
                     missing[name] = first.get("failed", "nothing timed")
                     print(f"{name}: left out: {missing[name]}", flush=True)
                     continue
                 bases[name] = first
-            if why := left_out(setting, bases[name], asked.longest):
+            if why := left_out(setting, bases[name], asked.longest, bandwidth):
                 journal.add(point, {"left_out": why})
                 continue
-            result = fresh(words(told["command"]), more, layer, setting, scratch)
+            result = fresh(words(told["command"]), more, layer, setting, scratch, bandwidth)
             trace = result.pop("trace", None)
             if setting == Setting(0) and trace:
                 hold = out / "undelayed" / f"{name}-{point.repeat}{SUFFIX}"
@@ -290,38 +322,27 @@ def main() -> int:
                 shutil.copy(trace, hold)
             journal.add(point, result)
             said = f"{result['seconds'] * 1e3:.2f} ms" if "seconds" in result else result.get("failed", "")
-            print(f"{point.repeat} {name} {setting.classes} {setting.where} {setting.delay_ns / 1e3:g} us: {said}", flush=True)
+            print(f"{point.repeat} {name} {setting.classes} {setting.where} {setting.delay_ns / 1e3:g} us{f' 1/{setting.slower}' if setting.slower else ''}: {said}", flush=True)
     finally:
+        awake.kill()
+        awake.wait()
         shutil.rmtree(scratch, ignore_errors=True)
-    record(journal, list(programs), out)
     load.append(os.getloadavg()[0])
-    facts = {"machine": about, "load": load, "not_run": missing, "repeats": asked.repeats}
-    (out / "results.json").write_text(one_line(results(journal, list(programs), programs, facts)), encoding="utf-8")
-    compare.write(out / "results.json", out / "recordings", out)
-    print(f"results.json, predictions.json and distance.md are in {out}")
+    facts = {**about, "load": load, "not_run": missing, "repeats": asked.repeats}
+    (out / "machine.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    publish(journal, programs, about, out)
+    table = out / "distance.md"
+    table.write_text(compare.markdown(*compare.programs(out / "cases"), facts), encoding="utf-8")
+    print(f"cases, machine.json and distance.md are in {out}")
     return 0
 
 
-def fresh(command: Sequence[str], more: Mapping[str, str], layer: Path, setting: Setting, scratch: Path) -> dict[str, Any]:
+def fresh(command: Sequence[str], more: Mapping[str, str], layer: Path, setting: Setting, scratch: Path, bandwidth: float) -> dict[str, Any]:
     """Run in an empty folder."""
     folder = scratch / "run"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    return run(command, more, layer, setting, folder)
-
-
-def record(journal: Journal, names: Sequence[str], out: Path) -> None:
-    """Keep, of each program, the undelayed recording of the median run time: predictions are made from this one."""
-    for name in names:
-        runs = {r: e for r in range(100) if (e := journal.entries.get(Point(name, Setting(0), r).key())) and "seconds" in e}
-        if not runs:
-            continue
-        middle = statistics.median_low(e["seconds"] for e in runs.values())
-        repeat = next(r for r, e in runs.items() if e["seconds"] == middle)
-        trace = out / "undelayed" / f"{name}-{repeat}{SUFFIX}"
-        if trace.is_file():
-            keep(trace, out / "recordings" / name)
-            journal.entries[f"recording {name}"] = runs[repeat]
+    return run(command, more, layer, setting, folder, bandwidth)
 
 
 if __name__ == "__main__":

@@ -17,14 +17,13 @@ class Setting:
     ----------
     classes : as `compare.chosen` takes them.
     where : before or after the call.
-    bandwidth, jitter : what `--link-bandwidth` and `--jitter` will be given; empty leaves them out.
+    slower : by how much the link's bandwidth is divided, as `look` measured it; 0 leaves it as it is.
     """
 
     delay_ns: int
     classes: str = "all"
     where: str = "after"
-    bandwidth: str = ""
-    jitter: str = ""
+    slower: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,13 @@ class Point:
         return json.dumps([self.program, self.repeat, asdict(self.setting)], sort_keys=True)
 
 
+#: Divisors of the bandwidth by themselves, and some with a delay [ns] of all calls.
+SLOWER = (2, 10, 100)
+BOTH = ((100_000, 10), (1_000_000, 100))
+
+
 def settings(delays_ns: Sequence[int], class_delays_ns: Sequence[int], classes: Sequence[str]) -> list[Setting]:
-    """No delay, every delay on all calls, and at some delays single classes, all but one, and the delay before the call."""
+    """No delay, every delay on all calls, at some delays single classes, all but one, and the delay before the call; less bandwidth; both."""
     some = [word for name in classes for word in (name, f"all-{name}")]
     return [
         Setting(-1),
@@ -49,6 +53,8 @@ def settings(delays_ns: Sequence[int], class_delays_ns: Sequence[int], classes: 
         *(Setting(ns) for ns in delays_ns),
         *(Setting(ns, word) for ns in class_delays_ns for word in some),
         *(Setting(ns, where="before") for ns in class_delays_ns),
+        *(Setting(0, slower=by) for by in SLOWER),
+        *(Setting(ns, slower=by) for ns, by in BOTH),
     ]
 
 
@@ -87,7 +93,7 @@ class Journal:
     def settings(self) -> list[Setting]:
         """The settings there are runs of, nearest first."""
         kept = {Setting(**json.loads(key)[2]) for key, entry in self.entries.items() if "seconds" in entry and key.startswith("[")}
-        return sorted(kept, key=lambda s: (s.delay_ns, s.classes, s.where, s.bandwidth, s.jitter))
+        return sorted(kept, key=lambda s: (s.delay_ns, s.classes, s.where, s.slower))
 
     def of(self, program: str, setting: Setting) -> list[dict[str, Any]]:
         """The runs of a program at one setting that succeeded, by repeat."""

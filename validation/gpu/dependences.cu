@@ -1,4 +1,4 @@
-/* dependences.cu - four programs that wait for the device in four ways, each reduced to that: what a delay of calls does to them is
+/* dependences.cu - programs that wait for the device in one way each, and are reduced to that: what a delay of calls does to them is
  * known beforehand, so an error of a prediction says whether counting or waiting is modelled wrongly.
  *
  *     dependences NAME [arg=value ...]        dependences list
@@ -7,7 +7,11 @@
  * copy          blocking copies of 8 B to 1 MiB, in and out, pinned (10 calls): all of it shows
  * synchronous   one kernel, then a wait for the device (2 calls): the launch's share hides behind the kernel until it is as long
  * overlapped    two buffers, two streams, asynchronous copies, events (7 calls): hidden up to about a seventh of an iteration
+ * beside        one kernel, host work beside it, then a wait (2 calls): both hide in the host work as far as there is room
+ * turn          a blocking copy in, a kernel, a blocking copy out, pinned (3 calls): all of it shows but what hides behind the kernel
+ * reduce        four kernels, a blocking read of 4 B, some host work, as a solver's dot product (5 calls)
  *
+ * The last three, with synchronous, launch and overlapped, are the twins of validation/distance/programs/shapes.c.
  * Arguments and output are those of programs.cu.  Kernels are launched through the API and the host side is plain C, so that the
  * tests run all of this without a GPU, where the kernel is only a name. */
 #ifndef _GNU_SOURCE
@@ -21,7 +25,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { BLOCKS = 64, THREADS = 128, BURST = 64, SIZES = 5, BUFFERS = 2, MOST_DELAYS = 32 };
+enum { BLOCKS = 64, THREADS = 128, BURST = 64, SIZES = 5, BUFFERS = 2, MOST_DELAYS = 32, BESIDE_NS = 150000, LITTLE_NS = 20000, TURN_BYTES = 16384 };
 #define LARGEST ((size_t)1 << 20)
 
 static const size_t sizes[SIZES] = { 8, 256, 8192, 262144, LARGEST };
@@ -104,6 +108,46 @@ static void run_overlapped(long work, long iterations)
     CHECK(cudaStreamSynchronize(working));
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void host_works(int64_t ns)
+{
+    for (int64_t start = now_ns(); now_ns() - start < ns;)
+        ;
+}
+
+static void run_beside(long work, long iterations)
+{
+    for (long i = 0; i < iterations; i++) {
+        launch_chain(device_data[0], work, working);
+        host_works(BESIDE_NS);
+        CHECK(cudaStreamSynchronize(working));
+    }
+}
+
+static void run_turn(long work, long iterations)
+{
+    for (long i = 0; i < iterations; i++) {
+        CHECK(cudaMemcpy(device_data[0], host_in[0], TURN_BYTES, cudaMemcpyHostToDevice));
+        launch_chain(device_data[0], work, NULL);
+        CHECK(cudaMemcpy(host_out[0], device_data[0], TURN_BYTES, cudaMemcpyDeviceToHost));
+    }
+}
+
+static void run_reduce(long work, long iterations)
+{
+    for (long i = 0; i < iterations; i++) {
+        for (int k = 0; k < 4; k++) launch_chain(device_data[0], work, NULL);
+        CHECK(cudaMemcpy(host_out[0], device_data[0], sizeof(float), cudaMemcpyDeviceToHost));
+        host_works(LITTLE_NS);
+    }
+}
+
 typedef struct {
     const char *name;
     void (*run)(long work, long iterations);
@@ -116,6 +160,9 @@ static const Program programs[] = {
     { "copy", run_copy, 0, 500, 2 * SIZES },
     { "synchronous", run_synchronous, 8000, 5000, 2 },
     { "overlapped", run_overlapped, 80000, 1000, 7 },
+    { "beside", run_beside, 20000, 1000, 2 },
+    { "turn", run_turn, 8000, 1000, 3 },
+    { "reduce", run_reduce, 8000, 1000, 5 },
 };
 
 /* ---- arguments ---- */
@@ -154,13 +201,6 @@ static void known(int count, char **words)
 }
 
 /* ---- measuring ---- */
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static void prepare(void)
 {

@@ -48,7 +48,7 @@ PART, PARTS, FILES = 15 << 20, 4, 8
 #: Every job gets this many seconds at least.
 SHORTEST = 5.0
 #: Programs of dependences.cu; all others are of programs.cu.
-DEPENDENCES = ("launch", "copy", "synchronous", "overlapped")
+DEPENDENCES = ("launch", "copy", "synchronous", "overlapped", "beside", "turn", "reduce")
 FINE_SLACKS = "0,1000,3000,10000,30000,100000,300000,1000000"
 SLACKS = "0,1000,10000,100000,1000000"
 LONG_SLACKS = f"{SLACKS},10000000"
@@ -139,6 +139,9 @@ def configurations(cublas: bool, managed: bool) -> dict[str, tuple[str, int]]:
         "dependence_copy": ("copy iters=500", 200),
         "dependence_synchronous": ("synchronous iters=5000", 1000),
         "dependence_overlapped": ("overlapped iters=1000", 400),
+        "dependence_beside": ("beside iters=1000", 400),
+        "dependence_turn": ("turn iters=1000", 400),
+        "dependence_reduce": ("reduce iters=1000", 400),
         "dgemm_tiled": ("dgemm n=2048 iters=20", 10),
         "dgemm_resident": ("dgemm n=1024 iters=200 copy=0", 100),
         "vecadd_pinned": ("vecadd n=4194304 iters=100 mem=pinned", 50),

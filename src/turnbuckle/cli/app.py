@@ -292,6 +292,13 @@ def slack(
     starvation: Annotated[
         Path | None, Parameter(help="CSV of what idle gaps of the device cost, measured: lines as 1 ms, 15 us under a heading")
     ] = None,
+    slack_class: Annotated[
+        list[str] | None, Parameter(help="api: only calls of these classes are delayed, with commas: launch, copy, memset, sync, alloc, event")
+    ] = None,
+    repeats: Annotated[
+        list[str] | None,
+        Parameter(help="run times of other runs of this program over the same stretch, with commas: their spread gives run times an interval"),
+    ] = None,
     source: Source = None,
     draws: Annotated[int, Parameter(name="--draws", help="draws for the interval of each tolerance; 0 leaves it out")] = 100,
     seed: Seed = 20261121,
@@ -305,19 +312,23 @@ def slack(
     from turnbuckle.study import slack as slack_study
     from turnbuckle.study import sweep
     from turnbuckle.study.starvation import read_starvation
+    from turnbuckle.units import parse
 
     _positive(draws)
     if over in ("bandwidth", "launch", "kernel", "cpu") and mode != "link":
         raise UsageError("A015", "--mode belongs to distance", found=f"--mode {mode} --over {over}", fix="leave --mode out")
     if format == "table" and output is not None:
         raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
-    if (published is not None or starvation is not None) and over != "latency":
-        raise UsageError("A015", "--published and --starvation belong to added latency", found=f"--over {over}", fix="leave --over out")
+    if over != "latency" and any(word is not None for word in (published, starvation, slack_class, repeats)):
+        what = "--published, --starvation, --slack-class and --repeats belong to added latency"
+        raise UsageError("A015", what, found=f"--over {over}", fix="leave --over out")
+    classes, others = flat(slack_class) or [], [parse(word, "s") for word in flat(repeats) or []]
     idle_cost = read_starvation(starvation) if starvation is not None else None
     seen = inspected(profile, source, no_cache, part)
     if over == "latency":
         with _working():
-            found, beside = slack_study.tolerate(seen, mode, draws=draws, seed=seed, starvation=idle_cost), _published(seen, published)
+            found = slack_study.tolerate(seen, mode, draws=draws, seed=seed, starvation=idle_cost, classes=classes, repeats=others)
+            beside = _published(seen, published)
         show_slack.emit_slack(found, beside, format, output)
     elif over == "both":
         with _working():

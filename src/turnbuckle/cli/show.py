@@ -325,7 +325,8 @@ def card_line(answer: Answer) -> str:
     if answer.model is None or answer.model.name != "nething":
         return ""
     if all(m.relative for m in answer.targets):
-        return "a change of coupling alone has not been held against a measured run yet; its parts have: turnbuckle validate --card"
+        said = shipped().in_words("distance", "timeline")
+        return f"held against an OpenCL device on a processor, not yet a GPU: {said}; turnbuckle validate --card" if said else ""
     model = "projection, kernels by memory" if answer.model.alpha == "memory" else "projection"
     said = shipped().in_words("run time", model)
     return f"held against measurement: {said}; turnbuckle validate --card" if said else ""

@@ -107,17 +107,22 @@ def _print_curve(console: Console, found: Slack) -> None:
     console.print(Text("lowest bar: 0.01 % longer or less; highest: ten times or more", "dim"))
     console.print()
     starved = [] if found.starved is None else ["with idle gaps"]
-    table = _table(console, "one-way latency added", "as much as", "latency", "time", "vs now", *starved)
+    spread = ["90% interval"] if found.repeats else []
+    table = _table(console, "one-way latency added", "as much as", "latency", "time", *spread, "vs now", *starved)
 
     def row(words: str, slack: float) -> None:
         above = [] if found.starved is None or not found.measured else [f"{float(found.starved(slack)) / found.measured:.3f}x"]
-        table.add_row(words, seconds(slack), seconds(float(found.curve(slack))), f"{found.penalty(slack):.3f}x", *above)
+        ends = found.interval(slack)
+        interval = [] if ends is None else [f"[{seconds(ends[0])}, {seconds(ends[1])}]"]
+        table.add_row(words, seconds(slack), seconds(float(found.curve(slack))), *interval, f"{found.penalty(slack):.3f}x", *above)
 
     for hop in hops():
         row(f"one more {hop.name} trip" if hop.name in ("package", "C2C", "PCIe", "switch") else f"a {hop.name} away", hop.one_way)
     for slack in (1e-5, 1e-4, 1e-3):
         row(f"{quantity(fibre_metres(slack) / 1e3, '1')} km of fibre", slack)
     console.print(table)
+    if found.repeats:
+        console.print(Text(f"the interval is that of one more run, from how {len(found.repeats)} runs without added latency differ", "dim"))
     parts = [f"{s.what} {s.seconds / found.measured:.1%}" for s in found.shares if found.measured and s.seconds >= 0.005 * found.measured]
     console.print(Text(f"the run's critical path: {', '.join(parts)}", "dim"))
     console.print(Text(f"dependency rules explain {found.trust.words()}", "dim"))

@@ -25,6 +25,9 @@ COLOURS: Final = {
     "sum": "#88ccee",
     "counts": "#999933",
     "repeat": "#8a94a0",
+    "idle gaps": "#117733",
+    "nothing": "#b5bcc4",
+    "replay": "#332288",
 }
 #: Guides: how far off, and how dark.
 _GUIDES: Final = ((0.5, "#f0f3f6"), (0.1, "#dbe3ea"))

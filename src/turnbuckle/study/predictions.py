@@ -5,6 +5,7 @@
     line         copies, migrations or messages of B on the line fitted to A (LogGP)             `profile.transfers`
     projection   A's run on B's machine: run time, kernels as a ratio, launches                  `study.study`
     slack        A's run with every boundary call delayed                                        `study.slack`
+    distance     A's run with calls delayed and copies slowed, many points                       `study.distance`
     variant      a variant of a program from another, after one stated change                    `study.variants`
     counts       variants of a program from one of them: its costs, their counts                 additive model
     repeat       a run from a run of the same configuration: the floor of every error
@@ -29,6 +30,7 @@ from turnbuckle.model import nething
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.source import CALL_ERROR
 from turnbuckle.study.cases import Ask, Case
+from turnbuckle.study.distance import moved_away
 from turnbuckle.study.predicted_copies import datasheet, fitted_line, machine_file
 from turnbuckle.study.priors import LAUNCH_ERROR, LINK, NODE_SHARE, PEER_SHARE, half_normal, other_host
 from turnbuckle.study.rows import Data, Row
@@ -250,6 +252,7 @@ MODELS: Final[dict[str, Callable[[Case, Ask, Data], Iterator[Row]]]] = {
     "line": fitted_line,
     "projection": projection,
     "slack": delayed,
+    "distance": moved_away,
     "variant": variant,
     "counts": counts,
     "repeat": repeat,

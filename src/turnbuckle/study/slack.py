@@ -13,7 +13,8 @@ The run time is the timeline's; see `turnbuckle.study.sensitivity` for why a cur
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -22,11 +23,15 @@ from numpy.typing import NDArray
 
 from turnbuckle.anchor import anchored
 from turnbuckle.assumptions import uncalled
+from turnbuckle.cost.slack import slack_seconds
+from turnbuckle.errors import UsageError, clipped, did_you_mean
 from turnbuckle.findings import Finding, finding
 from turnbuckle.machine import Machine, Parameter, load
 from turnbuckle.machine.hops import fibre_metres, hops
-from turnbuckle.model import link_bandwidth, nething
+from turnbuckle.model import Model, Priced, link_bandwidth, nething
 from turnbuckle.order import Prepared, prepared, timeline_change
+from turnbuckle.profile.classify import BOUNDARY_CLASSES
+from turnbuckle.profile.pieces import Pieces
 from turnbuckle.project import require_activity, require_calls, require_order
 from turnbuckle.projection import break_even_utilisation
 from turnbuckle.replay.timeline import Change, TimelineReplay, parameters
@@ -52,6 +57,7 @@ DRAWS: Final = 100
 _STRETCHES: Final = (1e-5, 1e-4, 1e-3, 1e-2)
 #: Prices of a run whose kernels stay what they are.
 MODEL: Final = replace(nething("hold"), replay="timeline")
+_MEDIAN: Final = math.pi / 2
 #: Points of the grid that tolerances of draws are read from.
 _GRID: Final = 24
 #: Instants times breakpoints of one stretch of a curve, unless the caller says how many; never fewer breakpoints than the second.
@@ -99,6 +105,7 @@ class Slack:
     carriers : what carries the latency on the critical path, most first, at `carried_at`.
     carried_at : the added latency the carriers are given for [s].
     shares : what the recorded critical path is made of, largest first; together the run time.
+    repeats : run times of the recorded run and of others of its kind [s]; their spread gives `interval`.
     starved : run time with the cost of idle gaps on top, at the latencies shown; None where no such curve was given.
     assumed : what had to be assumed of reads in flight.
     """
@@ -112,6 +119,7 @@ class Slack:
     carried_at: float
     trust: Trust
     shares: list[Share]
+    repeats: tuple[float, ...] = ()
     starved: Curve | None = None
     assumed: Mapping[str, Parameter] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -119,6 +127,12 @@ class Slack:
     def penalty(self, slack: float) -> float:
         """Run time at an added latency [s] over the recorded one."""
         return float(self.curve(slack)) / self.measured if self.measured else 1.0
+
+    def interval(self, slack: float, of: int = 1) -> tuple[float, float] | None:
+        """90 % interval of the run time of another run at an added latency [s], or of the median of so many; None without `repeats`."""
+        if not self.repeats:
+            return None
+        return around(float(self.curve(slack)), self.measured, self.repeats, of)
 
     def shown(self) -> Float:
         """Latencies a table shows [s]."""
@@ -130,6 +144,7 @@ class Slack:
         points = [
             {
                 "slack_s": float(s), "seconds": float(curve(s)), "penalty": self.penalty(s),
+                **({"interval": list(self.interval(float(s)) or ())} if self.repeats else {}),
                 **({} if self.starved is None else {"starved_seconds": float(self.starved(s))}),
             }
             for s in (0.0, *shown())
@@ -179,6 +194,8 @@ def tolerate(
     ready: Prepared | None = None,
     most: int | None = None,
     starvation: Starvation | None = None,
+    classes: Sequence[str] = (),
+    repeats: Sequence[float] = (),
 ) -> Slack:
     """Run time of an inspected profile against added distance.
 
@@ -190,8 +207,17 @@ def tolerate(
     ready : the profile prepared for the timeline, if that has been done.
     starvation : measured cost of idle gaps, replayed at the latencies shown, on top of the curve; None leaves it out.
     most : breakpoints looked for on each stretch of the curve; None is as many as a run of its size affords.  `Curve.gap` says the error.
+    classes : api: only calls of these classes are delayed; empty is every call that crosses to the device.
+    repeats : run times of other runs of the same kind, over the same stretch [s]; empty leaves out the intervals of run times.
+
+    Raises
+    ------
+    UsageError : A015 for classes in the other mode, A004 for an unknown one, A427 for a run time that is none.
     """
-    distance = Distance.of(seen, mode, ready)
+    if any(not 0 < seconds < math.inf for seconds in repeats):
+        raise UsageError("A427", "a run time of another run must be positive", found=", ".join(f"{s:g} s" for s in repeats),
+                         fix="leave out runs that were not timed")  # fmt: skip
+    distance = Distance.of(seen, mode, ready, classes)
     replay, measured = distance.replay, seen.profile.seconds
     beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
     most = most or min(max(_PLACES // len(replay.graph.time_ns), _FEWEST), MOST)
@@ -222,16 +248,48 @@ def tolerate(
         carried_at=at,
         trust=distance.ready.trust,
         shares=shares(replay, beyond),
+        repeats=(measured, *repeats) if repeats else (),
         starved=starved,
         assumed=distance.assumed,
         findings=findings,
     )
 
 
+def around(seconds: float, measured: float, repeats: Sequence[float], of: int = 1) -> tuple[float, float]:
+    """90 % interval [s] of a run time that was replayed from a run of `measured` seconds, from the run times of runs without change.
+
+    The recorded part of the run is taken to vary as those do: their logarithms as of a normal distribution, the interval as Student's t has it for a new run
+    (or the median of `of` new ones) around their median.  What is added does not vary.
+    """
+    from scipy.stats import t
+
+    logs = np.log(repeats)
+    middle, count = float(np.median(logs)), len(repeats)
+    # the variance of a median of n normal values is pi / 2 n, of one value 1 / n
+    new = 1.0 if of == 1 else _MEDIAN / of
+    reach = float(t.ppf(0.95, count - 1)) * float(logs.std(ddof=1)) * math.sqrt(new + _MEDIAN / count)
+    low, high = (math.exp(middle + sign * reach) - measured for sign in (-1, 1))
+    return seconds + low, seconds + high
+
+
 def shown() -> Float:
     """Latencies a table shows [s]: `PER_DECADE` a decade from `NEAREST` to `FARTHEST`."""
     decades = np.log10(FARTHEST / NEAREST)
     return np.append(NEAREST * 10 ** (np.arange(round(decades * PER_DECADE)) / PER_DECADE), FARTHEST)
+
+
+def delaying(classes: Sequence[str]) -> Model:
+    """The prices of `MODEL` where only calls of these classes are delayed."""
+
+    def covers(p: Pieces) -> NDArray[np.bool_]:
+        return np.isin(p.call_class, list(classes))
+
+    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
+        value = machine.value("slack.call")
+        return slack_seconds(np.ones(int(covers(p).sum()), dtype=np.bool_), 0.0 if value is None else value)
+
+    charges = tuple(replace(c, covers=covers, seconds=seconds) if c.name == "slack" else c for c in MODEL.charges)
+    return replace(MODEL, charges=charges)
 
 
 @dataclass(frozen=True)
@@ -241,6 +299,7 @@ class Distance:
     Attributes
     ----------
     source : the machine it ran on, with what is assumed of reads in flight.
+    model : the prices.
     """
 
     mode: Mode
@@ -248,10 +307,21 @@ class Distance:
     replay: TimelineReplay
     source: Machine
     assumed: Mapping[str, Parameter]
+    model: Model = MODEL
 
     @classmethod
-    def of(cls, seen: Answer, mode: Mode, ready: Prepared | None = None) -> Distance:
-        """Prepare an inspected profile."""
+    def of(cls, seen: Answer, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = ()) -> Distance:
+        """Prepare an inspected profile; with classes, only their calls are delayed (`tolerate`)."""
+        if classes and mode != "api":
+            raise UsageError(
+                "A015", "classes of calls belong to --mode api", found=f"--mode {mode} --slack-class {','.join(classes)}",
+                fix="--mode api, or leave --slack-class out",
+            )  # fmt: skip
+        if strange := [word for word in classes if word not in BOUNDARY_CLASSES]:
+            raise UsageError(
+                "A004", f"no class of calls that cross to the device is called {clipped(strange[0], 40)!r}", found=clipped(strange[0], 40),
+                fix=did_you_mean(strange[0], BOUNDARY_CLASSES) or f"one of {', '.join(BOUNDARY_CLASSES)}",
+            )  # fmt: skip
         require_activity(seen.profile)
         require_calls(seen.profile)
         ready = ready or prepared(seen.profile, MODEL)
@@ -260,13 +330,13 @@ class Distance:
         fabric = {c.parameter: c.assume for c in load(_FABRIC).changes}
         missing = {n: p for n in _READS if seen.source.value(n) is None and (p := fabric[n]) is not None}
         source = _covered(seen.source.with_parameters(missing))
-        return cls(mode, ready, ready.timeline, source, missing)
+        return cls(mode, ready, ready.timeline, source, missing, delaying(classes) if classes else MODEL)
 
     def change(self, slack: Float, drawn: DrawnMachine | None = None) -> Change:
         """What an added one-way latency changes; `slack` of shape (points, 1) [s]."""
         here = drawn or self.plain()
         there = DrawnMachine({**here.values, "slack.link" if self.mode == "link" else "slack.call": slack}, here.copies_vanish)
-        return timeline_change(anchored(self.ready.run, here, there, MODEL))
+        return timeline_change(anchored(self.ready.run, here, there, self.model))
 
     def unpriced(self) -> list[Finding]:
         """What could not be priced because the source machine lacks a number: it stays as recorded at every distance."""

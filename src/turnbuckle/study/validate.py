@@ -34,6 +34,10 @@ SCHEMA_VERSION: Final = 1
 TITLES: Final = {
     "run time": "run time on another machine",
     "slack": "run time with every boundary call delayed",
+    "distance": "run time at added distance, measured",
+    "bandwidth": "run time at less bandwidth, measured",
+    "tolerance": "delay that a run tolerates, measured",
+    "message delay": "run time with messages delayed, measured",
     "transfers": "time of pinned and device copies",
     "pageable": "time of pageable copies",
     "migrations": "time of unified memory's moves",
@@ -59,6 +63,9 @@ MODEL_TITLES: Final = {
     "sum": "sum",
     "counts": "A's costs, counts of B",
     "repeat": "the other run",
+    "idle gaps": "timeline with measured idle gaps",
+    "nothing": "nothing changes",
+    "replay": "message replay",
 }
 #: Copies of so many bytes on average show a bandwidth rather than a latency.
 LARGE_BYTES: Final = 1e6
@@ -66,7 +73,7 @@ LARGE_BYTES: Final = 1e6
 FLOOR: Final = "noise"
 #: What no case looks at, whatever is found.
 NOT_VALIDATED: Final = (
-    "added distance: no recording of one program on a near and on a far GPU is known, and none with delayed calls has been made yet",
+    "added distance on a GPU: what was measured is an OpenCL device on a processor whose calls were delayed",
     "run time across a change of coupling alone: the run times of the card are across two vendors' GPUs, of two programs",
     "kernels by anything but one ratio for all of them",
     "collectives, and copies between devices that share a host's link",

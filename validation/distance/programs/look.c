@@ -2,6 +2,7 @@
  *
  *   spin_over_us   by how much a spin of N us on the monotonic clock is too long: median and 99 % quantile
  *   wake_us        from a signal on one core to the wake of a thread that slept on the other for N us: median and 90 % quantile
+ *   copy_bytes_per_s   memcpy of 8 MiB, what a copy of PoCL is: median
  *   work           the same work two thousand times: 99 % quantile and largest over the median
  */
 #define _GNU_SOURCE
@@ -11,9 +12,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-enum { TIMES = 400, WORKS = 2000 };
+enum { TIMES = 200, WORKS = 2000, NAPS = 6, COPY = 8 << 20 };
 
 static int64_t now(void)
 {
@@ -57,7 +59,7 @@ static _Atomic int64_t woken;
 static void *sleeper(void *core)
 {
     pin(*(int *)core);
-    for (int i = 0; i < 3 * TIMES; i++) {
+    for (int i = 0; i < NAPS * TIMES; i++) {
         pthread_mutex_lock(&lock);
         while (turn == 0) pthread_cond_wait(&signalled, &lock);
         woken = now();
@@ -69,7 +71,7 @@ static void *sleeper(void *core)
 
 int main(int count, char **words)
 {
-    static const int delays[] = { 3, 10, 30, 100, 300, 1000 }, naps[] = { 30, 300, 3000 };
+    static const int delays[] = { 3, 10, 30, 100, 300, 1000 }, naps[NAPS] = { 10, 30, 100, 300, 1000, 3000 };
     static int64_t values[WORKS];
     int host = count > 1 ? atoi(words[1]) : 1, device = count > 2 ? atoi(words[2]) : 0;
     pthread_t thread;
@@ -82,7 +84,7 @@ int main(int count, char **words)
     }
     printf("}, \"wake_us\": {");
     if (pthread_create(&thread, NULL, sleeper, &device)) return 1;
-    for (int n = 0; n < 3; n++) {
+    for (int n = 0; n < NAPS; n++) {
         for (int i = 0; i < TIMES; i++) {
             spin(naps[n] * 1000);
             woken = 0;
@@ -98,6 +100,17 @@ int main(int count, char **words)
         printf("%s\"%d\": [%.3f, %.3f]", n ? ", " : "", naps[n], median, at(values, TIMES, 0.9));
     }
     pthread_join(thread, NULL);
+    char *from = malloc(COPY), *to = malloc(COPY);
+    if (!from || !to) return 1;
+    memset(from, 1, COPY);
+    memset(to, 1, COPY);
+    for (int i = 0; i < TIMES; i++) {
+        int64_t start = now();
+        from[i] = (char)i;
+        memcpy(to, from, COPY);
+        values[i] = now() - start + (to[i] != (char)i);
+    }
+    double copy_us = at(values, TIMES, 0.5);
     volatile double x = 1;
     for (int i = 0; i < WORKS; i++) {
         int64_t start = now();
@@ -105,7 +118,7 @@ int main(int count, char **words)
         values[i] = now() - start;
     }
     double median = at(values, WORKS, 0.5);
-    printf("}, \"work\": {\"median_us\": %.3f, \"p99_over_median\": %.4f, \"largest_over_median\": %.4f}}\n", median,
+    printf("}, \"copy_bytes_per_s\": %.0f, \"work\": {\"median_us\": %.3f, \"p99_over_median\": %.4f, \"largest_over_median\": %.4f}}\n", COPY / copy_us * 1e6, median,
            at(values, WORKS, 0.99) / median, at(values, WORKS, 1.0) / median);
     return 0;
 }
