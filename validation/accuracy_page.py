@@ -56,6 +56,11 @@ SCATTER = """
 
 ## What it says
 
+- **Distance alone was measured on an OpenCL device,** a processor's core whose calls were really delayed and whose copies were really
+  slowed, programs of others among them (`validation/distance`). Every prediction is made from one undelayed recording. The machine's own
+  noise is what limits them: undelayed runs of one program are off their own median by 13 % on average, and the intervals are made of
+  that. Where the delay is long beside it, the timeline is within 2 %; the sum, which knows no order, is 25 % off. Tolerances count only
+  where they are beyond the noise.
 - **An interval holds what was known to be unknown:** machines' numbers with their errors, the scatter of fitted lines, and what no file
   says of another machine: its host, the share of its links that it reaches, its staging, its launches, kernels of another vendor
   ([decision 17](decisions/0017-the-other-machines-host.md), [decision 18](decisions/0018-what-another-machine-may-do.md)). Before

@@ -342,7 +342,9 @@ def test_the_spread_of_other_runs_is_the_interval_of_a_run_time() -> None:
     added = float(spread.curve(1e-6)) - spread.measured
     logs = np.log([found.measured, *others])
     reach = 2.131846786 * logs.std(ddof=1) * math.sqrt(1 + math.pi / 10)
-    assert low == pytest.approx(found.measured * math.exp(-reach) + added) and high == pytest.approx(found.measured * math.exp(reach) + added)
+    assert low == pytest.approx(found.measured * math.exp(-reach) + added) and high == pytest.approx(
+        found.measured * math.exp(reach) + added
+    )
     assert low < low_of_five < high_of_five < high
     assert spread.as_dict()["curve"][0]["interval"] == list(spread.interval(0.0))
 
@@ -369,7 +371,9 @@ def test_only_the_calls_of_the_classes_are_delayed() -> None:
     assert float(whole(1e-3)) == float(every(1e-3))
 
 
-@pytest.mark.parametrize(("mode", "classes", "code"), [("link", ("launch",), "A015"), ("api", ("lunch",), "A004"), ("api", ("query",), "A004")])
+@pytest.mark.parametrize(
+    ("mode", "classes", "code"), [("link", ("launch",), "A015"), ("api", ("lunch",), "A004"), ("api", ("query",), "A004")]
+)
 def test_classes_that_cannot_be_delayed_are_refused(mode: Any, classes: tuple[str, ...], code: str) -> None:
     with pytest.raises(UsageError, match=code):
         tolerate(on_full(launch_and_wait(1)), mode, draws=0, classes=classes)

@@ -17,7 +17,7 @@ from turnbuckle.errors import CannotAnswer
 from turnbuckle.study.distance import Point, Program, program
 
 CASES = Path(__file__).resolve().parents[1] / "cases"
-NAMES = {"timeline": "timeline", "idle gaps": "timeline with measured idle gaps", "sum": "sum", "nothing": "nothing changes"}
+NAMES = {"timeline": "timeline", "sum": "sum", "nothing": "nothing changes"}
 #: Delays from which on the aim is stated [ns].
 FROM_NS = 30_000
 Pairs = Sequence[tuple[Program, Point]]
@@ -29,7 +29,7 @@ def programs(cases: Path) -> tuple[list[Program], dict[str, str]]:
     for folder in sorted(cases.glob("distance_*")):
         name = folder.name.removeprefix("distance_")
         try:
-            out.append(program(name, folder / "recording", folder / "measured.json"))
+            out.append(program(name, folder / "recording", folder / "measured.json", str(folder / "machine.toml")))
         except CannotAnswer as error:
             refused[name] = error.code
     return out, refused
@@ -77,10 +77,11 @@ def markdown(found: Sequence[Program], refused: Mapping[str, str], about: Mappin
     lines = [
         "# Run time at added distance, measured and predicted", "",
         f"{len(found)} programs, {len(every)} points, {runs:,} runs with delayed calls or slowed copies, "
-        f"{sum(len(o.undelayed) for o in found)} without. Off: predicted over measured run time (median of the runs), less one; positive: predicted too long.",
+        f"{sum(len(o.undelayed) for o in found)} without. "
+        "Off: predicted over measured run time (median of the runs), less one; positive: predicted too long.",
         f"Machine: {about.get('processor', '')}, {about.get('cores', '')} cores (virtual); load when it began and ended: "
         f"{', '.join(f'{x:.1f}' for x in about.get('load', []))}.", "",
-        "| what was changed | points | timeline | idle gaps | sum | nothing changes | in the 90 % interval |", "| --- | --: | --: | --: | --: | --: | --: |",
+        "| what was changed | points | timeline | sum | nothing changes | in the 90 % interval |", "| --- | --: | --: | --: | --: | --: |",
     ]  # fmt: skip
     for words, pairs in groups.items():
         lines.append(f"| {words} | {len(pairs)} | {' | '.join(_off(pairs, m) for m in NAMES)} | {_held(pairs)} |")
@@ -106,14 +107,19 @@ def markdown(found: Sequence[Program], refused: Mapping[str, str], about: Mappin
                 told = (whole.predicted["timeline"] - p.predicted["timeline"]) / (whole.predicted["timeline"] - one.recorded)
                 lines.append(f"| {one.name} | {p.classes[4:]} | {was:.0%} | {told:.0%} |")
     lines += [
-        "", "## Tolerances", "", "The delay at which the run is longer by a share; measured: a straight line between two points.", "",
+        "", "## Tolerances", "", "The delay at which the run is longer by a share; measured: a straight line between two points. "
+        "Within the noise: the undelayed runs alone differ by as much.", "",
         "| program | share | predicted [us] | measured [us] | off |", "| --- | --- | --: | --: | --: |",
     ]  # fmt: skip
     for one in found:
         for share, told, seen in one.tolerances:
-            off = f"{told / seen - 1:+.0%}" if told and seen else ""
+            off = "within the noise" if not one.shows(share) else f"{told / seen - 1:+.0%}" if told and seen else ""
             cells = " | ".join("beyond" if x is None else f"{x * 1e6:.2f}" for x in (told, seen))
             lines.append(f"| {one.name} | {share:.0%} | {cells} | {off} |")
+    kept = [abs(t / s - 1) for one in found for share, t, s in one.tolerances if t and s and one.shows(share)]
+    if kept:
+        within = sum(x <= 0.2 for x in kept)
+        lines += ["", f"{len(kept)} beyond the noise: {statistics.median(kept):.0%} off in the median, {within} within 20 %."]
     return "\n".join([*lines, ""])
 
 

@@ -24,6 +24,7 @@ import time
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ def look() -> dict[str, Any]:
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cpuidle").glob("state*")):
         states.append([(folder / "name").read_text().strip(), int((folder / "latency").read_text())])
     model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "")
-    told = subprocess.run([str(BUILD / "look"), str(host_core()), str(DEVICE_CORE)], capture_output=True, text=True, check=True)
+    env = {**os.environ, "LD_PRELOAD": str(BUILD / "awaiting")}
+    told = subprocess.run([str(BUILD / "look"), str(host_core()), str(DEVICE_CORE)], env=env, capture_output=True, text=True, check=True)
     return {
         "cores": len(cores()), "processor": model, "kernel": platform.release().split("-")[0], "idle_states_us": states,
         "host_core": host_core(), "device_core": DEVICE_CORE, **json.loads(told.stdout),
@@ -73,10 +75,10 @@ def look() -> dict[str, Any]:
 def build() -> Path:
     """Compile our programs and the OpenCL layer; its path."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    for name, library in (("shapes", "-lOpenCL"), ("look", "-pthread"), ("awake", "-pthread")):
+    for name, *more in (("shapes", "-lOpenCL"), ("look", "-pthread"), ("awaiting", "-shared", "-fPIC")):
         source = HERE / "programs" / f"{name}.c"
         if not (BUILD / name).is_file() or (BUILD / name).stat().st_mtime < source.stat().st_mtime:
-            subprocess.run(["cc", "-O2", "-std=c11", str(source), "-o", str(BUILD / name), library], check=True)
+            subprocess.run(["cc", "-O2", "-std=c11", str(source), "-o", str(BUILD / name), *more], check=True)
     layer = BUILD / opencl_layer.LIBRARY
     opencl_layer.build(layer)
     return layer
@@ -97,6 +99,7 @@ def run(command: Sequence[str], more: Mapping[str, str], layer: Path, setting: S
     """Run a program once, in a folder of its own, and say how long it took and what it did; ``failed`` says why it gives no number."""
     env = {**os.environ, **POCL, "POCL_CACHE_DIR": str(BUILD / "pocl-cache"), **more}
     env = {name: value for name, value in env.items() if not name.startswith("TB_")}
+    env["LD_PRELOAD"] = str(BUILD / "awaiting")
     if setting.delay_ns >= 0:
         env |= {**opencl_layer.environment(layer, env), "TB_TRACE": str(folder / f"%p{SUFFIX}")}
     if setting.delay_ns > 0:
@@ -134,7 +137,7 @@ def timed(path: Path, loop: Sequence[int]) -> dict[str, Any]:
     names: dict[str, str] = {}
     columns: list[str] = []
     calls: list[tuple[int, int, str]] = []
-    first, last, delayed, launch, copied = 1 << 63, 0, 0, 1 << 63, 0
+    first, last, delayed, waited, launch, copied = 1 << 63, 0, 0, 0, 1 << 63, 0
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.startswith("#"):
@@ -155,6 +158,7 @@ def timed(path: Path, loop: Sequence[int]) -> dict[str, Any]:
                     calls.append((begin, until, row[name_at]))
             elif row[kind] == "L":
                 delayed += 1
+                waited += int(row[end]) - int(row[start])
     classes = {number: call_class(name) for number, name in names.items()}
     launch = min((begin for begin, _, name in calls if classes.get(name) == "launch"), default=first)
     begin, until = loop if loop else (launch, last)
@@ -165,7 +169,7 @@ def timed(path: Path, loop: Sequence[int]) -> dict[str, Any]:
             count[word] = count.get(word, 0) + 1
     return {
         "seconds": (until - begin) / 1e9, "whole_s": (last - first) / 1e9, "window_ns": [begin - first, until - first],
-        "calls": count, "delayed": delayed, "copied_bytes": copied, "bytes": path.stat().st_size,
+        "calls": count, "delayed": delayed, "waited_s": waited / 1e9, "copied_bytes": copied, "bytes": path.stat().st_size,
     }  # fmt: skip
 
 
@@ -212,32 +216,45 @@ def publish(journal: Journal, programs: Mapping[str, Any], about: Mapping[str, A
             found = journal.of(name, setting)
             if setting.delay_ns < 0 or setting == Setting(0) or not found:
                 continue
-            points.append({**asdict(setting), "seconds": [round(e["seconds"], 9) for e in found]})
+            waited = [e["waited_s"] / e["delayed"] * 1e9 for e in found if e["delayed"]]
+            real = {"waited_ns": round(statistics.median(waited))} if waited else {}
+            points.append({**asdict(setting), **real, "seconds": [round(e["seconds"], 9) for e in found]})
         facts = {
-            "window_ns": runs[repeat]["window_ns"], "calls": runs[repeat]["calls"], "copy_bytes_per_s": about["copy_bytes_per_s"],
-            "idle_gaps": idle_gaps(about["wake_us"]), "undelayed": [e["seconds"] for e in runs.values()],
+            "window_ns": runs[repeat]["window_ns"], "calls": runs[repeat]["calls"],
+            "undelayed": [e["seconds"] for e in runs.values()],
             "without_recorder": [e["seconds"] for e in journal.of(name, Setting(-1))],
         }  # fmt: skip
         (folder / "measured.json").write_text(one_line({**facts, "points": points}), encoding="utf-8")
-        why = told.get("why", "")
+        (folder / "machine.toml").write_text(machine(about["copy_bytes_per_s"]), encoding="utf-8")
+        base = sorted(e["seconds"] * 1e3 for e in runs.values())
+        why = f"its own undelayed runs took {base[0]:.1f} to {base[-1]:.1f} ms; what changes it by less is lost in that"
+        why += f". {told['why']}" if "why" in told else ""
         (folder / "case.toml").write_text(
             f'title = "{name}: calls delayed and copies slowed on an OpenCL device, from its undelayed recording"\n'
-            'known = "the delays and bandwidths, which calls they were put into, and how long the device takes to wake; nothing of the delayed runs"\n'
+            'known = "the delays and bandwidths, and which calls they were put into; nothing of the delayed runs"\n'
             + (f'why = "{why}"\n' if why else "")
-            + f'\n[a]\nwhat = "{name} ({told["from"]}), PoCL 3.1 on one core"\nfile = "./recording"\n'
+            + f'\n[a]\nwhat = "{name} ({told["from"]}), PoCL 3.1 on one core"\nfile = "./recording"\nmachine = "./machine.toml"\n'
             '\n[[ask]]\nmodel = "distance"\nmeasured = "./measured.json"\n',
             encoding="utf-8",
         )
 
 
-def idle_gaps(wake_us: Mapping[str, Sequence[float]]) -> list[list[float]]:
-    """What the wake of the device costs after idle gaps, over the shortest gap [s, s]: never less than after a shorter one."""
-    medians = sorted((int(gap), told[0]) for gap, told in wake_us.items())
-    out, most = [], 0.0
-    for gap, wake in medians[1:]:
-        most = max(most, wake - medians[0][1])
-        out.append([round(gap * 1e-6, 9), round(most * 1e-6, 9)])
-    return out
+def machine(copy_bytes_per_s: float) -> str:
+    """The machine as far as `look` measured it: what its link reaches."""
+    lines = [
+        "# An OpenCL device on a processor: its copies are copies of one core (validation/distance/programs/look.c).", "",
+        "[machine]", 'name = "opencl-processor"', 'title = "OpenCL device on a processor"',
+        'summary = "PoCL with one worker thread on a core of its own."', f"year = {date.today().year}", 'coupling = "c2c"',
+        'recognise = ["pthread"]',
+    ]  # fmt: skip
+    for way in ("h2d", "d2h"):
+        lines += [
+            "", f"[link.{way}.bandwidth]", f'value = "{copy_bytes_per_s / 1e9:.4g} GB/s"', 'error = "10 %"', 'nature = "measured"',
+            'source = "validation/distance/machine.json, copy_bytes_per_s"',
+            "", f"[link.{way}.latency]", 'value = "100 ns"', 'error = "50 %"', 'nature = "assumption"',
+            'source = "a call of memcpy; what a copy costs besides is in the recording"',
+        ]  # fmt: skip
+    return "\n".join([*lines, ""])
 
 
 def one_line(data: Mapping[str, Any]) -> str:
@@ -282,7 +299,6 @@ def main() -> int:
     chosen = settings(delays, some, [word for word in asked.classes.split(",") if word])
     journal = Journal(out / "journal.jsonl")
     load = [os.getloadavg()[0]]
-    awake = subprocess.Popen([str(BUILD / "awake"), *map(str, cores())])
     noted = out / "look.json"
     if not noted.is_file():
         noted.write_text(json.dumps(look()), encoding="utf-8")
@@ -292,6 +308,7 @@ def main() -> int:
     missing: dict[str, str] = {}
     scratch = Path(tempfile.mkdtemp(prefix="distance-"))
     bases: dict[str, dict[str, Any]] = {}
+    measured = 0
     try:
         for point in plan(names, chosen, asked.repeats):
             name, setting = point.program, point.setting
@@ -315,6 +332,7 @@ def main() -> int:
                 journal.add(point, {"left_out": why})
                 continue
             result = fresh(words(told["command"]), more, layer, setting, scratch, bandwidth)
+            measured += 1
             trace = result.pop("trace", None)
             if setting == Setting(0) and trace:
                 hold = out / "undelayed" / f"{name}-{point.repeat}{SUFFIX}"
@@ -322,13 +340,15 @@ def main() -> int:
                 shutil.copy(trace, hold)
             journal.add(point, result)
             said = f"{result['seconds'] * 1e3:.2f} ms" if "seconds" in result else result.get("failed", "")
-            print(f"{point.repeat} {name} {setting.classes} {setting.where} {setting.delay_ns / 1e3:g} us{f' 1/{setting.slower}' if setting.slower else ''}: {said}", flush=True)
+            slower = f" 1/{setting.slower}" if setting.slower else ""
+            print(f"{point.repeat} {name} {setting.classes} {setting.where} {setting.delay_ns / 1e3:g} us{slower}: {said}", flush=True)
     finally:
-        awake.kill()
-        awake.wait()
         shutil.rmtree(scratch, ignore_errors=True)
     load.append(os.getloadavg()[0])
     facts = {**about, "load": load, "not_run": missing, "repeats": asked.repeats}
+    before = out / "machine.json"
+    if not measured and before.is_file():
+        facts = json.loads(before.read_text(encoding="utf-8"))  # nothing was measured this time
     (out / "machine.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     publish(journal, programs, about, out)
     table = out / "distance.md"
@@ -337,7 +357,9 @@ def main() -> int:
     return 0
 
 
-def fresh(command: Sequence[str], more: Mapping[str, str], layer: Path, setting: Setting, scratch: Path, bandwidth: float) -> dict[str, Any]:
+def fresh(
+    command: Sequence[str], more: Mapping[str, str], layer: Path, setting: Setting, scratch: Path, bandwidth: float
+) -> dict[str, Any]:
     """Run in an empty folder."""
     folder = scratch / "run"
     shutil.rmtree(folder, ignore_errors=True)

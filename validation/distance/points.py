@@ -45,7 +45,7 @@ BOTH = ((100_000, 10), (1_000_000, 100))
 
 
 def settings(delays_ns: Sequence[int], class_delays_ns: Sequence[int], classes: Sequence[str]) -> list[Setting]:
-    """No delay, every delay on all calls, at some delays single classes, all but one, and the delay before the call; less bandwidth; both."""
+    """No delay; every delay on all calls; at some delays single classes, all but one, and before the call; less bandwidth; both."""
     some = [word for name in classes for word in (name, f"all-{name}")]
     return [
         Setting(-1),

@@ -293,11 +293,14 @@ def slack(
         Path | None, Parameter(help="CSV of what idle gaps of the device cost, measured: lines as 1 ms, 15 us under a heading")
     ] = None,
     slack_class: Annotated[
-        list[str] | None, Parameter(help="api: only calls of these classes are delayed, with commas: launch, copy, memset, sync, alloc, event")
+        list[str] | None,
+        Parameter(help="api: only calls of these classes are delayed, with commas: launch, copy, memset, sync, alloc, event"),
     ] = None,
     repeats: Annotated[
         list[str] | None,
-        Parameter(help="run times of other runs of this program over the same stretch, with commas: their spread gives run times an interval"),
+        Parameter(
+            help="run times of other runs of this program over the same stretch, with commas: their spread gives run times an interval"
+        ),
     ] = None,
     source: Source = None,
     draws: Annotated[int, Parameter(name="--draws", help="draws for the interval of each tolerance; 0 leaves it out")] = 100,

@@ -25,7 +25,6 @@ COLOURS: Final = {
     "sum": "#88ccee",
     "counts": "#999933",
     "repeat": "#8a94a0",
-    "idle gaps": "#117733",
     "nothing": "#b5bcc4",
     "replay": "#332288",
 }

@@ -4,12 +4,11 @@ Each prediction is made from one recording without delay.  A file of measurement
 
     {"window_ns": [0, 91000000],              the stretch of the recording that was timed, after its first call
      "undelayed": [0.091, 0.094],             run times without delay; the recorded run is one of them
-     "copy_bytes_per_s": 1.5e10,              what a copy reached, which bandwidths are shares of
-     "idle_gaps": [[3e-05, 2e-06]],           what the wake of the device costs after an idle gap, over the shortest
-     "points": [{"classes": "all", "where": "after", "delay_ns": 30000, "slower": 0, "seconds": [0.12, 0.13]}]}
+     "points": [{"classes": "all", "where": "after", "delay_ns": 30000, "waited_ns": 30200, "slower": 0, "seconds": [0.12, 0.13]}]}
 
+A delay that was asked for is `delay_ns`, the mean of those that were really waited `waited_ns`: the prediction is for the latter.
 `classes` names delayed calls: ``all`` that cross to the device, ``all-copy`` for all but one class, or one class.  `slower` divides the
-bandwidth; 0 leaves it.
+bandwidth of the machine's link; 0 leaves it.
 """
 
 from __future__ import annotations
@@ -25,13 +24,11 @@ import numpy as np
 
 from turnbuckle.anchor import anchored
 from turnbuckle.errors import CannotAnswer
-from turnbuckle.model import link_bandwidth
 from turnbuckle.order import Prepared, prepared, replayed
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.study.cases import Ask, Case
 from turnbuckle.study.rows import Data, Row
 from turnbuckle.study.slack import MODEL, Distance, around, delaying, tolerate
-from turnbuckle.study.starvation import Starvation, starved_seconds
 from turnbuckle.study.study import Answer, inspect
 from turnbuckle.study.sweep import surface
 from turnbuckle.study.uncertainty import DrawnMachine
@@ -39,7 +36,7 @@ from turnbuckle.table_file import read_text
 from turnbuckle.trace.window import Part
 
 #: Lengthening of the run at which a tolerance is held against the measured crossing.
-SHARES: Final = (0.01, 0.05)
+SHARES: Final = (0.01, 0.05, 0.5, 1.0)
 #: What predictions stand beside.
 BASELINES: Final = ("sum", "nothing")
 _LARGEST_BYTES: Final = 1 << 24
@@ -53,7 +50,7 @@ class Point:
     ----------
     classes, where, delay_ns, slower : the setting, as in the file.
     seconds : measured run times [s].
-    predicted : run time by model [s]: ``timeline``, ``sum``, ``nothing``, and ``idle gaps`` where the wake of the device was measured.
+    predicted : run time by model [s]: ``timeline``, ``nothing``, and ``sum`` where no copy was slowed.
     low, high : 90 % interval of the median of the runs, by the timeline [s].
     """
 
@@ -100,7 +97,8 @@ class Program:
     ----------
     undelayed : run times without delay [s].
     recorded : run time of the recording [s].
-    tolerances : per share of `SHARES`, the delay that lengthens the run by as much [s], predicted and measured; None beyond what was measured.
+    tolerances : per share of `SHARES`, the delay that lengthens the run by as much [s], predicted and measured; None beyond what was
+        measured.
     """
 
     name: str
@@ -108,6 +106,11 @@ class Program:
     recorded: float
     points: tuple[Point, ...]
     tolerances: tuple[tuple[float, float | None, float | None], ...]
+
+    def shows(self, share: float) -> bool:
+        """Whether a run that is longer by a share is beyond the 90 % interval of the undelayed runs' median."""
+        middle = statistics.median(self.undelayed)
+        return middle * (1 + share) > around(middle, middle, self.undelayed, len(self.undelayed))[1]
 
 
 def chosen(classes: str) -> tuple[str, ...]:
@@ -119,8 +122,8 @@ def chosen(classes: str) -> tuple[str, ...]:
     return tuple(classes.split(","))
 
 
-def program(name: str, recording: Path, measurements: Path) -> Program:
-    """Predict every point of a file of measurements from a recording.
+def program(name: str, recording: Path, measurements: Path, source: str | None = None) -> Program:
+    """Predict every point of a file of measurements from a recording, made on the machine `source` (a name or file; None recognises it).
 
     Raises
     ------
@@ -128,22 +131,20 @@ def program(name: str, recording: Path, measurements: Path) -> Program:
     """
     told = json.loads(read_text(measurements, "a file of measurements", largest_bytes=_LARGEST_BYTES))
     begin, end = told["window_ns"]
-    seen = inspect(recording, use_cache=False, part=Part(window_ns=(begin, end)))
+    seen = inspect(recording, source=source, use_cache=False, part=Part(window_ns=(begin, end)))
     points = [p for p in told["points"] if p["seconds"]]
     if not points:
         raise CannotAnswer("A192", "no measured points", where=measurements.name, fix="measure again")
     ready = prepared(seen.profile, MODEL)
-    idle = told.get("idle_gaps") or []
-    starvation = Starvation(*np.array([(0.0, 0.0), *idle]).T) if idle else None
     predictions: dict[int, dict[str, float]] = {}
     for classes in dict.fromkeys(p["classes"] for p in points):
         mine = [i for i, p in enumerate(points) if p["classes"] == classes and not p["slower"]]
-        delays = [points[i]["delay_ns"] * 1e-9 for i in mine]
-        for i, found in zip(mine, _delayed(seen, ready, classes, delays, starvation), strict=True):
+        delays = [_waited(points[i]) for i in mine]
+        for i, found in zip(mine, _delayed(seen, ready, classes, delays), strict=True):
             predictions[i] = found
     for i, p in enumerate(points):
         if p["slower"]:
-            predictions[i] = {"timeline": _slower(seen, ready, p["delay_ns"] * 1e-9, told["copy_bytes_per_s"] / p["slower"])}
+            predictions[i] = {"timeline": _slower(seen, ready, _waited(p), 1.0 / p["slower"])}
     measured = seen.profile.seconds
     undelayed = tuple(told["undelayed"])
     made = []
@@ -154,17 +155,16 @@ def program(name: str, recording: Path, measurements: Path) -> Program:
     return Program(name, undelayed, measured, tuple(made), _tolerances(seen, ready, undelayed, made))
 
 
-def _delayed(
-    seen: Answer, ready: Prepared, classes: str, delays: Sequence[float], starvation: Starvation | None
-) -> Iterator[dict[str, float]]:
+def _waited(point: Mapping[str, Any]) -> float:
+    """The delay of a point [s]."""
+    return float(point.get("waited_ns", point["delay_ns"])) * 1e-9
+
+
+def _delayed(seen: Answer, ready: Prepared, classes: str, delays: Sequence[float]) -> Iterator[dict[str, float]]:
     """Run times [s] by model with every call of the classes delayed, at each delay."""
     distance = Distance.of(seen, "api", ready, () if classes == "all" else chosen(classes))
     at = np.array([0.0, *delays])[:, None]
-    change = distance.change(at)
-    added = {"timeline": distance.replay.seconds(change)}
-    if starvation is not None:
-        values = np.broadcast_to(change.values, (len(at), change.values.shape[-1]))
-        added["idle gaps"] = starved_seconds(seen.profile, distance.replay, values, starvation)
+    added = {"timeline": distance.replay.seconds(distance.change(at))}
     model = replace(delaying(chosen(classes)), replay="sum")
     plain = distance.plain()
     far = DrawnMachine({**plain.values, "slack.call": at}, plain.copies_vanish)
@@ -175,12 +175,8 @@ def _delayed(
 
 
 def _slower(seen: Answer, ready: Prepared, delay: float, bandwidth: float) -> float:
-    """Run time [s] over a link of another bandwidth [B/s], with every call delayed."""
-    now = [float(b) for way in ("h2d", "d2h") if (b := link_bandwidth(seen.source, way, seen.source)) is not None]
-    if not now:
-        return seen.profile.seconds
-    # in the recordings so far both ways of the link are alike
-    found = surface(seen, "api", np.array([0.0, delay]) if delay else np.array([0.0]), np.array([bandwidth / max(now), 1.0]), 1, ready)
+    """Run time [s] over a link of a share of its bandwidth, with every call delayed."""
+    found = surface(seen, "api", np.array([0.0, delay]) if delay else np.array([0.0]), np.array([bandwidth, 1.0]), 1, ready)
     return float(found.seconds[-1, 0])
 
 
@@ -194,9 +190,9 @@ def _tolerances(
 
 
 def crossing(base: float, points: Sequence[tuple[float, float]], share: float) -> float | None:
-    """Delay [s] at which a run of `base` seconds is longer by a share, on a straight line between measured points (delay, run time) in order.
+    """Delay [s] at which a run of `base` seconds is longer by a share, on a straight line between measured points.
 
-    None where it is beyond them.
+    Points are (delay, run time) [s], in order; None where it is beyond them.
     """
     before, wanted = (0.0, base), base * (1 + share)
     for point in points:
@@ -208,7 +204,10 @@ def crossing(base: float, points: Sequence[tuple[float, float]], share: float) -
 
 def moved_away(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     """A's run with its calls delayed and its copies slowed: every point by the timeline, and what stands beside it a line a kind."""
-    found = program(case.name, data.path(case, case.a.file), data.path(case, question.text("measured")))
+    source = case.a.machine
+    if source.startswith("./"):
+        source = str(data.path(case, source))
+    found = program(case.name, data.path(case, case.a.file), data.path(case, question.text("measured")), source or None)
     for p in found.points:
         kind = "bandwidth" if p.slower else "distance"
         yield Row(
@@ -216,12 +215,12 @@ def moved_away(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         )  # fmt: skip
     for kind in ("distance", "bandwidth"):
         points = [p for p in found.points if bool(p.slower) == (kind == "bandwidth")]
-        for model in (*BASELINES, "idle gaps"):
+        for model in BASELINES:
             mine = [p for p in points if model in p.predicted]
             if mine:
                 yield _together(case.name, kind, model, mine)
     for share, predicted, measured in found.tolerances:
-        if predicted is not None and measured is not None:
+        if predicted is not None and measured is not None and found.shows(share):
             yield Row(case.name, "tolerance", "timeline", f"delay that lengthens the run by {share:.0%}", "s", predicted, measured)
 
 
@@ -229,8 +228,3 @@ def _together(case: str, kind: str, model: str, points: Sequence[Point]) -> Row:
     measured = sum(p.measured for p in points)
     off = sum(abs(p.predicted[model] - p.measured) for p in points) / measured
     return Row(case, kind, model, "all points", "s", sum(p.predicted[model] for p in points), measured, wmape=off, count=len(points))
-
-
-def as_dict(undelayed: Sequence[float], points: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> dict[str, Any]:
-    """A file of measurements."""
-    return {**about, "undelayed": list(undelayed), "points": [dict(p) for p in points]}

@@ -258,8 +258,8 @@ def tolerate(
 def around(seconds: float, measured: float, repeats: Sequence[float], of: int = 1) -> tuple[float, float]:
     """90 % interval [s] of a run time that was replayed from a run of `measured` seconds, from the run times of runs without change.
 
-    The recorded part of the run is taken to vary as those do: their logarithms as of a normal distribution, the interval as Student's t has it for a new run
-    (or the median of `of` new ones) around their median.  What is added does not vary.
+    The recorded part of the run is taken to vary as those do: their logarithms as of a normal distribution, the interval as Student's t
+    has it for a new run (or the median of `of` new ones) around their median.  What is added does not vary.
     """
     from scipy.stats import t
 

@@ -63,7 +63,6 @@ MODEL_TITLES: Final = {
     "sum": "sum",
     "counts": "A's costs, counts of B",
     "repeat": "the other run",
-    "idle gaps": "timeline with measured idle gaps",
     "nothing": "nothing changes",
     "replay": "message replay",
 }
