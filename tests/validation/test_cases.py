@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,9 @@ def test_only_what_waits_for_a_measurement_is_not_run(now: Validation) -> None:
 
 
 def test_bad_coverage_is_said(now: Validation) -> None:
-    assert "A363" in {f.code for f in now.findings}
+    """Intervals of other machines are too narrow; those of distance alone, which are made of measured noise, hold as often as they say."""
+    others = replace(now, rows=tuple(r for r in now.rows if r.kind not in ("distance", "bandwidth")))
+    assert "A363" in {f.code for f in others.findings}
 
 
 def test_where_a_prediction_misses_its_case_says_why(now: Validation) -> None:
@@ -127,7 +130,9 @@ def test_the_data_sheet_case_is_what_transfers_says(now: Validation, shared: Pat
     assert row.wmape == pytest.approx(error.wmape / 100) and row.predicted == pytest.approx(error.predicted)
 
 
-def test_cases_are_small_and_hold_no_trace() -> None:
-    files = [p for p in CASES.rglob("*") if p.is_file()]
+def test_cases_are_small_and_hold_no_trace_but_of_our_own_recordings() -> None:
+    ours = {p for folder in CASES.glob("distance_*") for p in folder.rglob("*") if p.is_file()}
+    files = {p for p in CASES.rglob("*") if p.is_file()} - ours
     assert all(p.stat().st_size < 16_384 for p in files) and {p.name for p in files} == {"case.toml"}
+    assert ours and all(p.stat().st_size < 262_144 for p in ours) and sum(p.stat().st_size for p in ours) < 4 << 20
     assert all(isinstance(c, Case) for c in find([], CASES))
