@@ -160,7 +160,7 @@ def ping_pong(folder: Path, rounds: int) -> Path:
 
 def test_the_network_is_that_of_the_ping_pong_and_a_delay_is_added_to_it(tmp_path: Path) -> None:
     path = ping_pong(tmp_path, 10)
-    setup = compare.calibrated(path, 65536)
+    setup = compare.calibrated(read(path), 65536)
     assert setup.overhead_seconds == pytest.approx(1e-6, rel=1e-6) and setup.overhead_bandwidth == pytest.approx(1e9, rel=1e-6)
     assert 2 * setup.hop_seconds == pytest.approx(3e-6, rel=1e-6) and setup.card_bandwidth == pytest.approx(compare.UNLIMITED)
     made = recorded(build(read(path)))
@@ -175,7 +175,7 @@ def test_the_network_is_that_of_the_ping_pong_and_a_delay_is_added_to_it(tmp_pat
 def test_the_command_gives_the_same_run_time(tmp_path: Path) -> None:
     """What is compared is what a user gets from `turnbuckle model messages`."""
     path, out = ping_pong(tmp_path, 10), tmp_path / "answer.json"
-    setup = compare.calibrated(path, 65536)
+    setup = compare.calibrated(read(path), 65536)
     words = ["model", "messages", str(path), "--ranks-per-node", "1", "--fidelity", "logp", "--hop", f"{setup.hop_seconds + 50e-6!r} s"]
     words += ["--overhead", f"{setup.overhead_seconds!r} s", "--bandwidth", f"{setup.card_bandwidth!r} B/s", "--eager-limit", "65536 B"]
     words += ["--set", f"overhead_bandwidth={setup.overhead_bandwidth!r} B/s", "--format", "json", "-o", str(out)]

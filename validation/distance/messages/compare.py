@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import statistics
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +25,7 @@ from turnbuckle.replay.mpi import Traffic, recorded
 from turnbuckle.replay.mpi_program import all_messages
 from turnbuckle.study.messages import replayed
 from turnbuckle.study.setup import Setup
-from turnbuckle.trace import read
+from turnbuckle.trace import Trace, read
 
 CALIBRATION = "pingpong"
 FIDELITIES: tuple[Fidelity, ...] = ("logp", "flow")
@@ -67,18 +69,20 @@ class Row:
         return (self.predicted[name] - self.measured) / (self.measured - self.base)
 
 
-def first_file(recordings: Path, program: str) -> Path:
-    """The recording of a program, by the file of rank 0."""
-    return recordings / program / "rank-0.txt.xz"
+def unpacked(recordings: Path, program: str) -> Trace:
+    """The recording of a program: one packed file per rank."""
+    with tempfile.TemporaryDirectory(prefix="messages-") as name:
+        for packed in (recordings / program).glob("rank-*.txt.xz"):
+            (Path(name) / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
+        return read(Path(name) / "rank-0.txt")
 
 
-def calibrated(recording: Path, most_bytes: float) -> Setup:
+def calibrated(trace: Trace, most_bytes: float) -> Setup:
     """The network of an undelayed ping-pong, straight lines over the size through its shortest and its longest messages.
 
     A send keeps its processor for o + n O, which a receive does too; what is left of the time from the begin of the send to the end of
     the receive is L + n G.
     """
-    trace = read(recording)
     mpi = trace.mpi.with_columns(text=trace.text(trace.mpi)).join(trace.mpi_ranks, on="thread").sort("start_ns")
     send, receive = (mpi.filter(rank=rank, text=name) for rank, name in ((0, "MPI_Send"), (1, "MPI_Recv")))
     size = send["size_bytes"].to_numpy()
@@ -112,10 +116,10 @@ def most_messages(traffic: Traffic) -> int:
 
 def rows(results: Mapping[str, Any], recordings: Path) -> tuple[Setup, dict[str, dict[str, float]], list[Row]]:
     """The network, what each program's replay without delay is, and every point with its predictions."""
-    setup = calibrated(first_file(recordings, CALIBRATION), results["most_bytes"])
+    setup = calibrated(unpacked(recordings, CALIBRATION), results["most_bytes"])
     out, undelayed = [], {}
     for name, program in results["programs"].items():
-        traffic = recorded(build(read(first_file(recordings, name))))
+        traffic = recorded(build(unpacked(recordings, name)))
         near = {fidelity: run_time(traffic, setup, fidelity, 0) for fidelity in FIDELITIES}
         count = most_messages(traffic)
         undelayed[name] = {"recorded": program["recorded_s"], **near, "messages": count, "unmatched": traffic.unmatched}
@@ -156,8 +160,8 @@ def markdown(results: Mapping[str, Any], setup: Setup, undelayed: Mapping[str, M
     lines = [
         "# Run time at added message latency, measured and predicted", "",
         f"{len(undelayed)} programs on {results['ranks']} ranks, {len(table)} points, "
-        f"up to {max((r.repeats for r in table), default=0)} runs each, {results['mpi']}. Load of the machine, the runs among it: {min(loads):.1f} to {max(loads):.1f}; core time kept by its host: "
-        f"{stolen:.1f} s.",
+        f"up to {max((r.repeats for r in table), default=0)} runs each, {results['mpi']}. "
+        f"Load of the machine, the runs among it: {min(loads):.1f} to {max(loads):.1f}; core time kept by its host: {stolen:.1f} s.",
         f"The network, from `{CALIBRATION}` alone: each end {overhead}, the way {wire}.", "",
         "Off: predicted over measured run time (median of the runs), less one. Positive: predicted too long.", "",
         "| program | messages | undelayed [ms] (spread) | replay undelayed | " + " | ".join(_delay(d) for d in delays) + " |",
