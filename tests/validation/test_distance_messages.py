@@ -76,13 +76,13 @@ def test_undelayed_recording_holds_every_call(layer: Path, tmp_path: Path) -> No
 @needs_mpi
 def test_a_round_trip_takes_two_delays_and_a_sender_none(layer: Path, tmp_path: Path) -> None:
     delay = 2_000_000
-    result, trace = ran(layer, "{build}/shapes pingpong 10 4 8", delay, tmp_path)
+    result, trace = ran(layer, "{build}/shapes pingpong 10 4 8192", delay, tmp_path)
     assert result["seconds"] >= 10 * 2 * delay * 1e-9
-    assert result["seconds"] < 10 * 5 * delay * 1e-9, "four messages in a row are delayed at the same time"
     send, receive = calls(trace, "MPI_Send"), calls(trace, "MPI_Recv")
     for source in (0, 1):
         left, came = send.filter(pl.col("rank") == source), receive.filter(pl.col("rank") == 1 - source)
         assert ((came["end_ns"] - left["start_ns"]) >= delay).all()
+    # so four messages in a row are on the way at once
     assert (send["end_ns"] - send["start_ns"]).median() < delay / 2  # type: ignore[operator]
 
 
