@@ -1,0 +1,193 @@
+"""Messages that are delayed by a preloaded layer: what the layer does to real programs, and what is made of its recordings."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import polars as pl
+import pytest
+
+from turnbuckle.cli import run as cli_run
+from turnbuckle.profile.profile import build
+from turnbuckle.profile.traffic import traffic
+from turnbuckle.replay.mpi import recorded
+from turnbuckle.trace import Trace, read
+
+MESSAGES = Path(__file__).resolve().parents[2] / "validation" / "distance" / "messages"
+
+
+def module(name: str) -> ModuleType:
+    """A file of the apparatus; the folder above has files of the same names."""
+    spec = importlib.util.spec_from_file_location(f"distance_messages_{name}", MESSAGES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+compare, measure = module("compare"), module("measure")
+needs_mpi = pytest.mark.skipif(
+    not (shutil.which("mpicc") and shutil.which("mpirun")), reason="needs mpicc and mpirun (openmpi-bin, libopenmpi-dev)"
+)
+
+
+@pytest.fixture(scope="module")
+def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The layer and the programs, compiled where the tests may write."""
+    measure.BUILD = tmp_path_factory.mktemp("build")
+    return measure.build()
+
+
+def ran(layer: Path, command: str, delay_ns: int, folder: Path) -> tuple[dict[str, Any], Trace]:
+    """A run on two ranks, and its whole recording."""
+    result = measure.run(command, layer, delay_ns, 2, folder)
+    assert "failed" not in result, result
+    return result, read(folder / "rank-0.txt")
+
+
+def calls(trace: Trace, *names: str) -> pl.DataFrame:
+    """Rows of some calls in the order of their begins."""
+    named = trace.mpi.with_columns(text=trace.text(trace.mpi)).filter(pl.col("text").is_in(names))
+    return named.join(trace.mpi_ranks, on="thread").sort("start_ns")
+
+
+@needs_mpi
+def test_undelayed_recording_holds_every_call(layer: Path, tmp_path: Path) -> None:
+    result, trace = ran(layer, "{build}/shapes pingpong 20 1 8 1024", 0, tmp_path)
+    mpi = traffic(trace)
+    assert mpi is not None
+    # 3 rounds to warm up and 20, of two sizes, one message each way
+    assert mpi["sends"] == {"count": 23 * 2 * 2, "bytes": 23 * 2 * (8 + 1024)} and mpi["messages"] == {"matched": 92, "unmatched": 0}
+    assert mpi["collectives"] == {"BARRIER": 4} and len(trace.mpi) == 2 * 92 + 4
+    # the loop is what lies between the two barriers, and only that is kept
+    lines = measure.looped(tmp_path, result["seconds"])
+    assert [sum(line.startswith("MPI_Send:") for line in one) for one in lines] == [40, 40]
+    assert [one[-1].startswith("MPI_Barrier:") and sum("Barrier" in line for line in one) == 1 for one in lines] == [True, True]
+
+
+@needs_mpi
+def test_a_round_trip_takes_two_delays_and_a_sender_none(layer: Path, tmp_path: Path) -> None:
+    delay = 2_000_000
+    result, trace = ran(layer, "{build}/shapes pingpong 10 4 8192", delay, tmp_path)
+    assert result["seconds"] >= 10 * 2 * delay * 1e-9
+    send, receive = calls(trace, "MPI_Send"), calls(trace, "MPI_Recv")
+    for source in (0, 1):
+        left, came = send.filter(pl.col("rank") == source), receive.filter(pl.col("rank") == 1 - source)
+        assert ((came["end_ns"] - left["start_ns"]) >= delay).all()
+    # so four messages in a row are on the way at once
+    assert (send["end_ns"] - send["start_ns"]).median() < delay / 2  # type: ignore[operator]
+
+
+@needs_mpi
+def test_waits_and_collectives_are_delayed(layer: Path, tmp_path: Path) -> None:
+    delay = 1_000_000
+    _, trace = ran(layer, "{build}/shapes halo 10 64 0 0", delay, tmp_path)
+    begin, done = calls(trace, "MPI_Isend"), calls(trace, "MPI_Waitall").unique(["rank", "start_ns"]).sort("start_ns")
+    for source in (0, 1):
+        # both messages of a step
+        left = begin.filter(pl.col("rank") == source).gather_every(2, 1)
+        came = done.filter(pl.col("rank") == 1 - source)
+        assert len(left) == len(came) == 12 and ((came["end_ns"] - left["start_ns"]) >= delay).all()
+    assert recorded(build(trace)).unmatched == 0
+    _, trace = ran(layer, "{build}/shapes collectives 8 0", delay, tmp_path)
+    for name, pairs in (("MPI_Allreduce", ((0, 1), (1, 0))), ("MPI_Barrier", ((0, 1), (1, 0))), ("MPI_Reduce", ((1, 0),))):
+        one = calls(trace, name)
+        for source, target in pairs:
+            late = one.filter(rank=target)["end_ns"] - one.filter(rank=source)["start_ns"]
+            assert len(late) >= 2 and (late >= delay).all(), (name, late)
+    bcast = calls(trace, "MPI_Bcast").with_columns(took=pl.col("end_ns") - pl.col("start_ns"), k=pl.int_range(pl.len()).over("rank"))
+    both = bcast.filter(pl.col("rank") == pl.col("root")).join(bcast.filter(pl.col("rank") != pl.col("root")), on="k")
+    assert len(both) == 9 and ((both["end_ns_right"] - both["start_ns"]) >= delay).all()
+
+
+@needs_mpi
+def test_a_call_that_would_pass_the_delay_by_ends_the_program(layer: Path, tmp_path: Path) -> None:
+    source, program = tmp_path / "probe.c", tmp_path / "probe"
+    source.write_text(
+        "#include <mpi.h>\nint main(int n, char **w) { int f; MPI_Init(&n, &w); MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &f,"
+        " MPI_STATUS_IGNORE); MPI_Finalize(); return 0; }\n"
+    )
+    subprocess.run(["mpicc", str(source), "-o", str(program)], check=True)
+    assert "MPI_Iprobe is not delayed" in measure.run(str(program), layer, 0, 2, tmp_path)["failed"]
+
+
+def lines(rank: int, *calls: str) -> list[str]:
+    """A file of a rank; ``C`` in a call is the world of two."""
+    return ["# liballprof text", *(call.replace("C", f"0,{rank},2") for call in calls)]
+
+
+def written(folder: Path, first: list[str], second: list[str]) -> Path:
+    for rank, one in enumerate((first, second)):
+        (folder / f"rank-{rank}.txt").write_text("".join(f"{line}\n" for line in one), encoding="ascii")
+    return folder / "rank-0.txt"
+
+
+def test_the_loop_lies_between_the_barriers_that_are_as_far_apart(tmp_path: Path) -> None:
+    loop = ["MPI_Barrier:1:C:2", "MPI_Barrier:10:C:12", "MPI_Barrier:1000:C:1012", "MPI_Barrier:5000:C:5012"]
+    written(tmp_path, lines(0, *loop), lines(1, *loop, "# not delayed: MPI_Scan:6000"))
+    assert [[line.split(":")[1] for line in one[1:]] for one in measure.looped(tmp_path, 0.001)] == [["1000"], ["1000"]]
+    with pytest.raises(ValueError, match="no two barriers"):
+        measure.looped(tmp_path, 0.002)
+    written(tmp_path, lines(0, *loop), lines(1, *loop, "# not delayed: MPI_Scan:600"))
+    with pytest.raises(ValueError, match="MPI_Scan"):
+        measure.looped(tmp_path, 0.001)
+
+
+def ping_pong(folder: Path, rounds: int) -> Path:
+    """Sends keep their processor for 1 us and a ns a byte, receives too, the way is 3 us; 8 B and 1008 B."""
+    here: list[list[str]] = [[], []]
+    time = 100.0
+    for size in [8] * rounds + [1008] * rounds:
+        overhead = 1 + size / 1000
+        for source in (0, 1):
+            target = 1 - source
+            here[source].append(f"MPI_Send:{time:.3f}:0:{size}:0,1,1:{target}:0:C:{time + overhead:.3f}")
+            until = time + 2 * overhead + 3
+            here[target].append(f"MPI_Recv:{time:.3f}:0:{size}:0,1,1:{source}:0:C:0:{until:.3f}")
+            time = until
+    for one in here:
+        one.append(f"MPI_Barrier:{time:.3f}:C:{time + 5:.3f}")
+    return written(folder, lines(0, *here[0]), lines(1, *here[1]))
+
+
+def test_the_network_is_that_of_the_ping_pong_and_a_delay_is_added_to_it(tmp_path: Path) -> None:
+    path = ping_pong(tmp_path, 10)
+    setup = compare.calibrated(read(path), 65536)
+    assert setup.overhead_seconds == pytest.approx(1e-6, rel=1e-6) and setup.overhead_bandwidth == pytest.approx(1e9, rel=1e-6)
+    assert 2 * setup.hop_seconds == pytest.approx(3e-6, rel=1e-6) and setup.card_bandwidth == pytest.approx(compare.UNLIMITED)
+    made = recorded(build(read(path)))
+    for fidelity in compare.FIDELITIES:
+        near, far = (compare.run_time(made, setup, fidelity, delay) for delay in (0, 100_000))
+        assert near == pytest.approx(made.seconds, rel=1e-3)
+        # 40 messages one after the other, and the barrier
+        assert far - near == pytest.approx(41 * 100e-6, rel=1e-6)
+    assert compare.most_messages(made) == 21
+
+
+def test_the_command_gives_the_same_run_time(tmp_path: Path) -> None:
+    """What is compared is what a user gets from `turnbuckle model messages`."""
+    path, out = ping_pong(tmp_path, 10), tmp_path / "answer.json"
+    setup = compare.calibrated(read(path), 65536)
+    words = ["model", "messages", str(path), "--ranks-per-node", "1", "--fidelity", "logp", "--hop", f"{setup.hop_seconds + 50e-6!r} s"]
+    words += ["--overhead", f"{setup.overhead_seconds!r} s", "--bandwidth", f"{setup.card_bandwidth!r} B/s", "--eager-limit", "65536 B"]
+    words += ["--set", f"overhead_bandwidth={setup.overhead_bandwidth!r} B/s", "--format", "json", "-o", str(out)]
+    assert cli_run.run(words) == 0
+    (row,) = (r for r in json.loads(out.read_text())["replays"] if r["path"] == "host")
+    assert row["seconds"] == pytest.approx(compare.run_time(recorded(build(read(path))), setup, "logp", 100_000), rel=1e-9)
+
+
+@pytest.mark.skipif(not (MESSAGES / "results" / "results.json").is_file(), reason="no results are kept")
+def test_the_recordings_give_the_predictions_that_are_kept() -> None:
+    results = json.loads((MESSAGES / "results" / "results.json").read_text(encoding="utf-8"))
+    setup, undelayed, table = compare.rows(results, MESSAGES / "recordings")
+    assert compare.predictions(table) == (MESSAGES / "results" / "predictions.json").read_text(encoding="utf-8")
+    assert compare.markdown(results, setup, undelayed, table) == (MESSAGES / "results" / "messages.md").read_text(encoding="utf-8")
+    assert len(table) == len(results["points"]) - len(results["programs"]) and not any(near["unmatched"] for near in undelayed.values())
