@@ -34,9 +34,17 @@ def module(name: str) -> ModuleType:
 
 
 compare, measure = module("compare"), module("measure")
-needs_mpi = pytest.mark.skipif(
-    not (shutil.which("mpicc") and shutil.which("mpirun")), reason="needs mpicc and mpirun (openmpi-bin, libopenmpi-dev)"
-)
+
+
+def has_mpi() -> bool:
+    """Whether there are Open MPI's compiler, its headers and its launcher; a compiler may be there without headers."""
+    if not (shutil.which("mpicc") and shutil.which("mpirun")):
+        return False
+    header = ["mpicc", "-E", "-x", "c", "-"]
+    return subprocess.run(header, input=b"#include <mpi.h>\n", capture_output=True, check=False).returncode == 0
+
+
+needs_mpi = pytest.mark.skipif(not has_mpi(), reason="needs mpicc, mpi.h and mpirun (openmpi-bin, libopenmpi-dev)")
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,8 @@ def _legend(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
 def scatter(rows: Sequence[Row]) -> Figure:
     """Predicted against measured, both logarithmic, one panel a kind of question."""
     kinds = [k for k in KINDS if any(r.kind == k for r in rows)]
-    panels = [_panel(TITLES[kind], [r for r in rows if r.kind == kind]) for kind in kinds]
+    # a panel is no wider than its title may be
+    panels = [_panel(TITLES[kind].removesuffix(", measured"), [r for r in rows if r.kind == kind]) for kind in kinds]
     spec: Spec = {
         "concat": panels, "columns": _COLUMNS, "spacing": {"row": 26, "column": _GAP},
         "padding": {"left": 2, "right": 2, "top": 2, "bottom": 2},
