@@ -26,7 +26,6 @@ COLOURS: Final = {
     "counts": "#999933",
     "repeat": "#8a94a0",
     "nothing": "#b5bcc4",
-    "replay": "#332288",
 }
 #: Guides: how far off, and how dark.
 _GUIDES: Final = ((0.5, "#f0f3f6"), (0.1, "#dbe3ea"))

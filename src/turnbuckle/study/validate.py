@@ -37,7 +37,6 @@ TITLES: Final = {
     "distance": "run time at added distance, measured",
     "bandwidth": "run time at less bandwidth, measured",
     "tolerance": "delay that a run tolerates, measured",
-    "message delay": "run time with messages delayed, measured",
     "transfers": "time of pinned and device copies",
     "pageable": "time of pageable copies",
     "migrations": "time of unified memory's moves",
@@ -64,7 +63,6 @@ MODEL_TITLES: Final = {
     "counts": "A's costs, counts of B",
     "repeat": "the other run",
     "nothing": "nothing changes",
-    "replay": "message replay",
 }
 #: Copies of so many bytes on average show a bandwidth rather than a latency.
 LARGE_BYTES: Final = 1e6
