@@ -17,6 +17,7 @@ from turnbuckle.errors import ProfileError, clipped
 from turnbuckle.findings import Finding, finding
 from turnbuckle.schema import words
 from turnbuckle.trace.readers.mpi_tables import Names
+from turnbuckle.trace.readers.recorded_clocks import aligned
 from turnbuckle.trace.readers.recorded_delays import link_of, link_words, slack_of, slack_words
 from turnbuckle.trace.readers.recorded_text import FIRST, KINDS, Recorded, load
 from turnbuckle.trace.readers.rocprof_rows import BEGUN, MARK, PUSHED, THREAD_BITS, short_name
@@ -75,7 +76,10 @@ def together(paths: Sequence[Path], *, name: str = "", progress: Progress | None
     _one_machine(files)
     if not any(file.count for file in files):
         raise _empty(files)
-    return _Assembly([file for file in files if file.count], files).trace(name or paths[0].name)
+    moved = [aligned(file) for file in files]
+    commands, clocks = sum(count for count, _ in moved), [text for _, texts in moved for text in texts]
+    skewed = [finding("P212", commands, "; ".join(clocks[:6]))] if commands else []
+    return _Assembly([file for file in files if file.count], files, skewed).trace(name or paths[0].name)
 
 
 def _share(progress: Progress, place: int, of: int) -> Progress:
@@ -119,14 +123,14 @@ def _utc(file: Recorded) -> int | None:
 class _Assembly:
     """Tables of all processes, on one clock that starts at the first record."""
 
-    def __init__(self, files: list[Recorded], all_files: list[Recorded]) -> None:
+    def __init__(self, files: list[Recorded], all_files: list[Recorded], skewed: list[Finding]) -> None:
         self.files, self.all_files = files, all_files
         self.process = _processes(files)
         self.names, self.flaws = Names(), dict.fromkeys(("P106", "P127", "P128", "P164"), 0)
         self.base = min(_begin(file, _moved_by(file)) for file in files)
         self.parts: dict[str, list[pl.DataFrame]] = {}
         # while the records are all there; the tables take them over one by one
-        self.facts, self.told = self._facts(), self._told()
+        self.facts, self.told = self._facts(), [*self._told(), *skewed]
 
     def trace(self, name: str) -> Trace:
         """The whole."""

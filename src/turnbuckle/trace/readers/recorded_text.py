@@ -26,10 +26,10 @@ VERSION: Final = "1"
 KINDS: Final[dict[str, tuple[str, str]]] = {
     "A": ("calls", "start end corr tid name ret"),
     "D": ("driver calls", "start end corr tid name ret"),
-    "K": ("kernels", "start end corr dev ctx stream name blocks threads regs smem graph node"),
-    "C": ("copies", "start end corr corr2 dev ctx stream bytes what src dst ret node"),
+    "K": ("kernels", "start end corr dev ctx stream name blocks threads regs smem graph node queued"),
+    "C": ("copies", "start end corr corr2 dev ctx stream bytes what src dst ret node queued"),
     "P": ("peer copies", "start end corr dev ctx stream bytes what src dst node"),
-    "S": ("memory sets", "start end corr dev ctx stream bytes dst node"),
+    "S": ("memory sets", "start end corr dev ctx stream bytes dst node queued"),
     "Y": ("waits", "start end corr ctx stream what event evsync"),
     "E": ("event records", "end corr dev ctx stream event evsync"),
     "M": ("allocations", "start corr dev ctx bytes what src dst address"),
