@@ -18,10 +18,35 @@ from turnbuckle.trace.readers import recorded
 from turnbuckle.trace.readers.recorded_clocks import FASTEST, Line, aligned, line
 from turnbuckle.trace.readers.recorded_text import Recorded, load
 
-COLUMNS = (
-    "kind,start,end,corr,corr2,tid,dev,ctx,stream,name,bytes,what,src,dst,blocks,threads,regs,smem,event,evsync,graph,node,queued,submitted,"
-    "ret,address,domain"
-).split(",")  # noqa: SIM905
+COLUMNS = [
+    "kind",
+    "start",
+    "end",
+    "corr",
+    "corr2",
+    "tid",
+    "dev",
+    "ctx",
+    "stream",
+    "name",
+    "bytes",
+    "what",
+    "src",
+    "dst",
+    "blocks",
+    "threads",
+    "regs",
+    "smem",
+    "event",
+    "evsync",
+    "graph",
+    "node",
+    "queued",
+    "submitted",
+    "ret",
+    "address",
+    "domain",
+]
 TIMES = [COLUMNS.index(name) for name in ("start", "end", "queued", "submitted")]
 MS = 1_000_000
 #: The recorder tells its offset where it moved by more than this [ns].
