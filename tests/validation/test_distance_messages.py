@@ -192,7 +192,6 @@ def test_the_command_gives_the_same_run_time(tmp_path: Path) -> None:
     assert row["seconds"] == pytest.approx(compare.run_time(recorded(build(read(path))), setup, "logp", 100_000), rel=1e-9)
 
 
-@pytest.mark.skipif(not (MESSAGES / "results" / "results.json").is_file(), reason="no results are kept")
 def test_the_recordings_give_the_predictions_that_are_kept() -> None:
     results = json.loads((MESSAGES / "results" / "results.json").read_text(encoding="utf-8"))
     setup, undelayed, table = compare.rows(results, MESSAGES / "recordings")
