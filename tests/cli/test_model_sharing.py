@@ -66,12 +66,28 @@ def test_a_named_link_and_a_switch(turnbuckle: Run) -> None:
         (("--bandwidth", "0 GB/s"), "A096", 2),
         (("--bandwidth", "fast"), "U0", 2),
         (("--latency", "1 GB/s"), "U0", 2),
+        (("--beside", SAMPLE, "--form", "tight"), "A097", 2),
+        (("--beside", SAMPLE, "--runs", "2"), "A056", 2),
+        (("--beside", SAMPLE, "--surface"), "A056", 2),
+        (("--beside", "nothing.sqlite"), "P001", 2),
         (("--runs", "256", "--form", "all", "--latency", ",".join(f"{k} us" for k in range(1, 600))), "A173", 3),
     ],
 )
 def test_questions_that_cannot_be(turnbuckle: Run, words: tuple[str, ...], code: str, exit_code: int) -> None:
     ran = turnbuckle("model", "sharing", SAMPLE, *words)
     assert ran.code == exit_code and f"error[{code}" in ran.err
+
+
+def test_two_recordings_at_once(turnbuckle: Run) -> None:
+    ran = turnbuckle("model", "sharing", SAMPLE, "--beside", SAMPLE, "--form", "shared,loose", "--format", "json")
+    rows = json.loads(ran.out)["rows"]
+    assert ran.code == 0 and [r["form"] for r in rows] == ["shared", "loose"]
+    shared = rows[0]
+    assert all(r["until_both_are_done_seconds"] == max(r["seconds"]) >= max(r["alone_seconds"]) for r in rows)
+    twice = json.loads(turnbuckle("model", "sharing", SAMPLE, "--runs", "2", "--form", "shared", "--format", "json").out)["rows"]
+    assert max(shared["seconds"]) == pytest.approx(twice[0]["seconds"], rel=1e-9), "one answer to one question"
+    table = turnbuckle("model", "sharing", SAMPLE, "--beside", SAMPLE, "--form", "shared")
+    assert table.code == 0 and "on one GPU: both are done in" in table.out
 
 
 def test_nothing_to_share(turnbuckle: Run, shared: Path) -> None:

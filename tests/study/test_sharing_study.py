@@ -20,7 +20,7 @@ from turnbuckle.profile.dependencies import EDGE
 from turnbuckle.profile.profile import build
 from turnbuckle.replay.graphs import copies, numbered
 from turnbuckle.replay.timeline import no_change
-from turnbuckle.study.sharing import FORMS, Form, Run, ready, sharing
+from turnbuckle.study.sharing import FORMS, ON_ONE_GPU, Form, Run, pair, ready, sharing
 from turnbuckle.study.sharing_surface import NEAR, NOW, RATE, parameter_differences, sharing_surface
 from turnbuckle.study.study import Answer, inspect_profile
 from turnbuckle.trace.trace import Trace
@@ -50,7 +50,7 @@ def test_alone_on_its_own_link_a_run_is_itself(run: Run, form: Form) -> None:
 @pytest.mark.parametrize("name", REAL)
 def test_real_runs_alone_are_themselves(shared: Path, name: str, form: Form) -> None:
     real = ready(tb.inspect(next((shared / "traces" / "nsys" / name).glob("*.sqlite"))))
-    flows = len(real.moved.activity) + (len(real.kernels.activity) if form == "pooled" else 0)
+    flows = len(real.moved.activity) + (len(real.kernels.activity) if form in ON_ONE_GPU else 0)
     assert real.together(form, 1).seconds == pytest.approx(real.measured, abs=1e-12 * flows), "each ends on a whole picosecond"
 
 
@@ -142,11 +142,51 @@ def test_pooled_work_is_bounded_by_the_gpu(run: Run) -> None:
         assert run.together("pooled", count, gain="full").seconds >= busy / run.kernels.at_once.max() - 1e-9
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_runs_on_the_recorded_gpu_are_those_on_a_pool_of_its_size(run: Run, count: int) -> None:
+    """`shared` is `pooled` on a GPU as many times as large whose multiprocessors are as many times slower."""
+    slow = run.together("pooled", count, gain="full", speed=1 / count)
+    one = run.together("shared", count, gain="full")
+    assert one.seconds == pytest.approx(slow.seconds, rel=1e-9)
+    busy = float(run.kernels.seconds.sum()) / run.kernels.at_once.max() / run.devices
+    assert count * busy - 1e-8 <= one.seconds <= count * run.measured + 1e-8
+
+
+@pytest.mark.parametrize("form", ["loose", "shared"])
+def test_two_recordings_of_one_run_are_that_run_twice(run: Run, form: Form) -> None:
+    both, twice = pair(run, run, form), run.together(form, 2)
+    assert both.together == pytest.approx(twice.seconds, rel=1e-9)
+    assert both.penalties == pytest.approx((twice.penalty, twice.penalty), rel=0.02), "alike runs end together but for their turns"
+    assert 0 <= both.saved < 1
+
+
+def test_two_programs_of_different_length_on_one_gpu() -> None:
+    """The longer has the GPU to itself once the shorter is done; both together take no longer than one after the other."""
+    cases = Path(__file__).parents[2] / "validation" / "cases"
+    folders = [cases / f"distance_{name}" for name in ("shape_stream", "opencv_pyramid")]
+    made = [ready(tb.inspect(folder / "recording", source=str(folder / "machine.toml"))) for folder in folders]
+    both = pair(*made, "shared")
+    busy = [float(m.kernels.seconds.sum() + m.moved.seconds.sum()) for m in made]
+    alone = [m.together("shared", 1).seconds for m in made]
+    assert all(a <= b <= a + other + 1e-6 for a, b, other in zip(alone, both.seconds, reversed(busy), strict=True))
+    assert both.together <= sum(both.alone)
+
+
+def test_two_runs_are_beside_each_other_on_what_there_is(seen: Answer, run: Run) -> None:
+    with pytest.raises(UsageError) as refused:
+        pair(run, run, "tight")
+    assert refused.value.code == "A097"
+    bare = replace(run, moved=replace(run.moved, **{name: value[:0] for name, value in vars(run.moved).items()}))
+    with pytest.raises(CannotAnswer) as nothing:
+        pair(bare, run, "loose")
+    assert nothing.value.code == "A165"
+
+
 def test_the_answer_adds_up(run: Run) -> None:
     found = sharing(run, (1, 2, 4), FORMS)
     about = found.as_dict()
     assert [(r["form"], r["runs"]) for r in about["rows"] if r["form"] != "loose"] == [
-        (f, k) for f in ("tight", "pooled") for k in (1, 2, 4)
+        (f, k) for f in ("tight", "pooled", "shared") for k in (1, 2, 4)
     ]
     for row in about["rows"]:
         jobs = 1 if row["form"] == "tight" else row["runs"]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from turnbuckle.study.differences import Difference
+    from turnbuckle.study.sharing import Beside as Pair
     from turnbuckle.study.sharing import Form, Run, Sharing
     from turnbuckle.study.sharing_surface import SharingSurface
 
@@ -22,8 +23,8 @@ Forms = Annotated[
     str,
     Parameter(
         name="--form",
-        help="loose: a GPU for each run, one link; tight: one run on a GPU as many times as large; pooled: all runs on that GPU; with "
-        "commas; both is loose,tight, all is the three",
+        help="loose: a GPU for each run, one link; tight: one run on a GPU as many times as large; pooled: all runs on that GPU; shared: "
+        "all runs on the recorded GPU; with commas; both is loose,tight, all is the four",
     ),
 ]
 Link = Annotated[
@@ -53,6 +54,7 @@ Kernels = Annotated[
     ),
 ]
 Apart = Annotated[bool, Parameter(help="GPUs of two processes are two even if both call theirs by one number", negative=())]
+Beside = Annotated[Path | None, Parameter(name="--beside", help="another recording: both run at once, with --form loose or shared")]
 Steps = Annotated[bool, Parameter(name="--differences", help="what a step of each parameter does to the most runs asked", negative=())]
 
 
@@ -61,6 +63,7 @@ def sharing(
     /,
     *,
     runs: Runs = "1,2,4,8",
+    beside: Beside = None,
     form: Forms = "loose",
     link: Link = None,
     hop: Hop = "0 us",
@@ -86,6 +89,7 @@ def sharing(
     from turnbuckle.cli.recording import inspected
     from turnbuckle.errors import UsageError
     from turnbuckle.study import sharing as study
+    from turnbuckle.study.study import SCHEMA_VERSION
     from turnbuckle.units import parse
 
     counts, forms = _counts(runs), _forms(form)
@@ -97,7 +101,12 @@ def sharing(
         )  # fmt: skip
     if law != "anchored" and not mapped:
         raise UsageError("A096", "a law is for a surface", found=f"--law {law}", fix="add --surface")
-    if set(forms) == {"loose"}:
+    if beside is not None:
+        refuse_idle(
+            {"--surface": mapped, "--differences": differences, "--runs": runs != "1,2,4,8", "--kernels": kernels != "blocks"},
+            "two recordings run once each", "--runs asks about a recording several times over",
+        )  # fmt: skip
+    elif set(forms) == {"loose"}:
         idle = {"--kernels": kernels != "blocks", "--units": units != 0}
         refuse_idle(idle, "loose runs keep the GPUs they have", "--form tight, pooled or all asks about a larger GPU")
     rate, delay = _bandwidth(link), parse(hop, "s")
@@ -108,6 +117,18 @@ def sharing(
     }
     seen = inspected(recording, source, no_cache)
     run = study.ready(seen, units=units, apart=apart)
+    if beside is not None:
+        other = inspected(beside, source, no_cache)
+        with working("replaying"):
+            second = study.ready(other, units=units, apart=apart)
+            pairs = [study.pair(run, second, f, bandwidth=rate, hop_seconds=delay, speed=speed) for f in forms]
+        if format != "table":
+            rows = [p.as_dict() for p in pairs]
+            provenances = {"provenance": seen.provenance(), "provenance_beside": other.provenance()}
+            write_answer({"schema_version": SCHEMA_VERSION, "rows": rows, **provenances}, rows, format, output)
+        else:
+            _print_pairs(output, pairs, (seen.profile.trace.name, other.profile.trace.name))
+        return 0
     if mapped:
         asked = {**{name: values for name, values in axes.items() if values is not None}, "law": law, **given}
         return _surface(seen, run, forms, counts, asked, charts, format, output)
@@ -149,7 +170,7 @@ def _forms(text: str) -> list[Form]:
         if word not in sets:
             raise UsageError(
                 "A097", "not a way to put GPUs together", found=word[:40] or "nothing",
-                fix=did_you_mean(word, list(sets)) or "loose, tight, pooled, both or all",
+                fix=did_you_mean(word, list(sets)) or "loose, tight, pooled, shared, both or all",
             )  # fmt: skip
         chosen += sets[word]
     return list(dict.fromkeys(chosen))
@@ -190,7 +211,8 @@ def _print(console: Console, found: Sharing, speed: float, kernels: str) -> None
     for name in names:
         table.add_column(name, justify="right", overflow="fold")
     for row in found.rows:
-        large = f"{run.devices} ({row.runs}x)" if row.form != "loose" else str(row.runs * run.devices)
+        many = {"loose": str(row.runs * run.devices), "shared": str(run.devices)}
+        large = many.get(row.form, f"{run.devices} ({row.runs}x)")
         cells = [str(1 if row.form == "tight" else row.runs), large, seconds(row.seconds), f"{row.penalty:.3f}x"]
         cells += [f"{row.gain:.2f}x"] if several else []
         table.add_row(*([row.form] if several else []), *cells, f"{row.busy_to_device:.1%}", f"{row.busy_to_host:.1%}")
@@ -206,7 +228,34 @@ def _print(console: Console, found: Sharing, speed: float, kernels: str) -> None
         "what a copy cost beyond its link stays; fair shares; cores and host memory are not shared"
     )
     console.print(Text(told, style="dim"))
-    _notes(console, run, several, speed, kernels)
+    _notes(console, run, not {"tight", "pooled"}.isdisjoint(found.forms), speed, kernels)
+
+
+def _print_pairs(output: Path | None, pairs: list[Pair], names: tuple[str, str]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from turnbuckle.cli.show import seconds
+    from turnbuckle.cli.terminal import console_for
+
+    console = console_for(output)
+    words = {"shared": "on one GPU", "loose": "on a GPU each, behind one link"}
+    for p in pairs:
+        told = f"{words[p.form]}: both are done in {seconds(p.together)}; one after the other they take {seconds(sum(p.alone))}"
+        console.print(Text(told, "bold"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("form", overflow="fold")
+    table.add_column("run", overflow="fold")
+    for name in ("recorded", "beside the other", "ratio"):
+        table.add_column(name, justify="right", overflow="fold")
+    for p in pairs:
+        for name, alone, beside, ratio in zip(names, p.alone, p.seconds, p.penalties, strict=True):
+            table.add_row(p.form, Text(name), seconds(alone), seconds(beside), f"{ratio:.3f}x")
+    console.print(table)
+    told = (
+        "both begin at once; the link and the GPU are shared fairly, and what is left when one ends is the other's; cores and host memory "
+    )
+    console.print(Text(told + "are not shared", style="dim"))
 
 
 def _notes(console: Console, run: Run, larger: bool, speed: float, kernels: str) -> None:
@@ -252,6 +301,9 @@ def _larger(found: Sharing, form: Form) -> str:
     span = f"{row.penalty:.3f}x" if slow is None or f"{slow:.3f}" == f"{row.penalty:.3f}" else f"{row.penalty:.3f}x to {slow:.3f}x"
     runs = "one run takes" if form == "tight" else f"{most} runs take"
     one = "a GPU" if found.run.devices == 1 else f"{found.run.devices} GPUs"
+    if form == "shared":
+        of_it = "one GPU" if found.run.devices == 1 else f"the {one} of one run"
+        return f"on {of_it} {runs} {span} the recorded time: {row.gain:.2f} times the work of one run alone"
     said = f"on {one} {most} times as large {runs} {span} the recorded time"
     return said if better is None or most == 1 else f"{said}: {better:.2f} times the work of {most} on {one} each"
 
@@ -340,6 +392,7 @@ def _print_surface(console: Console, found: SharingSurface, given: dict[str, Any
         "loose": "{0} runs on a GPU each, one link",
         "tight": "one run on a GPU {0} times as large",
         "pooled": "{0} runs on one GPU {0} times as large",
+        "shared": "{0} runs on one GPU as recorded",
     }
     for form in found.forms:
         for count in found.runs:
@@ -358,6 +411,7 @@ def _print_surface(console: Console, found: SharingSurface, given: dict[str, Any
             "disaggregation": "from 100 us to 1 ms at 16 GB/s, one run: {0:.2f} times as long",
             "gpu_gpu_tight": "at 10 us and 16 GB/s: one run on a GPU {1} times as large does {0:.2f} times the work of {1} on a GPU each",
             "gpu_gpu_pooled": "at 10 us and 16 GB/s: {1} runs on one {1} times as large do {0:.2f} times the work of {1} on a GPU each",
+            "gpu_gpu_shared": "at 10 us and 16 GB/s: {1} runs on one GPU do {0:.2f} times the work of {1} on a GPU each",
         }[name]
         console.print(Text(told.format(value, max(found.runs)), "bold"))
     run = found.run
@@ -372,4 +426,4 @@ def _print_surface(console: Console, found: SharingSurface, given: dict[str, Any
         "every point is a replay"
     )
     console.print(Text(told, "dim"))
-    _notes(console, run, set(found.forms) != {"loose"}, given["speed"], given["gain"])
+    _notes(console, run, not {"tight", "pooled"}.isdisjoint(found.forms), given["speed"], given["gain"])

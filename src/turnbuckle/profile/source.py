@@ -11,7 +11,7 @@ from turnbuckle.findings import Finding, finding
 from turnbuckle.machine import Coupling, Machine, Parameter, recognise
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import alloc_call_s, launch, sync_return_s
-from turnbuckle.profile.transfers import LinkFit, fit_links, link_findings, looks_like, reference_fit
+from turnbuckle.profile.transfers import LinkFit, fit_links, known_links, link_findings, looks_like, reference_fit
 from turnbuckle.trace.check import DEVICE_TABLES
 
 #: Stands for a link that only pageable copies crossed on an unknown machine: rate [B/s], share reached, latency [s], all with wide errors.
@@ -94,6 +94,9 @@ def _link_parameters(
     latency_known = base.get(f"link.{direction}.latency") if base else None
     out: dict[str, Parameter] = {}
     reference = reference_fit(fits, direction)
+    # regions that are mapped on a device of the host's own memory are there at once, whatever their size
+    if stated and reference and (reference.bandwidth or 0.0) > max(stated.value, known_links()[-1].bandwidth):
+        reference = None
     if reference and reference.bandwidth and reference.bandwidth_error is not None:
         where = f"{reference.count} {reference.memory} copies {direction}"
         named = looks_like(reference.bandwidth, devices, base.coupling if base else "pcie")

@@ -110,12 +110,14 @@ class Pool:
     share : of the recorded GPU that each held, shape (kernels,).
     most : how many times faster each can get, shape (kernels,).
     size : of the GPU over the recorded one, in recorded GPUs' work a second.
+    devices : GPUs that there are, at least.
     """
 
     kernels: Kernels
     share: Float
     most: Float
     size: float
+    devices: int = 0
 
 
 @dataclass(frozen=True)
@@ -280,7 +282,7 @@ def behind_one_link(
     flows = [_Flows(moved.activity, moved.to_device, 1 + moved.device, zero, moved.size_bytes, moved.rate, engine, after)]
     if pool is not None:
         held = pool.kernels
-        devices = max(devices, int(held.device.max(initial=-1)) + 1)
+        devices = max(devices, int(held.device.max(initial=-1)) + 1, pool.devices)
         # work is counted in whole parts, and a kernel of few of them still takes its time
         size = np.maximum(np.round(held.seconds * pool.share / pool.size * full), 1.0)
         here, there = 1 + 2 * devices + held.device, 1 + devices + held.device
@@ -305,6 +307,38 @@ def behind_one_link(
         np.tile(one.work_seconds, times), np.arange(len(capacities)), np.zeros(len(capacities)), capacities, host.reshape(-1),
         ends[0], ends[1], np.tile(one.size_bytes, times), np.tile(one.leaves, times), np.tile(one.rate_limit, times),
     )  # fmt: skip
+
+
+def beside(one: Program, other: Program, *, hosts: int = 0, engines_apart: bool = False) -> Program:
+    """Two programs of `behind_one_link` that begin at once, on one network.
+
+    Parameters
+    ----------
+    hosts : of the first but host 0, which the second's come after; 0 has both on the same.
+    engines_apart : each has copy engines of its own; else device d of both is one.
+    """
+    messages, works, uses, resources = len(one.source), len(one.work_seconds), len(one.resource), len(one.capacity)
+    is_message = np.isin(other.code, [Op.SEND, Op.POST, Op.AWAIT, Op.SENT])
+    step = np.select([is_message, other.code == Op.WORK, other.code >= Op.TAKE], [messages, works, uses])
+    capacity = np.append(one.capacity, other.capacity)
+    if not engines_apart:
+        most = max(resources, len(other.capacity))
+        capacity = np.maximum(*(np.pad(np.asarray(p.capacity), (0, most - len(p.capacity))) for p in (one, other)))
+    pairs = {name: np.append(getattr(one, name), getattr(other, name)) for name in _SIDE_BY_SIDE}
+    return Program(
+        first=np.append(one.first[:-1], np.asarray(other.first) + len(one.code)),
+        arg=np.append(one.arg, np.asarray(other.arg) + step),
+        resource=np.append(one.resource, np.asarray(other.resource) + (resources if engines_apart else 0)),
+        capacity=capacity,
+        host=np.append(one.host, np.where(np.asarray(other.host) > 0, np.asarray(other.host) + hosts, 0)),
+        source=np.append(one.source, np.asarray(other.source) + one.processes),
+        target=np.append(one.target, np.asarray(other.target) + one.processes),
+        **pairs,
+    )
+
+
+#: What two programs beside each other have one after the other, as it is.
+_SIDE_BY_SIDE = ("code", "work_seconds", "use_seconds", "size_bytes", "leaves", "rate_limit")
 
 
 def _once(graph: Graph, flows: list[_Flows], kernel: Float | float, kernels: Bool | Int) -> Program:

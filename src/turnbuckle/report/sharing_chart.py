@@ -73,6 +73,7 @@ def title(form: Form, runs: int, devices: int = 1) -> tuple[str, str]:
         "loose": (f"{runs} runs", "a GPU each, one link" if devices == 1 else f"{devices} GPUs each, one link"),
         "tight": ("one run", f"GPU {runs}× as large" if devices == 1 else f"GPUs {runs}× as large"),
         "pooled": (f"{runs} runs", f"one GPU {runs}× as large" if devices == 1 else f"{devices} GPUs {runs}× as large"),
+        "shared": (f"{runs} runs", "one GPU as recorded" if devices == 1 else f"{devices} GPUs as recorded"),
     }[form]
 
 

@@ -162,7 +162,7 @@ class Together:
     """
 
     runs: int
-    form: Literal["loose", "tight", "pooled"] = "loose"
+    form: sharing.Form = "loose"
     bandwidth: float | None = None
     latency_seconds: float | None = None
     hop_seconds: float = 0.0
@@ -179,7 +179,7 @@ class Together:
 
 def _together(held: Held, asked: Together) -> Mapping[str, Any]:
     run = held.once(("sharing", asked.source), lambda: sharing.ready(held.seen(asked.source)))
-    sharing.require_kernels(run, [asked.form])
+    sharing.require_work(run, [asked.form])
     if (size := run.processes(asked.form, asked.runs)) > _MOST_PROCESSES:
         raise CannotAnswer("A166", "too many activities to replay at once", found=f"{size:,}", fix="fewer runs, or a shorter recording")
     found = run.together(asked.form, asked.runs, bandwidth=asked.bandwidth, latency=asked.latency_seconds, hop_seconds=asked.hop_seconds)

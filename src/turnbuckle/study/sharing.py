@@ -1,13 +1,14 @@
-"""Several runs behind one host link: how much does each slow the others down, and how many fit?  And one larger GPU instead?
+"""Several runs behind one host link, or on one GPU: how much does each slow the others down, and how many fit?  And one larger GPU instead?
 
 The same recorded run several times over at once (AgoChart, Austin et al. 2021, 4.7 and 8.5):
 
 loose    k runs, each on GPUs of its own, all copies on one link to the host: a composable chassis, or a node with more GPUs than links
 tight    one run on a GPU k times as large, the link its own
 pooled   k runs on one GPU k times as large, all copies on its link
+shared   k runs on the recorded GPU, all copies on its link
 
-Fair shares, each direction of the link apart; a pooled GPU is shared fairly too.  Nothing else is shared: every run has its own cores
-and its own host memory.
+Two recordings can be replayed beside each other too (`pair`), each once.  Fair shares, each direction of the link apart; a GPU that runs
+have between them is shared fairly too.  Nothing else is shared: every run has its own cores and its own host memory.
 """
 
 from __future__ import annotations
@@ -27,18 +28,20 @@ from turnbuckle.model import link_bandwidth, nething
 from turnbuckle.order import prepared
 from turnbuckle.profile.dependencies import Graph
 from turnbuckle.project import require_activity, require_order
-from turnbuckle.replay.contention import replay
-from turnbuckle.replay.graphs import Copies, Kernels, Pool, behind_one_link, copies, engines, initiated, initiation, kernels
+from turnbuckle.replay.contention import Program, replay
+from turnbuckle.replay.graphs import Copies, Kernels, Pool, behind_one_link, beside, copies, engines, initiated, initiation, kernels
 from turnbuckle.replay.network import Network
 from turnbuckle.study.differences import scattered
 from turnbuckle.study.study import SCHEMA_VERSION, Answer
 
 Float = NDArray[np.float64]
-Form = Literal["loose", "tight", "pooled"]
+Form = Literal["loose", "tight", "pooled", "shared"]
 Law = Literal["anchored", "agochart"]
 Gain = Literal["full", "blocks", "rounds"]
 
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
+#: Runs that have a GPU between them.
+ON_ONE_GPU: Final = ("pooled", "shared")
 #: Runs at once that can be asked for.
 MOST: Final = 256
 #: A run fits behind a link if it gets no longer than by this share.
@@ -140,7 +143,7 @@ class Run:
     def processes(self, form: Form, runs: int) -> int:
         """Size of a replay."""
         once = len(self.graph.activity) + len(self.moved.activity)
-        return once if form == "tight" else runs * (once + (len(self.kernels.activity) if form == "pooled" else 0))
+        return once if form == "tight" else runs * (once + (len(self.kernels.activity) if form in ON_ONE_GPU else 0))
 
     def together(
         self,
@@ -171,22 +174,48 @@ class Run:
         seed : of a run a little different (`turnbuckle.study.differences.scattered`).
         """
         rate = self.recorded_bandwidth if bandwidth is None else bandwidth
+        program, hosts = self.program(form, runs, rate, latency, hop_seconds, law, speed, gain, copy_cost)
+        full = FULL / rate if form in ON_ONE_GPU else 1.0
+        done = replay(scattered(program, seed), Network(hosts, rate * full, 0.0), "flow")
+        seconds = done.seconds + self.beyond
+        up, down = done.carried_bytes[0] / full, done.carried_bytes[hosts] / full
+        work = (1 if form == "tight" else runs) * self.measured / seconds
+        return Shared(form, runs, seconds, seconds / self.measured, work, float(up / rate / seconds), float(down / rate / seconds))
+
+    def program(
+        self,
+        form: Form,
+        runs: int,
+        rate: float,
+        latency: float | None = None,
+        hop_seconds: float = 0.0,
+        law: Law = "anchored",
+        speed: float = 1.0,
+        gain: Gain = "blocks",
+        copy_cost: float = 1.0,
+        devices: int = 0,
+    ) -> tuple[Program, int]:
+        """What the runs do, and on how many hosts of a network; parameters as in `together`, `rate` of the link [B/s].
+
+        On one GPU for all (`ON_ONE_GPU`) the links of the network have `FULL` for `rate`.  `devices` is how many GPUs there are at
+        least.
+        """
         moved = self.moved.on_link(rate, self.recorded_bandwidth, law == "anchored")
         if copy_cost != 1.0:
             moved = replace(moved, seconds=moved.seconds * copy_cost)
         graph = self.graph
         if latency is not None:
             graph = initiated(graph, latency, recorded=self.recorded_latency if law == "anchored" else None)
-        size = runs if form != "loose" else 1
+        size, devices = runs if form in ("tight", "pooled") else 1, max(devices, self.devices)
         most = self.gained(size, gain)
-        copied, pool, full, hosts = 1 if form == "tight" else runs, None, 1.0, 1 + self.devices
+        copied, pool, full, hosts = 1 if form == "tight" else runs, None, 1.0, 1 + devices
         if form == "loose":
             hosts = 1 + runs * self.devices
-        elif form == "pooled":
+        elif form in ON_ONE_GPU:
             # a kernel that had company held its part of the GPU only
             own = np.ones(len(most)) if gain == "full" else unit_share(self.kernels.blocks, self.kernel_units)
             share = np.minimum(own, 1.0 / self.kernels.at_once)
-            pool, full, hosts = Pool(self.kernels, share, most * speed, size * speed), FULL / rate, 1 + 3 * self.devices
+            pool, full, hosts = Pool(self.kernels, share, most * speed, size * speed, devices), FULL / rate, 1 + 3 * devices
             # in whole parts, so that each copy takes its time to the picosecond
             moved = replace(moved, size_bytes=np.maximum(np.round(moved.size_bytes * full), 1.0))
         kernel = np.ones(len(most)) if pool is not None else 1.0 / (most * speed)
@@ -194,11 +223,7 @@ class Run:
             graph, moved, copied, kernel=kernel, kernels=self.kernels.activity, engines=self.engines, pool=pool, after=hop_seconds,
             full=rate * full,
         )  # fmt: skip
-        done = replay(scattered(program, seed), Network(hosts, rate * full, 0.0), "flow")
-        seconds = done.seconds + self.beyond
-        up, down = done.carried_bytes[0] / full, done.carried_bytes[hosts] / full
-        work = copied * self.measured / seconds
-        return Shared(form, runs, seconds, seconds / self.measured, work, float(up / rate / seconds), float(down / rate / seconds))
+        return program, hosts
 
 
 def _share(seconds: Float, held: NDArray[np.bool_]) -> float:
@@ -215,7 +240,8 @@ def ready(seen: Answer, *, units: int = 0, apart: bool = False) -> Run:
 
     Raises
     ------
-    CannotAnswer : A121, no GPU activity; A122, the recorded order cannot be trusted; A165, no copies between host and device.
+    CannotAnswer : A121, no GPU activity; A122, the recorded order cannot be trusted; A165, neither kernels nor copies between host and
+        device.
     UsageError : A097, multiprocessors that cannot be.
     """
     if units < 0 or units > 1_000_000:
@@ -227,12 +253,9 @@ def ready(seen: Answer, *, units: int = 0, apart: bool = False) -> Run:
     assert made.timeline is not None
     graph = made.timeline.graph
     moved = copies(profile, graph, apart=apart)
-    if not len(moved.activity):
-        raise CannotAnswer(
-            "A165", "this run copies nothing between host and device", cause="its data stays on the device, or moves by page faults",
-            fix="turnbuckle model memory knows moved pages",
-        )  # fmt: skip
     held = kernels(profile, graph, apart=apart)
+    if not len(moved.activity) and not len(held.activity):
+        raise _nothing_copied("turnbuckle model memory knows moved pages")
     devices = 1 + max(int(moved.device.max(initial=-1)), int(held.device.max(initial=-1)))
     owners = profile.tracks.filter(profile.tracks["device"].is_not_null()).select("process", "device").unique()
     sharers = 1 if apart else max(owners["device"].value_counts()["count"].to_list(), default=1)
@@ -241,12 +264,17 @@ def ready(seen: Answer, *, units: int = 0, apart: bool = False) -> Run:
     return Run(profile.seconds, beyond, graph, moved, held, devices, rate, link_from, initiation(graph), units, sharers)
 
 
+def _nothing_copied(fix: str) -> CannotAnswer:
+    cause = "its data stays on the device, or moves by page faults"
+    return CannotAnswer("A165", "this run copies nothing between host and device", cause=cause, fix=fix)
+
+
 def _link(seen: Answer, moved: Copies) -> tuple[float, str]:
     """What a copy reaches on the recorded link [B/s], and how that is known.
 
     A run that copies from pageable memory, or in small pieces, does not show its link: then the machine does.
     """
-    fastest, source = float(moved.rate.max()), seen.source
+    fastest, source = float(moved.rate.max(initial=1.0)), seen.source
     known = [float(v) for d in ("h2d", "d2h") if (v := link_bandwidth(source, d, source)) is not None]
     if not known or max(known) <= fastest:
         return fastest, "the fastest recorded copy's rate"
@@ -368,7 +396,7 @@ def sharing(
     UsageError : A075, a number of runs that is none; A096, a bandwidth or latency that cannot be; A097, a speed that cannot be.
     """
     counted(runs)
-    require_kernels(run, forms, speed)
+    require_work(run, forms, speed)
     size = max(run.processes(form, max(runs)) for form in forms)
     if size > _MOST_PROCESSES:
         fix = f"replay at most {max(_MOST_PROCESSES // (size // max(runs)), 1)} runs at once, or a shorter recording"
@@ -391,8 +419,93 @@ def sharing(
                 found[middle] = together(form, middle)
                 few, many = (middle, many) if found[middle].penalty <= 1.0 + FITS else (few, middle)
         rows += [found[count] for count in sorted(found)]
-    least = [together(r.form, r.runs, "rounds") for r in rows if r.form != "loose"] if gain == "blocks" and run.blocks_known else []
+    least = (
+        [together(r.form, r.runs, "rounds") for r in rows if r.form in ("tight", "pooled")] if gain == "blocks" and run.blocks_known else []
+    )
     return Sharing(run, rate, bandwidth is not None, hop_seconds, speed, gain, tuple(rows), tuple(least))
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Two runs at once, each once.
+
+    Attributes
+    ----------
+    form : ``loose`` or ``shared``.
+    alone, seconds : run time of each, recorded and beside the other [s].
+    """
+
+    form: Form
+    alone: tuple[float, float]
+    seconds: tuple[float, float]
+
+    @property
+    def penalties(self) -> tuple[float, float]:
+        """Run time of each over the recorded one."""
+        return self.seconds[0] / self.alone[0], self.seconds[1] / self.alone[1]
+
+    @property
+    def together(self) -> float:
+        """Until both are done [s]."""
+        return max(self.seconds)
+
+    @property
+    def saved(self) -> float:
+        """Share of the time of one run after the other that is saved."""
+        return 1.0 - self.together / sum(self.alone)
+
+    def as_dict(self) -> dict[str, Any]:
+        """A row of ``model sharing --beside``."""
+        return {
+            "form": self.form,
+            "alone_seconds": list(self.alone),
+            "seconds": list(self.seconds),
+            "penalties": list(self.penalties),
+            "until_both_are_done_seconds": self.together,
+            "saved_over_one_after_the_other": self.saved,
+        }
+
+
+def pair(
+    one: Run, other: Run, form: Form = "shared", *, bandwidth: float | None = None, hop_seconds: float = 0.0, speed: float = 1.0
+) -> Beside:
+    """Replay two recorded runs that begin at once, on a GPU each behind one link (``loose``) or on one GPU (``shared``).
+
+    Kernels and copies of both are as fast on what they share as each was recorded alone.
+
+    Parameters
+    ----------
+    bandwidth : of the link, one way [B/s]; None takes the faster of the recorded links.
+    hop_seconds, speed : as in `Run.together`.
+
+    Raises
+    ------
+    CannotAnswer : A165, a link without copies; A166, too large; A172, a GPU without kernels.
+    UsageError : A096, a bandwidth or latency that cannot be; A097, a form or a speed that cannot be.
+    """
+    if form not in ("loose", "shared"):
+        raise UsageError("A097", "two runs are beside each other on GPUs of their own or on one", found=form, fix="--form loose or shared")
+    for run in (one, other):
+        require_work(run, [form], speed)
+    if (size := one.processes(form, 1) + other.processes(form, 1)) > _MOST_PROCESSES:
+        raise CannotAnswer("A166", "too many activities to replay at once", found=f"{size:,}", fix="shorter recordings")
+    if bandwidth is None:
+        # one link for both, on which each alone is as recorded
+        rate = max(one.recorded_bandwidth, other.recorded_bandwidth)
+        one, other = (replace(run, recorded_bandwidth=rate) for run in (one, other))
+    else:
+        rate = link_rate(bandwidth)
+    devices = max(one.devices, other.devices) if form == "shared" else 0
+    given: dict[str, Any] = {"hop_seconds": delay(hop_seconds), "speed": speed, "devices": devices}
+    first, hosts = one.program(form, 1, rate, **given)
+    second, more = other.program(form, 1, rate, **given)
+    loose = form == "loose"
+    hosts += more - 1 if loose else 0
+    both = beside(first, second, hosts=one.devices if loose else 0, engines_apart=loose)
+    done = replay(both, Network(hosts, rate if loose else FULL, 0.0), "flow")
+    ends = np.split(done.ends, [first.processes])
+    seconds = tuple(float(end.max()) + run.beyond for end, run in zip(ends, (one, other), strict=True))
+    return Beside(form, (one.measured, other.measured), (seconds[0], seconds[1]))
 
 
 def counted(runs: Sequence[int]) -> None:
@@ -401,8 +514,8 @@ def counted(runs: Sequence[int]) -> None:
         raise UsageError("A075", f"runs at once are whole numbers from 1 to {MOST}", found=str(list(runs))[:60], fix="as in 1,2,4,8")
 
 
-def require_kernels(run: Run, forms: Sequence[Form], speed: float = 1.0) -> None:
-    """Refuse a larger GPU for a run without kernels (A172), and one of a speed that cannot be (A097)."""
+def require_work(run: Run, forms: Sequence[Form], speed: float = 1.0) -> None:
+    """Refuse another GPU for a run without kernels (A172) or of a speed that cannot be (A097), and a link without copies (A165)."""
     if not (math.isfinite(speed) and 1e-6 <= speed <= 1e6):
         raise UsageError("A097", "a multiprocessor is some times as fast as the recorded one", found=f"{speed:g}", fix="as in --speed 1.2")
     if set(forms) - {"loose"} and not len(run.kernels.activity):
@@ -410,6 +523,8 @@ def require_kernels(run: Run, forms: Sequence[Form], speed: float = 1.0) -> None
             "A172", "this run has no kernels, so a larger GPU changes nothing that can be said", cause="recorded without kernels",
             fix="--form loose asks about the link alone",
         )  # fmt: skip
+    if "loose" in forms and not len(run.moved.activity):
+        raise _nothing_copied("--form shared asks about the GPU; turnbuckle model memory knows moved pages")
 
 
 def link_rate(bandwidth: float) -> float:

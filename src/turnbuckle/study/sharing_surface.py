@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.study.differences import SEEDS, Difference, differences
-from turnbuckle.study.sharing import FORMS, Form, Gain, Law, Run, Shared, counted, delay, link_rate, require_kernels
+from turnbuckle.study.sharing import FORMS, Form, Gain, Law, Run, Shared, counted, delay, link_rate, require_work
 from turnbuckle.study.study import SCHEMA_VERSION
 
 #: AgoChart's ranges.
@@ -97,7 +97,7 @@ class SharingSurface:
             out["disaggregation"] = far.seconds / now.seconds
         most = max(self.runs)
         loose = self.at("loose", most, NEAR, RATE)
-        for form in ("tight", "pooled"):
+        for form in ("tight", "pooled", "shared"):
             one = self.at(form, most, NEAR, RATE)
             if loose is not None and one is not None and most > 1:
                 out[f"gpu_gpu_{form}"] = one.gain / loose.gain
@@ -142,7 +142,7 @@ def sharing_surface(
     UsageError : A075, a number of runs that is none; A096, latencies or bandwidths that cannot be; A097, a speed that cannot be.
     """
     counted(runs)
-    require_kernels(run, forms, speed)
+    require_work(run, forms, speed)
     latencies, bandwidths, runs = _axis(latencies, delay), _axis(bandwidths, link_rate), sorted(set(runs))
     hop_seconds = delay(hop_seconds)
     chosen = [form for form in FORMS if form in forms]
@@ -191,7 +191,7 @@ def parameter_differences(
     Each is asked of the recorded run and of some a little different, with the same seeds on both sides.
     """
     counted([runs])
-    require_kernels(run, [form], speed)
+    require_work(run, [form], speed)
     rate = run.recorded_bandwidth if bandwidth is None else link_rate(bandwidth)
     _bounded(run.processes(form, runs) * 4 * len(SEEDS) * (2 * len(STEPS) + 1), "steps of that many runs", "forms")
     asked: dict[str, tuple[float, Callable[[float, int], float]]] = {}

@@ -1,11 +1,12 @@
 """Programs over installed packages: libraries.py NAME [ITERATIONS].  The work is the library's; only the call of it is here.
 
 Every program does its work once before it is timed, so that nothing is compiled in the loop, and ends with a line that says when its
-loop began and ended on the monotonic clock: `loop_ns BEGIN END`.
+loop began and ended on the monotonic clock: `loop_ns BEGIN END`.  `LOOP_FROM_NS`, a time on that clock, has it wait until then.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -42,8 +43,6 @@ def queue():  # type: ignore[no-untyped-def]
 @program(30)
 def opencv_filters() -> Step:
     """Blur, edges and a threshold of an image on OpenCV's UMat."""
-    import os
-
     os.environ.setdefault("OPENCV_OPENCL_DEVICE", ":CPU:")  # without it only GPUs are taken
     import cv2
 
@@ -62,8 +61,6 @@ def opencv_filters() -> Step:
 @program(40)
 def opencv_pyramid() -> Step:
     """A pyramid of an image, down and up, and what is lost by it."""
-    import os
-
     os.environ.setdefault("OPENCV_OPENCL_DEVICE", ":CPU:")  # without it only GPUs are taken
     import cv2
 
@@ -233,8 +230,6 @@ def loopy_heat() -> Step:
 @program(20)
 def tinygrad_network() -> Step:
     """Training steps of a small network."""
-    import os
-
     os.environ["DEV"] = "CL"
     os.environ["CL"] = os.environ["GPU"] = "1"
     from tinygrad import Context, Tensor, TinyJit, nn
@@ -343,6 +338,7 @@ def main() -> None:
     step = prepare()
     step()
     step()
+    time.sleep(max(0, int(os.environ.get("LOOP_FROM_NS", "0")) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)) / 1e9)
     begin = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     for _ in range(times):
         step()

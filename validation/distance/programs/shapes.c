@@ -7,7 +7,8 @@
  *   reduce   four launches, a blocking read of 4 B, some host work: a solver's dot product
  *   stream   copies and kernels ahead without blocking, a wait every ten
  *
- * The last line says when the loop began and ended on the monotonic clock: `loop_ns BEGIN END`.  Build: cc -O2 shapes.c -lOpenCL
+ * The last line says when the loop began and ended on the monotonic clock: `loop_ns BEGIN END`.
+ * LOOP_FROM_NS, a time on that clock, has it wait until then.  Build: cc -O2 shapes.c -lOpenCL
  */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
@@ -81,6 +82,12 @@ int main(int count, char **words)
 
     LAUNCH();
     FINISH();
+    const char *from = getenv("LOOP_FROM_NS");
+    int64_t until = from ? atoll(from) : 0;
+    if (until > now()) {
+        struct timespec time = {until / 1000000000, until % 1000000000};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
+    }
     int64_t start = now();
     for (int i = 0; i < iterations; i++) {
         if (!strcmp(kind, "sync")) {
