@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 from scipy.optimize import least_squares
 from strategies import FULL, H2D, LAW, PAGEABLE, PINNED, machine, trace_of
 
+import turnbuckle as tb
 from turnbuckle.examples import sample
+from turnbuckle.machine import load
 from turnbuckle.profile.describe import links
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import observed_machine
@@ -308,3 +311,14 @@ def test_a_class_beside_the_link_is_as_sure_as_its_own_slope() -> None:
     assert fit.fitted and fit.bandwidth and fit.bandwidth_error and stated is not None
     assert stated.error == pytest.approx(min(max(fit.bandwidth_error / fit.bandwidth, fit.residual_spread), 0.5))
     assert stated.error > fit.residual_spread, "else this run would not tell"
+
+
+def test_regions_that_are_there_at_once_are_no_link() -> None:
+    """A device of the host's own memory maps 75 KiB in 140 ns: no link reaches 547 GB/s, and the stated one stays."""
+    case = Path(__file__).parents[2] / "validation" / "cases" / "distance_opencv_filters"
+    stated = load(case / "machine.toml")
+    seen = tb.inspect(case / "recording", source=stated)
+    fit = fit_links(seen.profile)["h2d", "unknown"]
+    assert fit.bandwidth is not None and fit.bandwidth > 5e11, "the case still shows it"
+    for direction in ("h2d", "d2h"):
+        assert seen.source.parameters[f"link.{direction}.bandwidth"].value == stated.parameters[f"link.{direction}.bandwidth"].value

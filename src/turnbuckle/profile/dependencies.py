@@ -56,6 +56,8 @@ _OWN_ORDER: Final = [EDGE[word] for word in ("host", "call", "deliver", "stream"
 _PAGE_IN: Final = "migration_h2d"
 #: Share of one kind of work that must have found its stream idle for its own typical delivery to count.
 _SEEN_IDLE: Final = 0.1
+#: Share of the calls whose work began within them that is not longer than a plain call.
+_PLAIN: Final = 0.9
 
 
 @dataclass(frozen=True)
@@ -239,9 +241,12 @@ def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None
     delay = np.maximum(starts[started] - starts[call], 0)
     # only the first work of a call shows what delivery takes
     first = np.diff(call, prepend=-1) != 0
-    typical = _typical_delivery(delay, (idle_from[started] <= starts[call]) & first, device.table[started])
-    # a call longer than a delivery prepared the work first (loaded its code, staged its data), if the work began after its end
-    prepared = (starts[started] >= ends[call]) & ((ends - starts)[call] > typical)
+    free, length = (idle_from[started] <= starts[call]) & first, (ends - starts)[call]
+    typical = _typical_delivery(delay, free, device.table[started])
+    # a call that is longer than a delivery, and than calls are whose work began within them, prepared the work first (loaded its code,
+    # staged its data), if the work began after its end
+    after = starts[started] >= ends[call]
+    prepared = after & (length > np.maximum(typical, _plain_calls(length, free & ~after, device.table[started])))
     edges.add(finish(call[prepared]), begin(started[prepared]), np.minimum(starts[started] - ends[call], typical)[prepared], "deliver")
     # a delivery faster than the typical one is believed, a slower one was not delivery alone
     edges.add(begin(call[~prepared]), begin(started[~prepared]), np.minimum(delay, typical)[~prepared], "deliver")
@@ -269,6 +274,15 @@ def _typical_delivery(delay: Int, free: Bool, table: NDArray[np.int8]) -> Int:
         if (mine & free).sum() > _SEEN_IDLE * mine.sum():
             typical[mine] = int(np.median(delay[mine & free]))
     return typical
+
+
+def _plain_calls(length: Int, within: Bool, table: NDArray[np.int8]) -> Int:
+    """How long calls are that prepare nothing, by kind of work [ns]: most of those whose work began within them; 0 where none did."""
+    plain = np.zeros(len(length), dtype=np.int64)
+    for code in np.unique(table[within]):
+        mine = table == code
+        plain[mine] = int(np.quantile(length[mine & within], _PLAIN))
+    return plain
 
 
 def _barriers(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:

@@ -34,6 +34,7 @@ from turnbuckle.study.distance import moved_away
 from turnbuckle.study.predicted_copies import datasheet, fitted_line, machine_file
 from turnbuckle.study.priors import LAUNCH_ERROR, LINK, NODE_SHARE, PEER_SHARE, half_normal, other_host
 from turnbuckle.study.rows import Data, Row
+from turnbuckle.study.side_by_side import side_by_side
 from turnbuckle.study.slack import tolerate
 from turnbuckle.study.study import ask
 from turnbuckle.study.uncertainty import DRAWS, LEVEL, SEED, alpha_spread, normals
@@ -253,6 +254,7 @@ MODELS: Final[dict[str, Callable[[Case, Ask, Data], Iterator[Row]]]] = {
     "projection": projection,
     "slack": delayed,
     "distance": moved_away,
+    "sharing": side_by_side,
     "variant": variant,
     "counts": counts,
     "repeat": repeat,

@@ -20,7 +20,7 @@ from turnbuckle.study.transfers import Transfers, measured, recorded
 
 #: Kinds of question, in the order of the card; words for people stand in `turnbuckle.study.validate`.
 KINDS: Final = (
-    "run time", "slack", "distance", "bandwidth", "tolerance", "transfers", "pageable", "migrations",
+    "run time", "slack", "distance", "bandwidth", "tolerance", "sharing", "transfers", "pageable", "migrations",
     "messages", "rates", "launches", "launch counts", "kernels", "replay",
     "variants", "ranking", "noise",
 )  # fmt: skip

@@ -37,6 +37,7 @@ TITLES: Final = {
     "distance": "run time at added distance, measured",
     "bandwidth": "run time at less bandwidth, measured",
     "tolerance": "delay that a run tolerates, measured",
+    "sharing": "run time beside another program, measured",
     "transfers": "time of pinned and device copies",
     "pageable": "time of pageable copies",
     "migrations": "time of unified memory's moves",
@@ -63,6 +64,8 @@ MODEL_TITLES: Final = {
     "counts": "A's costs, counts of B",
     "repeat": "the other run",
     "nothing": "nothing changes",
+    "shared": "model sharing",
+    "turns": "taking turns",
 }
 #: Copies of so many bytes on average show a bandwidth rather than a latency.
 LARGE_BYTES: Final = 1e6

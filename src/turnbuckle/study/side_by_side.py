@@ -1,0 +1,69 @@
+"""Programs that really ran at once on one device, beside what `turnbuckle model sharing --form shared` says of them.
+
+Each prediction is made from the recordings of the programs alone.  A file of measurements is JSON, times in seconds unless a name says
+otherwise::
+
+    {"alone": {"fft": {"window_ns": [0, 91000000], "seconds": [0.091, 0.094]}},    the stretch of its recording that was timed
+     "points": [{"programs": ["fft", "fft"], "seconds": [[0.12, 0.13], [0.13, 0.12]]}]}    of each program, a list a run
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from turnbuckle.errors import CannotAnswer
+from turnbuckle.study.cases import Ask, Case
+from turnbuckle.study.rows import Data, Row
+from turnbuckle.study.sharing import Run, pair, ready
+from turnbuckle.study.slack import around
+from turnbuckle.study.study import inspect
+from turnbuckle.table_file import read_text
+from turnbuckle.trace.window import Part
+
+_LARGEST_BYTES: Final = 1 << 24
+_KIND: Final = "sharing"
+
+
+def side_by_side(case: Case, question: Ask, data: Data) -> Iterator[Row]:
+    """A's programs, two at a time: a row for each program of each pair, and what stands beside it in one row a model.
+
+    ``nothing``: each takes what it takes alone.  ``turns``: they take turns at everything, so that each takes its own time and as much
+    again until the shorter is done.
+
+    Raises
+    ------
+    CannotAnswer : A121, A122, and A192 for a file that holds no points.
+    """
+    folder, source = data.path(case, case.a.file), case.a.machine
+    if source.startswith("./"):
+        source = str(data.path(case, source))
+    measurements = data.path(case, question.text("measured"))
+    told = json.loads(read_text(measurements, "a file of measurements", largest_bytes=_LARGEST_BYTES))
+    if not told["points"]:
+        raise CannotAnswer("A192", "no measured points", where=measurements.name, fix="measure again")
+    runs = {name: _run(folder / name, alone, source or None) for name, alone in told["alone"].items()}
+    beside: dict[str, list[tuple[float, float]]] = {"nothing": [], "turns": []}
+    for point in told["points"]:
+        names = point["programs"]
+        both = pair(runs[names[0]], runs[names[1]])
+        for k, name in enumerate(names):
+            times = [seconds[k] for seconds in point["seconds"]]
+            measured, predicted = statistics.median(times), both.seconds[k]
+            low, high = around(predicted, both.alone[k], told["alone"][name]["seconds"], len(times))
+            what = f"{name} beside {names[1 - k]}" + (", the second of them" if k and names[0] == names[1] else "")
+            yield Row(case.name, _KIND, "shared", what, "s", predicted, measured, low, high, count=len(times))
+            beside["nothing"].append((both.alone[k], measured))
+            beside["turns"].append((both.alone[k] + min(both.alone), measured))
+    for model, pairs in beside.items():
+        total = sum(measured for _, measured in pairs)
+        off = sum(abs(predicted - measured) for predicted, measured in pairs) / total
+        yield Row(case.name, _KIND, model, "all programs", "s", sum(p for p, _ in pairs), total, wmape=off, count=len(pairs))
+
+
+def _run(recording: Path, alone: Mapping[str, Any], source: str | None) -> Run:
+    begin, end = alone["window_ns"]
+    return ready(inspect(recording, source=source, use_cache=False, part=Part(window_ns=(begin, end))))
