@@ -37,6 +37,7 @@ TITLES: Final = {
     "distance": "run time at added distance, measured",
     "bandwidth": "run time at less bandwidth, measured",
     "tolerance": "delay that a run tolerates, measured",
+    "message delay": "message delay, measured",
     "transfers": "time of pinned and device copies",
     "pageable": "time of pageable copies",
     "migrations": "time of unified memory's moves",
@@ -63,6 +64,8 @@ MODEL_TITLES: Final = {
     "counts": "A's costs, counts of B",
     "repeat": "the other run",
     "nothing": "nothing changes",
+    "logp": "message replay",
+    "count": "messages x delay",
 }
 #: Copies of so many bytes on average show a bandwidth rather than a latency.
 LARGE_BYTES: Final = 1e6
@@ -73,7 +76,7 @@ NOT_VALIDATED: Final = (
     "added distance on a GPU: what was measured is an OpenCL device on a processor whose calls were delayed",
     "run time across a change of coupling alone: the run times of the card are across two vendors' GPUs, of two programs",
     "kernels by anything but one ratio for all of them",
-    "collectives, and copies between devices that share a host's link",
+    "collectives of more than two ranks, and copies between devices that share a host's link",
     "host work on another CPU: it is taken over as recorded",
     "cores per GPU, sharing and contention on real machines (they are held against their papers and other simulators instead)",
 )
