@@ -2,7 +2,7 @@
 
     measure.py [--programs NAME...] [--delays 10us,1ms] [--repeats 5] [--ranks 2] [--out FOLDER]
 
-Resumable: every run that is done stands in `OUT/journal.jsonl`, and is not done again.  At the end it writes `results.json` (raw numbers),
+Resumable: every run that is done stands in `OUT/journal.jsonl`, and is not done again.  At the end it writes `measured.json` (raw numbers),
 `recordings/`, `predictions.json` and `messages.md`.  README.md says what a delay is and how to read the table.
 """
 
