@@ -13,7 +13,7 @@ from turnbuckle.report.figure import draw
 from turnbuckle.report.html import page
 from turnbuckle.report.validation_chart import figures, ratios
 from turnbuckle.study.study import Answer, ask, inspect
-from turnbuckle.study.validate import Validation, shipped
+from turnbuckle.study.validate import TITLES, Validation, shipped
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +60,7 @@ def test_figures_of_the_whole_card() -> None:
     assert "within 10" in strip.caption and strip.svg.count("<path") > 100
     assert len(scatter.rows) == len([r for r in shipped().rows if r.predicted and r.measured])
     assert scatter.alt.startswith(f"Predicted against measured for {len(scatter.rows)} quantities") and len(scatter.alt) < 1500
+    assert {p["title"]["text"] for p in scatter.spec["concat"]} == {TITLES[r.kind] for r in shipped().rows if r.predicted and r.measured}
     assert figures(Validation(())) == []
 
 

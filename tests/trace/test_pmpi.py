@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -133,6 +136,16 @@ def test_files_of_all_ranks_are_found(tmp_path: Path) -> None:
     assert "run-rank-1.dat" in refused(path, "P020").found
     (tmp_path / "run-rank-1.dat").write_bytes((tmp_path / "run-rank-2.dat").read_bytes())
     assert "run-rank-1.dat is of rank 2 of 3" in refused(path, "P022").found
+
+
+@pytest.mark.parametrize(("pack", "ending"), [(lzma.compress, "xz"), (gzip.compress, "gz")])
+def test_packed_files_of_all_ranks_are_found(tmp_path: Path, pack: Callable[[bytes], bytes], ending: str) -> None:
+    whole = read(made(tmp_path, *[["MPI_Barrier:<5>:<C>:<6>"]] * 3))
+    for place in tmp_path.glob("run-rank-*.dat"):
+        place.with_name(f"{place.name}.{ending}").write_bytes(pack(place.read_bytes()))
+        place.unlink()
+    again = read(tmp_path / f"run-rank-1.dat.{ending}")
+    assert again.mpi.equals(whole.mpi) and again.mpi_ranks.equals(whole.mpi_ranks) and again.facts["format"] == "pmpi"
 
 
 def test_communicators(tmp_path: Path) -> None:

@@ -131,7 +131,8 @@ def test_the_data_sheet_case_is_what_transfers_says(now: Validation, shared: Pat
 
 
 def test_cases_are_small_and_hold_no_trace_but_of_our_own_recordings() -> None:
-    ours = {p for folder in CASES.glob("distance_*") for p in folder.rglob("*") if p.is_file()}
+    recorded = [*CASES.glob("distance_*"), CASES / "message_delay"]
+    ours = {p for folder in recorded for p in folder.rglob("*") if p.is_file()}
     files = {p for p in CASES.rglob("*") if p.is_file()} - ours
     assert all(p.stat().st_size < 16_384 for p in files) and {p.name for p in files} == {"case.toml"}
     assert ours and all(p.stat().st_size < 262_144 for p in ours) and sum(p.stat().st_size for p in ours) < 4 << 20

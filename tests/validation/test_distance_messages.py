@@ -15,12 +15,18 @@ import polars as pl
 import pytest
 
 from turnbuckle.cli import run as cli_run
+from turnbuckle.errors import CannotAnswer
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.traffic import traffic
 from turnbuckle.replay.mpi import recorded
+from turnbuckle.study import message_delay
+from turnbuckle.study.cases import read_case
+from turnbuckle.study.slack import around
+from turnbuckle.study.validate import shipped, validate
 from turnbuckle.trace import Trace, read
 
-MESSAGES = Path(__file__).resolve().parents[2] / "validation" / "distance" / "messages"
+VALIDATION = Path(__file__).resolve().parents[2] / "validation"
+MESSAGES, CASE = VALIDATION / "distance" / "messages", VALIDATION / "cases" / "message_delay"
 
 
 def module(name: str) -> ModuleType:
@@ -168,33 +174,98 @@ def ping_pong(folder: Path, rounds: int) -> Path:
 
 def test_the_network_is_that_of_the_ping_pong_and_a_delay_is_added_to_it(tmp_path: Path) -> None:
     path = ping_pong(tmp_path, 10)
-    setup = compare.calibrated(read(path), 65536)
+    setup = message_delay.calibrated(read(path), 65536)
     assert setup.overhead_seconds == pytest.approx(1e-6, rel=1e-6) and setup.overhead_bandwidth == pytest.approx(1e9, rel=1e-6)
-    assert 2 * setup.hop_seconds == pytest.approx(3e-6, rel=1e-6) and setup.card_bandwidth == pytest.approx(compare.UNLIMITED)
+    assert 2 * setup.hop_seconds == pytest.approx(3e-6, rel=1e-6) and setup.card_bandwidth == pytest.approx(message_delay.UNLIMITED)
     made = recorded(build(read(path)))
     for fidelity in compare.FIDELITIES:
-        near, far = (compare.run_time(made, setup, fidelity, delay) for delay in (0, 100_000))
+        near, far = (message_delay.run_time(made, setup, fidelity, delay) for delay in (0, 100_000))
         assert near == pytest.approx(made.seconds, rel=1e-3)
         # 40 messages one after the other, and the barrier
         assert far - near == pytest.approx(41 * 100e-6, rel=1e-6)
-    assert compare.most_messages(made) == 21
+    assert message_delay.most_messages(made) == 21
 
 
 def test_the_command_gives_the_same_run_time(tmp_path: Path) -> None:
     """What is compared is what a user gets from `turnbuckle model messages`."""
     path, out = ping_pong(tmp_path, 10), tmp_path / "answer.json"
-    setup = compare.calibrated(read(path), 65536)
+    setup = message_delay.calibrated(read(path), 65536)
     words = ["model", "messages", str(path), "--ranks-per-node", "1", "--fidelity", "logp", "--hop", f"{setup.hop_seconds + 50e-6!r} s"]
     words += ["--overhead", f"{setup.overhead_seconds!r} s", "--bandwidth", f"{setup.card_bandwidth!r} B/s", "--eager-limit", "65536 B"]
     words += ["--set", f"overhead_bandwidth={setup.overhead_bandwidth!r} B/s", "--format", "json", "-o", str(out)]
     assert cli_run.run(words) == 0
     (row,) = (r for r in json.loads(out.read_text())["replays"] if r["path"] == "host")
-    assert row["seconds"] == pytest.approx(compare.run_time(recorded(build(read(path))), setup, "logp", 100_000), rel=1e-9)
+    assert row["seconds"] == pytest.approx(message_delay.run_time(recorded(build(read(path))), setup, "logp", 100_000), rel=1e-9)
 
 
 def test_the_recordings_give_the_predictions_that_are_kept() -> None:
-    results = json.loads((MESSAGES / "results" / "results.json").read_text(encoding="utf-8"))
-    setup, undelayed, table = compare.rows(results, MESSAGES / "recordings")
-    assert compare.predictions(table) == (MESSAGES / "results" / "predictions.json").read_text(encoding="utf-8")
-    assert compare.markdown(results, setup, undelayed, table) == (MESSAGES / "results" / "messages.md").read_text(encoding="utf-8")
-    assert len(table) == len(results["points"]) - len(results["programs"]) and not any(near["unmatched"] for near in undelayed.values())
+    results = json.loads((CASE / "measured.json").read_text(encoding="utf-8"))
+    setup, programs = compare.rows(results, CASE / "recordings")
+    assert compare.predictions(programs) == (MESSAGES / "results" / "predictions.json").read_text(encoding="utf-8")
+    assert compare.markdown(results, setup, programs) == (MESSAGES / "results" / "messages.md").read_text(encoding="utf-8")
+    assert sum(len(p.points) for p in programs) == len(results["points"]) - len(results["programs"])
+    assert not any(p.unmatched for p in programs)
+
+
+def test_the_card_has_every_point_and_what_stands_beside_it() -> None:
+    """The case of the card is that of the tables: rows of points in their order, then two sums for each program."""
+    rows = [r for r in validate([read_case(CASE)], None).rows if r.kind == "message delay"]
+    points = json.loads((MESSAGES / "results" / "predictions.json").read_text(encoding="utf-8"))
+    replays = [r for r in rows if r.model == "logp"]
+    assert [r.predicted for r in replays] == pytest.approx([p["logp"] for p in points], abs=1e-9)
+    assert replays[9].quantity == "window, messages 1 ms later" and replays[9].count == 5
+    for model in message_delay.BASELINES:
+        together = [r for r in rows if r.model == model]
+        assert [r.quantity for r in together] == [f"{name}, all points" for name in dict.fromkeys(p["program"] for p in points)]
+        assert sum(r.predicted for r in together) == pytest.approx(sum(p[model] for p in points), abs=1e-7)  # type: ignore[misc]
+        assert sum(r.measured for r in together) == pytest.approx(sum(r.measured for r in replays))  # type: ignore[misc]
+    card = {(g.kind, g.model): g for g in shipped().card}
+    group = card["message delay", "logp"]
+    assert (group.count, group.covered) == (len(replays), sum(bool(r.covered) for r in replays)) == (35, 25)
+    assert group.median == pytest.approx(0.02566, abs=1e-5)
+
+
+def measured(folder: Path, *points: tuple[int, list[float]], program: str = "ring") -> Path:
+    """A case of one program, recorded as `ping_pong` does."""
+    place = folder / "recordings" / "ring"
+    place.mkdir(parents=True)
+    ping_pong(place, 10)
+    found = [{"program": program, "delay_ns": delay, "seconds": seconds} for delay, seconds in points]
+    measurements = {"most_bytes": 65536, "programs": {program: {"recorded_s": 1e-4}}, "points": found}
+    (folder / "measured.json").write_text(json.dumps(measurements), encoding="utf-8")
+    ask = '[[ask]]\nmodel = "message delay"\nmeasured = "./measured.json"\nnetwork = "ring"\n'
+    (folder / "case.toml").write_text(f'title = "t"\n[a]\nfile = "./recordings"\n{ask}', encoding="utf-8")
+    return folder
+
+
+def test_a_point_is_the_undelayed_run_and_what_the_replay_adds(tmp_path: Path) -> None:
+    undelayed = [1.0e-4, 1.1e-4, 1.2e-4]
+    found = validate([read_case(measured(tmp_path / "one", (0, undelayed), (10_000, [6e-4]), (30_000, [])))], None)
+    replay, nothing, count = found.rows
+    # 40 messages one after the other, and the barrier; the rank that gets most gets 21
+    assert replay.predicted == pytest.approx(1.1e-4 + 41 * 10e-6, rel=1e-6) and replay.measured == 6e-4
+    assert nothing.predicted == pytest.approx(1.1e-4) and count.predicted == pytest.approx(1.1e-4 + 21 * 10e-6)
+    assert nothing.wmape == pytest.approx(1 - 1.1 / 6)
+    assert (replay.low, replay.high) == pytest.approx(around(replay.predicted, 1.1e-4, undelayed, 1))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("points", "program", "what"),
+    [
+        ([], "ring", "no measured points"),
+        ([(0, [1e-4, 1e-4]), (10_000, [])], "ring", "no measured points"),
+        ([(0, [1e-4]), (10_000, [2e-4])], "ring", "no measured points"),
+        ([(0, [1e-4, 1e-4]), (10_000, [2e-4])], "../recordings/ring", "no recording of a program"),
+    ],
+)
+def test_what_was_not_measured_or_not_recorded_is_refused(
+    tmp_path: Path, points: list[tuple[int, list[float]]], program: str, what: str
+) -> None:
+    found = validate([read_case(measured(tmp_path / "one", *points, program=program))], None)
+    assert not found.rows and [n.code for n in found.not_run] == ["A362"] and f"A192 {what}" in found.not_run[0].why
+
+
+def test_a_network_is_read_off_no_other_program(tmp_path: Path) -> None:
+    with pytest.raises(CannotAnswer, match="no ping-pong") as caught:
+        message_delay.calibrated(read(written(tmp_path, lines(0, "MPI_Barrier:1:C:2"), lines(1, "MPI_Barrier:1:C:2"))), 65536)
+    assert caught.value.code == "A192" and caught.value.found == "0 sends of rank 0, 0 receives of rank 1"

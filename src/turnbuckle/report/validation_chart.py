@@ -26,6 +26,8 @@ COLOURS: Final = {
     "counts": "#999933",
     "repeat": "#8a94a0",
     "nothing": "#b5bcc4",
+    "logp": "#117733",
+    "count": "#ddcc77",
 }
 #: Guides: how far off, and how dark.
 _GUIDES: Final = ((0.5, "#f0f3f6"), (0.1, "#dbe3ea"))
@@ -73,7 +75,7 @@ def scatter(rows: Sequence[Row]) -> Figure:
     """Predicted against measured, both logarithmic, one panel a kind of question."""
     kinds = [k for k in KINDS if any(r.kind == k for r in rows)]
     # a panel is no wider than its title may be
-    panels = [_panel(TITLES[kind].removesuffix(", measured"), [r for r in rows if r.kind == kind]) for kind in kinds]
+    panels = [_panel(TITLES[kind], [r for r in rows if r.kind == kind]) for kind in kinds]
     spec: Spec = {
         "concat": panels, "columns": _COLUMNS, "spacing": {"row": 26, "column": _GAP},
         "padding": {"left": 2, "right": 2, "top": 2, "bottom": 2},

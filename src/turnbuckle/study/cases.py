@@ -61,6 +61,7 @@ ASKS: Final[dict[str, dict[str, str]]] = {
     },
     "slack": {"iterations": "count"},
     "distance": {"measured": "text"},
+    "message delay": {"measured": "text", "network": "text"},
     "sharing": {"measured": "text"},
     "projection": {"on": "text", "alpha": "text"},
     "variant": {"states": "words", "phase": "count", "removed": "text", "other": "text", "sizes": "words"},

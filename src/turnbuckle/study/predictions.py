@@ -1,15 +1,16 @@
 """What each question of a validation case predicts, beside what was measured.  One function a model; nothing is fitted to an answer.
 
-    datasheet    copies of B on B's data sheet, with (L+O) of A (AHEAD)                          `study.datasheet`
-    machine      copies of B on B's machine file, with A's staging of pageable memory (LogGP)    `model.nething`
-    line         copies, migrations or messages of B on the line fitted to A (LogGP)             `profile.transfers`
-    projection   A's run on B's machine: run time, kernels as a ratio, launches                  `study.study`
-    slack        A's run with every boundary call delayed                                        `study.slack`
-    distance     A's run with calls delayed and copies slowed, many points                       `study.distance`
-    variant      a variant of a program from another, after one stated change                    `study.variants`
-    counts       variants of a program from one of them: its costs, their counts                 additive model
-    repeat       a run from a run of the same configuration: the floor of every error
-    rate         what a machine file says against what others measured there
+    datasheet      copies of B on B's data sheet, with (L+O) of A (AHEAD)                        `study.datasheet`
+    machine        copies of B on B's machine file, with A's staging of pageable memory (LogGP)  `model.nething`
+    line           copies, migrations or messages of B on the line fitted to A (LogGP)           `profile.transfers`
+    projection     A's run on B's machine: run time, kernels as a ratio, launches                `study.study`
+    slack          A's run with every boundary call delayed                                      `study.slack`
+    distance       A's run with calls delayed and copies slowed, many points                     `study.distance`
+    message delay  A's MPI runs with messages delayed, many points                               `study.message_delay`
+    variant        a variant of a program from another, after one stated change                  `study.variants`
+    counts         variants of a program from one of them: its costs, their counts               additive model
+    repeat         a run from a run of the same configuration: the floor of every error
+    rate           what a machine file says against what others measured there
 
 Those of copies stand in `turnbuckle.study.predicted_copies`.
 """
@@ -31,6 +32,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.source import CALL_ERROR
 from turnbuckle.study.cases import Ask, Case
 from turnbuckle.study.distance import moved_away
+from turnbuckle.study.message_delay import delayed_messages
 from turnbuckle.study.predicted_copies import datasheet, fitted_line, machine_file
 from turnbuckle.study.priors import LAUNCH_ERROR, LINK, NODE_SHARE, PEER_SHARE, half_normal, other_host
 from turnbuckle.study.rows import Data, Row
@@ -254,6 +256,7 @@ MODELS: Final[dict[str, Callable[[Case, Ask, Data], Iterator[Row]]]] = {
     "projection": projection,
     "slack": delayed,
     "distance": moved_away,
+    "message delay": delayed_messages,
     "sharing": side_by_side,
     "variant": variant,
     "counts": counts,

@@ -20,8 +20,8 @@ from turnbuckle.study.transfers import Transfers, measured, recorded
 
 #: Kinds of question, in the order of the card; words for people stand in `turnbuckle.study.validate`.
 KINDS: Final = (
-    "run time", "slack", "distance", "bandwidth", "tolerance", "sharing", "transfers", "pageable", "migrations",
-    "messages", "rates", "launches", "launch counts", "kernels", "replay",
+    "run time", "slack", "distance", "bandwidth", "tolerance", "message delay", "sharing",
+    "transfers", "pageable", "migrations", "messages", "rates", "launches", "launch counts", "kernels", "replay",
     "variants", "ranking", "noise",
 )  # fmt: skip
 _POINTS: Final = {"direction": pl.String, "memory": pl.String, "size_bytes": pl.Float64, "seconds": pl.Float64}

@@ -37,6 +37,7 @@ TITLES: Final = {
     "distance": "run time at added distance, measured",
     "bandwidth": "run time at less bandwidth, measured",
     "tolerance": "delay that a run tolerates, measured",
+    "message delay": "message delay, measured",
     "sharing": "run time beside another program, measured",
     "transfers": "time of pinned and device copies",
     "pageable": "time of pageable copies",
@@ -64,6 +65,8 @@ MODEL_TITLES: Final = {
     "counts": "A's costs, counts of B",
     "repeat": "the other run",
     "nothing": "nothing changes",
+    "logp": "message replay",
+    "count": "messages x delay",
     "shared": "model sharing",
     "turns": "taking turns",
 }
@@ -76,7 +79,7 @@ NOT_VALIDATED: Final = (
     "added distance on a GPU: what was measured is an OpenCL device on a processor whose calls were delayed",
     "run time across a change of coupling alone: the run times of the card are across two vendors' GPUs, of two programs",
     "kernels by anything but one ratio for all of them",
-    "collectives, and copies between devices that share a host's link",
+    "collectives of more than two ranks, and copies between devices that share a host's link",
     "host work on another CPU: it is taken over as recorded",
     "cores per GPU, sharing and contention on real machines (they are held against their papers and other simulators instead)",
 )

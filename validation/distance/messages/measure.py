@@ -2,7 +2,7 @@
 
     measure.py [--programs NAME...] [--delays 10us,1ms] [--repeats 5] [--ranks 2] [--out FOLDER]
 
-Resumable: every run that is done stands in `OUT/journal.jsonl`, and is not done again.  At the end it writes `results.json` (raw numbers),
+Resumable: every run that is done stands in `OUT/journal.jsonl`, and is not done again.  At the end it writes `measured.json` (raw numbers),
 `recordings/`, `predictions.json` and `messages.md`.  README.md says what a delay is and how to read the table.
 """
 
@@ -194,9 +194,9 @@ def main(words: Sequence[str] | None = None) -> int:
             shutil.rmtree(out / "recordings" / name, ignore_errors=True)
             shutil.copytree(out / "undelayed" / f"{name}-{repeat}", out / "recordings" / name)
     text = compare.lines_of(results(journal, about(asked.ranks), kept))
-    (out / "results.json").write_text(text, encoding="utf-8")
-    compare.write(out / "results.json", out / "recordings", out)
-    print(f"results.json, predictions.json and messages.md are in {out}")
+    (out / "measured.json").write_text(text, encoding="utf-8")
+    compare.write(out, out)
+    print(f"measured.json, predictions.json and messages.md are in {out}")
     return 0
 
 

@@ -38,7 +38,7 @@ from turnbuckle.trace.readers.mpi_tables import (
     ranks_table,
     sort_of,
 )  # fmt: skip
-from turnbuckle.trace.readers.packed_text import Text
+from turnbuckle.trace.readers.packed_text import Text, beginning
 from turnbuckle.trace.trace import Trace, dtypes
 
 CACHED = False
@@ -71,8 +71,8 @@ _WAITS: Final = {"wait": (2, None), "start": (2, None), "waitall": (3, 2), "star
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether the file begins as such a trace does."""
-    return head.startswith(_HEADS)
+    """Whether the file begins as such a trace does, packed or not."""
+    return beginning(head, path, 64).startswith(_HEADS)
 
 
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
