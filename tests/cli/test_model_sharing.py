@@ -67,6 +67,8 @@ def test_a_named_link_and_a_switch(turnbuckle: Run) -> None:
         (("--bandwidth", "fast"), "U0", 2),
         (("--latency", "1 GB/s"), "U0", 2),
         (("--beside", SAMPLE, "--form", "tight"), "A097", 2),
+        (("--cores=-1",), "A075", 2),
+        (("--beside", SAMPLE, "--cores", "1000000"), "A075", 2),
         (("--beside", SAMPLE, "--runs", "2"), "A056", 2),
         (("--beside", SAMPLE, "--surface"), "A056", 2),
         (("--beside", "nothing.sqlite"), "P001", 2),
@@ -86,6 +88,8 @@ def test_two_recordings_at_once(turnbuckle: Run) -> None:
     assert all(r["until_both_are_done_seconds"] == max(r["seconds"]) >= max(r["alone_seconds"]) for r in rows)
     twice = json.loads(turnbuckle("model", "sharing", SAMPLE, "--runs", "2", "--form", "shared", "--format", "json").out)["rows"]
     assert max(shared["seconds"]) == pytest.approx(twice[0]["seconds"], rel=1e-9), "one answer to one question"
+    one = turnbuckle("model", "sharing", SAMPLE, "--beside", SAMPLE, "--form", "shared", "--cores", "1", "--format", "json")
+    assert max(json.loads(one.out)["rows"][0]["seconds"]) > max(shared["seconds"])
     table = turnbuckle("model", "sharing", SAMPLE, "--beside", SAMPLE, "--form", "shared")
     assert table.code == 0 and "on one GPU: both are done in" in table.out
 

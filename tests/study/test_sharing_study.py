@@ -18,7 +18,7 @@ from turnbuckle.model import nething
 from turnbuckle.order import prepared
 from turnbuckle.profile.dependencies import EDGE
 from turnbuckle.profile.profile import build
-from turnbuckle.replay.graphs import copies, numbered
+from turnbuckle.replay.graphs import copies, numbered, with_gaps
 from turnbuckle.replay.timeline import no_change
 from turnbuckle.study.sharing import FORMS, ON_ONE_GPU, Form, Run, pair, ready, sharing
 from turnbuckle.study.sharing_surface import NEAR, NOW, RATE, parameter_differences, sharing_surface
@@ -150,6 +150,25 @@ def test_runs_on_the_recorded_gpu_are_those_on_a_pool_of_its_size(run: Run, coun
     assert one.seconds == pytest.approx(slow.seconds, rel=1e-9)
     busy = float(run.kernels.seconds.sum()) / run.kernels.at_once.max() / run.devices
     assert count * busy - 1e-8 <= one.seconds <= count * run.measured + 1e-8
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_thread_alone_has_its_core_to_itself(run: Run, form: Form) -> None:
+    """With a core for each thread, or more, nothing is shared that was not: the run is itself; and fewer never make it shorter."""
+    rounded = 2e-12 * len(run.graph.activity) * 3
+    threads = 1 + int(run.kernels.device.max())
+    assert run.together(form, 1, cores=threads).seconds == pytest.approx(run.measured, abs=rounded)
+    apart, crowd = (run.together(form, 3, cores=cores).seconds for cores in (1000, 1))
+    assert apart == pytest.approx(run.together(form, 3).seconds, rel=1e-6) and crowd >= apart * (1 - 1e-9)
+
+
+def test_host_work_on_one_core_takes_its_turn(run: Run) -> None:
+    """Two runs on a GPU each and one core: no faster than that core, and no slower than one after the other."""
+    graph = with_gaps(run.graph)
+    inside = (graph.source > 0) & (graph.owner == (graph.source - 1) // 2)
+    busy = float(graph.lag_ns[inside & (graph.kind == EDGE["call"])].sum()) * 1e-9
+    assert 0 < busy < run.measured, "the rest is waiting"
+    assert 2 * busy <= run.together("loose", 2, cores=1).seconds <= 2 * run.measured
 
 
 @pytest.mark.parametrize("form", ["loose", "shared"])

@@ -174,10 +174,12 @@ def publish(found: Mapping[tuple[str, ...], Sequence[Mapping[str, Any]]], about:
     (case / "machine.toml").write_text(machine(about["copy_bytes_per_s"]), encoding="utf-8")
     (case / "case.toml").write_text(
         'title = "Programs at once on one OpenCL device, from the recording of each alone"\n'
-        'known = "which programs run at once; nothing of how long they take together"\n'
-        'why = "the scheduler of an operating system shares this device, in slices of some ms; the hosts of both programs share a core"\n'
+        'known = "which programs run at once, and that the hosts of both share a core; nothing of how long they take together"\n'
+        'why = "an operating system shares this device in slices of some ms: who has short kernels waits for a slice to end, where the '
+        "model has both at work at once. That hosts share a core was told to the model after the first table was seen, which was 13 % off "
+        'in the median"\n'
         '\n[a]\nwhat = "14 programs, PoCL 3.1 on one core"\nfile = "./recordings"\nmachine = "./machine.toml"\n'
-        '\n[[ask]]\nmodel = "sharing"\nmeasured = "./measured.json"\n',
+        '\n[[ask]]\nmodel = "sharing"\nmeasured = "./measured.json"\ncores = 1\n',
         encoding="utf-8",
     )
 

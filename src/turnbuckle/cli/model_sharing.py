@@ -55,6 +55,10 @@ Kernels = Annotated[
 ]
 Apart = Annotated[bool, Parameter(help="GPUs of two processes are two even if both call theirs by one number", negative=())]
 Beside = Annotated[Path | None, Parameter(name="--beside", help="another recording: both run at once, with --form loose or shared")]
+Cores = Annotated[
+    int,
+    Parameter(help="host cores that all runs have between them; a call that waits leaves its core; 0: one a thread", show_default=False),
+]
 Steps = Annotated[bool, Parameter(name="--differences", help="what a step of each parameter does to the most runs asked", negative=())]
 
 
@@ -73,6 +77,7 @@ def sharing(
     law: LawOption = "anchored",
     units: Units = 0,
     speed: Speed = 1.0,
+    cores: Cores = 0,
     kernels: Kernels = "blocks",
     apart: Apart = False,
     differences: Steps = False,
@@ -110,7 +115,7 @@ def sharing(
         idle = {"--kernels": kernels != "blocks", "--units": units != 0}
         refuse_idle(idle, "loose runs keep the GPUs they have", "--form tight, pooled or all asks about a larger GPU")
     rate, delay = _bandwidth(link), parse(hop, "s")
-    given: dict[str, Any] = {"hop_seconds": delay, "speed": speed, "gain": kernels}
+    given: dict[str, Any] = {"hop_seconds": delay, "speed": speed, "gain": kernels, "cores": cores}
     axes = {
         "latencies": None if latency is None else [parse(word, "s") for word in listed(latency)],
         "bandwidths": None if bandwidth is None else [parse(word, "B/s") for word in listed(bandwidth)],
@@ -121,13 +126,13 @@ def sharing(
         other = inspected(beside, source, no_cache)
         with working("replaying"):
             second = study.ready(other, units=units, apart=apart)
-            pairs = [study.pair(run, second, f, bandwidth=rate, hop_seconds=delay, speed=speed) for f in forms]
+            pairs = [study.pair(run, second, f, bandwidth=rate, hop_seconds=delay, speed=speed, cores=cores) for f in forms]
         if format != "table":
             rows = [p.as_dict() for p in pairs]
             provenances = {"provenance": seen.provenance(), "provenance_beside": other.provenance()}
             write_answer({"schema_version": SCHEMA_VERSION, "rows": rows, **provenances}, rows, format, output)
         else:
-            _print_pairs(output, pairs, (seen.profile.trace.name, other.profile.trace.name))
+            _print_pairs(output, pairs, cores, (seen.profile.trace.name, other.profile.trace.name))
         return 0
     if mapped:
         asked = {**{name: values for name, values in axes.items() if values is not None}, "law": law, **given}
@@ -225,13 +230,13 @@ def _print(console: Console, found: Sharing, speed: float, kernels: str) -> None
     told = (
         f"link {show(found.bandwidth, 'B/s')} each way ({whence}), {show(found.hop_seconds, 's')} added to each copy; a run makes "
         f"{len(run.moved.activity):,} copies, {show(found.to_device_bytes, 'B')} to its devices and {show(found.to_host_bytes, 'B')} back; "
-        "what a copy cost beyond its link stays; fair shares; cores and host memory are not shared"
+        f"what a copy cost beyond its link stays; fair shares; {_hosts(found.cores)}"
     )
     console.print(Text(told, style="dim"))
     _notes(console, run, not {"tight", "pooled"}.isdisjoint(found.forms), speed, kernels)
 
 
-def _print_pairs(output: Path | None, pairs: list[Pair], names: tuple[str, str]) -> None:
+def _print_pairs(output: Path | None, pairs: list[Pair], cores: int, names: tuple[str, str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -252,10 +257,15 @@ def _print_pairs(output: Path | None, pairs: list[Pair], names: tuple[str, str])
         for name, alone, beside, ratio in zip(names, p.alone, p.seconds, p.penalties, strict=True):
             table.add_row(p.form, Text(name), seconds(alone), seconds(beside), f"{ratio:.3f}x")
     console.print(table)
-    told = (
-        "both begin at once; the link and the GPU are shared fairly, and what is left when one ends is the other's; cores and host memory "
-    )
-    console.print(Text(told + "are not shared", style="dim"))
+    told = "both begin at once; the link and the GPU are shared fairly, and what is left when one ends is the other's; "
+    console.print(Text(told + _hosts(cores), style="dim"))
+
+
+def _hosts(cores: int) -> str:
+    """What runs share besides GPUs and link."""
+    if not cores:
+        return "cores and host memory are not shared"
+    return f"{cores} host core{'s' if cores > 1 else ''} shared fairly, which waiting calls leave; host memory is not shared"
 
 
 def _notes(console: Console, run: Run, larger: bool, speed: float, kernels: str) -> None:

@@ -100,6 +100,10 @@ class Kernels:
     at_once: Int
 
 
+#: Places of host work before it is known how many other hosts there are.
+CORES: Final = (-1, -2)
+
+
 @dataclass(frozen=True)
 class Pool:
     """One GPU of each number for all runs, in place of one for each run.
@@ -257,6 +261,7 @@ def behind_one_link(
     pool: Pool | None = None,
     after: float = 0.0,
     full: float = 1.0,
+    cores: int = 0,
 ) -> Program:
     """A recorded run, `times` over at once, all copies on one host's link.
 
@@ -273,8 +278,12 @@ def behind_one_link(
         served.  None lets all begin at once.
     pool : one GPU for all runs.
     after : delay before a copy's first byte [s].
-    full : bandwidth of every link of the network that a pool is replayed on [B/s]: it stands for all of the pool's GPU.
+    full : bandwidth of every link of the network that a pool or cores are replayed on [B/s]: it stands for all of the pool's GPU, and
+        for all cores.
+    cores : that all runs have between them for their calls and their own work, each thread one at most; 0: as many as they ask for.  Two
+        more hosts stand for them, `CORES`; see `placed`.
     """
+    graph = with_gaps(graph) if cores else graph
     count = len(graph.activity)
     devices = int(moved.device.max(initial=-1)) + 1
     zero = np.zeros(len(moved.activity), dtype=np.int64)
@@ -288,6 +297,8 @@ def behind_one_link(
         here, there = 1 + 2 * devices + held.device, 1 + devices + held.device
         none = np.full(len(here), -1)
         flows.append(_Flows(held.activity, np.ones(len(here), np.bool_), here, there, size, size / held.seconds * pool.most, none))
+    if cores:
+        flows.append(_on_cores(graph, cores, full))
     one = _once(graph, flows, kernel, np.zeros(count, dtype=np.bool_) if kernels is None else kernels)
     processes, messages, works = len(one.host), len(one.source), len(one.work_seconds)
     run = np.arange(times)
@@ -299,7 +310,7 @@ def behind_one_link(
     arg = one.arg[None, :] + step[None, :] * run[:, None]
     first = (one.first[None, :-1] + len(one.code) * run[:, None]).reshape(-1)
     own = devices if pool is None else 0
-    host = np.where(one.host[None, :] > 0, one.host[None, :] + own * run[:, None], 0)
+    host = np.where(one.host[None, :] > 0, one.host[None, :] + own * run[:, None], one.host[None, :])
     ends = [(side[None, :] + processes * run[:, None]).reshape(-1) for side in (one.source, one.target)]
     capacities = np.tile(capacity, sets)
     return Program(
@@ -307,6 +318,42 @@ def behind_one_link(
         np.tile(one.work_seconds, times), np.arange(len(capacities)), np.zeros(len(capacities)), capacities, host.reshape(-1),
         ends[0], ends[1], np.tile(one.size_bytes, times), np.tile(one.leaves, times), np.tile(one.rate_limit, times),
     )  # fmt: skip
+
+
+def with_gaps(graph: Graph) -> Graph:
+    """The same graph with the time between a thread's calls as activities of their own, behind the others."""
+    gap = np.flatnonzero((graph.kind == EDGE["host"]) & (graph.lag_ns > 0))
+    number, none = len(graph.activity) + np.arange(len(gap)), np.zeros(len(gap), dtype=np.int64)
+    first, last = 2 * number + 1, 2 * number + 2
+    start, long = graph.time_ns[graph.source[gap]], graph.lag_ns[gap]
+    source, lag = graph.source.copy(), graph.lag_ns.copy()
+    source[gap], lag[gap] = last, 0
+    both = np.stack([start, start + long], axis=1).reshape(-1)
+    kinds = np.concatenate([graph.kind, np.full(len(gap), EDGE["host"]), np.full(len(gap), EDGE["call"])]).astype(np.int8)
+    return replace(
+        graph, time_ns=np.append(graph.time_ns, both), activity=np.append(graph.activity, none - 1),
+        source=np.concatenate([source, graph.source[gap], first]).astype(graph.source.dtype),
+        target=np.concatenate([graph.target, first, last]).astype(graph.target.dtype), lag_ns=np.concatenate([lag, none, long]),
+        kind=kinds, residual_ns=np.append(graph.residual_ns, np.zeros(len(both), dtype=np.int64)),
+        clipped_ns=np.append(graph.clipped_ns, np.zeros(len(both), dtype=np.int64)), paid=None,
+    )  # fmt: skip
+
+
+def _on_cores(graph: Graph, cores: int, full: float) -> _Flows:
+    """Calls and a thread's own work as flows between the two hosts that stand for the cores."""
+    within = (graph.source > 0) & ((graph.source - 1) // 2 == (graph.target - 1) // 2)
+    work = within & (graph.kind == EDGE["call"]) & (graph.lag_ns > 0)
+    mine, seconds = ((graph.target[work] - 1) // 2).astype(np.int64), graph.lag_ns[work] * 1e-9
+    size, ones = np.maximum(np.round(seconds / cores * full), 1.0), np.ones(len(mine), dtype=np.int64)
+    return _Flows(mine, ones.astype(np.bool_), CORES[0] * ones, CORES[1] * ones, size, size / seconds, -ones)
+
+
+def placed(program: Program, hosts: int) -> tuple[Program, int]:
+    """A program whose cores are the last hosts of a network of so many others, and how many hosts there are then."""
+    host = np.asarray(program.host)
+    if not len(host) or host.min() >= 0:
+        return program, hosts
+    return replace(program, host=np.where(host < 0, hosts - 1 - host, host)), hosts + 2
 
 
 def beside(one: Program, other: Program, *, hosts: int = 0, engines_apart: bool = False) -> Program:
@@ -330,7 +377,7 @@ def beside(one: Program, other: Program, *, hosts: int = 0, engines_apart: bool 
         arg=np.append(one.arg, np.asarray(other.arg) + step),
         resource=np.append(one.resource, np.asarray(other.resource) + (resources if engines_apart else 0)),
         capacity=capacity,
-        host=np.append(one.host, np.where(np.asarray(other.host) > 0, np.asarray(other.host) + hosts, 0)),
+        host=np.append(one.host, np.where(np.asarray(other.host) > 0, np.asarray(other.host) + hosts, other.host)),
         source=np.append(one.source, np.asarray(other.source) + one.processes),
         target=np.append(one.target, np.asarray(other.target) + one.processes),
         **pairs,

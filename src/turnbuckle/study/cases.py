@@ -62,7 +62,7 @@ ASKS: Final[dict[str, dict[str, str]]] = {
     "slack": {"iterations": "count"},
     "distance": {"measured": "text"},
     "message delay": {"measured": "text", "network": "text"},
-    "sharing": {"measured": "text"},
+    "sharing": {"measured": "text", "cores": "count"},
     "projection": {"on": "text", "alpha": "text"},
     "variant": {"states": "words", "phase": "count", "removed": "text", "other": "text", "sizes": "words"},
     "counts": {"variants": "words"},

@@ -158,6 +158,7 @@ class Together:
     bandwidth : of the link, one way [B/s]; the recorded one if left out.
     latency_seconds : initiation latency of copies and kernels [s]; as recorded if left out.
     hop_seconds : latency that a switch adds to each copy [s].
+    cores : host cores that all runs have between them; as many as they ask for if left out.
     source : machine it ran on; recognised if left out.
     """
 
@@ -166,9 +167,11 @@ class Together:
     bandwidth: float | None = None
     latency_seconds: float | None = None
     hop_seconds: float = 0.0
+    cores: int = 0
     source: str = field(default="", metadata=_MACHINE)
 
     def __post_init__(self) -> None:
+        sharing.core_count(self.cores)
         sharing.counted([self.runs])
         sharing.delay(self.hop_seconds)
         if self.bandwidth is not None:
@@ -180,9 +183,11 @@ class Together:
 def _together(held: Held, asked: Together) -> Mapping[str, Any]:
     run = held.once(("sharing", asked.source), lambda: sharing.ready(held.seen(asked.source)))
     sharing.require_work(run, [asked.form])
-    if (size := run.processes(asked.form, asked.runs)) > _MOST_PROCESSES:
+    if (size := run.processes(asked.form, asked.runs, asked.cores)) > _MOST_PROCESSES:
         raise CannotAnswer("A166", "too many activities to replay at once", found=f"{size:,}", fix="fewer runs, or a shorter recording")
-    found = run.together(asked.form, asked.runs, bandwidth=asked.bandwidth, latency=asked.latency_seconds, hop_seconds=asked.hop_seconds)
+    found = run.together(
+        asked.form, asked.runs, bandwidth=asked.bandwidth, latency=asked.latency_seconds, hop_seconds=asked.hop_seconds, cores=asked.cores
+    )
     return {**found.__dict__, "measured_seconds": run.measured, "recorded_bandwidth": run.recorded_bandwidth}
 
 

@@ -8,7 +8,8 @@ pooled   k runs on one GPU k times as large, all copies on its link
 shared   k runs on the recorded GPU, all copies on its link
 
 Two recordings can be replayed beside each other too (`pair`), each once.  Fair shares, each direction of the link apart; a GPU that runs
-have between them is shared fairly too.  Nothing else is shared: every run has its own cores and its own host memory.
+have between them is shared fairly too.  Every run has its own cores, unless it is said how many
+they have between them, and its own host memory.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from turnbuckle.order import prepared
 from turnbuckle.profile.dependencies import Graph
 from turnbuckle.project import require_activity, require_order
 from turnbuckle.replay.contention import Program, replay
-from turnbuckle.replay.graphs import Copies, Kernels, Pool, behind_one_link, beside, copies, engines, initiated, initiation, kernels
+from turnbuckle.replay.graphs import Copies, Kernels, Pool, behind_one_link, beside, copies, engines, initiated, initiation, kernels, placed
 from turnbuckle.replay.network import Network
 from turnbuckle.study.differences import scattered
 from turnbuckle.study.study import SCHEMA_VERSION, Answer
@@ -46,6 +47,8 @@ ON_ONE_GPU: Final = ("pooled", "shared")
 MOST: Final = 256
 #: A run fits behind a link if it gets no longer than by this share.
 FITS: Final = 0.05
+#: Host cores that can be asked for.
+MOST_CORES: Final = 100_000
 #: The longest latency that can be asked for [s].
 LONGEST: Final = 1e3
 #: Processes of the replay that fit into memory on a small machine.
@@ -140,9 +143,10 @@ class Run:
         held = (self.kernels.blocks > 0) & (self.kernels.blocks <= self.kernel_units)
         return _share(self.kernels.seconds, held)
 
-    def processes(self, form: Form, runs: int) -> int:
+    def processes(self, form: Form, runs: int, cores: int = 0) -> int:
         """Size of a replay."""
-        once = len(self.graph.activity) + len(self.moved.activity)
+        # on cores the time between calls is an activity too, and each has another that stands for its core
+        once = len(self.graph.activity) * (3 if cores else 1) + len(self.moved.activity)
         return once if form == "tight" else runs * (once + (len(self.kernels.activity) if form in ON_ONE_GPU else 0))
 
     def together(
@@ -157,6 +161,7 @@ class Run:
         speed: float = 1.0,
         gain: Gain = "blocks",
         copy_cost: float = 1.0,
+        cores: int = 0,
         seed: int = 0,
     ) -> Shared:
         """Replay.
@@ -171,14 +176,16 @@ class Run:
         speed : of one multiprocessor over the recorded one's, in every form.
         gain : what kernels gain on a larger GPU, see `gained`.
         copy_cost : times the time of each copy.
+        cores : that the threads of all runs have between them, shared fairly; 0: one for each.  A call that waits leaves its core.
         seed : of a run a little different (`turnbuckle.study.differences.scattered`).
         """
         rate = self.recorded_bandwidth if bandwidth is None else bandwidth
-        program, hosts = self.program(form, runs, rate, latency, hop_seconds, law, speed, gain, copy_cost)
-        full = FULL / rate if form in ON_ONE_GPU else 1.0
-        done = replay(scattered(program, seed), Network(hosts, rate * full, 0.0), "flow")
+        program, hosts = self.program(form, runs, rate, latency, hop_seconds, law, speed, gain, copy_cost, cores)
+        program, every = placed(program, hosts)
+        full = FULL / rate if form in ON_ONE_GPU or cores else 1.0
+        done = replay(scattered(program, seed), Network(every, rate * full, 0.0), "flow")
         seconds = done.seconds + self.beyond
-        up, down = done.carried_bytes[0] / full, done.carried_bytes[hosts] / full
+        up, down = done.carried_bytes[0] / full, done.carried_bytes[every] / full
         work = (1 if form == "tight" else runs) * self.measured / seconds
         return Shared(form, runs, seconds, seconds / self.measured, work, float(up / rate / seconds), float(down / rate / seconds))
 
@@ -193,12 +200,13 @@ class Run:
         speed: float = 1.0,
         gain: Gain = "blocks",
         copy_cost: float = 1.0,
+        cores: int = 0,
         devices: int = 0,
     ) -> tuple[Program, int]:
-        """What the runs do, and on how many hosts of a network; parameters as in `together`, `rate` of the link [B/s].
+        """What the runs do, and on how many hosts of a network without the cores'; parameters as in `together`, `rate` of the link [B/s].
 
-        On one GPU for all (`ON_ONE_GPU`) the links of the network have `FULL` for `rate`.  `devices` is how many GPUs there are at
-        least.
+        On one GPU for all (`ON_ONE_GPU`), and with `cores`, the links of the network have `FULL` for `rate`.  `devices` is how many GPUs
+        there are at least.
         """
         moved = self.moved.on_link(rate, self.recorded_bandwidth, law == "anchored")
         if copy_cost != 1.0:
@@ -215,13 +223,15 @@ class Run:
             # a kernel that had company held its part of the GPU only
             own = np.ones(len(most)) if gain == "full" else unit_share(self.kernels.blocks, self.kernel_units)
             share = np.minimum(own, 1.0 / self.kernels.at_once)
-            pool, full, hosts = Pool(self.kernels, share, most * speed, size * speed, devices), FULL / rate, 1 + 3 * devices
+            pool, hosts = Pool(self.kernels, share, most * speed, size * speed, devices), 1 + 3 * devices
+        if pool is not None or cores:
+            full = FULL / rate
             # in whole parts, so that each copy takes its time to the picosecond
             moved = replace(moved, size_bytes=np.maximum(np.round(moved.size_bytes * full), 1.0))
         kernel = np.ones(len(most)) if pool is not None else 1.0 / (most * speed)
         program = behind_one_link(
             graph, moved, copied, kernel=kernel, kernels=self.kernels.activity, engines=self.engines, pool=pool, after=hop_seconds,
-            full=rate * full,
+            full=rate * full, cores=cores,
         )  # fmt: skip
         return program, hosts
 
@@ -292,6 +302,7 @@ class Sharing:
     bandwidth : of the shared link, one way [B/s]; `stated` whether it was given or is the recorded link's.
     hop_seconds : latency added to each copy by a link between [s].
     speed, gain : of the larger GPU, see `Run.together`; a speed holds for every form.
+    cores : host cores that all runs have between them; 0: as many as they ask for.
     rows : of each form, by number of runs.
     least : the rows of larger GPUs again where kernels gain the least that is known, see `Run.gained`; none unless they gain the most.
     """
@@ -304,6 +315,7 @@ class Sharing:
     gain: Gain
     rows: tuple[Shared, ...]
     least: tuple[Shared, ...] = ()
+    cores: int = 0
 
     @property
     def forms(self) -> tuple[Form, ...]:
@@ -349,6 +361,7 @@ class Sharing:
             "hop_seconds": self.hop_seconds,
             "speed": self.speed,
             "kernels_gain": self.gain,
+            "cores": self.cores or None,
             "copies": len(self.run.moved.activity),
             "to_device_bytes": self.to_device_bytes,
             "to_host_bytes": self.to_host_bytes,
@@ -379,6 +392,7 @@ def sharing(
     hop_seconds: float = 0.0,
     speed: float = 1.0,
     gain: Gain = "blocks",
+    cores: int = 0,
 ) -> Sharing:
     """Replay a run several times over at once behind one host link.
 
@@ -388,7 +402,7 @@ def sharing(
     runs : how many at once; each is replayed, and (loose) what it takes to find out how many fit.
     bandwidth : of the link, one way [B/s]; None takes the recorded link's.
     hop_seconds : added to each copy [s].
-    speed, gain : of the larger GPU, see `Run.together`.
+    speed, gain, cores : see `Run.together`.
 
     Raises
     ------
@@ -397,15 +411,16 @@ def sharing(
     """
     counted(runs)
     require_work(run, forms, speed)
-    size = max(run.processes(form, max(runs)) for form in forms)
+    size = max(run.processes(form, max(runs), cores) for form in forms)
     if size > _MOST_PROCESSES:
         fix = f"replay at most {max(_MOST_PROCESSES // (size // max(runs)), 1)} runs at once, or a shorter recording"
         raise CannotAnswer("A166", "too many activities to replay at once", found=f"{size:,}", fix=fix)
     rate = run.recorded_bandwidth if bandwidth is None else link_rate(bandwidth)
     hop_seconds = delay(hop_seconds)
+    core_count(cores)
 
     def together(form: Form, count: int, gained: Gain = gain) -> Shared:
-        return run.together(form, count, bandwidth=rate, hop_seconds=hop_seconds, speed=speed, gain=gained)
+        return run.together(form, count, bandwidth=rate, hop_seconds=hop_seconds, speed=speed, gain=gained, cores=cores)
 
     rows: list[Shared] = []
     for form in (f for f in FORMS if f in forms):
@@ -422,7 +437,7 @@ def sharing(
     least = (
         [together(r.form, r.runs, "rounds") for r in rows if r.form in ("tight", "pooled")] if gain == "blocks" and run.blocks_known else []
     )
-    return Sharing(run, rate, bandwidth is not None, hop_seconds, speed, gain, tuple(rows), tuple(least))
+    return Sharing(run, rate, bandwidth is not None, hop_seconds, speed, gain, tuple(rows), tuple(least), cores)
 
 
 @dataclass(frozen=True)
@@ -467,7 +482,14 @@ class Beside:
 
 
 def pair(
-    one: Run, other: Run, form: Form = "shared", *, bandwidth: float | None = None, hop_seconds: float = 0.0, speed: float = 1.0
+    one: Run,
+    other: Run,
+    form: Form = "shared",
+    *,
+    bandwidth: float | None = None,
+    hop_seconds: float = 0.0,
+    speed: float = 1.0,
+    cores: int = 0,
 ) -> Beside:
     """Replay two recorded runs that begin at once, on a GPU each behind one link (``loose``) or on one GPU (``shared``).
 
@@ -476,7 +498,7 @@ def pair(
     Parameters
     ----------
     bandwidth : of the link, one way [B/s]; None takes the faster of the recorded links.
-    hop_seconds, speed : as in `Run.together`.
+    hop_seconds, speed, cores : as in `Run.together`.
 
     Raises
     ------
@@ -487,7 +509,7 @@ def pair(
         raise UsageError("A097", "two runs are beside each other on GPUs of their own or on one", found=form, fix="--form loose or shared")
     for run in (one, other):
         require_work(run, [form], speed)
-    if (size := one.processes(form, 1) + other.processes(form, 1)) > _MOST_PROCESSES:
+    if (size := one.processes(form, 1, cores) + other.processes(form, 1, cores)) > _MOST_PROCESSES:
         raise CannotAnswer("A166", "too many activities to replay at once", found=f"{size:,}", fix="shorter recordings")
     if bandwidth is None:
         # one link for both, on which each alone is as recorded
@@ -496,16 +518,24 @@ def pair(
     else:
         rate = link_rate(bandwidth)
     devices = max(one.devices, other.devices) if form == "shared" else 0
-    given: dict[str, Any] = {"hop_seconds": delay(hop_seconds), "speed": speed, "devices": devices}
+    given: dict[str, Any] = {"hop_seconds": delay(hop_seconds), "speed": speed, "cores": core_count(cores), "devices": devices}
     first, hosts = one.program(form, 1, rate, **given)
     second, more = other.program(form, 1, rate, **given)
     loose = form == "loose"
     hosts += more - 1 if loose else 0
     both = beside(first, second, hosts=one.devices if loose else 0, engines_apart=loose)
-    done = replay(both, Network(hosts, rate if loose else FULL, 0.0), "flow")
+    both, hosts = placed(both, hosts)
+    done = replay(both, Network(hosts, rate if loose and not cores else FULL, 0.0), "flow")
     ends = np.split(done.ends, [first.processes])
     seconds = tuple(float(end.max()) + run.beyond for end, run in zip(ends, (one, other), strict=True))
     return Beside(form, (one.measured, other.measured), (seconds[0], seconds[1]))
+
+
+def core_count(cores: int) -> int:
+    """A number of cores that there can be, 0 for as many as are asked for; refused otherwise (A075)."""
+    if not 0 <= cores <= MOST_CORES:
+        raise UsageError("A075", f"host cores are a whole number from 1 to {MOST_CORES}", found=str(cores)[:60], fix="as in --cores 8")
+    return cores
 
 
 def counted(runs: Sequence[int]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.study.differences import SEEDS, Difference, differences
-from turnbuckle.study.sharing import FORMS, Form, Gain, Law, Run, Shared, counted, delay, link_rate, require_work
+from turnbuckle.study.sharing import FORMS, Form, Gain, Law, Run, Shared, core_count, counted, delay, link_rate, require_work
 from turnbuckle.study.study import SCHEMA_VERSION
 
 #: AgoChart's ranges.
@@ -63,6 +63,7 @@ class SharingSurface:
     hop_seconds, speed : added to each copy [s]; of one multiprocessor over the recorded one's.
     latencies, bandwidths, runs : the grid [s], [B/s].
     points : by form, runs, latency and bandwidth.
+    cores : host cores that all runs have between them; 0: as many as they ask for.
     """
 
     run: Run
@@ -74,6 +75,7 @@ class SharingSurface:
     bandwidths: tuple[float, ...]
     runs: tuple[int, ...]
     points: tuple[Point, ...]
+    cores: int = 0
 
     @property
     def forms(self) -> tuple[Form, ...]:
@@ -113,6 +115,7 @@ class SharingSurface:
             "kernels_gain": self.gain,
             "hop_seconds": self.hop_seconds,
             "speed": self.speed,
+            "cores": self.cores or None,
             "recorded_bandwidth": self.run.recorded_bandwidth,
             "recorded_bandwidth_from": self.run.link_from,
             "recorded_latency_seconds": self.run.recorded_latency,
@@ -132,6 +135,7 @@ def sharing_surface(
     law: Law = "anchored",
     speed: float = 1.0,
     gain: Gain = "blocks",
+    cores: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> SharingSurface:
     """Replay a run at every point of a grid.
@@ -146,16 +150,16 @@ def sharing_surface(
     latencies, bandwidths, runs = _axis(latencies, delay), _axis(bandwidths, link_rate), sorted(set(runs))
     hop_seconds = delay(hop_seconds)
     chosen = [form for form in FORMS if form in forms]
-    work = sum(run.processes(form, count) for form in chosen for count in runs) * len(latencies) * len(bandwidths)
+    work = sum(run.processes(form, count, cores) for form in chosen for count in runs) * len(latencies) * len(bandwidths)
     _bounded(work, "a surface of that many points", "points")
-    given: dict[str, Any] = {"hop_seconds": hop_seconds, "law": law, "speed": speed, "gain": gain}
+    given: dict[str, Any] = {"hop_seconds": hop_seconds, "law": law, "speed": speed, "gain": gain, "cores": core_count(cores)}
     grid = [(form, count, at, rate) for form in chosen for count in runs for at in latencies for rate in bandwidths]
     points: list[Point] = []
     for form, count, latency, bandwidth in grid:
         points.append(Point(latency, bandwidth, run.together(form, count, bandwidth=bandwidth, latency=latency, **given)))
         if progress is not None:
             progress(len(points) / len(grid))
-    return SharingSurface(run, law, gain, hop_seconds, speed, tuple(latencies), tuple(bandwidths), tuple(runs), tuple(points))
+    return SharingSurface(run, law, gain, hop_seconds, speed, tuple(latencies), tuple(bandwidths), tuple(runs), tuple(points), cores)
 
 
 def _bounded(work: int, what: str, fewer: str) -> None:
@@ -185,6 +189,7 @@ def parameter_differences(
     hop_seconds: float = 0.0,
     speed: float = 1.0,
     gain: Gain = "blocks",
+    cores: int = 0,
 ) -> dict[str, Difference]:
     """What a step of each parameter does to runs that share: latency [s], bandwidth [B/s], cost of a copy and compute (as factors).
 
@@ -193,11 +198,18 @@ def parameter_differences(
     counted([runs])
     require_work(run, [form], speed)
     rate = run.recorded_bandwidth if bandwidth is None else link_rate(bandwidth)
-    _bounded(run.processes(form, runs) * 4 * len(SEEDS) * (2 * len(STEPS) + 1), "steps of that many runs", "forms")
+    _bounded(run.processes(form, runs, cores) * 4 * len(SEEDS) * (2 * len(STEPS) + 1), "steps of that many runs", "forms")
     asked: dict[str, tuple[float, Callable[[float, int], float]]] = {}
 
     def seconds(seed: int, **changed: float) -> float:
-        given: dict[str, Any] = {"bandwidth": rate, "hop_seconds": hop_seconds, "speed": speed, "gain": gain, **changed}
+        given: dict[str, Any] = {
+            "bandwidth": rate,
+            "hop_seconds": hop_seconds,
+            "speed": speed,
+            "gain": gain,
+            "cores": core_count(cores),
+            **changed,
+        }
         return run.together(form, runs, seed=seed, **given).seconds
 
     asked["latency"] = (run.recorded_latency, lambda value, seed: seconds(seed, latency=value))

@@ -49,7 +49,7 @@ def side_by_side(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     beside: dict[str, list[tuple[float, float]]] = {"nothing": [], "turns": []}
     for point in told["points"]:
         names = point["programs"]
-        both = pair(runs[names[0]], runs[names[1]])
+        both = pair(runs[names[0]], runs[names[1]], cores=int(question.number("cores") or 0))
         for k, name in enumerate(names):
             times = [seconds[k] for seconds in point["seconds"]]
             measured, predicted = statistics.median(times), both.seconds[k]
