@@ -81,7 +81,7 @@ NOT_VALIDATED: Final = (
     "kernels by anything but one ratio for all of them",
     "collectives of more than two ranks, and copies between devices that share a host's link",
     "host work on another CPU: it is taken over as recorded",
-    "cores per GPU, sharing and contention on real machines (they are held against their papers and other simulators instead)",
+    "cores per GPU, sharing and contention on GPUs (held against their papers and other simulators; sharing on one OpenCL device)",
 )
 CARD_FILE: Final = "accuracy.json"
 
