@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import golden_net as net
@@ -15,6 +16,6 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def hold(inputs: Path, tmp_path: Path):  # noqa: ANN201
+def hold(inputs: Path, tmp_path: Path) -> Callable[[str], None]:
     """Ask a question, and fail where its answer is not the kept one."""
     return lambda question: net.hold(question, net.ask(question, inputs, tmp_path / "asked"))

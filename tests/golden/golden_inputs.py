@@ -75,7 +75,10 @@ def written(path: Path, ranks: Iterable[int], of: int, *, late_ns: int = 0, busy
             at += 100_000
             made = call(at, 5_000, 0)
             length = int((400_000 + 9_000 * ((step * 7 + rank * 3) % 5)) * busy)
-            add("CUPTI_ACTIVITY_KIND_KERNEL", **{**nsys.kernel(at + 8_000, at + 8_000 + length, made, demangledName=10, shortName=11), **where})
+            add(
+                "CUPTI_ACTIVITY_KIND_KERNEL",
+                **{**nsys.kernel(at + 8_000, at + 8_000 + length, made, demangledName=10, shortName=11), **where},
+            )
             made = call(at + 20_000, 4_000, 1)
             end = at + 8_000 + length + 2_000
             add("CUPTI_ACTIVITY_KIND_MEMCPY", **{**nsys.copy(end, end + 5_000 + size // 11, made, 2, 2, 1, size), **where})
@@ -129,8 +132,15 @@ def build(place: Path) -> None:
     written(ranks / "disturbed.sqlite", range(2), 2, busy=1.3)
     changed(place / "managed.sqlite", "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET copyKind = copyKind + 10 WHERE correlationId % 2 = 0")
     changed(place / "unhealthy.sqlite", "DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE correlationId % 5 = 0")
+    chain = (place / "chain_stages" / "chain.toml").read_text(encoding="utf-8").splitlines(keepends=True)
+    timed = max(k for k, line in enumerate(chain) if line.startswith("time ="))
+    (place / "chain_open.toml").write_text("".join(chain[:timed] + chain[timed + 1 :]), encoding="utf-8")
+    curve = [
+        f"h2d, pinned, {1 << k}, {3e-6 + (1 << k) / 50e9:.4e}\nd2h, pinned, {1 << k}, {2e-6 + (1 << k) / 45e9:.4e}" for k in range(8, 28, 2)
+    ]
+    (place / "curve.csv").write_text("\n".join(["direction, memory, size [B], time [s]", *curve, ""]), encoding="utf-8")
     (place / "key").write_bytes(bytes(range(32)))
-    (place / "places.csv").write_text("rank, node\n0, 1\n1, 0\n2, 1\n3, 0\n", encoding="utf-8")
+    (place / "places.csv").write_text("rank, node\n0, 1\n1, 1\n2, 0\n3, 0\n", encoding="utf-8")
 
 
 def main() -> None:

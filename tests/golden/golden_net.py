@@ -48,8 +48,8 @@ PLAIN = 20_000
 CHANGING = (("provenance", "version"), ("provenance", "command"), ("date",), ("version",))
 #: Checks of ``doctor`` that look at the installation.
 INSTALLATION = ("turnbuckle", "native core", "libraries", "machine catalogue", "cache", "terminal")
-#: Verbs that answer in words alone.
-IN_WORDS = ("machines check",)
+#: Commands that answer in words alone.
+IN_WORDS = ("machines check", "sweep --settings")
 #: Verbs that no question can ask, and why.
 NOT_ASKED = {"record": "needs a GPU, or a compiler and a stand-in for one; what its recordings hold is asked of those in the inputs"}
 #: Verbs that consist of others.

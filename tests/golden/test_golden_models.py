@@ -1,4 +1,4 @@
-"""Golden answers of model additive, model bound, model chain, model cxl, model dag, model dgemm, model fabric, model integration, model link, model mdm, model memory, model power, model functions, model order, model ssi."""
+"""Golden answers of ``turnbuckle model``, but for messages, networks, patterns and sharing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,23 @@ from collections.abc import Callable
 import golden_net as net
 import pytest
 
-VERBS = ("model additive", "model bound", "model chain", "model cxl", "model dag", "model dgemm", "model fabric", "model integration", "model link", "model mdm", "model memory", "model power", "model functions", "model order", "model ssi")
+VERBS = (
+    "model additive",
+    "model bound",
+    "model chain",
+    "model cxl",
+    "model dag",
+    "model dgemm",
+    "model fabric",
+    "model integration",
+    "model link",
+    "model mdm",
+    "model memory",
+    "model power",
+    "model functions",
+    "model order",
+    "model ssi",
+)
 
 
 @pytest.mark.parametrize("question", net.of_verbs(*VERBS))
