@@ -11,7 +11,7 @@ import pytest
 import turnbuckle as tb
 
 
-@pytest.mark.parametrize("question", api.ASKED)
+@pytest.mark.parametrize("question", api.ASKED, ids=str)
 def test_the_answer_is_the_kept_one(question: str, inputs: Path, tmp_path: Path) -> None:
     net.hold(question, api.ask(question, inputs, tmp_path / "asked"), api.VERB)
 

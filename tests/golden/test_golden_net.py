@@ -47,8 +47,10 @@ def test_the_folder_is_small() -> None:
         ({"a": None}, {"b": None}, ["a: was null, is gone", "b: was not there, is null"]),
         ({"a": True}, {"a": 1}, ["a: was true, is 1"]),
         ({"a": "x"}, {"a": "y"}, ['a: was "x", is "y"']),
-        ({"a": 0.0}, {"a": 1e-18}, []),
-        ({"a": 4e-11}, {"a": 4.00000001e-11}, ["a: was 4e-11, is 4.00000001e-11"]),
+        ({"a": 0.0}, {"a": 4e-16}, []),
+        ({"a": 4e-11}, {"a": 4.001e-11}, ["a: was 4e-11, is 4.001e-11"]),
+        ({"a": [{"to": 1e-13}]}, {"a": [{"to": 2e-12}]}, []),
+        ({"a": [{"size": 1e-13}]}, {"a": [{"size": 2e-12}]}, ["a[0].size: was 1e-13, is 2e-12"]),
     ],
 )
 def test_a_difference_is_said_with_its_place(was: object, now: object, said: list[str]) -> None:

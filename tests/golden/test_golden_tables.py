@@ -10,6 +10,6 @@ import pytest
 VERBS = ("sweep", "validate", "reproduce", "machines list", "machines show", "machines check")
 
 
-@pytest.mark.parametrize("question", net.of_verbs(*VERBS))
+@pytest.mark.parametrize("question", net.of_verbs(*VERBS), ids=str)
 def test_the_answer_is_the_kept_one(question: str, hold: Callable[[str], None]) -> None:
     hold(question)
