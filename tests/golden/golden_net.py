@@ -26,6 +26,7 @@ import sys
 import tarfile
 import tomllib
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -298,9 +299,14 @@ def keep(verb: str, answers: dict[str, Answer]) -> None:
         packed.write_bytes(lzma.compress(content, preset=9 | lzma.PRESET_EXTREME))
 
 
+@cache
+def _kept_once(verb: str) -> dict[str, Answer]:
+    return kept(verb)
+
+
 def hold(question: str, now: Answer, verb: str = "") -> None:
     """Fail where an answer is not the kept one."""
-    was = kept(verb or verb_of(question)).get(question)
+    was = _kept_once(verb or verb_of(question)).get(question)
     assert was is not None, f"{question}: no answer is kept; `make golden` adds it"
     found = list(differences(was, now))
     assert not found, f"{message(question, found)}\n`make golden` renews what is kept, if the change is meant"
