@@ -5,12 +5,16 @@ BIN := $(VENV)/bin
 RUST := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
 SCHEMA := $(wildcard src/turnbuckle/schema/*.csv)
 
-.PHONY: demo test lint types imports rust pytest bench fuzz docs clean
+.PHONY: demo test check core golden lint types imports rust pytest bench fuzz docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/turnbuckle demo
 
+# Before what is to land: everything.
 test: lint types imports rust pytest
+
+# Before every commit: what is fast, and the tests that see most mistakes.
+check: lint types imports core
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -30,6 +34,16 @@ rust: $(VENV)/installed-dev
 # As many workers as there are cores; a file's tests stay together, since they share what they made.
 pytest: $(VENV)/installed-dev
 	$(BIN)/pytest -n auto --dist loadfile
+
+# The answers of most verbs (reports, sweeps and cases are left to `make test`), the heart, identity, errors, the tree of the rooms.
+CORE := $(filter-out %_written.py %_tables.py,$(wildcard tests/golden/test_golden_*.py)) tests/model tests/replay/test_sum.py tests/replay/test_critical.py tests/laws/test_identity.py \
+	tests/test_architecture.py tests/test_errors.py tests/test_findings.py tests/test_units.py
+core: $(VENV)/installed-dev
+	$(BIN)/pytest -n auto --dist loadfile $(CORE)
+
+# Renews the answers that tests/golden keeps, and prints what has changed in them.
+golden: $(VENV)/installed-dev
+	$(BIN)/python tests/golden/renew.py
 
 bench: $(VENV)/installed-bench
 	$(BIN)/python benchmarks/run.py

@@ -355,10 +355,13 @@ def test_as_a_process() -> None:
     assert ran.returncode != 0 and "Traceback" in ran.stderr, "with --debug the traceback is the answer"
 
 
-def test_colour_only_where_it_is_wanted() -> None:
+def test_colour_only_where_it_is_wanted(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in outside("machines", "list").stdout
-    coloured = outside("project", SAMPLE, "--on", "cdi-row-link", *FEW, env={"TERM": "xterm", "FORCE_COLOR": "1"}).stdout
-    plain_text = outside("project", SAMPLE, "--on", "cdi-row-link", *FEW, env={"TERM": "xterm", "FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    coloured = turnbuckle("project", SAMPLE, "--on", "cdi-row-link", *FEW).out
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain_text = turnbuckle("project", SAMPLE, "--on", "cdi-row-link", *FEW).out
     colours = [f"\x1b[{c}m" for c in (31, 32, 33, 36)] + [f"\x1b[1;{c}m" for c in (31, 32, 33, 36)]
     assert any(c in coloured for c in colours) and not any(c in plain_text for c in colours)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_names import SAMPLE, Ran, outside
+from hostile_names import SAMPLE, Ran
 
 from turnbuckle import files
 from turnbuckle.trace.read import read
@@ -199,18 +199,28 @@ WRITERS: dict[str, tuple[object, ...]] = {
 }
 
 
-def _small() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
+@contextmanager
+def _small_files() -> Iterator[None]:
+    """No file of this process grows beyond 600 bytes: a write fails, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (600, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("verb", WRITERS)
-def test_a_full_disk_leaves_nothing_half_made(tmp_path: Path, verb: str) -> None:
-    ran = outside(*WRITERS[verb], cwd=tmp_path, preexec_fn=_small)
-    assert ran.returncode == 2 and ("error[R001]" in ran.stderr or "error[A086]" in ran.stderr), ran.stderr
-    assert "File too large" in ran.stderr
+def test_a_full_disk_leaves_nothing_half_made(turnbuckle: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    with _small_files():
+        ran = turnbuckle(*WRITERS[verb])
+    assert ran.code == 2 and ("error[R001]" in ran.err or "error[A086]" in ran.err), ran.err
+    assert "File too large" in ran.err
     # what a sweep has answered stays
     assert [p.name for p in tmp_path.iterdir() if not p.name.endswith(".journal")] == []
-    assert (tmp_path / "again").mkdir() is None and outside(*WRITERS[verb], cwd=tmp_path / "again").returncode == 0
+    (tmp_path / "again").mkdir()
+    monkeypatch.chdir(tmp_path / "again")
+    assert turnbuckle(*WRITERS[verb]).code == 0
 
 
 @pytest.mark.parametrize("verb", [verb for verb in WRITERS if verb not in ("anonymise", "charts")])

@@ -6,20 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from turnbuckle.examples import sample
 from turnbuckle.model import nething
 from turnbuckle.report.accuracy_section import accuracy_section, concerned
 from turnbuckle.report.figure import draw
 from turnbuckle.report.html import page
 from turnbuckle.report.validation_chart import figures, ratios
-from turnbuckle.study.study import Answer, ask, inspect
+from turnbuckle.study.study import Answer, ask
 from turnbuckle.study.validate import TITLES, Validation, shipped
 
 
 @pytest.fixture(scope="module")
-def recorded() -> Answer:
-    with sample() as path:
-        return inspect(path, use_cache=False)
+def recorded(seen: Answer) -> Answer:
+    return seen
 
 
 def asked(recorded: Answer, alpha: str = "flop") -> Answer:
@@ -47,11 +45,11 @@ def test_the_section_counts_as_the_card_does(recorded: Answer) -> None:
     assert red == ["poor" if g.high is not None and g.high < 0.9 else "" for g in groups]
 
 
-def test_the_page_shows_it_and_no_longer_says_that_there_is_none(recorded: Answer) -> None:
-    text = page(asked(recorded))
+def test_the_page_shows_it_and_no_longer_says_that_there_is_none(brief: Answer) -> None:
+    text = page(asked(brief))
     assert 'id="accuracy"' in text and "held the measured value" in text and "turnbuckle validate --card" in text
     assert "No validation against measured targets" not in text
-    alone = page(recorded)
+    alone = page(brief)
     assert "Nothing was projected, so there is nothing to hold against measurements." in alone
 
 

@@ -92,10 +92,10 @@ def test_provenance_and_question_stand_in_the_page(text: str, answer: Answer) ->
         assert f.code in words
 
 
-def test_a_synthetic_recording_says_so(text: str, answer: Answer) -> None:
-    assert "SYNTHETIC." in Page(text).text
-    trace = replace(answer.profile.trace, facts={**answer.profile.trace.facts, "product_version": "2024.5.1"})
-    measured = page(replace(answer, profile=replace(answer.profile, trace=trace)))
+def test_a_synthetic_recording_says_so(text: str, brief: Answer) -> None:
+    assert "SYNTHETIC." in Page(text).text and "SYNTHETIC." in page(brief)
+    trace = replace(brief.profile.trace, facts={**brief.profile.trace.facts, "product_version": "2024.5.1"})
+    measured = page(replace(brief, profile=replace(brief.profile, trace=trace)))
     assert "SYNTHETIC." not in measured
 
 
@@ -146,32 +146,32 @@ def test_names_in_a_sentence_are_marked_and_escaped() -> None:
     )
 
 
-def test_a_report_without_projections(seen: Answer) -> None:
-    text = page(seen)
+def test_a_report_without_projections(brief: Answer) -> None:
+    text = page(brief)
     self_contained(text)
     words = Page(text).text
     assert "nothing was projected" in words
     assert "Where the run time goes" in words
 
 
-def test_a_report_without_draws(seen: Answer) -> None:
-    text = page(ask(seen, ["nvlink-c2c", "cdi-row-link"], draws=0))
+def test_a_report_without_draws(brief: Answer) -> None:
+    text = page(ask(brief, ["nvlink-c2c", "cdi-row-link"], draws=0))
     self_contained(text)
     assert "No interval was drawn" in Page(text).text
 
 
-def test_a_report_on_the_same_machine_only(seen: Answer) -> None:
-    text = page(ask(seen, ["self"], draws=50))
+def test_a_report_on_the_same_machine_only(brief: Answer) -> None:
+    text = page(ask(brief, ["self"], draws=50))
     self_contained(text)
     assert "as recorded" in Page(text).text
 
 
-def test_a_report_of_one_target_asked_twice(seen: Answer) -> None:
-    self_contained(page(ask(seen, ["cdi-row-api", "cdi-row-api"], draws=50)))
+def test_a_report_of_one_target_asked_twice(brief: Answer) -> None:
+    self_contained(page(ask(brief, ["cdi-row-api", "cdi-row-api"], draws=50)))
 
 
-def test_a_report_of_the_additive_model(seen: Answer) -> None:
-    text = page(ask(seen, model=additive({"data": 10.0, "control": 0.1}), draws=50))
+def test_a_report_of_the_additive_model(brief: Answer) -> None:
+    text = page(ask(brief, model=additive({"data": 10.0, "control": 0.1}), draws=50))
     self_contained(text)
     assert "lambda" in Page(text).text
 
@@ -193,10 +193,10 @@ def test_recordings_without_gpu_activity(shared: Path, name: str) -> None:
     assert "no GPU activity" in Page(text).text
 
 
-def test_write_replaces_a_file_as_a_whole(answer: Answer, tmp_path: Path) -> None:
+def test_write_replaces_a_file_as_a_whole(brief: Answer, tmp_path: Path) -> None:
     place = tmp_path / "report.html"
     place.write_text("old", encoding="utf-8")
-    assert write(answer, place) == place
+    assert write(brief, place) == place
     assert place.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert list(tmp_path.iterdir()) == [place]
 

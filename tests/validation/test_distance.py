@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import compare  # type: ignore[import-not-found]  # noqa: E402
 import measure  # type: ignore[import-not-found]  # noqa: E402
 from points import Journal, Point, Setting, plan, settings  # type: ignore[import-not-found]  # noqa: E402
 
+from turnbuckle.cli import run as cli_run  # noqa: E402
 from turnbuckle.study import distance  # noqa: E402
 
 
@@ -124,12 +124,11 @@ def point(delay_ns, classes="all", slower=0, where="after"):
 
 
 @pytest.mark.parametrize("classes", ["all", "launch", "all-sync"])
-def test_a_prediction_is_what_the_command_says(tmp_path, classes):
+def test_a_prediction_is_what_the_command_says(tmp_path, capsys, classes):
     options = [] if classes == "all" else ["--slack-class", ",".join(distance.chosen(classes))]
-    command = [sys.executable, "-c", "from turnbuckle.cli import main; main()", "slack", str(RUN), "--mode", "api", *options]
     more = ["--window", "30000000ns:64000000ns", "--draws", "0", "--format", "json", "--no-cache", "--repeats", "34ms,34.1ms"]
-    ran = subprocess.run([*command, *more], capture_output=True, text=True, check=True)
-    curve = [one for one in json.loads(ran.stdout)["curve"] if 1e-6 < one["slack_s"] < 2e-3]
+    assert cli_run.run(["slack", str(RUN), "--mode", "api", *options, *more]) == 0
+    curve = [one for one in json.loads(capsys.readouterr().out)["curve"] if 1e-6 < one["slack_s"] < 2e-3]
     found = distance.program("jacobi", RUN, measurements(tmp_path, [point(round(one["slack_s"] * 1e9), classes) for one in curve]))
     assert len(curve) > 3
     # the file's delays are whole nanoseconds

@@ -1,0 +1,22 @@
+"""Golden answers of the public names in Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import golden_api as api
+import golden_net as net
+import pytest
+
+import turnbuckle as tb
+
+
+@pytest.mark.parametrize("question", api.ASKED, ids=str)
+def test_the_answer_is_the_kept_one(question: str, inputs: Path, tmp_path: Path) -> None:
+    net.hold(question, api.ask(question, inputs, tmp_path / "asked"), api.VERB)
+
+
+def test_every_public_name_is_asked_or_held_by_another() -> None:
+    asked = {word for question in api.ASKED for word in question.replace(",", "").split()}
+    assert set(tb.__all__) == (asked & set(tb.__all__)) | set(api.HELD_BY_OTHERS)
+    assert set(net.kept(api.VERB)) == set(api.ASKED)

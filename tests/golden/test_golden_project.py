@@ -1,0 +1,15 @@
+"""Golden answers of project, cores, transfers, calibrate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import golden_net as net
+import pytest
+
+VERBS = ("project", "cores", "transfers", "calibrate")
+
+
+@pytest.mark.parametrize("question", net.of_verbs(*VERBS), ids=str)
+def test_the_answer_is_the_kept_one(question: str, hold: Callable[[str], None]) -> None:
+    hold(question)
