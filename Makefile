@@ -5,7 +5,14 @@ BIN := $(VENV)/bin
 RUST := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
 SCHEMA := $(wildcard src/turnbuckle/schema/*.csv)
 
-.PHONY: demo test check core golden lint types imports rust pytest bench fuzz docs clean
+# Every pip below installs these exact versions, and so does the pip that maturin runs.  Empty, pip installs the newest that pyproject.toml allows.
+# The path is relative because pip splits the value at blanks.
+export PIP_CONSTRAINT := constraints.txt
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Of `make lock`.  Empty, the versions already locked stay.
+UPGRADE := --upgrade
+
+.PHONY: demo test test-newest check core golden lock lint types imports rust pytest bench fuzz docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/turnbuckle demo
@@ -15,6 +22,22 @@ test: lint types imports rust pytest
 
 # Before every commit: what is fast, and the tests that see most mistakes.
 check: lint types imports core
+
+# The first list shows the releases that the bounds in pyproject.toml hold back.
+test-newest:
+	rm -rf build/newest
+	$(MAKE) build/newest/installed-dev build/newest/installed-docs VENV=build/newest PIP_CONSTRAINT=
+	build/newest/bin/python -m pip list --outdated --disable-pip-version-check
+	$(MAKE) test docs VENV=build/newest PIP_CONSTRAINT=
+
+# One version of each package for all Pythons, the lowest that pyproject.toml allows included.
+lock: PIP_CONSTRAINT :=
+lock:
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.13'
+	build/lock/bin/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 --fork-strategy fewest --all-extras \
+	  --custom-compile-command "make lock (newest of everything), make lock UPGRADE= (adds only what pyproject.toml newly asks for)" \
+	  --output-file constraints.txt pyproject.toml
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -28,8 +51,8 @@ imports: $(VENV)/installed-dev
 
 rust: $(VENV)/installed-dev
 	cargo fmt --check
-	cargo clippy --all-targets --release -- -D warnings
-	cargo test --release
+	cargo clippy --locked --all-targets --release -- -D warnings
+	cargo test --locked --release
 
 # As many workers as there are cores; a file's tests stay together, since they share what they made.
 pytest: $(VENV)/installed-dev
@@ -60,13 +83,13 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The native core is built in place, so that the Python sources can be edited without a rebuild.
-$(VENV)/installed: $(BIN)/python pyproject.toml $(RUST) $(SCHEMA)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'maturin>=1.16,<2'
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet
+$(VENV)/installed: $(BIN)/python pyproject.toml $(PIP_CONSTRAINT) $(RUST) $(SCHEMA)
+	$(PIP_INSTALL) 'maturin>=1.16,<2'
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --locked --release --quiet
 	touch $@
 
 $(VENV)/installed-%: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python -c 'import tomllib; print(*(f"\"{r}\"" for r in tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$*"]))' | xargs -n1 echo)
+	$(PIP_INSTALL) $$($(BIN)/python -c 'import tomllib; print(*(f"\"{r}\"" for r in tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$*"]))' | xargs -n1 echo)
 	touch $@
 
 clean:
