@@ -33,8 +33,8 @@ def _asked() -> Callable[[str], int]:
     import turnbuckle as tb
 
     def ask(path: str) -> int:
-        seen = tb.inspect(path, use_cache=False)
-        answer = tb.ask(seen, on=COUPLINGS)
+        seen = tb.read(path, use_cache=False)
+        answer = seen.project(on=COUPLINGS)
         if any(p.interval is None for p in answer.projections):
             raise SystemExit("a projection without an interval")
         return sum(frame.height for frame in seen.profile.trace.tables.values())

@@ -100,7 +100,7 @@ def test_the_list_of_rooms_is_the_tree() -> None:
 
 def test_who_knows_the_native_core() -> None:
     """Readers and replays do the work there, figures are drawn there; doctor asks for its version (house.md 3)."""
-    allowed = {"trace/readers", "replay", "cost", "report", "cli"}
+    allowed = {"trace/readers", "replay", "cost", "page", "cli"}
     found = {}
     for path in modules():
         if any(name.startswith("turnbuckle._native") for name in imports(path)):
@@ -113,7 +113,7 @@ def test_who_knows_the_native_core() -> None:
 @pytest.mark.parametrize(
     ("libraries", "rooms"),
     [
-        (("altair", "jinja2"), {"report", "cli"}),
+        (("altair", "jinja2"), {"page", "cli"}),
         (("rich", "cyclopts"), {"cli"}),
         (("pandas", "pyarrow"), set()),
         (("urllib", "http", "socket", "requests", "ssl", "ftplib"), set()),

@@ -9,8 +9,8 @@ import pytest
 
 from regexes import growth, uses
 from turnbuckle.errors import UsageError
+from turnbuckle.page import unknowns
 from turnbuckle.profile import classify
-from turnbuckle.report import unknowns
 from turnbuckle.table_file import Column, read_table
 from turnbuckle.trace.readers import recorded_text
 

@@ -10,9 +10,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from turnbuckle.report.figure import draw
-from turnbuckle.report.figure_files import alone
-from turnbuckle.report.validation_chart import figures
+from turnbuckle.page.figure import draw
+from turnbuckle.page.figure_files import alone
+from turnbuckle.page.validation_chart import figures
 from turnbuckle.study.rows import Row
 from turnbuckle.study.uncertainty import LEVEL
 from turnbuckle.study.validate import MODEL_TITLES, TITLES, Validation, shipped

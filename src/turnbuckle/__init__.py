@@ -2,15 +2,19 @@
 
 >>> import turnbuckle as tb
 >>> with tb.sample() as path:
-...     answer = tb.ask(tb.inspect(path), ["cdi-row-link", "gh200"])
+...     run = tb.read(path)
+>>> answer = run.project(on=["cdi-row-link", "gh200"])
 >>> [p.target for p in answer.projections]
 ['cdi-row-link', 'gh200']
+>>> run.distance("link").tolerance(0.05) > 0
+True
 
-The names below are the public ones; the heart is `turnbuckle.project.project`, start reading there.
+The names of `__all__` are the public ones; the heart is `turnbuckle.project.project`, start reading there.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,44 +22,47 @@ if TYPE_CHECKING:
     from turnbuckle.errors import TurnbuckleError
     from turnbuckle.examples import sample
     from turnbuckle.findings import Finding
-    from turnbuckle.machine import Machine, Pair, Parameter, load
+    from turnbuckle.first_edition import ask, build, inspect, load, tolerate, write
+    from turnbuckle.machine import Machine, Pair, Parameter
     from turnbuckle.model import Model, additive, nething
-    from turnbuckle.profile.profile import Profile, build
+    from turnbuckle.page import write as report
+    from turnbuckle.profile.profile import Profile
     from turnbuckle.projection import Projection
-    from turnbuckle.report import write
     from turnbuckle.study.grid import Study
-    from turnbuckle.study.slack import Slack, tolerate
-    from turnbuckle.study.study import Answer, ask, inspect
+    from turnbuckle.study.run import Answer, Run, Summary
+    from turnbuckle.study.sharing import Sharing
+    from turnbuckle.study.slack import Slack
     from turnbuckle.study.sweeping import sweep
-    from turnbuckle.trace.read import read
     from turnbuckle.trace.trace import Trace
 
-#: Public name -> the room it lives in.  Loaded on first use, so that the command line starts fast.
-_ROOMS = {
-    "Answer": "study.study",
-    "Finding": "findings",
-    "Machine": "machine",
-    "Model": "model",
-    "Pair": "machine",
-    "Parameter": "machine",
-    "Profile": "profile.profile",
-    "Projection": "projection",
-    "Slack": "study.slack",
-    "Study": "study.grid",
-    "Trace": "trace.trace",
-    "TurnbuckleError": "errors",
-    "additive": "model",
-    "ask": "study.study",
-    "build": "profile.profile",
-    "inspect": "study.study",
-    "load": "machine",
-    "nething": "model",
-    "read": "trace.read",
-    "sample": "examples",
-    "sweep": "study.sweeping",
-    "tolerate": "study.slack",
-    "write": "report",
+    read = Run.read
+
+#: Public name -> where it stands.  Loaded on first use, so that the command line starts fast.
+_PLACES = {
+    "Answer": "study.run:Answer",
+    "Finding": "findings:Finding",
+    "Machine": "machine:Machine",
+    "Model": "model:Model",
+    "Pair": "machine:Pair",
+    "Parameter": "machine:Parameter",
+    "Profile": "profile.profile:Profile",
+    "Projection": "projection:Projection",
+    "Run": "study.run:Run",
+    "Sharing": "study.sharing:Sharing",
+    "Slack": "study.slack:Slack",
+    "Study": "study.grid:Study",
+    "Summary": "study.run:Summary",
+    "Trace": "trace.trace:Trace",
+    "TurnbuckleError": "errors:TurnbuckleError",
+    "additive": "model:additive",
+    "nething": "model:nething",
+    "read": "study.run:Run.read",
+    "report": "page:write",
+    "sample": "examples:sample",
+    "sweep": "study.sweeping:sweep",
 }
+#: Names of the first edition, which warn.
+_FORMER = {name: f"first_edition:{name}" for name in ("ask", "build", "inspect", "load", "tolerate", "write")}
 
 __all__ = [
     "Answer",
@@ -66,8 +73,11 @@ __all__ = [
     "Parameter",
     "Profile",
     "Projection",
+    "Run",
+    "Sharing",
     "Slack",
     "Study",
+    "Summary",
     "Trace",
     "TurnbuckleError",
     "additive",
@@ -77,6 +87,7 @@ __all__ = [
     "load",
     "nething",
     "read",
+    "report",
     "sample",
     "sweep",
     "tolerate",
@@ -85,9 +96,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    room, _, names = (_PLACES | _FORMER).get(name, "").partition(":")
+    if not room:
         raise AttributeError(f"module 'turnbuckle' has no attribute {name!r}")
-    return getattr(import_module(f"turnbuckle.{_ROOMS[name]}"), name)
+    return reduce(getattr, names.split("."), import_module(f"turnbuckle.{room}"))
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,12 @@ class Prepared:
         """Which replay it is ready for."""
         return "sum" if self.timeline is None else "timeline"
 
+    def to(self, replay: str) -> Prepared:
+        """The same run, ready for a replay: ``auto`` takes the sum where the order cannot be trusted."""
+        if replay == "sum":
+            return Prepared(self.run, self.measured)
+        return replace(self, timeline=None) if replay == "auto" and self.trust and self.trust.refused else self
+
 
 def prepared(profile: Profile, model: Model) -> Prepared:
     """Group a profile into pieces and, for the timeline, compile its graph; ``auto`` takes the sum where the order cannot be trusted."""
@@ -49,8 +55,7 @@ def prepared(profile: Profile, model: Model) -> Prepared:
     if model.replay == "sum":
         return Prepared(run, profile.seconds)
     timeline = TimelineReplay.compiled(dependencies(profile), run, piece)
-    found = trust(profile, timeline)
-    return Prepared(run, profile.seconds, None if model.replay == "auto" and found.refused else timeline, found)
+    return Prepared(run, profile.seconds, timeline, trust(profile, timeline)).to(model.replay)
 
 
 @dataclass(frozen=True)

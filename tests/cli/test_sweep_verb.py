@@ -19,7 +19,7 @@ import polars as pl
 import pytest
 from hostile_names import SAMPLE, Ran
 
-from turnbuckle.study.study import ask, inspect
+import turnbuckle as tb
 
 Run = Callable[..., Ran]
 STUDY = """
@@ -64,7 +64,7 @@ def test_a_point_is_what_project_says(turnbuckle: Run, study: Path) -> None:
 
     from turnbuckle.model import nething
 
-    (told,) = ask(inspect(SAMPLE), ["gh200"], model=replace(nething("hold"), replay="sum"), draws=0).projections
+    (told,) = tb.read(SAMPLE).project(["gh200"], model=replace(nething("hold"), replay="sum"), draws=0).projections
     assert (row["on"], row["alpha"], row["seconds"], row["penalty"]) == ("gh200", "hold", told.seconds, told.penalty)
     assert row["copy_seconds"] == told.breakdown["copy"]
 
@@ -72,7 +72,7 @@ def test_a_point_is_what_project_says(turnbuckle: Run, study: Path) -> None:
 def test_the_interval_is_what_project_says(turnbuckle: Run, study: Path) -> None:
     ran = turnbuckle("sweep", "run.sqlite", "--model", "project", "--axis", "on=gh200", "--set", "draws=100", "--format", "json")
     (row,) = json.loads(ran.out)["rows"]
-    (told,) = ask(inspect(SAMPLE), ["gh200"], draws=100).projections
+    (told,) = tb.read(SAMPLE).project(["gh200"], draws=100).projections
     assert told.interval is not None
     assert (row["low_seconds"], row["seconds"], row["high_seconds"]) == (told.interval.low, told.seconds, told.interval.high)
 

@@ -100,9 +100,9 @@ def _spread(key: str) -> set[str]:
 @pytest.fixture(scope="module")
 def documents() -> dict[str, Any]:
     with tb.sample() as path:
-        seen = tb.inspect(path, command="turnbuckle")
-        asked = tb.ask(seen, ["self", "gh200", "cdi-row-api"], draws=50)
-        found = {"inspect": seen.inspection(), "project": asked.as_dict(), "slack": tb.tolerate(seen, draws=20).as_dict()}
+        seen = tb.read(path, command="turnbuckle")
+        asked = seen.project(["self", "gh200", "cdi-row-api"], draws=50)
+        found = {"inspect": seen.inspection(), "project": asked.as_dict(), "slack": seen.distance(draws=20).as_dict()}
         return {verb: json.loads(json.dumps(document)) for verb, document in found.items()}
 
 

@@ -9,14 +9,14 @@ import pytest
 
 from turnbuckle.cli.record_run import SUFFIX
 from turnbuckle.examples import RECORDED, SAMPLE, sample
-from turnbuckle.study.study import inspect
+from turnbuckle.study.run import Run
 from turnbuckle.trace.readers import recorded
 
 
 def test_it_is_read_whole_and_is_a_run_of_200_sweeps() -> None:
     with sample(RECORDED) as path:
         assert path.name.endswith(SUFFIX) and path.stat().st_size < 60_000
-        seen = inspect(path, use_cache=False)
+        seen = Run.read(path, use_cache=False)
         trace = recorded.read(path)
     assert trace.kernels.height == 220 and trace.copies.height == 22 and trace.facts["recorder"]["dropped"] == 0
     assert trace.findings == [] and 0.06 < seen.profile.seconds < 0.07

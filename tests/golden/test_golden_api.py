@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import golden_api as api
@@ -16,7 +17,19 @@ def test_the_answer_is_the_kept_one(question: str, inputs: Path, tmp_path: Path)
     net.hold(question, api.ask(question, inputs, tmp_path / "asked"), api.VERB)
 
 
+@pytest.mark.parametrize("question", api.INSTEAD, ids=str)
+def test_what_took_a_former_names_place_answers_the_same(question: str, inputs: Path, tmp_path: Path) -> None:
+    net.hold(question, api.ask(question, inputs, tmp_path / "asked", instead=True), api.VERB)
+
+
+@pytest.mark.parametrize("name", api.FORMER)
+def test_a_former_name_says_what_takes_its_place(name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"turnbuckle.{name} goes in the next release; .* takes its place"), suppress(Exception):
+        getattr(tb, name)(*[None] * (2 if name == "write" else 1))
+
+
 def test_every_public_name_is_asked_or_held_by_another() -> None:
+    # a question begins with the names it asks
     asked = {word for question in api.ASKED for word in question.replace(",", "").split()}
     assert set(tb.__all__) == (asked & set(tb.__all__)) | set(api.HELD_BY_OTHERS)
     assert set(net.kept(api.VERB)) == set(api.ASKED)

@@ -14,8 +14,8 @@ from turnbuckle.errors import TurnbuckleError
 from turnbuckle.profile.functions import functions
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.stand_in import stand_in
+from turnbuckle.study.run import Run
 from turnbuckle.study.slack import tolerate
-from turnbuckle.study.study import ask, inspect_profile
 from turnbuckle.trace.anonymise import anonymise
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
@@ -45,7 +45,7 @@ def attempt(question: Any) -> Any:
 
 def answers(trace: Trace) -> dict[str, Any]:
     """What Turnbuckle says of a recording: inspect, functions, two projections by both replays, slack."""
-    seen = inspect_profile(build(trace))
+    seen = Run.of(build(trace))
     said = attempt(lambda: seen.inspection()["profile"])
     if isinstance(said, dict) and said["offload"]:
         # of kernels that are alike in time any may come first
@@ -55,7 +55,7 @@ def answers(trace: Trace) -> dict[str, Any]:
         "inspect": said,
         "functions": rows.sort(pl.all()).rows(),
         "findings": sorted((f.code, f.count) for f in seen.findings if f.code not in ("P119", "P186")),
-        "project": attempt(lambda: [p.as_dict() for p in ask(seen, ["pcie5-x16", "cdi-row-link"], draws=0).projections]),
+        "project": attempt(lambda: [p.as_dict() for p in seen.project(["pcie5-x16", "cdi-row-link"], draws=0).projections]),
         "slack": attempt(lambda: tolerate(seen, "link", draws=0).as_dict()["curve"] if seen.projectable else None),
     }
 
@@ -101,7 +101,5 @@ def test_calls_that_carry_alike_come_in_one_order(shared: Path) -> None:
     """Two calls of this recording carry half the penalty each; names of kernels, that become hashes, must not say which is first."""
     trace = read(shared / "traces" / "kineto/resnet_mi300x_rank0of8/resnet_act_checkpoint.json.gz", use_cache=False)
     made, _ = anonymise(trace, b"a key of the test", stand_in=stand_in)
-    one, other = (
-        [(c["call"], c["count"]) for c in tolerate(inspect_profile(build(t)), "link", draws=0).as_dict()["calls"]] for t in (trace, made)
-    )
+    one, other = ([(c["call"], c["count"]) for c in tolerate(Run.of(build(t)), "link", draws=0).as_dict()["calls"]] for t in (trace, made))
     assert one == other and len(one) == 2

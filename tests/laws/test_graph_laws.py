@@ -29,8 +29,8 @@ from turnbuckle.order import Prepared, Replayed, prepared
 from turnbuckle.order import replayed as order_replayed
 from turnbuckle.profile.dependencies import EDGES, dependencies
 from turnbuckle.profile.profile import Profile, build
+from turnbuckle.study.run import Run
 from turnbuckle.study.slack import MODEL, MODES, Distance, Mode, tolerate
-from turnbuckle.study.study import inspect_profile
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 
@@ -396,7 +396,7 @@ def test_the_slack_curve_of_a_real_run_is_its_projections(shared: Path, mode: Mo
     name = {"link": "slack.link", "api": "slack.call"}[mode]
     asked = 0
     for stem, profile in gpu_runs(shared, 1_200_000):
-        seen, ready = inspect_profile(profile), prepared(profile, MODEL)
+        seen, ready = Run.of(profile), prepared(profile, MODEL)
         if ready.trust is None or ready.trust.refused:
             continue
         asked += 1

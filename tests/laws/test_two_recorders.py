@@ -27,8 +27,8 @@ from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.transfers import fit_links
 from turnbuckle.project import project
 from turnbuckle.schema import words
+from turnbuckle.study.run import Run
 from turnbuckle.study.slack import MODES, tolerate
-from turnbuckle.study.study import inspect_profile
 from turnbuckle.trace.readers import kineto, recorded
 from turnbuckle.trace.trace import Trace
 
@@ -122,7 +122,7 @@ def answers(profile: Profile) -> dict[str, Any]:
     }  # fmt: skip
     for mode in MODES:
         try:
-            curve = tolerate(inspect_profile(profile), mode, draws=0).curve
+            curve = tolerate(Run.of(profile), mode, draws=0).curve
             out[mode] = [float(curve(s)) for s in np.geomspace(1e-7, 1e-2, 6)]
         except CannotAnswer as refused:
             out[mode] = refused.code

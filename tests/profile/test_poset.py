@@ -107,7 +107,7 @@ def test_longest_rising(values: list[int]) -> None:
 @pytest.fixture(scope="module")
 def profile() -> tb.Profile:
     with tb.sample() as path:
-        return tb.inspect(path).profile
+        return tb.read(path).profile
 
 
 def test_a_recording_with_itself_is_its_own_order(profile: tb.Profile) -> None:

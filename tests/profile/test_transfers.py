@@ -317,7 +317,7 @@ def test_regions_that_are_there_at_once_are_no_link() -> None:
     """A device of the host's own memory maps 75 KiB in 140 ns: no link reaches 547 GB/s, and the stated one stays."""
     case = Path(__file__).parents[2] / "validation" / "cases" / "distance_opencv_filters"
     machine_file = str(case / "machine.toml")
-    stated, seen = load(machine_file), tb.inspect(case / "recording", source=machine_file)
+    stated, seen = load(machine_file), tb.read(case / "recording", source=machine_file)
     fit = fit_links(seen.profile)["h2d", "unknown"]
     assert fit.bandwidth is not None and fit.bandwidth > 5e11, "the case still shows it"
     for direction in ("h2d", "d2h"):

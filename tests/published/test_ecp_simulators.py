@@ -12,8 +12,8 @@ from turnbuckle.cost.affine import least_penalty, penalty_from_benefit
 from turnbuckle.published import ecp_simulators
 from turnbuckle.published.ecp_simulators import AGOCHART, PAPER, SSI, forced_penalty, implied_penalty, recompute, stretch, table_link
 from turnbuckle.published.numbers import printed
+from turnbuckle.study.run import Run
 from turnbuckle.study.slack import tolerate
-from turnbuckle.study.study import inspect
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Real runs in the page's table, and their files.
@@ -74,7 +74,7 @@ def test_a_penalty_above_its_bound_is_reproduced(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", sorted(REAL))
 def test_the_bound_holds_on_real_runs(shared: Path, name: str) -> None:
     folder = shared / "traces" / "nsys" / name
-    seen = inspect(folder / REAL[name], use_cache=False)
+    seen = Run.read(folder / REAL[name], use_cache=False)
     page = (ROOT / "docs" / "models" / "simulators.md").read_text(encoding="utf-8")
     for mode in ("link", "api"):
         near, now, far = (float(tolerate(seen, mode, draws=0).curve(x)) for x in (1e-5, 1e-4, 1e-3))

@@ -135,12 +135,15 @@ def test_a_profile_with_nothing_to_bin(profile: tb.Profile) -> None:
 def test_the_causal_answer_is_the_projects(profile: tb.Profile) -> None:
     """`beside` asks the replay that ``turnbuckle project --replay timeline`` asks."""
     (found,) = beside(profile, [SLACK])
-    (asked,) = tb.ask(
-        _inspected(profile),
-        ["cdi-row-api"],
-        model=replace(tb.nething("hold"), replay="timeline"),
-        draws=0,
-    ).projections
+    (asked,) = (
+        _inspected(profile)
+        .project(
+            ["cdi-row-api"],
+            model=replace(tb.nething("hold"), replay="timeline"),
+            draws=0,
+        )
+        .projections
+    )
     assert found.causal == pytest.approx(asked.penalty, rel=1e-9)
     assert found.causal == pytest.approx(1 + found.felt * SLACK / profile.seconds)
     low, high = found.implied
@@ -149,9 +152,9 @@ def test_the_causal_answer_is_the_projects(profile: tb.Profile) -> None:
 
 
 def _inspected(profile: tb.Profile) -> tb.Answer:
-    from turnbuckle.study.study import inspect_profile
+    from turnbuckle.study.run import Run
 
-    return inspect_profile(profile)
+    return Run.of(profile)
 
 
 @pytest.mark.parametrize("name", sorted(REAL))

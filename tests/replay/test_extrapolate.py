@@ -311,7 +311,7 @@ REAL = {
 
 def seen(shared: Path, name: str) -> Traffic:
     (anchor,) = (f for f in (shared / "traces" / name).rglob("*.otf2") if f.name == "traces.otf2")
-    return recorded(tb.inspect(anchor).profile)
+    return recorded(tb.read(anchor).profile)
 
 
 @pytest.mark.parametrize("name", REAL)

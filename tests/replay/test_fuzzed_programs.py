@@ -270,7 +270,7 @@ def lossy(traffic: Traffic, seed: int) -> Traffic:
 @pytest.mark.parametrize("name", ["otf2-local/scorep-netpipe-2r/archive/traces.otf2", "nsys-local/halo-py-4r.sqlite"])
 def test_a_recording_that_lost_messages_still_ends(shared: Path, name: str) -> None:
     """What is not there is not waited for: a run that ends with all its messages ends with any of them."""
-    whole = recorded(tb.inspect(shared / "traces" / name).profile)
+    whole = recorded(tb.read(shared / "traces" / name).profile)
     network = Network(whole.ranks, 1e9, 1e-6, latency=2e-6, seconds_per_byte=1e-9)
     for seed in range(6):
         one = program(lossy(whole, seed), eager_limit=float(seed % 2) * 8192)
@@ -279,7 +279,7 @@ def test_a_recording_that_lost_messages_still_ends(shared: Path, name: str) -> N
 
 def test_a_recording_without_messages_is_said_to_have_none() -> None:
     with tb.sample() as path, pytest.raises(CannotAnswer) as refused:
-        recorded(tb.inspect(path).profile)
+        recorded(tb.read(path).profile)
     assert refused.value.code == "A164"
 
 

@@ -39,7 +39,7 @@ def alone(profile: tb.Profile) -> tuple[float, float]:
 
 def test_the_sample_alone_is_itself() -> None:
     with tb.sample() as path:
-        found, recorded = alone(tb.inspect(path).profile)
+        found, recorded = alone(tb.read(path).profile)
     assert found == pytest.approx(recorded, rel=1e-9)
 
 
@@ -47,7 +47,7 @@ def test_the_sample_alone_is_itself() -> None:
     "name", ["cloverleaf_a100_perlmutter", "jacobi_gh200", "extrap_concurrent_s1", "balinski_gomory_r16", "h100_2gpu_1s"]
 )
 def test_real_runs_alone_are_themselves(shared: Path, name: str) -> None:
-    found, recorded = alone(tb.inspect(next((shared / "traces" / "nsys" / name).glob("*.sqlite"))).profile)
+    found, recorded = alone(tb.read(next((shared / "traces" / "nsys" / name).glob("*.sqlite"))).profile)
     assert found == pytest.approx(recorded, rel=1e-8), "every copy ends on a whole picosecond"
 
 
@@ -85,7 +85,7 @@ def test_directions_do_not_share() -> None:
 
 def test_slower_kernels_leave_the_link_idle() -> None:
     with tb.sample() as path:
-        profile = tb.inspect(path).profile
+        profile = tb.read(path).profile
     graph = dependencies(profile)
     moved = copies(profile, graph)
     kernels = (profile.activities["kind"].cast(str) == "kernel").to_numpy()[graph.activity]
@@ -173,7 +173,7 @@ def test_deliveries_change_by_the_difference() -> None:
 def test_in_step_a_link_shared_by_k_is_a_kth_of_it() -> None:
     """A law: runs that are alike and start together share fairly, so each sees a k-th of the link."""
     with tb.sample() as path:
-        profile = tb.inspect(path).profile
+        profile = tb.read(path).profile
     graph = dependencies(profile)
     moved = copies(profile, graph)
     for held in (None, engines(moved, graph)):

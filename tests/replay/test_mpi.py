@@ -91,7 +91,7 @@ def test_sends_that_rely_on_buffers_are_found() -> None:
 
 @pytest.mark.parametrize("name", ["lammps-melt-4r", "halo-py-4r", "cannon-py-4r", "p2pkinds-2r", "lammps-melt-2r-osrt-sampling"])
 def test_real_runs(shared: Path, name: str) -> None:
-    traffic = recorded(tb.inspect(shared / "traces" / "nsys-local" / f"{name}.sqlite").profile)
+    traffic = recorded(tb.read(shared / "traces" / "nsys-local" / f"{name}.sqlite").profile)
     assert traffic.unmatched == 0
     one = program(traffic)
     sent = np.bincount(one.arg[one.code == Op.SEND], minlength=len(one.source))
@@ -107,7 +107,7 @@ def test_real_runs(shared: Path, name: str) -> None:
 
 def test_one_process_has_no_messages() -> None:
     with tb.sample() as path, pytest.raises(CannotAnswer) as refused:
-        recorded(tb.inspect(path).profile)
+        recorded(tb.read(path).profile)
     assert refused.value.code == "A164"
 
 
@@ -162,7 +162,7 @@ def independent_compute(profile: tb.Profile) -> dict[int, float]:
 
 @pytest.mark.parametrize("name", ["nsys-local/lammps-melt-4r.sqlite", "otf2-local/scorep-py-halo-4r/archive/traces.otf2"])
 def test_every_rank_keeps_its_compute(shared: Path, name: str) -> None:
-    profile = tb.inspect(shared / "traces" / name).profile
+    profile = tb.read(shared / "traces" / name).profile
     traffic = recorded(profile)
     found = np.bincount(traffic.rank, traffic.gap_seconds)
     assert found.tolist() == pytest.approx([s for _, s in sorted(independent_compute(profile).items())], abs=1e-9)
@@ -179,7 +179,7 @@ def test_every_rank_keeps_its_compute(shared: Path, name: str) -> None:
 )
 def test_collectives_have_their_sizes_whoever_recorded_them(shared: Path, name: str) -> None:
     """The program's source: 800 B broadcast from rank 1, 8 B reduced, 100 B a rank gathered and so on, 10 and 20 B gathered."""
-    found = {(r.operation, r.root): set(r.block_bytes.tolist()) for r in recorded(tb.inspect(shared / "traces" / name).profile).rounds}
+    found = {(r.operation, r.root): set(r.block_bytes.tolist()) for r in recorded(tb.read(shared / "traces" / name).profile).rounds}
     assert found[("bcast", 1)] == {800.0} and found[("reduce", 0)] == found[("allreduce", 0)] == {8.0}
     assert (
         found[("gather", 0)] == {100.0}

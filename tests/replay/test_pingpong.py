@@ -215,7 +215,7 @@ ARCHIVES: Final = ["netpipe-2r/archive/eztrace_log.otf2", "scorep-netpipe-2r/arc
 @pytest.mark.parametrize("archive", ARCHIVES)
 def test_a_recorded_ping_pong_against_itself(shared: Path, archive: str) -> None:
     """36 sizes, 15 round trips each: sizes that were not fitted."""
-    profile = tb.inspect(shared / "traces" / "otf2-local" / archive).profile
+    profile = tb.read(shared / "traces" / "otf2-local" / archive).profile
     # one L and one G for all sizes do not know what a rendezvous costs (2 us here): at the limit they are far off
     whole = held_out(profile, [(0, np.inf)])
     assert len(whole.sizes) == 36

@@ -11,8 +11,8 @@ from test_slack import MODE, RUNS, SOME, answer, distance, launch_and_wait, on_f
 from test_summary import call, copy, on_device, profile_of
 
 from turnbuckle.study.carriers import NAMED, Carrier
+from turnbuckle.study.run import Run
 from turnbuckle.study.slack import MODES, Mode, Slack, tolerate
-from turnbuckle.study.study import inspect
 from turnbuckle.trace.trace import Trace
 
 
@@ -144,7 +144,7 @@ def test_devices_and_processes_are_told_apart_by_what_they_call() -> None:
 )
 def test_real_runs_name_their_calls(shared: Path, name: str, mode: Mode, call: str, says: str) -> None:
     (file,) = (shared / "traces/nsys" / name).glob("*.sqlite")
-    carriers: tuple[Carrier, ...] = tolerate(inspect(file, use_cache=False), mode, draws=0).carriers
+    carriers: tuple[Carrier, ...] = tolerate(Run.read(file, use_cache=False), mode, draws=0).carriers
     assert (call, says) in {(c.call, c.what) for c in carriers}
     assert sum(c.share for c in carriers) == pytest.approx(1.0, abs=0.02)
     assert MODES

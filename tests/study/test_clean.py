@@ -17,7 +17,7 @@ import turnbuckle as tb
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.study.clean import cleaned
-from turnbuckle.study.study import inspect_profile
+from turnbuckle.study.run import Run
 from turnbuckle.trace.trace import Trace
 from turnbuckle.trace.window import Part, cut
 
@@ -134,8 +134,8 @@ def test_drawn_runs_come_to_the_time_asked(trace: Trace, share: float) -> None:
 
 def test_real_runs_lose_what_is_asked_and_project_onto_themselves(shared: Path) -> None:
     for folder, share in (("jacobi_gh200", 0.98), ("balinski_gomory_r16", 0.99), ("mfu_2gpu_before", 0.99)):
-        profile = tb.inspect(next((shared / "traces" / "nsys" / folder).glob("*.sqlite"))).profile
+        profile = tb.read(next((shared / "traces" / "nsys" / folder).glob("*.sqlite"))).profile
         found = cleaned(profile, profile.seconds * share)
         assert found.seconds == pytest.approx(profile.seconds * share, abs=1e-7)
-        (itself,) = tb.ask(inspect_profile(found), ["self"], draws=0).projections
+        (itself,) = Run.of(found).project(["self"], draws=0).projections
         assert itself.penalty == 1.0

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import turnbuckle as tb
 from turnbuckle.errors import CannotAnswer, UsageError
+from turnbuckle.page.dgemm_chart import dgemm_figure, panels
+from turnbuckle.page.figure import draw
 from turnbuckle.profile.offload import offload_ratio_limit
-from turnbuckle.report.dgemm_chart import dgemm_figure, panels
-from turnbuckle.report.figure import draw
 from turnbuckle.study.dgemm import (
     break_even_bandwidth,
     by_alpha,

@@ -314,7 +314,7 @@ def test_unknown_settings_are_refused_with_the_nearest() -> None:
 
 
 def test_a_real_run_on_three_shapes(shared: Path) -> None:
-    traffic = recorded(tb.inspect(shared / "traces" / "nsys-local" / "lammps-melt-4r.sqlite").profile)
+    traffic = recorded(tb.read(shared / "traces" / "nsys-local" / "lammps-melt-4r.sqlite").profile)
     found = paths(traffic)
     for each in (1, 2, 4):
         host, copied, direct = (found.row(each, p) for p in PATHS)

@@ -14,7 +14,7 @@ from turnbuckle.assumptions import uncalled
 from turnbuckle.errors import CannotAnswer
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.project import require_activity, require_calls
-from turnbuckle.study.study import inspect
+from turnbuckle.study.run import Run
 
 NAMES = pl.Series("name", ["cudaLaunchKernel", "k"])
 PROCESS = 7 << 24
@@ -71,10 +71,10 @@ def test_the_recorder_is_told_in_its_own_words(format_: str | None, words: str) 
 
 def test_recordings_with_and_without(shared: Path) -> None:
     with pytest.raises(CannotAnswer) as refused:
-        require_calls(inspect(shared / "traces" / "rocprof" / "llm_decode_rocprofv3" / "decode_kernel_trace.csv").profile)
+        require_calls(Run.read(shared / "traces" / "rocprof" / "llm_decode_rocprofv3" / "decode_kernel_trace.csv").profile)
     assert refused.value.code == "A140" and "11% of their time" in refused.value.found
-    half = inspect(shared / "traces" / "nsys" / "h100_2gpu_1s" / "h100_2gpu_1s.sqlite").profile
+    half = Run.read(shared / "traces" / "nsys" / "h100_2gpu_1s" / "h100_2gpu_1s.sqlite").profile
     require_calls(half)
     assert [f.detail for f in uncalled(half)] == ["52% of the rows on devices, 44% of their time"]
     for whole in ("kineto/vllm_decode_graph/graph_execution.json.gz", "nsys/mfu_2gpu_before/mfu_2gpu_before.sqlite"):
-        assert uncalled(inspect(shared / "traces" / whole).profile) == [], whole
+        assert uncalled(Run.read(shared / "traces" / whole).profile) == [], whole

@@ -19,7 +19,7 @@ from turnbuckle.machine import Machine, load
 from turnbuckle.model import Model, nething
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.study.moved import REASONS, Moved, moved, window
-from turnbuckle.study.study import inspect
+from turnbuckle.study.run import Run
 from turnbuckle.trace.trace import Trace
 
 HERE = machine(FULL)
@@ -229,7 +229,7 @@ def test_a_window_keeps_its_promise(trace: Trace, most: int) -> None:
 
 def test_the_sample_far_away() -> None:
     with sample() as path:
-        seen = inspect(path, use_cache=False)
+        seen = Run.read(path, use_cache=False)
     run = moved(seen.profile, seen.source, load("cdi-row-link"), replace(FLOP, replay="sum"))
     consistent(run)
     assert run.projection.replay == "timeline" and run.projection.target == "cdi-row-link"
@@ -245,7 +245,7 @@ def test_real_runs(shared: Path) -> None:
     shown = {}
     for name in ("jacobi_gh200", "cloverleaf_a100_perlmutter", "extrap_concurrent_s4"):
         (file,) = (shared / "traces/nsys" / name).glob("*.sqlite")
-        seen = inspect(file, use_cache=False)
+        seen = Run.read(file, use_cache=False)
         unmoved(moved(seen.profile, seen.source, seen.source, FLOP))
         far = moved(seen.profile, seen.source, load("cdi-row-link"), FLOP)
         consistent(far)

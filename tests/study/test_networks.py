@@ -17,7 +17,7 @@ from turnbuckle.replay.message_graphs import MessageGraph, ping_pong, shift, swe
 from turnbuckle.replay.mpi import recorded
 from turnbuckle.replay.network import Dragonfly, FatTree, Torus
 from turnbuckle.study.networks import LIMPPY, USUAL, networks, of_graph, of_run, topology
-from turnbuckle.study.study import inspect
+from turnbuckle.study.run import Run
 
 
 @given(st.integers(2, 3000), st.sampled_from(USUAL))
@@ -125,7 +125,7 @@ def test_an_acknowledgement_is_a_packet_back() -> None:
 
 def test_a_recorded_run(shared: Path) -> None:
     """Stencil of 32 ranks: 512 messages of 131072 B (truth.json), a request, a reply, 32 packets of data and a fin each."""
-    traffic = recorded(inspect(shared / "traces" / "otf2" / "stencil4d_32rank" / "traces.otf2").profile)
+    traffic = recorded(Run.read(shared / "traces" / "otf2" / "stencil4d_32rank" / "traces.otf2").profile)
     bare = networks(of_run(traffic, LIMPPY, 0.0), ["switch", "torus"])
     small = bare.rows[0].packets - 512 * (32 + 3)
     assert bare.nodes == 32 and 0 <= small < 2000, "the rest is three collectives"
@@ -152,7 +152,7 @@ def test_questions_that_cannot_be() -> None:
 
 @pytest.mark.parametrize("compute", [-1.0, float("nan"), float("inf")])
 def test_a_factor_that_cannot_be(shared: Path, compute: float) -> None:
-    traffic = recorded(inspect(shared / "traces" / "otf2" / "pingpong_2rank" / "traces.otf2").profile)
+    traffic = recorded(Run.read(shared / "traces" / "otf2" / "pingpong_2rank" / "traces.otf2").profile)
     with pytest.raises(UsageError) as caught:
         of_run(traffic, LIMPPY, compute)
     assert caught.value.code == "A090"

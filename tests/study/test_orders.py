@@ -124,7 +124,7 @@ def test_nothing_refuted_nothing_false() -> None:
 def test_a_program_in_three_runs(shared: Path) -> None:
     """Fifteen streams of one program at three sizes."""
     folder = shared / "traces" / "nsys"
-    seen = [tb.inspect(next((folder / f"extrap_concurrent_s{k}").glob("*.sqlite"))) for k in (1, 2, 4)]
+    seen = [tb.read(next((folder / f"extrap_concurrent_s{k}").glob("*.sqlite"))) for k in (1, 2, 4)]
     found = order([s.profile for s in seen])
     assert len(found.runs) == 243 and len(found.runs.tracks) == 16
     assert found.runs.disordered == 0 and (found.runs.unmatched == 0).all()
@@ -139,7 +139,7 @@ def test_a_program_in_three_runs(shared: Path) -> None:
 
 def test_two_programs_are_refused(shared: Path) -> None:
     folder = shared / "traces" / "nsys"
-    both = [tb.inspect(next((folder / n).glob("*.sqlite"))).profile for n in ("jacobi_gh200", "extrap_con_kernel")]
+    both = [tb.read(next((folder / n).glob("*.sqlite"))).profile for n in ("jacobi_gh200", "extrap_con_kernel")]
     with pytest.raises(CannotAnswer) as refused:
         order(both)
     assert refused.value.code == "A163"

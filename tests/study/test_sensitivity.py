@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from test_slack import RUNS, SOME, answer, distance, launch_and_wait, on_full, one_after_another
 
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
+from turnbuckle.study.run import Answer, Run
 from turnbuckle.study.sensitivity import DELIVERIES, HOST_WORK, RETURNS, Curve, Share, along, classes, shares
 from turnbuckle.study.slack import Distance
-from turnbuckle.study.study import Answer, inspect
 from turnbuckle.trace.trace import Trace
 
 #: A step in which no two whole numbers of nanoseconds change places.
@@ -73,7 +73,7 @@ def test_a_run_made_of_known_parts() -> None:
 @pytest.mark.parametrize("name", ["jacobi_gh200", "softmax_uvm_t4", "extrap_exgpu_s10"])
 def test_shares_of_real_runs(shared: Path, name: str) -> None:
     (file,) = (shared / "traces/nsys" / name).glob("*.sqlite")
-    seen = inspect(file, use_cache=False)
+    seen = Run.read(file, use_cache=False)
     found, replay = made_of(seen)
     assert sum(s.seconds for s in found) == pytest.approx(seen.profile.seconds, rel=1e-11)
     run_time = float(replay.seconds(no_change(len(replay.run))))

@@ -20,27 +20,27 @@ from turnbuckle.profile.dependencies import EDGE
 from turnbuckle.profile.profile import build
 from turnbuckle.replay.graphs import copies, numbered, with_gaps
 from turnbuckle.replay.timeline import no_change
-from turnbuckle.study.sharing import FORMS, ON_ONE_GPU, Form, Run, pair, ready, sharing
+from turnbuckle.study.run import Run
+from turnbuckle.study.sharing import FORMS, ON_ONE_GPU, Form, Sharer, pair, ready, sharing
 from turnbuckle.study.sharing_surface import NEAR, NOW, RATE, parameter_differences, sharing_surface
-from turnbuckle.study.study import Answer, inspect_profile
 from turnbuckle.trace.trace import Trace
 
 REAL = ["cloverleaf_a100_perlmutter", "rodinia_gaussian_rtx3090_b", "jacobi_gh200", "extrap_concurrent_s4", "balinski_gomory_r3"]
 
 
 @pytest.fixture(scope="module")
-def seen() -> Iterator[Answer]:
+def seen() -> Iterator[Run]:
     with tb.sample() as path:
-        yield tb.inspect(path)
+        yield tb.read(path)
 
 
 @pytest.fixture(scope="module")
-def run(seen: Answer) -> Run:
+def run(seen: Run) -> Sharer:
     return ready(seen)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_alone_on_its_own_link_a_run_is_itself(run: Run, form: Form) -> None:
+def test_alone_on_its_own_link_a_run_is_itself(run: Sharer, form: Form) -> None:
     rounded = 1e-12 * len(run.graph.activity) / run.measured  # each copy and pooled kernel ends on a whole picosecond
     assert run.together(form, 1).penalty == pytest.approx(1.0, abs=rounded)
     assert run.together(form, 1, bandwidth=run.recorded_bandwidth, latency=run.recorded_latency).penalty == pytest.approx(1.0, abs=rounded)
@@ -49,12 +49,12 @@ def test_alone_on_its_own_link_a_run_is_itself(run: Run, form: Form) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", REAL)
 def test_real_runs_alone_are_themselves(shared: Path, name: str, form: Form) -> None:
-    real = ready(tb.inspect(next((shared / "traces" / "nsys" / name).glob("*.sqlite"))))
+    real = ready(tb.read(next((shared / "traces" / "nsys" / name).glob("*.sqlite"))))
     flows = len(real.moved.activity) + (len(real.kernels.activity) if form in ON_ONE_GPU else 0)
     assert real.together(form, 1).seconds == pytest.approx(real.measured, abs=1e-12 * flows), "each ends on a whole picosecond"
 
 
-def crowded(made: Run) -> bool:
+def crowded(made: Sharer) -> bool:
     """Whether copies of one direction overlap: the link has the rate of the fastest alone, and together they asked for more."""
     at = 2 * made.moved.activity
     for way in (made.moved.to_device, ~made.moved.to_device):
@@ -70,7 +70,7 @@ def crowded(made: Run) -> bool:
 def test_any_run_alone_is_itself(trace: Trace) -> None:
     """Made-up runs of several processes, devices and streams; left out is what is refused, and copies that crowd each other."""
     try:
-        made = ready(inspect_profile(build(trace)))
+        made = ready(Run.of(build(trace)))
     except CannotAnswer:
         assume(False)
     assume(not crowded(made))
@@ -80,14 +80,14 @@ def test_any_run_alone_is_itself(trace: Trace) -> None:
         assert made.together(form, 1, law="anchored", latency=made.recorded_latency).seconds == pytest.approx(made.measured, abs=rounded)
 
 
-def test_several_are_never_faster_than_one(run: Run) -> None:
+def test_several_are_never_faster_than_one(run: Sharer) -> None:
     """Loose: each has what one alone has, and less of the link.  Nothing is said of more against fewer (D18)."""
     for bandwidth in (1e9, 10e9, 100e9):
         alone = run.together("loose", 1, bandwidth=bandwidth).seconds
         assert all(run.together("loose", k, bandwidth=bandwidth).seconds >= alone * (1 - 1e-9) for k in (2, 3, 7))
 
 
-def test_free_copies_and_no_latency_leave_the_rest_of_the_timeline(seen: Answer, run: Run) -> None:
+def test_free_copies_and_no_latency_leave_the_rest_of_the_timeline(seen: Run, run: Sharer) -> None:
     """Infinite bandwidth, no latency: the longest path of the same graph without copies and deliveries."""
     made = prepared(seen.profile, replace(nething("hold"), replay="timeline"))
     assert made.timeline is not None
@@ -104,7 +104,7 @@ def test_free_copies_and_no_latency_leave_the_rest_of_the_timeline(seen: Answer,
 
 
 @pytest.mark.parametrize("law", ["anchored", "agochart"])
-def test_alone_run_time_is_convex_in_latency_and_never_falls(run: Run, law: str) -> None:
+def test_alone_run_time_is_convex_in_latency_and_never_falls(run: Sharer, law: str) -> None:
     at = np.array([0.0, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3])
     seconds = np.array([run.together("loose", 1, latency=float(x), law=law).seconds for x in at])  # type: ignore[arg-type]
     slopes = np.diff(seconds) / np.diff(at)
@@ -113,7 +113,7 @@ def test_alone_run_time_is_convex_in_latency_and_never_falls(run: Run, law: str)
     assert seconds[-1] / np.interp(NOW, at, seconds) >= 1 + 10 * (1 - 1 / gain) - 1e-6, "the bound that two of the report's rows break"
 
 
-def test_a_larger_gpu_gains_what_the_blocks_allow(run: Run) -> None:
+def test_a_larger_gpu_gains_what_the_blocks_allow(run: Sharer) -> None:
     full, blocks, small = (
         run.together("tight", 4, gain="full"), run.together("tight", 4),
         replace(run, kernels=replace(run.kernels, blocks=np.ones_like(run.kernels.blocks)), units=100).together("tight", 4),
@@ -125,7 +125,7 @@ def test_a_larger_gpu_gains_what_the_blocks_allow(run: Run) -> None:
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=20), st.integers(1, 64), st.sampled_from([0, 32, 256, 1024]), st.integers(1, 16))
-def test_the_least_gain_is_no_more_than_the_most(run: Run, blocks: list[int], units: int, threads: int, times: int) -> None:
+def test_the_least_gain_is_no_more_than_the_most(run: Sharer, blocks: list[int], units: int, threads: int, times: int) -> None:
     """A block more than fits at once saves a whole round of resident blocks, more than a multiprocessor saves of its own blocks."""
     n = len(blocks)
     same = {name: np.full(n, value) for name, value in (("threads", threads), ("registers", 0), ("units", units))}
@@ -135,7 +135,7 @@ def test_the_least_gain_is_no_more_than_the_most(run: Run, blocks: list[int], un
     assert (least >= 1).all() and (least <= most).all() and (most <= full * (1 + 1e-12)).all()
 
 
-def test_pooled_work_is_bounded_by_the_gpu(run: Run) -> None:
+def test_pooled_work_is_bounded_by_the_gpu(run: Sharer) -> None:
     """However the runs meet, k runs on a GPU k times as large keep it busy no longer than it is there."""
     busy = float(run.kernels.seconds.sum())
     for count in (2, 5):
@@ -143,7 +143,7 @@ def test_pooled_work_is_bounded_by_the_gpu(run: Run) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_runs_on_the_recorded_gpu_are_those_on_a_pool_of_its_size(run: Run, count: int) -> None:
+def test_runs_on_the_recorded_gpu_are_those_on_a_pool_of_its_size(run: Sharer, count: int) -> None:
     """`shared` is `pooled` on a GPU as many times as large whose multiprocessors are as many times slower."""
     slow = run.together("pooled", count, gain="full", speed=1 / count)
     one = run.together("shared", count, gain="full")
@@ -153,7 +153,7 @@ def test_runs_on_the_recorded_gpu_are_those_on_a_pool_of_its_size(run: Run, coun
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_thread_alone_has_its_core_to_itself(run: Run, form: Form) -> None:
+def test_a_thread_alone_has_its_core_to_itself(run: Sharer, form: Form) -> None:
     """With a core for each thread, or more, nothing is shared that was not: the run is itself; and fewer never make it shorter."""
     rounded = 2e-12 * len(run.graph.activity) * 3
     threads = 1 + int(run.kernels.device.max())
@@ -162,7 +162,7 @@ def test_a_thread_alone_has_its_core_to_itself(run: Run, form: Form) -> None:
     assert apart == pytest.approx(run.together(form, 3).seconds, rel=1e-6) and crowd >= apart * (1 - 1e-9)
 
 
-def test_host_work_on_one_core_takes_its_turn(run: Run) -> None:
+def test_host_work_on_one_core_takes_its_turn(run: Sharer) -> None:
     """Two runs on a GPU each and one core: no faster than that core, and no slower than one after the other."""
     graph = with_gaps(run.graph)
     inside = (graph.source > 0) & (graph.owner == (graph.source - 1) // 2)
@@ -172,7 +172,7 @@ def test_host_work_on_one_core_takes_its_turn(run: Run) -> None:
 
 
 @pytest.mark.parametrize("form", ["loose", "shared"])
-def test_two_recordings_of_one_run_are_that_run_twice(run: Run, form: Form) -> None:
+def test_two_recordings_of_one_run_are_that_run_twice(run: Sharer, form: Form) -> None:
     both, twice = pair(run, run, form), run.together(form, 2)
     assert both.together == pytest.approx(twice.seconds, rel=1e-9)
     assert both.penalties == pytest.approx((twice.penalty, twice.penalty), rel=0.02), "alike runs end together but for their turns"
@@ -183,7 +183,7 @@ def test_two_programs_of_different_length_on_one_gpu() -> None:
     """The longer has the GPU to itself once the shorter is done; both together take no longer than one after the other."""
     cases = Path(__file__).parents[2] / "validation" / "cases"
     folders = [cases / f"distance_{name}" for name in ("shape_stream", "opencv_pyramid")]
-    made = [ready(tb.inspect(folder / "recording", source=str(folder / "machine.toml"))) for folder in folders]
+    made = [ready(tb.read(folder / "recording", source=str(folder / "machine.toml"))) for folder in folders]
     both = pair(*made, "shared")
     busy = [float(m.kernels.seconds.sum() + m.moved.seconds.sum()) for m in made]
     alone = [m.together("shared", 1).seconds for m in made]
@@ -191,7 +191,7 @@ def test_two_programs_of_different_length_on_one_gpu() -> None:
     assert both.together <= sum(both.alone)
 
 
-def test_two_runs_are_beside_each_other_on_what_there_is(seen: Answer, run: Run) -> None:
+def test_two_runs_are_beside_each_other_on_what_there_is(seen: Run, run: Sharer) -> None:
     with pytest.raises(UsageError) as refused:
         pair(run, run, "tight")
     assert refused.value.code == "A097"
@@ -201,7 +201,7 @@ def test_two_runs_are_beside_each_other_on_what_there_is(seen: Answer, run: Run)
     assert nothing.value.code == "A165"
 
 
-def test_the_answer_adds_up(run: Run) -> None:
+def test_the_answer_adds_up(run: Sharer) -> None:
     found = sharing(run, (1, 2, 4), FORMS)
     about = found.as_dict()
     assert [(r["form"], r["runs"]) for r in about["rows"] if r["form"] != "loose"] == [
@@ -221,7 +221,7 @@ def test_the_answer_adds_up(run: Run) -> None:
     assert only.fit is None and only.benefit(2, "tight") is None
 
 
-def test_a_surface_holds_what_its_points_are(run: Run) -> None:
+def test_a_surface_holds_what_its_points_are(run: Sharer) -> None:
     found = sharing_surface(run, ("pooled", "loose"), (3, 1), (1e-4, 1e-5), (RATE, 1e9))
     assert found.forms == ("loose", "pooled") and found.runs == (1, 3) and found.latencies == (1e-5, 1e-4) and len(found.points) == 16
     one = found.at("pooled", 3, NEAR, RATE)
@@ -237,7 +237,7 @@ def test_a_surface_holds_what_its_points_are(run: Run) -> None:
     }  # fmt: skip
 
 
-def test_steps_of_parameters(run: Run) -> None:
+def test_steps_of_parameters(run: Sharer) -> None:
     found = parameter_differences(run, "loose", 1)
     assert list(found) == ["latency", "bandwidth", "copy cost", "kernel time"]
     assert found["kernel time"].sign == "rises" and found["bandwidth"].sign == "falls" and found["copy cost"].sign == "rises"
@@ -254,13 +254,13 @@ def test_steps_of_parameters(run: Run) -> None:
         ((1e4,), (1e9,), "A096"),
     ],
 )
-def test_grids_that_cannot_be(run: Run, latencies: tuple[float, ...], bandwidths: tuple[float, ...], code: str) -> None:
+def test_grids_that_cannot_be(run: Sharer, latencies: tuple[float, ...], bandwidths: tuple[float, ...], code: str) -> None:
     with pytest.raises(UsageError) as refused:
         sharing_surface(run, ("loose",), (1,), latencies, bandwidths)
     assert refused.value.code == code
 
 
-def test_what_is_too_much_or_says_nothing(seen: Answer, run: Run) -> None:
+def test_what_is_too_much_or_says_nothing(seen: Run, run: Sharer) -> None:
     many = tuple(np.linspace(1e-6, 1e-3, 400).tolist())
     with pytest.raises(CannotAnswer) as refused:
         sharing_surface(run, FORMS, (256,), many, tuple(np.linspace(1e9, 1e10, 100).tolist()))
@@ -283,7 +283,7 @@ def test_what_is_too_much_or_says_nothing(seen: Answer, run: Run) -> None:
 def test_a_device_is_named_by_its_number() -> None:
     """Two processes that both call a GPU 0 have one; apart they have two; numbers of their own are two in any case."""
 
-    def made(second: int) -> Answer:
+    def made(second: int) -> Run:
         copy = {"stream": 7, "correlation": 1, "size_bytes": 64, "direction": 1}
         rows = [
             {**copy, "start_ns": 10, "end_ns": 20, "process": 1 << 24, "device": 0},
@@ -292,7 +292,7 @@ def test_a_device_is_named_by_its_number() -> None:
         calls = [
             {"start_ns": 5 + p, "end_ns": 8 + p, "process": p << 24, "thread": (p << 24) + p, "correlation": 1, "name": 5} for p in (1, 2)
         ]
-        return inspect_profile(build(trace_of({"api": calls, "copies": rows})))
+        return Run.of(build(trace_of({"api": calls, "copies": rows})))
 
     one, two = made(0), made(1)
     assert (ready(one).devices, ready(one).sharers) == (1, 2) and (ready(one, apart=True).devices, ready(one, apart=True).sharers) == (2, 1)

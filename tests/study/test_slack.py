@@ -22,9 +22,9 @@ from turnbuckle.machine.machine import Parameter
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.project import project
+from turnbuckle.study.run import Answer, Run
 from turnbuckle.study.sensitivity import MOST
 from turnbuckle.study.slack import FARTHEST, MODEL, MODES, NEAREST, THRESHOLDS, Distance, Mode, Slack, tolerate
-from turnbuckle.study.study import Answer, inspect, inspect_profile
 from turnbuckle.trace.trace import Trace
 
 RUNS = gpu_traces() | traces() | soups()
@@ -43,7 +43,7 @@ def on_full(profile: Profile) -> Answer:
 def answer(trace: Trace, known: bool) -> Answer:
     """A drawn run, on the machine it shows or on one that is wholly known."""
     profile = build(trace)
-    return on_full(profile) if known else inspect_profile(profile)
+    return on_full(profile) if known else Run.of(profile)
 
 
 def distance(seen: Answer, mode: Mode = "link") -> Distance | None:
@@ -304,7 +304,7 @@ def test_runs_with_hardly_anything() -> None:
 
 
 def test_a_search_that_stops_says_how_far_it_may_be_off(shared: Path) -> None:
-    seen = inspect(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite", use_cache=False)
+    seen = Run.read(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite", use_cache=False)
     ready = Distance.of(seen, "link")
     whole, part = (tolerate(seen, draws=0, ready=ready.ready, most=most) for most in (MOST, 8))
     assert whole.curve.gap == 0 < part.curve.gap
@@ -316,7 +316,7 @@ def test_a_search_that_stops_says_how_far_it_may_be_off(shared: Path) -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_real_runs(shared: Path, name: str) -> None:
     (file,) = (shared / "traces/nsys" / name).glob("*.sqlite")
-    seen = inspect(file, use_cache=False)
+    seen = Run.read(file, use_cache=False)
     for mode in MODES:
         ready = Distance.of(seen, mode)
         found = tolerate(seen, mode, draws=10, ready=ready.ready)

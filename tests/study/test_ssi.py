@@ -11,8 +11,8 @@ from turnbuckle.errors import CannotAnswer, UnitError, UsageError
 from turnbuckle.published import ecp_simulators as paper
 from turnbuckle.published.numbers import printed
 from turnbuckle.replay.loop import Link, Loop, Quantum
+from turnbuckle.study.run import Run
 from turnbuckle.study.ssi import Distance, answer, distance, recorded
-from turnbuckle.study.study import inspect
 from turnbuckle.units import parse
 
 LINK = Link("pcie4-x16", 26e9)
@@ -107,7 +107,7 @@ def test_a_loop_without_any_time() -> None:
 
 def test_a_recording(shared: Path) -> None:
     """CloverLeaf: 1312 kernels busy for 294404540 ns, 225065752 B to the device, 51200 B back (truth.json)."""
-    profile = inspect(next((shared / "traces" / "nsys" / "cloverleaf_a100_perlmutter").glob("*.sqlite"))).profile
+    profile = Run.read(next((shared / "traces" / "nsys" / "cloverleaf_a100_perlmutter").glob("*.sqlite"))).profile
     every = recorded(profile, "all")
     assert (every.kernel, every.calls) == ("", 1312)
     assert every.calls * every.kernel_seconds == pytest.approx(0.294404540, rel=1e-12)

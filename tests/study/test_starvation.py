@@ -20,7 +20,7 @@ MILLISECOND = Starvation(np.array([0.0, 1e-3]), np.array([0.0, 1e-4]))
 @pytest.fixture(scope="module")
 def seen() -> tb.Answer:
     with tb.sample() as path:
-        return tb.inspect(path, use_cache=False)
+        return tb.read(path, use_cache=False)
 
 
 def written(path: Path, text: str) -> Path:
@@ -66,8 +66,8 @@ def test_the_recorded_run_has_its_gaps_in_it_already(seen: tb.Answer) -> None:
 
 def test_a_device_that_runs_dry_costs_what_the_curve_says(seen: tb.Answer) -> None:
     """Slack opens gaps; each kernel behind one pays, at most what the curve says of the longest gap there can be."""
-    plain = tb.tolerate(seen, "api", draws=0)
-    found = tb.tolerate(seen, "api", draws=0, starvation=MILLISECOND)
+    plain = seen.distance("api", draws=0)
+    found = seen.distance("api", draws=0, starvation=MILLISECOND)
     assert found.starved is not None and plain.starved is None
     assert float(found.starved(0.0)) == found.measured
     above = found.starved.seconds - found.curve(found.starved.at)

@@ -13,14 +13,14 @@ import pytest
 
 import turnbuckle as tb
 from turnbuckle.errors import MachineError, ProfileError
-from turnbuckle.study.study import DEFAULT_TARGETS, SCHEMA_VERSION, Answer, ask, inspect, inspect_profile
+from turnbuckle.study.run import DEFAULT_TARGETS, SCHEMA_VERSION, Answer, Run
 
 SAMPLE = Path(str(files("turnbuckle") / "examples" / "dgemm-like-synthetic.sqlite"))
 
 
 @cache
 def seen() -> Answer:
-    return inspect(SAMPLE, use_cache=False, command="turnbuckle inspect dgemm-like-synthetic.sqlite")
+    return Run.read(SAMPLE, use_cache=False, command="turnbuckle inspect dgemm-like-synthetic.sqlite")
 
 
 def test_an_inspection_recognises_its_machine() -> None:
@@ -28,34 +28,34 @@ def test_an_inspection_recognises_its_machine() -> None:
     assert answer.source.name == "a100-sxm4-40" and answer.projections == [] and answer.model is None
     assert "M101" not in {f.code for f in answer.findings}
     with pytest.raises(MachineError) as refused:
-        inspect_profile(answer.profile, source="cdi-row-link")
+        Run.of(answer.profile, source="cdi-row-link")
     assert refused.value.code == "M016"
-    assert inspect_profile(answer.profile, source="gh200").source.name == "gh200"
+    assert Run.of(answer.profile, source="gh200").source.name == "gh200"
     with pytest.raises(ProfileError):
-        inspect(SAMPLE.with_name("missing.sqlite"))
+        Run.read(SAMPLE.with_name("missing.sqlite"))
 
 
 def test_defaults_of_a_question() -> None:
-    answer = ask(seen(), draws=20)
+    answer = seen().project(draws=20)
     assert tuple(p.target for p in answer.projections) == DEFAULT_TARGETS
     assert answer.model is not None and answer.model.name == "nething" and answer.model.alpha == "flop"
     assert all(p.replay == "timeline" and p.interval is not None for p in answer.projections)
-    (lambdas,) = ask(seen(), model=tb.additive({"data": 10.0}), draws=20).projections
+    (lambdas,) = seen().project(model=tb.additive({"data": 10.0}), draws=20).projections
     assert lambdas.target == "lambda" and lambdas.penalty < 1
 
 
 def test_own_machine_in_any_place() -> None:
     for names in (["self"], ["nvlink-c2c", "self"], ["self", "self"]):
-        answer = ask(seen(), names, draws=10)
+        answer = seen().project(names, draws=10)
         for p, name in zip(answer.projections, names, strict=True):
             assert (p.target, p.penalty == 1) == (name, name == "self")
     with pytest.raises(MachineError) as refused:
-        ask(seen(), ["nvlink-c2"])
+        seen().project(["nvlink-c2"])
     assert refused.value.code == "M001"
 
 
 def test_provenance_is_enough_to_ask_again() -> None:
-    answer = ask(seen(), ["cdi-row-link"], draws=10, seed=4)
+    answer = seen().project(["cdi-row-link"], draws=10, seed=4)
     about = answer.provenance()
     assert about["profile"]["sha256"] == hashlib.sha256(SAMPLE.read_bytes()).hexdigest()
     assert about["source_machine"]["name"] == "a100-sxm4-40" and len(about["source_machine"]["sha256"]) == 64
@@ -66,14 +66,14 @@ def test_provenance_is_enough_to_ask_again() -> None:
 
 
 def test_documents_are_json() -> None:
-    answer = ask(seen(), ["cdi-row-link", "2026-apu"], draws=10)
+    answer = seen().project(["cdi-row-link", "2026-apu"], draws=10)
     for document in (answer.inspection(), answer.as_dict()):
         assert document["schema_version"] == SCHEMA_VERSION
         assert json.loads(json.dumps(document)) is not None
 
 
 def test_tables_to_take_away(tmp_path: Path) -> None:
-    answer = ask(seen(), ["cdi-row-link", "nvlink-c2c"], draws=10)
+    answer = seen().project(["cdi-row-link", "nvlink-c2c"], draws=10)
     table = answer.table()
     assert table["target"].to_list() == ["cdi-row-link", "nvlink-c2c"]
     parts = table.select(pl.sum_horizontal("launch_seconds", "kernel_seconds", "copy_seconds", "other_seconds")).to_series()
@@ -89,7 +89,7 @@ def test_tables_to_take_away(tmp_path: Path) -> None:
 
 def test_the_public_way() -> None:
     with tb.sample() as path:
-        answer = tb.ask(tb.inspect(path, use_cache=False), ["cdi-row-link"], draws=10)
+        answer = tb.read(path, use_cache=False).project(["cdi-row-link"], draws=10)
     assert [p.target for p in answer.projections] == ["cdi-row-link"]
     pair = tb.Pair(answer.source, tb.load("cdi-row-link"))
     assert tb.build(answer.profile.trace).run_time_ns == answer.profile.run_time_ns

@@ -18,8 +18,8 @@ from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.machine import Parameter
 from turnbuckle.project import project
 from turnbuckle.replay.timeline import no_change
+from turnbuckle.study.run import Answer, Run
 from turnbuckle.study.slack import MODEL, THRESHOLDS, Distance, Mode
-from turnbuckle.study.study import Answer, inspect
 from turnbuckle.study.sweep import CHEAPEST, DEAREST, OVER, SHOWN, Over, cost_change, surface, sweep
 from turnbuckle.trace.trace import Trace
 
@@ -200,7 +200,7 @@ def test_a_surface_as_a_table() -> None:
 
 def test_a_surface_of_a_real_run(shared: Path) -> None:
     (file,) = (shared / "traces/nsys/cloverleaf_a100_perlmutter").glob("*.sqlite")
-    seen = inspect(file, use_cache=False)
+    seen = Run.read(file, use_cache=False)
     slack, bandwidth = np.array([0.0, 1e-7, 1e-6, 3e-6, 1e-5, 1e-4, 1e-3]), np.array([0.125, 0.5, 0.9, 1.0, 1.1, 2.0, 8.0])
     true = direct(Distance.of(seen, "link"), seen, slack[::2], bandwidth[::3])
     bounds = []

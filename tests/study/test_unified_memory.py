@@ -130,7 +130,7 @@ def test_machines_that_say_too_little(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module", params=sorted(REAL))
 def seen(request: pytest.FixtureRequest, shared: Path) -> tb.Answer:
-    return tb.inspect(shared / "traces" / "nsys" / request.param / REAL[request.param])
+    return tb.read(shared / "traces" / "nsys" / request.param / REAL[request.param])
 
 
 def test_the_bracket_of_a_recording(seen: tb.Answer, summit: Machine) -> None:

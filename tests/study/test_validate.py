@@ -18,8 +18,8 @@ from turnbuckle.examples import sample
 from turnbuckle.study.cases import ASKS, find, read_case
 from turnbuckle.study.predictions import MODELS
 from turnbuckle.study.rows import KINDS, Data, Row
+from turnbuckle.study.run import Run
 from turnbuckle.study.slack import tolerate
-from turnbuckle.study.study import ask, inspect
 from turnbuckle.study.validate import MODEL_TITLES, TITLES, NotRun, Validation, coverage_interval, from_dict, shipped, validate
 
 CURVE = "direction, memory, size [B], time [us]\n" + "".join(
@@ -288,7 +288,7 @@ def on_runs(tmp_path: Path, run: Path, question: str, more: str = "") -> Validat
 
 def test_a_run_on_another_machine_is_what_project_says(tmp_path: Path, run: Path) -> None:
     rows = {r.kind: r for r in on_runs(tmp_path, run, 'model = "projection"\non = "gh200"').rows}
-    answer = ask(inspect(run / "a.sqlite", use_cache=False), ["gh200"])
+    answer = Run.read(run / "a.sqlite", use_cache=False).project(["gh200"])
     (projection,) = answer.projections
     assert rows["run time"].predicted == projection.seconds and rows["run time"].measured == projection.measured_seconds
     assert projection.interval is not None and rows["run time"].low == projection.interval.low
@@ -312,7 +312,7 @@ def test_delays_are_added_to_the_run_without_recorder_as_slack_says(tmp_path: Pa
     numbers = '[[measured]]\nwhat = "bare"\nvalue = "20 ms"\nsource = "s"\n'
     numbers += '[[measured]]\nwhat = "near"\nvalue = "21 ms"\nsource = "s"\ndelay = "10 us"\n'
     (row,) = on_runs(tmp_path / "slack", run, 'model = "slack"\niterations = 50', numbers).rows
-    curve = tolerate(inspect(run / "a.sqlite", use_cache=False), "api", draws=0).curve
+    curve = tolerate(Run.read(run / "a.sqlite", use_cache=False), "api", draws=0).curve
     assert row.kind == "slack" and row.measured == 0.021
     assert row.predicted == pytest.approx(0.02 + (float(curve(10e-6)) - float(curve(0.0))) / 50)
     (left,) = on_runs(tmp_path / "bare", run, 'model = "slack"', numbers.partition('[[measured]]\nwhat = "near')[0]).not_run

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from turnbuckle.cli.show_graph import inspect_graph, without_times
 from turnbuckle.errors import CannotAnswer, ProfileError, TurnbuckleError, UsageError
 from turnbuckle.profile.profile import build
-from turnbuckle.study.study import ask, inspect_profile
+from turnbuckle.study.run import Run
 from turnbuckle.trace.readers import chakra, chakra_json, chakra_wire, kineto
 from turnbuckle.trace.readers.chakra_graph import COLLECTIVE, COPY, KERNEL, OPERATOR, RECEIVE, SEND
 
@@ -230,7 +230,7 @@ def test_a_graph_with_times_is_a_recording(written: Any) -> None:
     assert trace.kernels["start_ns"].to_list()[:2] == [10_000, 110_000] and trace.kernels["device"].unique().to_list() == [0]
     assert trace.copies.select("direction", "source_memory", "target_memory", "size_bytes").row(0) == (1, 2, 3, 256)
     profile = build(trace)
-    answer = ask(inspect_profile(profile), ["self"], draws=0)
+    answer = Run.of(profile).project(["self"], draws=0)
     assert answer.projections[0].seconds == pytest.approx(profile.seconds, rel=1e-12)
     assert {f.code for f in answer.findings} >= {"P123", "P168"}
 
@@ -324,7 +324,7 @@ def test_inspect_has_the_keys_of_a_recording(written: Any, capsys: pytest.Captur
     assert found is not None
     inspect_graph(path, found, "json", None, {"--minus": None})
     ours = json.loads(capsys.readouterr().out)
-    other = inspect_profile(build(chakra.read(written(run(), "timed.et")))).inspection()
+    other = Run.of(build(chakra.read(written(run(), "timed.et")))).inspection()
     assert set(ours) == set(other) and set(ours["provenance"]) == set(other["provenance"])
     assert set(other["profile"]) <= set(ours["profile"]) | {"part"} and set(ours["profile"]) - set(other["profile"]) == {"graph"}
     profile = ours["profile"]

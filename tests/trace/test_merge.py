@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from turnbuckle.errors import TurnbuckleError
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.traffic import traffic
-from turnbuckle.study.study import ask, inspect_profile
+from turnbuckle.study.run import Run
 from turnbuckle.trace import Trace, read
 from turnbuckle.trace.alignment import _others
 from turnbuckle.trace.check import sound
@@ -371,7 +371,7 @@ def test_the_folder_reads_back(tmp_path: Path) -> None:
     assert all(again.table(n).equals(trace.table(n)) for n in trace.tables) and again.findings == trace.findings
     assert again.processes["rank"].to_list() == [1, 0] and again.facts["world_size"] == 4
     run_time = build(again).run_time_ns
-    (projection,) = ask(inspect_profile(build(again)), ["self"], draws=0).projections
+    (projection,) = Run.of(build(again)).project(["self"], draws=0).projections
     assert round(projection.seconds * 1e9) == run_time
 
 

@@ -18,7 +18,7 @@ from turnbuckle.profile.dependencies import dependencies
 from turnbuckle.profile.profile import build
 from turnbuckle.schema import tables as schema_tables
 from turnbuckle.study.integration import closer
-from turnbuckle.study.study import ask, inspect_profile
+from turnbuckle.study.run import Run
 from turnbuckle.trace import Trace
 from turnbuckle.trace.readers import nvprof
 from turnbuckle.trace.readers.nvprof_clocks import CONTEXT, STREAM, Waits, Work, apart
@@ -287,7 +287,7 @@ def test_real_files_agree_with_their_truth(real: dict[str, Trace], shared: Path)
             assert rows[f"CUPTI_ACTIVITY_KIND_{kind}"] == expected[f"rows_{kind}"]
         assert trace.api.height == expected["rows_RUNTIME"] + expected["rows_DRIVER"]
         assert (trace.memsets.height, trace.syncs.height) == (expected["rows_MEMSET"], expected["rows_SYNCHRONIZATION"])
-        shown = inspect_profile(build(trace)).inspection()["profile"]
+        shown = Run.of(build(trace)).inspection()["profile"]
         assert shown["kernels"]["count"] == expected["rows_CONCURRENT_KERNEL"]
         assert shown["kernels"]["busy_ns"] == expected["kernel_busy_ns"]
         assert shown["kernel_window_ns"] == expected["kernel_span_ns"]
@@ -315,8 +315,8 @@ def test_real_files_on_one_clock(real: dict[str, Trace]) -> None:
 
 def test_real_files_project_onto_themselves(real: dict[str, Trace]) -> None:
     for trace in real.values():
-        seen = inspect_profile(build(trace))
-        (found,) = ask(seen, ["self"], draws=0).projections
+        seen = Run.of(build(trace))
+        (found,) = seen.project(["self"], draws=0).projections
         assert found.seconds == found.measured_seconds == seen.profile.run_time_ns * 1e-9
         with pytest.raises(CannotAnswer, match="MPI"):
             closer(seen.profile, ranks_per_node=1, bandwidth_ratio=2.0)

@@ -13,13 +13,12 @@ from frames import OTHER_PROCESS, PROCESS, THREAD, tables
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import turnbuckle as tb
 from turnbuckle.errors import UsageError
 from turnbuckle.profile.exchange_numbers import exchange_numbers
 from turnbuckle.profile.mpi_calls import exchanges
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.sides import activities
-from turnbuckle.study.study import inspect_profile
+from turnbuckle.study.run import Run
 from turnbuckle.trace.check import sound
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
@@ -225,5 +224,5 @@ def test_parts_of_real_runs_project_onto_themselves(shared: Path) -> None:
         trace = read(next((traces / folder).glob("*.sqlite")))
         profile = build(cut(trace, Part(bounds)))
         assert profile.run_time_ns == bounds[1] - bounds[0]
-        (found,) = tb.ask(inspect_profile(profile), ["self"], draws=0).projections
+        (found,) = Run.of(profile).project(["self"], draws=0).projections
         assert found.penalty == 1.0 and found.measured_seconds == pytest.approx(profile.seconds)

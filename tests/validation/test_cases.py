@@ -115,13 +115,13 @@ def test_the_page_holds_the_shipped_card() -> None:
 
 def test_the_data_sheet_case_is_what_transfers_says(now: Validation, shared: Path) -> None:
     from turnbuckle.study.datasheet import project
+    from turnbuckle.study.run import Run
     from turnbuckle.study.sheet import sheet
-    from turnbuckle.study.study import inspect
     from turnbuckle.study.transfers import recorded
 
     nsys = shared / "traces" / "nsys"
     here, there = (
-        recorded(inspect(nsys / name, use_cache=False).profile)
+        recorded(Run.read(nsys / name, use_cache=False).profile)
         for name in ("cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite", "h100_2gpu_1s/h100_2gpu_1s.sqlite")
     )
     found = project(here, sheet("h100-sxm5"), there, all_of_there=True)

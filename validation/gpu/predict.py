@@ -33,9 +33,9 @@ from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import build
 from turnbuckle.study.datasheet import project as on_sheet
 from turnbuckle.study.rows import Row
+from turnbuckle.study.run import Answer, Run
 from turnbuckle.study.sheet import sheet
 from turnbuckle.study.slack import tolerate
-from turnbuckle.study.study import Answer, ask, inspect_profile
 from turnbuckle.study.transfers import recorded as copies_of
 from turnbuckle.study.transfers import words
 from turnbuckle.study.validate import About, NotRun, Validation, row_dict
@@ -186,7 +186,7 @@ def seen(results: Results, program: str, label: str = "full") -> tuple[Answer, i
     job = f"{program}.{label}"
     trace = recorded.read(results.traces[job])
     iterations = max((loop["iters"] for loop in results.loops.get(job, [])), default=0)
-    return inspect_profile(build(trace), source=results.machine), iterations
+    return Run.of(build(trace), source=results.machine), iterations
 
 
 def slack_rows(results: Results, left: list[NotRun]) -> Iterator[Row]:
@@ -250,7 +250,7 @@ def run_rows(here: Results, there: Results, left: list[NotRun]) -> Iterator[Row]
 def _run_time(case: str, program: str, here: Results, there: Results, source: Answer) -> Iterator[Row]:
     before, after = here.per_iteration(f"{program}.plain"), there.per_iteration(f"{program}.plain")
     if before and after:
-        (found,) = ask(source, [there.machine], model=replace(nething(), replay="auto")).projections
+        (found,) = source.project([there.machine], model=replace(nething(), replay="auto")).projections
         scale = before[0] / found.measured_seconds
         low, high = (found.interval.low * scale, found.interval.high * scale) if found.interval else (None, None)
         yield Row(case, "run time", "projection", "an iteration", "s", found.seconds * scale, after[0], low, high)

@@ -113,7 +113,7 @@ def _key(key_file: Path | None) -> bytes:
 def _emit(profile: Path, folder: Path | None, made: Any, treated: list[Any], found: Any, format: str) -> None:
     from turnbuckle.cli.output import provenance, write_json
     from turnbuckle.findings import merge
-    from turnbuckle.study.study import SCHEMA_VERSION
+    from turnbuckle.study.run import SCHEMA_VERSION
     from turnbuckle.trace.anonymise import treated_rows
 
     # what is written beside a copy must not tell what the copy leaves out

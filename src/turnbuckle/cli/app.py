@@ -179,12 +179,11 @@ def overview(profile: Profile, /, *, source: Source = None, format: FormatOption
     from turnbuckle.cli import show
     from turnbuckle.cli.show_graph import without_times
     from turnbuckle.replay import schedules
-    from turnbuckle.study.study import ask
 
     if schedules.sniff(profile) or without_times(profile) is not None:
         return inspect(profile, source=source, format=format, no_cache=no_cache)
     seen = inspected(profile, source, no_cache)
-    show.emit(ask(seen) if seen.projectable else seen, "overview", format, None)
+    show.emit(seen.project() if seen.projectable else seen, "overview", format, None)
     return 0
 
 
@@ -248,7 +247,6 @@ def project(
 
     from turnbuckle.cli import show
     from turnbuckle.cli.gate import gate
-    from turnbuckle.study.study import ask
 
     if totals is not None:
         return show.emit_totals(totals, lambdas_of(lambda_), format, output)
@@ -262,7 +260,7 @@ def project(
     chosen = replace(_model(alpha, model, lambda_), replay="sum" if model == "additive" and replay == "auto" else replay)
     seen = inspected(profile, source, no_cache, part)
     with _working():
-        answer = ask(seen, targets, model=chosen, draws=_positive(draws), seed=seed)
+        answer = seen.project(targets, model=chosen, draws=_positive(draws), seed=seed)
     show.emit(answer, "project", format, output)
     if condition:
         condition.hold(answer.projections)
@@ -379,13 +377,12 @@ def report(
     """Write one self-contained HTML report: answer, evidence, assumptions, machine files, provenance."""
     from dataclasses import replace
 
-    from turnbuckle.report.html import write
-    from turnbuckle.study.study import ask
+    from turnbuckle.page.html import write
 
     chosen = replace(_model(alpha, "nething", None), replay=replay)
     seen, targets = inspected(profile, source, no_cache, part), _targets(on)
     # a recording without GPU activity still has a report; only a question about targets is refused
-    answer = seen if targets is None and not seen.projectable else ask(seen, targets, model=chosen, draws=_positive(draws), seed=seed)
+    answer = seen if targets is None and not seen.projectable else seen.project(targets, model=chosen, draws=_positive(draws), seed=seed)
     path = write(answer, output or Path(f"turnbuckle-report-{profile.stem}.html"), question=question)
     print(path)
     return 0
@@ -408,8 +405,9 @@ def export(
     from dataclasses import replace
 
     from turnbuckle.machine import load
-    from turnbuckle.report import perfetto
+    from turnbuckle.page import perfetto
     from turnbuckle.study.moved import moved
+    from turnbuckle.study.run import Answer
     from turnbuckle.vocabulary import refuse_several
 
     if output is None and sys.stdout.isatty():
@@ -424,7 +422,7 @@ def export(
         raise UsageError(
             "A070", "nothing was recorded in the window", found=window or "", fix=f"the run ends at {seen.profile.seconds:.9g} s"
         )
-    answer = replace(seen, model=model, targets=(target,), projections=[run.projection], draws=0)
+    answer = Answer(seen, model, (target,), [run.projection], draws=0)
     if output is None:
         perfetto.stream(run, answer, sys.stdout.buffer)
     else:
@@ -437,11 +435,10 @@ def demo(*, output: ReportTo = None) -> int:
     """Run the main job on the recording that ships with Turnbuckle and write its report."""
     from turnbuckle.cli import show
     from turnbuckle.examples import sample
-    from turnbuckle.report.html import write
-    from turnbuckle.study.study import ask
+    from turnbuckle.page.html import write
 
     with sample() as path:
-        answer = ask(inspected(path, None, False))
+        answer = inspected(path, None, False).project()
         show.emit(answer, "demo", "table", None)
         written = write(
             answer,

@@ -105,7 +105,7 @@ def calibrate(
         _write_surface(answer, surface)
     if format == "json":
         from turnbuckle.cli.output import write_json
-        from turnbuckle.study.study import SCHEMA_VERSION
+        from turnbuckle.study.run import SCHEMA_VERSION
 
         write_json({"schema_version": SCHEMA_VERSION, **_document(answer, read, output)}, None)
     else:

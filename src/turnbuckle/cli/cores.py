@@ -70,8 +70,8 @@ def cores(
         cores_per_gpu(r, efficiency=share, law=law, worth=gain, extrapolate=extrapolate, have=have, draws=draws, seed=seed) for r in given
     ]
     if charts is not None:
-        from turnbuckle.report.cores_chart import figures
-        from turnbuckle.report.figure_files import save
+        from turnbuckle.page.cores_chart import figures
+        from turnbuckle.page.figure_files import save
 
         save(figures(found), charts)
     if console is not None:
@@ -129,7 +129,7 @@ def _emit(found: list[Cores], seed: int, draws: int, format: str, output: Path |
     from turnbuckle.errors import CannotAnswer
 
     if format == "json":
-        from turnbuckle.study.study import SCHEMA_VERSION
+        from turnbuckle.study.run import SCHEMA_VERSION
 
         whence = {**provenance(), "seed": seed, "draws": draws}
         write_json({"schema_version": SCHEMA_VERSION, "programs": [c.as_dict() for c in found], "provenance": whence}, output)

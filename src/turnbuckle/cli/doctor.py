@@ -15,7 +15,7 @@ from rich.text import Text
 from turnbuckle.cli.output import write_answer
 from turnbuckle.cli.terminal import Terminal
 from turnbuckle.findings import Finding
-from turnbuckle.study.study import SCHEMA_VERSION
+from turnbuckle.study.run import SCHEMA_VERSION
 
 
 def examine(profile: Path | None, format: str) -> int:

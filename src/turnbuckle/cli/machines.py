@@ -12,7 +12,7 @@ from turnbuckle.cli.output import write_answer
 from turnbuckle.cli.terminal import Terminal
 from turnbuckle.errors import MachineError
 from turnbuckle.machine import Machine, all_machines, load
-from turnbuckle.study.study import SCHEMA_VERSION
+from turnbuckle.study.run import SCHEMA_VERSION
 from turnbuckle.units import show as quantity
 
 

@@ -116,7 +116,7 @@ def answer(
     claimed : T(far) / T(now) as somebody has it, for a single `far`.
     """
     from turnbuckle.cost.affine import bound_on, possible_on
-    from turnbuckle.study.study import SCHEMA_VERSION
+    from turnbuckle.study.run import SCHEMA_VERSION
 
     key = "seconds" if over == "latency" else "bandwidth"
 

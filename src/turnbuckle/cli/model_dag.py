@@ -102,8 +102,8 @@ def dag(
     with working("replaying"):
         found = sweep(merged_columns, machine, counts, layout, owner=of_supernode, changes=changes, **options)
     if charts is not None:
-        from turnbuckle.report.figure_files import save
-        from turnbuckle.report.triangular_chart import figures
+        from turnbuckle.page.figure_files import save
+        from turnbuckle.page.triangular_chart import figures
 
         save(figures(found), charts)
     _emit(found, format, output, console)

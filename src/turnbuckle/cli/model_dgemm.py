@@ -77,8 +77,8 @@ def dgemm(
     }
     found = study.study(known, bandwidths=bandwidths, left_out=left_out, **asked)
     if charts is not None:
-        from turnbuckle.report.dgemm_chart import dgemm_figure
-        from turnbuckle.report.figure_files import save
+        from turnbuckle.page.dgemm_chart import dgemm_figure
+        from turnbuckle.page.figure_files import save
 
         low, high = min(bandwidths), max(bandwidths)
         fine = np.geomspace(low, high if high > low else low * 2, _DRAWN)

@@ -33,7 +33,7 @@ def fabric(
     from turnbuckle.errors import UsageError
     from turnbuckle.replay.network_file import bundled, read_network
     from turnbuckle.study import fabric as study
-    from turnbuckle.study.study import SCHEMA_VERSION
+    from turnbuckle.study.run import SCHEMA_VERSION
 
     if nodes is not None and nodes < 1:
         raise UsageError("A052", "so many nodes are none", found=f"--nodes {nodes}", fix="--nodes 2")

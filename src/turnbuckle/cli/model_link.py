@@ -138,7 +138,7 @@ def answer(
 
     from turnbuckle.cost import packet
     from turnbuckle.findings import merge
-    from turnbuckle.study.study import SCHEMA_VERSION
+    from turnbuckle.study.run import SCHEMA_VERSION
 
     size, rows, found = np.array(sizes), [], []
     border = packet.PAGEABLE_THRESHOLD if threshold is None else threshold

@@ -120,8 +120,8 @@ def messages(
             deep = studied(traffic, setup, ranks_per_node=each)
         found = deep.answered if deep else answered(traffic, setup, ranks_per_node=each)
     if charts is not None and deep is not None:
-        from turnbuckle.report.figure_files import save
-        from turnbuckle.report.messages_charts import figures
+        from turnbuckle.page.figure_files import save
+        from turnbuckle.page.messages_charts import figures
 
         save(figures(deep), charts)
     if format != "table":

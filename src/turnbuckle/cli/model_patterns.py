@@ -95,7 +95,7 @@ def _applications(names: Sequence[str], ranks: str | None, each: list[int], setu
     from turnbuckle.cli.output import write_answer
     from turnbuckle.cli.progress import working
     from turnbuckle.published import patterns as paper
-    from turnbuckle.study.study import SCHEMA_VERSION
+    from turnbuckle.study.run import SCHEMA_VERSION
 
     asked = {app.name: app for app in map(paper.application, names or paper.NAMES)}
     counts = [] if ranks in (None, "all") else rank_counts(str(ranks), "--ranks 32,256, or --ranks all")
@@ -205,7 +205,7 @@ def _sized(sizes: list[float], ranks: list[int], each: list[int], setup: Any, fo
     from turnbuckle.errors import UsageError
     from turnbuckle.replay.patterns import LABEL
     from turnbuckle.study.patterns import SIZED, by_size, crossover
-    from turnbuckle.study.study import SCHEMA_VERSION
+    from turnbuckle.study.run import SCHEMA_VERSION
 
     if len(ranks) != 1:
         raise UsageError("A093", "no such pattern of messages", found=f"halos of {len(ranks)} sizes", fix="one number: --ranks 64")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from turnbuckle.study.differences import Difference
     from turnbuckle.study.sharing import Beside as Pair
-    from turnbuckle.study.sharing import Form, Run, Sharing
+    from turnbuckle.study.sharing import Form, Sharer, Sharing
     from turnbuckle.study.sharing_surface import SharingSurface
 
 Recording = Annotated[Path, Parameter(help="a recording of a run on a GPU, of any kind")]
@@ -94,7 +94,7 @@ def sharing(
     from turnbuckle.cli.recording import inspected
     from turnbuckle.errors import UsageError
     from turnbuckle.study import sharing as study
-    from turnbuckle.study.study import SCHEMA_VERSION
+    from turnbuckle.study.run import SCHEMA_VERSION
     from turnbuckle.units import parse
 
     counts, forms = _counts(runs), _forms(form)
@@ -268,7 +268,7 @@ def _hosts(cores: int) -> str:
     return f"{cores} host core{'s' if cores > 1 else ''} shared fairly, which waiting calls leave; host memory is not shared"
 
 
-def _notes(console: Console, run: Run, larger: bool, speed: float, kernels: str) -> None:
+def _notes(console: Console, run: Sharer, larger: bool, speed: float, kernels: str) -> None:
     """What the answer takes for granted."""
     from rich.text import Text
 
@@ -323,7 +323,7 @@ def _larger(found: Sharing, form: Form) -> str:
 _SHOWN = {"latency": "s", "bandwidth": "B/s"}
 
 
-def _differences(run: Run, forms: list[Form], runs: int, given: dict[str, Any]) -> dict[Form, dict[str, Difference]]:
+def _differences(run: Sharer, forms: list[Form], runs: int, given: dict[str, Any]) -> dict[Form, dict[str, Difference]]:
     from turnbuckle.study.sharing_surface import parameter_differences
 
     return {form: parameter_differences(run, form, runs, **given) for form in forms}
@@ -364,7 +364,7 @@ def _print_steps(console: Console, steps: dict[Form, dict[str, Difference]], run
 
 def _surface(
     seen: Any,
-    run: Run,
+    run: Sharer,
     forms: list[Form],
     counts: list[int],
     given: dict[str, Any],
@@ -379,8 +379,8 @@ def _surface(
     with working("replaying"):
         found = sharing_surface(run, forms, counts, **given)
     if charts is not None:
-        from turnbuckle.report.figure_files import save
-        from turnbuckle.report.sharing_chart import sharing_figure
+        from turnbuckle.page.figure_files import save
+        from turnbuckle.page.sharing_chart import sharing_figure
 
         save([sharing_figure(found)], charts)
     if format != "table":

@@ -15,7 +15,7 @@ from turnbuckle.findings import Finding, finding
 from turnbuckle.model import Model
 from turnbuckle.profile.functions import functions
 from turnbuckle.published.numbers import Interval, exact, swept, unit_of_last_digit
-from turnbuckle.study.study import Answer, ask
+from turnbuckle.study.run import Run
 from turnbuckle.table_file import Column, Table, read_table, read_text
 from turnbuckle.units import parse
 
@@ -217,12 +217,12 @@ def _ratios(
     return {f"{key}{end}": getattr(v, at) for key, v in found.items() for end, at in (("", "value"), ("_low", "low"), ("_high", "high"))}
 
 
-def additive_readings(seen: Answer, lambdas: Mapping[str, float], model: Model) -> tuple[list[dict[str, Any]], list[Finding]]:
+def additive_readings(seen: Run, lambdas: Mapping[str, float], model: Model) -> tuple[list[dict[str, Any]], list[Finding]]:
     """Three readings of one recording: the report's recipe, the same with waits counted once, and the exclusive time line.
 
     The five numbers are those of a mean process; t_CPU is what they leave of the run time.
     """
-    (ours,) = ask(seen, model=model, draws=0).projections
+    (ours,) = seen.project(model=model, draws=0).projections
     table = functions(seen.profile)
     terms = table.terms()
     rows: list[dict[str, Any]] = []

@@ -34,7 +34,7 @@ class PartOptions:
     ] = None
 
     def asked(self) -> dict[str, Any]:
-        """As `turnbuckle.study.study.inspect` takes them.  Raises A070 for a window that is none."""
+        """As `turnbuckle.study.run.inspect` takes them.  Raises A070 for a window that is none."""
         from turnbuckle.trace.window import Part
 
         window = None if self.window is None else window_ns(self.window)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,6 @@ from typing import Any
 from turnbuckle import csv_text
 from turnbuckle.errors import UsageError
 from turnbuckle.files import is_input, opened, whole, write_parquet
-
-
-def plain(value: Any) -> Any:
-    """JSON has no infinity and no NaN: both become null."""
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def provenance() -> dict[str, Any]:
@@ -51,8 +39,10 @@ def write_json(value: dict[str, Any], output: Path | None) -> None:
 
     What does not say where it comes from gets the version, the command line and the hashes of the files named in it.
     """
+    from turnbuckle.study.notebook import finite
+
     value = value if "provenance" in value else {**value, "provenance": provenance()}
-    write_text(json.dumps(plain(value), indent=1) + "\n", output)
+    write_text(json.dumps(finite(value), indent=1) + "\n", output)
 
 
 def write_text(text: str, output: Path | None) -> None:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from turnbuckle.cli.options import PartOptions
+    from turnbuckle.study.run import Run
 
 
-def inspected(profile: Path, source: str | None, no_cache: bool, part: PartOptions | None = None) -> Any:
-    """Read and look over a recording, or a part of one: a `turnbuckle.study.study.Answer` without targets."""
+def inspected(profile: Path, source: str | None, no_cache: bool, part: PartOptions | None = None) -> Run:
+    """Read a recording, or a part of one."""
     from turnbuckle.cli.progress import reading
     from turnbuckle.errors import ProfileError
-    from turnbuckle.study.study import inspect
+    from turnbuckle.study.run import Run
 
     try:
         with reading(profile) as progress:
             asked = {} if part is None else part.asked()
-            return inspect(profile, source=source, use_cache=not no_cache, progress=progress, command=command_line(), **asked)
+            return Run.read(profile, source=source, use_cache=not no_cache, progress=progress, command=command_line(), **asked)
     except ProfileError as error:
         if error.code == "P013":
             _refuse_schedule(profile)

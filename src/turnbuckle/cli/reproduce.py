@@ -34,7 +34,7 @@ def reproduce(
     from turnbuckle.errors import GateFailed
     from turnbuckle.published.reproduce import PAPERS, counts
     from turnbuckle.published.reproduce import reproduce as recompute
-    from turnbuckle.study.study import SCHEMA_VERSION
+    from turnbuckle.study.run import SCHEMA_VERSION
 
     if table_13:
         return _emit_table_13(bool(paper or verdict), format, output)
@@ -93,7 +93,7 @@ def _emit_table_13(chosen: bool, format: str, output: Path | None) -> int:
     from turnbuckle.cli.terminal import console_for
     from turnbuckle.errors import UsageError
     from turnbuckle.published.table_13 import TECHNOLOGIES, statements, table_13
-    from turnbuckle.study.study import SCHEMA_VERSION
+    from turnbuckle.study.run import SCHEMA_VERSION
 
     if chosen:
         raise UsageError("A076", "--table-13 is one table, whole", fix="leave --paper and --verdict out")

@@ -21,7 +21,7 @@ from turnbuckle.profile.describe import scope
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.traffic import traffic
 from turnbuckle.projection import Projection
-from turnbuckle.study.study import DEFAULT_TARGETS, SCHEMA_VERSION, Answer
+from turnbuckle.study.run import DEFAULT_TARGETS, SCHEMA_VERSION, Answer, Run
 from turnbuckle.trace.recorders import recorder
 from turnbuckle.units import show as quantity
 
@@ -57,8 +57,9 @@ def ns(value: int | None) -> str:
     return seconds(None if value is None else value * 1e-9)
 
 
-def emit(answer: Answer, what: str, format: str, output: Path | None) -> None:
-    """Write an answer: `what` is ``overview``, ``demo``, ``inspect`` or ``project``."""
+def emit(answer: Answer | Run, what: str, format: str, output: Path | None) -> None:
+    """Write an answer, or a run that was asked nothing: `what` is ``overview``, ``demo``, ``inspect`` or ``project``."""
+    answer = Answer(answer) if isinstance(answer, Run) else answer
     if format == "table":
         if output is not None:
             raise UsageError(
@@ -76,9 +77,7 @@ def emit(answer: Answer, what: str, format: str, output: Path | None) -> None:
         print_findings(console, answer, brief=brief)
         print_next(console, answer, what)
         return
-    document = (
-        answer.inspection() if what == "inspect" else answer.as_dict() if what == "project" else {**answer.inspection(), **answer.as_dict()}
-    )
+    document = {**(answer.run.as_dict() if what != "project" else {}), **(answer.as_dict() if what != "inspect" else {})}
     if what == "inspect":
         rows = [flattened(document["profile"])]
     else:
@@ -88,7 +87,7 @@ def emit(answer: Answer, what: str, format: str, output: Path | None) -> None:
 
 def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     """The head lines, then where time goes, then (unless brief) calls, kernels and copies."""
-    profile, facts = answer.profile, answer.profile.trace.facts
+    profile, facts = answer.run.profile, answer.run.profile.trace.facts
     head = Table.grid(padding=(0, 2))
     head.add_column(style="bold cyan")
     head.add_column(overflow="fold")
@@ -97,16 +96,16 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     made = clean(recorder(facts), 120)
     if "synthetic" in writer:
         made = f"[bold yellow]SYNTHETIC: written by a script, nobody ran this[/]  Nsight Systems schema {clean(schema)}"
-    devices = answer.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
+    devices = answer.run.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
     counts = [
-        f"{what} not recorded" if category in answer.untold else many(rows, one, what)
+        f"{what} not recorded" if category in answer.run.untold else many(rows, one, what)
         for category, rows, one, what in (
             ("kernel", kernels["count"], "kernel", "kernels"),
             ("copy", profile.trace.copies.height, "copy", "copies"),
             ("api", profile.trace.api.height, "host call", "host calls"),
         )
     ]
-    if not answer.on_device and not profile.trace.api.height:
+    if not answer.run.on_device and not profile.trace.api.height:
         counts = ["no GPU activity recorded"]
     if facts.get("rank") is not None:
         counts.append(f"rank {facts['rank']:,}" + (f" of {facts['world_size']}" if facts.get("world_size") else ""))
@@ -121,7 +120,7 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         sends, met, wide = mpi["sends"], mpi["messages"]["matched"], sum(mpi["collectives"].values())
         sent = f"{sends['count']:,} sends of {quantity(sends['bytes'], 'B')}, {mpi['receives']['count']:,} receives"
         head.add_row("MPI", f"{mpi['ranks'] or '?'} ranks; {sent}, {met:,} messages with both sides; {wide:,} collective calls")
-    head.add_row("source", f"{clean(answer.source.title)}" + (f"  (device: {clean(', '.join(devices))})" if devices else ""))
+    head.add_row("source", f"{clean(answer.run.source.title)}" + (f"  (device: {clean(', '.join(devices))})" if devices else ""))
     for direction, line in link_lines(answer).items():
         head.add_row(f"link {direction}", line)
     if kernels["count"]:
@@ -152,9 +151,9 @@ def many(count: int, one: str, more: str) -> str:
 
 def launch_line(answer: Answer) -> str:
     """What a launch keeps the host busy for, and how late an idle device begins."""
-    launch = summary.launch(answer.profile)
+    launch = summary.launch(answer.run.profile)
     if not launch["count"]:
-        return "host calls not recorded" if "api" in answer.untold else "no launch recorded"
+        return "host calls not recorded" if "api" in answer.run.untold else "no launch recorded"
     idle = f"{launch['idle_count']:,} of {many(launch['count'], 'launch', 'launches')}"
     said = f"call {ns(launch['call_median_ns'])} median; device idle to kernel start "
     return said + (f"{ns(launch['latency_median_ns'])} ({idle})" if launch["idle_count"] else f"not known ({idle} found it idle)")
@@ -178,7 +177,7 @@ def link_lines(answer: Answer) -> dict[str, str]:
     from turnbuckle.profile.describe import links
 
     out = {}
-    for direction, link in links(answer.source, answer.fits).items():
+    for direction, link in links(answer.run.source, answer.run.fits).items():
         if link["bandwidth"] is None:
             continue
         looks = f", looks like {' or '.join(link['looks_like'])}" if link["looks_like"] else ""
@@ -193,7 +192,7 @@ def link_lines(answer: Answer) -> dict[str, str]:
 
 def categories_table(answer: Answer) -> Table:
     """The exclusive time line as bars."""
-    profile = answer.profile
+    profile = answer.run.profile
     shares = summary.categories_ns(profile)
     total = max(profile.run_time_ns, 1)
     names = {
@@ -201,7 +200,7 @@ def categories_table(answer: Answer) -> Table:
         "copy": "copy, no kernel running",
         "mpi": "MPI, device idle",
         "api": "GPU calls, device idle",
-        "cpu": "host work, nothing else" if answer.projectable or not answer.on_device else "nothing recorded",
+        "cpu": "host work, nothing else" if answer.run.projectable or not answer.run.on_device else "nothing recorded",
     }
     table = Table(
         title="where the run time goes (each instant counted once)", title_justify="left", box=None, pad_edge=False, header_style="dim"
@@ -212,7 +211,7 @@ def categories_table(answer: Answer) -> Table:
     # where there is no room it is the bar that ends early
     table.add_column()
     for category, value in shares.items():
-        if category in answer.untold and not value:
+        if category in answer.run.untold and not value:
             table.add_row(names[category], "not recorded", "", "", style="dim")
             continue
         bar = "█" * round(40 * value / total) or ("▏" if value else "")
@@ -226,7 +225,7 @@ def copies_table(answer: Answer) -> Table:
     table = Table(title="copies", title_justify="left", box=None, pad_edge=False, header_style="dim")
     for column in ("class", "count", "bytes", "busy", "mean rate"):
         table.add_column(column, justify="left" if column == "class" else "right")
-    for name, row in summary.copies(answer.profile).items():
+    for name, row in summary.copies(answer.run.profile).items():
         if row["count"]:
             known = row["bytes"] is not None
             rate = quantity(row["bytes"] / (row["busy_ns"] * 1e-9), "B/s") if known and row["busy_ns"] else "-"
@@ -239,7 +238,7 @@ def calls_table(answer: Answer, most: int = 10) -> Table:
     table = Table(title=f"host calls (top {most} by time)", title_justify="left", box=None, pad_edge=False, header_style="dim")
     for column in ("call", "class", "count", "time", "median", "of run, exposed"):
         table.add_column(column, justify="left" if column in ("call", "class") else "right", no_wrap=column != "call")
-    for row in summary.calls(answer.profile).head(most).to_dicts():
+    for row in summary.calls(answer.run.profile).head(most).to_dicts():
         table.add_row(
             on_one_line(row["call"]),
             row["call_class"],
@@ -256,7 +255,7 @@ def kernels_table(answer: Answer, most: int = 10) -> Table:
     table = Table(title=f"kernels (top {most} by time)", title_justify="left", box=None, pad_edge=False, header_style="dim")
     for column in ("kernel", "count", "time", "share", "median"):
         table.add_column(column, justify="left" if column == "kernel" else "right", no_wrap=column != "kernel")
-    for row in summary.kernel_table(answer.profile).head(most).to_dicts():
+    for row in summary.kernel_table(answer.run.profile).head(most).to_dicts():
         table.add_row(
             on_one_line(row["kernel"]), f"{row['count']:,}", seconds(row["seconds"]), f"{row['share']:.1%}", seconds(row["median_seconds"])
         )
@@ -265,13 +264,13 @@ def kernels_table(answer: Answer, most: int = 10) -> Table:
 
 def print_projections(console: Console, answer: Answer) -> None:
     """One line a target, what changes under it, and what to measure to be surer."""
-    from turnbuckle.report.unknowns import advice, unknown_label
-    from turnbuckle.report.verdict import verdicts
+    from turnbuckle.page.unknowns import advice, unknown_label
+    from turnbuckle.page.verdict import verdicts
 
     if not answer.projections:
         return
     level = next((p.interval.level for p in answer.projections if p.interval), 0.9)
-    title = f"projected run time (measured {seconds(answer.profile.seconds)})"
+    title = f"projected run time (measured {seconds(answer.run.profile.seconds)})"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
     for column, justify in (
         ("target", "left"),
@@ -376,7 +375,7 @@ def print_findings(console: Console, answer: Answer, brief: bool) -> None:
 
 def print_next(console: Console, answer: Answer, what: str) -> None:
     """Always say what to do next."""
-    file = clean(answer.profile.trace.name, 200)
+    file = clean(answer.run.profile.trace.name, 200)
     asked = tuple(p.target for p in answer.projections)
     following = {
         "demo": "turnbuckle YOUR_RUN.sqlite, exported with nsys export --type sqlite",
@@ -385,15 +384,15 @@ def print_next(console: Console, answer: Answer, what: str) -> None:
         "project": f"turnbuckle report {file}"
         + (" --on " + ",".join(asked) if answer.model and answer.model.name != "additive" and asked != DEFAULT_TARGETS else ""),
     }[what]
-    if not answer.projectable and what != "demo":
+    if not answer.run.projectable and what != "demo":
         # no coupling to move it to: what an MPI run without a GPU can be asked, or what can always be made
-        following = f"turnbuckle model messages {file}" if answer.profile.trace.mpi.height else f"turnbuckle report {file} -o report.html"
+        following = f"turnbuckle model messages {file}" if answer.run.trace.mpi.height else f"turnbuckle report {file} -o report.html"
     console.print()
     # a command is copied: it stands on one line, however long
     console.print(Text.assemble(("next  ", "bold cyan"), following), soft_wrap=True)
 
 
-def emit_placement(spread: Answer, packed: Answer, format: str, output: Path | None) -> None:
+def emit_placement(spread: Run, packed: Run, format: str, output: Path | None) -> None:
     """Traffic bound for the network card: the spread run minus the packed one."""
     from turnbuckle.profile.placement import nic_bound
 

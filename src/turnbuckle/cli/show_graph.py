@@ -18,7 +18,7 @@ from turnbuckle.errors import TurnbuckleError, UsageError
 from turnbuckle.files import opened
 from turnbuckle.findings import Finding, finding, merge
 from turnbuckle.schema import words
-from turnbuckle.study.study import SCHEMA_VERSION
+from turnbuckle.study.run import SCHEMA_VERSION
 from turnbuckle.trace.readers import chakra
 from turnbuckle.trace.readers.chakra_graph import COLLECTIVE, COPY, KERNEL, KINDS, MEMSET, RECEIVE, SEND, ExecutionGraph, copied, total
 from turnbuckle.units import show

@@ -11,8 +11,8 @@ from turnbuckle.cli.model_tables import print_findings, titled
 from turnbuckle.cli.show import clean, ns, plain, seconds
 from turnbuckle.cli.terminal import Terminal
 from turnbuckle.findings import Finding
+from turnbuckle.page.kernel_names import kernel_labels
 from turnbuckle.profile.functions import CLASSES, NESTED, Functions
-from turnbuckle.report.kernel_names import kernel_labels
 from turnbuckle.units import show as quantity
 
 #: Columns that the numbers of a table of functions take.

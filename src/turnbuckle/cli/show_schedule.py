@@ -17,7 +17,7 @@ from turnbuckle.cli.terminal import console_for
 from turnbuckle.files import opened
 from turnbuckle.replay.schedules import figures, files
 from turnbuckle.replay.schedules.figures import Figures
-from turnbuckle.study.study import SCHEMA_VERSION
+from turnbuckle.study.run import SCHEMA_VERSION
 from turnbuckle.units import show
 
 #: What `inspect` says of a recording and cannot say of a schedule.

@@ -14,6 +14,7 @@ from turnbuckle.cli.show import clean, print_findings, seconds
 from turnbuckle.cli.terminal import console_for
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.published.row_slack import Beside
+from turnbuckle.study.run import Answer
 from turnbuckle.study.slack import FARTHEST, NEAREST, THRESHOLDS, Slack
 from turnbuckle.study.sweep import SHOWN, WORDS, Surface, Sweep
 from turnbuckle.units import show as quantity
@@ -42,7 +43,7 @@ def emit_slack(found: Slack, published: list[Beside], format: str, output: Path 
         _print_carriers(console, found)
         if published:
             _print_published(console, published)
-        print_findings(console, found.answer, brief=True)
+        print_findings(console, Answer(found.run), brief=True)
 
 
 def emit_sweep(found: Sweep, format: str, output: Path | None) -> None:

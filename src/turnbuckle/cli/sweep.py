@@ -130,8 +130,8 @@ def _draw(found: Swept, folder: Path) -> None:
     """Figures into a folder; what has none is said."""
     import sys
 
-    from turnbuckle.report.figure_files import save
-    from turnbuckle.report.sweep_charts import MOST, figures
+    from turnbuckle.page.figure_files import save
+    from turnbuckle.page.sweep_charts import MOST, figures
 
     if found.missing:
         print("note: figures follow when all shards are done", file=sys.stderr)

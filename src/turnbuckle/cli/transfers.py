@@ -106,8 +106,8 @@ def transfers(
     sheets = [_sheets([targets[k]] if paired else targets, machine, options) for k, (_, machine) in enumerate(here)]
     found = study(list(zip(named, beyond, strict=True)), sheets, all_of_there=transfers_of == "measured", latency=fixed)
     if charts is not None:
-        from turnbuckle.report.figure_files import save
-        from turnbuckle.report.transfers_chart import figures
+        from turnbuckle.page.figure_files import save
+        from turnbuckle.page.transfers_chart import figures
 
         save(figures(found), charts)
     emit(found, format, output, console)

@@ -61,8 +61,8 @@ def validate(
         )  # fmt: skip
     found = shipped() if card else _run(cases, cases_folder, data)
     if charts is not None:
-        from turnbuckle.report.figure_files import save
-        from turnbuckle.report.validation_chart import figures
+        from turnbuckle.page.figure_files import save
+        from turnbuckle.page.validation_chart import figures
 
         save(figures(found), charts)
     if format != "table":

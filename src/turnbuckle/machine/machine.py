@@ -174,6 +174,13 @@ class Machine:
     sha256: str = ""
     lineage: tuple[tuple[str, str], ...] = ()
 
+    @staticmethod
+    def load(name_or_path: str) -> Machine:
+        """A machine of the catalogue by name, or any machine by the path of its TOML file; see `turnbuckle.machine.load`."""
+        from turnbuckle.machine.catalog import load
+
+        return load(name_or_path)
+
     @property
     def relative(self) -> bool:
         """Whether this machine still waits for the machine it changes."""

@@ -24,12 +24,12 @@ import numpy as np
 
 from turnbuckle.anchor import anchored
 from turnbuckle.errors import CannotAnswer
-from turnbuckle.order import Prepared, prepared, replayed
+from turnbuckle.order import Prepared, replayed
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.study.cases import Ask, Case
 from turnbuckle.study.rows import Data, Row
+from turnbuckle.study.run import Run
 from turnbuckle.study.slack import MODEL, Distance, around, delaying, tolerate
-from turnbuckle.study.study import Answer, inspect
 from turnbuckle.study.sweep import surface
 from turnbuckle.study.uncertainty import DrawnMachine
 from turnbuckle.table_file import read_text
@@ -131,11 +131,11 @@ def program(name: str, recording: Path, measurements: Path, source: str | None =
     """
     told = json.loads(read_text(measurements, "a file of measurements", largest_bytes=_LARGEST_BYTES))
     begin, end = told["window_ns"]
-    seen = inspect(recording, source=source, use_cache=False, part=Part(window_ns=(begin, end)))
+    seen = Run.read(recording, source=source, use_cache=False, part=Part(window_ns=(begin, end)))
     points = [p for p in told["points"] if p["seconds"]]
     if not points:
         raise CannotAnswer("A192", "no measured points", where=measurements.name, fix="measure again")
-    ready = prepared(seen.profile, MODEL)
+    ready = seen.prepared(MODEL)
     predictions: dict[int, dict[str, float]] = {}
     for classes in dict.fromkeys(p["classes"] for p in points):
         mine = [i for i, p in enumerate(points) if p["classes"] == classes and not p["slower"]]
@@ -160,7 +160,7 @@ def _waited(point: Mapping[str, Any]) -> float:
     return float(point.get("waited_ns", point["delay_ns"])) * 1e-9
 
 
-def _delayed(seen: Answer, ready: Prepared, classes: str, delays: Sequence[float]) -> Iterator[dict[str, float]]:
+def _delayed(seen: Run, ready: Prepared, classes: str, delays: Sequence[float]) -> Iterator[dict[str, float]]:
     """Run times [s] by model with every call of the classes delayed, at each delay."""
     distance = Distance.of(seen, "api", ready, () if classes == "all" else chosen(classes))
     at = np.array([0.0, *delays])[:, None]
@@ -168,20 +168,20 @@ def _delayed(seen: Answer, ready: Prepared, classes: str, delays: Sequence[float
     model = replace(delaying(chosen(classes)), replay="sum")
     plain = distance.plain()
     far = DrawnMachine({**plain.values, "slack.call": at}, plain.copies_vanish)
-    ready_sum = prepared(seen.profile, model)
+    ready_sum = seen.prepared(model)
     added["sum"] = np.asarray(replayed(ready_sum, anchored(ready_sum.run, plain, far, model)).seconds)
     for k in range(1, len(at)):
         yield {name: seen.profile.seconds + float(values[k] - values[0]) for name, values in added.items()}
 
 
-def _slower(seen: Answer, ready: Prepared, delay: float, bandwidth: float) -> float:
+def _slower(seen: Run, ready: Prepared, delay: float, bandwidth: float) -> float:
     """Run time [s] over a link of a share of its bandwidth, with every call delayed."""
     found = surface(seen, "api", np.array([0.0, delay]) if delay else np.array([0.0]), np.array([bandwidth, 1.0]), 1, ready)
     return float(found.seconds[-1, 0])
 
 
 def _tolerances(
-    seen: Answer, ready: Prepared, undelayed: Sequence[float], points: Sequence[Point]
+    seen: Run, ready: Prepared, undelayed: Sequence[float], points: Sequence[Point]
 ) -> tuple[tuple[float, float | None, float | None], ...]:
     curve = tolerate(seen, "api", draws=0, ready=ready).curve
     base = statistics.median(undelayed)

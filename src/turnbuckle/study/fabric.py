@@ -21,7 +21,7 @@ from turnbuckle.replay.contention import Leaves, Op, Program, replay
 from turnbuckle.replay.mpi_program import laid_out
 from turnbuckle.replay.network import Dragonfly, FatTree, Network, Node, Torus
 from turnbuckle.replay.network_file import Described, Fact, places
-from turnbuckle.study.study import SCHEMA_VERSION
+from turnbuckle.study.run import SCHEMA_VERSION
 
 #: Parts between which ways are shown; of larger nodes the first hosts, GPUs and cards.
 MOST_ENDS: Final = 48

@@ -25,8 +25,8 @@ from turnbuckle.replay.mpi import Traffic
 from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
 from turnbuckle.replay.operation_graph import OperationGraph
 from turnbuckle.replay.stuck import waits_in
+from turnbuckle.study.run import SCHEMA_VERSION
 from turnbuckle.study.setup import MOST_RANKS, Path, Setup, checked, network_of, program_of
-from turnbuckle.study.study import SCHEMA_VERSION
 from turnbuckle.units import show
 
 PATHS: Final[tuple[Path, ...]] = ("host", "hostcopy", "gpudirect")

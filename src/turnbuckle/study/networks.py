@@ -28,7 +28,7 @@ from turnbuckle.replay.mpi import Traffic
 from turnbuckle.replay.mpi_program import program as of_traffic
 from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
 from turnbuckle.replay.routes import Graph, read
-from turnbuckle.study.study import SCHEMA_VERSION
+from turnbuckle.study.run import SCHEMA_VERSION
 
 Fidelity = Literal["limppy", "packet", "flow"]
 Shape = FatTree | Torus | Dragonfly | Graph | None

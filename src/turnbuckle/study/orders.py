@@ -21,8 +21,8 @@ from turnbuckle.profile.poset import Runs, clocks, covers, matched, ordered, ran
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.tasks import Tasks, replay_tasks
 from turnbuckle.study.at_once import AtOnce, at_once, kernel_seconds
+from turnbuckle.study.run import SCHEMA_VERSION, Run
 from turnbuckle.study.slack import Distance, Mode
-from turnbuckle.study.study import SCHEMA_VERSION, Answer
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -212,7 +212,7 @@ def order(profiles: Sequence[Profile]) -> Order:
     return Order(runs, clock, source, target, np.array(refuted), share, tuple(profiles))
 
 
-def at_distance(seen: Answer, found: Order, slack_seconds: float, mode: Mode = "link") -> tuple[float, float]:
+def at_distance(seen: Run, found: Order, slack_seconds: float, mode: Mode = "link") -> tuple[float, float]:
     """Run time of the first recording with added one-way latency [s]: by the rules alone, and with the order found besides.
 
     Parameters

@@ -63,9 +63,9 @@ class Held:
 
     def seen(self, source: str = "") -> Any:
         """The recording inspected, as run on a machine; recognised where none is named."""
-        from turnbuckle.study.study import inspect_profile
+        from turnbuckle.study.run import Run
 
-        return self.once(("seen", source), lambda: inspect_profile(self.profile, source=source or None))
+        return self.once(("seen", source), lambda: Run.of(self.profile, source=source or None))
 
     def once(self, name: object, make: Callable[[], Made]) -> Made:
         """What `make` gives, made once for this recording; a refusal is kept as well.  Of many, those asked for last are kept."""

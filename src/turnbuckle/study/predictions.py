@@ -3,7 +3,7 @@
     datasheet      copies of B on B's data sheet, with (L+O) of A (AHEAD)                        `study.datasheet`
     machine        copies of B on B's machine file, with A's staging of pageable memory (LogGP)  `model.nething`
     line           copies, migrations or messages of B on the line fitted to A (LogGP)           `profile.transfers`
-    projection     A's run on B's machine: run time, kernels as a ratio, launches                `study.study`
+    projection     A's run on B's machine: run time, kernels as a ratio, launches                `study.run`
     slack          A's run with every boundary call delayed                                      `study.slack`
     distance       A's run with calls delayed and copies slowed, many points                     `study.distance`
     message delay  A's MPI runs with messages delayed, many points                               `study.message_delay`
@@ -38,7 +38,6 @@ from turnbuckle.study.priors import LAUNCH_ERROR, LINK, NODE_SHARE, PEER_SHARE, 
 from turnbuckle.study.rows import Data, Row
 from turnbuckle.study.side_by_side import side_by_side
 from turnbuckle.study.slack import tolerate
-from turnbuckle.study.study import ask
 from turnbuckle.study.uncertainty import DRAWS, LEVEL, SEED, alpha_spread, normals
 from turnbuckle.study.variants import Costs, Part, by_sum, by_timeline, changed, costs, cut, line, prepare, without
 from turnbuckle.trace.read import read
@@ -60,7 +59,7 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
             "A417", "no ratio of kernels is called that", where=case.name, found=clipped(word, 40), fix=f"one of {', '.join(_ALPHAS)}"
         )
     model = replace(nething(word), replay="auto")
-    answer = ask(here, [question.text("on")], model=model)
+    answer = here.project([question.text("on")], model=model)
     (found,), (declared,) = answer.projections, answer.targets
     low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
     by = "" if word == "flop" else f", kernels by {word}"

@@ -17,7 +17,6 @@ from typing import Any, Final, Literal
 from turnbuckle.errors import CannotAnswer, UsageError, clipped, did_you_mean
 from turnbuckle.machine import Pair, Parameter, load, schema
 from turnbuckle.model import nething
-from turnbuckle.order import prepared
 from turnbuckle.project import answered, require_calls
 from turnbuckle.study import sharing
 from turnbuckle.study.exchanged import MESSAGES
@@ -89,7 +88,7 @@ def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
         target = target.with_parameters(given)
     how = (asked.alpha, asked.replay)
     model = replace(nething(asked.alpha), replay=asked.replay)
-    ready = held.once(("prepared", *how), lambda: prepared(seen.profile, model))
+    ready = held.once(("prepared", *how), lambda: seen.prepared(model))
     pair = Pair(seen.source, target)
     if target is not seen.source:
         require_calls(seen.profile)

@@ -15,7 +15,7 @@ from turnbuckle.machine import Machine
 from turnbuckle.machine.measured import LARGEST_BYTES, format_of, read_measured, split_part
 from turnbuckle.profile.profile import Profile
 from turnbuckle.study.cases import Case
-from turnbuckle.study.study import Answer, inspect
+from turnbuckle.study.run import Run
 from turnbuckle.study.transfers import Transfers, measured, recorded
 
 #: Kinds of question, in the order of the card; words for people stand in `turnbuckle.study.validate`.
@@ -96,8 +96,8 @@ class Data:
             )
         return place
 
-    def _seen(self, path: Path, machine: str) -> Answer:
-        return inspect(path, source=machine or None, use_cache=False)
+    def _seen(self, path: Path, machine: str) -> Run:
+        return Run.read(path, source=machine or None, use_cache=False)
 
     def _transfers(self, path: Path, machine: str, copied_size: float | None) -> tuple[Transfers, Machine | None]:
         """Copies of a recording, or of measured curves: the text tells."""

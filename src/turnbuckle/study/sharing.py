@@ -21,19 +21,21 @@ from functools import cached_property
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.cost.gpu_size import resident_at_most, spread_speedup, unit_share
 from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.model import link_bandwidth, nething
-from turnbuckle.order import prepared
+from turnbuckle.model import link_bandwidth
 from turnbuckle.profile.dependencies import Graph
 from turnbuckle.project import require_activity, require_order
 from turnbuckle.replay.contention import Program, replay
 from turnbuckle.replay.graphs import Copies, Kernels, Pool, behind_one_link, beside, copies, engines, initiated, initiation, kernels, placed
 from turnbuckle.replay.network import Network
 from turnbuckle.study.differences import scattered
-from turnbuckle.study.study import SCHEMA_VERSION, Answer
+from turnbuckle.study.notebook import Shown
+from turnbuckle.study.run import SCHEMA_VERSION, Run
+from turnbuckle.units import show
 
 Float = NDArray[np.float64]
 Form = Literal["loose", "tight", "pooled", "shared"]
@@ -81,7 +83,7 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Run:
+class Sharer:
     """A recorded run, ready to be replayed with others of its kind.
 
     Attributes
@@ -240,8 +242,8 @@ def _share(seconds: Float, held: NDArray[np.bool_]) -> float:
     return float(seconds[held].sum() / seconds.sum()) if len(seconds) else 0.0
 
 
-def ready(seen: Answer, *, units: int = 0, apart: bool = False) -> Run:
-    """Make an inspected recording ready to be replayed with others.
+def ready(run: Run, *, units: int = 0, apart: bool = False) -> Sharer:
+    """Make a run ready to be replayed with others.
 
     Parameters
     ----------
@@ -256,9 +258,9 @@ def ready(seen: Answer, *, units: int = 0, apart: bool = False) -> Run:
     """
     if units < 0 or units > 1_000_000:
         raise UsageError("A097", "a GPU has some whole number of multiprocessors", found=str(units), fix="as in --units 108")
-    profile = seen.profile
+    profile = run.profile
     require_activity(profile)
-    made = prepared(profile, replace(nething("hold"), replay="timeline"))
+    made = run.ordered
     require_order(made)
     assert made.timeline is not None
     graph = made.timeline.graph
@@ -270,8 +272,8 @@ def ready(seen: Answer, *, units: int = 0, apart: bool = False) -> Run:
     owners = profile.tracks.filter(profile.tracks["device"].is_not_null()).select("process", "device").unique()
     sharers = 1 if apart else max(owners["device"].value_counts()["count"].to_list(), default=1)
     beyond = profile.seconds - float(graph.time_ns.max()) * 1e-9
-    rate, link_from = _link(seen, moved)
-    return Run(profile.seconds, beyond, graph, moved, held, devices, rate, link_from, initiation(graph), units, sharers)
+    rate, link_from = _link(run, moved)
+    return Sharer(profile.seconds, beyond, graph, moved, held, devices, rate, link_from, initiation(graph), units, sharers)
 
 
 def _nothing_copied(fix: str) -> CannotAnswer:
@@ -279,12 +281,12 @@ def _nothing_copied(fix: str) -> CannotAnswer:
     return CannotAnswer("A165", "this run copies nothing between host and device", cause=cause, fix=fix)
 
 
-def _link(seen: Answer, moved: Copies) -> tuple[float, str]:
+def _link(run: Run, moved: Copies) -> tuple[float, str]:
     """What a copy reaches on the recorded link [B/s], and how that is known.
 
     A run that copies from pageable memory, or in small pieces, does not show its link: then the machine does.
     """
-    fastest, source = float(moved.rate.max(initial=1.0)), seen.source
+    fastest, source = float(moved.rate.max(initial=1.0)), run.source
     known = [float(v) for d in ("h2d", "d2h") if (v := link_bandwidth(source, d, source)) is not None]
     if not known or max(known) <= fastest:
         return fastest, "the fastest recorded copy's rate"
@@ -292,8 +294,8 @@ def _link(seen: Answer, moved: Copies) -> tuple[float, str]:
     return max(known), "assumed for the recorded machine" if assumed else "of the recorded machine"
 
 
-@dataclass(frozen=True)
-class Sharing:
+@dataclass(frozen=True, repr=False)
+class Sharing(Shown):
     """How runs share a link.
 
     Attributes
@@ -301,13 +303,13 @@ class Sharing:
     run : the recorded run.
     bandwidth : of the shared link, one way [B/s]; `stated` whether it was given or is the recorded link's.
     hop_seconds : latency added to each copy by a link between [s].
-    speed, gain : of the larger GPU, see `Run.together`; a speed holds for every form.
+    speed, gain : of the larger GPU, see `Sharer.together`; a speed holds for every form.
     cores : host cores that all runs have between them; 0: as many as they ask for.
     rows : of each form, by number of runs.
-    least : the rows of larger GPUs again where kernels gain the least that is known, see `Run.gained`; none unless they gain the most.
+    least : the rows of larger GPUs again where kernels gain the least that is known, see `Sharer.gained`; none unless they gain the most.
     """
 
-    run: Run
+    run: Sharer
     bandwidth: float
     stated: bool
     hop_seconds: float
@@ -347,6 +349,14 @@ class Sharing:
         """Copied to the host by one run [B]."""
         return float(self.run.moved.size_bytes.sum()) - self.to_device_bytes
 
+    def table(self) -> pl.DataFrame:
+        """A row for each form and number of runs: ``form``, ``runs``, ``seconds``, ``penalty``, ``gain`` and how busy the link is."""
+        return pl.DataFrame([r.__dict__ for r in self.rows])
+
+    def headline(self) -> str:
+        """The answer in one line."""
+        return f"Sharing: runs of {show(self.run.measured, 's')}, {', '.join(self.forms)}"
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``model sharing``."""
         return {
@@ -384,7 +394,7 @@ class Sharing:
 
 
 def sharing(
-    run: Run,
+    run: Sharer,
     runs: Sequence[int] = (1, 2, 4, 8),
     forms: Sequence[Form] = ("loose",),
     *,
@@ -402,7 +412,7 @@ def sharing(
     runs : how many at once; each is replayed, and (loose) what it takes to find out how many fit.
     bandwidth : of the link, one way [B/s]; None takes the recorded link's.
     hop_seconds : added to each copy [s].
-    speed, gain, cores : see `Run.together`.
+    speed, gain, cores : see `Sharer.together`.
 
     Raises
     ------
@@ -482,8 +492,8 @@ class Beside:
 
 
 def pair(
-    one: Run,
-    other: Run,
+    one: Sharer,
+    other: Sharer,
     form: Form = "shared",
     *,
     bandwidth: float | None = None,
@@ -498,7 +508,7 @@ def pair(
     Parameters
     ----------
     bandwidth : of the link, one way [B/s]; None takes the faster of the recorded links.
-    hop_seconds, speed, cores : as in `Run.together`.
+    hop_seconds, speed, cores : as in `Sharer.together`.
 
     Raises
     ------
@@ -544,7 +554,7 @@ def counted(runs: Sequence[int]) -> None:
         raise UsageError("A075", f"runs at once are whole numbers from 1 to {MOST}", found=str(list(runs))[:60], fix="as in 1,2,4,8")
 
 
-def require_work(run: Run, forms: Sequence[Form], speed: float = 1.0) -> None:
+def require_work(run: Sharer, forms: Sequence[Form], speed: float = 1.0) -> None:
     """Refuse another GPU for a run without kernels (A172) or of a speed that cannot be (A097), and a link without copies (A165)."""
     if not (math.isfinite(speed) and 1e-6 <= speed <= 1e6):
         raise UsageError("A097", "a multiprocessor is some times as fast as the recorded one", found=f"{speed:g}", fix="as in --speed 1.2")

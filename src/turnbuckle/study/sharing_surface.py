@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from turnbuckle.errors import CannotAnswer, UsageError
 from turnbuckle.study.differences import SEEDS, Difference, differences
-from turnbuckle.study.sharing import FORMS, Form, Gain, Law, Run, Shared, core_count, counted, delay, link_rate, require_work
-from turnbuckle.study.study import SCHEMA_VERSION
+from turnbuckle.study.run import SCHEMA_VERSION
+from turnbuckle.study.sharing import FORMS, Form, Gain, Law, Shared, Sharer, core_count, counted, delay, link_rate, require_work
 
 #: AgoChart's ranges.
 LATENCIES: Final = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3)
@@ -59,14 +59,14 @@ class SharingSurface:
     Attributes
     ----------
     run : the recorded run.
-    law, gain : what copies and deliveries follow, and what kernels gain on a larger GPU, see `Run.together`.
+    law, gain : what copies and deliveries follow, and what kernels gain on a larger GPU, see `Sharer.together`.
     hop_seconds, speed : added to each copy [s]; of one multiprocessor over the recorded one's.
     latencies, bandwidths, runs : the grid [s], [B/s].
     points : by form, runs, latency and bandwidth.
     cores : host cores that all runs have between them; 0: as many as they ask for.
     """
 
-    run: Run
+    run: Sharer
     law: Law
     gain: Gain
     hop_seconds: float
@@ -125,7 +125,7 @@ class SharingSurface:
 
 
 def sharing_surface(
-    run: Run,
+    run: Sharer,
     forms: Sequence[Form] = ("loose",),
     runs: Sequence[int] = (1, 2, 4),
     latencies: Sequence[float] = LATENCIES,
@@ -181,7 +181,7 @@ def _axis(values: Sequence[float], check: Callable[[float], float]) -> list[floa
 
 
 def parameter_differences(
-    run: Run,
+    run: Sharer,
     form: Form,
     runs: int,
     *,

@@ -18,9 +18,9 @@ from typing import Any, Final
 from turnbuckle.errors import CannotAnswer
 from turnbuckle.study.cases import Ask, Case
 from turnbuckle.study.rows import Data, Row
-from turnbuckle.study.sharing import Run, pair, ready
+from turnbuckle.study.run import Run
+from turnbuckle.study.sharing import Sharer, pair, ready
 from turnbuckle.study.slack import around
-from turnbuckle.study.study import inspect
 from turnbuckle.table_file import read_text
 from turnbuckle.trace.window import Part
 
@@ -64,6 +64,6 @@ def side_by_side(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         yield Row(case.name, _KIND, model, "all programs", "s", sum(p for p, _ in pairs), total, wmape=off, count=len(pairs))
 
 
-def _run(recording: Path, alone: Mapping[str, Any], source: str | None) -> Run:
+def _run(recording: Path, alone: Mapping[str, Any], source: str | None) -> Sharer:
     begin, end = alone["window_ns"]
-    return ready(inspect(recording, source=source, use_cache=False, part=Part(window_ns=(begin, end))))
+    return ready(Run.read(recording, source=source, use_cache=False, part=Part(window_ns=(begin, end))))

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.anchor import anchored
@@ -29,7 +30,7 @@ from turnbuckle.findings import Finding, finding
 from turnbuckle.machine import Machine, Parameter, load
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.model import Model, Priced, link_bandwidth, nething
-from turnbuckle.order import Prepared, prepared, timeline_change
+from turnbuckle.order import Prepared, timeline_change
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.project import require_activity, require_calls, require_order
@@ -37,10 +38,12 @@ from turnbuckle.projection import break_even_utilisation
 from turnbuckle.replay.timeline import Change, TimelineReplay, parameters
 from turnbuckle.replay.trust import Trust
 from turnbuckle.study.carriers import Carrier, carriers
+from turnbuckle.study.notebook import Shown
+from turnbuckle.study.run import SCHEMA_VERSION, Run
 from turnbuckle.study.sensitivity import MOST, Curve, Share, along, shares
 from turnbuckle.study.starvation import Starvation, starved_seconds
-from turnbuckle.study.study import SCHEMA_VERSION, Answer
 from turnbuckle.study.uncertainty import SEED, DrawnMachine, drawn_source
+from turnbuckle.units import show
 
 Float = NDArray[np.float64]
 Mode = Literal["link", "api"]
@@ -92,8 +95,8 @@ class Tolerance:
         return self.interval[1] if self.interval else self.slack
 
 
-@dataclass(frozen=True)
-class Slack:
+@dataclass(frozen=True, repr=False)
+class Slack(Shown):
     """What distance does to one run.
 
     Attributes
@@ -110,7 +113,7 @@ class Slack:
     assumed : what had to be assumed of reads in flight.
     """
 
-    answer: Answer
+    run: Run
     mode: Mode
     measured: float
     curve: Curve
@@ -133,6 +136,27 @@ class Slack:
         if not self.repeats:
             return None
         return around(float(self.curve(slack)), self.measured, self.repeats, of)
+
+    def tolerance(self, share: float) -> float | None:
+        """The added one-way latency that lengthens the run by a share [s]; None where even the farthest distance does not."""
+        return self.curve.reaches(self.measured * (1 + share))
+
+    def table(self) -> pl.DataFrame:
+        """Run time at the latencies shown: ``slack_s``, ``seconds``, ``penalty``, and the 90 % interval where there are `repeats`."""
+        at = [0.0, *(float(s) for s in shown())]
+        rows: dict[str, list[float]] = {
+            "slack_s": at,
+            "seconds": [float(self.curve(s)) for s in at],
+            "penalty": [self.penalty(s) for s in at],
+        }
+        if self.repeats:
+            rows["low_seconds"], rows["high_seconds"] = (list(side) for side in zip(*(self.interval(s) or () for s in at), strict=True))
+        return pl.DataFrame(rows)
+
+    def headline(self) -> str:
+        """The answer in one line."""
+        told = [f"{t.share:.0%} longer " + ("nowhere" if t.slack is None else f"at {show(t.slack, 's')}") for t in self.tolerances]
+        return f"Slack ({self.mode}): {self.run.trace.name}, recorded {show(self.measured, 's')}; {', '.join(told)}"
 
     def shown(self) -> Float:
         """Latencies a table shows [s]."""
@@ -180,13 +204,13 @@ class Slack:
             ],
             "explained": self.trust.explained,
             "unexplained": [d.as_dict() for d in self.trust.doubts],
-            "findings": [f.as_dict() for f in [*self.answer.findings, *self.findings]],
-            "provenance": self.answer.provenance(),
+            "findings": [f.as_dict() for f in [*self.run.findings, *self.findings]],
+            "provenance": self.run.provenance(),
         }  # fmt: skip
 
 
 def tolerate(
-    seen: Answer,
+    seen: Run,
     mode: Mode = "link",
     *,
     draws: int = DRAWS,
@@ -239,7 +263,7 @@ def tolerate(
         seconds = starved_seconds(seen.profile, replay, values, starvation)
         starved = Curve(points, seconds + (measured - seconds[0]), np.diff(seconds) / np.diff(points), 0.0)
     return Slack(
-        answer=seen,
+        run=seen,
         mode=mode,
         measured=measured,
         curve=curve,
@@ -310,7 +334,7 @@ class Distance:
     model: Model = MODEL
 
     @classmethod
-    def of(cls, seen: Answer, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = ()) -> Distance:
+    def of(cls, seen: Run, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = ()) -> Distance:
         """Prepare an inspected profile; with classes, only their calls are delayed (`tolerate`)."""
         if classes and mode != "api":
             raise UsageError(
@@ -324,7 +348,7 @@ class Distance:
             )  # fmt: skip
         require_activity(seen.profile)
         require_calls(seen.profile)
-        ready = ready or prepared(seen.profile, MODEL)
+        ready = ready or seen.prepared(MODEL)
         require_order(ready)
         assert ready.timeline is not None
         fabric = {c.parameter: c.assume for c in load(_FABRIC).changes}

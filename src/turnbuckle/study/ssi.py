@@ -23,7 +23,7 @@ from turnbuckle.machine.hops import hops
 from turnbuckle.profile import summary
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.loop import Link, Loop, Looped, Quantum, run
-from turnbuckle.study.study import SCHEMA_VERSION
+from turnbuckle.study.run import SCHEMA_VERSION
 from turnbuckle.units import parse
 
 #: Light in vacuum [m/s], exact.

@@ -18,9 +18,9 @@ from turnbuckle.anchor import anchored
 from turnbuckle.findings import Finding
 from turnbuckle.order import Prepared, timeline_change
 from turnbuckle.replay.timeline import Change, no_change, parameters
+from turnbuckle.study.run import SCHEMA_VERSION, Run
 from turnbuckle.study.sensitivity import Curve, along
 from turnbuckle.study.slack import FARTHEST, MODEL, THRESHOLDS, Distance, Mode
-from turnbuckle.study.study import SCHEMA_VERSION, Answer
 from turnbuckle.study.uncertainty import DrawnMachine
 
 Float = NDArray[np.float64]
@@ -52,7 +52,7 @@ class Sweep:
     elasticity : per cent of run time for one per cent of cost, going up and going down.
     """
 
-    answer: Answer
+    run: Run
     over: Over
     measured: float
     curve: Curve
@@ -77,12 +77,12 @@ class Sweep:
             "curve_error_seconds": curve.gap,
             "tolerance": {f"{share:.0%}": cost for share, cost in zip(THRESHOLDS, self.tolerances, strict=True)},
             "elasticity": {"up": self.elasticity[0], "down": self.elasticity[1]},
-            "findings": [f.as_dict() for f in [*self.answer.findings, *self.findings]],
-            "provenance": self.answer.provenance(),
+            "findings": [f.as_dict() for f in [*self.run.findings, *self.findings]],
+            "provenance": self.run.provenance(),
         }
 
 
-def sweep(seen: Answer, over: Over) -> Sweep:
+def sweep(seen: Run, over: Over) -> Sweep:
     """Run time of an inspected profile against one kind of speed.
 
     Raises
@@ -139,7 +139,7 @@ class Surface:
     evaluations : longest paths it took.
     """
 
-    answer: Answer
+    run: Run
     mode: Mode
     measured: float
     slack: Float
@@ -171,13 +171,13 @@ class Surface:
             "points": self.rows(),
             "error_bound": self.bound,
             "longest_paths": self.evaluations,
-            "findings": [f.as_dict() for f in self.answer.findings],
-            "provenance": self.answer.provenance(),
+            "findings": [f.as_dict() for f in self.run.findings],
+            "provenance": self.run.provenance(),
         }
 
 
 def surface(
-    seen: Answer,
+    seen: Run,
     mode: Mode = "link",
     slack: Float | None = None,
     bandwidth: Float | None = None,

@@ -305,7 +305,7 @@ class Swept:
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of ``sweep``."""
-        from turnbuckle.study.study import SCHEMA_VERSION  # brings SciPy, which a worker may not need
+        from turnbuckle.study.run import SCHEMA_VERSION  # brings SciPy, which a worker may not need
 
         study = self.study
         files = {n: {"file": p.name, "sha256": self.digests.get(n)} for n, p in study.recordings.items()}

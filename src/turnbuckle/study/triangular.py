@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from turnbuckle.cost.tiers import NETWORK, Fabric
 from turnbuckle.errors import UsageError, did_you_mean
 from turnbuckle.findings import Finding, finding, merge
-from turnbuckle.study.study import SCHEMA_VERSION
+from turnbuckle.study.run import SCHEMA_VERSION
 from turnbuckle.study.supernodes import MOST_GPUS, Supernodes
 from turnbuckle.study.triangular_tasks import LAYOUTS, Dealt, Layout, Run, Variant, What, Work, solve, variants, work
 from turnbuckle.units import show

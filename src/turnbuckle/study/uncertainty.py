@@ -398,10 +398,13 @@ def with_interval(
 
 def project_many(
     profile: Profile, source: Machine, targets: Sequence[Machine], model: Model, fits: Mapping[tuple[str, str], LinkFit],
-    draws: int | None = DRAWS, seed: int = SEED,
+    draws: int | None = DRAWS, seed: int = SEED, ready: Prepared | None = None,
 ) -> list[Projection]:  # fmt: skip
-    """Project one profile on several targets with common draws; None is as many as a run of its size affords."""
-    ready = prepared(profile, model)
+    """Project one profile on several targets with common draws; None is as many as a run of its size affords.
+
+    `ready` is the profile prepared for the model, if that has been done.
+    """
+    ready = ready or prepared(profile, model)
     draws = affordable(ready) if draws is None else draws
     question = uncertain(ready, source, fits, draws, seed)
     out = []

@@ -1,0 +1,94 @@
+"""How good predictions of the kind a report makes have been: rows of the card that ships with this version."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import polars as pl
+
+from turnbuckle.page.table import Cell, Table, cells
+from turnbuckle.page.text import DASH, NARROW, clean, percent
+from turnbuckle.page.validation_chart import ratios
+from turnbuckle.study.run import Answer
+from turnbuckle.study.uncertainty import LEVEL
+from turnbuckle.study.validate import FLOOR, MODEL_TITLES, TITLES, Group, Validation, shipped
+
+#: What the kinds of the card say to the reader of a projection.
+WHY: Final = {
+    "run time": "the whole question: a run recorded on one machine, predicted on another",
+    "transfers": "copies priced on the other machine's file, as here",
+    "pageable": "copies that the host stages, priced on the other machine's file, as here",
+    "migrations": "moves of unified memory on a line fitted to another run",
+    "launches": "launch calls and launch latency, kept or stated, as here",
+    "kernels": "one ratio for all kernels, as here",
+    "replay": "the order alone: kernels' and copies' own times were given",
+    "noise": "no prediction: one run against another of the same configuration",
+}
+
+
+def accuracy_section(answer: Answer) -> dict[str, Any]:
+    """The rows of the card that concern what was asked, a figure of them, and what has no row."""
+    found = shipped()
+    wanted = concerned(answer)
+    groups = [g for g in found.card if (g.kind, g.model) in wanted]
+    table = _table(groups) if groups else None
+    rows = [r for r in found.rows if (r.kind, r.model) in wanted and r.predicted and r.measured]
+    stated = [g for g in groups if g.stated and g.kind != FLOOR]
+    held, all_of_them = (sum(getattr(g, name) for g in stated) for name in ("covered", "stated"))
+    return {
+        "table": table,
+        "figures": [ratios(rows)] if rows else [],
+        "held": f"{held} of {all_of_them}" if all_of_them else "",
+        "level": f"{LEVEL:.0%}".replace("%", f"{NARROW}%"),
+        "about": _about(found),
+        "not_validated": list(found.not_validated),
+    }
+
+
+def concerned(answer: Answer) -> set[tuple[str, str]]:
+    """Kind and model of the card's rows that say something about this answer."""
+    if not answer.projections:
+        return set()
+    replay = answer.projections[0].replay
+    by_memory = answer.model is not None and answer.model.alpha == "memory"
+    asked = "projection, kernels by memory" if by_memory else "projection"
+    out = {("run time", asked), ("transfers", "machine"), ("replay", replay), (FLOOR, "repeat")}
+    have = answer.run.profile.has
+    if "kernels" in have:
+        out.add(("launches", "projection"))
+    if any(p.alpha not in (None, 1.0) for p in answer.projections):
+        out.add(("kernels", asked))
+    words = set(answer.run.profile.activities["memory"].drop_nulls().cast(pl.String).unique().to_list())
+    if "pageable" in words:
+        out.add(("pageable", "machine"))
+    if answer.run.profile.of("migration").height:
+        out.add(("migrations", "line"))
+    return out
+
+
+def _about(found: Validation) -> str:
+    cases = len({r.case for r in found.rows} - {"(all)"})
+    return f"{len(found.rows)} quantities of {cases} cases, found on {clean(found.day)} with version {clean(found.release)}"
+
+
+def _whole(share: float) -> str:
+    return f"{100 * share:.0f}{NARROW}%"
+
+
+def _table(groups: list[Group]) -> Table:
+    rows = []
+    for g in groups:
+        held = DASH if g.low is None or g.high is None else f"{g.covered} of {g.stated} ({_whole(g.low)} to {_whole(g.high)})"
+        tone = "" if g.high is None or g.high >= LEVEL else "poor"
+        rows.append(
+            cells(
+                Cell(TITLES[g.kind], tone="strong"), MODEL_TITLES[g.model], str(g.cases), str(g.count), percent(g.median), percent(g.worst),
+                Cell(held, tone=tone),
+            )
+        )  # fmt: skip
+    head = ["kind of question", "answered by", ">cases", ">quantities", ">median off", ">worst off", ">in the interval"]
+    caption = (
+        "How far predictions of these kinds were off where the answer had been measured. Off: WMAPE over copies, else the relative error. "
+        f"In brackets: the 90{NARROW}% interval of the coverage itself, of as many draws as there are cases."
+    )
+    return Table(caption, head, rows, notes=[WHY.get(g.kind, "") for g in groups])

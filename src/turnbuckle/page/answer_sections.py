@@ -1,0 +1,324 @@
+"""Sections made from the projections: answer, comparison, projections, uncertainty, validity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from turnbuckle.findings import Finding
+from turnbuckle.machine import Machine
+from turnbuckle.page import charts
+from turnbuckle.page.figure import Figure
+from turnbuckle.page.table import Cell, Table, cells
+from turnbuckle.page.text import DASH, bounds, clean, count, factor, listed, number, percent, probability, seconds, signed, span
+from turnbuckle.page.unknowns import advice, unknown_label
+from turnbuckle.page.verdict import LINE, Verdict, on_timeline, three_sentences, what_would_change
+from turnbuckle.projection import PARTS, Projection, break_even_utilisation, faster
+from turnbuckle.study.run import Answer
+
+COUPLING_WORDS = {
+    "apu": "one package, one memory",
+    "c2c": "NVLink-C2C",
+    "nvlink": "NVLink",
+    "xgmi": "Infinity Fabric",
+    "pcie": "PCIe",
+    "fabric": "network fabric",
+    "api-remoting": "API remoting",
+    "relative": "as the source",
+}
+TONE = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft"}
+
+
+def answer_section(found: list[Verdict], distance: str = "") -> dict[str, Any]:
+    """Verdict strip, three sentences and one on distance, what would change the answer, the table of all targets."""
+    if not found:
+        return {"figures": [], "sentences": [distance] if distance else [], "turns": [], "table": None}
+    level = next((v.projection.interval.level for v in found if v.projection.interval), None)
+    return {
+        "figures": [charts.verdict_strip(found)],
+        "sentences": [*three_sentences(found), *([distance] if distance else [])],
+        "turns": what_would_change(found),
+        "table": _targets_table(found, level),
+    }
+
+
+def _targets_table(found: list[Verdict], level: float | None) -> Table:
+    head = [
+        "target",
+        "verdict",
+        ">time",
+        ">penalty",
+        ">benefit",
+        f">{percent(level)} interval" if level else ">interval",
+        ">envelope",
+        ">break-even use",
+    ]
+    rows, notes = [], []
+    for v in found:
+        p = v.projection
+        m = p.measured_seconds or 1.0
+        even = break_even_utilisation(p.penalty)
+        interval = span(p.interval.low, p.interval.high) if p.interval else DASH
+        rows.append(
+            cells(
+                Cell(v.name, clean(p.title), tone="strong", colour=v.colour),
+                Cell(v.words, f"{v.sure} likely inside {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
+                seconds(p.seconds),
+                factor(p.penalty, 4),
+                factor(p.benefit, 4),
+                Cell(interval, bounds(v.low, v.high)),
+                Cell(span(*p.envelope), bounds(p.envelope[0] / m - 1, p.envelope[1] / m - 1)),
+                factor(even, 4) if even > 1.0005 else DASH,
+            )
+        )
+        notes.append(coupling_words(p))
+    caption = (
+        "Penalty is projected over recorded time, benefit its inverse. The envelope is what no other order of the same "
+        "activities could leave at the stated values; the interval, which draws other values, may reach beyond it. "
+        "Break-even use: how much better a pooled GPU must be used to pay for the slowdown, before the cost of the fabric."
+    )
+    return Table(caption, head, rows, notes=notes)
+
+
+def coupling_words(p: Projection) -> str:
+    """The change behind a ratio: link, latency and bandwidth each way, delay added to calls."""
+    c = p.coupling
+    link = f"{COUPLING_WORDS.get(c['source'], clean(c['source']))} → {COUPLING_WORDS.get(c['target'], clean(c['target']))}"
+    if p.target == "self":
+        link = f"{COUPLING_WORDS.get(c['source'], clean(c['source']))}, unchanged"
+    parts = [link]
+    if c["copies_vanish"]:
+        parts.append("copies vanish")
+    else:
+        for direction, name in (("h2d", "to device"), ("d2h", "to host")):
+            d = c[direction]
+            changes = [arrow(d["source_latency_s"], d["target_latency_s"], "s"), arrow(d["source_bandwidth"], d["target_bandwidth"], "B/s")]
+            if said := [change for change in changes if change]:
+                parts.append(f"{name} {', '.join(said)}")
+    for way, what in (("call", "call"), ("link", "one-way trip")):
+        if added := c[f"added_{way}_slack_s"]:
+            parts.append(f"+{number(added, 's')} a {what}")
+    if p.alpha is not None and abs(p.alpha - 1.0) > 1e-9:
+        parts.append(f"kernels {factor(p.alpha)} as fast")
+    return "; ".join(parts)
+
+
+def arrow(before: float | None, after: float | None, unit: str) -> str:
+    """``2 µs → 4.2 µs``; one number where nothing changes, nothing where nothing is known."""
+    if before is None and after is None:
+        return ""
+    a, b = ("not stated" if v is None else number(v, unit) for v in (before, after))
+    return a if a == b else f"{a} → {b}"
+
+
+def comparison_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
+    """Probability that the target of the row is faster than that of the column."""
+    chance = faster(answer.projections)
+    drawn = [v for v in found if v.projection.target in chance]
+    if len(drawn) < 2:
+        return {"table": None}
+    rows = []
+    for a in drawn:
+        row: list[Cell] = [Cell(a.name, tone="strong", colour=a.colour)]
+        for b in drawn:
+            p = chance[a.projection.target].get(b.projection.target)
+            row.append(
+                Cell("", tone="blank")
+                if p is None
+                else Cell(probability(p), f"{a.name} is faster than {b.name} in {percent(p)} of the draws", bar=p, tone="heat")
+            )
+        rows.append(row)
+    caption = (
+        "Probability that the target of the row is faster than the target of the column. The same draws are used for all "
+        "targets, so errors they share cancel; ties count half."
+    )
+    return {"table": Table(caption, ["", *(f"^{v.name}" for v in drawn)], rows, kind="matrix")}
+
+
+def projection_section(found: list[Verdict]) -> dict[str, Any]:
+    """Breakdown of every target and the steps from the recorded run to it."""
+    if not found:
+        return {"figures": [], "steps": [], "table": None}
+    rows = []
+    for v in found:
+        p = v.projection
+        deltas = [p.breakdown[part] - p.measured_breakdown[part] for part in PARTS]
+        rows.append(
+            cells(
+                Cell(v.name, tone="strong", colour=v.colour),
+                *(_delta(d, p.measured_seconds) for d in deltas),
+                _delta(p.seconds - p.measured_seconds, p.measured_seconds),
+                seconds(p.seconds),
+            )
+        )
+    head = ["target", *(f">{charts.part_words(found[0].projection.replay)[part]}" for part in PARTS), ">in all", ">projected"]
+    shown = [v for v in found if v.kind != "self"]
+    return {
+        "figures": [charts.breakdown(found)],
+        "steps": named([charts.steps(v) for v in shown]),
+        "table": Table(
+            f"Change of {'time on the critical path' if on_timeline(found) else 'exposed time'} by part, against the recorded run.",
+            head,
+            rows,
+        ),
+    }
+
+
+def _delta(change: float, measured: float) -> Cell:
+    if abs(change) < 5e-13:
+        return Cell("0", tone="soft")
+    text = ("+" if change > 0 else "−") + number(abs(change), "s", 3)
+    return Cell(text, f"{signed(change / measured)} of the recorded time" if measured else "")
+
+
+def named(figures: list[Figure]) -> list[Figure]:
+    """The same figures with numbers after their names, so that names are unique."""
+    return [replace(f, name=f"{f.name}-{i}") for i, f in enumerate(figures, 1)]
+
+
+#: Widths of intervals below this share of the run time are not told apart.
+_TOLD = 1e-4
+
+
+def uncertainty_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
+    """Where each interval comes from, and what to measure to shrink it."""
+    moving = [v for v in found if v.projection.drivers and v.projection.interval]
+    rows = []
+    for v in moving:
+        interval = v.projection.interval
+        share = v.projection.drivers[v.unknown]
+        if interval is None:
+            continue
+        width, m = interval.high - interval.low, v.projection.measured_seconds or 1.0
+        left = width * max(1.0 - share, 0.0) ** 0.5
+        rest = "almost nothing" if share >= 0.995 or left < _TOLD * m else f"about {percent(left / m, 2)}"
+        rows.append(
+            cells(
+                Cell(v.name, tone="strong", colour=v.colour),
+                unknown_label(v.unknown),
+                percent(share, 2),
+                f"{percent(width / m, 2)} to {rest}" if width >= _TOLD * m else f"{percent(width / m, 2)} as it is",
+                advice(v.unknown),
+            )
+        )
+    table = None
+    if rows:
+        caption = (
+            "The width of the interval, as a share of the recorded time, now and if the largest unknown were known exactly "
+            "(width times the root of what is left of the variance)."
+        )
+        table = Table(caption, ["target", "largest unknown", ">share", ">interval shrinks", "what to measure"], rows)
+    return {
+        "figures": named([charts.drivers(v) for v in moving]),
+        "table": table,
+        "draws": count(answer.draws) if moving else "",
+        "seed": str(answer.seed),
+        "level": next((percent(v.projection.interval.level) for v in moving if v.projection.interval), ""),
+    }
+
+
+def validity_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
+    """Assumptions by code, what the model leaves out, how far each target lies from what was measured."""
+    by_code: dict[str, tuple[Finding, list[str], list[str]]] = {}
+    sources = [("the source machine", f) for f in answer.run.source_findings if f.code[0] in "AM"]
+    for who, f in [*sources, *((v.name, f) for v in found for f in v.projection.findings)]:
+        _, targets, details = by_code.setdefault(f.code, (f, [], []))
+        targets.append(who)
+        if f.detail and f.detail not in details:
+            details.append(f.detail)
+    everyone = {v.name for v in found if v.kind != "self"}
+    rows = []
+    for code in sorted(by_code, key=lambda c: (by_code[c][0].severity == "info", c)):
+        f, targets, details = by_code[code]
+        who = "all targets" if len(everyone) > 1 and everyone <= set(targets) else listed(list(dict.fromkeys(targets)))
+        rows.append(cells(severity_cell(f), f.meaning, who, clean("; ".join(details)) or DASH, _sentence(f.advice)))
+    assumptions = (
+        Table("What the projections assume, and where.", ["code", "assumption", "holds for", "here", "what to do"], rows, kind="findings")
+        if rows
+        else None
+    )
+    return {"assumptions": assumptions, "left_out": left_out(answer), "distance": _distance_table(answer, found)}
+
+
+def severity_cell(f: Finding) -> Cell:
+    """A code, marked by how bad it is; the mark is a word too, for those who see no colour."""
+    return Cell(f.code, f.severity, tone={"error": "poor", "warning": "fair", "info": "soft"}[f.severity])
+
+
+def _sentence(text: str) -> str:
+    return DASH if text in ("", "none needed") else clean(text)
+
+
+def left_out(answer: Answer) -> list[str]:
+    """What this version does not model, whatever the target."""
+    out = [
+        (
+            "Time on the host: the application's own work, MPI and host calls other than launches, waits and allocations "
+            "keep their recorded length; a faster or slower CPU is not projected."
+        ),
+        (
+            "Order: activities of one track keep their order; what overlaps is found out anew. Work that shares a resource without waiting "
+            "for it, as kernels side by side do, is not slowed by it."
+            if any(p.replay == "timeline" for p in answer.projections)
+            else "Order: activities keep the order and the overlap they were recorded in; only exposed time changes. The "
+            "envelope bounds what another order could do."
+        ),
+        "Sharing: links, host memory and network are taken as used by this run alone; neighbours on a pooled fabric are not there.",
+        "The network: messages between nodes keep their recorded time, also where a card would share the link with the GPU.",
+        (
+            "Software that would use a closer coupling differently: a program that leaves copies out on one memory, or "
+            "batches its calls across a longer distance."
+        ),
+        "The profiler: what recording cost is part of the recorded times and is not subtracted.",
+    ]
+    if not answer.projections:
+        return []
+    if all(p.alpha is None or p.alpha == 1.0 for p in answer.projections):
+        out.append("The GPU: kernels keep their recorded time on every target asked.")
+    else:
+        out.append("Kernels change by one ratio for all of them; which kernel is bound by memory and which by arithmetic is not looked at.")
+    return out
+
+
+def _distance_table(answer: Answer, found: list[Verdict]) -> Table | None:
+    """How far each target lies from the measured coupling, and how much of it rests on assumptions."""
+    rows = []
+    for v, declared in zip(found, answer.targets, strict=False):
+        if v.kind == "self":
+            continue
+        c = v.projection.coupling
+        ratios = []
+        for direction in ("h2d", "d2h"):
+            d = c[direction]
+            ratios.append(_ratio(d["source_latency_s"], d["target_latency_s"]))
+            ratios.append(_ratio(d["source_bandwidth"], d["target_bandwidth"]))
+        natures = nature_counts(declared)
+        said = ", ".join(f"{n} {nature}" for nature, n in natures.items()) or DASH
+        if c["copies_vanish"]:
+            ratios = ["no copies"] * 4
+        rows.append(
+            cells(Cell(v.name, tone="strong", colour=v.colour), *ratios, factor(v.projection.alpha) if v.projection.alpha else DASH, said)
+        )
+    head = [
+        "target",
+        ">latency, to device",
+        ">bandwidth, to device",
+        ">latency, to host",
+        ">bandwidth, to host",
+        ">kernel rate",
+        "numbers declared, by nature",
+    ]
+    caption = "Distance from what was measured: target over source. Far from 1× a projection leaves what this run can vouch for."
+    return Table(caption, head, rows) if rows else None
+
+
+def _ratio(before: float | None, after: float | None) -> str:
+    return factor(after / before) if before and after is not None else DASH
+
+
+def nature_counts(machine: Machine) -> dict[str, int]:
+    """How many of a machine's own numbers are stated by a vendor, measured, or assumed."""
+    parts = [part for c in machine.changes for part in c.parts().values()] if machine.relative else list(machine.parameters.values())
+    words = {"spec": "stated", "measured": "measured", "assumption": "assumed"}
+    found = [words[p.nature] for p in parts]
+    return {w: found.count(w) for w in words.values() if w in found}

@@ -1,0 +1,207 @@
+"""Write the report: one HTML file that needs nothing but a browser.
+
+    Answer -> sections (tables, figures) -> drawings -> template -> file
+
+The page loads nothing: style, script and drawings stand inside it, and its content security policy forbids the rest.
+Texts from the recording reach it through `text.clean` and the template's escaping, drawings through `figure.harmless`.
+
+Errors (`turnbuckle.errors.ReportError`):
+
+    R001  the file cannot be written
+    R002  the folder does not exist
+    R003  the path is a folder
+    R006, R007  the figures cannot be drawn: see `turnbuckle.page.figure`
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from turnbuckle.files import goal, whole
+from turnbuckle.page.accuracy_section import accuracy_section
+from turnbuckle.page.annex import annex_section
+from turnbuckle.page.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
+from turnbuckle.page.figure import Figure, draw, finite
+from turnbuckle.page.profile_sections import cover_facts, profiled_section, synthetic, usage_section
+from turnbuckle.page.slack_sections import answer_sentence, distance_section, moved_section, replays_section, shares_section
+from turnbuckle.page.studied import studied
+from turnbuckle.page.text import clean
+from turnbuckle.page.verdict import sentence, verdicts
+from turnbuckle.study.run import Answer, Run
+
+#: Sections of a recording that no coupling can be asked of: the others would each say the same, that nothing was projected.
+RECORDED: Final = frozenset({"answer", "profiled", "usage", "validity", "annex"})
+
+QUESTION: Final = "What would this run do if CPU and GPU stood closer or farther apart?"
+NO_GPU_QUESTION: Final = "What did this run do?"
+
+#: Sections in the order of the page: key, title.
+SECTIONS: Final = (
+    ("answer", "Answer"),
+    ("comparison", "Which target is faster"),
+    ("profiled", "What was profiled"),
+    ("usage", "How the application uses the coupling"),
+    ("projections", "Projections"),
+    ("moved", "Before and after"),
+    ("distance", "What distance costs"),
+    ("made", "What the run is made of"),
+    ("uncertainty", "Uncertainty"),
+    ("accuracy", "How good are these predictions"),
+    ("validity", "Validity"),
+    ("annex", "Annex: machines and provenance"),
+)
+
+
+def write(answer: Answer | Run, path: str | Path, *, question: str = "") -> Path:
+    """Write the report of one answer.
+
+    Parameters
+    ----------
+    answer : from `turnbuckle.study.run.ask`, or `inspect` for a report without projections.
+    path : where to write; an existing file is replaced, as a whole or not at all.
+    question : the question as the cover should put it.
+
+    Returns
+    -------
+    The path written.
+
+    Raises
+    ------
+    ReportError : R001 to R004, R006, R007.
+    """
+    place = goal(path, "the report", "report.html")
+    text = page(answer, question=question)
+    with whole(place, "the report") as beside:
+        beside.write_text(text, encoding="utf-8", newline="\n")
+    return place
+
+
+def page(answer: Answer | Run, *, question: str = "") -> str:
+    """The report as text; see `write`."""
+    answer = Answer(answer) if isinstance(answer, Run) else answer
+    found = verdicts(answer.projections)
+    studies = studied(answer)
+    timed = not isinstance(studies, str)
+    sections, drawn = _drawn(
+        {
+            "answer": answer_section(found, "" if isinstance(studies, str) else answer_sentence(studies)),
+            "comparison": comparison_section(answer, found),
+            "profiled": profiled_section(answer),
+            "usage": usage_section(answer),
+            "projections": projection_section(found),
+            "replays": {} if isinstance(studies, str) else replays_section(studies, found),
+            "moved": {} if isinstance(studies, str) else moved_section(studies),
+            "distance": {} if isinstance(studies, str) else distance_section(studies, found, answer),
+            "made": {} if isinstance(studies, str) else shares_section(studies, answer.run.profile.seconds),
+            "uncertainty": uncertainty_section(answer, found),
+            "accuracy": accuracy_section(answer),
+            "validity": validity_section(answer, found),
+            "annex": annex_section(answer),
+        }
+    )
+    names = [v.name for v in found if v.kind != "self"]
+    shown = answer.run.projectable or bool(found)
+    script = _part("report.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            question=clean(question or (QUESTION if answer.run.projectable else NO_GPU_QUESTION)),
+            names=names,
+            sentence=sentence(found, answer.run.profile.seconds),
+            facts=cover_facts(answer),
+            synthetic=synthetic(answer),
+            projected=bool(found),
+            projectable=answer.run.projectable,
+            on_device=answer.run.on_device,
+            exchanged=answer.run.profile.trace.mpi.height > 0,
+            timed=timed,
+            why_not=studies if isinstance(studies, str) else "",
+            contents=[s for s in SECTIONS if shown or s[0] in RECORDED],
+            shown=shown,
+            s=sections,
+            style=Markup(_part("report.css")),
+            script=Markup(script),
+            policy=(
+                f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri "
+                "'none'; form-action 'none'"
+            ),
+            data=embedded({name: {"csv": f.csv, "spec": f.full_spec} for name, f in drawn.items()}),
+        )
+    )
+
+
+def embedded(value: Any) -> Markup:
+    """JSON for a ``<script type="application/json">``: ASCII only, and nothing in it that HTML could take for markup."""
+    text = json.dumps(finite(value), ensure_ascii=True, separators=(",", ":"))
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def _each(value: Any, change: Callable[[Figure], Figure]) -> Any:
+    """The same nested value with every figure changed."""
+    if isinstance(value, Figure):
+        return change(value)
+    if isinstance(value, dict):
+        return {k: _each(v, change) for k, v in value.items()}
+    return [_each(v, change) for v in value] if isinstance(value, list) else value
+
+
+def _drawn(sections: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Figure]]:
+    """The sections with every figure drawn, and these figures by name; one engine draws them all."""
+    named: dict[str, Figure] = {}
+
+    def name(figure: Figure) -> Figure:
+        if figure.name in named:
+            figure = replace(figure, name=f"{figure.name}-{len(named)}")
+        named[figure.name] = figure
+        return figure
+
+    sections = _each(sections, name)
+    drawn = {figure.name: figure for figure in draw(named.values())}
+    return _each(sections, lambda figure: drawn[figure.name]), drawn
+
+
+def with_names(text: str, names: list[str]) -> Markup:
+    """A sentence, escaped, with target names marked, so that none breaks at its hyphens."""
+    if not names:
+        return escape(text)
+    pieces = re.split("(" + "|".join(re.escape(n) for n in sorted(set(names), key=len, reverse=True)) + ")", text)
+    return Markup("").join(Markup('<span class="name">{}</span>').format(p) if p in names else escape(p) for p in pieces)
+
+
+_BREAK = re.compile(r"(?<=[_./:,])(?=[\w\\])")
+
+
+def breakable(text: str) -> Markup:
+    """Text, escaped, that may go on in the next line inside its long words."""
+    if all(len(word) <= 16 for word in text.split()):
+        return escape(text)
+    return Markup(" ").join(Markup("<wbr>").join(escape(p) for p in _BREAK.split(w)) if len(w) > 16 else escape(w) for w in text.split(" "))
+
+
+def _part(name: str) -> str:
+    return (files("turnbuckle.page") / "template" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(_part), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["breakable"] = breakable
+    environment.filters["names"] = with_names
+    environment.filters["svg"] = lambda figure: Markup(figure.svg)
+    return environment

@@ -1,0 +1,511 @@
+"""Sections made from the recording: what was profiled, how it uses the coupling, machine files, provenance."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from turnbuckle.findings import Finding
+from turnbuckle.page import profile_charts
+from turnbuckle.page.answer_sections import named, severity_cell
+from turnbuckle.page.figure import Figure
+from turnbuckle.page.kernel_names import kernel_labels
+from turnbuckle.page.offload_map import offload_figure
+from turnbuckle.page.table import Cell, Table, cells
+from turnbuckle.page.text import DASH, clean, count, listed, number, percent, plural, seconds, shorten
+from turnbuckle.page.unknowns import DIRECTION
+from turnbuckle.profile import summary
+from turnbuckle.profile.describe import links, scope, transfer_distribution
+from turnbuckle.profile.mpi_calls import same_call
+from turnbuckle.profile.offload import DEFAULT_ALPHA, offload_map
+from turnbuckle.profile.traffic import traffic
+from turnbuckle.profile.transfers import LinkFit, known_links
+from turnbuckle.study.run import Answer
+from turnbuckle.trace.recorders import recorder
+
+#: Rows of long tables: printed at once, and at most in the report.
+TOP, MOST = 15, 200
+#: Added one-way latency of the offload map where no target adds one [s].
+ADDED_LATENCY_S = 2e-6
+
+PLURALS = {"copy": "copies", "launch of a CUDA graph": "launches of CUDA graphs"}
+
+Facts = list[tuple[str, str]]
+
+
+def synthetic(answer: Answer) -> bool:
+    """Whether the recording says of itself that nobody recorded it."""
+    return "synthetic" in str(answer.run.profile.trace.facts.get("product_version") or "").lower()
+
+
+def recorded_with(answer: Answer) -> str:
+    """Format, profiler and version in words."""
+    facts = answer.run.profile.trace.facts
+    if synthetic(answer):
+        return (
+            f"a script ({clean(facts['product_version'])}), in the layout of Nsight Systems schema "
+            f"{clean(facts.get('schema_version') or 'unknown')}"
+        )
+    return clean(recorder(facts))
+
+
+def cover_facts(answer: Answer) -> Facts:
+    """Label and value of the lines on the cover."""
+    profile, facts = answer.run.profile, answer.run.profile.trace.facts
+    about = answer.provenance()
+    kernels = summary.kernels(profile)
+    devices = [clean(n) for n in dict.fromkeys(profile.trace.devices["name"].drop_nulls().to_list())]
+    out: Facts = [
+        ("recording", shorten(clean(profile.trace.name), 120)),
+        ("recorded with", recorded_with(answer)),
+        (
+            "recorded on",
+            f"{listed(devices) or 'unknown device'}; source machine {clean(answer.run.source.name)} ({clean(answer.run.source.title)})",
+        ),
+        ("recorded at", _date(facts.get("session_start_utc_ns"))),
+        *([("part", clean(scope(facts["part"])))] if "part" in facts else []),
+        ("run time", seconds(profile.seconds)),
+        ("activities", ", ".join(plural(n, what, PLURALS.get(what, "")) for what, n in _counts(answer, kernels).items() if n) or "none"),
+    ]
+    if answer.model is not None:
+        out.append(("model", f"{answer.model.name}: {answer.model.sentence} ({answer.model.paper}); {replay_words(answer)}"))
+    out += [
+        ("written by", f"Turnbuckle {about['version']}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"),
+        ("SHA-256 of the recording", clean(facts.get("sha256") or "not known")),
+    ]
+    return out
+
+
+def replay_words(answer: Answer) -> str:
+    """How activities were added up, as the answers say themselves."""
+    used = list(dict.fromkeys(p.replay for p in answer.projections)) or ([answer.model.replay] if answer.model else [])
+    return f"{listed(used)} replay"
+
+
+def _counts(answer: Answer, kernels: dict[str, Any]) -> dict[str, int]:
+    trace = answer.run.profile.trace
+    return {
+        "kernel": kernels["count"],
+        "launch of a CUDA graph": kernels["graph_launches"],
+        "copy": trace.copies.height,
+        "memory set": trace.memsets.height,
+        "GPU runtime call": trace.api.height,
+        "MPI call": len(np.unique(same_call(trace))),
+    }
+
+
+def _date(utc_ns: object) -> str:
+    if not isinstance(utc_ns, int) or not 0 < utc_ns < 4_102_444_800_000_000_000:
+        return "not recorded"
+    return f"{datetime.fromtimestamp(utc_ns / 1e9, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def profiled_section(answer: Answer) -> dict[str, Any]:
+    """Inputs, coverage, overhead, observed link, data quality and findings."""
+    profile = answer.run.profile
+    shares = summary.categories_ns(profile)
+    total = max(profile.run_time_ns, 1)
+    window = summary.kernel_window_ns(profile)
+    kernels = summary.kernels(profile)
+    overhead = summary.overhead_share(profile)
+    facts: Facts = [
+        ("run time", f"{seconds(profile.seconds)}, first recorded activity to last"),
+        (
+            "kernel window",
+            f"{seconds(window * 1e-9)}, first kernel to last; kernels run in {percent(kernels['union_ns'] / max(window, 1))} of it"
+            if window
+            else "no kernels",
+        ),
+        (
+            "coverage",
+            (
+                f"{percent(1 - shares['cpu'] / total)} of the run time holds a recorded GPU activity, GPU call or MPI call; "
+                + ("in the rest nothing was recorded" if _device_alone(answer) else "the rest is host work that no record explains")
+            ),
+        ),
+        (
+            "profiler overhead",
+            f"{percent(overhead)} of the run time has the profiler itself at work" if profile.trace.overheads.height else "not recorded",
+        ),
+        *observed_links(answer),
+        *_messages(answer),
+        ("tracks", f"{_tracks(profile.tracks, 'thread', 'host thread')}, {_tracks(profile.tracks, 'stream', 'device stream')}"),
+    ]
+    if (cpu := summary.cpu_activity(profile)) is not None:
+        facts.append(
+            (
+                "CPU activity",
+                (
+                    f"one thread on a core for {number(cpu['serial_s'], 's')}, two or more for "
+                    f"{number(cpu['parallel_s'], 's')}; {cpu['threads']} threads"
+                ),
+            )
+        )
+    found = answer.findings
+    return {
+        "facts": facts,
+        "devices": _devices_table(answer),
+        "findings": _findings_table(found),
+        "quality": _quality(found),
+    }
+
+
+def _device_alone(answer: Answer) -> bool:
+    """Whether nothing of the host was recorded: what is left of the run is then not known to be its work."""
+    return answer.run.on_device and not answer.run.projectable
+
+
+def _messages(answer: Answer) -> Facts:
+    """What the MPI calls exchange."""
+    mpi = traffic(answer.run.profile.trace)
+    if mpi is None:
+        return []
+    sends, met = mpi["sends"], mpi["messages"]
+    words = [
+        f"{plural(mpi['ranks'], 'rank')}" if mpi["ranks"] else "ranks not recorded",
+        f"{plural(sends['count'], 'send')} of {number(sends['bytes'], 'B')}",
+        plural(mpi["receives"]["count"], "receive"),
+        f"{plural(met['matched'], 'message')} with both sides",
+        plural(sum(mpi["collectives"].values()), "collective call"),
+    ]
+    return [("MPI", ", ".join(words))]
+
+
+def _tracks(tracks: pl.DataFrame, what: str, name: str) -> str:
+    return plural(tracks.filter(pl.col("what") == what).height, name)
+
+
+def observed_links(answer: Answer) -> Facts:
+    """One sentence a direction: what the link looks like."""
+    out: Facts = []
+    rates = {n.name: n.bandwidth for n in known_links()}
+    for direction, link in links(answer.run.source, answer.run.fits).items():
+        name = f"link, {DIRECTION[direction]}"
+        if link["bandwidth"] is None:
+            continue
+        rate, memory = number(link["bandwidth"], "B/s"), clean(link["memory"]).replace("_", " ")
+        # a fit that ends at no latency at all has not told it from the rate
+        how = f"with {memory} copies, o+L {number(link['latency_s'], 's') if link['latency_s'] else 'not told'}"
+        text = f"{rate} {how}"
+        like = link["looks_like"]
+        if like:
+            text = (
+                f"looks like {' or '.join(like)}: {rate} of {number(rates[like[0]], 'B/s')} "
+                f"({percent(link['bandwidth'] / rates[like[0]], 2)}) {how}"
+            )
+        if link["nominal"] and not (like and abs(link["nominal"] / rates[like[0]] - 1) < 0.01):
+            text += f"; the machine file states {number(link['nominal'], 'B/s')} ({percent(link['efficiency'], 2)} reached)"
+        out.append((name, text))
+    return out
+
+
+def _quality(found: list[Finding]) -> str:
+    bad = [f for f in found if f.severity == "error"]
+    doubtful = [f for f in found if f.severity == "warning"]
+    if not bad and not doubtful:
+        return "Nothing was found that would change a number."
+    said = []
+    if bad:
+        said.append(plural(len(bad), "error"))
+    if doubtful:
+        said.append(plural(len(doubtful), "warning"))
+    return f"{listed(said)}; they stand first in the table."
+
+
+def _devices_table(answer: Answer) -> Table | None:
+    rows = [
+        cells(
+            str(r["device"]),
+            clean(r["name"] or DASH),
+            clean(r["chip"] or DASH),
+            number(r["memory_bytes"], "B"),
+            number(r["memory_bandwidth"], "B/s"),
+            str(r["multiprocessors"] or DASH),
+            str(r["copy_engines"] or DASH),
+        )
+        for r in answer.run.profile.trace.devices.head(64).to_dicts()
+    ]
+    head = [">device", "name", "chip", ">memory", ">memory bandwidth", ">multiprocessors", ">copy engines"]
+    return Table("Devices as the profiler describes them.", head, rows, 8) if rows else None
+
+
+def _findings_table(found: list[Finding]) -> Table | None:
+    rows = [
+        cells(
+            severity_cell(f),
+            f.severity,
+            count(f.count),
+            f.meaning,
+            clean(f.detail) or DASH,
+            DASH if f.advice in ("", "none needed") else f.advice,
+        )
+        for f in found
+    ]
+    return (
+        Table(
+            "Flaws of the recording and of its reading. Nothing is dropped silently: each is counted here.",
+            ["code", "severity", ">count", "meaning", "here", "what to do"],
+            rows,
+            kind="findings",
+        )
+        if rows
+        else None
+    )
+
+
+def usage_section(answer: Answer) -> dict[str, Any]:
+    """How the run uses the coupling: time line, copies, links, launches, kernels, calls, memory, offload map."""
+    profile = answer.run.profile
+    shares = summary.categories_ns(profile)
+    total = max(profile.run_time_ns, 1)
+    meaning = {
+        "kernel": "device computes: kernels, graphs, memory sets",
+        "copy": "copies and migrations where no kernel runs",
+        "mpi": "MPI calls where the device is idle",
+        "api": "GPU runtime calls where the device is idle",
+        "cpu": "the rest: the application's own host work",
+    }
+    words = {k: w for k, w in profile_charts.CATEGORY_WORDS.items() if shares[k] or k not in answer.run.untold}
+    if _device_alone(answer):
+        words["cpu"], meaning["cpu"] = "nothing recorded", "the rest: what the host did was not recorded"
+    rows = [
+        cells(words[k], meaning[k], number(v * 1e-9, "s"), Cell(percent(v / total), bar=v / total))
+        if k in words
+        else cells(profile_charts.CATEGORY_WORDS[k], meaning[k], "not recorded", DASH)
+        for k, v in shares.items()
+    ]
+    rows.append(
+        cells(
+            Cell("closure defect", tone="soft"),
+            Cell("run time minus all of the above", tone="soft"),
+            Cell(number(summary.closure_defect_ns(profile) * 1e-9, "s"), tone="soft"),
+            "",
+        )
+    )
+    gpu = profile.has & {"kernels", "copies", "graphs", "memsets"}
+    lapped = summary.overlap(profile) if gpu else {"copy_union_ns": 0}
+    return {
+        "categories": profile_charts.categories(shares, words) if profile.run_time_ns else None,
+        "categories_table": Table(
+            "The exclusive time line: each instant belongs to one category.", ["category", "what it is", ">time", ">share"], rows
+        ),
+        "distributions": profile_charts.distributions(found) if (found := transfer_distribution(profile)) else [],
+        "copies_table": _copies_table(answer) if gpu else None,
+        "overlap": profile_charts.overlap(lapped) if lapped["copy_union_ns"] else None,
+        "exposed": number(lapped["copy_exposed_ns"] * 1e-9, "s") if lapped["copy_union_ns"] else "",
+        "fits": _fit_figures(answer),
+        "fits_table": _fits_table(answer),
+        "launch_table": _launch_table(answer) if answer.run.projectable else None,
+        "kernels_table": _kernels_table(answer),
+        "calls_table": _calls_table(answer),
+        "memory": profile_charts.memory(line, profile.seconds) if (line := summary.memory_timeline(profile)).height else None,
+        **_offload(answer),
+    }
+
+
+def _copies_table(answer: Answer) -> Table | None:
+    rows = [
+        cells(
+            DIRECTION[name],
+            count(c["count"]),
+            DASH if c["bytes"] is None else number(c["bytes"], "B"),
+            number(c["busy_ns"] * 1e-9, "s"),
+            DASH if c["bytes"] is None else number(c["bytes"] / c["count"], "B"),
+            DASH if c["bytes"] is None or not c["busy_ns"] else number(c["bytes"] / (c["busy_ns"] * 1e-9), "B/s"),
+        )
+        for name, c in summary.copies(answer.run.profile).items()
+        if c["count"]
+    ]
+    return (
+        Table(
+            "Copies and migrations by direction; busy is the plain sum of their times.",
+            ["direction", ">count", ">bytes", ">busy", ">mean size", ">mean rate"],
+            rows,
+        )
+        if rows
+        else None
+    )
+
+
+def _fits(answer: Answer) -> list[tuple[LinkFit, float | None, bool]]:
+    """Fits, the nominal rate of their link, and whether that is an assumption: to the device first, pinned first, then by bytes."""
+    order = ("h2d", "d2h", "p2p", "migration_h2d", "migration_d2h")
+    out = []
+    for (direction, _), fit in answer.run.fits.items():
+        base = direction.removeprefix("migration_")
+        stated = answer.run.source.get(f"link.{base}.bandwidth") if base in ("h2d", "d2h", "p2p") else None
+        out.append((fit, stated.value if stated else None, stated is not None and stated.nature == "assumption"))
+    return sorted(
+        out, key=lambda f: (order.index(f[0].direction) if f[0].direction in order else 9, f[0].memory != "pinned", -f[0].size_bytes)
+    )
+
+
+def _fit_figures(answer: Answer) -> list[Figure]:
+    return named(
+        [profile_charts.link_fit(fit, rate, assumed) for fit, rate, assumed in _fits(answer) if profile_charts.drawable(fit).height > 1]
+    )
+
+
+def _fits_table(answer: Answer) -> Table | None:
+    rows = [
+        cells(
+            profile_charts.class_label(fit),
+            count(fit.count),
+            number(fit.size_bytes, "B"),
+            f"{number(fit.smallest_bytes, 'B')} to {number(fit.largest_bytes, 'B')}",
+            number(fit.latency_s, "s") if fit.latency_s > 0 else DASH,
+            number(fit.bandwidth, "B/s"),
+            percent(fit.bandwidth / rate, 2) if fit.bandwidth and rate else DASH,
+            profile_charts.r_squared(fit),
+            percent(fit.residual_spread, 2),
+        )
+        for fit, rate, _ in _fits(answer)
+    ]
+    caption = (
+        "Classes of copies. Spread is how far the classes of size lie off the line; a class with too few sizes is read off "
+        "its smallest and largest copies."
+    )
+    head = ["class", ">copies", ">bytes", ">sizes", ">o+L", ">η·BW", ">of nominal", ">R²", ">spread"]
+    return Table(caption, head, rows) if rows else None
+
+
+def _launch_table(answer: Answer) -> Table:
+    launch = summary.launch(answer.run.profile)
+
+    def ns(value: int | None) -> str:
+        return number(None if value is None else value * 1e-9, "s")
+
+    rows = [
+        cells(
+            "launch call",
+            "from the start of the host call to its return: how long a launch keeps the host",
+            count(launch["count"]),
+            ns(launch["call_median_ns"]),
+            ns(launch["call_p95_ns"]),
+        ),
+        cells(
+            "launch latency",
+            "from the start of the host call to the start of what it launched, where the device was idle",
+            count(launch["idle_count"]),
+            ns(launch["latency_median_ns"]),
+            DASH,
+        ),
+        cells(
+            "return from a wait",
+            "from the end of the device's work to the return of the call that waits for it",
+            count(summary.synchronisations(answer.run.profile).height),
+            number(summary.sync_return_s(answer.run.profile), "s"),
+            DASH,
+        ),
+        cells(
+            "allocation or release",
+            "length of the host call",
+            count(answer.run.profile.of("alloc").height),
+            number(summary.alloc_call_s(answer.run.profile), "s"),
+            DASH,
+        ),
+    ]
+    return Table(
+        "Calls that cross to the device. The two launch costs are different numbers and are never added.",
+        ["cost", "definition", ">count", ">median", ">95th percentile"],
+        rows,
+    )
+
+
+def _kernels_table(answer: Answer) -> Table | None:
+    table = summary.kernel_table(answer.run.profile)
+    shown = table.head(MOST)
+    rows = [
+        cells(
+            Cell(label, clean(r["kernel"]), tone="code"),
+            count(r["count"]),
+            number(r["seconds"], "s"),
+            number(r["median_seconds"], "s"),
+            number(r["mean_seconds"], "s"),
+            Cell(percent(r["share"]), bar=r["share"]),
+        )
+        for r, label in zip(shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 64), strict=True)
+    ]
+    return (
+        Table(
+            f"Kernels by time, {plural(table.height, 'name')}.",
+            ["kernel", ">count", ">time", ">median", ">mean", ">share of kernel time"],
+            rows,
+            TOP,
+            table.height - len(rows),
+        )
+        if rows
+        else None
+    )
+
+
+def _calls_table(answer: Answer) -> Table | None:
+    table = summary.calls(answer.run.profile)
+    rows = [
+        cells(
+            Cell(shorten(clean(r["call"] or "(no name)"), 64), clean(r["call"] or ""), tone="code"),
+            r["call_class"] or DASH,
+            count(r["count"]),
+            number(r["seconds"], "s"),
+            number(r["median_seconds"], "s"),
+            Cell(percent(r["exposed_share"]), bar=r["exposed_share"]),
+        )
+        for r in table.head(MOST).to_dicts()
+    ]
+    caption = (
+        f"Host calls of the GPU runtime by time, {plural(table.height, 'name')}. A call that finds the device idle lasts "
+        "until what it started begins."
+    )
+    return (
+        Table(caption, ["call", "class", ">count", ">time", ">median", ">share of run time, exposed"], rows, TOP, table.height - len(rows))
+        if rows
+        else None
+    )
+
+
+def _offload(answer: Answer) -> dict[str, Any]:
+    profile = answer.run.profile
+    if not profile.of("kernel").height:
+        return {"offload": None, "offload_table": None}
+    launch_s = answer.run.source.value("launch.latency") or answer.run.source.value("launch.call") or 0.0
+    table = offload_map(profile, launch_s)
+    if not table.filter(pl.col("kernel_s") > 0).height:
+        return {"offload": None, "offload_table": None}
+    shown = table.head(MOST)
+    rows = [
+        cells(
+            Cell(label, clean(r["kernel"]), tone="code"),
+            count(r["count"]),
+            number(r["kernel_s"], "s"),
+            number(r["transfer_s"], "s"),
+            number(r["exposed_transfer_s"], "s"),
+            percent(r["ratio"]),
+            r["pays"],
+        )
+        for r, label in zip(shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 56), strict=True)
+    ]
+    limit = percent(float(table["limit"][0]))
+    caption = (
+        f"Offload decision: (copies + launch) / host time must stay below (α−1)/α = {limit}, with α = {DEFAULT_ALPHA:g} "
+        f"(kernels on the host CPU taken {DEFAULT_ALPHA:g} times slower)."
+    )
+    head = ["kernel", ">count", ">kernel", ">copies", ">of them exposed", ">offload : compute", "pays"]
+    return {
+        "offload": offload_figure(table, launch_s, DEFAULT_ALPHA, _added_latency(answer), profile.of("migration").height > 0),
+        "offload_table": Table(caption, head, rows, TOP, table.height - len(rows)),
+    }
+
+
+def _added_latency(answer: Answer) -> float:
+    """The longest one-way delay a target adds [s], or `ADDED_LATENCY_S`."""
+    added = [ADDED_LATENCY_S]
+    for p in answer.projections:
+        d = p.coupling["h2d"]
+        if d["source_latency_s"] is not None and d["target_latency_s"] is not None:
+            added.append(d["target_latency_s"] - d["source_latency_s"])
+        added += [p.coupling["added_call_slack_s"], p.coupling["added_link_slack_s"]]
+    longest = max(added[1:], default=0.0)
+    return longest if longest > 0 else ADDED_LATENCY_S

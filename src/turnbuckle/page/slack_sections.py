@@ -1,0 +1,370 @@
+"""Sections made from the timeline: what distance costs, before and after, both replays, what the run time is made of."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from turnbuckle.machine.hops import hops
+from turnbuckle.page.gantt import before_after
+from turnbuckle.page.shares_chart import drawn, per_cent, tornado
+from turnbuckle.page.slack_charts import ADDERS, DECISION, MODE_WORDS, TRIPS, break_even, fibre, interval_matters, reach, slack_curve
+from turnbuckle.page.studied import Studies
+from turnbuckle.page.surface_chart import at, placed, surface_map
+from turnbuckle.page.table import Cell, Table, cells
+from turnbuckle.page.text import DASH, MINUS, NARROW, clean, count, factor, listed, number, percent, plural, seconds, signed
+from turnbuckle.page.verdict import Verdict
+from turnbuckle.projection import break_even_utilisation
+from turnbuckle.study.carriers import Carrier
+from turnbuckle.study.run import Answer
+from turnbuckle.study.sensitivity import Share
+from turnbuckle.study.slack import Slack, Tolerance
+from turnbuckle.study.sweep import Surface
+
+#: Carriers in a table, and those put into a sentence.
+CARRIERS, SAID = 8, 3
+#: A carrier worth a sentence carries this share of the penalty, and a change worth saying this share of the run time.
+_WORTH: Final = 0.05
+_SAME: Final = 5e-4
+#: A change of calls worth a sentence takes this share off the penalty.
+_GAIN: Final = 0.1
+#: Lengths of fibre in a table, as latencies [s].
+_FIBRES: Final = (1e-5, 1e-4)
+_PAYS: Final = {
+    "command": "way there", "transfer": "transfer", "return": "way back", "call": "the call itself", "host work": "host work",
+}  # fmt: skip
+_BYTES: Final = re.compile(r"(?<=\d) B\b")
+_GROUPED: Final = re.compile(r"(?<=\d),(?=\d{3})")
+
+
+def distance_section(studies: Studies, found: list[Verdict], answer: Answer) -> dict[str, Any]:
+    """Curve, tolerances, carriers, map of latency and bandwidth, break-even use."""
+    both = [studies.link, studies.api]
+    marks = placed(
+        studies.surface,
+        [(m, p, v.colour) for m, (p, _), v in zip(answer.targets, studies.both, found, strict=True)] if studies.both else [],
+    )
+    return {
+        "figures": [slack_curve(both)],
+        "modes": modes_sentences(studies.link, studies.api),
+        "tolerances": _tolerance_table(studies.link, studies.api),
+        "carriers": [{"title": carrier_title(s), "words": carrier_sentences(s), "table": _carrier_table(s)} for s in both],
+        "surface": surface_map(studies.surface, marks),
+        "surface_words": _surface_sentence(studies.surface),
+        "break_even": [break_even(s, float(studies.surface.slack[-1])) for s in both],
+        "break_even_table": _break_even_table(both),
+        "break_even_words": _break_even_sentence(studies.link),
+        "explained": percent(studies.link.trust.explained),
+    }
+
+
+def tolerated(found: Slack, share: float = DECISION) -> Tolerance:
+    """How much distance lengthens the run by a share."""
+    return next(t for t in found.tolerances if t.share == share)
+
+
+def _with_interval(t: Tolerance) -> str:
+    text = reach(t.slack)
+    return f"{text} {_bracket(t)}" if t.slack is not None and interval_matters(t.slack, t.low, t.high) else text
+
+
+def _bracket(t: Tolerance) -> str:
+    return f"[{reach(t.low)}, {reach(t.high)}]"
+
+
+def answer_sentence(studies: Studies) -> str:
+    """What the run tolerates, for the first page."""
+    link, api = tolerated(studies.link), tolerated(studies.api)
+    return (
+        f"Distance: the run stays within {percent(DECISION)} up to {_with_interval(link)} of added one-way latency on a longer link, and "
+        f"up to {reach(api.slack)} where every call crosses a network."
+    )
+
+
+def modes_sentences(link: Slack, api: Slack) -> list[str]:
+    """Which machine each way to be far away describes, and by how much they differ here."""
+    a, b = tolerated(link), tolerated(api)
+    said = [
+        "A longer link is a composable machine: the GPU sits behind PCIe or CXL switches or an optical cable. Asynchronous calls stay "
+        "asynchronous; each one-way trip that something waits for takes longer, and reads of host memory slow down once the requests in "
+        "flight cannot cover the round trip.",
+        "Calls over a network are API remoting: every call that crosses to the GPU blocks its host thread for the added latency, as in "
+        "studies that put a sleep into each call.",
+    ]
+    here = f"Here {percent(DECISION)} is reached at {_with_interval(a)} on a longer link and at {reach(b.slack)} with calls over a network"
+    if a.slack is None or b.slack is None:
+        return [*said, here + "."]
+    ratio = max(a.slack, b.slack) / min(a.slack, b.slack)
+    if ratio < 1.1:
+        return [*said, here + ": no difference that matters."]
+    return [*said, here + f": {_farther(a.slack > b.slack, ratio)}."]
+
+
+def _farther(link: bool, ratio: float) -> str:
+    near, far = "calls over a network", "a longer link"
+    if not link:
+        near, far = far, near
+    return f"the run tolerates {factor(ratio, 2)} as much distance with {far} as with {near}"
+
+
+def _tolerance_table(link: Slack, api: Slack) -> Table:
+    rows = []
+    for a, b in zip(link.tolerances, api.tolerances, strict=True):
+        interval = DASH if a.slack is None else _bracket(a) if interval_matters(a.slack, a.low, a.high) else "exact"
+        rows.append(
+            cells(
+                Cell(f"{percent(a.share)} longer", tone="strong"),
+                reach(a.slack),
+                interval,
+                fibre(a.slack) if a.slack is not None else DASH,
+                reach(b.slack),
+                fibre(b.slack) if b.slack is not None else DASH,
+            )
+        )
+    caption = (
+        "Largest added one-way latency within which the run is longer by no more than the share in the first column, and the glass "
+        f"fibre that delays as much (5 ns a metre). Interval: 90{NARROW}% of the draws of what is not known of reads in flight: how many, "
+        "how large, how long a round trip" + ("; nobody measured these here, they are assumed." if link.assumed else ".")
+    )
+    head = ["run may be", ">longer link", ">interval", ">as fibre", ">calls over a network", ">as fibre"]
+    return Table(caption, head, rows)
+
+
+def _carrier_table(found: Slack) -> Table | None:
+    if not found.carriers:
+        return None
+    rows = []
+    for c in found.carriers[:CARRIERS]:
+        rows.append(
+            cells(
+                carrier_words(c),
+                Cell(percent(c.share), bar=min(c.share, 1.0)),
+                number(c.seconds, "s"),
+                Cell(clean(c.call, 80), tone="code"),
+                listed([_PAYS.get(p, p) for p in c.pays]),
+                "; ".join(what_if(c, found)) or DASH,
+            )
+        )
+    longer = float(found.curve(found.carried_at)) - found.measured
+    caption = (
+        f"What adds up to the {seconds(longer)} that the run takes longer, along the critical path; the shares are of the whole penalty. "
+        "What if: run time at the same distance with these calls changed; a batch is calls that follow each other with no other "
+        "crossing call between them, made one."
+    )
+    head = ["what", "of the penalty", ">adds", "call", "pays for", "what if the run"]
+    return Table(caption, head, rows, kind="carriers")
+
+
+def carrier_words(c: Carrier) -> str:
+    """Which calls, with groups of three as everywhere in the report."""
+    return clean(_BYTES.sub(NARROW + "B", _GROUPED.sub("\N{NARROW NO-BREAK SPACE}", c.what)))
+
+
+def what_if(c: Carrier, found: Slack) -> list[str]:
+    """Run times if these calls were changed, in short."""
+    out = []
+    most = float(found.curve(found.carried_at)) - _SAME * found.measured
+    if c.asynchronous is not None and c.asynchronous < most:
+        out.append(f"did not wait there: {seconds(c.asynchronous)}")
+    if c.batched is not None and c.batches is not None and c.batched < most:
+        out.append(f"made all {count(c.of)} in {plural(c.batches, 'batch', 'batches')}: {seconds(c.batched)}")
+    return out
+
+
+def carrier_title(found: Slack) -> str:
+    """Which way to be far away, how far, and what that costs."""
+    words = MODE_WORDS[found.mode]
+    change = float(found.curve(found.carried_at)) / found.measured - 1.0
+    return f"{words[:1].upper()}{words[1:]}, {reach(found.carried_at)} added: the run takes {signed(change).lstrip('+')} longer"
+
+
+def carrier_sentences(found: Slack) -> list[str]:
+    """The largest carriers as findings."""
+    there = float(found.curve(found.carried_at))
+    if not found.carriers:
+        return ["No call carries added latency into the run time."]
+    out = []
+    for c in found.carriers[:SAID]:
+        if c.share < _WORTH:
+            continue
+        one, gain = c.count == 1, _GAIN * (there - found.measured)
+        of = "" if c.call in c.what or not c.call else f" ({clean(c.call, 60)})"
+        text = f"{carrier_words(c)}{of} {'carries' if one else 'carry'} {percent(c.share)} of the penalty"
+        options = []
+        if c.asynchronous is not None and there - c.asynchronous > gain:
+            options.append(f"if {'it' if one else 'they'} did not wait, the run would take {seconds(c.asynchronous)}, not {seconds(there)}")
+        if c.batched is not None and c.batches is not None and there - c.batched > gain:
+            fewer = f"if {plural(c.batches, 'batch', 'batches')} stood for all {count(c.of)} of them"
+            options.append(
+                f"{fewer}, {'it' if options else 'the run'} would take {seconds(c.batched)}"
+                + ("" if options else f", not {seconds(there)}")
+            )
+        out.append(text + (f": {'; '.join(options)}" if options else "") + ".")
+    return out or [f"No kind of call carries more than {percent(found.carriers[0].share)} of the penalty: it is spread over many."]
+
+
+def _surface_sentence(found: Surface) -> str:
+    slow, fast = float(found.bandwidth[0]), float(found.bandwidth[-1])
+    far = float(found.slack[-1])
+    return (
+        f"With nothing added to the latency, {factor(fast, 1)} the bandwidth changes the run by {_change(at(found, 0.0, fast))} and "
+        f"1/{1 / slow:.0f} of it by {_change(at(found, 0.0, slow))}; at the recorded bandwidth, {number(far, 's', 2)} more "
+        f"one-way latency changes it by {_change(at(found, far, 1.0))}."
+    )
+
+
+def _change(penalty: float) -> str:
+    """A penalty as a change.
+
+    >>> _change(1.05), _change(14.2)
+    ('+5.0\\xa0%', '+1300\\xa0%')
+    """
+    return signed(penalty - 1.0)
+
+
+def _break_even_table(both: list[Slack]) -> Table:
+    distances = [(h.name, clean(h.what), h.one_way) for h in hops() if h.name not in TRIPS]
+    distances += [(f"{fibre(s)} of fibre", "the delay of glass alone", s) for s in _FIBRES]
+    rows = []
+    for name, what, one_way in distances:
+        row: list[str | Cell] = [Cell(name, what, tone="strong"), number(one_way, "s", 2)]
+        for found in both:
+            penalty = found.penalty(one_way)
+            row += [_change(penalty), *(factor(break_even_utilisation(penalty, adder)) for adder in ADDERS)]
+        rows.append(cells(*row))
+    head = ["distance", ">one way"]
+    for found in both:
+        head += [f">{MODE_WORDS[found.mode]}", *(f">{'use' if not a else 'use, +' + percent(a)}" for a in ADDERS)]
+    caption = (
+        "How much longer the run takes, and the factor by which a pooled GPU must be used more than a local one to pay for that: slowdown "
+        "times one plus what the fabric adds to the cost of a GPU. What it adds is assumed, not known: nothing, "
+        f"{listed(['+' + percent(a) for a in ADDERS[1:]])}."
+    )
+    return Table(caption, head, rows)
+
+
+def _break_even_sentence(found: Slack) -> str:
+    row = next(h for h in hops() if h.name == "row")
+    need = break_even_utilisation(found.penalty(row.one_way), ADDERS[-1])
+    return (
+        "A run that takes longer holds its GPU longer, so a pooled GPU pays only if it is used more than a local one would be. For "
+        f"example, a row away on a longer link, with a fabric that adds {percent(ADDERS[-1])} to the cost of a GPU, a pooled GPU must be "
+        f"used {factor(need)} as much as a local one. No GPU is used more than all the time, so pooling can pay only where local GPUs are "
+        f"in use less than {percent(1 / need, 2)} of the time."
+    )
+
+
+def moved_section(studies: Studies) -> dict[str, Any]:
+    """Before and after on the target that changes most."""
+    if studies.moved is None or studies.window is None:
+        return {"figure": None, "sentence": "", "command": ""}
+    run = studies.moved
+    figure, sentence = before_after(run, studies.window)
+    target = clean(run.target.name, 60)
+    return {
+        "figure": figure,
+        "sentence": f"{target} changes the run most ({signed(run.projection.penalty - 1)} on the timeline). {sentence}",
+        "command": f"turnbuckle export {clean(run.profile.trace.name, 120)} --on {target} -o run.json.gz",
+        "target": target,
+    }
+
+
+def replays_section(studies: Studies, found: list[Verdict]) -> dict[str, Any]:
+    """Timeline and sum side by side."""
+    if not studies.both:
+        return {"table": None, "words": ""}
+    rows, apart = [], []
+    for v, (timed, summed) in zip(found, studies.both, strict=True):
+        if v.kind == "self":
+            continue
+        measured = timed.measured_seconds or 1.0
+        difference = (timed.seconds - summed.seconds) / measured
+        apart.append((abs(difference), v.name, difference, summed.penalty < 1))
+        rows.append(
+            cells(
+                Cell(v.name, tone="strong", colour=v.colour),
+                v.projection.replay,
+                seconds(timed.seconds),
+                signed(timed.penalty - 1),
+                seconds(summed.seconds),
+                signed(summed.penalty - 1),
+                signed(difference),
+            )
+        )
+    if not rows:
+        return {"table": None, "words": ""}
+    most, name, difference, saving = max(apart)
+    words = (
+        "The sum keeps the recorded overlap and lets every exposed change be felt; the timeline puts each change where it happens and "
+        "finds out what still waits for it. "
+    )
+    if most < _SAME:
+        words += "Here they agree: what changes is felt where the recording exposed it."
+    else:
+        why = {
+            (True, True): "part of the saving only makes something else wait",
+            (True, False): "what is saved lets more than itself begin earlier",
+            (False, True): "delays add up along the critical path that the sum did not see",
+            (False, False): "other work hides part of the delay",
+        }[saving, difference > 0]
+        words += f"They differ most on {name}, by {signed(most).lstrip('+')} of the run time: on the timeline {why}."
+    head = ["target", "this report uses", ">timeline", ">change", ">sum", ">change", ">apart"]
+    caption = "The same question through both replays, at the stated values; apart: timeline less sum, as a share of the recorded time."
+    return {"table": Table(caption, head, rows), "words": words}
+
+
+def shares_section(studies: Studies, measured: float) -> dict[str, Any]:
+    """Tornado and table of what the critical path is made of."""
+    rows = []
+    for s in studies.shares:
+        if max(s.seconds, s.right) < 1e-6 * measured:
+            continue
+        rest = studies.without.get(s.what)
+        rows.append(
+            cells(
+                Cell(clean(s.what), tone="strong"),
+                number(s.seconds, "s"),
+                percent(s.seconds / measured),
+                _signed(MINUS, per_cent(s.left, measured)),
+                _signed("+", per_cent(s.right, measured)),
+                DASH if rest is None else seconds(rest),
+                DASH if rest is None else signed(rest / measured - 1),
+            )
+        )
+    head = ["class of time", ">on the critical path", ">share", ">1 % less", ">1 % more", ">run without it", ">change"]
+    caption = (
+        "Time on the critical path of the recorded run; the classes add up to the run time. 1 % less, 1 % more: change of the run time, "
+        "exact for small changes; the two differ where another path is as long. Run without it: the whole class at no time, everything "
+        "else as recorded."
+    )
+    return {
+        "figure": tornado(studies.shares, measured) if drawn(studies.shares, measured) else None,
+        "sentence": _shares_sentence(studies.shares, measured),
+        "table": Table(caption, head, rows) if rows else None,
+    }
+
+
+def _signed(sign: str, text: str) -> str:
+    return text if text.startswith("<") else sign + text
+
+
+#: Classes that a coupling acts on.
+_COUPLED: Final = frozenset(
+    {
+        "copies to the device",
+        "copies to the host",
+        "pages to the device",
+        "pages to the host",
+        "deliveries to the device",
+        "returns of waits",
+    }
+)
+
+
+def _shares_sentence(found: list[Share], measured: float) -> str:
+    top = found[0]
+    coupled = sum(s.seconds for s in found if s.what in _COUPLED)
+    return (
+        f"The run time is most sensitive to {clean(top.what)}: one per cent more makes it {per_cent(top.right, measured)} longer. The link "
+        f"between CPU and GPU (copies and pages, deliveries, returns of waits) holds {percent(coupled / measured)} of the critical path."
+    )

@@ -1,0 +1,127 @@
+"""What a report asks beyond its projections: distance, what the run time is made of, before and after, the other replay."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.errors import CannotAnswer
+from turnbuckle.machine import Pair
+from turnbuckle.order import Prepared
+from turnbuckle.project import answered
+from turnbuckle.projection import Projection
+from turnbuckle.replay.timeline import TimelineReplay, no_change
+from turnbuckle.study.moved import Moved, Window, moved, window
+from turnbuckle.study.run import Answer
+from turnbuckle.study.sensitivity import HOST_WORK, MOST, Share, classes, shares
+from turnbuckle.study.slack import FARTHEST, MODEL, NEAREST, Slack, tolerate
+from turnbuckle.study.sweep import Surface, surface
+
+Float = NDArray[np.float64]
+
+#: Activities that a before-and-after time line shows, at most.
+SHOWN: Final = 100
+#: Latencies of the map, nothing apart; it ends where the run takes twice as long, at a whole decade between these [s].
+COLUMNS: Final = 22
+NEAR_END, FAR_END = 1e-5, FARTHEST
+#: Instants times breakpoints that a curve may take, and breakpoints of the largest runs: a report is to be there in seconds.
+PASSES: Final = 100_000_000
+FEWEST: Final = 16
+#: Changes of run time below this share move nothing worth a picture.
+STILL: Final = 1e-6
+
+
+@dataclass(frozen=True)
+class Studies:
+    """Everything the timeline says about one run.
+
+    Attributes
+    ----------
+    link, api : run time against distance, both ways to be far away.
+    surface : run time over added latency and bandwidth.
+    shares : what the recorded critical path is made of.
+    without : run time [s] if a class of time took no time at all, where that can be asked.
+    both : per projection of the answer, the same question through the timeline and through the sum.
+    moved, window : before and after on the target that changes most, and the stretch to show; None where nothing was projected.
+    """
+
+    link: Slack
+    api: Slack
+    surface: Surface
+    shares: list[Share]
+    without: dict[str, float]
+    both: list[tuple[Projection, Projection]]
+    moved: Moved | None
+    window: Window | None
+
+
+def studied(answer: Answer) -> Studies | str:
+    """Ask everything, on one compiled graph where the study allows it; or say in one sentence why nothing can be asked."""
+    profile = answer.run.profile
+    if not answer.run.projectable:
+        lacks = "no host calls" if answer.run.on_device else "no GPU activity"
+        return f"The recording holds {lacks}, so there is no time line between host and device to replay."
+    try:
+        ready = answer.run.prepared(MODEL)
+        if ready.timeline is None or not len(ready.timeline.graph.activity) or not profile.seconds:
+            return "The recording holds no activity that could be put into an order, so there is no time line to replay."
+        most = min(max(PASSES // len(ready.timeline.graph.time_ns), FEWEST), MOST)
+        link, api = (tolerate(answer.run, mode, ready=ready, most=most) for mode in ("link", "api"))
+    except CannotAnswer as e:
+        return f"{e.what[:1].upper()}{e.what[1:]}: {e.found}." + (f" What to do: {e.fix}." if e.fix else "")
+    beyond = profile.seconds - float(ready.timeline.graph.time_ns.max()) * 1e-9
+    both = _both(answer, ready)
+    run = _moved(answer, both, ready)
+    return Studies(
+        link,
+        api,
+        surface(answer.run, slack=_latencies(link), ready=ready),
+        shares(ready.timeline, beyond),
+        _without(ready.timeline, beyond),
+        both,
+        run,
+        window(run, SHOWN) if run else None,
+    )
+
+
+def _latencies(link: Slack) -> Float:
+    """Added latencies of the map [s]: up to where there is something to see."""
+    double = link.curve.reaches(2.0 * link.measured)
+    end = FAR_END if double is None else min(max(10.0 ** math.ceil(math.log10(max(double, NEAREST))), NEAR_END), FAR_END)
+    return np.concatenate([[0.0], np.geomspace(NEAREST, end, COLUMNS)])
+
+
+def _both(answer: Answer, ready: Prepared) -> list[tuple[Projection, Projection]]:
+    """Every target through both replays, at the stated values."""
+    if answer.model is None or answer.model.name == "additive":
+        return []
+    timed, summed = replace(answer.model, replay="timeline"), replace(answer.model, replay="sum")
+    found = []
+    for declared in answer.targets:
+        pair, profile = Pair(answer.run.source, declared), answer.run.profile
+        found.append((answered(profile, ready, pair, timed), answered(profile, replace(ready, timeline=None), pair, summed)))
+    return found
+
+
+def _moved(answer: Answer, both: list[tuple[Projection, Projection]], ready: Prepared) -> Moved | None:
+    """Before and after on the target that changes most on the timeline; None where none changes."""
+    if not both or answer.model is None:
+        return None
+    change = [abs(p.penalty - 1.0) for p, _ in both]
+    most = int(np.argmax(change))
+    return moved(answer.run.profile, answer.run.source, answer.targets[most], answer.model, ready=ready) if change[most] > STILL else None
+
+
+def _without(replay: TimelineReplay, beyond: float) -> dict[str, float]:
+    """Run time [s] if a class of time took none: what the rest would still wait for."""
+    none = no_change(len(replay.run))
+    of = classes(replay.run)
+    names = [*dict.fromkeys(of.tolist()), *({HOST_WORK} - set(of.tolist()))]
+    ratio = np.array([np.where(of == name, 0.0, 1.0) for name in names]).reshape(len(names), -1)
+    host = np.array([[0.0 if name == HOST_WORK else 1.0] for name in names])
+    seconds = replay.seconds(replace(none, ratio=ratio, host=host))
+    return {str(n): float(s) + beyond for n, s in zip(names, seconds, strict=True)}

@@ -1,7 +1,0 @@
-"""One self-contained HTML file that says what a run would do elsewhere, and why; `write` makes it."""
-
-from __future__ import annotations
-
-from turnbuckle.report.html import write
-
-__all__ = ["write"]

@@ -1,0 +1,52 @@
+"""How an answer shows itself in Python: a few lines at a prompt, a table in a notebook, JSON for programs."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from typing import Any
+
+import polars as pl
+
+#: Rows of a table that a prompt shows.
+_ROWS = 12
+
+
+class Shown:
+    """An answer that has a table, a JSON document and a line that sums it up."""
+
+    def table(self) -> pl.DataFrame:
+        """The answer as a table."""
+        raise NotImplementedError
+
+    def as_dict(self) -> dict[str, Any]:
+        """The answer as its JSON contract has it."""
+        raise NotImplementedError
+
+    def headline(self) -> str:
+        """The answer in one line."""
+        raise NotImplementedError
+
+    def to_json(self, indent: int | None = 1) -> str:
+        """The answer as JSON text; infinities and NaN, which JSON lacks, are null."""
+        return json.dumps(finite(self.as_dict()), indent=indent)
+
+    def __repr__(self) -> str:
+        with pl.Config(tbl_rows=_ROWS, tbl_cols=6, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, fmt_str_lengths=40):
+            return f"{self.headline()}\n{self.table()}"
+
+    def _repr_html_(self) -> str:
+        with pl.Config(tbl_rows=60, tbl_cols=20, tbl_hide_dataframe_shape=True, fmt_str_lengths=60):
+            return f"<p>{html.escape(self.headline())}</p>{self.table()._repr_html_()}"
+
+
+def finite(value: Any) -> Any:
+    """A JSON document without infinities and NaN: both become null."""
+    if isinstance(value, dict):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

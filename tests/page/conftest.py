@@ -1,0 +1,112 @@
+"""Answers about the shipped sample, one of them made of hostile texts, and a browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import polars as pl
+import pytest
+from browsing import Browser
+from hostile_texts import HOSTILE
+
+from turnbuckle.examples import sample
+from turnbuckle.findings import finding
+from turnbuckle.machine import Machine, Parameter
+from turnbuckle.page.html import page
+from turnbuckle.page.studied import Studies, studied
+from turnbuckle.study.run import Answer, Run
+
+TARGETS = ("nvlink-c2c", "gh200", "mi300a", "cdi-row-link", "cdi-row-api", "cdi-datacentre-link", "self")
+
+
+@pytest.fixture(scope="session")
+def seen() -> Answer:
+    """The sample, inspected."""
+    with sample() as path:
+        return Run.read(path, use_cache=False, command="turnbuckle report milc-like-synthetic.sqlite")
+
+
+@pytest.fixture(scope="session")
+def brief() -> Answer:
+    """The smaller sample, inspected: its report is made in a quarter of the time, for what every recording's report has."""
+    path = Path(str(files("turnbuckle") / "examples" / "dgemm-like-synthetic.sqlite"))
+    return Run.read(path, use_cache=False, command="turnbuckle report dgemm-like-synthetic.sqlite")
+
+
+@pytest.fixture(scope="session")
+def answer(seen: Answer) -> Answer:
+    """The sample on targets near and far, and on itself."""
+    return seen.project(TARGETS, draws=200)
+
+
+@pytest.fixture(scope="session")
+def studies(answer: Answer) -> Studies:
+    """What the report of `answer` asks beyond its projections."""
+    found = studied(answer)
+    assert isinstance(found, Studies)
+    return found
+
+
+@pytest.fixture(scope="session")
+def text(answer: Answer) -> str:
+    """The report of `answer`."""
+    return page(answer, question="How far may the GPU stand?")
+
+
+@pytest.fixture(scope="session")
+def hostile_text(answer: Answer) -> str:
+    """The report of the same answer, made of hostile texts."""
+    return page(hostile(answer), question=HOSTILE[0])
+
+
+def hostile(answer: Answer) -> Answer:
+    """The same answer with hostile text wherever a recording, a machine file or a command line may bring one."""
+
+    def bad(i: int) -> str:
+        return HOSTILE[i % len(HOSTILE)]
+
+    trace = answer.profile.trace
+    names = pl.Series("name", [bad(i) + str(i) for i in range(len(trace.names))], dtype=pl.String)
+    devices = trace.devices.with_columns(name=pl.lit(HOSTILE[0]), chip=pl.lit(HOSTILE[1]))
+    facts = {**trace.facts, "product_version": HOSTILE[0], "schema_version": HOSTILE[2], "sha256": HOSTILE[3], "format": HOSTILE[4]}
+    worse = replace(trace, names=names, tables={**trace.tables, "devices": devices}, facts=facts, name=HOSTILE[0] + "\u202e.sqlite")
+    found = [finding("P101", 1, HOSTILE[0]), finding("P119", 2, HOSTILE[6])]
+
+    def machine(m: Machine, i: int) -> Machine:
+        number = Parameter(2e-6, 0.1, "s", "assumption", bad(i), bad(i + 1))
+        return replace(m.with_parameters({"launch.latency": number}), name=bad(i), title=bad(i + 1), summary=bad(i + 2), sha256=bad(i + 3))
+
+    projections = [
+        replace(
+            p,
+            target=bad(i) if p.target != "self" else "self",
+            title=bad(i + 1),
+            drivers={bad(i): 0.6, "common/" + bad(i + 1): 0.4},
+            findings=[finding("M102", 1, bad(i))],
+        )
+        for i, p in enumerate(answer.projections)
+    ]
+    return replace(
+        answer,
+        profile=replace(answer.profile, trace=worse, findings=found),
+        source=machine(answer.source, 0),
+        targets=tuple(m if m is answer.source else machine(m, i) for i, m in enumerate(answer.targets)),
+        projections=projections,
+        command=HOSTILE[0],
+    )
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Browser:
+    """The browser of TURNBUCKLE_CHROMIUM, or the one on the path."""
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    program = os.environ.get("TURNBUCKLE_CHROMIUM") or next(filter(None, found), None)
+    if program is None:
+        if os.environ.get("TURNBUCKLE_REQUIRE_ALL"):
+            pytest.fail("a browser is required here: install chromium, or name one in TURNBUCKLE_CHROMIUM")
+        pytest.skip("no chromium on this machine (install it, or name one in TURNBUCKLE_CHROMIUM)")
+    return Browser(program)

@@ -1,0 +1,210 @@
+"""The report as a file: complete, self-contained, harmless whatever the recording says."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import unicodedata
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hostile_texts import HOSTILE
+from pages import Page
+
+from turnbuckle.errors import ReportError
+from turnbuckle.model import additive
+from turnbuckle.page import write
+from turnbuckle.page.html import SECTIONS, embedded, page, with_names
+from turnbuckle.page.text import clean, factor, seconds, span
+from turnbuckle.study.run import Answer, Run
+
+#: All tags a report may have.
+TAGS = {
+    *("html", "head", "meta", "link", "title", "style", "body", "script", "a", "div", "nav", "main", "header", "section", "footer"),
+    *("h1", "h2", "h3", "h4", "p", "strong", "span", "ul", "ol", "li", "dl", "dt", "dd", "pre", "code", "wbr", "button"),
+    *("figure", "figcaption", "details", "summary", "table", "caption", "thead", "tbody", "tr", "th", "td"),
+    *("svg", "g", "path", "rect", "line", "text", "tspan", "circle", "defs", "clippath"),
+}
+
+
+def self_contained(text: str) -> None:
+    """No tag, attribute or style that could load or run anything but the report's own script."""
+    found = Page(text)
+    assert {tag for tag, _ in found.tags} <= TAGS
+    assert found.unclosed == []
+    ids = [a["id"] for _, a in found.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    for tag, attributes in found.tags:
+        assert not [k for k in attributes if k.startswith("on")], tag
+        assert not {"src", "srcdoc", "action", "formaction", "data", "poster", "background", "xlink:href", "ping"} & set(attributes), tag
+        assert attributes.get("href", "#").startswith("#") or attributes["href"] == "data:,", tag
+    assert "@import" not in text and "@font-face" not in text
+    assert re.findall(r"url\((?!#)", text) == []
+    assert [kind for kind, _ in found.scripts] == ["application/json", ""]
+    policy = next(a["content"] for _, a in found.tags if a.get("http-equiv") == "Content-Security-Policy")
+    digest = base64.b64encode(hashlib.sha256(found.scripts[1][1].encode()).digest()).decode()
+    assert policy.startswith("default-src 'none';") and f"script-src 'sha256-{digest}'" in policy
+
+
+def test_a_report_is_one_file_that_loads_nothing(text: str) -> None:
+    self_contained(text)
+    assert text.startswith("<!doctype html>")
+    assert len(text.encode()) < 3_000_000
+
+
+def test_every_section_is_there(text: str) -> None:
+    found = Page(text)
+    for key, title in SECTIONS:
+        assert found.with_id(key) == ["section"]
+        assert title in found.text
+    headings = [tag for tag, _ in found.tags if tag in ("h1", "h2")]
+    assert headings == ["h1"] + ["h2"] * len(SECTIONS)
+    assert ("html", {"lang": "en"}) in found.tags
+
+
+def test_every_number_of_the_projections_is_printed(text: str, answer: Answer) -> None:
+    words = Page(text).text
+    for p in answer.projections:
+        assert p.interval is not None
+        for printed in (
+            seconds(p.seconds),
+            factor(p.penalty, 4),
+            factor(p.benefit, 4),
+            span(p.interval.low, p.interval.high),
+            span(*p.envelope),
+        ):
+            assert printed in words, (p.target, printed)
+    for m in answer.targets:
+        assert m.name in words
+        for number in [part for c in m.changes for part in c.parts().values()] if m.relative else m.parameters.values():
+            assert clean(number.source) in words and clean(number.note) in words, m.name
+
+
+def test_provenance_and_question_stand_in_the_page(text: str, answer: Answer) -> None:
+    words = Page(text).text
+    assert "How far may the GPU stand?" in words
+    assert str(answer.profile.trace.facts["sha256"]) in words
+    assert json.dumps(answer.provenance(), indent=2) in words
+    for f in answer.findings:
+        assert f.code in words
+
+
+def test_a_synthetic_recording_says_so(text: str, brief: Answer) -> None:
+    assert "SYNTHETIC." in Page(text).text and "SYNTHETIC." in page(brief)
+    trace = replace(brief.profile.trace, facts={**brief.profile.trace.facts, "product_version": "2024.5.1"})
+    measured = page(replace(brief, profile=replace(brief.profile, trace=trace)))
+    assert "SYNTHETIC." not in measured
+
+
+def test_figures_have_their_numbers_and_their_specification(text: str) -> None:
+    found = Page(text)
+    data = json.loads(found.scripts[0][1])
+    buttons = [a["data-figure"] for tag, a in found.tags if tag == "button"]
+    assert set(buttons) == set(data) and len(buttons) == 2 * len(data)
+    for name, figure in data.items():
+        assert figure["csv"].count("\n") >= 2, name
+        assert figure["spec"]["$schema"].endswith("vega-lite/v6.json")
+    drawings = [a for tag, a in found.tags if tag == "svg"]
+    assert len(drawings) == len(data)
+    assert all(a["role"] == "img" and a["aria-label"] and a["viewbox"] for a in drawings)
+
+
+def test_hostile_texts_stay_texts(hostile_text: str) -> None:
+    self_contained(hostile_text)
+    words = Page(hostile_text).text
+    for told in (HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[3], HOSTILE[5], HOSTILE[8], HOSTILE[12]):
+        assert told in words
+    assert len(hostile_text.encode()) < 3_000_000
+
+
+def test_hostile_texts_bring_no_control_or_direction_characters(hostile_text: str) -> None:
+    strange = {c for c in hostile_text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")}
+    assert strange == {"\n"}
+    assert "\\u{202e}" in hostile_text
+
+
+def test_hostile_texts_stay_inside_their_json(hostile_text: str) -> None:
+    raw = Page(hostile_text).scripts[0][1]
+    assert not set("<>&") & set(raw) and raw.isascii()
+    told = "".join(figure["csv"] for figure in json.loads(raw).values())
+    assert HOSTILE[1] in told
+    assert "'=cmd" in told and "\n=cmd" not in told
+
+
+def test_json_in_a_page_cannot_end_its_script() -> None:
+    told = {"a": "</script><!--\u2028", "b": float("nan"), "c": [float("inf"), 1.5]}
+    assert json.loads(embedded(told)) == {"a": "</script><!--\u2028", "b": None, "c": [None, 1.5]}
+    assert "<" not in embedded(told)
+
+
+def test_names_in_a_sentence_are_marked_and_escaped() -> None:
+    assert with_names("a-b is <b>, a is not", ["a-b", "<b>"]) == (
+        '<span class="name">a-b</span> is <span class="name">&lt;b&gt;</span>, a is not'
+    )
+
+
+def test_a_report_without_projections(brief: Answer) -> None:
+    text = page(brief)
+    self_contained(text)
+    words = Page(text).text
+    assert "nothing was projected" in words
+    assert "Where the run time goes" in words
+
+
+def test_a_report_without_draws(brief: Answer) -> None:
+    text = page(brief.project(["nvlink-c2c", "cdi-row-link"], draws=0))
+    self_contained(text)
+    assert "No interval was drawn" in Page(text).text
+
+
+def test_a_report_on_the_same_machine_only(brief: Answer) -> None:
+    text = page(brief.project(["self"], draws=50))
+    self_contained(text)
+    assert "as recorded" in Page(text).text
+
+
+def test_a_report_of_one_target_asked_twice(brief: Answer) -> None:
+    self_contained(page(brief.project(["cdi-row-api", "cdi-row-api"], draws=50)))
+
+
+def test_a_report_of_the_additive_model(brief: Answer) -> None:
+    text = page(brief.project(model=additive({"data": 10.0, "control": 0.1}), draws=50))
+    self_contained(text)
+    assert "lambda" in Page(text).text
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("folder", ["nsys/softmax_uvm_t4", "nsys/extrap_exgpu_s10", "nsys/mfu_2gpu_before", "nsys/nvfuser_matmul_h100"])
+def test_real_recordings(shared: Path, folder: str) -> None:
+    (file,) = (shared / "traces" / folder).glob("*.sqlite")
+    text = page(Run.read(file, use_cache=False).project(["nvlink-c2c", "cdi-datacentre-api"], draws=50))
+    self_contained(text)
+    assert "SYNTHETIC." not in text
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["cannon-py-4r.sqlite", "nvtx-py.sqlite"])
+def test_recordings_without_gpu_activity(shared: Path, name: str) -> None:
+    text = page(Run.read(shared / "traces" / "nsys-local" / name, use_cache=False))
+    self_contained(text)
+    assert "no GPU activity" in Page(text).text
+
+
+def test_write_replaces_a_file_as_a_whole(brief: Answer, tmp_path: Path) -> None:
+    place = tmp_path / "report.html"
+    place.write_text("old", encoding="utf-8")
+    assert write(brief, place) == place
+    assert place.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_write_says_why_it_cannot(answer: Answer, tmp_path: Path) -> None:
+    cases = {"R001": tmp_path / ("x" * 300 + ".html"), "R002": tmp_path / "no" / "r.html", "R003": tmp_path}
+    for code, place in [*cases.items(), ("R001", tmp_path / "nu\0l.html")]:
+        with pytest.raises(ReportError) as caught:
+            write(answer, place)
+        assert caught.value.code == code and caught.value.fix
+    assert list(tmp_path.iterdir()) == []

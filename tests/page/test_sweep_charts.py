@@ -1,0 +1,134 @@
+"""Figures of a sweep: every point where it belongs, the axis spaced as its values are, and what is held still is said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from turnbuckle.page.figure_files import save
+from turnbuckle.page.sweep_charts import MOST, figures, logarithmic
+from turnbuckle.study.exchanged import MESSAGES
+from turnbuckle.study.grid import Study
+from turnbuckle.study.journal import Outcome
+from turnbuckle.study.points import Held
+from turnbuckle.study.questions import PROJECT
+from turnbuckle.study.sweeping import Serial, Swept, sweep
+
+AXES: dict[str, list[Any]] = {
+    "path": ["hostcopy", "gpudirect"], "ranks_per_node": [1, 2, 4], "hop_seconds": [1e-6, 1e-5, 1e-4], "mapping": ["linear", "random"],
+}  # fmt: skip
+
+
+def told(_: Held, asked: Any) -> Mapping[str, Any]:
+    talk = (2.0 if asked.path == "hostcopy" else 1.0) * 1e-3 * asked.ranks_per_node + 2 * (asked.hop_seconds or 0.0)
+    talk *= 1.5 if asked.mapping == "random" else 1.0
+    return {"seconds": 0.1 + talk, "compute_seconds": 0.1, "communication_seconds": talk}
+
+
+def swept(folder: Path, axes: dict[str, list[Any]] | None = None, recordings: int = 1) -> Swept:
+    paths = {f"run{k}": folder / f"run{k}.bin" for k in range(recordings)}
+    for path in paths.values():
+        path.write_text(path.name)
+    return sweep(Study("s", replace(MESSAGES, evaluate=told), paths, {}, (), axes or AXES, folder), Serial())
+
+
+def by_name(found: Swept) -> dict[str, Any]:
+    return {f.name: f for f in figures(found)}
+
+
+def test_a_figure_for_each_axis_the_gains_and_the_shapes(tmp_path: Path) -> None:
+    made = by_name(swept(tmp_path))
+    assert list(made) == [
+        "sweep-gain-over-ranks-per-node", "sweep-gain-over-hop-seconds", "sweep-gain-over-mapping", "sweep-run0-over-ranks-per-node",
+        "sweep-run0-over-hop-seconds", "sweep-run0-over-mapping", "sweep-run0-node-shapes",
+    ]  # fmt: skip
+
+
+def test_lines_hold_the_numbers_of_the_table(tmp_path: Path) -> None:
+    found = swept(tmp_path)
+    over = by_name(found)["sweep-run0-over-hop-seconds"]
+    table = {(r["path"], r["ranks_per_node"], r["hop_seconds"]): r for r in found.rows() if r["mapping"] == "linear"}
+    words = {"hostcopy": "host copies", "gpudirect": "GPUDirect"}
+    drawn = {(r["line"], r["hop_seconds"]): r["communication_seconds"] for r in over.rows}
+    assert drawn == {(f"{words[p]}, ranks per node {n}", h): r["communication_seconds"] for (p, n, h), r in table.items()}
+    assert len(over.legend) == 6 and len({c for _, c in over.legend}) == 6, "each line has a colour of its own"
+    assert "Everything else as first asked: mapping linear" in over.caption
+    x = over.spec["layer"][0]["encoding"]["x"]
+    assert x["scale"]["type"] == "log" and x["axis"]["values"] == [1e-6, 1e-5, 1e-4]
+
+
+def test_gains_span_what_else_varies(tmp_path: Path) -> None:
+    gains = by_name(swept(tmp_path))["sweep-gain-over-ranks-per-node"]
+    four = next(r for r in gains.rows if r["ranks_per_node"] == 4)
+    assert four["gain"] == pytest.approx((8e-3 + 2e-6) / (4e-3 + 2e-6) - 1)
+    assert four["least_gain"] == pytest.approx((8e-3 + 2e-4) / (4e-3 + 2e-4) - 1) and four["most_gain"] == four["gain"]
+    assert "hop 1 us, mapping linear" in gains.caption and gains.title.endswith("+83\xa0% to +100\xa0%")
+
+
+def test_shapes_split_compute_and_communication(tmp_path: Path) -> None:
+    shapes = by_name(swept(tmp_path))["sweep-run0-node-shapes"]
+    assert [(r["ranks_per_node"], r["path"]) for r in shapes.rows] == [(n, p) for n in (1, 2, 4) for p in AXES["path"]]
+    assert {r["compute_seconds"] for r in shapes.rows} == {0.1} and shapes.rows[0]["communication_seconds"] == pytest.approx(2.002e-3)
+    whole, alone = shapes.spec["hconcat"]
+    bars = whole["layer"][0]["data"]["values"]
+    assert max(b["b"] for b in bars) == pytest.approx(108.002) and len(alone["layer"][0]["data"]["values"]) == 6, "in ms"
+
+
+def test_words_are_no_numbers(tmp_path: Path) -> None:
+    over = by_name(swept(tmp_path))["sweep-run0-over-mapping"]
+    assert [la["mark"]["type"] for la in over.spec["layer"]] == ["point"], "no line between names"
+    assert over.spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == ["linear", "random"]
+
+
+@pytest.mark.parametrize(
+    ("values", "log"), [([1, 2, 4], True), ([1, 2, 3], False), ([0, 1, 10], False), ([1, 10], True), ([1, 2], False), ([5], False)]
+)
+def test_spacing(values: list[float], log: bool) -> None:
+    assert logarithmic(values) is log
+
+
+def test_points_without_an_answer_are_left_out_and_said(tmp_path: Path) -> None:
+    found = swept(tmp_path)
+    outcomes = [Outcome({}, "A071", "stuck") if k == 0 else o for k, o in enumerate(found.outcomes)]
+    made = by_name(replace(found, outcomes=outcomes))
+    assert "1 point without an answer" in made["sweep-run0-over-hop-seconds"].caption
+    assert len(made["sweep-run0-over-hop-seconds"].rows) == 17
+    none = [Outcome({}, "A071", "stuck")] * len(found.outcomes)
+    assert figures(replace(found, outcomes=none)) == []
+
+
+def test_every_figure_can_be_drawn_and_stands_alone(tmp_path: Path) -> None:
+    files = save(figures(swept(tmp_path, recordings=2)), tmp_path / "out")
+    assert len(files) == 2 * 11
+    for path in files:
+        if path.suffix == ".svg":
+            text = path.read_text(encoding="utf-8")
+            ElementTree.fromstring(text)
+            assert "NaN" not in text and "undefined" not in text, path.name
+            width = float(re.search(r'width="([0-9.]+)"', text)[1])  # type: ignore[index]
+            assert 420 <= width < 840, path.name
+
+
+def test_not_more_than_can_be_looked_at(tmp_path: Path) -> None:
+    found = swept(tmp_path, {"path": ["hostcopy", "gpudirect"], "seed": list(range(40))}, recordings=30)
+    made = figures(found)
+    assert len(made) == MOST
+    assert len(made[0].legend) == 30 and len(made[0].rows) == 30 * 40
+    assert figures(swept(tmp_path, {"path": ["hostcopy"]})) == [], "nothing varies"
+
+
+def test_another_model_is_drawn_by_run_time(tmp_path: Path) -> None:
+    study = Study(
+        "s", replace(PROJECT, evaluate=lambda _, asked: {"seconds": 1.0 + asked.alpha}, inputs=lambda _: {}), {"run": tmp_path / "run.bin"},
+        {"draws": 0}, (), {"on": ["gh200", "nvlink-c2c"], "alpha": [1.0, 2.0, 4.0]},
+    )  # fmt: skip
+    (tmp_path / "run.bin").write_text("run")
+    made = by_name(sweep(study, Serial()))
+    assert list(made) == ["sweep-run-over-on", "sweep-run-over-alpha"]
+    assert {r["seconds"] for r in made["sweep-run-over-alpha"].rows} == {2.0, 3.0, 5.0}
