@@ -13,7 +13,6 @@ bandwidth of the machine's link; 0 leaves it.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,19 +26,23 @@ from turnbuckle.errors import CannotAnswer
 from turnbuckle.order import Prepared, replayed
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.study.cases import Ask, Case
+from turnbuckle.study.measurements import read_measurements
 from turnbuckle.study.rows import Data, Row
 from turnbuckle.study.run import Run
 from turnbuckle.study.slack import MODEL, Distance, around, delaying, tolerate
 from turnbuckle.study.sweep import surface
 from turnbuckle.study.uncertainty import DrawnMachine
-from turnbuckle.table_file import read_text
 from turnbuckle.trace.window import Part
 
 #: Lengthening of the run at which a tolerance is held against the measured crossing.
 SHARES: Final = (0.01, 0.05, 0.5, 1.0)
 #: What predictions stand beside.
 BASELINES: Final = ("sum", "nothing")
-_LARGEST_BYTES: Final = 1 << 24
+#: The form of a file of measurements.
+FORM: Final = {
+    "window_ns": (int, int), "undelayed": [float],
+    "points": [{"classes": str, "where": str, "delay_ns": int, "waited_ns?": float, "slower": int, "seconds": [float]}],
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,9 @@ def program(name: str, recording: Path, measurements: Path, source: str | None =
     Raises
     ------
     CannotAnswer : A121, A122, and A192 for a file that holds no points.
+    UsageError : A061, A417 for a file that is none of measurements.
     """
-    told = json.loads(read_text(measurements, "a file of measurements", largest_bytes=_LARGEST_BYTES))
+    told = read_measurements(measurements, FORM)
     begin, end = told["window_ns"]
     seen = Run.read(recording, source=source, use_cache=False, part=Part(window_ns=(begin, end)))
     points = [p for p in told["points"] if p["seconds"]]

@@ -9,12 +9,14 @@ measurements is JSON, times in seconds unless a name says otherwise::
     {"most_bytes": 131072,                                         no message is longer, and all of them leave at once
      "programs": {"halo": {"recorded_s": 0.096}},                  run time of the recording
      "points": [{"program": "halo", "delay_ns": 0, "seconds": [0.096, 0.095]},
-                {"program": "halo", "delay_ns": 30000, "seconds": [0.12, 0.13]}]}
+                {"program": "halo", "delay_ns": 30000, "waited_ns": 30400, "seconds": [0.12, 0.13]}]}
+
+A delay that was asked for is `delay_ns`.  `waited_ns`, which may be left out, is that and how much later than due the receives that had to
+wait went on, their mean: the prediction is for it.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,11 +31,11 @@ from turnbuckle.replay.contention import Fidelity
 from turnbuckle.replay.mpi import Traffic, recorded
 from turnbuckle.replay.mpi_program import all_messages
 from turnbuckle.study.cases import Ask, Case
+from turnbuckle.study.measurements import read_measurements
 from turnbuckle.study.messages import replayed
 from turnbuckle.study.rows import Data, Row
 from turnbuckle.study.setup import Setup
 from turnbuckle.study.slack import around
-from turnbuckle.table_file import read_text
 from turnbuckle.trace import Trace, read
 
 #: The replay that the card holds.
@@ -42,7 +44,11 @@ MODEL: Final[Fidelity] = "logp"
 BASELINES: Final = ("nothing", "count")
 #: A link that limits nothing [B/s].
 UNLIMITED: Final = 1e15
-_LARGEST_BYTES: Final = 1 << 24
+#: The form of a file of measurements.
+FORM: Final = {
+    "most_bytes": float, "programs": {"*": {"recorded_s": float}},
+    "points": [{"program": str, "delay_ns": int, "waited_ns?": float, "seconds": [float]}],
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ class Point:
 
     Attributes
     ----------
+    delay_ns : that was asked for; predictions are for what was waited.
     seconds, undelayed : run times with the delay, and without any [s].
     predicted : run time [s] by fidelity of the replay, and by `BASELINES`.
     """
@@ -145,7 +152,7 @@ def calibrated(trace: Trace, most_bytes: float) -> Setup:
     )  # fmt: skip
 
 
-def run_time(traffic: Traffic, setup: Setup, fidelity: Fidelity, delay_ns: int) -> float:
+def run_time(traffic: Traffic, setup: Setup, fidelity: Fidelity, delay_ns: float) -> float:
     """Replay a run [s] on the network of a setup, with a latency that is longer by the delay: two links lie between two ranks."""
     far = replace(setup, fidelity=fidelity, hop_seconds=(setup.hop_seconds or 0.0) + delay_ns * 1e-9 / 2)
     return replayed(traffic, far).row.seconds
@@ -196,6 +203,7 @@ def _program(
 ) -> Program:
     """Predict the points of one program from its recording, of which `seconds` is the run time."""
     times = {p["delay_ns"]: tuple(p["seconds"]) for p in measured if p["program"] == name and p["seconds"]}
+    waited = {p["delay_ns"]: float(p.get("waited_ns", p["delay_ns"])) for p in measured if p["program"] == name}
     undelayed = times.pop(0, ())
     if len(undelayed) < 2 or not times:
         raise CannotAnswer(
@@ -206,8 +214,8 @@ def _program(
     count, base = most_messages(traffic), statistics.median(undelayed)
     points = []
     for delay, delayed in times.items():
-        predicted = {str(f): base + run_time(traffic, setup, f, delay) - near[f] for f in fidelities}
-        predicted |= {"nothing": base, "count": base + count * delay * 1e-9}
+        predicted = {str(f): base + run_time(traffic, setup, f, waited[delay]) - near[f] for f in fidelities}
+        predicted |= {"nothing": base, "count": base + count * waited[delay] * 1e-9}
         points.append(Point(name, delay, delayed, undelayed, predicted))
     return Program(name, seconds, near, count, traffic.unmatched, undelayed, tuple(points))
 
@@ -219,8 +227,8 @@ def words(delay_ns: int) -> str:
 
 def delayed_messages(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     """Predict A's runs with their messages delayed: every point by the replay, and what stands beside it a line for each program."""
-    text = read_text(data.path(case, question.text("measured")), "a file of measurements", largest_bytes=_LARGEST_BYTES)
-    _, measured = programs(json.loads(text), data.path(case, case.a.file), question.text("network"))
+    measurements = read_measurements(data.path(case, question.text("measured")), FORM)
+    _, measured = programs(measurements, data.path(case, case.a.file), question.text("network"))
     if not measured:
         raise CannotAnswer("A192", "no measured points", where=case.name, fix="measure again")
     for program in measured:

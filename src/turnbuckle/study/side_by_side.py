@@ -9,22 +9,25 @@ otherwise::
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from turnbuckle.errors import CannotAnswer
+from turnbuckle.errors import CannotAnswer, clipped
 from turnbuckle.study.cases import Ask, Case
+from turnbuckle.study.measurements import read_measurements
 from turnbuckle.study.rows import Data, Row
 from turnbuckle.study.run import Run
 from turnbuckle.study.sharing import Sharer, pair, ready
 from turnbuckle.study.slack import around
-from turnbuckle.table_file import read_text
 from turnbuckle.trace.window import Part
 
-_LARGEST_BYTES: Final = 1 << 24
+#: The form of a file of measurements.
+FORM: Final = {
+    "alone": {"*": {"window_ns": (int, int), "seconds": [float]}},
+    "points": [{"programs": (str, str), "seconds": [(float, float)]}],
+}  # fmt: skip
 _KIND: Final = "sharing"
 
 
@@ -36,15 +39,18 @@ def side_by_side(case: Case, question: Ask, data: Data) -> Iterator[Row]:
 
     Raises
     ------
-    CannotAnswer : A121, A122, and A192 for a file that holds no points.
+    CannotAnswer : A121, A122, and A192 for a file that holds no points, or a program that was not measured alone.
+    UsageError : A061, A417 for a file that is none of measurements.
     """
     folder, source = data.path(case, case.a.file), case.a.machine
     if source.startswith("./"):
         source = str(data.path(case, source))
     measurements = data.path(case, question.text("measured"))
-    told = json.loads(read_text(measurements, "a file of measurements", largest_bytes=_LARGEST_BYTES))
-    if not told["points"]:
+    told = read_measurements(measurements, FORM)
+    if not told["points"] or not all(point["seconds"] for point in told["points"]):
         raise CannotAnswer("A192", "no measured points", where=measurements.name, fix="measure again")
+    if missing := [name for point in told["points"] for name in point["programs"] if name not in told["alone"]]:
+        raise CannotAnswer("A192", "a program was not measured alone", where=measurements.name, found=clipped(missing[0]), fix="measure it")
     runs = {name: _run(folder / name, alone, source or None) for name, alone in told["alone"].items()}
     beside: dict[str, list[tuple[float, float]]] = {"nothing": [], "turns": []}
     for point in told["points"]:

@@ -92,6 +92,15 @@ def markdown(results: Mapping[str, Any], setup: Setup, measured: Sequence[Progra
         at = {row.delay_ns: row for row in program.points}
         cells = [f"{at[d].measured * 1e3:.2f}, {at[d].predicted['logp'] * 1e3:.2f}" if d in at else "" for d in delays]
         lines.append(f"| {program.name} | " + " | ".join(cells) + " |")
+    late = {(p["program"], p["delay_ns"]): p["waited_ns"] - p["delay_ns"] for p in results["points"] if "waited_ns" in p}
+    lines += [
+        "", "## How much later than due receives went on that had to wait [us]", "",
+        "Mean of a run, median of the runs. Predictions are for a delay that is longer by it.", "",
+        "| program | " + " | ".join(words(d) for d in delays) + " |", "| --- |" + " --- |" * len(delays),
+    ]  # fmt: skip
+    for program in measured:
+        cells = [f"{late[program.name, d] / 1e3:.2f}" if (program.name, d) in late else "" for d in delays]
+        lines.append(f"| {program.name} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, ""])
 
 

@@ -7,6 +7,11 @@
  * A sender never waits for the delay.  It notes when its message left (PMPI_Isend has returned), plus the delay, in memory that all
  * ranks share.  A receive is not begun (MPI_Recv), or not completed (MPI_Wait, MPI_Waitall), before that time.  Collectives are made of
  * delayed messages by stated algorithms.  A call that the layer cannot delay ends the program, or is named at the end of the recording.
+ *
+ * A wait may end late.  So the recording ends with a line for each barrier of the rank, in their order: how many receives had waited for
+ * the delay when it was over, and how much later than due these had gone on, added up [ns].
+ *
+ *   # waited until a barrier: RECEIVES:LATE_NS
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -62,6 +67,9 @@ static struct {
 } as_is_calls[64];
 static int as_is_count;
 
+/* receives that had to wait for the delay, and how much later than due they went on, added up */
+static int64_t waited, late_ns;
+
 static void note(const char *name, int64_t begin, const char *shape, const int64_t *value, size_t bytes) {
     if (!prefix) return;
     if (call_count == call_room) {
@@ -108,6 +116,10 @@ static void write_calls(void) {
         fprintf(file, "# not delayed: %s", as_is_calls[k].name);
         write_time(file, as_is_calls[k].time);
         fprintf(file, "\n");
+    }
+    for (size_t k = 0; k < call_count; k++) {
+        const int64_t *v = calls[k].value;
+        if (!strcmp(calls[k].name, "MPI_Barrier")) fprintf(file, "# waited until a barrier: %lld:%lld\n", (long long)v[3], (long long)v[4]);
     }
     fclose(file);
 }
@@ -176,7 +188,11 @@ static void look(int source) {
 
 static void hold(struct stream *s, size_t number) {
     while (s->count <= number) look(s->source);
-    while (now() < s->due[number]) continue;
+    int64_t time = now(), due = s->due[number];
+    if (time >= due) return;
+    while (time < due) time = now();
+    waited++;
+    late_ns += time - due;
 }
 
 /* --- communicators ------------------------------------------------------------------------------------------------ */
@@ -408,7 +424,7 @@ EXPORT int MPI_Barrier(MPI_Comm comm) {
     struct group *g = group_of(comm);
     for (int reach = 1; reach < g->size; reach *= 2)
         exchange(NULL, NULL, 0, MPI_BYTE, (g->rank + reach) % g->size, (g->rank - reach + g->size) % g->size, g);
-    NOTE("MPI_Barrier", "t", COMM(g));
+    NOTE("MPI_Barrier", "t", COMM(g), waited, late_ns); /* the last two are behind its shape: for the end of the recording */
     return MPI_SUCCESS;
 }
 

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,38 @@ def steal() -> float:
     return int(told[8]) / os.sysconf("SC_CLK_TCK") if len(told) > 8 else 0.0
 
 
-def looped(folder: Path, seconds: float) -> list[list[str]]:
-    """The lines of each rank that belong to the timed loop: what follows one barrier, up to another, as far apart as the loop is long.
+@dataclass(frozen=True)
+class Loop:
+    """The timed loop of a recording: what follows one barrier, up to another.
+
+    Attributes
+    ----------
+    lines : of each rank, the whole file.
+    barriers : lines at which each rank's barriers stand.
+    first, last : which of its barriers the loop lies between.
+    """
+
+    lines: list[list[str]]
+    barriers: list[list[int]]
+    first: int
+    last: int
+
+    def calls(self) -> list[list[str]]:
+        """The lines of each rank that belong to the loop, behind the first line of its file."""
+        return [[one[0], *one[at[self.first] + 1 : at[self.last] + 1]] for one, at in zip(self.lines, self.barriers, strict=True)]
+
+    def late_ns(self) -> float | None:
+        """Time from when a message was due until its receive went on, mean of all receives that had to wait; None where none had to."""
+        waited = late = 0
+        for one in self.lines:
+            until = [[int(word) for word in line.split(":")[1:]] for line in one if line.startswith("# waited until a barrier:")]
+            waited += until[self.last][0] - until[self.first][0]
+            late += until[self.last][1] - until[self.first][1]
+        return late / waited if waited else None
+
+
+def looped(folder: Path, seconds: float) -> Loop:
+    """Find the timed loop: it lies between two barriers that are as far apart as it is long.
 
     Raises
     ------
@@ -122,16 +153,24 @@ def looped(folder: Path, seconds: float) -> list[list[str]]:
         passed = [line for line in one if line.startswith("# not delayed") and begin <= float(line.rsplit(":", 1)[1]) * 1e-6 <= end]
         if passed:
             raise ValueError(f"inside the loop: {passed[0]}")
-    return [[one[0], *one[at[first] + 1 : at[last] + 1]] for one, at in zip(lines, places, strict=True)]
+    return Loop(lines, places, first, last)
 
 
-def keep(folder: Path, target: Path, seconds: float) -> None:
+def keep(loop: Loop, target: Path) -> None:
     """Keep the loop of a recording, packed."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for rank, lines in enumerate(looped(folder, seconds)):
+    for rank, lines in enumerate(loop.calls()):
         text = "".join(f"{line}\n" for line in lines)
         (target / f"rank-{rank}.txt.xz").write_bytes(lzma.compress(text.encode("ascii"), preset=9))
+
+
+def late_ns(folder: Path, seconds: float) -> float | None:
+    """Mean lateness of the waits of a delayed run's loop [ns]; None where its loop is not found, or nobody waited."""
+    try:
+        return looped(folder, seconds).late_ns()
+    except ValueError:
+        return None
 
 
 def about(ranks: int) -> dict[str, Any]:
@@ -145,15 +184,21 @@ def about(ranks: int) -> dict[str, Any]:
 
 
 def results(journal: Journal, facts: Mapping[str, Any], kept: Mapping[str, float]) -> dict[str, Any]:
-    """The raw numbers of the journal, by program and delay; ``recorded_s``: the loop of the recording that is kept."""
+    """The raw numbers of the journal, by program and delay; ``recorded_s``: the loop of the recording that is kept.
+
+    ``waited_ns`` of a point is its delay and how much later than due receives went on: of those that had to wait the mean of a run, of the
+    runs the median.
+    """
     points = []
     for name in kept:
         for setting in journal.settings():
             runs = journal.of(name, setting)
             if runs:
                 seconds = [entry["seconds"] for entry in runs]
+                late = [entry["late_ns"] for entry in runs if entry.get("late_ns") is not None]
+                real = {"waited_ns": round(setting.delay_ns + statistics.median(late))} if late else {}
                 more = {"steal_s": [entry["steal_s"] for entry in runs], "load": [round(entry["load"], 2) for entry in runs]}
-                points.append({"program": name, "delay_ns": setting.delay_ns, "seconds": seconds, **more})
+                points.append({"program": name, "delay_ns": setting.delay_ns, **real, "seconds": seconds, **more})
     programs = {name: {"command": PROGRAMS[name].format(build=".", here="."), "recorded_s": seconds} for name, seconds in kept.items()}
     return {**facts, "programs": programs, "points": points}
 
@@ -180,8 +225,10 @@ def main(words: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="messages-") as name:
             folder = Path(name)
             result = run(PROGRAMS[point.program], layer, delay, asked.ranks, folder)
-            if delay == 0 and "seconds" in result:
-                keep(folder, out / "undelayed" / f"{point.program}-{point.repeat}", result["seconds"])
+            if "seconds" in result and delay == 0:
+                keep(looped(folder, result["seconds"]), out / "undelayed" / f"{point.program}-{point.repeat}")
+            elif "seconds" in result:
+                result["late_ns"] = late_ns(folder, result["seconds"])
         journal.add(point, result)
         said = f"{result['seconds'] * 1e3:.3f} ms" if "seconds" in result else result["failed"]
         print(f"{point.repeat} {point.program} {delay / 1e3:g} us: {said}", flush=True)
