@@ -67,6 +67,11 @@ SCATTER = """
   at once or in turns. Too few of the intervals hold, which are made of how undelayed runs differ: fifteen measured values lie above theirs,
   none below. Predictions are for the delay that was really waited, which was chosen after a first table was seen; waits that ended late
   explain three of eighteen misses, and what explains the others is not known.
+- **Two programs ran at once on one OpenCL device** (`validation/distance/side_by_side.py`): 14 programs, 42 pairs, each predicted from the
+  recordings of both alone. `model sharing` with the one host core that they share is 11 % off in the median; that they take turns at
+  everything is 14 % off in all, that nothing changes 40 %. Fair shares are right for kernels of a ms and more (5 % in the median). A
+  scheduler gives the device to one of two for some ms: programs that launch a short kernel and wait for it take up to three times what is
+  predicted, and intervals, which are made of how runs alone differ, do not know that.
 - **An interval holds what was known to be unknown:** machines' numbers with their errors, the scatter of fitted lines, and what no file
   says of another machine: its host, the share of its links that it reaches, its staging, its launches, kernels of another vendor
   ([decision 17](decisions/0017-the-other-machines-host.md), [decision 18](decisions/0018-what-another-machine-may-do.md)). Before

@@ -46,7 +46,7 @@ def attempt(question: Any) -> Any:
 def answers(trace: Trace) -> dict[str, Any]:
     """What Turnbuckle says of a recording: inspect, functions, two projections by both replays, slack."""
     seen = Run.of(build(trace))
-    said = attempt(lambda: seen.inspection()["profile"])
+    said = attempt(lambda: seen.as_dict()["profile"])
     if isinstance(said, dict) and said["offload"]:
         # of kernels that are alike in time any may come first
         said["offload"]["kernels"].sort(key=str)

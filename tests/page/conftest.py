@@ -24,21 +24,21 @@ TARGETS = ("nvlink-c2c", "gh200", "mi300a", "cdi-row-link", "cdi-row-api", "cdi-
 
 
 @pytest.fixture(scope="session")
-def seen() -> Answer:
+def seen() -> Run:
     """The sample, inspected."""
     with sample() as path:
         return Run.read(path, use_cache=False, command="turnbuckle report milc-like-synthetic.sqlite")
 
 
 @pytest.fixture(scope="session")
-def brief() -> Answer:
+def brief() -> Run:
     """The smaller sample, inspected: its report is made in a quarter of the time, for what every recording's report has."""
     path = Path(str(files("turnbuckle") / "examples" / "dgemm-like-synthetic.sqlite"))
     return Run.read(path, use_cache=False, command="turnbuckle report dgemm-like-synthetic.sqlite")
 
 
 @pytest.fixture(scope="session")
-def answer(seen: Answer) -> Answer:
+def answer(seen: Run) -> Answer:
     """The sample on targets near and far, and on itself."""
     return seen.project(TARGETS, draws=200)
 
@@ -69,7 +69,7 @@ def hostile(answer: Answer) -> Answer:
     def bad(i: int) -> str:
         return HOSTILE[i % len(HOSTILE)]
 
-    trace = answer.profile.trace
+    trace = answer.run.profile.trace
     names = pl.Series("name", [bad(i) + str(i) for i in range(len(trace.names))], dtype=pl.String)
     devices = trace.devices.with_columns(name=pl.lit(HOSTILE[0]), chip=pl.lit(HOSTILE[1]))
     facts = {**trace.facts, "product_version": HOSTILE[0], "schema_version": HOSTILE[2], "sha256": HOSTILE[3], "format": HOSTILE[4]}
@@ -90,13 +90,13 @@ def hostile(answer: Answer) -> Answer:
         )
         for i, p in enumerate(answer.projections)
     ]
+    run = answer.run
+    profile = replace(run.profile, trace=worse, findings=found)
     return replace(
         answer,
-        profile=replace(answer.profile, trace=worse, findings=found),
-        source=machine(answer.source, 0),
-        targets=tuple(m if m is answer.source else machine(m, i) for i, m in enumerate(answer.targets)),
+        run=replace(run, profile=profile, source=machine(run.source, 0), command=HOSTILE[0]),
+        targets=tuple(m if m is run.source else machine(m, i) for i, m in enumerate(answer.targets)),
         projections=projections,
-        command=HOSTILE[0],
     )
 
 

@@ -11,30 +11,30 @@ from turnbuckle.page.accuracy_section import accuracy_section, concerned
 from turnbuckle.page.figure import draw
 from turnbuckle.page.html import page
 from turnbuckle.page.validation_chart import figures, ratios
-from turnbuckle.study.run import Answer
+from turnbuckle.study.run import Answer, Run
 from turnbuckle.study.validate import TITLES, Validation, shipped
 
 
 @pytest.fixture(scope="module")
-def recorded(seen: Answer) -> Answer:
+def recorded(seen: Run) -> Run:
     return seen
 
 
-def asked(recorded: Answer, alpha: str = "flop") -> Answer:
+def asked(recorded: Run, alpha: str = "flop") -> Answer:
     return recorded.project(["gh200"], model=replace(nething(alpha), replay="auto"), draws=20)
 
 
-def test_rows_are_those_of_the_question(recorded: Answer) -> None:
+def test_rows_are_those_of_the_question(recorded: Run) -> None:
     rows = concerned(asked(recorded))
     assert {("run time", "projection"), ("transfers", "machine"), ("noise", "repeat"), ("launches", "projection")} <= rows
     assert not {"messages", "rates", "variants", "ranking"} & {kind for kind, _ in rows}
     by_memory = concerned(asked(recorded, "memory"))
     assert ("run time", "projection, kernels by memory") in by_memory and ("run time", "projection") not in by_memory
     assert "kernels" not in {kind for kind, _ in concerned(asked(recorded, "hold"))}
-    assert concerned(recorded) == set()
+    assert concerned(Answer(recorded)) == set()
 
 
-def test_the_section_counts_as_the_card_does(recorded: Answer) -> None:
+def test_the_section_counts_as_the_card_does(recorded: Run) -> None:
     answer = asked(recorded)
     section = accuracy_section(answer)
     groups = [g for g in shipped().card if (g.kind, g.model) in concerned(answer)]
@@ -45,7 +45,7 @@ def test_the_section_counts_as_the_card_does(recorded: Answer) -> None:
     assert red == ["poor" if g.high is not None and g.high < 0.9 else "" for g in groups]
 
 
-def test_the_page_shows_it_and_no_longer_says_that_there_is_none(brief: Answer) -> None:
+def test_the_page_shows_it_and_no_longer_says_that_there_is_none(brief: Run) -> None:
     text = page(asked(brief))
     assert 'id="accuracy"' in text and "held the measured value" in text and "turnbuckle validate --card" in text
     assert "No validation against measured targets" not in text

@@ -7,10 +7,10 @@ from dataclasses import replace
 from turnbuckle.model import nething
 from turnbuckle.page.answer_sections import uncertainty_section
 from turnbuckle.page.verdict import three_sentences, verdicts
-from turnbuckle.study.run import Answer
+from turnbuckle.study.run import Answer, Run
 
 
-def test_what_an_idle_device_waits_for_is_not_launches_alone(seen: Answer) -> None:
+def test_what_an_idle_device_waits_for_is_not_launches_alone(seen: Run) -> None:
     """On the timeline the part holds the way of copies to the device too."""
     timeline, summed = (
         three_sentences(verdicts(seen.project(["cdi-row-link"], model=replace(nething(), replay=replay), draws=0).projections))[0]

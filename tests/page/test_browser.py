@@ -14,7 +14,7 @@ import pytest
 from browsing import Browser
 
 from turnbuckle.page.html import page
-from turnbuckle.study.run import Answer
+from turnbuckle.study.run import Run
 
 pytestmark = pytest.mark.browser
 
@@ -94,7 +94,7 @@ def test_hostile_texts_do_nothing(chromium: Browser, hostile_text: str, tmp_path
     assert all(drawing["marks"] > 0 for drawing in told["drawings"])
 
 
-def test_a_report_without_projections_draws(chromium: Browser, seen: Answer, tmp_path: Path) -> None:
+def test_a_report_without_projections_draws(chromium: Browser, seen: Run, tmp_path: Path) -> None:
     told = looked(chromium, page(seen), tmp_path / "report.html", 1280)
     assert len(told["drawings"]) > 3
     assert told["wide"] <= 0

@@ -12,13 +12,13 @@ from turnbuckle.page.gantt import BAR, OWN_CHANGE, before_after, track_words
 from turnbuckle.page.look import CRITICAL
 from turnbuckle.page.studied import SHOWN, Studies, studied
 from turnbuckle.page.text import number
-from turnbuckle.study.run import Answer
+from turnbuckle.study.run import Run
 
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 
 
 @pytest.fixture(scope="module")
-def studies(seen: Answer) -> Studies:
+def studies(seen: Run) -> Studies:
     """The sample on a machine that is farther away."""
     found = studied(seen.project(["cdi-datacentre-link"], draws=0))
     assert isinstance(found, Studies)

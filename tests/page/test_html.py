@@ -86,15 +86,15 @@ def test_every_number_of_the_projections_is_printed(text: str, answer: Answer) -
 def test_provenance_and_question_stand_in_the_page(text: str, answer: Answer) -> None:
     words = Page(text).text
     assert "How far may the GPU stand?" in words
-    assert str(answer.profile.trace.facts["sha256"]) in words
+    assert str(answer.run.profile.trace.facts["sha256"]) in words
     assert json.dumps(answer.provenance(), indent=2) in words
     for f in answer.findings:
         assert f.code in words
 
 
-def test_a_synthetic_recording_says_so(text: str, brief: Answer) -> None:
+def test_a_synthetic_recording_says_so(text: str, brief: Run) -> None:
     assert "SYNTHETIC." in Page(text).text and "SYNTHETIC." in page(brief)
-    trace = replace(brief.profile.trace, facts={**brief.profile.trace.facts, "product_version": "2024.5.1"})
+    trace = replace(brief.trace, facts={**brief.trace.facts, "product_version": "2024.5.1"})
     measured = page(replace(brief, profile=replace(brief.profile, trace=trace)))
     assert "SYNTHETIC." not in measured
 
@@ -146,7 +146,7 @@ def test_names_in_a_sentence_are_marked_and_escaped() -> None:
     )
 
 
-def test_a_report_without_projections(brief: Answer) -> None:
+def test_a_report_without_projections(brief: Run) -> None:
     text = page(brief)
     self_contained(text)
     words = Page(text).text
@@ -154,23 +154,23 @@ def test_a_report_without_projections(brief: Answer) -> None:
     assert "Where the run time goes" in words
 
 
-def test_a_report_without_draws(brief: Answer) -> None:
+def test_a_report_without_draws(brief: Run) -> None:
     text = page(brief.project(["nvlink-c2c", "cdi-row-link"], draws=0))
     self_contained(text)
     assert "No interval was drawn" in Page(text).text
 
 
-def test_a_report_on_the_same_machine_only(brief: Answer) -> None:
+def test_a_report_on_the_same_machine_only(brief: Run) -> None:
     text = page(brief.project(["self"], draws=50))
     self_contained(text)
     assert "as recorded" in Page(text).text
 
 
-def test_a_report_of_one_target_asked_twice(brief: Answer) -> None:
+def test_a_report_of_one_target_asked_twice(brief: Run) -> None:
     self_contained(page(brief.project(["cdi-row-api", "cdi-row-api"], draws=50)))
 
 
-def test_a_report_of_the_additive_model(brief: Answer) -> None:
+def test_a_report_of_the_additive_model(brief: Run) -> None:
     text = page(brief.project(model=additive({"data": 10.0, "control": 0.1}), draws=50))
     self_contained(text)
     assert "lambda" in Page(text).text
@@ -193,7 +193,7 @@ def test_recordings_without_gpu_activity(shared: Path, name: str) -> None:
     assert "no GPU activity" in Page(text).text
 
 
-def test_write_replaces_a_file_as_a_whole(brief: Answer, tmp_path: Path) -> None:
+def test_write_replaces_a_file_as_a_whole(brief: Run, tmp_path: Path) -> None:
     place = tmp_path / "report.html"
     place.write_text("old", encoding="utf-8")
     assert write(brief, place) == place

@@ -46,13 +46,13 @@ HOSTILE = (
 Event = dict[str, Any]
 
 
-def asked(seen: Answer, target: Machine, within_ns: tuple[int, int] | None = None) -> tuple[Moved, Answer]:
+def asked(seen: Run, target: Machine, within_ns: tuple[int, int] | None = None) -> tuple[Moved, Answer]:
     run = moved(seen.profile, seen.source, target, MODEL, within_ns=within_ns)
-    return run, replace(seen, model=MODEL, targets=(target,), projections=[run.projection], draws=0)
+    return run, Answer(seen, MODEL, (target,), [run.projection], draws=0)
 
 
 @cache
-def seen() -> Answer:
+def seen() -> Run:
     with sample() as path:
         return Run.read(path, use_cache=False, command="turnbuckle export milc-like-synthetic.sqlite --on cdi-row-link")
 
@@ -241,7 +241,7 @@ def test_the_question_and_its_answer_are_in_the_file() -> None:
 def test_a_faster_machine_moves_everything_forward() -> None:
     target = replace(seen().source, name="faster")
     run = moved(seen().profile, seen().source, target, nething(50.0))
-    found = parsed(text(run, replace(seen(), model=MODEL, targets=(target,), projections=[run.projection], draws=0)))
+    found = parsed(text(run, Answer(seen(), MODEL, (target,), [run.projection], draws=0)))
     well_formed(found)
     assert ns(events(found, "C")[-1]["args"]["us"]) == round((run.projection.seconds - run.projection.measured_seconds) * 1e9) < 0
     table = run.table
@@ -285,7 +285,7 @@ def test_any_run_makes_a_sound_file(trace: Any) -> None:
     here = machine(FULL)
     profile = build(trace)
     run = moved(profile, here, here, MODEL)
-    answer = Answer(profile, here, {}, MODEL, (here,), [run.projection])
+    answer = Answer(Run(profile, here, {}), MODEL, (here,), [run.projection])
     found = parsed(text(run, answer))
     well_formed(found)
     SCHEMA.validate(json.loads(json.dumps(found, default=float)))
@@ -316,15 +316,15 @@ def test_lanes_hold_only_what_nests(rows: list[tuple[int, int, int]]) -> None:
 
 
 def test_hostile_names_are_harmless() -> None:
-    answer = seen()
-    names = answer.profile.trace.names.to_list()
+    plain = seen()
+    names = plain.profile.trace.names.to_list()
     for k, evil in enumerate(HOSTILE):
         names[k % len(names)] = evil
     names = [HOSTILE[k % len(HOSTILE)] for k in range(len(names))]
-    trace = replace(answer.profile.trace, names=pl.Series("name", names, dtype=pl.String), name="bad\udcff\x1b.sqlite")
-    hostile = Run.of(replace(answer.profile, trace=trace), command="turnbuckle export \udcff\x07")
+    trace = replace(plain.profile.trace, names=pl.Series("name", names, dtype=pl.String), name="bad\udcff\x1b.sqlite")
+    hostile = Run.of(replace(plain.profile, trace=trace), command="turnbuckle export \udcff\x07")
     target = replace(load("gh200"), name='"}]\x1b[31m\ud800</script>', title="\udcff")
-    raw = text(*asked(replace(hostile, source=answer.source), target, (0, far()[0].table["start_ns"][3_000])))
+    raw = text(*asked(replace(hostile, source=plain.source), target, (0, far()[0].table["start_ns"][3_000])))
     assert not re.search(rb"[\x00-\x09\x0b-\x1f\x7f]", raw), "control characters"
     found = parsed(raw)
     well_formed(found)

@@ -93,9 +93,9 @@ def test_carriers_are_said_as_findings(studies: Studies) -> None:
     assert carrier_sentences(replace(studies.link, carriers=())) == ["No call carries added latency into the run time."]
 
 
-def test_both_replays_stand_beside_each_other(studies: Studies, answer: Answer, seen: Answer) -> None:
+def test_both_replays_stand_beside_each_other(studies: Studies, answer: Answer, seen: Run) -> None:
     table = replays_section(studies, verdicts(answer.projections))["table"]
-    names = [m.name for m in answer.targets if m is not answer.source]
+    names = [m.name for m in answer.targets if m is not answer.run.source]
     assert [row[0].text for row in table.rows] == names
     for replay, column in (("timeline", 2), ("sum", 4)):
         asked = seen.project(names, model=replace(nething(), replay=replay), draws=0)  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ def test_both_replays_stand_beside_each_other(studies: Studies, answer: Answer, 
 
 
 def test_classes_of_time_add_up_to_the_run(studies: Studies, answer: Answer) -> None:
-    measured = answer.profile.seconds
+    measured = answer.run.profile.seconds
     assert sum(s.seconds for s in studies.shares) == pytest.approx(measured, rel=1e-9)
     figure = tornado(studies.shares, measured)
     for row, s in zip(figure.spec["data"]["values"], drawn(studies.shares, measured), strict=True):
@@ -123,20 +123,20 @@ def test_elasticities_in_words() -> None:
     assert per_cent(0.4, 1.0) == "0.40\xa0%" and per_cent(1e-6, 1.0) == "<\xa00.001\xa0%" and per_cent(0.0, 1.0) == "0\xa0%"
 
 
-def test_a_recording_alone_still_has_distances(seen: Answer) -> None:
+def test_a_recording_alone_still_has_distances(seen: Run) -> None:
     words = Page(page(seen)).text
     assert "What carries the latency" in words and "No target was projected that moves an activity." in words
     assert "Both replays" not in words
 
 
-def test_the_additive_model_has_no_timeline_beside_it(seen: Answer) -> None:
+def test_the_additive_model_has_no_timeline_beside_it(seen: Run) -> None:
     from turnbuckle.model import additive
 
     found = studied(seen.project(model=additive({"data": 10.0}), draws=0))
     assert isinstance(found, Studies) and found.both == [] and found.moved is None
 
 
-def test_the_sum_says_so_where_the_timeline_answers(seen: Answer) -> None:
+def test_the_sum_says_so_where_the_timeline_answers(seen: Run) -> None:
     summed = seen.project(["cdi-row-link"], model=nething(), draws=0)
     found = studied(summed)
     assert isinstance(found, Studies)
@@ -159,7 +159,7 @@ def test_an_order_that_cannot_be_trusted_is_refused_in_words(shared: Path) -> No
 @pytest.mark.shared
 def test_a_recording_without_gpu_activity_says_why(shared: Path) -> None:
     seen = Run.read(shared / "traces" / "nsys-local" / "nvtx-py.sqlite", use_cache=False)
-    why = studied(seen)
+    why = studied(Answer(seen))
     assert isinstance(why, str) and "no GPU activity" in why
     words = Page(page(seen)).text
     assert "The recording holds no GPU activity" in words and "Left out." not in words

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from turnbuckle.page.text import clean, percent, probability, signed
 from turnbuckle.page.unknowns import advice, parameter_label, unknown_label
 from turnbuckle.page.verdict import sentence, three_sentences, verdicts, what_would_change
 from turnbuckle.projection import Interval, Projection
-from turnbuckle.study.run import Answer
+from turnbuckle.study.run import Answer, Run
 
 
 def projection(target: str, change: float, low: float, high: float, **more: Any) -> Projection:
@@ -95,11 +94,11 @@ def test_the_page_gives_every_verdict_with_its_thresholds() -> None:
 
 
 @pytest.mark.parametrize("missing", [False, True])
-def test_the_screen_shows_the_whole_verdict(seen: Answer, missing: bool) -> None:
+def test_the_screen_shows_the_whole_verdict(seen: Run, missing: bool) -> None:
     flaws = [finding("A365", 7, "40% of their time")] if missing else []
     found = projection("t", 0.004, 0.001, 0.04 if missing else 0.2, findings=flaws, coupling=seen.project(["self"]).projections[0].coupling)
     printed = io.StringIO()
-    print_projections(Console(file=printed, width=200), replace(seen, projections=[found]))
+    print_projections(Console(file=printed, width=200), Answer(seen, projections=[found]))
     (shown,) = verdicts([found])
     assert shown.kind == "undecided" and "," in shown.words and shown.words in printed.getvalue()
 

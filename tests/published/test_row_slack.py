@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import turnbuckle as tb
 from turnbuckle.errors import CannotAnswer
+from turnbuckle.profile.profile import build
 from turnbuckle.published import Surface, beside, binned, published_surface
 from turnbuckle.published.row_slack import bin_counts, binned_penalty, seed_S, table_two, total_penalty
 from turnbuckle.published.slack_surface import Point
@@ -30,7 +31,7 @@ REAL = {
 @pytest.fixture(scope="module")
 def profile() -> tb.Profile:
     with tb.sample() as path:
-        return tb.build(tb.read(path))
+        return tb.read(path).profile
 
 
 # --- equations --------------------------------------------------------------------------------------------------------
@@ -127,7 +128,7 @@ def test_questions_beyond_the_surface(profile: tb.Profile, slack: float, threads
 
 def test_a_profile_with_nothing_to_bin(profile: tb.Profile) -> None:
     tables = {name: frame for name, frame in profile.trace.tables.items() if name not in ("kernels", "copies", "graphs")}
-    empty = tb.build(replace(profile.trace, tables=tables))
+    empty = build(replace(profile.trace, tables=tables))
     with pytest.raises(CannotAnswer, match="A133"):
         binned(empty, published_surface([1e-4]), 1e-4)
 
@@ -151,7 +152,7 @@ def test_the_causal_answer_is_the_projects(profile: tb.Profile) -> None:
     assert 0 < found.exposed_seconds <= found.calls * SLACK * (1 + 1e-9)
 
 
-def _inspected(profile: tb.Profile) -> tb.Answer:
+def _inspected(profile: tb.Profile) -> tb.Run:
     from turnbuckle.study.run import Run
 
     return Run.of(profile)
@@ -159,7 +160,7 @@ def _inspected(profile: tb.Profile) -> tb.Answer:
 
 @pytest.mark.parametrize("name", sorted(REAL))
 def test_the_two_answers_on_real_runs(shared: Path, name: str) -> None:
-    real = tb.build(tb.read(shared / "traces" / "nsys" / name / REAL[name], use_cache=False))
+    real = tb.read(shared / "traces" / "nsys" / name / REAL[name], use_cache=False).profile
     slack = [2.2e-6, 1e-4, 1e-2]
     alone, crowd = (beside(real, slack, published_surface(slack, (k,)), threads=k) for k in (1, 8))
     for one, eight in zip(alone, crowd, strict=True):

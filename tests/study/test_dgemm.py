@@ -35,7 +35,7 @@ sizes, rates, alphas = st.integers(16, 20000), st.floats(1e11, 1e14), st.floats(
 
 @pytest.fixture(scope="module")
 def profile() -> tb.Profile:
-    return tb.build(tb.read(SAMPLE))
+    return tb.read(SAMPLE).profile
 
 
 def test_the_papers_figure() -> None:
@@ -124,7 +124,7 @@ def test_one_size_for_all_and_other_elements(profile: tb.Profile) -> None:
 
 def test_a_size_without_copies_is_refused(shared: Path) -> None:
     (path,) = (shared / "traces" / "nsys" / "nvfuser_matmul_h100").glob("*.sqlite")
-    run = tb.build(tb.read(path))
+    run = tb.read(path).profile
     with pytest.raises(CannotAnswer) as caught:
         recorded(run, "nvjet", element_bytes=2)
     assert caught.value.code == "A160" and "--size" in caught.value.fix

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from test_slack import RUNS, SOME, answer, distance, launch_and_wait, on_full, one_after_another
 
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
-from turnbuckle.study.run import Answer, Run
+from turnbuckle.study.run import Run
 from turnbuckle.study.sensitivity import DELIVERIES, HOST_WORK, RETURNS, Curve, Share, along, classes, shares
 from turnbuckle.study.slack import Distance
 from turnbuckle.trace.trace import Trace
@@ -22,7 +22,7 @@ from turnbuckle.trace.trace import Trace
 STEP = 1e-7
 
 
-def made_of(seen: Answer) -> tuple[list[Share], TimelineReplay]:
+def made_of(seen: Run) -> tuple[list[Share], TimelineReplay]:
     replay = Distance.of(seen, "link").replay
     return shares(replay, seen.profile.seconds - float(replay.graph.time_ns.max()) * 1e-9), replay
 

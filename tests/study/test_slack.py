@@ -22,7 +22,7 @@ from turnbuckle.machine.machine import Parameter
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.project import project
-from turnbuckle.study.run import Answer, Run
+from turnbuckle.study.run import Run
 from turnbuckle.study.sensitivity import MOST
 from turnbuckle.study.slack import FARTHEST, MODEL, MODES, NEAREST, THRESHOLDS, Distance, Mode, Slack, tolerate
 from turnbuckle.trace.trace import Trace
@@ -35,18 +35,18 @@ AWAY = st.sampled_from([0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, FARTHEST]) | st.float
 SMALL = ("jacobi_gh200", "cloverleaf_a100_perlmutter", "softmax_uvm_t4", "nvfuser_matmul_h100")
 
 
-def on_full(profile: Profile) -> Answer:
+def on_full(profile: Profile) -> Run:
     """A profile on a machine whose every number is known."""
-    return Answer(profile, machine(FULL), {})
+    return Run(profile, machine(FULL), {})
 
 
-def answer(trace: Trace, known: bool) -> Answer:
+def answer(trace: Trace, known: bool) -> Run:
     """A drawn run, on the machine it shows or on one that is wholly known."""
     profile = build(trace)
     return on_full(profile) if known else Run.of(profile)
 
 
-def distance(seen: Answer, mode: Mode = "link") -> Distance | None:
+def distance(seen: Run, mode: Mode = "link") -> Distance | None:
     """Ready to be moved away; None where it is refused."""
     try:
         return Distance.of(seen, mode)
@@ -63,7 +63,7 @@ def far(ready: Distance, slack: float) -> Machine:
     return Machine(name="far", title="far", summary="", year=0, coupling="fabric", base="source", changes=changes)
 
 
-def seconds_at(ready: Distance, slack: float, seen: Answer) -> float:
+def seconds_at(ready: Distance, slack: float, seen: Run) -> float:
     """Run time at a distance by the way `turnbuckle project` goes."""
     return project(seen.profile, Pair(ready.source, far(ready, slack)), MODEL).seconds
 
@@ -235,13 +235,13 @@ def test_what_a_source_says_of_reads_is_not_assumed() -> None:
     said = {"link.tags": 64.0, "link.read_request": 256.0, "link.round_trip": 5e-7}
     profile = one_after_another(3, 1, 2**20)
     assert len(Distance.of(on_full(profile), "link").assumed) == 3
-    stated = Distance.of(Answer(profile, machine({**FULL, **said}), {}), "link")
+    stated = Distance.of(Run(profile, machine({**FULL, **said}), {}), "link")
     assert not stated.assumed and stated.source.value("link.tags") == 64.0
     # 4 requests of 256 B in 500 ns are 2 GB/s, and the run shows 26.8: as many more are in flight as that takes
-    short = Distance.of(Answer(profile, machine({**FULL, **said, "link.tags": 4.0}), {}), "link")
+    short = Distance.of(Run(profile, machine({**FULL, **said, "link.tags": 4.0}), {}), "link")
     assert short.source.value("link.tags") == pytest.approx(31.5e9 * 0.85 * 5e-7 / 256)
     assert short.kinks() == [] or short.kinks()[0] < 1e-15
-    curve = tolerate(Answer(profile, machine({**FULL, **said, "link.tags": 4.0}), {}), draws=0).curve
+    curve = tolerate(Run(profile, machine({**FULL, **said, "link.tags": 4.0}), {}), draws=0).curve
     assert np.isfinite(curve.slopes).all() and (np.diff(curve.slopes) >= -1e-6).all()
 
 

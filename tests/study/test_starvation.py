@@ -11,14 +11,14 @@ import turnbuckle as tb
 from turnbuckle.errors import UnitError, UsageError
 from turnbuckle.order import prepared
 from turnbuckle.replay.timeline import no_change
-from turnbuckle.study.slack import MODEL
+from turnbuckle.study.slack import MODEL, tolerate
 from turnbuckle.study.starvation import Starvation, read_starvation, starved_seconds
 
 MILLISECOND = Starvation(np.array([0.0, 1e-3]), np.array([0.0, 1e-4]))
 
 
 @pytest.fixture(scope="module")
-def seen() -> tb.Answer:
+def seen() -> tb.Run:
     with tb.sample() as path:
         return tb.read(path, use_cache=False)
 
@@ -57,21 +57,21 @@ def test_a_file_that_is_not_there_or_longer_than_any_curve(tmp_path: Path) -> No
     assert refused.value.code == "A061" and "more than 1 MiB" in refused.value.found, "a part of it is not the curve"
 
 
-def test_the_recorded_run_has_its_gaps_in_it_already(seen: tb.Answer) -> None:
+def test_the_recorded_run_has_its_gaps_in_it_already(seen: tb.Run) -> None:
     replay = prepared(seen.profile, MODEL).timeline
     assert replay is not None
     row = no_change(len(replay.run)).values[None, :]
     assert starved_seconds(seen.profile, replay, row, MILLISECOND)[0] == float(replay.seconds_at(row)[0])
 
 
-def test_a_device_that_runs_dry_costs_what_the_curve_says(seen: tb.Answer) -> None:
+def test_a_device_that_runs_dry_costs_what_the_curve_says(seen: tb.Run) -> None:
     """Slack opens gaps; each kernel behind one pays, at most what the curve says of the longest gap there can be."""
     plain = seen.distance("api", draws=0)
-    found = seen.distance("api", draws=0, starvation=MILLISECOND)
+    found = tolerate(seen, "api", draws=0, starvation=MILLISECOND)
     assert found.starved is not None and plain.starved is None
     assert float(found.starved(0.0)) == found.measured
     above = found.starved.seconds - found.curve(found.starved.at)
-    kernels = found.answer.profile.of("kernel").height
+    kernels = found.run.profile.of("kernel").height
     # at great distance the calls hide what the kernels take
     assert (above >= -1e-9).all() and above.max() > 0 and above.max() <= kernels * 1e-4 * 1.01
     assert found.as_dict()["curve"][-1]["starved_seconds"] == pytest.approx(float(found.starved.seconds[-1]))

@@ -13,19 +13,20 @@ import pytest
 
 import turnbuckle as tb
 from turnbuckle.errors import MachineError, ProfileError
-from turnbuckle.study.run import DEFAULT_TARGETS, SCHEMA_VERSION, Answer, Run
+from turnbuckle.profile.profile import build
+from turnbuckle.study.run import DEFAULT_TARGETS, SCHEMA_VERSION, Run
 
 SAMPLE = Path(str(files("turnbuckle") / "examples" / "dgemm-like-synthetic.sqlite"))
 
 
 @cache
-def seen() -> Answer:
+def seen() -> Run:
     return Run.read(SAMPLE, use_cache=False, command="turnbuckle inspect dgemm-like-synthetic.sqlite")
 
 
 def test_an_inspection_recognises_its_machine() -> None:
     answer = seen()
-    assert answer.source.name == "a100-sxm4-40" and answer.projections == [] and answer.model is None
+    assert answer.source.name == "a100-sxm4-40" and answer.as_dict()["provenance"]["targets"] == []
     assert "M101" not in {f.code for f in answer.findings}
     with pytest.raises(MachineError) as refused:
         Run.of(answer.profile, source="cdi-row-link")
@@ -67,7 +68,7 @@ def test_provenance_is_enough_to_ask_again() -> None:
 
 def test_documents_are_json() -> None:
     answer = seen().project(["cdi-row-link", "2026-apu"], draws=10)
-    for document in (answer.inspection(), answer.as_dict()):
+    for document in (answer.run.as_dict(), answer.as_dict(), json.loads(answer.to_json())):
         assert document["schema_version"] == SCHEMA_VERSION
         assert json.loads(json.dumps(document)) is not None
 
@@ -78,19 +79,19 @@ def test_tables_to_take_away(tmp_path: Path) -> None:
     assert table["target"].to_list() == ["cdi-row-link", "nvlink-c2c"]
     parts = table.select(pl.sum_horizontal("launch_seconds", "kernel_seconds", "copy_seconds", "other_seconds")).to_series()
     assert parts.to_list() == pytest.approx(table["seconds"].to_list())
-    profile = answer.profile
+    profile = answer.run.profile
     frame = profile.to_pandas()
     assert len(frame) == profile.activities.height == profile.to_arrow().num_rows
     profile.to_parquet(tmp_path / "activities.parquet")
     again = pl.read_parquet(tmp_path / "activities.parquet")
     assert again.height == profile.activities.height and again["exposed_ns"].sum() == profile.run_time_ns
-    assert answer.profile.table()["name"].drop_nulls().len() > 0
+    assert answer.run.profile.table()["name"].drop_nulls().len() > 0
 
 
 def test_the_public_way() -> None:
     with tb.sample() as path:
         answer = tb.read(path, use_cache=False).project(["cdi-row-link"], draws=10)
     assert [p.target for p in answer.projections] == ["cdi-row-link"]
-    pair = tb.Pair(answer.source, tb.load("cdi-row-link"))
-    assert tb.build(answer.profile.trace).run_time_ns == answer.profile.run_time_ns
+    pair = tb.Pair(answer.run.source, tb.Machine.load("cdi-row-link"))
+    assert build(answer.run.profile.trace).run_time_ns == answer.run.profile.run_time_ns
     assert (pair.target.value("slack.link"), pair.source.value("slack.link")) == (2.2e-6, None)

@@ -18,7 +18,7 @@ from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.machine import Parameter
 from turnbuckle.project import project
 from turnbuckle.replay.timeline import no_change
-from turnbuckle.study.run import Answer, Run
+from turnbuckle.study.run import Run
 from turnbuckle.study.slack import MODEL, THRESHOLDS, Distance, Mode
 from turnbuckle.study.sweep import CHEAPEST, DEAREST, OVER, SHOWN, Over, cost_change, surface, sweep
 from turnbuckle.trace.trace import Trace
@@ -39,7 +39,7 @@ def moved(ready: Distance, slack: float, cost: float) -> Machine:
     return ready.source.with_parameters({**changed, way: Parameter(slack, 0.0, "s", "assumption", "a test")})
 
 
-def direct(ready: Distance, seen: Answer, slack: Float, bandwidth: Float) -> Float:
+def direct(ready: Distance, seen: Run, slack: Float, bandwidth: Float) -> Float:
     """Run time at every point, replayed one by one."""
     return np.array(
         [[project(seen.profile, Pair(ready.source, moved(ready, float(s), 1 / float(b))), MODEL).seconds for b in bandwidth] for s in slack]
@@ -128,7 +128,7 @@ def test_bytes_cost_what_the_link_takes_for_them() -> None:
 
 def test_what_is_not_known_is_said() -> None:
     """A machine without a link: another bandwidth changes nothing that can be said, and a finding says so."""
-    bare = Answer(one_after_another(3, 1), machine({n: v for n, v in FULL.items() if not n.startswith(("link", "observed"))}), {})
+    bare = Run(one_after_another(3, 1), machine({n: v for n, v in FULL.items() if not n.startswith(("link", "observed"))}), {})
     found = sweep(bare, "bandwidth")
     assert float(found.curve(10.0)) == found.measured
     assert [f.code for f in found.findings] == ["M104"] and "link.h2d.bandwidth" in found.findings[0].detail

@@ -324,7 +324,7 @@ def test_inspect_has_the_keys_of_a_recording(written: Any, capsys: pytest.Captur
     assert found is not None
     inspect_graph(path, found, "json", None, {"--minus": None})
     ours = json.loads(capsys.readouterr().out)
-    other = Run.of(build(chakra.read(written(run(), "timed.et")))).inspection()
+    other = Run.of(build(chakra.read(written(run(), "timed.et")))).as_dict()
     assert set(ours) == set(other) and set(ours["provenance"]) == set(other["provenance"])
     assert set(other["profile"]) <= set(ours["profile"]) | {"part"} and set(ours["profile"]) - set(other["profile"]) == {"graph"}
     profile = ours["profile"]

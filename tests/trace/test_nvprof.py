@@ -287,7 +287,7 @@ def test_real_files_agree_with_their_truth(real: dict[str, Trace], shared: Path)
             assert rows[f"CUPTI_ACTIVITY_KIND_{kind}"] == expected[f"rows_{kind}"]
         assert trace.api.height == expected["rows_RUNTIME"] + expected["rows_DRIVER"]
         assert (trace.memsets.height, trace.syncs.height) == (expected["rows_MEMSET"], expected["rows_SYNCHRONIZATION"])
-        shown = Run.of(build(trace)).inspection()["profile"]
+        shown = Run.of(build(trace)).as_dict()["profile"]
         assert shown["kernels"]["count"] == expected["rows_CONCURRENT_KERNEL"]
         assert shown["kernels"]["busy_ns"] == expected["kernel_busy_ns"]
         assert shown["kernel_window_ns"] == expected["kernel_span_ns"]

@@ -28,6 +28,8 @@ COLOURS: Final = {
     "nothing": "#b5bcc4",
     "logp": "#117733",
     "count": "#ddcc77",
+    "shared": "#44aa99",
+    "turns": "#aa4499",
 }
 #: Guides: how far off, and how dark.
 _GUIDES: Final = ((0.5, "#f0f3f6"), (0.1, "#dbe3ea"))

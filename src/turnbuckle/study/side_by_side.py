@@ -51,7 +51,11 @@ def side_by_side(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         raise CannotAnswer("A192", "no measured points", where=measurements.name, fix="measure again")
     if missing := [name for point in told["points"] for name in point["programs"] if name not in told["alone"]]:
         raise CannotAnswer("A192", "a program was not measured alone", where=measurements.name, found=clipped(missing[0]), fix="measure it")
-    runs = {name: _run(folder / name, alone, source or None) for name, alone in told["alone"].items()}
+    # the folder says which recordings there are: a name in the measurements leads to no other
+    there = {place.name: place for place in folder.iterdir()}
+    if missing := [name for name in told["alone"] if name not in there]:
+        raise CannotAnswer("A192", "no recording of a program", where=measurements.name, found=clipped(missing[0]), fix="record it alone")
+    runs = {name: _run(there[name], alone, source or None) for name, alone in told["alone"].items()}
     beside: dict[str, list[tuple[float, float]]] = {"nothing": [], "turns": []}
     for point in told["points"]:
         names = point["programs"]

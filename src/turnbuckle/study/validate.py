@@ -38,7 +38,7 @@ TITLES: Final = {
     "bandwidth": "run time at less bandwidth, measured",
     "tolerance": "delay that a run tolerates, measured",
     "message delay": "message delay, measured",
-    "sharing": "run time beside another program, measured",
+    "sharing": "run time of two at once, measured",
     "transfers": "time of pinned and device copies",
     "pageable": "time of pageable copies",
     "migrations": "time of unified memory's moves",
