@@ -15,10 +15,11 @@ import pytest
 from hostile_names import ALL, EVIL, FEW, SAMPLE, SECRETS, Ran, document, outside
 
 from turnbuckle.cli.gate import gate
-from turnbuckle.cli.output import flattened, plain
+from turnbuckle.cli.output import flattened
 from turnbuckle.errors import GateFailed, UsageError
 from turnbuckle.machine import names
 from turnbuckle.projection import Projection
+from turnbuckle.study.notebook import finite
 
 Run = Callable[..., Ran]
 VERBS = ("inspect", "project", "report", "demo", "doctor", "machines", "machines list", "machines show", "machines check")
@@ -393,5 +394,5 @@ def test_a_defect_of_ours_says_so(monkeypatch: pytest.MonkeyPatch, turnbuckle: R
 
 
 def test_json_has_no_infinity() -> None:
-    assert plain({"a": [1.0, float("inf"), {"b": float("nan")}], 3: (1, -float("inf"))}) == {"a": [1.0, None, {"b": None}], "3": [1, None]}
+    assert finite({"a": [1.0, float("inf"), {"b": float("nan")}], 3: (1, -float("inf"))}) == {"a": [1.0, None, {"b": None}], "3": [1, None]}
     assert flattened({"a": {"b": 1, "c": {"d": 2}}, "e": [1], "f": None}) == {"a.b": 1, "a.c.d": 2, "f": None}

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from turnbuckle.cli.output import plain
 from turnbuckle.errors import UsageError
 from turnbuckle.published.numbers import exact, printed
 from turnbuckle.published.patterns import (
@@ -29,6 +28,7 @@ from turnbuckle.published.patterns import (
 )
 from turnbuckle.replay.patterns import traffic_of
 from turnbuckle.study import messages
+from turnbuckle.study.notebook import finite
 from turnbuckle.study.patterns import OF_THE_PAPER
 
 
@@ -132,7 +132,7 @@ def test_an_application_is_replayed_under_every_assumption() -> None:
     assert [(c.what, c.ranks) for c in over] == [("gain", 0), ("increase", 32)]
     assert (over[0].found_low, over[0].found_high) == (min(c.found_low for c in gains), max(c.found_high for c in gains))
     document = as_dict(found, OF_THE_PAPER)
-    json.dumps(plain(document), allow_nan=False)
+    json.dumps(finite(document), allow_nan=False)
     assert document["label"] == "declared synthetic pattern" and document["break_even_bytes"] == pytest.approx(28571.4, abs=0.1)
     assert len(document["replays"]) == len(rows(found)) == 2 * len(found)
     assert {c["verdict"] for c in document["comparisons"]} <= {"inside", "overlaps", "outside"}

@@ -20,8 +20,9 @@ from turnbuckle.profile.dependencies import EDGE
 from turnbuckle.profile.profile import build
 from turnbuckle.replay.graphs import copies, numbered, with_gaps
 from turnbuckle.replay.timeline import no_change
+from turnbuckle.study.pairs import pair
 from turnbuckle.study.run import Run
-from turnbuckle.study.sharing import FORMS, ON_ONE_GPU, Form, Sharer, pair, ready, sharing
+from turnbuckle.study.sharing import FORMS, ON_ONE_GPU, Form, Sharer, ready, sharing
 from turnbuckle.study.sharing_surface import NEAR, NOW, RATE, parameter_differences, sharing_surface
 from turnbuckle.trace.trace import Trace
 

@@ -134,9 +134,9 @@ def seen(request: pytest.FixtureRequest, shared: Path) -> tb.Answer:
 
 
 def test_the_bracket_of_a_recording(seen: tb.Answer, summit: Machine) -> None:
-    found = from_profile(seen.run.profile, memories(summit), memory_bound=(0.0, 1.0))
+    found = from_profile(seen.profile, memories(summit), memory_bound=(0.0, 1.0))
     kernels, run = found.rows
-    assert run.seconds["migrated"].value == seen.run.profile.seconds and kernels.seconds["migrated"].high < run.seconds["migrated"].high
+    assert run.seconds["migrated"].value == seen.profile.seconds and kernels.seconds["migrated"].high < run.seconds["migrated"].high
     for row in found.rows:
         hbm, ddr = row.seconds["hbm"], row.seconds["ddr"]
         assert hbm.value is None and ddr.value is None and row.ratio.value is None
@@ -175,34 +175,34 @@ def test_the_extreme_ratio_is_the_extreme_of_all_corners(kernels: list[tuple[flo
 
 def test_a_known_share_narrows_it(seen: tb.Answer, summit: Machine) -> None:
     at = memories(summit)
-    wide, some, none = (from_profile(seen.run.profile, at, memory_bound=b).rows[1].ratio for b in ((0, 1), (0.3, 0.5), (0, 0)))
+    wide, some, none = (from_profile(seen.profile, at, memory_bound=b).rows[1].ratio for b in ((0, 1), (0.3, 0.5), (0, 0)))
     assert wide.low <= some.low < some.high < wide.high and none.low == none.high == 1.0
-    assert from_profile(seen.run.profile, at, memory_bound=(0.3, 0.5)).findings == ()
+    assert from_profile(seen.profile, at, memory_bound=(0.3, 0.5)).findings == ()
 
 
 def test_counted_kernels(seen: tb.Answer, summit: Machine, tmp_path: Path) -> None:
     at = memories(summit)
     everything = read_work(written(tmp_path, "name, flops, regular [GB]\n(, 1e6, 1\n"))
-    kernels, _ = from_profile(seen.run.profile, at, counted=everything).rows
+    kernels, _ = from_profile(seen.profile, at, counted=everything).rows
     assert kernels.seconds["hbm"].low == pytest.approx(1 / 786.6, rel=0.12)
     assert kernels.seconds["ddr"].low == pytest.approx(1 / 46.4, rel=0.2)
     assert kernels.ratio.low == pytest.approx(786.6 / 46.4, rel=0.12) and kernels.ratio.high == pytest.approx(786.6 / 46.4, rel=0.12)
     still = read_work(written(tmp_path, "name, flops, regular [B]\n(, 1e9, 1\n"))
-    assert from_profile(seen.run.profile, at, counted=still).rows[0].ratio.high == 1.0
+    assert from_profile(seen.profile, at, counted=still).rows[0].ratio.high == 1.0
     for text in ("no such kernel, 1, 1 B\n", "(, 1, 1 B\n(, 1, 1 B\n"):
         with pytest.raises(CannotAnswer, match="A160"):
-            from_profile(seen.run.profile, at, counted=read_work(written(tmp_path, "name, flops, regular\n" + text)))
+            from_profile(seen.profile, at, counted=read_work(written(tmp_path, "name, flops, regular\n" + text)))
     for text in ("(, 0, 0 B\n", "(, 0, 1 TB\n"):
         with pytest.raises(UsageError, match="A045"):
-            from_profile(seen.run.profile, at, counted=read_work(written(tmp_path, "name, flops, regular\n" + text)))
+            from_profile(seen.profile, at, counted=read_work(written(tmp_path, "name, flops, regular\n" + text)))
 
 
 def test_nothing_is_guessed(seen: tb.Answer, summit: Machine) -> None:
     with pytest.raises(CannotAnswer, match="A159"):
-        from_profile(seen.run.profile, memories(summit))
+        from_profile(seen.profile, memories(summit))
     for share in ((-0.1, 1.0), (0.5, 0.4), (0.0, math.nan)):
         with pytest.raises(UsageError, match="A049"):
-            from_profile(seen.run.profile, memories(summit), memory_bound=share)
+            from_profile(seen.profile, memories(summit), memory_bound=share)
 
 
 def test_a_recording_without_migrations(summit: Machine) -> None:

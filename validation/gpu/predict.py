@@ -26,12 +26,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from turnbuckle.cli.output import plain, write_rows
+from turnbuckle.cli.output import write_rows
 from turnbuckle.errors import TurnbuckleError
 from turnbuckle.model import nething
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import build
 from turnbuckle.study.datasheet import project as on_sheet
+from turnbuckle.study.notebook import finite
 from turnbuckle.study.rows import Row
 from turnbuckle.study.run import Answer, Run
 from turnbuckle.study.sheet import sheet
@@ -304,7 +305,7 @@ def main(arguments: list[str] | None = None) -> int:
     given.output.mkdir(parents=True, exist_ok=True)
     if found.rows:
         write_rows([row_dict(r) for r in found.rows], "csv", given.output / "predicted.csv")
-    (given.output / "predicted.json").write_text(json.dumps(plain(found.as_dict()), indent=1) + "\n", encoding="utf-8")
+    (given.output / "predicted.json").write_text(json.dumps(finite(found.as_dict()), indent=1) + "\n", encoding="utf-8")
     from rich.console import Console
 
     from turnbuckle.cli.validate import show

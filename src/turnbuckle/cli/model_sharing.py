@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from turnbuckle.study.differences import Difference
-    from turnbuckle.study.sharing import Beside as Pair
+    from turnbuckle.study.pairs import Beside as Pair
     from turnbuckle.study.sharing import Form, Sharer, Sharing
     from turnbuckle.study.sharing_surface import SharingSurface
 
@@ -123,10 +123,12 @@ def sharing(
     seen = inspected(recording, source, no_cache)
     run = study.ready(seen, units=units, apart=apart)
     if beside is not None:
+        from turnbuckle.study.pairs import pair
+
         other = inspected(beside, source, no_cache)
         with working("replaying"):
             second = study.ready(other, units=units, apart=apart)
-            pairs = [study.pair(run, second, f, bandwidth=rate, hop_seconds=delay, speed=speed, cores=cores) for f in forms]
+            pairs = [pair(run, second, f, bandwidth=rate, hop_seconds=delay, speed=speed, cores=cores) for f in forms]
         if format != "table":
             rows = [p.as_dict() for p in pairs]
             provenances = {"provenance": seen.provenance(), "provenance_beside": other.provenance()}

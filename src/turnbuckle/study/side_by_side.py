@@ -17,9 +17,10 @@ from typing import Any, Final
 from turnbuckle.errors import CannotAnswer, clipped
 from turnbuckle.study.cases import Ask, Case
 from turnbuckle.study.measurements import read_measurements
+from turnbuckle.study.pairs import pair
 from turnbuckle.study.rows import Data, Row
 from turnbuckle.study.run import Run
-from turnbuckle.study.sharing import Sharer, pair, ready
+from turnbuckle.study.sharing import Sharer, ready
 from turnbuckle.study.slack import around
 from turnbuckle.trace.window import Part
 
