@@ -1,0 +1,82 @@
+"""A run and its answers, as a notebook uses them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+import turnbuckle as tb
+from turnbuckle import order
+from turnbuckle.errors import MachineError
+from turnbuckle.replay.timeline import TimelineReplay
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[tb.Run]:
+    with tb.sample() as path:
+        yield tb.read(path)
+
+
+def test_a_machine_is_taken_wherever_its_name_is(run: tb.Run) -> None:
+    named = run.project(["gh200", "cdi-row-link"], draws=20)
+    made = run.project([tb.Machine.load("gh200"), tb.Machine.load("cdi-row-link")], draws=20)
+    assert [p.seconds for p in made.projections] == [p.seconds for p in named.projections]
+    assert made["gh200"].interval == named["gh200"].interval and len(made) == 2
+    mine = replace(tb.Machine.load("gh200"), name="mine")
+    assert run.project(mine, draws=0)["mine"].seconds == named["gh200"].seconds
+    assert tb.Run.of(run.profile, source=tb.Machine.load("gh200")).source.name == "gh200"
+    with pytest.raises(MachineError) as refused:
+        tb.Run.of(run.profile, source=tb.Machine.load("cdi-row-link"))
+    assert refused.value.code == "M016"
+    with pytest.raises(KeyError, match=r"gh2000.*gh200"):
+        named["gh2000"]
+
+
+def test_the_graph_is_compiled_once(run: tb.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = []
+    plain = TimelineReplay.compiled
+
+    def counted(*given: object) -> TimelineReplay:
+        count.append(1)
+        return plain(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(order.TimelineReplay, "compiled", counted)
+    fresh = tb.Run.of(run.profile)
+    fresh.project(["cdi-row-link"], model=replace(tb.nething(), replay="sum"), draws=0)
+    assert not count, "the sum needs no graph"
+    fresh.project(["cdi-row-link"], draws=0)
+    fresh.distance("link", draws=0)
+    fresh.distance("api", draws=0)
+    fresh.sharing((1,), ("shared",))
+    assert len(count) == 1
+
+
+def test_answers_show_themselves(run: tb.Run) -> None:
+    answers = [run, run.summary(), run.project(["gh200"], draws=20), run.distance("link", draws=0), run.sharing((1, 2))]
+    for answer in answers:
+        assert answer.table().height > 0 and answer.headline() in repr(answer) and len(repr(answer)) < 2000
+        assert "<table" in answer._repr_html_()
+        assert set(json.loads(answer.to_json())) == set(answer.as_dict())
+    hostile = replace(run, profile=replace(run.profile, trace=replace(run.trace, name="<script>alert(1)</script>")))
+    assert "<script>" not in hostile._repr_html_() and "&lt;script&gt;" in hostile._repr_html_()
+
+
+def test_a_tolerance_of_any_share(run: tb.Run) -> None:
+    far = run.distance("link", draws=0)
+    kept = {t.share: t.slack for t in far.tolerances}
+    assert all(far.tolerance(share) == slack for share, slack in kept.items())
+    assert far.table()["seconds"][0] == run.seconds and far.table().columns == ["slack_s", "seconds", "penalty"]
+    assert run.distance("link", draws=0, repeats=[run.seconds, 1.1 * run.seconds]).table().columns[-1] == "high_seconds"
+
+
+def test_the_package_is_imported_without_its_rooms() -> None:
+    code = "import sys, turnbuckle; print([m for m in sys.modules if m.split('.')[0] in ('polars', 'numpy', 'scipy')])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    version = subprocess.run([sys.executable, "-m", "turnbuckle", "--version"], capture_output=True, text=True, check=True)
+    assert version.stdout.strip() == importlib.metadata.version("turnbuckle")
