@@ -25,8 +25,8 @@ BOUNDED = {
 #: Patterns that are put together while the program runs: all of a table, or one example of a kind.
 MADE = {
     "profile/classify.py": [rule.pattern for rule, _ in classify.RULES],
-    "report/unknowns.py": [pattern for pattern, _ in unknowns._ADVICE],
-    "report/html.py": [r"(gh200\-x|gh200|x86)"],
+    "page/unknowns.py": [pattern for pattern, _ in unknowns._ADVICE],
+    "page/html.py": [r"(gh200\-x|gh200|x86)"],
     "trace/readers/recorded_text.py": [rb"^[A-Za-z](?:," + recorded_text._NUMBER + rb"){5}$"],
 }
 

@@ -36,7 +36,8 @@ VERBS = {
     "study/measuring.py": ("calibrate",), "study/messages.py": ("model messages",), "study/networks.py": ("model network",),
     "study/sharing.py": ("model sharing",), "study/sharing_surface.py": ("model sharing",), "study/slack.py": ("slack",),
     "study/ssi.py": ("model ssi",),
-    "study/study.py": ("project",), "study/supernodes.py": ("model dag",), "study/sweeping.py": ("sweep",),
+    "study/pairs.py": ("model sharing",), "study/run.py": ("project",),
+    "study/supernodes.py": ("model dag",), "study/sweeping.py": ("sweep",),
     "study/transfers.py": ("transfers",), "study/unified_memory.py": ("model memory",), "trace/merge.py": ("merge",),
     "trace/window.py": ("inspect", "project"),
 }  # fmt: skip

@@ -385,7 +385,7 @@ def test_a_defect_of_ours_says_so(monkeypatch: pytest.MonkeyPatch, turnbuckle: R
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("somewhere")
 
-    monkeypatch.setattr("turnbuckle.study.run.inspect", fail)
+    monkeypatch.setattr("turnbuckle.study.run.Run.read", fail)
     ran = turnbuckle("inspect", SAMPLE)
     assert ran.code == 4 and "error[I001]" in ran.err and "ZeroDivisionError" in ran.err and "--debug" in ran.err
 

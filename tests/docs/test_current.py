@@ -102,7 +102,7 @@ def documents() -> dict[str, Any]:
     with tb.sample() as path:
         seen = tb.read(path, command="turnbuckle")
         asked = seen.project(["self", "gh200", "cdi-row-api"], draws=50)
-        found = {"inspect": seen.inspection(), "project": asked.as_dict(), "slack": seen.distance(draws=20).as_dict()}
+        found = {"inspect": seen.as_dict(), "project": asked.as_dict(), "slack": seen.distance(draws=20).as_dict()}
         return {verb: json.loads(json.dumps(document)) for verb, document in found.items()}
 
 
