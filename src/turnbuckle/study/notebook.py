@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import polars as pl
@@ -13,20 +14,20 @@ import polars as pl
 _ROWS = 12
 
 
-class Shown:
+class Shown(ABC):
     """An answer that has a table, a JSON document and a line that sums it up."""
 
+    @abstractmethod
     def table(self) -> pl.DataFrame:
         """The answer as a table."""
-        raise NotImplementedError
 
+    @abstractmethod
     def as_dict(self) -> dict[str, Any]:
         """The answer as its JSON contract has it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def headline(self) -> str:
         """The answer in one line."""
-        raise NotImplementedError
 
     def to_json(self, indent: int | None = 1) -> str:
         """The answer as JSON text; infinities and NaN, which JSON lacks, are null."""
