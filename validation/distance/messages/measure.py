@@ -93,7 +93,10 @@ def run(command: str, layer: Path, delay_ns: int, ranks: int, folder: Path) -> d
         return {"failed": f"longer than {PATIENCE_S:g} s"}
     loops = _LOOP.findall(ran.stdout)
     if ran.returncode or not loops:
-        return {"failed": f"exit code {ran.returncode}: {(ran.stderr or ran.stdout).strip()[:400]}"}
+        # what the layer itself refused comes first: mpirun prints its own words before or after them, as it happens
+        refused = [line for line in ran.stderr.splitlines() if line.startswith("messages layer: ")]
+        reason = "; ".join(refused) or (ran.stderr or ran.stdout).strip()
+        return {"failed": f"exit code {ran.returncode}: {reason[:400]}"}
     return {"seconds": float(loops[-1]), "steal_s": round(steal() - stolen, 2), "load": os.getloadavg()[0]}
 
 
