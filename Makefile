@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUST := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
-SCHEMA := $(wildcard src/turnbuckle/schema/*.csv)
+SCHEMA := $(wildcard src/turnbuckle/foundation/schema/*.csv)
 
 # Every pip below installs these exact versions, and so does the pip that maturin runs.  Empty, pip installs the newest that pyproject.toml allows.
 # The path is relative because pip splits the value at blanks.

@@ -31,7 +31,7 @@ import numpy as np
 
 import halo
 from measuring import conclude, peak_bytes, restart_peak
-from turnbuckle.replay.contention import Fidelity, Program, replay
+from turnbuckle.replay.contention.contention import Fidelity, Program, replay
 
 HERE = Path(__file__).resolve().parent
 LIMIT_SECONDS: Final = 900

@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.replay.contention import Leaves, Op, Program
-from turnbuckle.replay.network import FatTree, Network
+from turnbuckle.replay.contention.contention import Leaves, Op, Program
+from turnbuckle.replay.contention.network import FatTree, Network
 
 Ints = NDArray[np.int64]
 

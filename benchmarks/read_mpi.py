@@ -125,7 +125,7 @@ def split(files: Iterable[Path]) -> int:
 
 def apart(files: Iterable[Path]) -> int:
     """The least for DUMPI: every record with its arguments; returns records."""
-    from turnbuckle.trace.readers.dumpi_layouts import END, record
+    from turnbuckle.mpi.readers.dumpi.layouts import END, record
 
     count = 0
     for path in files:
@@ -138,7 +138,7 @@ def apart(files: Iterable[Path]) -> int:
 
 def child(turns: int, rounds: int) -> dict[str, Any]:
     """Everything, in this process; reader and least by turns."""
-    from turnbuckle.replay import schedules
+    from turnbuckle.mpi import schedules
     from turnbuckle.trace import read
 
     rows: list[Row] = []

@@ -3,7 +3,7 @@
     python benchmarks/scale.py [--messages 10000000] [--kind logp flow calls] [--out benchmarks/out/scale.json]
 
 Each fidelity runs in a fresh process: it builds the program in the types that the native core counts in, so that nothing is copied, and
-replays it once with progress. `calls` takes the way of a recording: the same messages as MPI calls (`turnbuckle.replay.mpi.Traffic`), made
+replays it once with progress. `calls` takes the way of a recording: the same messages as MPI calls (`mpi.replay.messages.Traffic`), made
 into a program and replayed as `logp`, on fewer of them. The peak is the most memory that the process ever held, Python included. Ranks
 keep step; out of step `flow` is far slower (see `contention.py`), and its memory is the same.
 """
@@ -25,9 +25,9 @@ import numpy as np
 
 import halo
 from measuring import conclude, peak_bytes
-from turnbuckle.replay.contention import Fidelity, Program, replay
-from turnbuckle.replay.mpi import Messages, Rounds, Traffic
-from turnbuckle.replay.mpi_program import program as of_calls
+from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
+from turnbuckle.mpi.replay.program import program as of_calls
+from turnbuckle.replay.contention.contention import Fidelity, Program, replay
 
 HERE = Path(__file__).resolve().parent
 RANKS: Final = 4096

@@ -34,12 +34,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.replay import schedules
-from turnbuckle.replay.collectives import pattern
-from turnbuckle.replay.contention import Contended, Leaves, Op, Program, replay
-from turnbuckle.replay.mpi import Messages, Rounds, Traffic
-from turnbuckle.replay.mpi_program import program
-from turnbuckle.replay.network import Network, Node, Wire
+from turnbuckle.mpi import schedules
+from turnbuckle.mpi.collectives.collectives import pattern
+from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
+from turnbuckle.mpi.replay.program import program
+from turnbuckle.replay.contention.contention import Contended, Leaves, Op, Program, replay
+from turnbuckle.replay.contention.network import Network, Node, Wire
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

@@ -164,7 +164,7 @@ class Loop:
 
 def repeated(events: int) -> tuple[str, Graph]:
     """The largest real trace at hand, else the sample, so often one after the other that there are about `events`."""
-    from turnbuckle.profile.dependencies import dependencies
+    from turnbuckle.profile.dependencies.dependencies import dependencies
     from turnbuckle.profile.profile import build
     from turnbuckle.trace.read import read
 

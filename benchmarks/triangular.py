@@ -62,9 +62,9 @@ MATRICES: dict[str, Callable[[int], Any]] = {"chain": chain, "grid": grid, "rand
 
 def phases(matrix: Any, folder: Path | None) -> tuple[dict[str, float], dict[str, Any]]:
     """Seconds of every step from the file (where there is a folder for one) to the critical path, and what came out."""
-    from turnbuckle.cost.tiers import fabric
-    from turnbuckle.study.supernodes import read_triangle, supernodes, triangle_of
-    from turnbuckle.study.triangular_tasks import Dealt, solve, work
+    from turnbuckle.papers.models.dag.supernodes import read_triangle, supernodes, triangle_of
+    from turnbuckle.papers.models.dag.tasks import Dealt, solve, work
+    from turnbuckle.papers.models.dag.tiers import fabric
 
     spent: dict[str, float] = {}
     began = time.perf_counter()
@@ -107,7 +107,7 @@ def measured(name: str, rows: int, rounds: int, folder: Path | None) -> Row:
 
 def ours(matrix: Any) -> Callable[[], Ints]:
     """Levels of columns by the native timeline, a supernode each."""
-    from turnbuckle.study.supernodes import supernodes, triangle_of
+    from turnbuckle.papers.models.dag.supernodes import supernodes, triangle_of
 
     triangle = triangle_of(matrix)
     return lambda: supernodes(triangle, 1).level

@@ -1,9 +1,9 @@
-"""The pages that are made from the program itself: nomenclature, findings, errors, the papers' numbers.
+"""The pages that are made from the program itself: nomenclature, findings, errors, rooms, the papers' numbers.
 
     python docs/generate.py            # write them
     python docs/generate.py --check    # 1 if a page is not current
 
-The schema's CSV files, the calls that raise errors and the heading of ``turnbuckle.errors`` are the sources; nothing in these pages is
+The schema's CSV files, the calls that raise errors and the heading of ``foundation.errors`` are the sources; nothing in these pages is
 written by hand.
 """
 
@@ -30,7 +30,7 @@ _CODE = re.compile(r"[A-Z]\d{3}")
 
 def rows(name: str) -> list[dict[str, str]]:
     """The rows of one file of the schema."""
-    with (PACKAGE / "schema" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+    with (PACKAGE / "foundation" / "schema" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -51,7 +51,7 @@ def code(text: str) -> str:
 NOMENCLATURE = """# Nomenclature
 
 Every table, column, coded word and machine parameter: name, type, unit, meaning. The readers, the checks, the Rust core and this page read
-the same CSV files (`src/turnbuckle/schema`).
+the same CSV files (`src/turnbuckle/foundation/schema`).
 
 Columns that end in `_ns` are integer nanoseconds. All other quantities are SI: seconds, bytes, B/s, FLOP/s, W. An empty unit means that the
 column is a code, an index or a name. `null` marks columns that may be missing.
@@ -189,7 +189,7 @@ class Raised:
 
 @dataclass(frozen=True)
 class Group:
-    """One class of errors, as the heading of `turnbuckle.errors` has it."""
+    """One class of errors, as the heading of `turnbuckle.foundation.errors` has it."""
 
     head: str
     klass: str
@@ -200,7 +200,7 @@ class Group:
 @cache
 def groups() -> tuple[Group, ...]:
     """The classes of errors in the order of the heading."""
-    heading = ast.get_docstring(ast.parse((PACKAGE / "errors.py").read_text(encoding="utf-8"))) or ""
+    heading = ast.get_docstring(ast.parse((PACKAGE / "foundation/errors.py").read_text(encoding="utf-8"))) or ""
     found = re.findall(r"^\s*\+-- (\w+)\s+([A-Z]\d)xx\s+(\d)\s+(.+)$", heading, re.MULTILINE)
     return tuple(Group(head, klass, int(exit_code), meaning) for klass, head, exit_code, meaning in found)
 
@@ -230,7 +230,7 @@ def raised() -> list[Raised]:
 
 
 def _called(node: ast.Call, texts: dict[str, ast.JoinedStr]) -> Raised | None:
-    """The error a call makes: a class of `turnbuckle.errors`, or a helper that takes a code and then a text."""
+    """The error a call makes: a class of `turnbuckle.foundation.errors`, or a helper that takes a code and then a text."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if name.lower().endswith("finding") or not node.args:
         return None
@@ -295,7 +295,35 @@ def _plain(text: str) -> str:
 
 # --- all --------------------------------------------------------------------------------------------------------------
 
+# --- rooms ------------------------------------------------------------------------------------------------------------
+
+
+def sentence(path: Path) -> str:
+    """The first sentence of a file: of its docstring, or of the heading of a Rust file."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".rs":
+        heading = " ".join(line.removeprefix("//!").strip() for line in text.splitlines() if line.startswith("//!"))
+    else:
+        heading = ast.get_docstring(ast.parse(text)) or ""
+    return re.split(r"(?<=[.?])\s+(?=[A-Z`])|\n\n", heading, maxsplit=1)[0].replace("\n", " ")
+
+
+def rooms() -> str:
+    """Every folder with its files, one sentence each, as the files say it themselves."""
+    out = ["# Every room and file\n\nWhat each file says of itself. `ARCHITECTURE.md` says how the rooms hang together.\n"]
+    for folder in sorted({p.parent for p in PACKAGE.rglob("*.py") if p.parent != PACKAGE}):
+        out.append(f"## {folder.relative_to(PACKAGE).as_posix()}\n\n{sentence(folder / '__init__.py')}\n")
+        files = sorted(p for p in folder.glob("*.py") if p.name != "__init__.py")
+        if files:
+            out.append(table(("file", ""), [(code(p.name), sentence(p)) for p in files]))
+    out.append("## crates\n")
+    sources = sorted((ROOT / "crates").glob("*/src/**/*.rs"))
+    out.append(table(("file", ""), [(code(p.relative_to(ROOT / "crates").as_posix()), sentence(p)) for p in sources]))
+    return "\n".join(out)
+
+
 PAGES = {
+    "rooms.md": rooms,
     "nomenclature.md": nomenclature,
     "findings.md": findings,
     "errors.md": errors,

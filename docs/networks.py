@@ -13,7 +13,7 @@ _BEGIN, _END = "<!-- made by docs/networks.py; do not edit -->\n", "<!-- until h
 
 def tables() -> str:
     """Every network that comes with the package: its numbers, and where each is from."""
-    from turnbuckle.replay.network_file import bundled, read_network
+    from turnbuckle.replay.contention.network_file import bundled, read_network
 
     out = []
     for name in bundled():

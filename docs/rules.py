@@ -3,7 +3,7 @@
     python docs/rules.py            # draw docs/img/rules/*.svg
     python docs/rules.py --check    # 1 if a picture is not current
 
-Nothing in a picture is drawn by hand: runs become recordings, `turnbuckle.profile.dependencies` finds the edges and
+Nothing in a picture is drawn by hand: runs become recordings, `turnbuckle.profile.dependencies.dependencies` finds the edges and
 `turnbuckle.replay.timeline` replays the change.  ``tests/profile/test_dependencies.py`` tests the same runs.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from turnbuckle.profile.dependencies import EDGES, Graph, dependencies
+from turnbuckle.profile.dependencies.dependencies import EDGES, Graph, dependencies
 from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.replay.timeline import TimelineReplay, no_change

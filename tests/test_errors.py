@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle import errors
-from turnbuckle.errors import TurnbuckleError, did_you_mean
+from turnbuckle.foundation import errors
+from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean
 
 ROOT = Path(__file__).resolve().parents[1]
 GROUPS = {
@@ -66,7 +66,7 @@ def test_a_code_belongs_to_one_class() -> None:
 
 
 def test_codes_are_neither_errors_and_findings_at_once() -> None:
-    from turnbuckle.findings import register
+    from turnbuckle.foundation.findings import register
 
     assert not {code for _, code, _ in raised()} & set(register())
 

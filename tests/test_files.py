@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle import files
-from turnbuckle.errors import ReportError
-from turnbuckle.files import goal, whole, whole_folder
+from turnbuckle.foundation import files
+from turnbuckle.foundation.errors import ReportError
+from turnbuckle.foundation.files import goal, whole, whole_folder
 
 
 def test_a_file_takes_its_place_at_the_end(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.findings import Finding, finding, merge, register
+from turnbuckle.foundation.findings import Finding, finding, merge, register
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -35,7 +35,8 @@ def test_the_register_is_whole() -> None:
         assert re.fullmatch(r"[PMA]\d{3}", code)
         assert row["severity"] in ("info", "warning", "error") and row["meaning"] and row["advice"]
         assert set(row) == {"code", "severity", "meaning", "advice"}, f"{code}: a comma outside quotes"
-    codes = [line.split(",")[0] for line in (ROOT / "src/turnbuckle/schema/findings.csv").read_text(encoding="utf-8").splitlines()[1:]]
+    table = ROOT / "src/turnbuckle/foundation/schema/findings.csv"
+    codes = [line.split(",")[0] for line in table.read_text(encoding="utf-8").splitlines()[1:]]
     assert len(codes) == len(set(codes)), "a code stands twice"
 
 

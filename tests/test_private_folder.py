@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle import private_folder
-from turnbuckle.private_folder import Shared
+from turnbuckle.foundation import private_folder
+from turnbuckle.foundation.private_folder import Shared
 
 STRANGER = 54_321
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")

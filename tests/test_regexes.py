@@ -8,26 +8,26 @@ from pathlib import Path
 import pytest
 
 from regexes import growth, uses
-from turnbuckle.errors import UsageError
-from turnbuckle.page import unknowns
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.profile import classify
-from turnbuckle.table_file import Column, read_table
-from turnbuckle.trace.readers import recorded_text
+from turnbuckle.show import unknowns
+from turnbuckle.trace.readers.recorded import text as recorded_text
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "turnbuckle"
 
 #: Patterns that may grow faster than their text, and what keeps the text short.
 BOUNDED = {
-    ("units.py", r"\s*([+-]?(?:"): "units.parse refuses more than 64 characters before it looks at any",
-    ("study/grid.py", "[0-9]+$"): "the name of a file that is there: a file system allows 255 bytes",
-    ("published/table_13.py", "<!-- "): "a page of our own documentation, which no user gives",
+    ("foundation/units.py", r"\s*([+-]?(?:"): "units.parse refuses more than 64 characters before it looks at any",
+    ("questions/sweep/grid.py", "[0-9]+$"): "the name of a file that is there: a file system allows 255 bytes",
+    ("papers/table_13.py", "<!-- "): "a page of our own documentation, which no user gives",
 }
 #: Patterns that are put together while the program runs: all of a table, or one example of a kind.
 MADE = {
     "profile/classify.py": [rule.pattern for rule, _ in classify.RULES],
-    "page/unknowns.py": [pattern for pattern, _ in unknowns._ADVICE],
+    "show/unknowns.py": [pattern for pattern, _ in unknowns._ADVICE],
     "page/html.py": [r"(gh200\-x|gh200|x86)"],
-    "trace/readers/recorded_text.py": [rb"^[A-Za-z](?:," + recorded_text._NUMBER + rb"){5}$"],
+    "trace/readers/recorded/text.py": [rb"^[A-Za-z](?:," + recorded_text._NUMBER + rb"){5}$"],
 }
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.errors import UnitError
-from turnbuckle.units import UNITS, parse, show
+from turnbuckle.foundation.errors import UnitError
+from turnbuckle.foundation.units import UNITS, parse, show
 
 FINITE = st.floats(min_value=1e-15, max_value=1e24, allow_nan=False)
 

@@ -10,13 +10,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from turnbuckle.page.figure import draw
-from turnbuckle.page.figure_files import alone
-from turnbuckle.page.validation_chart import figures
-from turnbuckle.study.rows import Row
-from turnbuckle.study.uncertainty import LEVEL
-from turnbuckle.study.validate import MODEL_TITLES, TITLES, Validation, shipped
-from turnbuckle.units import show
+from turnbuckle.foundation.units import show
+from turnbuckle.projection.uncertainty import LEVEL
+from turnbuckle.questions.validate.figures import figures
+from turnbuckle.questions.validate.question import MODEL_TITLES, TITLES, Validation, shipped
+from turnbuckle.questions.validate.rows import Row
+from turnbuckle.show.figures.figure import draw
+from turnbuckle.show.figures.files import alone
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, IMAGES = ROOT / "docs" / "accuracy.md", ROOT / "docs" / "img"

@@ -9,7 +9,7 @@
 >>> run.distance("link").tolerance(0.05) > 0
 True
 
-The names of `__all__` are the public ones; the heart is `turnbuckle.project.project`, start reading there.
+The names of `__all__` are the public ones; the heart is `turnbuckle.projection.project.project`, start reading there.
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from turnbuckle.errors import TurnbuckleError
     from turnbuckle.examples import sample
-    from turnbuckle.findings import Finding
     from turnbuckle.first_edition import ask, build, inspect, load, tolerate, write
+    from turnbuckle.foundation.errors import TurnbuckleError
+    from turnbuckle.foundation.findings import Finding
     from turnbuckle.machine import Machine, Pair, Parameter
-    from turnbuckle.model import Model, additive, nething
     from turnbuckle.page import write as report
     from turnbuckle.profile.profile import Profile
-    from turnbuckle.projection import Projection
-    from turnbuckle.study.grid import Study
-    from turnbuckle.study.run import Answer, Run, Summary
-    from turnbuckle.study.sharing import Sharing
-    from turnbuckle.study.slack import Slack
-    from turnbuckle.study.sweeping import sweep
+    from turnbuckle.projection.model import Model, additive, nething
+    from turnbuckle.projection.projection import Projection
+    from turnbuckle.projection.run import Answer, Run, Summary
+    from turnbuckle.questions.distance.question import Slack
+    from turnbuckle.questions.sharing.question import Sharing
+    from turnbuckle.questions.sweep.grid import Study
+    from turnbuckle.questions.sweep.question import sweep
     from turnbuckle.trace.trace import Trace
 
     read = Run.read
 
 #: Public name -> where it stands.  Loaded on first use, so that the command line starts fast.
 _PLACES = {
-    "Answer": "study.run:Answer",
-    "Finding": "findings:Finding",
+    "Answer": "projection.run:Answer",
+    "Finding": "foundation.findings:Finding",
     "Machine": "machine:Machine",
-    "Model": "model:Model",
+    "Model": "projection.model:Model",
     "Pair": "machine:Pair",
     "Parameter": "machine:Parameter",
     "Profile": "profile.profile:Profile",
-    "Projection": "projection:Projection",
-    "Run": "study.run:Run",
-    "Sharing": "study.sharing:Sharing",
-    "Slack": "study.slack:Slack",
-    "Study": "study.grid:Study",
-    "Summary": "study.run:Summary",
+    "Projection": "projection.projection:Projection",
+    "Run": "projection.run:Run",
+    "Sharing": "questions.sharing.question:Sharing",
+    "Slack": "questions.distance.question:Slack",
+    "Study": "questions.sweep.grid:Study",
+    "Summary": "projection.run:Summary",
     "Trace": "trace.trace:Trace",
-    "TurnbuckleError": "errors:TurnbuckleError",
-    "additive": "model:additive",
-    "nething": "model:nething",
-    "read": "study.run:Run.read",
+    "TurnbuckleError": "foundation.errors:TurnbuckleError",
+    "additive": "projection.model:additive",
+    "nething": "projection.model:nething",
+    "read": "projection.run:Run.read",
     "report": "page:write",
     "sample": "examples:sample",
-    "sweep": "study.sweeping:sweep",
+    "sweep": "questions.sweep.question:sweep",
 }
 #: Names of the first edition, which warn.
 _FORMER = {name: f"first_edition:{name}" for name in ("ask", "build", "inspect", "load", "tolerate", "write")}

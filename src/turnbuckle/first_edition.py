@@ -11,8 +11,8 @@ from turnbuckle.machine import Machine
 from turnbuckle.page import write as report
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.profile import build as profile_of
-from turnbuckle.study.run import Answer, Run
-from turnbuckle.study.slack import Mode, Slack
+from turnbuckle.projection.run import Answer, Run
+from turnbuckle.questions.distance.question import Mode, Slack
 from turnbuckle.trace.trace import Trace
 
 

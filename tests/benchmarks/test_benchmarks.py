@@ -184,8 +184,8 @@ def test_otf2_is_compared_with_the_package_where_it_is_there() -> None:
 
 def test_mpi_traces_are_written_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file that the benchmark makes holds the ring that it says, and both routes see all of its lines."""
-    from turnbuckle.profile.traffic import traffic
-    from turnbuckle.replay import schedules
+    from turnbuckle.mpi import schedules
+    from turnbuckle.profile.messages.traffic import traffic
     from turnbuckle.trace import read
 
     monkeypatch.setattr(read_mpi, "SHARED", tmp_path / "nowhere")

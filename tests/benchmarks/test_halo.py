@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from turnbuckle.replay.contention import Fidelity, Leaves, Op, replay
+from turnbuckle.replay.contention.contention import Fidelity, Leaves, Op, replay
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "benchmarks")]
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.findings import advised, finding, recording_advice, register
+from turnbuckle.foundation.findings import advised, finding, recording_advice, register
+from turnbuckle.foundation.registry import entries
 from turnbuckle.trace.recorders import FORMATS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,26 +22,54 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 OTHERS = re.compile(r"\b(nsys|nvprof|nvbandwidth|rocprof|rocprofv3|rocpd|smpirun|nvcc|cmake)\b[^;]*$")
 #: Verbs that print the fixes of a module which is no verb's own.
 VERBS = {
-    "cli/gate.py": ("project",), "cli/options.py": ("inspect", "project"), "cli/node_summaries.py": ("model additive",),
-    "cli/node_tables.py": ("model additive", "model integration"), "cli/record_opencl.py": ("record",), "cli/record_run.py": ("record",),
-    "cli/show_sweep.py": ("sweep",), "cli/terminal.py": ("project",), "cli/output.py": ("project",), "cli/show.py": ("project",),
-    "cli/run.py": ("project",), "cli/model_tables.py": ("model link",),
-    "machine/driver.py": ("record",), "machine/machine.py": ("project", "inspect", "slack", "report"),
-    "machine/measured.py": ("calibrate",),
-    "machine/opencl_layer.py": ("record",), "machine/toolchain.py": ("record",), "model.py": ("project", "model additive"),
+    "cli/run.py": ("project",),
     "cost/pcie.py": ("model link",),
-    "profile/summaries.py": ("model additive",), "project.py": ("project", "report"), "published/row_slack.py": ("slack",),
-    "replay/mpi.py": ("model messages",), "scaling/cores.py": ("cores",), "scaling/runs.py": ("cores",), "study/cases.py": ("validate",),
-    "study/chain.py": ("model chain",), "study/datasheet.py": ("transfers",), "study/dgemm.py": ("model dgemm",),
-    "study/gpudirect.py": ("model messages",), "study/grid.py": ("sweep",), "study/integration.py": ("model integration",),
-    "study/measuring.py": ("calibrate",), "study/messages.py": ("model messages",), "study/networks.py": ("model network",),
-    "study/sharing.py": ("model sharing",), "study/sharing_surface.py": ("model sharing",), "study/slack.py": ("slack",),
-    "study/ssi.py": ("model ssi",),
-    "study/pairs.py": ("model sharing",), "study/run.py": ("project",),
-    "study/supernodes.py": ("model dag",), "study/sweeping.py": ("sweep",),
-    "study/transfers.py": ("transfers",), "study/unified_memory.py": ("model memory",), "trace/merge.py": ("merge",),
+    "machine/driver.py": ("record",),
+    "machine/machine.py": ("project", "inspect", "slack", "report"),
+    "machine/measured/logs.py": ("calibrate",),
+    "mpi/questions/gpudirect/question.py": ("model messages",),
+    "mpi/questions/messages/question.py": ("model messages",),
+    "mpi/questions/network/question.py": ("model network",),
+    "mpi/replay/messages.py": ("model messages",),
+    "papers/models/cxl/chain.py": ("model chain",),
+    "papers/models/dag/supernodes.py": ("model dag",),
+    "papers/models/dgemm/question.py": ("model dgemm",),
+    "papers/models/memory/question.py": ("model memory",),
+    "papers/models/node/applications.py": ("model additive", "model integration"),
+    "papers/models/node/question.py": ("model integration",),
+    "papers/models/node/summaries.py": ("model additive",),
+    "papers/models/node/summaries_command.py": ("model additive",),
+    "papers/models/ssi/question.py": ("model ssi",),
+    "papers/row_slack/row_slack.py": ("slack",),
+    "projection/model.py": ("project", "model additive"),
+    "projection/project.py": ("project", "report"),
+    "projection/run.py": ("project",),
+    "questions/cores/question.py": ("cores",),
+    "questions/cores/runs.py": ("cores",),
+    "questions/distance/question.py": ("slack",),
+    "questions/sharing/pairs.py": ("model sharing",),
+    "questions/sharing/question.py": ("model sharing",),
+    "questions/sharing/surface.py": ("model sharing",),
+    "questions/sweep/grid.py": ("sweep",),
+    "questions/sweep/question.py": ("sweep",),
+    "questions/sweep/tables.py": ("sweep",),
+    "questions/transfers/datasheet.py": ("transfers",),
+    "questions/transfers/question.py": ("transfers",),
+    "questions/validate/cases.py": ("validate",),
+    "recorder/measuring.py": ("calibrate",),
+    "recorder/opencl.py": ("record",),
+    "recorder/opencl_layer.py": ("record",),
+    "recorder/run.py": ("record",),
+    "recorder/toolchain.py": ("record",),
+    "show/terminal/console.py": ("project",),
+    "show/terminal/gate.py": ("project",),
+    "show/terminal/options.py": ("inspect", "project"),
+    "show/terminal/output.py": ("project",),
+    "show/terminal/projections.py": ("project",),
+    "show/terminal/tables.py": ("model link",),
+    "trace/merge/merge.py": ("merge",),
     "trace/window.py": ("inspect", "project"),
-}  # fmt: skip
+}
 
 
 @cache
@@ -88,7 +117,7 @@ def test_advice_names_the_options_of_the_recorder_at_hand_alone() -> None:
         (unmatched,) = advised([finding("A311")], form)
         assert "nsys" not in unmatched.advice and "--trace" not in unmatched.advice
     assert "nsys profile --trace=cuda,mpi" in advised([finding("A311")], "nsys")[0].advice
-    rows = csv.DictReader((PACKAGE / "schema" / "recorders.csv").read_text(encoding="utf-8").splitlines())
+    rows = csv.DictReader((PACKAGE / "foundation" / "schema" / "recorders.csv").read_text(encoding="utf-8").splitlines())
     assert {row["format"] for row in rows} - {""} <= set(FORMATS)
 
 
@@ -116,12 +145,9 @@ def verbs_of(module: str) -> tuple[str, ...]:
     """The verbs that a module's fixes are printed by."""
     if module in VERBS:
         return VERBS[module]
-    name = Path(module).stem
-    calls = re.findall(
-        r"^@(?:\w*app)\.command[^\n]*\ndef (\w+)|^def (\w+)\(\n?", (PACKAGE / module).read_text(encoding="utf-8"), re.MULTILINE
-    )
-    words = {name, *(a or b for a, b in calls)}
-    return tuple(verb for verb in options() if verb and verb.split()[-1] in words) if module.startswith("cli/") else ()
+    here = f"turnbuckle.{module.removesuffix('.py').replace('/', '.')}:"
+    of_questions = [name for name, entry in entries("questions").items() if entry.place.startswith(here)]
+    return tuple(of_questions) or (("report", "demo") if module == "page/command.py" else ())
 
 
 MODULES = sorted(p.relative_to(PACKAGE).as_posix() for p in PACKAGE.rglob("*.py") if "fix=" in p.read_text(encoding="utf-8"))
@@ -135,6 +161,6 @@ def test_fixes_name_options_that_their_verb_has(module: str) -> None:
             verbs = (verb,) if verb else verbs_of(module)
             # a verb's own module may hold several verbs: one of them has it; a module below them prints it for all
             have = [option in options()[v] for v in verbs]
-            if not (any(have) if module.startswith("cli/") else have and all(have)):
+            if not (any(have) if module.endswith("command.py") else have and all(have)):
                 wrong.append(f"line {line}: {option} of {' or '.join(verbs) or 'no verb'}: {text}")
     assert not wrong

@@ -15,7 +15,7 @@ import pytest
 from hostile_names import SAMPLE, Ran
 
 from turnbuckle.machine import load
-from turnbuckle.published.slack_surface import read_surface
+from turnbuckle.papers.row_slack.surface import read_surface
 
 Turnbuckle = Callable[..., Ran]
 HEAD = " Device 0: NVIDIA H100 80GB HBM3\n"

@@ -14,12 +14,12 @@ import polars as pl
 import pytest
 from hostile_names import ALL, EVIL, FEW, SAMPLE, SECRETS, Ran, document, outside
 
-from turnbuckle.cli.gate import gate
-from turnbuckle.cli.output import flattened
-from turnbuckle.errors import GateFailed, UsageError
+from turnbuckle.foundation.errors import GateFailed, UsageError
 from turnbuckle.machine import names
-from turnbuckle.projection import Projection
-from turnbuckle.study.notebook import finite
+from turnbuckle.projection.projection import Projection
+from turnbuckle.projection.shown import finite
+from turnbuckle.show.terminal.gate import gate
+from turnbuckle.show.terminal.output import flattened
 
 Run = Callable[..., Ran]
 VERBS = ("inspect", "project", "report", "demo", "doctor", "machines", "machines list", "machines show", "machines check")
@@ -327,8 +327,8 @@ def test_secrets_enter_no_report_no_table_and_no_cache(
     turnbuckle: Run, hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("turnbuckle.trace.cache.FLOOR", 0)
-    monkeypatch.setattr("turnbuckle.trace.cache._RACY_NS", -1)
+    monkeypatch.setattr("turnbuckle.trace.cache.cache.FLOOR", 0)
+    monkeypatch.setattr("turnbuckle.trace.cache.cache._RACY_NS", -1)
     assert turnbuckle("report", hostile, "--on", "cdi-row-link", *FEW, "-o", tmp_path / "r.html").code == 0
     assert turnbuckle("inspect", hostile, "--format", "parquet", "-o", tmp_path / "p.parquet").code == 0
     from turnbuckle.trace.read import read
@@ -385,7 +385,7 @@ def test_a_defect_of_ours_says_so(monkeypatch: pytest.MonkeyPatch, turnbuckle: R
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("somewhere")
 
-    monkeypatch.setattr("turnbuckle.study.run.Run.read", fail)
+    monkeypatch.setattr("turnbuckle.projection.run.Run.read", fail)
     ran = turnbuckle("inspect", SAMPLE)
     assert ran.code == 4 and "error[I001]" in ran.err and "ZeroDivisionError" in ran.err and "--debug" in ran.err
 

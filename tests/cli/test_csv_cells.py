@@ -16,7 +16,7 @@ import pytest
 from hostile_names import FEW, Ran
 
 import turnbuckle as package
-from turnbuckle.csv_text import of_frame, of_rows
+from turnbuckle.foundation.csv_text import of_frame, of_rows
 
 Run = Callable[..., Ran]
 PACKAGE = Path(str(package.__file__)).parent
@@ -88,4 +88,4 @@ def test_every_table_is_written_in_one_place() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in writers
     }
-    assert found == {"csv_text.py"}
+    assert found == {"foundation/csv_text.py"}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hostile_names import SAMPLE, Ran
 
-from turnbuckle import files
+from turnbuckle.foundation import files
 from turnbuckle.trace.read import read
 
 Run = Callable[..., Ran]
@@ -275,7 +275,7 @@ def test_an_error_that_follows_a_signal_is_an_interrupt(turnbuckle: Run, monkeyp
             os.kill(os.getpid(), signal.SIGINT)
         raise wrong
 
-    monkeypatch.setattr("turnbuckle.study.run.Run.read", interrupted)
+    monkeypatch.setattr("turnbuckle.projection.run.Run.read", interrupted)
     ran = turnbuckle("inspect", SAMPLE)
     assert ran.code == 130 and ran.err == "interrupted\n"
 
@@ -288,7 +288,7 @@ def test_an_interrupt_inside_a_destructor_is_not_lost(turnbuckle: Run, monkeypat
     def interrupted(*_: object, **__: object) -> None:
         Dying()
 
-    monkeypatch.setattr("turnbuckle.study.run.Run.read", interrupted)
+    monkeypatch.setattr("turnbuckle.projection.run.Run.read", interrupted)
     ran = turnbuckle("inspect", SAMPLE)
     assert ran.code == 143 and ran.err == "interrupted\n"
 

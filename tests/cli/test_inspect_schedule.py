@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hostile_names import SAMPLE, Ran
 
-from turnbuckle.trace.readers import pmpi
+from turnbuckle.mpi.readers import pmpi
 
 Run = Callable[..., Ran]
 

@@ -16,7 +16,7 @@ from hostile_names import SAMPLE
 
 from turnbuckle.cli import limits
 from turnbuckle.cli import run as cli_run
-from turnbuckle.errors import InternalError, ProfileError, UsageError
+from turnbuckle.foundation.errors import InternalError, ProfileError, UsageError
 
 MAIN = "from turnbuckle.cli import main; main()"
 

@@ -15,10 +15,10 @@ import scipy.io
 import scipy.sparse as sp
 from hostile_names import Ran
 
-from turnbuckle.cost.tiers import fabric
-from turnbuckle.study.supernodes import supernodes, triangle_of
-from turnbuckle.study.triangular import sweep
-from turnbuckle.study.triangular_tasks import VARIANTS
+from turnbuckle.papers.models.dag.question import sweep
+from turnbuckle.papers.models.dag.supernodes import supernodes, triangle_of
+from turnbuckle.papers.models.dag.tasks import VARIANTS
+from turnbuckle.papers.models.dag.tiers import fabric
 
 Run = Callable[..., Ran]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hostile_names import Ran, document
 
-from turnbuckle.replay.network_file import bundled
+from turnbuckle.replay.contention.network_file import bundled
 
 Run = Callable[..., Ran]
 OURS = """[network]

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hostile_names import SAMPLE, Ran
 
-from turnbuckle.replay.mpi import Messages, Traffic
-from turnbuckle.study.settings import settings_of
-from turnbuckle.study.setup import Setup
-from turnbuckle.units import show
+from turnbuckle.foundation.settings import settings_of
+from turnbuckle.foundation.units import show
+from turnbuckle.mpi.questions.messages.setup import Setup
+from turnbuckle.mpi.replay.messages import Messages, Traffic
 
 Run = Callable[..., Ran]
 
@@ -45,7 +45,7 @@ def test_sends_that_rely_on_buffers_get_stuck_by_gpudirect(turnbuckle: Run, monk
     first, then = np.array([0, 2]), np.array([3, 1])
     head_on = Messages(first, first, then, then, np.full(2, -1), np.full(2, 100.0))
     made = Traffic(2, np.array([0, 0, 1, 1]), np.zeros(4), np.zeros(4), np.zeros(2), head_on, (), 1.0, 0)
-    monkeypatch.setattr("turnbuckle.study.exchanged.recorded", lambda _: made)
+    monkeypatch.setattr("turnbuckle.mpi.questions.messages.exchanged.recorded", lambda _: made)
     ran = turnbuckle("model", "messages", SAMPLE, "--ranks-per-node", "1")
     assert ran.code == 0, ran.err
     assert "by gpudirect this run gets stuck" in ran.out

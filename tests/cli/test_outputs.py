@@ -40,7 +40,7 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, turnbuckle: Run) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("turnbuckle.study.run.Run.read", stop)
+    monkeypatch.setattr("turnbuckle.projection.run.Run.read", stop)
     ran = turnbuckle("inspect", SAMPLE)
     assert ran.code == 130 and ran.out == ""
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from turnbuckle.cli.progress import working
+from turnbuckle.show.terminal.progress import working
 
 
 class Tty(io.StringIO):
@@ -20,7 +20,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, patience: float,
     """What is on the stream once something is, or after so many seconds of work."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr("turnbuckle.cli.progress.PATIENCE", patience)
+    monkeypatch.setattr("turnbuckle.show.terminal.progress.PATIENCE", patience)
     end = time.monotonic() + seconds
     with working("replaying"):
         while "replaying" not in stream.getvalue() and time.monotonic() < end:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hostile_names import Ran
 
-from turnbuckle.published import gpudirect
+from turnbuckle.papers.gpudirect import numbers as gpudirect
 
 Run = Callable[..., Ran]
 PAPER = ("--paper", "gpudirect")

@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 from hostile_names import SAMPLE, SECRETS, Ran, document, outside
 
-from turnbuckle.study.slack import MODES
-from turnbuckle.study.sweep import OVER
+from turnbuckle.questions.distance.question import MODES
+from turnbuckle.questions.distance.speeds import OVER
 
 Run = Callable[..., Ran]
 FEW = ("--draws", "3")
@@ -169,7 +169,7 @@ def test_interrupted(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("turnbuckle.study.slack.along", stop)
+    monkeypatch.setattr("turnbuckle.questions.distance.question.along", stop)
     ran = turnbuckle("slack", SAMPLE)
     assert (ran.code, ran.out) == (130, "") and "interrupted" in ran.err
 

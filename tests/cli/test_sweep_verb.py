@@ -62,7 +62,7 @@ def test_a_point_is_what_project_says(turnbuckle: Run, study: Path) -> None:
     row = json.loads(turnbuckle("sweep", "study.toml", "--format", "json", "--workers", "1").out)["rows"][4]
     from dataclasses import replace
 
-    from turnbuckle.model import nething
+    from turnbuckle.projection.model import nething
 
     (told,) = tb.read(SAMPLE).project(["gh200"], model=replace(nething("hold"), replay="sum"), draws=0).projections
     assert (row["on"], row["alpha"], row["seconds"], row["penalty"]) == ("gh200", "hold", told.seconds, told.penalty)
@@ -222,7 +222,7 @@ def test_hostile_names_stay_text(turnbuckle: Run, study: Path) -> None:
 
 
 def test_a_batch_system_ends_it_in_order(turnbuckle: Run, study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from turnbuckle.study.journal import Journal
+    from turnbuckle.questions.sweep.journal import Journal
 
     write = Journal.write
 

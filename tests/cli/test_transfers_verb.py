@@ -13,9 +13,9 @@ import pytest
 from cyclopts import App
 from hostile_names import SAMPLE
 
-from turnbuckle.cli.transfers import transfers
-from turnbuckle.errors import TurnbuckleError
-from turnbuckle.units import show
+from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.foundation.units import show
+from turnbuckle.questions.transfers.command import transfers
 
 Run = Callable[..., str]
 CURVE = """direction, memory, size [B], time [us]

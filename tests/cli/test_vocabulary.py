@@ -14,10 +14,9 @@ from hostile_names import SAMPLE, Ran
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.cli.app import app
-from turnbuckle.cli.models import models_app
-from turnbuckle.errors import UsageError
-from turnbuckle.vocabulary import Renamed, refuse_old_options, refuse_several, renamed
+from turnbuckle.cli.app import app, models_app
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.vocabulary import Renamed, refuse_old_options, refuse_several, renamed
 
 Run = Callable[..., Ran]
 OLD_OPTIONS = [row for row in renamed() if row.old.startswith("--")]

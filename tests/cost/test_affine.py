@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.cost.affine import (
+from turnbuckle.cost.ratio import AdditiveTotals, tied_penalty
+from turnbuckle.papers.models.bound.affine import (
     added_seconds,
     affine_seconds,
     benefit_from_penalty,
@@ -19,7 +20,6 @@ from turnbuckle.cost.affine import (
     possible_on,
     reach,
 )
-from turnbuckle.cost.ratio import AdditiveTotals, tied_penalty
 
 plain = settings(max_examples=200)
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.cost import cxl
 from turnbuckle.cost.loggp import read_limited_bandwidth
 from turnbuckle.cost.pcie import Pcie
-from turnbuckle.machine.measured import read_measured
+from turnbuckle.machine.measured.logs import read_measured
+from turnbuckle.papers.models.cxl import cost as cxl
 
 LINK = Pcie(3, 16)
 sizes = st.integers(1, 1 << 24)

@@ -8,7 +8,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.cost.gpudirect import PHYSICS, SEED_G, Paths, break_even_bytes, gpudirect_seconds, hostcopy_seconds, largest_gain
+from turnbuckle.mpi.questions.gpudirect.cost import (
+    PHYSICS,
+    SEED_G,
+    Paths,
+    break_even_bytes,
+    gpudirect_seconds,
+    hostcopy_seconds,
+    largest_gain,
+)
 
 paths = st.builds(
     Paths,

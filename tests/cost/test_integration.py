@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.cost.integration import (
+from turnbuckle.papers.models.node.cost import (
     Staged,
     aggregate_ratio,
     all_on_node,

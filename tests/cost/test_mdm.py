@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.cost.mdm import (
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.papers.models.mdm.cost import (
     NINETY,
     PRIOR_LOG_SD,
     Intervals,
@@ -21,7 +22,6 @@ from turnbuckle.cost.mdm import (
     read_intervals,
     stalls,
 )
-from turnbuckle.errors import UsageError
 
 drawn = settings(max_examples=80)
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,6 +116,6 @@ def test_nobody_takes_it_for_a_measured_duration() -> None:
     users = {
         p.relative_to(ROOT / "src/turnbuckle").as_posix()
         for p in (ROOT / "src" / "turnbuckle").rglob("*.py")
-        if "cost.mdm" in p.read_text(encoding="utf-8") or "cost import mdm" in p.read_text(encoding="utf-8")
+        if "models.mdm.cost" in p.read_text(encoding="utf-8")
     }
-    assert users == {"cli/model_mdm.py", "published/ecp_kernels.py"}
+    assert users == {"papers/models/mdm/command.py", "papers/ecp/kernels.py"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from turnbuckle.cost.nvlink import FLIT, PAYLOAD, VERSIONS, Nvlink, efficiency, link_bandwidth, read_bytes, write_bytes
 from turnbuckle.cost.wire import WAYS, Way
-from turnbuckle.errors import UsageError
+from turnbuckle.foundation.errors import UsageError
 
 plain = settings(max_examples=100)
 links = st.builds(Nvlink, st.sampled_from(sorted(VERSIONS)), st.integers(1, 4), st.booleans(), st.booleans())

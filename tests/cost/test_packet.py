@@ -18,7 +18,7 @@ from turnbuckle.cost.nvlink import Nvlink
 from turnbuckle.cost.packet import PAGEABLE_THRESHOLD, Link, copy_seconds, on_device_seconds, pageable_log_sd, read_limited
 from turnbuckle.cost.pcie import Pcie
 from turnbuckle.cost.wire import WAYS, Way
-from turnbuckle.errors import UsageError
+from turnbuckle.foundation.errors import UsageError
 from turnbuckle.machine import load, names
 
 plain = settings(max_examples=100)

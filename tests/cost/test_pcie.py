@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from turnbuckle.cost.pcie import BOUNDARIES, LANES, PAYLOADS, RATE, Pcie, acknowledgement_interval, efficiency, published_read_bytes
 from turnbuckle.cost.wire import WAYS, Way
-from turnbuckle.errors import UsageError
+from turnbuckle.foundation.errors import UsageError
 
 plain = settings(max_examples=150)
 links = st.builds(

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.cost.tiers import (
+from turnbuckle.foundation.errors import CannotAnswer, UnitError, UsageError
+from turnbuckle.papers.models.dag.tiers import (
     NETWORK,
     NODE,
     SAME,
@@ -25,7 +26,6 @@ from turnbuckle.cost.tiers import (
     read_tiers,
     tier_between,
 )
-from turnbuckle.errors import CannotAnswer, UnitError, UsageError
 
 drawn = settings(max_examples=80)
 sizes = st.integers(1, 1 << 40)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from turnbuckle.cost.wire import LARGEST, PIECE, carried_bytes, effective_bandwidth, in_pieces, packets
-from turnbuckle.errors import UsageError
+from turnbuckle.foundation.errors import UsageError
 
 
 @pytest.mark.parametrize("count", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 5])

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import turnbuckle as tb
-from turnbuckle import errors, findings, schema
+from turnbuckle.foundation import errors, findings, schema
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -130,8 +130,7 @@ def test_keys_that_are_data_and_keys_that_are_alternatives(word: str) -> None:
 
 
 def test_command_line_page_shows_every_verb() -> None:
-    from turnbuckle.cli.app import app, machines_app
-    from turnbuckle.cli.models import models_app
+    from turnbuckle.cli.app import app, machines_app, models_app
 
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     verbs = [v for v in app if not v.startswith("-")] + [
@@ -142,7 +141,7 @@ def test_command_line_page_shows_every_verb() -> None:
 
 
 def test_the_readme_counts_the_published_numbers() -> None:
-    from turnbuckle.published.reproduce import counts, reproduce
+    from turnbuckle.papers.reproduce import counts, reproduce
 
     found = counts(reproduce())
     told = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from turnbuckle.replay.network_file import bundled
+from turnbuckle.replay.contention.network_file import bundled
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from turnbuckle.profile.dependencies import EDGES
+from turnbuckle.profile.dependencies.dependencies import EDGES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.cli.record_run import SUFFIX
 from turnbuckle.examples import RECORDED, SAMPLE, sample
-from turnbuckle.study.run import Run
-from turnbuckle.trace.readers import recorded
+from turnbuckle.projection.run import Run
+from turnbuckle.recorder.run import SUFFIX
+from turnbuckle.trace.readers.recorded import reader as recorded
 
 
 def test_it_is_read_whole_and_is_a_run_of_200_sweeps() -> None:

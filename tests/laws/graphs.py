@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from turnbuckle._native import Timeline
-from turnbuckle.profile.dependencies import EDGES, Graph
+from turnbuckle.profile.dependencies.dependencies import EDGES, Graph
 
 Number = int | float | Fraction
 Float = NDArray[np.float64]

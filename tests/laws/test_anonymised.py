@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from strategies import FEWER, flawed_traces, gpu_traces, soups
 
-from turnbuckle.errors import TurnbuckleError
-from turnbuckle.profile.functions import functions
+from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.papers.models.node.functions import functions
 from turnbuckle.profile.profile import build
-from turnbuckle.profile.stand_in import stand_in
-from turnbuckle.study.run import Run
-from turnbuckle.study.slack import tolerate
-from turnbuckle.trace.anonymise import anonymise
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.anonymise.question import anonymise
+from turnbuckle.questions.anonymise.stand_in import stand_in
+from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 

@@ -22,15 +22,15 @@ from hypothesis import strategies as st
 from strategies import FEWER, FULL, LAW, gpu_traces, machine, parameter, soups
 from test_invariance import moved, renamed, renumbered
 
-from turnbuckle.anchor import anchored
 from turnbuckle.machine import Pair
-from turnbuckle.model import Model, nething
-from turnbuckle.order import Prepared, Replayed, prepared
-from turnbuckle.order import replayed as order_replayed
-from turnbuckle.profile.dependencies import EDGES, dependencies
+from turnbuckle.profile.dependencies.dependencies import EDGES, dependencies
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.study.run import Run
-from turnbuckle.study.slack import MODEL, MODES, Distance, Mode, tolerate
+from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.model import Model, nething
+from turnbuckle.projection.order import Prepared, Replayed, prepared
+from turnbuckle.projection.order import replayed as order_replayed
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.distance.question import MODEL, MODES, Distance, Mode, tolerate
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 
@@ -339,7 +339,7 @@ TIMELINE = replace(nething("hold"), replay="timeline")
 
 
 def replayed_on(ready: Prepared, pair: Pair, model: Model = TIMELINE) -> Replayed:
-    """What `turnbuckle.project.project` puts into its answer, for any order: laws hold for one that nobody should trust, too."""
+    """What `turnbuckle.projection.project.project` puts into its answer, for any order: laws hold for one that nobody should trust, too."""
     return order_replayed(ready, anchored(ready.run, pair.source, pair.target, model))
 
 

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import FULL, LAW, flawed_traces, machine, soups, traces
 
-from turnbuckle.anchor import anchored
 from turnbuckle.machine import Machine, Pair, all_machines
-from turnbuckle.model import Model, additive, nething
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
-from turnbuckle.profile.summary import categories_ns, closure_defect_ns
-from turnbuckle.project import project
-from turnbuckle.study.uncertainty import project_many
+from turnbuckle.profile.summary.summary import categories_ns, closure_defect_ns
+from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.model import Model, additive, nething
+from turnbuckle.projection.project import project
+from turnbuckle.projection.uncertainty import project_many
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from strategies import FULL, LAW, RATES, TABLES, TIMES, flawed_traces, gpu_traces, machine, soups, traces, with_columns
 
 from turnbuckle.machine import Machine, Pair
-from turnbuckle.model import Model, additive, nething
-from turnbuckle.profile import summary
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import Profile, build
+from turnbuckle.profile.summary import summary
 from turnbuckle.profile.transfers import fit_links
-from turnbuckle.project import project
+from turnbuckle.projection.model import Model, additive, nething
+from turnbuckle.projection.project import project
 from turnbuckle.trace.trace import Trace
 
 MODELS: dict[str, Model] = {

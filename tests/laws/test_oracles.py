@@ -24,9 +24,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import FEWER, LAW, gpu_traces, soups
 
-from turnbuckle.profile.dependencies import EDGE, EDGES, dependencies
+from turnbuckle.papers.row_slack.proxy import Proxy, modelled
+from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, dependencies
 from turnbuckle.profile.profile import build
-from turnbuckle.published.slack_proxy import Proxy, modelled
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 
@@ -488,7 +488,7 @@ def test_the_published_proxy_replays_as_in_simpy(kernel_us: float, loop_s: float
     st.integers(0, 3_000_000),
 )
 def test_the_modelled_proxy_is_the_one_in_simpy(threads: int, iterations: int, blocking: bool, times: list[int], slack: int) -> None:
-    """`turnbuckle.published` serves engines in the order they would have at one slack, and keeps it at another."""
+    """`turnbuckle.papers.row_slack` serves engines in the order they would have at one slack, and keeps it at another."""
     kernel, copy, call = times
     loop = Loop(threads, iterations, blocking, copy, kernel, copy, call, call, 0, 0, 0)
     recorded, late = Simulation(loop, 0), Simulation(loop, slack)

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import FULL, LAW, RATES, TIMES, gpu_traces, machine, soups
 
-from turnbuckle.anchor import anchored
 from turnbuckle.machine import Fact, Machine, Pair, load, names, schema
-from turnbuckle.model import additive, nething
-from turnbuckle.order import prepared
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import observed_machine
-from turnbuckle.project import answered, project
+from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.model import additive, nething
+from turnbuckle.projection.order import prepared
+from turnbuckle.projection.project import answered, project
 from turnbuckle.trace.trace import Trace
 
 READS = {"link.tags": 256.0, "link.read_request": 512.0, "link.round_trip": 0.9e-6}

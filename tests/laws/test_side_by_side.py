@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import FEWER, FULL, Where, gpu_traces, machine, run_toy, soups, steps, trace_of, traces
 
-from turnbuckle.errors import CannotAnswer
+from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.machine import Pair
-from turnbuckle.model import nething
-from turnbuckle.profile import summary
-from turnbuckle.profile.coverage import coverage
-from turnbuckle.profile.functions import functions
+from turnbuckle.papers.models.node.functions import functions
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.project import project
+from turnbuckle.profile.summary import summary
+from turnbuckle.profile.summary.coverage import coverage
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.project import project
 from turnbuckle.trace.trace import Trace, dtypes
 from turnbuckle.trace.window import of_rank
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from strategies import FEWER, FULL, LAW, gpu_traces, machine, soups, traces
 
-from turnbuckle.anchor import anchored
 from turnbuckle.machine import Pair
-from turnbuckle.model import nething
-from turnbuckle.order import prepared, replayed
-from turnbuckle.profile.dependencies import EDGE, EDGES, Graph, dependencies
+from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, Graph, dependencies
 from turnbuckle.profile.profile import build
-from turnbuckle.project import project
+from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.order import prepared, replayed
+from turnbuckle.projection.project import project
 from turnbuckle.replay.timeline import Change, no_change
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace

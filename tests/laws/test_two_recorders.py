@@ -17,19 +17,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import FEWER, FULL, NAMES, Step, Where, machine, run_toy, trace_of
 
-from turnbuckle.errors import CannotAnswer
+from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.foundation.schema import words
 from turnbuckle.machine import Pair
-from turnbuckle.model import nething
-from turnbuckle.profile import summary
-from turnbuckle.profile.coverage import coverage
-from turnbuckle.profile.functions import functions
+from turnbuckle.papers.models.node.functions import functions
 from turnbuckle.profile.profile import Profile, build
+from turnbuckle.profile.summary import summary
+from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.transfers import fit_links
-from turnbuckle.project import project
-from turnbuckle.schema import words
-from turnbuckle.study.run import Run
-from turnbuckle.study.slack import MODES, tolerate
-from turnbuckle.trace.readers import kineto, recorded
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.project import project
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.distance.question import MODES, tolerate
+from turnbuckle.trace.readers import kineto
+from turnbuckle.trace.readers.recorded import reader as recorded
 from turnbuckle.trace.trace import Trace
 
 #: A time of day [ns]: with times as large as those of real files, a reader that counts in floats is off by hundreds of nanoseconds.

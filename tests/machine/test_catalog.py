@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.errors import MachineError
+from turnbuckle.foundation.errors import MachineError
+from turnbuckle.foundation.units import parse
 from turnbuckle.machine import Pair, all_machines, catalog, load, names, recognise, schema
 from turnbuckle.machine.check import check
-from turnbuckle.units import parse
 
 ASKED = [
     "v100-sxm2",

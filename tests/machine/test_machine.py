@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.errors import MachineError
+from turnbuckle.foundation.errors import MachineError
 from turnbuckle.machine import Change, Fact, Machine, Pair, Parameter, load, schema
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import MachineError
+from turnbuckle.foundation.errors import MachineError
 from turnbuckle.machine import catalog, load
 from turnbuckle.machine.check import check
 from turnbuckle.machine.load import InvalidMachine, examine, read

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.errors import TurnbuckleError
-from turnbuckle.machine.measured import COARSEST, Curve, Measured, format_of, read_measured, split_part
+from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.machine.measured.logs import COARSEST, Curve, Measured, format_of, read_measured, split_part
 
 SHMOO = """[CUDA Bandwidth Test] - Starting...
 Running on...

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import TurnbuckleError
-from turnbuckle.machine.measured import Measured, format_of, read_measured
+from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.machine.measured.logs import Measured, format_of, read_measured
 
 NVBANDWIDTH = """nvbandwidth Version: v0.6
 Driver Version: 550.54.15

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.machine.measured import Measured, read_measured
+from turnbuckle.machine.measured.logs import Measured, read_measured
 
 QUICK = """[CUDA Bandwidth Test] - Starting...
  Device 0: NVIDIA A100-SXM4-40GB

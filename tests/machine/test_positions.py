@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.machine.positions import Positions, locate
+from turnbuckle.foundation.positions import Positions, locate
 
 TEXT = '''\
 # a comment = "not a key"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.machine.toml_text import MOST_DOTS, NotToml, parsed
+from turnbuckle.foundation.toml_text import MOST_DOTS, NotToml, parsed
 
 
 def test_values_and_the_places_of_their_keys() -> None:

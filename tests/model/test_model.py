@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from strategies import D2D, D2H, FULL, H2D, LAW, MIGRATION_D2H, MIGRATION_H2D, P2P, PAGEABLE, gpu_traces, machine, soups
 from test_summary import call, copy, on_device, profile_of
 
-from turnbuckle.anchor import anchored
-from turnbuckle.errors import UsageError
+from turnbuckle.foundation.errors import UsageError
 from turnbuckle.machine import Fact, Machine, Pair, load
-from turnbuckle.model import Model, additive, kernel_rate, link_bandwidth, nething
 from turnbuckle.profile.pieces import Pieces, pieces
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.project import project
+from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.model import Model, additive, kernel_rate, link_bandwidth, nething
+from turnbuckle.projection.project import project
 from turnbuckle.trace.trace import Trace
 
 HERE = machine(FULL)

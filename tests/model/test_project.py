@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from strategies import D2H, DEVICE, FULL, H2D, LAW, gpu_traces, machine, trace_of
 from test_summary import allocation, call, copy, on_device, profile_of
 
-from turnbuckle.anchor import anchored
-from turnbuckle.errors import CannotAnswer, MachineError
+from turnbuckle.foundation.errors import CannotAnswer, MachineError
+from turnbuckle.foundation.schema import words
 from turnbuckle.machine import Change, Fact, Machine, Pair, load
 from turnbuckle.machine.machine import Parameter
-from turnbuckle.model import Charge, Model, additive, nething
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import build
-from turnbuckle.project import project
-from turnbuckle.projection import PART_OF_CATEGORY, PARTS, Interval, Projection, break_even_utilisation, faster
-from turnbuckle.schema import words
+from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.model import Charge, Model, additive, nething
+from turnbuckle.projection.project import project
+from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS, Interval, Projection, break_even_utilisation, faster
 from turnbuckle.trace.trace import Trace
 
 HERE = machine(FULL)

@@ -11,7 +11,7 @@ import pytest
 from recorder_bench import WARNINGS, Bench, Ran, Said
 
 from turnbuckle.cli import run as cli_run
-from turnbuckle.machine import toolchain
+from turnbuckle.recorder import toolchain
 
 HERE = Path(__file__).resolve().parent
 GPU = HERE.parents[1] / "validation" / "gpu"

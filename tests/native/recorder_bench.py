@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnbuckle.trace.readers import recorded
+from turnbuckle.trace.readers.recorded import reader as recorded
 from turnbuckle.trace.trace import Trace
 
 WARNINGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")

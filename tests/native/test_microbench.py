@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.errors import CannotAnswer, NativeError, TurnbuckleError, UsageError
-from turnbuckle.machine.measured import read_measured
-from turnbuckle.study import measuring
-from turnbuckle.study.calibrate import calibrate
-from turnbuckle.study.calibration import Calibration, Origin
+from turnbuckle.foundation.errors import CannotAnswer, NativeError, TurnbuckleError, UsageError
+from turnbuckle.machine.measured.logs import read_measured
+from turnbuckle.questions.calibrate.calibration import Calibration, Origin
+from turnbuckle.questions.calibrate.question import calibrate
+from turnbuckle.recorder import measuring
 
 HERE = Path(__file__).parent
-NATIVE = Path(measuring.__file__).parents[1] / "native"
+NATIVE = Path(measuring.__file__).parent / "native"
 
 #: Two machines unlike each other: times [ns], rates [bytes a us], sizes [bytes].
 NEAR = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from ptx_by_hand import Device, Kernel, kernels
 
-from turnbuckle.study import measuring
+from turnbuckle.recorder import measuring
 
 SHAPES = [(1, 1), (3, 4), (7, 32)]
 

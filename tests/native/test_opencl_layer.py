@@ -20,16 +20,17 @@ import polars as pl
 import pytest
 from recorder_bench import draws
 
-from turnbuckle.cli.record import record
-from turnbuckle.errors import NativeError
-from turnbuckle.machine import Pair, opencl_layer
-from turnbuckle.model import nething
-from turnbuckle.profile.dependencies import EDGES, dependencies
+from turnbuckle.foundation.errors import NativeError
+from turnbuckle.machine import Pair
+from turnbuckle.profile.dependencies.dependencies import EDGES, dependencies
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
-from turnbuckle.project import project
-from turnbuckle.study.orders import order
-from turnbuckle.trace.readers import recorded
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.project import project
+from turnbuckle.questions.order.question import order
+from turnbuckle.recorder import opencl_layer
+from turnbuckle.recorder.command import record
+from turnbuckle.trace.readers.recorded import reader as recorded
 from turnbuckle.trace.trace import Trace
 
 SOURCE = Path(__file__).with_name("opencl_requests.c")

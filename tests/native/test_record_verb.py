@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from recorder_bench import Bench, Said, draws
 
-from turnbuckle.machine import toolchain
+from turnbuckle.recorder import toolchain
 from turnbuckle.trace.readers import parquet
 from turnbuckle.trace.trace import Trace
 
@@ -283,7 +283,7 @@ def test_without_driver_or_device_the_command_is_not_run(verb: Verb, bench: Benc
 
 
 def test_a_driver_that_hangs_or_dies(monkeypatch: pytest.MonkeyPatch) -> None:
-    from turnbuckle.errors import CannotAnswer
+    from turnbuckle.foundation.errors import CannotAnswer
     from turnbuckle.machine import driver
 
     for ask, says in (("import os; os.abort()", "ended the process"), ("import time; time.sleep(9)", "does not return")):
@@ -376,7 +376,7 @@ def test_a_disk_without_room_keeps_the_recorders_files(verb: Verb, bench: Bench,
     assert left() == ["run.raw"] and [p.suffix for p in Path("run.raw").iterdir()] == [".csv"]
 
 
-@pytest.mark.parametrize("at", ["turnbuckle.trace.readers.recorded.together", "turnbuckle.trace.trace.Trace.to_parquet"])
+@pytest.mark.parametrize("at", ["turnbuckle.trace.readers.recorded.reader.together", "turnbuckle.trace.trace.Trace.to_parquet"])
 def test_an_interrupt_after_the_run_keeps_the_recorders_files(verb: Verb, bench: Bench, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -457,7 +457,7 @@ def test_finding_cupti(real: toolchain.Cupti, tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_library_that_a_header_does_not_fit_names_the_compilers_complaint(real: toolchain.Cupti, tmp_path: Path) -> None:
-    from turnbuckle.errors import NativeError
+    from turnbuckle.foundation.errors import NativeError
 
     (tmp_path / "cupti.h").write_text("#error no such CUPTI\n", encoding="utf-8")
     broken = toolchain.Cupti((tmp_path, *real.includes), real.library, real.version, real.cuda)

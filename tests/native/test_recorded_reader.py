@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import ProfileError
+from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.trace.check import check
-from turnbuckle.trace.readers import recorded
-from turnbuckle.trace.readers.recorded_text import load
+from turnbuckle.trace.readers.recorded import reader as recorded
+from turnbuckle.trace.readers.recorded.text import load
 from turnbuckle.trace.trace import Trace
 
 #: The columns of the collection kit's files, which came before ours.
@@ -207,14 +207,14 @@ def test_pieces_that_end_inside_a_line(tmp_path: Path, monkeypatch: pytest.Monke
     path = written(tmp_path, lines(300))
     whole = load(path)
     for size in (400, 4096):
-        monkeypatch.setattr("turnbuckle.trace.readers.recorded_text._PIECE", size)
+        monkeypatch.setattr("turnbuckle.trace.readers.recorded.text._PIECE", size)
         piecewise = load(path)
         assert (piecewise.count, piecewise.bad, piecewise.names, piecewise.digest) == (whole.count, 0, whole.names, whole.digest)
         assert all(piecewise.table(letter).equals(whole.table(letter)) for letter in whole.rows)
 
 
 def test_a_line_without_end_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnbuckle.trace.readers.recorded_text._PIECE", 1 << 16)
+    monkeypatch.setattr("turnbuckle.trace.readers.recorded.text._PIECE", 1 << 16)
     text = "\n".join(lines(4)).encode()
     found = load(written(tmp_path, text[:-5] + b"\n" + b"x" * (5 << 20) + b"\n" + row("A", start=BOOT, end=BOOT).encode() + b"\n#end\n"))
     assert found.ended and found.table("A").height == 13 and found.bad >= 2

@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 from recorder_bench import WARNINGS, Bench, Ran, draws
 
-from turnbuckle.cli import record
-from turnbuckle.machine import toolchain
+from turnbuckle.foundation.schema import words
 from turnbuckle.profile.classify import BOUNDARY_CLASSES, call_class
-from turnbuckle.schema import words
+from turnbuckle.recorder import command as record
+from turnbuckle.recorder import toolchain
 from turnbuckle.trace.check import check, launch_pairs
 
 ALL = "api,driver,kernel,memcpy,memset,sync,event,memory,overhead,stream,device,nvtx"

@@ -14,11 +14,11 @@ from browsing import Browser
 from hostile_texts import HOSTILE
 
 from turnbuckle.examples import sample
-from turnbuckle.findings import finding
+from turnbuckle.foundation.findings import finding
 from turnbuckle.machine import Machine, Parameter
 from turnbuckle.page.html import page
 from turnbuckle.page.studied import Studies, studied
-from turnbuckle.study.run import Answer, Run
+from turnbuckle.projection.run import Answer, Run
 
 TARGETS = ("nvlink-c2c", "gh200", "mi300a", "cdi-row-link", "cdi-row-api", "cdi-datacentre-link", "self")
 

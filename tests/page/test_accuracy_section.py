@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from turnbuckle.model import nething
 from turnbuckle.page.accuracy_section import accuracy_section, concerned
-from turnbuckle.page.figure import draw
 from turnbuckle.page.html import page
-from turnbuckle.page.validation_chart import figures, ratios
-from turnbuckle.study.run import Answer, Run
-from turnbuckle.study.validate import TITLES, Validation, shipped
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.run import Answer, Run
+from turnbuckle.questions.validate.figures import figures, ratios
+from turnbuckle.questions.validate.question import TITLES, Validation, shipped
+from turnbuckle.show.figures.figure import draw
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from turnbuckle.model import nething
 from turnbuckle.page.answer_sections import uncertainty_section
-from turnbuckle.page.verdict import three_sentences, verdicts
-from turnbuckle.study.run import Answer, Run
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.run import Answer, Run
+from turnbuckle.show.verdict import three_sentences, verdicts
 
 
 def test_what_an_idle_device_waits_for_is_not_launches_alone(seen: Run) -> None:

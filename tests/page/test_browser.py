@@ -14,7 +14,7 @@ import pytest
 from browsing import Browser
 
 from turnbuckle.page.html import page
-from turnbuckle.study.run import Run
+from turnbuckle.projection.run import Run
 
 pytestmark = pytest.mark.browser
 

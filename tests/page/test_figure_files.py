@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from turnbuckle.errors import ReportError
-from turnbuckle.page.figure import Figure
-from turnbuckle.page.figure_files import save
+from turnbuckle.foundation.errors import ReportError
+from turnbuckle.show.figures.figure import Figure
+from turnbuckle.show.figures.files import save
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -17,12 +17,12 @@ import pytest
 from pages import Page
 
 from turnbuckle._native import run_script
-from turnbuckle.csv_text import of_rows
-from turnbuckle.errors import ReportError
 from turnbuckle.examples import sample
-from turnbuckle.page import figure as drawing
-from turnbuckle.page.charts import log_ticks
-from turnbuckle.page.figure import Figure, draw, harmless
+from turnbuckle.foundation.csv_text import of_rows
+from turnbuckle.foundation.errors import ReportError
+from turnbuckle.show.figures import figure as drawing
+from turnbuckle.show.figures.charts import log_ticks
+from turnbuckle.show.figures.figure import Figure, draw, harmless
 
 RAW = """
 <svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"

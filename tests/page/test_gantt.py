@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from turnbuckle.page.gantt import BAR, OWN_CHANGE, before_after, track_words
-from turnbuckle.page.look import CRITICAL
 from turnbuckle.page.studied import SHOWN, Studies, studied
-from turnbuckle.page.text import number
-from turnbuckle.study.run import Run
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.before_after.figures import BAR, OWN_CHANGE, before_after, track_words
+from turnbuckle.show.figures.look import CRITICAL
+from turnbuckle.show.text import number
 
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 

@@ -14,12 +14,12 @@ import pytest
 from hostile_texts import HOSTILE
 from pages import Page
 
-from turnbuckle.errors import ReportError
-from turnbuckle.model import additive
+from turnbuckle.foundation.errors import ReportError
 from turnbuckle.page import write
 from turnbuckle.page.html import SECTIONS, embedded, page, with_names
-from turnbuckle.page.text import clean, factor, seconds, span
-from turnbuckle.study.run import Answer, Run
+from turnbuckle.projection.model import additive
+from turnbuckle.projection.run import Answer, Run
+from turnbuckle.show.text import clean, factor, seconds, span
 
 #: All tags a report may have.
 TAGS = {

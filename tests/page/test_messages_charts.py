@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from turnbuckle.page.figure_files import save
-from turnbuckle.page.messages_charts import by_size, cards, figures, node_shapes
-from turnbuckle.page.messages_maps import links, share_words, traffic
-from turnbuckle.replay.mpi import Messages, Traffic
-from turnbuckle.study.gpudirect import GpuDirectStudy, study
-from turnbuckle.study.setup import Setup
+from turnbuckle.mpi.questions.gpudirect.question import GpuDirectStudy, study
+from turnbuckle.mpi.questions.messages.figures import by_size, cards, figures, node_shapes
+from turnbuckle.mpi.questions.messages.maps import links, share_words, traffic
+from turnbuckle.mpi.questions.messages.setup import Setup
+from turnbuckle.mpi.replay.messages import Messages, Traffic
+from turnbuckle.show.figures.files import save
 
 NAMES = ["messages-by-size", "messages-node-shapes", "messages-links", "messages-traffic", "messages-cards"]
 

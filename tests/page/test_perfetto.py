@@ -22,15 +22,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.errors import ReportError
 from turnbuckle.examples import sample
+from turnbuckle.foundation.errors import ReportError
 from turnbuckle.machine import Machine, load
-from turnbuckle.model import nething
-from turnbuckle.page import perfetto
-from turnbuckle.page.perfetto import lanes, stream, write
-from turnbuckle.profile.dependencies import EDGES
-from turnbuckle.study.moved import Moved, moved
-from turnbuckle.study.run import Answer, Run
+from turnbuckle.profile.dependencies.dependencies import EDGES
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.run import Answer, Run
+from turnbuckle.questions.before_after import perfetto
+from turnbuckle.questions.before_after.perfetto import lanes, stream, write
+from turnbuckle.questions.before_after.question import Moved, moved
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "profile"))
 from strategies import FEWER, FULL, machine, soups, traces

@@ -8,7 +8,7 @@ import pytest
 from pages import Page
 
 from turnbuckle.page.html import RECORDED, SECTIONS, page
-from turnbuckle.study.run import Answer, Run
+from turnbuckle.projection.run import Answer, Run
 
 pytestmark = pytest.mark.shared
 

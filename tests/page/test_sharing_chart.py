@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 import pytest
 
 import turnbuckle as tb
-from turnbuckle.page.figure_files import save
-from turnbuckle.page.sharing_chart import MOST, edges, sharing_figure, shown, title
-from turnbuckle.study.sharing import FORMS, Sharer, ready
-from turnbuckle.study.sharing_surface import SharingSurface, sharing_surface
+from turnbuckle.questions.sharing.figures import MOST, edges, sharing_figure, shown, title
+from turnbuckle.questions.sharing.question import FORMS, Sharer, ready
+from turnbuckle.questions.sharing.surface import SharingSurface, sharing_surface
+from turnbuckle.show.figures.files import save
 
 SVG = "{http://www.w3.org/2000/svg}"
 

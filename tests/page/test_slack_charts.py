@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from turnbuckle.machine.hops import hops
-from turnbuckle.page.look import MODES
-from turnbuckle.page.slack_charts import (
+from turnbuckle.page.studied import Studies
+from turnbuckle.projection.run import Answer
+from turnbuckle.questions.distance.figures import (
     ADDERS,
     HIGHEST,
     LOWEST,
@@ -22,11 +23,10 @@ from turnbuckle.page.slack_charts import (
     reach,
     slack_curve,
 )
-from turnbuckle.page.studied import Studies
-from turnbuckle.page.surface_chart import LEVELS, _iso, at, colour_of, placed, surface_map
-from turnbuckle.page.verdict import verdicts
-from turnbuckle.study.run import Answer
-from turnbuckle.study.slack import FARTHEST, NEAREST, THRESHOLDS
+from turnbuckle.questions.distance.question import FARTHEST, NEAREST, THRESHOLDS
+from turnbuckle.questions.distance.surface_figure import LEVELS, _iso, at, colour_of, placed, surface_map
+from turnbuckle.show.figures.look import MODES
+from turnbuckle.show.verdict import verdicts
 
 
 def marks(spec: dict[str, Any], kind: str, **wanted: Any) -> list[list[dict[str, Any]]]:

@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 from pages import Page
 
-from turnbuckle.model import nething
 from turnbuckle.page.html import page
-from turnbuckle.page.shares_chart import drawn, per_cent, tornado
-from turnbuckle.page.slack_charts import reach
 from turnbuckle.page.slack_sections import (
     answer_sentence,
     carrier_sentences,
@@ -24,11 +21,14 @@ from turnbuckle.page.slack_sections import (
     tolerated,
 )
 from turnbuckle.page.studied import Studies, studied
-from turnbuckle.page.text import factor, percent, seconds, signed
-from turnbuckle.page.verdict import verdicts
-from turnbuckle.projection import break_even_utilisation
-from turnbuckle.study.carriers import Carrier
-from turnbuckle.study.run import Answer, Run
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.projection import break_even_utilisation
+from turnbuckle.projection.run import Answer, Run
+from turnbuckle.questions.distance.carriers import Carrier
+from turnbuckle.questions.distance.figures import reach
+from turnbuckle.questions.distance.shares_figure import drawn, per_cent, tornado
+from turnbuckle.show.text import factor, percent, seconds, signed
+from turnbuckle.show.verdict import verdicts
 
 
 def test_the_page_holds_the_figures_of_the_timeline(text: str) -> None:
@@ -130,7 +130,7 @@ def test_a_recording_alone_still_has_distances(seen: Run) -> None:
 
 
 def test_the_additive_model_has_no_timeline_beside_it(seen: Run) -> None:
-    from turnbuckle.model import additive
+    from turnbuckle.projection.model import additive
 
     found = studied(seen.project(model=additive({"data": 10.0}), draws=0))
     assert isinstance(found, Studies) and found.both == [] and found.moved is None

@@ -11,14 +11,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from turnbuckle.page.figure_files import save
-from turnbuckle.page.sweep_charts import MOST, figures, logarithmic
-from turnbuckle.study.exchanged import MESSAGES
-from turnbuckle.study.grid import Study
-from turnbuckle.study.journal import Outcome
-from turnbuckle.study.points import Held
-from turnbuckle.study.questions import PROJECT
-from turnbuckle.study.sweeping import Serial, Swept, sweep
+from turnbuckle.mpi.questions.messages.exchanged import MESSAGES
+from turnbuckle.questions.sweep.figures import MOST, figures, logarithmic
+from turnbuckle.questions.sweep.grid import Study
+from turnbuckle.questions.sweep.journal import Outcome
+from turnbuckle.questions.sweep.kinds import PROJECT
+from turnbuckle.questions.sweep.points import Held
+from turnbuckle.questions.sweep.question import Serial, Swept, sweep
+from turnbuckle.show.figures.files import save
 
 AXES: dict[str, list[Any]] = {
     "path": ["hostcopy", "gpudirect"], "ranks_per_node": [1, 2, 4], "hop_seconds": [1e-6, 1e-5, 1e-4], "mapping": ["linear", "random"],

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from turnbuckle.cli.show import print_projections
-from turnbuckle.findings import finding
-from turnbuckle.page.kernel_names import kernel_labels
-from turnbuckle.page.look import colours
-from turnbuckle.page.text import clean, percent, probability, signed
-from turnbuckle.page.unknowns import advice, parameter_label, unknown_label
-from turnbuckle.page.verdict import sentence, three_sentences, verdicts, what_would_change
-from turnbuckle.projection import Interval, Projection
-from turnbuckle.study.run import Answer, Run
+from turnbuckle.foundation.findings import finding
+from turnbuckle.projection.projection import Interval, Projection
+from turnbuckle.projection.run import Answer, Run
+from turnbuckle.show.figures.look import colours
+from turnbuckle.show.kernel_names import kernel_labels
+from turnbuckle.show.terminal.projections import print_projections
+from turnbuckle.show.text import clean, percent, probability, signed
+from turnbuckle.show.unknowns import advice, parameter_label, unknown_label
+from turnbuckle.show.verdict import sentence, three_sentences, verdicts, what_would_change
 
 
 def projection(target: str, change: float, low: float, high: float, **more: Any) -> Projection:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from turnbuckle.foundation.schema import words
 from turnbuckle.profile.classify import BOUNDARY_CLASSES, CALL_CLASSES, CATEGORIES, KIND_OF_CLASS, KINDS, call_class, call_classes
 from turnbuckle.profile.profile import KIND_OF_DIRECTION
-from turnbuckle.schema import words
 
 OF = {
     "launch": [

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 from strategies import trace_of
 
-from turnbuckle.profile.coverage import coverage
-from turnbuckle.profile.describe import describe
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import observed_machine
+from turnbuckle.profile.summary.coverage import coverage
+from turnbuckle.profile.summary.describe import describe
 from turnbuckle.trace import read
 
 NAMES = pl.Series("name", ["cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync", "k"])

@@ -15,9 +15,9 @@ import pytest
 from strategies import FULL, machine
 
 from turnbuckle.machine import Pair
-from turnbuckle.model import nething
-from turnbuckle.profile.dependencies import EDGES
-from turnbuckle.project import project
+from turnbuckle.profile.dependencies.dependencies import EDGES
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.project import project
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMELINE = replace(nething("hold"), replay="timeline")

@@ -11,9 +11,9 @@ from hypothesis import given
 from strategies import D2D, D2H, DEVICE, H2D, LAW, MIGRATION_H2D, NAMES, P2P, PINNED, gpu_traces, soups, trace_of, traces
 
 from turnbuckle.cost.ratio import AdditiveTotals
-from turnbuckle.profile import summary
-from turnbuckle.profile.functions import CLASSES, HOST_CODE, NESTED, Functions, functions
+from turnbuckle.papers.models.node.functions import CLASSES, HOST_CODE, NESTED, Functions, functions
 from turnbuckle.profile.profile import build
+from turnbuckle.profile.summary import summary
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 

@@ -8,8 +8,8 @@ from strategies import FULL, machine
 from test_summary import call, on_device, profile_of
 
 from turnbuckle.machine import Pair
-from turnbuckle.model import nething
-from turnbuckle.project import project
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.project import project
 
 
 def test_kernels_without_a_name_beside_whole_graphs() -> None:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnbuckle.cli import run as cli
-from turnbuckle.cli.node_summaries import summary_rows
-from turnbuckle.errors import ProfileError, UsageError
-from turnbuckle.profile.summaries import Row, Summary, read_summary
-from turnbuckle.trace.readers import nvprof
+from turnbuckle.foundation.errors import ProfileError, UsageError
+from turnbuckle.papers.models.node.summaries import Row, Summary, read_summary
+from turnbuckle.papers.models.node.summaries_command import summary_rows
+from turnbuckle.trace.readers.nvprof import reader as nvprof
 
 PRINTED = """\
 iteration 1 of 2

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from strategies import D2H, H2D, LAW, gpu_traces
 from test_summary import copy, on_device, profile_of
 
-from turnbuckle.profile.offload import disaggregation_penalty, map_lines, offload_map, offload_ratio_limit
 from turnbuckle.profile.profile import build
+from turnbuckle.profile.summary.offload import disaggregation_penalty, map_lines, offload_map, offload_ratio_limit
 from turnbuckle.trace.trace import Trace
 
 

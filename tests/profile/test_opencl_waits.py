@@ -7,9 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from turnbuckle.profile.dependencies import EDGES, dependencies
+from turnbuckle.profile.dependencies.dependencies import EDGES, dependencies
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.trace.readers import recorded
+from turnbuckle.trace.readers.recorded import reader as recorded
 
 HEAD = "#turnbuckle-trace 1\n#recorder turnbuckle-opencl 1\n#api opencl\n#timebase monotonic\n"
 COLUMNS = ("start", "end", "corr", "tid", "dev", "ctx", "stream", "name", "bytes", "what", "event", "evsync")

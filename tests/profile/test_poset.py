@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import turnbuckle as tb
-from turnbuckle.errors import CannotAnswer
-from turnbuckle.profile.dependencies import EDGE, dependencies
-from turnbuckle.profile.poset import Runs, _longest_rising, _places, clocks, covers, matched, ordered, ranks
+from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.profile.dependencies.dependencies import EDGE, dependencies
+from turnbuckle.questions.order.poset import Runs, _longest_rising, _places, clocks, covers, matched, ordered, ranks
 
 
 def runs_of(track: list[int], times: list[list[int]]) -> Runs:

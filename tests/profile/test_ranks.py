@@ -12,13 +12,13 @@ import strategies
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.profile.dependencies import dependencies
-from turnbuckle.profile.mpi_calls import MOST_MEMBERS, same_call
+from turnbuckle.mpi.questions.messages.question import paths
+from turnbuckle.mpi.replay.messages import recorded as of_run
+from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.ranks import Meetings, meetings
+from turnbuckle.profile.dependencies.sides import activities
+from turnbuckle.profile.messages.mpi_calls import MOST_MEMBERS, same_call
 from turnbuckle.profile.profile import build
-from turnbuckle.profile.ranks import Meetings, meetings
-from turnbuckle.profile.sides import activities
-from turnbuckle.replay.mpi import recorded as of_run
-from turnbuckle.study.messages import paths
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import D2D, D2H, DEVICE, H2D, LAW, MIGRATION_D2H, MIGRATION_H2D, NAMES, P2P, PAGEABLE, PINNED, gpu_traces, soups, trace_of
 
-from turnbuckle.errors import CannotAnswer
-from turnbuckle.profile import summary
-from turnbuckle.profile.describe import describe, transfer_distribution
-from turnbuckle.profile.offload import offload_map
+from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.profile.pieces import pieces
-from turnbuckle.profile.placement import nic_bound
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
+from turnbuckle.profile.summary import summary
+from turnbuckle.profile.summary.describe import describe, transfer_distribution
+from turnbuckle.profile.summary.offload import offload_map
+from turnbuckle.profile.summary.placement import nic_bound
 from turnbuckle.trace.trace import Trace
 
 PROCESS = 1000 << 24

@@ -18,9 +18,9 @@ from strategies import FULL, H2D, LAW, PAGEABLE, PINNED, machine, trace_of
 import turnbuckle as tb
 from turnbuckle.examples import sample
 from turnbuckle.machine import load
-from turnbuckle.profile.describe import links
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import observed_machine
+from turnbuckle.profile.summary.describe import links
 from turnbuckle.profile.transfers import (
     LinkFit,
     fit_class,

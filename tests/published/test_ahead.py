@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.published import ahead
-from turnbuckle.published.ahead import PAPER, recompute
+from turnbuckle.papers.ahead import numbers as ahead
+from turnbuckle.papers.ahead.numbers import PAPER, recompute
 
 
 def test_every_recorded_row_agrees(shared: Path) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from turnbuckle.published import ecp_cores
-from turnbuckle.published.ecp_cores import PAPER, parameters, recompute
-from turnbuckle.published.numbers import Recomputed, Said
-from turnbuckle.scaling.cores import cores_per_gpu
-from turnbuckle.scaling.laws import exponential_cores, exponential_seconds
-from turnbuckle.scaling.runs import Runs
+from turnbuckle.papers.ecp import cores as ecp_cores
+from turnbuckle.papers.ecp.cores import PAPER, parameters, recompute
+from turnbuckle.papers.numbers import Recomputed, Said
+from turnbuckle.questions.cores.laws import exponential_cores, exponential_seconds
+from turnbuckle.questions.cores.question import cores_per_gpu
+from turnbuckle.questions.cores.runs import Runs
 
 ROWS = {row.id: row for row in recompute()}
 FAMILIES = re.compile(r"R\.(T6\..+|eq6|F31)")

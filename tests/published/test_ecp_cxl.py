@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.cost.cxl import pipeline_seconds
-from turnbuckle.published.ecp_cxl import PAPER, ornlapp, recompute
+from turnbuckle.papers.ecp.cxl import PAPER, ornlapp, recompute
+from turnbuckle.papers.models.cxl.cost import pipeline_seconds
 
 IDS = (
     "R.eq10.bw", "R.CXL.ts", "R.CXL.scan", "R.CXL.x1", "R.CXL.x2", "R.CXL.rel", "R.CXL.inv", "R.10.2.off", "R.10.2.app", "R.10.2.tk",

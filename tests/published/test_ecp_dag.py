@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.cost.tiers import fabric
-from turnbuckle.published import ecp_dag
-from turnbuckle.published.ecp_dag import PAPER, recompute
-from turnbuckle.published.numbers import Recomputed, Said
-from turnbuckle.study.triangular_tasks import INTEGRATED
+from turnbuckle.papers.ecp import dag as ecp_dag
+from turnbuckle.papers.ecp.dag import PAPER, recompute
+from turnbuckle.papers.models.dag.tasks import INTEGRATED
+from turnbuckle.papers.models.dag.tiers import fabric
+from turnbuckle.papers.numbers import Recomputed, Said
 
 
 def test_verdicts_are_the_recorded_ones(shared: Path) -> None:

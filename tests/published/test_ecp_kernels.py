@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.published import ecp_kernels
-from turnbuckle.published.ecp_kernels import PAPER, cycle_rates, ipc_errors, recompute
+from turnbuckle.papers.ecp import kernels as ecp_kernels
+from turnbuckle.papers.ecp.kernels import PAPER, cycle_rates, ipc_errors, recompute
 
 
 def test_every_number_stands_in_the_paper(shared: Path) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from test_ecp_tables import agrees, recorded
 
-from turnbuckle.cost.affine import least_penalty, penalty_from_benefit
-from turnbuckle.published import ecp_simulators
-from turnbuckle.published.ecp_simulators import AGOCHART, PAPER, SSI, forced_penalty, implied_penalty, recompute, stretch, table_link
-from turnbuckle.published.numbers import printed
-from turnbuckle.study.run import Run
-from turnbuckle.study.slack import tolerate
+from turnbuckle.papers.ecp import simulators as ecp_simulators
+from turnbuckle.papers.ecp.simulators import AGOCHART, PAPER, SSI, forced_penalty, implied_penalty, recompute, stretch, table_link
+from turnbuckle.papers.models.bound.affine import least_penalty, penalty_from_benefit
+from turnbuckle.papers.numbers import printed
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.distance.question import tolerate
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Real runs in the page's table, and their files.

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.published import ecp_tables
-from turnbuckle.published.ecp_tables import PAPER, recompute
-from turnbuckle.published.numbers import Recomputed, printed
+from turnbuckle.papers.ecp import tables as ecp_tables
+from turnbuckle.papers.ecp.tables import PAPER, recompute
+from turnbuckle.papers.numbers import Recomputed, printed
 
 ROWS = {row.id: row for row in recompute()}
 #: Ids of `published.csv` that these tables answer.

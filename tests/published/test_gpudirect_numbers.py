@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.published import gpudirect
-from turnbuckle.published.gpudirect import PAPER, recompute
+from turnbuckle.papers.gpudirect import numbers as gpudirect
+from turnbuckle.papers.gpudirect.numbers import PAPER, recompute
 
 
 def test_every_number_stands_in_the_paper(shared: Path) -> None:

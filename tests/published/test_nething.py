@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.published import nething
-from turnbuckle.published.nething import PAPER, recompute
+from turnbuckle.papers.nething import numbers as nething
+from turnbuckle.papers.nething.numbers import PAPER, recompute
 
 
 def test_every_number_stands_in_the_paper(shared: Path) -> None:

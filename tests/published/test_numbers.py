@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from turnbuckle.published.numbers import Interval, exact, judged
+from turnbuckle.papers.numbers import Interval, exact, judged
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from turnbuckle.errors import UsageError
-from turnbuckle.published.numbers import exact, printed
-from turnbuckle.published.patterns import (
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.mpi.questions.messages import question as messages
+from turnbuckle.mpi.questions.patterns.question import OF_THE_PAPER
+from turnbuckle.mpi.replay.patterns import traffic_of
+from turnbuckle.papers.gpudirect.patterns import (
     MORE,
     NAMES,
     Compared,
@@ -26,10 +28,8 @@ from turnbuckle.published.patterns import (
     small_payload,
     spans,
 )
-from turnbuckle.replay.patterns import traffic_of
-from turnbuckle.study import messages
-from turnbuckle.study.notebook import finite
-from turnbuckle.study.patterns import OF_THE_PAPER
+from turnbuckle.papers.numbers import exact, printed
+from turnbuckle.projection.shown import finite
 
 
 def test_every_number_stands_in_the_paper(shared: Path) -> None:

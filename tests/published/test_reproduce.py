@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.published import gpudirect
-from turnbuckle.published.reproduce import PAPERS, Recorded, Row, counts, recorded, reproduce
+from turnbuckle.papers.gpudirect import numbers as gpudirect
+from turnbuckle.papers.reproduce import PAPERS, Recorded, Row, counts, recorded, reproduce
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import turnbuckle as tb
-from turnbuckle.errors import CannotAnswer
+from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.papers.row_slack import Surface, beside, binned, published_surface
+from turnbuckle.papers.row_slack.row_slack import bin_counts, binned_penalty, seed_S, table_two, total_penalty
+from turnbuckle.papers.row_slack.surface import Point
 from turnbuckle.profile.profile import build
-from turnbuckle.published import Surface, beside, binned, published_surface
-from turnbuckle.published.row_slack import bin_counts, binned_penalty, seed_S, table_two, total_penalty
-from turnbuckle.published.slack_surface import Point
 
 drawn = settings(max_examples=80)
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,7 +153,7 @@ def test_the_causal_answer_is_the_projects(profile: tb.Profile) -> None:
 
 
 def _inspected(profile: tb.Profile) -> tb.Run:
-    from turnbuckle.study.run import Run
+    from turnbuckle.projection.run import Run
 
     return Run.of(profile)
 

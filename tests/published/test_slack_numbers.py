@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.published import row_slack, slack_numbers
-from turnbuckle.published.row_slack import PAPER
-from turnbuckle.published.slack_numbers import recompute
+from turnbuckle.papers.row_slack import numbers as slack_numbers
+from turnbuckle.papers.row_slack import row_slack
+from turnbuckle.papers.row_slack.numbers import recompute
+from turnbuckle.papers.row_slack.row_slack import PAPER
 
 
 def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

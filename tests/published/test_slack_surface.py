@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import CannotAnswer, TurnbuckleError, UnitError, UsageError
-from turnbuckle.published import Proxy, Surface, modelled, modelled_surface, published_surface, read_surface
+from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError, UnitError, UsageError
+from turnbuckle.papers.row_slack import Proxy, Surface, modelled, modelled_surface, published_surface, read_surface
 
 GOOD = """# runs of ours
 size [MiB], threads, slack [us], run time [s], kernel, calls

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from turnbuckle.cost.ratio import tied_penalty
-from turnbuckle.published import table_13 as table
-from turnbuckle.published.ecp_tables import PAPER
-from turnbuckle.published.numbers import printed
-from turnbuckle.published.reproduce import reproduce
-from turnbuckle.published.table_13 import TECHNOLOGIES, Cell, rewritten, statements, table_13
+from turnbuckle.papers import table_13 as table
+from turnbuckle.papers.ecp.tables import PAPER
+from turnbuckle.papers.numbers import printed
+from turnbuckle.papers.reproduce import reproduce
+from turnbuckle.papers.table_13 import TECHNOLOGIES, Cell, rewritten, statements, table_13
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "table-13.md"
 CELLS = {(cell.application, cell.technology): cell for cell in table_13()}
@@ -120,7 +120,7 @@ def test_the_page_is_current() -> None:
     text = PAGE.read_text(encoding="utf-8")
     marks = Counter(re.findall(r"<!-- (/?[^>]+?) -->", text))
     assert marks == Counter([name for t in (*TECHNOLOGIES, "section 11") for name in (t, f"/{t}")])
-    fresh = 'from turnbuckle.published.table_13 import rewritten; p.write_text(rewritten(p.read_text())), p = Path("docs/table-13.md")'
+    fresh = 'from turnbuckle.papers.table_13 import rewritten; p.write_text(rewritten(p.read_text())), p = Path("docs/table-13.md")'
     assert rewritten(text) == text, f"run: {fresh}"
     assert len(re.findall(r"^\| \w", text, re.MULTILINE)) == 57 + len(statements()) + 7
 

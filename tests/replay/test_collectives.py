@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.errors import UsageError
-from turnbuckle.replay.collectives import ALGORITHMS, Pattern, buffers, operation_of, pattern
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.mpi.collectives.collectives import ALGORITHMS, Pattern, buffers, operation_of, pattern
 
 RANKS = range(1, 34)
 Message = tuple[int, int, float]

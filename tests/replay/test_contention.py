@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import UsageError
-from turnbuckle.replay.contention import FatTree, Fidelity, Leaves, Network, Op, Program, of_tasks, replay
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.replay.contention.contention import FatTree, Fidelity, Leaves, Network, Op, Program, of_tasks, replay
 from turnbuckle.replay.tasks import Tasks, replay_tasks
 
 EMPTY = np.zeros(0, dtype=np.int64)

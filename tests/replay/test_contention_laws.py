@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from turnbuckle.replay.contention import PICOSECONDS, Contended, Fidelity, Leaves, Op, Program, of_tasks, replay
-from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
+from turnbuckle.replay.contention.contention import PICOSECONDS, Contended, Fidelity, Leaves, Op, Program, of_tasks, replay
+from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Torus
 from turnbuckle.replay.tasks import Tasks, replay_tasks
 
 Float = NDArray[np.float64]

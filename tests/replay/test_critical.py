@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.replay.contention import Leaves, Network, Op, Program, replay
-from turnbuckle.replay.critical import Chain, chain
-from turnbuckle.replay.mpi import Messages, Rounds, Traffic
-from turnbuckle.study.setup import Setup, program_of
+from turnbuckle.mpi.questions.messages.setup import Setup, program_of
+from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
+from turnbuckle.replay.contention.contention import Leaves, Network, Op, Program, replay
+from turnbuckle.replay.contention.critical import Chain, chain
 
 LINE = Network(2, 1e9, 1e-6, send_overhead=1e-6, receive_overhead=2e-6)
 

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import turnbuckle as tb
-from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.replay import extrapolate
-from turnbuckle.replay.contention import replay
-from turnbuckle.replay.extrapolate import Grid, grid_of, larger, repeated, templates
-from turnbuckle.replay.mpi import Messages, Rounds, Traffic, recorded
-from turnbuckle.replay.mpi_program import program
-from turnbuckle.replay.network import Network
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.mpi.replay import extrapolate
+from turnbuckle.mpi.replay.extrapolate import Grid, grid_of, larger, repeated, templates
+from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic, recorded
+from turnbuckle.mpi.replay.program import program
+from turnbuckle.replay.contention.contention import replay
+from turnbuckle.replay.contention.network import Network
 
 Shape = tuple[int, ...]
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import CannotAnswer
-from turnbuckle.replay.extrapolate import Grid, described, grid_of, larger, repeated
-from turnbuckle.replay.mpi import Messages, Traffic
+from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.mpi.replay.extrapolate import Grid, described, grid_of, larger, repeated
+from turnbuckle.mpi.replay.messages import Messages, Traffic
 
 Shape = tuple[int, ...]
 TURNS = 2

@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 
 import turnbuckle as tb
-from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.replay.contention import PICOSECONDS, Leaves, Op, Program, replay
-from turnbuckle.replay.mpi import Messages, Rounds, Traffic, recorded
-from turnbuckle.replay.mpi_program import Charges, program
-from turnbuckle.replay.network import FatTree, Network
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic, recorded
+from turnbuckle.mpi.replay.program import Charges, program
+from turnbuckle.replay.contention.contention import PICOSECONDS, Leaves, Op, Program, replay
+from turnbuckle.replay.contention.network import FatTree, Network
 
 #: For all replays of a test together; they take seconds, on a machine that is busy a minute.
 LIMIT_SECONDS: Final = 600

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import ProfileError, UsageError
-from turnbuckle.replay import schedules
-from turnbuckle.replay.contention import Fidelity, Leaves, replay
-from turnbuckle.replay.schedules import goal
-from turnbuckle.replay.schedules.goal import CALC, RECEIVE, SEND, Costs, Goal
+from turnbuckle.foundation.errors import ProfileError, UsageError
+from turnbuckle.mpi import schedules
+from turnbuckle.mpi.schedules import goal
+from turnbuckle.mpi.schedules.goal import CALC, RECEIVE, SEND, Costs, Goal
+from turnbuckle.replay.contention.contention import Fidelity, Leaves, replay
 
 HEAD = "num_ranks 2\n"
 

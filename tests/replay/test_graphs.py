@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import turnbuckle as tb
-from turnbuckle.profile.dependencies import EDGE, Graph, dependencies
-from turnbuckle.replay.contention import replay
-from turnbuckle.replay.graphs import (
+from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, dependencies
+from turnbuckle.replay.contention.contention import replay
+from turnbuckle.replay.contention.graphs import (
     Copies,
     Kernels,
     Pool,
@@ -24,7 +24,7 @@ from turnbuckle.replay.graphs import (
     initiated,
     initiation,
 )
-from turnbuckle.replay.network import Network
+from turnbuckle.replay.contention.network import Network
 
 FAST = 1e18
 

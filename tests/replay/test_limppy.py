@@ -13,12 +13,12 @@ import simpy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import UsageError
-from turnbuckle.replay.contention import Leaves, Op, Program, replay
-from turnbuckle.replay.limppy import Packed, Protocol, packed, sound, spoken
-from turnbuckle.replay.message_graphs import MessageGraph, as_program, ping_pong, shift, sweep
-from turnbuckle.replay.network import Dragonfly, FatTree, Network, Node, Torus, Wire
-from turnbuckle.replay.routes import route
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.mpi.networks.limppy import Packed, Protocol, packed, sound, spoken
+from turnbuckle.mpi.networks.message_graphs import MessageGraph, as_program, ping_pong, shift, sweep
+from turnbuckle.mpi.networks.routes import route
+from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus, Wire
 
 PLAIN, LEGACY = Protocol(), Protocol(legacy_headers=True, acknowledged=True)
 SWITCH = Network(8, 12.5e9, 0.0)

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.replay.collectives import pattern
-from turnbuckle.replay.contention import PICOSECONDS, Leaves, Op, Program
-from turnbuckle.replay.contention import replay as engine
-from turnbuckle.replay.network import Network
+from turnbuckle.mpi.collectives.collectives import pattern
+from turnbuckle.replay.contention.contention import PICOSECONDS, Leaves, Op, Program
+from turnbuckle.replay.contention.contention import replay as engine
+from turnbuckle.replay.contention.network import Network
 
 Lists = list[list[tuple[Op, int]]]
 READY, EAGER = Leaves.READY, Leaves.EAGER

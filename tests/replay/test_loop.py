@@ -12,8 +12,8 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import UsageError
-from turnbuckle.replay.loop import MOST_CALLS, Link, Loop, Quantum, run, taken
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.replay.contention.loop import MOST_CALLS, Link, Loop, Quantum, run, taken
 
 ONE = Loop(calls=20, to_device_bytes=3e6, to_host_bytes=1e6, kernel_seconds=150e-6)
 LINK = Link("a link", 10e9)
@@ -119,7 +119,7 @@ def test_a_blocking_loop_is_the_sum_of_its_parts_and_affine(made: tuple[Loop, Li
 @given(loops(), st.floats(1.5, 50))
 @settings(max_examples=100)
 def test_one_stream_is_convex_in_its_length(made: tuple[Loop, Link, float], k: float) -> None:
-    """Without others to contend with: the line through two points bounds the third (turnbuckle.cost.affine)."""
+    """Without others to contend with: the line through two points bounds the third (turnbuckle.papers.models.bound.affine)."""
     loop, link, x = made
     loop, x = replace(loop, streams=1), x or 1e-6
     none, now, far = (run(loop, link, each).seconds for each in (0.0, x, k * x))

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from turnbuckle.errors import UsageError
-from turnbuckle.replay.contention import replay
-from turnbuckle.replay.message_graphs import MessageGraph, as_program, pattern, ping_pong, read, shift, sweep
-from turnbuckle.replay.network import Network
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.mpi.networks.message_graphs import MessageGraph, as_program, pattern, ping_pong, read, shift, sweep
+from turnbuckle.replay.contention.contention import replay
+from turnbuckle.replay.contention.network import Network
 
 NONE = np.zeros(0, dtype=np.int64)
 LINK = Network(16, 1e9, 1e-6)

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 import turnbuckle as tb
-from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.replay.contention import Leaves, Network, Op, replay
-from turnbuckle.replay.mpi import Messages, Rounds, Traffic, expanded, recorded
-from turnbuckle.replay.mpi_program import Charges, program
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic, expanded, recorded
+from turnbuckle.mpi.replay.program import Charges, program
+from turnbuckle.replay.contention.contention import Leaves, Network, Op, replay
 
 FREE = Network(1, 1e15, 0.0, inside_bandwidth=1e15)
 

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import UsageError
-from turnbuckle.replay import mpi, operations
-from turnbuckle.replay.contention import Leaves, Op, Program, replay
-from turnbuckle.replay.mpi import Messages, Rounds, Traffic
-from turnbuckle.replay.mpi_program import Charges, Layout, all_messages, laid_out, program, seated
-from turnbuckle.replay.network import Network, Node, Wire
-from turnbuckle.replay.nodes import gpu_node, graph
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.mpi.replay import messages as mpi
+from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
+from turnbuckle.mpi.replay.program import Charges, Layout, all_messages, laid_out, program, seated
+from turnbuckle.replay.contention import operations
+from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.network import Network, Node, Wire
+from turnbuckle.replay.contention.nodes import gpu_node, graph
 
 NODE = gpu_node(2, link=10e9, memory=10e9, peer=50e9, joined="switch")
 COPIED = Charges((2e-6, 1e-10), (3e-6, 2e-10))

@@ -9,10 +9,10 @@ import re
 import numpy as np
 import pytest
 
-from turnbuckle.replay.contention import Leaves, Op, Program, replay
-from turnbuckle.replay.mpi_program import seated
-from turnbuckle.replay.network import Dragonfly, FatTree, Network, Node, Torus
-from turnbuckle.replay.nodes import gpu_node, graph, pool
+from turnbuckle.mpi.replay.program import seated
+from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus
+from turnbuckle.replay.contention.nodes import gpu_node, graph, pool
 
 SIZE = 1000.0
 

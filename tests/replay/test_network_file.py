@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import TurnbuckleError, UsageError
+from turnbuckle.foundation.errors import TurnbuckleError, UsageError
 from turnbuckle.machine import load
-from turnbuckle.replay.contention import Leaves, Op, Program, replay
-from turnbuckle.replay.mpi import Messages, Traffic
-from turnbuckle.replay.mpi_program import laid_out, program
-from turnbuckle.replay.network import Dragonfly, FatTree, Network, Node, Torus, Wire
-from turnbuckle.replay.network_file import Described, _Reading, bundled, read_network
-from turnbuckle.replay.nodes import CLOCK, both_ways, gpu_node, graph, pool
-from turnbuckle.study.fabric import fabric
-from turnbuckle.study.setup import Path as Path_
-from turnbuckle.study.setup import Setup, program_of
+from turnbuckle.mpi.questions.fabric.question import fabric
+from turnbuckle.mpi.questions.messages.setup import Path as Path_
+from turnbuckle.mpi.questions.messages.setup import Setup, program_of
+from turnbuckle.mpi.replay.messages import Messages, Traffic
+from turnbuckle.mpi.replay.program import laid_out, program
+from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus, Wire
+from turnbuckle.replay.contention.network_file import Described, _Reading, bundled, read_network
+from turnbuckle.replay.contention.nodes import CLOCK, both_ways, gpu_node, graph, pool
 
 HEAD = '[network]\nname = "ours"\nbandwidth = "25 GB/s"\nhop = "0.5 us"\nsource = "measured in March"\n'
 NODE = """[node]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.replay.contention import Leaves, Op, Program, replay
-from turnbuckle.replay.mpi_program import laid_out
-from turnbuckle.replay.network import Network, Node, Wire
-from turnbuckle.replay.nodes import both_ways, gpu_node, graph, pool, reached, shared
-from turnbuckle.study.fabric import routes
+from turnbuckle.mpi.questions.fabric.question import routes
+from turnbuckle.mpi.replay.program import laid_out
+from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.network import Network, Node, Wire
+from turnbuckle.replay.contention.nodes import both_ways, gpu_node, graph, pool, reached, shared
 
 BANDWIDTH = st.sampled_from([16e9, 25e9, 32e9, 100e9])
 SECONDS = st.sampled_from([0.0, 1e-7, 3e-7])

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.replay import schedules
-from turnbuckle.replay.contention import Fidelity, replay
-from turnbuckle.replay.critical import chain
-from turnbuckle.replay.extrapolate import grid_of
-from turnbuckle.replay.operation_graph import OperationGraph, computing
-from turnbuckle.replay.placement import traffic_matrix
-from turnbuckle.replay.schedules import goal
-from turnbuckle.study.link_use import link_use
-from turnbuckle.study.message_times import alone_seconds, message_times
-from turnbuckle.study.messages import PATHS, paths, replayed
-from turnbuckle.study.setup import Path as Way
-from turnbuckle.study.setup import Setup
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.mpi import schedules
+from turnbuckle.mpi.questions.messages.link_use import link_use
+from turnbuckle.mpi.questions.messages.question import PATHS, paths, replayed
+from turnbuckle.mpi.questions.messages.setup import Path as Way
+from turnbuckle.mpi.questions.messages.setup import Setup
+from turnbuckle.mpi.questions.messages.times import alone_seconds, message_times
+from turnbuckle.mpi.replay.extrapolate import grid_of
+from turnbuckle.mpi.replay.operation_graph import OperationGraph, computing
+from turnbuckle.mpi.replay.placement import traffic_matrix
+from turnbuckle.mpi.schedules import goal
+from turnbuckle.replay.contention.contention import Fidelity, replay
+from turnbuckle.replay.contention.critical import chain
 
 FIDELITIES: tuple[Fidelity, ...] = ("logp", "flow", "packet")
 #: A message of 1 MB after 3 us of work, then 5 us of work at its receiver.

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.replay import operations
-from turnbuckle.replay.operations import Operations, as_one
+from turnbuckle.replay.contention import operations
+from turnbuckle.replay.contention.operations import Operations, as_one
 
 
 @settings(deadline=None, derandomize=True, database=None, max_examples=60)

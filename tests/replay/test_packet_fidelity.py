@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import UsageError
-from turnbuckle.replay.contention import Leaves, Op, Program, replay
-from turnbuckle.replay.network import Dragonfly, FatTree, Network, Node, Torus, Wire
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus, Wire
 
 EMPTY = np.zeros(0, dtype=np.int64)
 TREE = FatTree((4, 4), (1, 4), (1, 1))

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import UsageError
-from turnbuckle.replay.contention import replay
-from turnbuckle.replay.extrapolate import grid_of, repeated
-from turnbuckle.replay.mpi import Traffic
-from turnbuckle.replay.mpi_program import Charges, program
-from turnbuckle.replay.network import Network
-from turnbuckle.replay.patterns import Pattern, balanced, neighbours, spread_sizes, traffic_of
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.mpi.replay.extrapolate import grid_of, repeated
+from turnbuckle.mpi.replay.messages import Traffic
+from turnbuckle.mpi.replay.patterns import Pattern, balanced, neighbours, spread_sizes, traffic_of
+from turnbuckle.mpi.replay.program import Charges, program
+from turnbuckle.replay.contention.contention import replay
+from turnbuckle.replay.contention.network import Network
 
 HALO = Pattern("halo", 2, (1e5,), 2, compute_seconds=1e-3)
 

@@ -15,14 +15,22 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import turnbuckle as tb
-from turnbuckle.cost.gpudirect import PHYSICS, SEED_G, Paths, break_even_bytes, gpudirect_seconds, hostcopy_seconds, largest_gain
-from turnbuckle.replay.contention import PICOSECONDS, Fidelity, Op, Program, replay
-from turnbuckle.replay.mpi import Messages, Traffic, recorded
-from turnbuckle.replay.mpi_program import program
-from turnbuckle.replay.network import Network
-from turnbuckle.study.messages import replayed
-from turnbuckle.study.setup import Costs, Setup, charges
-from turnbuckle.study.setup import Path as Way
+from turnbuckle.mpi.questions.gpudirect.cost import (
+    PHYSICS,
+    SEED_G,
+    Paths,
+    break_even_bytes,
+    gpudirect_seconds,
+    hostcopy_seconds,
+    largest_gain,
+)
+from turnbuckle.mpi.questions.messages.question import replayed
+from turnbuckle.mpi.questions.messages.setup import Costs, Setup, charges
+from turnbuckle.mpi.questions.messages.setup import Path as Way
+from turnbuckle.mpi.replay.messages import Messages, Traffic, recorded
+from turnbuckle.mpi.replay.program import program
+from turnbuckle.replay.contention.contention import PICOSECONDS, Fidelity, Op, Program, replay
+from turnbuckle.replay.contention.network import Network
 
 Float = NDArray[np.float64]
 #: EDR as in the paper, and what a message costs its two processors.

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from turnbuckle.errors import UsageError
-from turnbuckle.replay import routes as replay_routes
-from turnbuckle.replay.contention import Leaves, Op, Program, replay
-from turnbuckle.replay.network import Dragonfly, FatTree, Network, Torus
-from turnbuckle.replay.routes import Graph, read, route, routes
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.mpi.networks import routes as replay_routes
+from turnbuckle.mpi.networks.routes import Graph, read, route, routes
+from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Torus
 
 NETWORKS = [
     Network(6, 1e9, 1e-7),

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.errors import UsageError
-from turnbuckle.replay.collectives import ALGORITHMS, operation_of, pattern
-from turnbuckle.replay.selections import Selection, _read, chosen
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.mpi.collectives.collectives import ALGORITHMS, operation_of, pattern
+from turnbuckle.mpi.collectives.selections import Selection, _read, chosen
 
 CALLS = [*ALGORITHMS, "allgatherv", "alltoallv", "alltoallw", "gatherv", "scatterv", "exscan", "reduce_scatter_block"]
 

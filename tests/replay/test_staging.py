@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.replay.collectives import ALGORITHMS, buffers, pattern
-from turnbuckle.replay.mpi import Rounds
-from turnbuckle.replay.staging import staged
+from turnbuckle.mpi.collectives.collectives import ALGORITHMS, buffers, pattern
+from turnbuckle.mpi.replay.messages import Rounds
+from turnbuckle.mpi.replay.staging import staged
 
 
 @given(st.sampled_from(list(ALGORITHMS)), st.integers(1, 33), st.integers(0, 32))

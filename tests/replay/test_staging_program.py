@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from turnbuckle.replay.collectives import ALGORITHMS, buffers
-from turnbuckle.replay.contention import replay
-from turnbuckle.replay.mpi import Messages, Rounds, Traffic
-from turnbuckle.replay.mpi_program import Charges, laid_out, program
-from turnbuckle.replay.network import Network
-from turnbuckle.replay.nodes import gpu_node
+from turnbuckle.mpi.collectives.collectives import ALGORITHMS, buffers
+from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
+from turnbuckle.mpi.replay.program import Charges, laid_out, program
+from turnbuckle.replay.contention.contention import replay
+from turnbuckle.replay.contention.network import Network
+from turnbuckle.replay.contention.nodes import gpu_node
 
 
 @pytest.mark.parametrize("operation", ["bcast", "allreduce", "allgather", "alltoall", "reduce_scatter", "barrier"])

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import UsageError
+from turnbuckle.foundation.errors import UsageError
 from turnbuckle.replay.tasks import Replayed, Tasks, Terms, compile_tasks, replay_tasks, run_times
 
 plain = settings(max_examples=120)

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 from turnbuckle import trace
-from turnbuckle.errors import ProfileError, TurnbuckleError, UsageError
+from turnbuckle.foundation.errors import ProfileError, TurnbuckleError, UsageError
+from turnbuckle.mpi import schedules
+from turnbuckle.mpi.replay.messages import recorded
+from turnbuckle.mpi.replay.program import program
+from turnbuckle.mpi.schedules import ti
+from turnbuckle.mpi.schedules.matching import ANY, Side, match
 from turnbuckle.profile.profile import build
-from turnbuckle.replay import schedules
-from turnbuckle.replay.contention import replay
-from turnbuckle.replay.mpi import recorded
-from turnbuckle.replay.mpi_program import program
-from turnbuckle.replay.network import Network
-from turnbuckle.replay.schedules import ti
-from turnbuckle.replay.schedules.matching import ANY, Side, match
+from turnbuckle.replay.contention.contention import replay
+from turnbuckle.replay.contention.network import Network
 
 SPEED = 1e9
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from turnbuckle.errors import CannotAnswer
-from turnbuckle.order import Prepared, prepared
+from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.project import require_order
+from turnbuckle.projection.order import Prepared, prepared
+from turnbuckle.projection.project import require_order
+from turnbuckle.questions.distance.question import MODEL
 from turnbuckle.replay.trust import EXPLAINED, LOST, Doubt, Trust, trust
-from turnbuckle.study.slack import MODEL
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
 

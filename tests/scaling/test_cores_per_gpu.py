@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.scaling.answer import Cores, node_sentence, percent, shape, span
-from turnbuckle.scaling.cores import Choice, cores_per_gpu
-from turnbuckle.scaling.fits import LAWS, Name
-from turnbuckle.scaling.runs import Runs
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.questions.cores.answer import Cores, node_sentence, percent, shape, span
+from turnbuckle.questions.cores.fits import LAWS, Name
+from turnbuckle.questions.cores.question import Choice, cores_per_gpu
+from turnbuckle.questions.cores.runs import Runs
 
 Float = NDArray[np.float64]
 CORES = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0])

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import least_squares, nnls
 
-from turnbuckle.scaling import fits
-from turnbuckle.scaling.fits import LAWS, Name
-from turnbuckle.scaling.runs import Runs
+from turnbuckle.questions.cores import fits
+from turnbuckle.questions.cores.fits import LAWS, Name
+from turnbuckle.questions.cores.runs import Runs
 
 Float = NDArray[np.float64]
 CORES = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from turnbuckle.scaling import laws
+from turnbuckle.questions.cores import laws
 
 times = st.floats(0.01, 1000)
 shares = st.floats(0.55, 0.99)

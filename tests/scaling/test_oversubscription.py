@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import ttest_ind
 
-from turnbuckle.scaling.oversubscription import Curve, curves
-from turnbuckle.scaling.runs import Runs
+from turnbuckle.questions.cores.oversubscription import Curve, curves
+from turnbuckle.questions.cores.runs import Runs
 
 Float = NDArray[np.float64]
 

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 import turnbuckle as tb
-from turnbuckle.errors import CannotAnswer, TurnbuckleError, UsageError
+from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError, UsageError
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.scaling.runs import from_profiles, mpi_seconds, read_runs
+from turnbuckle.questions.cores.runs import from_profiles, mpi_seconds, read_runs
 from turnbuckle.trace.read import read
 
 

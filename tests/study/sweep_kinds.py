@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.study.grid import Study
-from turnbuckle.study.points import Held, Kind
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.questions.sweep.grid import Study
+from turnbuckle.questions.sweep.points import Held, Kind
 
 
 @dataclass(frozen=True)

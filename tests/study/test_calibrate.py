@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import MachineError
+from turnbuckle.foundation.errors import MachineError
 from turnbuckle.machine import load
 from turnbuckle.machine.machine import schema
-from turnbuckle.machine.measured import Curve, Measured, Quantity
-from turnbuckle.study.calibrate import calibrate
-from turnbuckle.study.calibration import Calibration, Estimate, Origin
-from turnbuckle.study.curve_fit import fit_curve, step_of
+from turnbuckle.machine.measured.logs import Curve, Measured, Quantity
+from turnbuckle.questions.calibrate.calibration import Calibration, Estimate, Origin
+from turnbuckle.questions.calibrate.curve_fit import fit_curve, step_of
+from turnbuckle.questions.calibrate.question import calibrate
 
 SIZES = 2.0 ** np.arange(0, 29)
 ORIGIN = Origin("file.txt", "ab" * 32, "2026-02-03", "bandwidthTest", "NVIDIA H100 80GB HBM3", "550.54.15")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from test_slack import MODE, RUNS, SOME, answer, distance, launch_and_wait, on_full, one_after_another
 from test_summary import call, copy, on_device, profile_of
 
-from turnbuckle.study.carriers import NAMED, Carrier
-from turnbuckle.study.run import Run
-from turnbuckle.study.slack import MODES, Mode, Slack, tolerate
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.distance.carriers import NAMED, Carrier
+from turnbuckle.questions.distance.question import MODES, Mode, Slack, tolerate
 from turnbuckle.trace.trace import Trace
 
 

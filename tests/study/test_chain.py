@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import turnbuckle as tb
-from turnbuckle.cost.cxl import cxl_line_seconds, pcie_seconds, pipeline_seconds
 from turnbuckle.cost.pcie import Pcie
-from turnbuckle.errors import CannotAnswer, TurnbuckleError, UnitError, UsageError
 from turnbuckle.examples import sample
+from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError, UnitError, UsageError
+from turnbuckle.papers.models.cxl.chain import Chain, Flow, Link, Stage, play, with_recording
+from turnbuckle.papers.models.cxl.chain_file import read_chain
+from turnbuckle.papers.models.cxl.cost import cxl_line_seconds, pcie_seconds, pipeline_seconds
 from turnbuckle.profile.profile import Profile
-from turnbuckle.study.chain import Chain, Flow, Link, Stage, play, with_recording
-from turnbuckle.study.chain_file import read_chain
 
 plain = settings(max_examples=60)
 times = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.25, 7.0])
@@ -294,7 +294,7 @@ OPEN = Chain((Stage("prepare", "fpga", 0.01), Stage("solve", "gpu", None), Stage
 
 
 def test_a_recording_fills_in_what_is_left_open(recorded: Profile) -> None:
-    from turnbuckle.profile import summary
+    from turnbuckle.profile.summary import summary
 
     chain = with_recording(OPEN, recorded)
     copies, kernels = summary.copies(recorded), summary.kernels(recorded)

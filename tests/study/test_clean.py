@@ -14,10 +14,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import turnbuckle as tb
-from turnbuckle.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.study.clean import cleaned
-from turnbuckle.study.run import Run
+from turnbuckle.projection.clean import cleaned
+from turnbuckle.projection.run import Run
 from turnbuckle.trace.trace import Trace
 from turnbuckle.trace.window import Part, cut
 

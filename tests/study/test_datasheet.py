@@ -14,23 +14,12 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
 from turnbuckle.cost.packet import copy_seconds, link
-from turnbuckle.errors import TurnbuckleError
 from turnbuckle.examples import sample
+from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.machine import load
-from turnbuckle.machine.measured import Curve, Measured, read_measured
+from turnbuckle.machine.measured.logs import Curve, Measured, read_measured
 from turnbuckle.profile.profile import build
-from turnbuckle.study.datasheet import (
-    APPROACHES,
-    Projected,
-    Total,
-    percentage_errors,
-    priced,
-    project,
-    study,
-    weighted_spread,
-    wmape,
-)
-from turnbuckle.study.priors import (
+from turnbuckle.projection.priors import (
     COPY_LATENCY_SD,
     DEVICE,
     LATENCY,
@@ -45,8 +34,29 @@ from turnbuckle.study.priors import (
     STAGED_RATE,
     STAGED_SPREAD,
 )
-from turnbuckle.study.sheet import sheet
-from turnbuckle.study.transfers import Latency, Transfers, _sharers, compared, distribution, latencies, measured, recorded, words
+from turnbuckle.questions.transfers.datasheet import (
+    APPROACHES,
+    Projected,
+    Total,
+    percentage_errors,
+    priced,
+    project,
+    study,
+    weighted_spread,
+    wmape,
+)
+from turnbuckle.questions.transfers.question import (
+    Latency,
+    Transfers,
+    _sharers,
+    compared,
+    distribution,
+    latencies,
+    measured,
+    recorded,
+    words,
+)
+from turnbuckle.questions.transfers.sheet import sheet
 from turnbuckle.trace.read import read
 
 Row = tuple[str, str, float, float]

@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import turnbuckle as tb
-from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.page.dgemm_chart import dgemm_figure, panels
-from turnbuckle.page.figure import draw
-from turnbuckle.profile.offload import offload_ratio_limit
-from turnbuckle.study.dgemm import (
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.papers.models.dgemm.figures import dgemm_figure, panels
+from turnbuckle.papers.models.dgemm.question import (
     break_even_bandwidth,
     by_alpha,
     copy_seconds,
@@ -27,6 +25,8 @@ from turnbuckle.study.dgemm import (
     recorded,
     study,
 )
+from turnbuckle.profile.summary.offload import offload_ratio_limit
+from turnbuckle.show.figures.figure import draw
 
 drawn = settings(max_examples=60)
 SAMPLE = Path(tb.__file__).parent / "examples" / "dgemm-like-synthetic.sqlite"

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.errors import UsageError
-from turnbuckle.replay.contention import Leaves, Op, Program, replay
-from turnbuckle.replay.network import Network
-from turnbuckle.study.differences import differences, scattered
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.questions.sharing.differences import differences, scattered
+from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.network import Network
 
 EMPTY = np.zeros(0, dtype=np.int64)
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.errors import UnitError, UsageError
-from turnbuckle.replay.network_file import bundled
-from turnbuckle.replay.patterns import Pattern
-from turnbuckle.replay.patterns import traffic_of as declared
-from turnbuckle.study import exchanged
-from turnbuckle.study.exchanged import MESSAGES, Exchange, traffic_of
-from turnbuckle.study.grid import Study, digest_of
-from turnbuckle.study.messages import replayed
-from turnbuckle.study.points import Held
-from turnbuckle.study.setup import Setup
-from turnbuckle.study.sweeping import Serial, Swept, sweep
+from turnbuckle.foundation.errors import UnitError, UsageError
+from turnbuckle.mpi.questions.messages import exchanged
+from turnbuckle.mpi.questions.messages.exchanged import MESSAGES, Exchange, traffic_of
+from turnbuckle.mpi.questions.messages.question import replayed
+from turnbuckle.mpi.questions.messages.setup import Setup
+from turnbuckle.mpi.replay.patterns import Pattern
+from turnbuckle.mpi.replay.patterns import traffic_of as declared
+from turnbuckle.questions.sweep.grid import Study, digest_of
+from turnbuckle.questions.sweep.points import Held
+from turnbuckle.questions.sweep.question import Serial, Swept, sweep
+from turnbuckle.replay.contention.network_file import bundled
 
 
 def schedule(folder: Path, bytes_sent: int = 100_000) -> Path:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import UsageError
-from turnbuckle.replay.contention import Leaves, Op, Program, replay
-from turnbuckle.replay.network import Dragonfly, FatTree, Network, Node, Torus, Wire
-from turnbuckle.replay.network_file import Described, bundled, read_network
-from turnbuckle.replay.nodes import both_ways, gpu_node
-from turnbuckle.study.fabric import bisection, diameter, fabric, remarks, together
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.mpi.questions.fabric.question import bisection, diameter, fabric, remarks, together
+from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus, Wire
+from turnbuckle.replay.contention.network_file import Described, bundled, read_network
+from turnbuckle.replay.contention.nodes import both_ways, gpu_node
 
 SHAPES = [FatTree((4, 4), (1, 2), (1, 1)), FatTree((3, 2, 3), (1, 2, 2), (1, 1, 2)), Torus((4, 3), 2), Torus((2, 5)), Torus((6,)),
           Dragonfly(3, 2, 2, 1), Dragonfly(5, 4, 2, 2), Dragonfly(1, 4, 2, 1), None]  # fmt: skip

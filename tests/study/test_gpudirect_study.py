@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.cost.gpudirect import PHYSICS, SEED_G, break_even_bytes, gpudirect_seconds, hostcopy_seconds
-from turnbuckle.errors import UsageError
-from turnbuckle.replay.mpi import Messages, Traffic
-from turnbuckle.study.gpudirect import FULL, downsampled, refuse_varied, run_time_slopes, study
-from turnbuckle.study.link_use import link_use
-from turnbuckle.study.message_times import MessageTimes, alone_seconds, crossover, message_times
-from turnbuckle.study.messages import replayed
-from turnbuckle.study.setup import Path, Setup
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.mpi.questions.gpudirect.cost import PHYSICS, SEED_G, break_even_bytes, gpudirect_seconds, hostcopy_seconds
+from turnbuckle.mpi.questions.gpudirect.question import FULL, downsampled, refuse_varied, run_time_slopes, study
+from turnbuckle.mpi.questions.messages.link_use import link_use
+from turnbuckle.mpi.questions.messages.question import replayed
+from turnbuckle.mpi.questions.messages.setup import Path, Setup
+from turnbuckle.mpi.questions.messages.times import MessageTimes, alone_seconds, crossover, message_times
+from turnbuckle.mpi.replay.messages import Messages, Traffic
 
 #: Sizes on both sides of the paper's break-even.
 SIZES = (100.0, 5_000.0, 20_000.0, 40_000.0, 300_000.0)
@@ -183,7 +183,7 @@ def test_steps_have_the_sign_that_they_must() -> None:
 
 
 def test_steps_are_left_out_where_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnbuckle.study.gpudirect.MOST_OPERATIONS", 10)
+    monkeypatch.setattr("turnbuckle.mpi.questions.gpudirect.question.MOST_OPERATIONS", 10)
     assert study(sent([(0, 1)], [1e6]), PAPER, ranks_per_node=[1]).slopes == {}
 
 

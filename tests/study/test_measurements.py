@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from turnbuckle.errors import TurnbuckleError
-from turnbuckle.study import distance, message_delay, side_by_side
-from turnbuckle.study.cases import read_case
-from turnbuckle.study.measurements import read_measurements
-from turnbuckle.study.validate import validate
+from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.mpi.questions.delay import question as message_delay
+from turnbuckle.questions.validate.cases import read_case
+from turnbuckle.questions.validate.measured import distance, side_by_side
+from turnbuckle.questions.validate.measured.measurements import read_measurements
+from turnbuckle.questions.validate.question import validate
 
 CASES = Path(__file__).resolve().parents[2] / "validation" / "cases"
 FORM = {"most": float, "window": (int, int), "programs": {"*": {"s": float}}, "points": [{"name": str, "late?": float, "times": [float]}]}

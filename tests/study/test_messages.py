@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import turnbuckle as tb
-from turnbuckle.cost.gpudirect import PHYSICS, SEED_G, gpudirect_seconds, hostcopy_seconds
-from turnbuckle.errors import UsageError
-from turnbuckle.replay.mpi import Messages, Rounds, Traffic, recorded
-from turnbuckle.study.messages import PATHS, paths, replayed
-from turnbuckle.study.setup import Costs, Setup, charges_of, network_of, with_settings
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.mpi.questions.gpudirect.cost import PHYSICS, SEED_G, gpudirect_seconds, hostcopy_seconds
+from turnbuckle.mpi.questions.messages.question import PATHS, paths, replayed
+from turnbuckle.mpi.questions.messages.setup import Costs, Setup, charges_of, network_of, with_settings
+from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic, recorded
 
 
 @pytest.mark.parametrize(("costs", "preset"), [("seed_G", SEED_G), ("physics", PHYSICS)])

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 from strategies import trace_of
 
-from turnbuckle.assumptions import uncalled
-from turnbuckle.errors import CannotAnswer
+from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.project import require_activity, require_calls
-from turnbuckle.study.run import Run
+from turnbuckle.projection.assumptions import uncalled
+from turnbuckle.projection.project import require_activity, require_calls
+from turnbuckle.projection.run import Run
 
 NAMES = pl.Series("name", ["cudaLaunchKernel", "k"])
 PROCESS = 7 << 24

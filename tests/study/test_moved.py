@@ -13,13 +13,13 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 from strategies import D2H, DEVICE, FEWER, FULL, LAW, NAMES, PINNED, gpu_traces, machine, soups, trace_of, traces
 
-from turnbuckle.errors import CannotAnswer
 from turnbuckle.examples import sample
+from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.machine import Machine, load
-from turnbuckle.model import Model, nething
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.study.moved import REASONS, Moved, moved, window
-from turnbuckle.study.run import Run
+from turnbuckle.projection.model import Model, nething
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.before_after.question import REASONS, Moved, moved, window
 from turnbuckle.trace.trace import Trace
 
 HERE = machine(FULL)

@@ -13,10 +13,10 @@ import strategies
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.cost.integration import fraction_speedup
-from turnbuckle.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.papers.models.node.cost import fraction_speedup
+from turnbuckle.papers.models.node.question import Communication, closer, communication, off_node_share
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.study.integration import Communication, closer, communication, off_node_share
 from turnbuckle.trace.read import read
 
 Row = dict[str, Any]

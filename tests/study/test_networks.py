@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import UsageError
-from turnbuckle.replay.limppy import Protocol
-from turnbuckle.replay.message_graphs import MessageGraph, ping_pong, shift, sweep
-from turnbuckle.replay.mpi import recorded
-from turnbuckle.replay.network import Dragonfly, FatTree, Torus
-from turnbuckle.study.networks import LIMPPY, USUAL, networks, of_graph, of_run, topology
-from turnbuckle.study.run import Run
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.mpi.networks.limppy import Protocol
+from turnbuckle.mpi.networks.message_graphs import MessageGraph, ping_pong, shift, sweep
+from turnbuckle.mpi.questions.network.question import LIMPPY, USUAL, networks, of_graph, of_run, topology
+from turnbuckle.mpi.replay.messages import recorded
+from turnbuckle.projection.run import Run
+from turnbuckle.replay.contention.network import Dragonfly, FatTree, Torus
 
 
 @given(st.integers(2, 3000), st.sampled_from(USUAL))

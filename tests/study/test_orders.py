@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import turnbuckle as tb
-from turnbuckle.errors import CannotAnswer
-from turnbuckle.profile.poset import Runs, clocks, covers, ranks
-from turnbuckle.study.orders import Order, at_distance, false_share, order, survival
+from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.questions.order.poset import Runs, clocks, covers, ranks
+from turnbuckle.questions.order.question import Order, at_distance, false_share, order, survival
 
 
 def test_survival_falls_with_runs_and_with_evenness() -> None:

@@ -7,12 +7,23 @@ from dataclasses import replace
 
 import pytest
 
-from turnbuckle.cost.gpudirect import SEED_G, break_even_bytes, gpudirect_seconds, hostcopy_seconds
-from turnbuckle.errors import UsageError
-from turnbuckle.replay.patterns import Pattern, traffic_of
-from turnbuckle.study.messages import replayed
-from turnbuckle.study.patterns import OF_THE_PAPER, ON_ONE_SWITCH, SHARE_WITHIN, SIZED, Gain, Sized, by_size, crossover, gains, with_share
-from turnbuckle.study.setup import network_of
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.mpi.questions.gpudirect.cost import SEED_G, break_even_bytes, gpudirect_seconds, hostcopy_seconds
+from turnbuckle.mpi.questions.messages.question import replayed
+from turnbuckle.mpi.questions.messages.setup import network_of
+from turnbuckle.mpi.questions.patterns.question import (
+    OF_THE_PAPER,
+    ON_ONE_SWITCH,
+    SHARE_WITHIN,
+    SIZED,
+    Gain,
+    Sized,
+    by_size,
+    crossover,
+    gains,
+    with_share,
+)
+from turnbuckle.mpi.replay.patterns import Pattern, traffic_of
 
 
 @pytest.mark.parametrize("fidelity", ["flow", "logp"])

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.study.power import (
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.papers.models.power.question import (
     Estimate,
     Part,
     chosen,

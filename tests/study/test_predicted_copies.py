@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnbuckle.profile.transfers import LinkFit, size_bins
-from turnbuckle.study.predicted_copies import _line_interval
-from turnbuckle.study.priors import DEVICE, LINK, PEER, STAGED
+from turnbuckle.projection.priors import DEVICE, LINK, PEER, STAGED
+from turnbuckle.questions.validate.copies import _line_interval
 
 
 def line(latency: float, bandwidth: float | None, error: float, spread: float) -> LinkFit:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from turnbuckle.cost.packet import link
 from turnbuckle.machine import Pair, load
-from turnbuckle.study.priors import (
+from turnbuckle.projection.priors import (
     COPY_LATENCY_SD,
     DEVICE_SHARE,
     LAUNCH_ERROR,

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 import turnbuckle as tb
-from turnbuckle import order
-from turnbuckle.errors import MachineError
+from turnbuckle.foundation.errors import MachineError
+from turnbuckle.projection import order
 from turnbuckle.replay.timeline import TimelineReplay
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from test_slack import RUNS, SOME, answer, distance, launch_and_wait, on_full, one_after_another
 
+from turnbuckle.projection.run import Run
+from turnbuckle.projection.sensitivity import DELIVERIES, HOST_WORK, RETURNS, Curve, Share, along, classes, shares
+from turnbuckle.questions.distance.question import Distance
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
-from turnbuckle.study.run import Run
-from turnbuckle.study.sensitivity import DELIVERIES, HOST_WORK, RETURNS, Curve, Share, along, classes, shares
-from turnbuckle.study.slack import Distance
 from turnbuckle.trace.trace import Trace
 
 #: A step in which no two whole numbers of nanoseconds change places.

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from strategies import LAW, gpu_traces, trace_of
 
 import turnbuckle as tb
-from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.model import nething
-from turnbuckle.order import prepared
-from turnbuckle.profile.dependencies import EDGE
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.profile.dependencies.dependencies import EDGE
 from turnbuckle.profile.profile import build
-from turnbuckle.replay.graphs import copies, numbered, with_gaps
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.order import prepared
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.sharing.pairs import pair
+from turnbuckle.questions.sharing.question import FORMS, ON_ONE_GPU, Form, Sharer, ready, sharing
+from turnbuckle.questions.sharing.surface import NEAR, NOW, RATE, parameter_differences, sharing_surface
+from turnbuckle.replay.contention.graphs import copies, numbered, with_gaps
 from turnbuckle.replay.timeline import no_change
-from turnbuckle.study.pairs import pair
-from turnbuckle.study.run import Run
-from turnbuckle.study.sharing import FORMS, ON_ONE_GPU, Form, Sharer, ready, sharing
-from turnbuckle.study.sharing_surface import NEAR, NOW, RATE, parameter_differences, sharing_surface
 from turnbuckle.trace.trace import Trace
 
 REAL = ["cloverleaf_a100_perlmutter", "rodinia_gaussian_rtx3090_b", "jacobi_gh200", "extrap_concurrent_s4", "balinski_gomory_r3"]

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from strategies import FEWER, FULL, gpu_traces, machine, soups, traces, with_columns
 from test_summary import Row, call, copy, on_device, profile_of
 
-from turnbuckle.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.machine import Change, Machine, Pair
 from turnbuckle.machine.hops import hops
 from turnbuckle.machine.machine import Parameter
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.project import project
-from turnbuckle.study.run import Run
-from turnbuckle.study.sensitivity import MOST
-from turnbuckle.study.slack import FARTHEST, MODEL, MODES, NEAREST, THRESHOLDS, Distance, Mode, Slack, tolerate
+from turnbuckle.projection.project import project
+from turnbuckle.projection.run import Run
+from turnbuckle.projection.sensitivity import MOST
+from turnbuckle.questions.distance.question import FARTHEST, MODEL, MODES, NEAREST, THRESHOLDS, Distance, Mode, Slack, tolerate
 from turnbuckle.trace.trace import Trace
 
 RUNS = gpu_traces() | traces() | soups()

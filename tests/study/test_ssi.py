@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from turnbuckle.cost.affine import added_seconds, benefit_from_penalty
-from turnbuckle.errors import CannotAnswer, UnitError, UsageError
-from turnbuckle.published import ecp_simulators as paper
-from turnbuckle.published.numbers import printed
-from turnbuckle.replay.loop import Link, Loop, Quantum
-from turnbuckle.study.run import Run
-from turnbuckle.study.ssi import Distance, answer, distance, recorded
-from turnbuckle.units import parse
+from turnbuckle.foundation.errors import CannotAnswer, UnitError, UsageError
+from turnbuckle.foundation.units import parse
+from turnbuckle.papers.ecp import simulators as paper
+from turnbuckle.papers.models.bound.affine import added_seconds, benefit_from_penalty
+from turnbuckle.papers.models.ssi.question import Distance, answer, distance, recorded
+from turnbuckle.papers.numbers import printed
+from turnbuckle.projection.run import Run
+from turnbuckle.replay.contention.loop import Link, Loop, Quantum
 
 LINK = Link("pcie4-x16", 26e9)
 PAIRS = [(app, link) for app in paper.SSI for link in paper.PAPER.texts(app, "benefit")]

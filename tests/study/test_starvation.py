@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import turnbuckle as tb
-from turnbuckle.errors import UnitError, UsageError
-from turnbuckle.order import prepared
+from turnbuckle.foundation.errors import UnitError, UsageError
+from turnbuckle.projection.order import prepared
+from turnbuckle.questions.distance.question import MODEL, tolerate
+from turnbuckle.questions.distance.starvation import Starvation, read_starvation, starved_seconds
 from turnbuckle.replay.timeline import no_change
-from turnbuckle.study.slack import MODEL, tolerate
-from turnbuckle.study.starvation import Starvation, read_starvation, starved_seconds
 
 MILLISECOND = Starvation(np.array([0.0, 1e-3]), np.array([0.0, 1e-4]))
 

@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 import turnbuckle as tb
-from turnbuckle.errors import MachineError, ProfileError
+from turnbuckle.foundation.errors import MachineError, ProfileError
 from turnbuckle.profile.profile import build
-from turnbuckle.study.run import DEFAULT_TARGETS, SCHEMA_VERSION, Run
+from turnbuckle.projection.run import DEFAULT_TARGETS, SCHEMA_VERSION, Run
 
 SAMPLE = Path(str(files("turnbuckle") / "examples" / "dgemm-like-synthetic.sqlite"))
 

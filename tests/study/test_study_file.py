@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.errors import TurnbuckleError
-from turnbuckle.study.grid import MOST, Study, digest_of, shard_of
-from turnbuckle.study.questions import KINDS
-from turnbuckle.study.settings import settings_of, spaced
-from turnbuckle.study.study_file import read_study
+from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.foundation.settings import settings_of, spaced
+from turnbuckle.questions.sweep.grid import MOST, Study, digest_of, shard_of
+from turnbuckle.questions.sweep.kinds import KINDS
+from turnbuckle.questions.sweep.study_file import read_study
 
 GOOD = """
 [study]

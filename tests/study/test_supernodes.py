@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.linalg import splu
 
-from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.study.supernodes import Triangle, read_map, read_triangle, supernodes, triangle_of
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.papers.models.dag.supernodes import Triangle, read_map, read_triangle, supernodes, triangle_of
 
 drawn = settings(max_examples=150)
 Structure = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
@@ -254,7 +254,7 @@ def test_one_triangle_of_a_matrix() -> None:
 
 
 def test_too_large_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnbuckle.study.supernodes.LARGEST_GRAPH", 3)
+    monkeypatch.setattr("turnbuckle.papers.models.dag.supernodes.LARGEST_GRAPH", 3)
     found = supernodes(triangle_of(sp.eye_array(3)))
     with pytest.raises(CannotAnswer) as error:
         _ = found.level

@@ -16,11 +16,11 @@ from test_summary import PROCESS, call, on_device, profile_of
 
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.machine import Parameter
-from turnbuckle.project import project
+from turnbuckle.projection.project import project
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.distance.question import MODEL, THRESHOLDS, Distance, Mode
+from turnbuckle.questions.distance.speeds import CHEAPEST, DEAREST, OVER, SHOWN, Over, cost_change, surface, sweep
 from turnbuckle.replay.timeline import no_change
-from turnbuckle.study.run import Run
-from turnbuckle.study.slack import MODEL, THRESHOLDS, Distance, Mode
-from turnbuckle.study.sweep import CHEAPEST, DEAREST, OVER, SHOWN, Over, cost_change, surface, sweep
 from turnbuckle.trace.trace import Trace
 
 Float = NDArray[np.float64]

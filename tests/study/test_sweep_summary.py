@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from turnbuckle.study.exchanged import MESSAGES
-from turnbuckle.study.grid import Study
-from turnbuckle.study.questions import PROJECT
-from turnbuckle.study.sweep_summary import Summary, summaries, varying
+from turnbuckle.mpi.questions.messages.exchanged import MESSAGES
+from turnbuckle.questions.sweep.grid import Study
+from turnbuckle.questions.sweep.kinds import PROJECT
+from turnbuckle.questions.sweep.summary import Summary, summaries, varying
 
 AXES: dict[str, list[Any]] = {"path": ["hostcopy", "gpudirect"], "ranks_per_node": [1, 2, 4], "hop_seconds": [1e-6, 1e-5]}
 

@@ -20,10 +20,10 @@ import polars as pl
 import pytest
 from sweep_kinds import NOTED, noted, study_of
 
-from turnbuckle.errors import CannotAnswer, TurnbuckleError
-from turnbuckle.study.journal import Journal, beside, journal_of, read_journal
-from turnbuckle.study.points import Held
-from turnbuckle.study.sweeping import Serial, Swept, _no_interrupt, sweep
+from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError
+from turnbuckle.questions.sweep.journal import Journal, beside, journal_of, read_journal
+from turnbuckle.questions.sweep.points import Held
+from turnbuckle.questions.sweep.question import Serial, Swept, _no_interrupt, sweep
 
 HERE = Path(__file__).parent
 
@@ -204,8 +204,8 @@ SLOW = """
 import sys; sys.path.insert(0, {here!r})
 from pathlib import Path
 from sweep_kinds import study_of
-from turnbuckle.study.points import Held
-from turnbuckle.study.sweeping import sweep
+from turnbuckle.questions.sweep.points import Held
+from turnbuckle.questions.sweep.question import sweep
 folder = Path({folder!r})
 sweep(study_of(folder, number=list(range(40))), output=folder / "t.parquet", workers=2)
 """
@@ -313,7 +313,7 @@ def test_a_full_disk_is_said_and_costs_one_batch(tmp_path: Path, monkeypatch: py
         return some
 
     write = os.write
-    monkeypatch.setattr("turnbuckle.study.journal.os.write", full)
+    monkeypatch.setattr("turnbuckle.questions.sweep.journal.os.write", full)
     with pytest.raises(TurnbuckleError, match="A086") as caught:
         sweep(study, Serial(), output=output)
     assert caught.value.found == "No space left on device" and "goes on" in caught.value.fix
@@ -335,7 +335,7 @@ def test_a_file_system_without_locks_is_said(tmp_path: Path, monkeypatch: pytest
     def none(_: int, __: int) -> None:
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr("turnbuckle.study.journal.fcntl.flock", none)
+    monkeypatch.setattr("turnbuckle.questions.sweep.journal.fcntl.flock", none)
     with Journal(tmp_path / "t.journal") as journal:
         assert not journal.locked
     assert "has no locks" in sweep(study_of(tmp_path), Serial(), output=tmp_path / "t.csv").notes[0]

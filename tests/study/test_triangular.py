@@ -14,12 +14,12 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.cost.tiers import NETWORK, NODE, SAME, SOCKET, TIERS, Fabric, Tier, fabric
-from turnbuckle.errors import CannotAnswer, UsageError
-from turnbuckle.study.supernodes import Supernodes, supernodes, triangle_of
-from turnbuckle.study.triangular import gpu_counts, sweep
-from turnbuckle.study.triangular_tasks import LAYOUTS, VARIANTS, Dealt, Layout, Run, Variant, solve, variants, work
-from turnbuckle.units import show
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.units import show
+from turnbuckle.papers.models.dag.question import gpu_counts, sweep
+from turnbuckle.papers.models.dag.supernodes import Supernodes, supernodes, triangle_of
+from turnbuckle.papers.models.dag.tasks import LAYOUTS, VARIANTS, Dealt, Layout, Run, Variant, solve, variants, work
+from turnbuckle.papers.models.dag.tiers import NETWORK, NODE, SAME, SOCKET, TIERS, Fabric, Tier, fabric
 
 drawn = settings(max_examples=100)
 #: Few GPUs to a node, and blocks that soon share the memory, so that small matrices meet every case.
@@ -292,7 +292,7 @@ def test_no_run_is_replayed_twice(laplace: Supernodes, monkeypatch: pytest.Monke
         calls.append(1)
         return solve(*words, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("turnbuckle.study.triangular.solve", counted)
+    monkeypatch.setattr("turnbuckle.papers.models.dag.question.solve", counted)
     sweep(laplace, fabric(), [1])
     assert len(calls) == 1
     sweep(laplace, fabric(), [1], merged=4)
@@ -338,7 +338,7 @@ def test_messages_over_an_unknown_tier() -> None:
 def test_too_large_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     found = chain(9)
     assert found.levels == 9
-    monkeypatch.setattr("turnbuckle.study.triangular_tasks.LARGEST_GRAPH", 10)
+    monkeypatch.setattr("turnbuckle.papers.models.dag.tasks.LARGEST_GRAPH", 10)
     with pytest.raises(CannotAnswer) as error:
         work(found, Dealt.on_grid(2), SMALL)
     assert error.value.code == "A157"

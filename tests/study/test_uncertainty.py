@@ -16,15 +16,15 @@ from test_summary import PAGEABLE, PINNED, call, copy, on_device, profile_of
 from turnbuckle.examples import sample
 from turnbuckle.machine import Change, Coupling, Fact, Machine, Pair, all_machines, load, schema
 from turnbuckle.machine.machine import Parameter
-from turnbuckle.model import Model, additive, nething
-from turnbuckle.order import Prepared, prepared
 from turnbuckle.profile.pieces import Pieces, pieces
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
-from turnbuckle.project import project
-from turnbuckle.projection import Projection, faster
-from turnbuckle.study.priors import LAUNCHES, LINK, STAGED, VENDOR_ERROR, vendor
-from turnbuckle.study.uncertainty import (
+from turnbuckle.projection.model import Model, additive, nething
+from turnbuckle.projection.order import Prepared, prepared
+from turnbuckle.projection.priors import LAUNCHES, LINK, STAGED, VENDOR_ERROR, vendor
+from turnbuckle.projection.project import project
+from turnbuckle.projection.projection import Projection, faster
+from turnbuckle.projection.uncertainty import (
     ALPHA_ERROR,
     ALPHA_UNKNOWN,
     KERNEL_ALPHA,

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import turnbuckle as tb
-from turnbuckle.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.table_file import Table
 from turnbuckle.machine import Machine, load
-from turnbuckle.study.unified_memory import (
+from turnbuckle.papers.models.memory.question import (
     Memories,
     UnifiedMemory,
     _extreme,
@@ -23,7 +24,6 @@ from turnbuckle.study.unified_memory import (
     read_memories,
     read_work,
 )
-from turnbuckle.table_file import Table
 
 drawn = settings(max_examples=40)
 MEASURED = "memory, regular, irregular, error\nhbm, 800 GB/s, 80 GB/s, 5 %\nDDR, 40 GB/s, 10 GB/s, 10 %\n"

@@ -13,14 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from turnbuckle.errors import CannotAnswer, TurnbuckleError, UsageError
 from turnbuckle.examples import sample
-from turnbuckle.study.cases import ASKS, find, read_case
-from turnbuckle.study.predictions import MODELS
-from turnbuckle.study.rows import KINDS, Data, Row
-from turnbuckle.study.run import Run
-from turnbuckle.study.slack import tolerate
-from turnbuckle.study.validate import MODEL_TITLES, TITLES, NotRun, Validation, coverage_interval, from_dict, shipped, validate
+from turnbuckle.foundation.errors import CannotAnswer, TurnbuckleError, UsageError
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.distance.question import tolerate
+from turnbuckle.questions.validate.cases import ASKS, find, read_case
+from turnbuckle.questions.validate.predictions import MODELS
+from turnbuckle.questions.validate.question import (
+    MODEL_TITLES,
+    TITLES,
+    NotRun,
+    Validation,
+    coverage_interval,
+    from_dict,
+    shipped,
+    validate,
+)
+from turnbuckle.questions.validate.rows import KINDS, Data, Row
 
 CURVE = "direction, memory, size [B], time [us]\n" + "".join(
     f"h2d, pinned, {n}, {2 + n / 25e3}\n" for n in (1, 100, 10_000, 1_000_000, 100_000_000)

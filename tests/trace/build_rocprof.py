@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from turnbuckle.errors import ProfileError
+from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.trace import Trace
 from turnbuckle.trace.check import launch_pairs
-from turnbuckle.trace.readers import rocprof, rocprof_csv
+from turnbuckle.trace.readers.rocprof import csv_sets as rocprof_csv
+from turnbuckle.trace.readers.rocprof import reader as rocprof
 from turnbuckle.trace.trace import dtypes
 
 START = 63_857_982_000_000

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from turnbuckle.schema import tables as schema_tables
+from turnbuckle.foundation.schema import tables as schema_tables
 
 PROCESS = 19725 << 24  # a global process id: process bits, thread bits 0
 OTHER_PROCESS = 19726 << 24

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle import schema
-from turnbuckle.findings import finding
-from turnbuckle.profile.stand_in import read_as, stand_in
-from turnbuckle.trace import anonymise as module
-from turnbuckle.trace.anonymise import Treated, anonymise, kept_kernels, treated_rows
+from turnbuckle.foundation import schema
+from turnbuckle.foundation.findings import finding
+from turnbuckle.questions.anonymise import question as module
+from turnbuckle.questions.anonymise.question import Treated, anonymise, kept_kernels, treated_rows
+from turnbuckle.questions.anonymise.stand_in import read_as, stand_in
 from turnbuckle.trace.readers import parquet
 from turnbuckle.trace.secrets import credential, look
 from turnbuckle.trace.trace import Trace

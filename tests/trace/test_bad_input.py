@@ -14,7 +14,7 @@ from typing import Any
 import build_nsys as b
 import pytest
 
-from turnbuckle.errors import ProfileError
+from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.trace import Trace, read
 
 GPU_TABLES: dict[str, Any] = {f"CUPTI_ACTIVITY_KIND_{t}": None for t in ("RUNTIME", "KERNEL", "MEMCPY")}

@@ -14,8 +14,9 @@ import build_nsys as b
 import polars as pl
 import pytest
 
-from turnbuckle.errors import ProfileError
-from turnbuckle.trace import Trace, cache, read
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.trace import Trace, read
+from turnbuckle.trace.cache import cache
 from turnbuckle.trace.readers import nsys
 
 

@@ -17,13 +17,16 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from turnbuckle.cli.graphs import inspect_graph, without_times
 
-from turnbuckle.cli.show_graph import inspect_graph, without_times
-from turnbuckle.errors import CannotAnswer, ProfileError, TurnbuckleError, UsageError
+from turnbuckle.foundation.errors import CannotAnswer, ProfileError, TurnbuckleError, UsageError
 from turnbuckle.profile.profile import build
-from turnbuckle.study.run import Run
-from turnbuckle.trace.readers import chakra, chakra_json, chakra_wire, kineto
-from turnbuckle.trace.readers.chakra_graph import COLLECTIVE, COPY, KERNEL, OPERATOR, RECEIVE, SEND
+from turnbuckle.projection.run import Run
+from turnbuckle.trace.readers import kineto
+from turnbuckle.trace.readers.chakra import json as chakra_json
+from turnbuckle.trace.readers.chakra import reader as chakra
+from turnbuckle.trace.readers.chakra import wire as chakra_wire
+from turnbuckle.trace.readers.chakra.graph import COLLECTIVE, COPY, KERNEL, OPERATOR, RECEIVE, SEND
 
 plain = settings(max_examples=60)
 

@@ -12,7 +12,7 @@ from frames import OTHER_PROCESS, PROCESS, THREAD, launched, tables
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbuckle.findings import Finding
+from turnbuckle.foundation.findings import Finding
 from turnbuckle.trace import check as module
 from turnbuckle.trace.check import DEVICE_TABLES, check, launch_pairs, nested_calls, sound
 

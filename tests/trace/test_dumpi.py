@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import ProfileError
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.mpi.readers.dumpi import reader as dumpi
+from turnbuckle.mpi.readers.dumpi.clocks import shifts
+from turnbuckle.mpi.readers.dumpi.groups import Making, communicators
+from turnbuckle.mpi.readers.dumpi.layouts import CALLS, END, Unreadable, record
+from turnbuckle.mpi.replay.messages import recorded
+from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import build
-from turnbuckle.profile.traffic import traffic
-from turnbuckle.replay.mpi import recorded
 from turnbuckle.trace import Trace, read
-from turnbuckle.trace.readers import dumpi
-from turnbuckle.trace.readers.dumpi_clocks import shifts
-from turnbuckle.trace.readers.dumpi_groups import Making, communicators
-from turnbuckle.trace.readers.dumpi_layouts import CALLS, END, Unreadable, record
 
 MAGIC = b"\xff\xaa\xddDUMPI"
 NUMBER = {name: n for n, (name, _) in enumerate(CALLS)}

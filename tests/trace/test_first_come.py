@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.trace.readers.first_come import FirstCome
+from turnbuckle.trace.readers.parts.first_come import FirstCome
 
 #: Queue, and how many are asked for; -1: one comes.
 EVENTS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-1, -1, -1, 0, 1, 1, 2, 1 << 30])), max_size=40)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from turnbuckle.trace.readers import json_pieces
-from turnbuckle.trace.readers.json_pieces import Cut, Json
+from turnbuckle.trace.readers.parts import json_pieces
+from turnbuckle.trace.readers.parts.json_pieces import Cut, Json
 
 
 def test_elements_that_never_close_are_not_read_again_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

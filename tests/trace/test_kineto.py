@@ -18,16 +18,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from turnbuckle.errors import CannotAnswer, ProfileError
+from turnbuckle.foundation.errors import CannotAnswer, ProfileError
+from turnbuckle.foundation.schema import tables as schema_tables
 from turnbuckle.machine import Pair, load
-from turnbuckle.model import Replay, nething
-from turnbuckle.profile import summary
-from turnbuckle.profile.describe import describe
 from turnbuckle.profile.pieces import UNSIZED, pieces
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import observed_machine
-from turnbuckle.project import project
-from turnbuckle.schema import tables as schema_tables
+from turnbuckle.profile.summary import summary
+from turnbuckle.profile.summary.describe import describe
+from turnbuckle.projection.model import Replay, nething
+from turnbuckle.projection.project import project
 from turnbuckle.trace import Trace, read, secrets
 from turnbuckle.trace.readers import kineto
 from turnbuckle.trace.trace import dtypes

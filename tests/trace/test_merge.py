@@ -15,16 +15,16 @@ from frames import PROCESS, frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import TurnbuckleError
+from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import build
-from turnbuckle.profile.traffic import traffic
-from turnbuckle.study.run import Run
+from turnbuckle.projection.run import Run
 from turnbuckle.trace import Trace, read
-from turnbuckle.trace.alignment import _others
 from turnbuckle.trace.check import sound
-from turnbuckle.trace.merge import Merged, merge
-from turnbuckle.trace.readers import nvprof
-from turnbuckle.trace.shared_collectives import Group
+from turnbuckle.trace.merge.alignment import _others
+from turnbuckle.trace.merge.merge import Merged, merge
+from turnbuckle.trace.merge.shared_collectives import Group
+from turnbuckle.trace.readers.nvprof import reader as nvprof
 
 UTC = 1_700_000_000_000_000_000
 ALL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"

@@ -12,8 +12,8 @@ import build_nsys as b
 import polars as pl
 import pytest
 
-from turnbuckle import schema
-from turnbuckle.schema import words
+from turnbuckle.foundation import schema
+from turnbuckle.foundation.schema import words
 from turnbuckle.trace import Trace, read
 
 DIRECTIONS = words("directions")

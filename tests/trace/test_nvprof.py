@@ -13,16 +13,16 @@ from build_nvprof import COPY, EPOCH, LAUNCH, PID, WAIT, Row, call, codes, copy,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import CannotAnswer
-from turnbuckle.profile.dependencies import dependencies
+from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.foundation.schema import tables as schema_tables
+from turnbuckle.papers.models.node.question import closer
+from turnbuckle.profile.dependencies.dependencies import dependencies
 from turnbuckle.profile.profile import build
-from turnbuckle.schema import tables as schema_tables
-from turnbuckle.study.integration import closer
-from turnbuckle.study.run import Run
+from turnbuckle.projection.run import Run
 from turnbuckle.trace import Trace
-from turnbuckle.trace.readers import nvprof
-from turnbuckle.trace.readers.nvprof_clocks import CONTEXT, STREAM, Waits, Work, apart
-from turnbuckle.trace.readers.nvprof_source import call_names
+from turnbuckle.trace.readers.nvprof import reader as nvprof
+from turnbuckle.trace.readers.nvprof.clocks import CONTEXT, STREAM, Waits, Work, apart
+from turnbuckle.trace.readers.nvprof.source import call_names
 from turnbuckle.trace.trace import dtypes
 
 

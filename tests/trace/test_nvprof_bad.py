@@ -12,10 +12,10 @@ from build_nvprof import EPOCH, LAUNCH, call, codes, copy, kernel, make, thread_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import ProfileError
+from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.profile.profile import build
-from turnbuckle.trace.readers import nvprof
-from turnbuckle.trace.readers.nvprof_names import demangled, short
+from turnbuckle.trace.readers.nvprof import reader as nvprof
+from turnbuckle.trace.readers.nvprof.names import demangled, short
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from build_otf2 import ALLREDUCE, CREATE_HANDLE, CUDA, MPI, PTHREAD, REDUCE, STREAM, UNDEFINED, Archive, Location
 
-from turnbuckle.errors import ProfileError
-from turnbuckle.profile.ranks import meetings
-from turnbuckle.profile.traffic import traffic
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.profile.dependencies.ranks import meetings
+from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.trace import Trace, read
 
 SEND, ISEND, SENT, RECEIVING, RECV, IRECV, TESTED, CANCELLED = 14, 15, 16, 17, 18, 19, 20, 21

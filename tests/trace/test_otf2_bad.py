@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from build_otf2 import CUDA, MPI, STREAM, UNDEFINED, Archive
 
-from turnbuckle.errors import ProfileError
+from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.profile.profile import build
 from turnbuckle.trace import Trace, read
 

@@ -11,14 +11,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from turnbuckle.foundation.schema import tables as schema_tables
 from turnbuckle.machine import Pair
-from turnbuckle.model import Replay, nething
-from turnbuckle.profile.mpi_calls import same_call
+from turnbuckle.profile.messages.mpi_calls import same_call
+from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
-from turnbuckle.profile.traffic import traffic
-from turnbuckle.project import project
-from turnbuckle.schema import tables as schema_tables
+from turnbuckle.projection.model import Replay, nething
+from turnbuckle.projection.project import project
 from turnbuckle.trace import Trace, read
 from turnbuckle.trace.trace import dtypes
 

@@ -18,12 +18,12 @@ from frames import frame, launched, tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import ProfileError
-from turnbuckle.files import opened
-from turnbuckle.findings import finding
-from turnbuckle.schema import tables as vocabulary
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.files import opened
+from turnbuckle.foundation.findings import finding
+from turnbuckle.foundation.schema import tables as vocabulary
 from turnbuckle.trace import Trace, read
-from turnbuckle.trace.parquet_file import quietly
+from turnbuckle.trace.cache.parquet_file import quietly
 from turnbuckle.trace.readers import parquet
 from turnbuckle.trace.recorders import recorder
 from turnbuckle.trace.trace import dtypes

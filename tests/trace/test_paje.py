@@ -15,14 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import ProfileError
-from turnbuckle.profile.mpi_calls import described, matched
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.mpi.readers.paje import calls as paje_calls
+from turnbuckle.mpi.readers.paje import events as paje_events
+from turnbuckle.mpi.readers.paje import reader as paje
+from turnbuckle.mpi.replay.messages import recorded
+from turnbuckle.profile.messages.mpi_calls import described, matched
+from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import build
-from turnbuckle.profile.traffic import traffic
-from turnbuckle.replay.mpi import recorded
 from turnbuckle.trace import Trace, read
-from turnbuckle.trace.readers import packed_text, paje, paje_calls, paje_events
-from turnbuckle.trace.readers.mpi_tables import carried, operation, sort_of
+from turnbuckle.trace.readers.parts import packed_text
+from turnbuckle.trace.readers.parts.mpi_tables import carried, operation, sort_of
 
 EVENTS: dict[str, tuple[str, Sequence[str]]] = {
     "PajeDefineContainerType": ("0", ("Alias string", "Type string", "Name string")),

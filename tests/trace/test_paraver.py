@@ -14,13 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnbuckle.errors import ProfileError
-from turnbuckle.profile.mpi_calls import described, matched
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.mpi.readers.paraver import reader as paraver
+from turnbuckle.mpi.readers.paraver import records as paraver_records
+from turnbuckle.mpi.replay.messages import recorded
+from turnbuckle.profile.messages.mpi_calls import described, matched
+from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import build
-from turnbuckle.profile.traffic import traffic
-from turnbuckle.replay.mpi import recorded
 from turnbuckle.trace import Trace, read
-from turnbuckle.trace.readers import packed_text, paraver, paraver_records
+from turnbuckle.trace.readers.parts import packed_text
 
 P2P, COLLECTIVE, OTHER = 50000001, 50000002, 50000003
 SEND, RECV, ISEND, IRECV, WAIT, WAITALL, BCAST, BARRIER, REDUCE, ALLREDUCE = range(1, 11)

@@ -11,11 +11,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from turnbuckle.errors import ProfileError
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.mpi.replay.messages import recorded
+from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import build
-from turnbuckle.profile.traffic import traffic
-from turnbuckle.replay.mpi import recorded
-from turnbuckle.trace import Trace, cache, read
+from turnbuckle.trace import Trace, read
+from turnbuckle.trace.cache import cache
 
 #: Microseconds at which the recordings made here begin.
 ZERO = 1_237_759_886_000_000

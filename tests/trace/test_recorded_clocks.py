@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from turnbuckle.examples import RECORDED, sample
-from turnbuckle.trace.readers import recorded
-from turnbuckle.trace.readers.recorded_clocks import FASTEST, Line, aligned, line
-from turnbuckle.trace.readers.recorded_text import Recorded, load
+from turnbuckle.trace.readers.recorded import reader as recorded
+from turnbuckle.trace.readers.recorded.clocks import FASTEST, Line, aligned, line
+from turnbuckle.trace.readers.recorded.text import Recorded, load
 
 COLUMNS = [
     "kind",

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from turnbuckle.errors import ProfileError
-from turnbuckle.profile.describe import describe
+from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import observed_machine
+from turnbuckle.profile.summary.describe import describe
 from turnbuckle.trace import Trace
 from turnbuckle.trace.check import launch_pairs
-from turnbuckle.trace.readers import rocprof
+from turnbuckle.trace.readers.rocprof import reader as rocprof
 from turnbuckle.trace.trace import dtypes
 
 UUID = "_0198a6f2_7c1b_7d3e_9f00_112233445566"
@@ -368,8 +368,8 @@ def test_progress_and_locked(database: Database, monkeypatch: pytest.MonkeyPatch
 
 
 def refused_locked(path: Path) -> ProfileError:
-    from turnbuckle.trace.readers import rocpd
-    from turnbuckle.trace.readers.rocprof_rows import Rows
+    from turnbuckle.trace.readers.rocprof import rocpd
+    from turnbuckle.trace.readers.rocprof.rows import Rows
 
     with pytest.raises(ProfileError) as caught:
         rocpd.read(path, Rows(), None)

@@ -15,8 +15,10 @@ from build_rocprof import START, codes, equal_but_for_numbering, open_with_reade
 from turnbuckle.profile.classify import CALL_CLASSES, call_class, call_classes
 from turnbuckle.trace import Trace
 from turnbuckle.trace.check import launch_pairs
-from turnbuckle.trace.readers import kineto, rocprof, rocprof_csv
-from turnbuckle.trace.readers.rocprof_rows import short_name
+from turnbuckle.trace.readers import kineto
+from turnbuckle.trace.readers.rocprof import csv_sets as rocprof_csv
+from turnbuckle.trace.readers.rocprof import reader as rocprof
+from turnbuckle.trace.readers.rocprof.rows import short_name
 
 
 def test_database_and_json_of_rocprof(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from turnbuckle.profile.profile import build
 from turnbuckle.trace import Trace, read
 from turnbuckle.trace.check import launch_pairs
-from turnbuckle.trace.readers.json_pieces import Cut, Json
+from turnbuckle.trace.readers.parts.json_pieces import Cut, Json
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from frames import OTHER_PROCESS, PROCESS, THREAD, tables
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from turnbuckle.errors import UsageError
-from turnbuckle.profile.exchange_numbers import exchange_numbers
-from turnbuckle.profile.mpi_calls import exchanges
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.profile.dependencies.sides import activities
+from turnbuckle.profile.messages.exchange_numbers import exchange_numbers
+from turnbuckle.profile.messages.mpi_calls import exchanges
 from turnbuckle.profile.profile import build
-from turnbuckle.profile.sides import activities
-from turnbuckle.study.run import Run
+from turnbuckle.projection.run import Run
 from turnbuckle.trace.check import sound
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace

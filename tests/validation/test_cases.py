@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from turnbuckle.study.cases import Case, find
-from turnbuckle.study.rows import Row
-from turnbuckle.study.validate import Validation, shipped, validate
+from turnbuckle.questions.validate.cases import Case, find
+from turnbuckle.questions.validate.question import Validation, shipped, validate
+from turnbuckle.questions.validate.rows import Row
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "validation" / "cases"
@@ -61,7 +61,7 @@ def _known(row: Row) -> tuple[str, ...]:
 def test_the_shipped_card_is_what_the_cases_come_to(now: Validation) -> None:
     card = {_known(r): r for r in shipped().rows}
     here = {_known(r): r for r in now.rows}
-    again = "renew it: turnbuckle validate --data TRACES --format json -o src/turnbuckle/study/accuracy.json"
+    again = "renew it: turnbuckle validate --data TRACES --format json -o src/turnbuckle/questions/validate/accuracy.json"
     assert card.keys() == here.keys(), again
     moved = [
         (key, name, getattr(card[key], name), getattr(row, name))
@@ -114,10 +114,10 @@ def test_the_page_holds_the_shipped_card() -> None:
 
 
 def test_the_data_sheet_case_is_what_transfers_says(now: Validation, shared: Path) -> None:
-    from turnbuckle.study.datasheet import project
-    from turnbuckle.study.run import Run
-    from turnbuckle.study.sheet import sheet
-    from turnbuckle.study.transfers import recorded
+    from turnbuckle.projection.run import Run
+    from turnbuckle.questions.transfers.datasheet import project
+    from turnbuckle.questions.transfers.question import recorded
+    from turnbuckle.questions.transfers.sheet import sheet
 
     nsys = shared / "traces" / "nsys"
     here, there = (

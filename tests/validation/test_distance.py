@@ -18,7 +18,7 @@ import measure  # type: ignore[import-not-found]  # noqa: E402
 from points import Journal, Point, Setting, plan, settings  # type: ignore[import-not-found]  # noqa: E402
 
 from turnbuckle.cli import run as cli_run  # noqa: E402
-from turnbuckle.study import distance  # noqa: E402
+from turnbuckle.questions.validate.measured import distance  # noqa: E402
 
 
 def test_every_point_is_planned_once_a_repeat_and_each_repeat_begins_elsewhere():

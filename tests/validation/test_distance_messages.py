@@ -15,14 +15,14 @@ import polars as pl
 import pytest
 
 from turnbuckle.cli import run as cli_run
-from turnbuckle.errors import CannotAnswer
+from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.mpi.questions.delay import question as message_delay
+from turnbuckle.mpi.replay.messages import recorded
+from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import build
-from turnbuckle.profile.traffic import traffic
-from turnbuckle.replay.mpi import recorded
-from turnbuckle.study import message_delay
-from turnbuckle.study.cases import read_case
-from turnbuckle.study.slack import around
-from turnbuckle.study.validate import shipped, validate
+from turnbuckle.questions.distance.question import around
+from turnbuckle.questions.validate.cases import read_case
+from turnbuckle.questions.validate.question import shipped, validate
 from turnbuckle.trace import Trace, read
 
 VALIDATION = Path(__file__).resolve().parents[2] / "validation"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from turnbuckle.cli.run import run as cli
-from turnbuckle.replay import schedules
+from turnbuckle.mpi import schedules
 from turnbuckle.trace.read import read
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from turnbuckle.examples import sample
-from turnbuckle.study.grid import Study
-from turnbuckle.study.questions import PROJECT
-from turnbuckle.study.settings import spaced
-from turnbuckle.study.sweeping import Serial, Swept, sweep
+from turnbuckle.foundation.settings import spaced
+from turnbuckle.questions.sweep.grid import Study
+from turnbuckle.questions.sweep.kinds import PROJECT
+from turnbuckle.questions.sweep.question import Serial, Swept, sweep
 
 
 class HalfWay(Exception):

@@ -1,7 +1,7 @@
 """Tables of what was measured and predicted: `python compare.py [CASES] [--out FILE]`.
 
-Nothing here needs OpenCL.  Predictions are those of `turnbuckle validate` (`turnbuckle.study.distance`), and the commands behind them
-`turnbuckle slack RECORDING --mode api`, with `--slack-class` for single classes, and `--over both` for less bandwidth.
+Nothing here needs OpenCL.  Predictions are those of `turnbuckle validate` (`questions.validate.measured.distance`).  The commands behind
+them are `turnbuckle slack RECORDING --mode api`, with `--slack-class` for single classes, and `--over both` for less bandwidth.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnbuckle.errors import CannotAnswer
-from turnbuckle.study.distance import Point, Program, program
+from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.questions.validate.measured.distance import Point, Program, program
 
 CASES = Path(__file__).resolve().parents[1] / "cases"
 NAMES = {"timeline": "timeline", "sum": "sum", "nothing": "nothing changes"}

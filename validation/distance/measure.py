@@ -31,13 +31,13 @@ from typing import Any
 import compare
 from points import Journal, Point, Setting, plan, settings
 
-from turnbuckle.machine import opencl_layer
+from turnbuckle.foundation.units import parse
 from turnbuckle.profile.classify import call_class
-from turnbuckle.profile.stand_in import stand_in
-from turnbuckle.study.distance import chosen as classes_of
-from turnbuckle.trace.anonymise import anonymise
-from turnbuckle.trace.readers import recorded
-from turnbuckle.units import parse
+from turnbuckle.questions.anonymise.question import anonymise
+from turnbuckle.questions.anonymise.stand_in import stand_in
+from turnbuckle.questions.validate.measured.distance import chosen as classes_of
+from turnbuckle.recorder import opencl_layer
+from turnbuckle.trace.readers.recorded import reader as recorded
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build" / "distance"

@@ -21,8 +21,8 @@ import threading
 import time
 from collections import deque
 
-from turnbuckle.errors import UnitError
-from turnbuckle.units import parse
+from turnbuckle.foundation.errors import UnitError
+from turnbuckle.foundation.units import parse
 
 PIECE = 256 << 10
 #: What is under way in one direction at most [B]; beyond it nothing is read, so that the sender waits.

@@ -31,7 +31,7 @@ from typing import Any
 
 from measure import BUILD, DEVICE_CORE, HERE, PATIENCE_S, POCL, SUFFIX, build, host_core, keep, look, machine, steal, timed, words
 
-from turnbuckle.machine import opencl_layer
+from turnbuckle.recorder import opencl_layer
 
 #: Programs of programs.toml that say when their loop began and ended, and that one core is done with within half a second.
 PROGRAMS = (

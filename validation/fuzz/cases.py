@@ -17,7 +17,7 @@ from pathlib import Path
 from damage import TEXTS, damage
 from seeds import SAMPLE, Seed
 
-from turnbuckle.study.grid import files_of
+from turnbuckle.questions.sweep.grid import files_of
 
 #: Commands by what the file is, each with its weight.  {f} is the file, {s} a sound recording, {o} the output's name without ending.
 RECORDING = """

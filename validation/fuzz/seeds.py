@@ -312,7 +312,7 @@ def build(place: Path, *, real: Path | None = TRACES, only: str = "") -> list[Se
 
 def wanted() -> set[str]:
     """Every format of a recording or a schedule that Turnbuckle reads: each must have a seed."""
-    from turnbuckle.replay import schedules
+    from turnbuckle.mpi import schedules
     from turnbuckle.trace.recorders import FORMATS
 
     modules = [importlib.import_module(f"{schedules.__name__}.{m.name}") for m in pkgutil.iter_modules(schedules.__path__)]

@@ -75,17 +75,16 @@ def device() -> dict[str, str]:
 
 
 def toolchain() -> ModuleType:
-    """`turnbuckle.machine.toolchain` from the sources, without importing the package around it (which needs its dependencies)."""
+    """`turnbuckle.recorder.toolchain` from the sources, without importing the package around it (which needs its dependencies)."""
     hidden = {n: m for n, m in sys.modules.items() if n == "turnbuckle" or n.startswith("turnbuckle.")}
     for name in hidden:
         del sys.modules[name]
     try:
-        for name, folder in (("turnbuckle", PACKAGE), ("turnbuckle.machine", PACKAGE / "machine")):
-            bare = ModuleType(name)
-            bare.__path__ = [str(folder)]
-            sys.modules[name] = bare
-        found = importlib.import_module("turnbuckle.machine.toolchain")
-        vars(found)["native"] = lambda: PACKAGE / "native"
+        bare = ModuleType("turnbuckle")
+        bare.__path__ = [str(PACKAGE)]
+        sys.modules["turnbuckle"] = bare
+        found = importlib.import_module("turnbuckle.recorder.toolchain")
+        vars(found)["native"] = lambda: PACKAGE / "recorder" / "native"
         return found
     finally:
         for name in [n for n in sys.modules if n == "turnbuckle" or n.startswith("turnbuckle.")]:
@@ -109,7 +108,7 @@ def build(folder: Path, *, fresh: bool = False) -> dict[str, str]:
         built |= {"recorder": str(folder / "libturnbuckle-cupti.so"), "cupti": cupti.label}
     except Exception as error:  # whatever is wrong there, the other steps go on
         built["no_recorder"] = str(error)
-    sources = PACKAGE / "native"
+    sources = PACKAGE / "recorder" / "native"
     words = [*_compiler(chain), "-O2", "-std=gnu11", str(sources / "microbench.c"), "-ldl", "-lpthread", "-lm", "-o"]
     _made(words, folder / "microbench", built)
     _programs(chain, folder, built)

@@ -26,21 +26,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from turnbuckle.cli.output import write_rows
-from turnbuckle.errors import TurnbuckleError
-from turnbuckle.model import nething
+from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import build
-from turnbuckle.study.datasheet import project as on_sheet
-from turnbuckle.study.notebook import finite
-from turnbuckle.study.rows import Row
-from turnbuckle.study.run import Answer, Run
-from turnbuckle.study.sheet import sheet
-from turnbuckle.study.slack import tolerate
-from turnbuckle.study.transfers import recorded as copies_of
-from turnbuckle.study.transfers import words
-from turnbuckle.study.validate import About, NotRun, Validation, row_dict
-from turnbuckle.trace.readers import recorded
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.run import Answer, Run
+from turnbuckle.projection.shown import finite
+from turnbuckle.questions.distance.question import tolerate
+from turnbuckle.questions.transfers.datasheet import project as on_sheet
+from turnbuckle.questions.transfers.question import recorded as copies_of
+from turnbuckle.questions.transfers.question import words
+from turnbuckle.questions.transfers.sheet import sheet
+from turnbuckle.questions.validate.question import About, NotRun, Validation, row_dict
+from turnbuckle.questions.validate.rows import Row
+from turnbuckle.show.terminal.output import write_rows
+from turnbuckle.trace.readers.recorded import reader as recorded
 
 #: Bytes of one file of an archive, and of a results folder.
 LARGEST, MOST = 1 << 30, 4 << 30
@@ -308,7 +308,7 @@ def main(arguments: list[str] | None = None) -> int:
     (given.output / "predicted.json").write_text(json.dumps(finite(found.as_dict()), indent=1) + "\n", encoding="utf-8")
     from rich.console import Console
 
-    from turnbuckle.cli.validate import show
+    from turnbuckle.questions.validate.command import show
 
     show(Console(soft_wrap=False, highlight=False), found)
     return 0 if found.rows else 1

@@ -22,7 +22,7 @@ import parts
 import polars as pl
 from parts import PARAMETERS, Costs, Part, by_sum, by_timeline, changed, costs, cut, prepare, without
 
-from turnbuckle.errors import ProfileError
+from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.profile.profile import build
 from turnbuckle.replay.trust import trust
 from turnbuckle.trace.read import read

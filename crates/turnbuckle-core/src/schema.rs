@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-const TRACE_CSV: &str = include_str!("../../../src/turnbuckle/schema/trace.csv");
+const TRACE_CSV: &str = include_str!("../../../src/turnbuckle/foundation/schema/trace.csv");
 
 /// Storage type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

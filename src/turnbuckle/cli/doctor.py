@@ -7,15 +7,17 @@ import platform
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from turnbuckle.cli.output import write_answer
-from turnbuckle.cli.terminal import Terminal
-from turnbuckle.findings import Finding
-from turnbuckle.study.run import SCHEMA_VERSION
+from turnbuckle.foundation.findings import Finding
+from turnbuckle.projection.run import SCHEMA_VERSION
+from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.options import FormatOption
+from turnbuckle.show.terminal.output import write_answer
 
 
 def examine(profile: Path | None, format: str) -> int:
@@ -61,8 +63,8 @@ def installation() -> list[dict[str, Any]]:
 
 
 def _cache() -> dict[str, Any]:
-    from turnbuckle import private_folder
-    from turnbuckle.trace.cache import folder
+    from turnbuckle.foundation import private_folder
+    from turnbuckle.trace.cache.cache import folder
 
     cache = folder()
     above = next(p for p in (cache, *cache.parents) if p.exists())
@@ -80,9 +82,9 @@ def _cache() -> dict[str, Any]:
 
 def recording(path: Path) -> list[dict[str, Any]]:
     """What a recording can and cannot be used for."""
-    from turnbuckle.cli.recording import inspected
-    from turnbuckle.profile import summary
-    from turnbuckle.profile.traffic import traffic
+    from turnbuckle.profile.messages.traffic import traffic
+    from turnbuckle.profile.summary import summary
+    from turnbuckle.show.terminal.recording import inspected
     from turnbuckle.trace.recorders import recorder
     from turnbuckle.trace.secrets import look
 
@@ -147,3 +149,8 @@ def _rows(what: str, count: int, none: str) -> dict[str, Any]:
 
 def _state(found: Finding | None, what: str, good: str) -> dict[str, Any]:
     return _line("ok", what, good) if found is None else _line("look", what, f"{found.count:,}: {found.meaning}; {found.advice}")
+
+
+def doctor(profile: Annotated[Path | None, Parameter(help="a recording to look over")] = None, /, *, format: FormatOption = "table") -> int:
+    """Check the installation, and a recording if one is given: schema, clock, coverage, overhead, secrets."""
+    return examine(profile, format)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from turnbuckle.errors import InternalError, LimitError, ProfileError, TurnbuckleError
+from turnbuckle.foundation.errors import InternalError, LimitError, ProfileError, TurnbuckleError
 
 #: Files that must still be free to open: readers, threads' wake-ups and imports take up to 20 at once.
 FILES: Final = 24

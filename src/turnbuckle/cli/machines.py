@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from cyclopts import App, Parameter
 from rich.table import Table
 from rich.text import Text
 
-from turnbuckle.cli.output import write_answer
-from turnbuckle.cli.terminal import Terminal
-from turnbuckle.errors import MachineError
+from turnbuckle.foundation.errors import MachineError
+from turnbuckle.foundation.units import show as quantity
 from turnbuckle.machine import Machine, all_machines, load
-from turnbuckle.study.run import SCHEMA_VERSION
-from turnbuckle.units import show as quantity
+from turnbuckle.projection.run import SCHEMA_VERSION
+from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.options import FormatOption
+from turnbuckle.show.terminal.output import write_answer
+
+machines_app = App(name="machines", help="The machines Turnbuckle knows: list them, show one with all sources, check a file of your own.")
 
 
 def rows(machine: Machine) -> list[dict[str, Any]]:
@@ -100,3 +104,21 @@ def check(files: list[Path]) -> int:
     if worst:
         raise MachineError("M020", f"{worst} values do not hold", fix="mend the lines named above")
     return 0
+
+
+@machines_app.command(name="list")
+def machines_list(*, format: FormatOption = "table") -> int:
+    """List the machines."""
+    return list_all(format)
+
+
+@machines_app.command(name="show")
+def machines_show(name: Annotated[str, Parameter(help="name or TOML file")], /, *, format: FormatOption = "table") -> int:
+    """Show one machine: every number with its error, nature and source."""
+    return show(name, format)
+
+
+@machines_app.command(name="check")
+def machines_check(files: Annotated[list[Path] | None, Parameter(help="TOML files; the whole catalogue if left out")] = None, /) -> int:
+    """Check machine files: units, sources, plausible values."""
+    return check(files or [])

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from turnbuckle.cli import limits
 from turnbuckle.cli.ending import Ended, told_to_end
-from turnbuckle.errors import InternalError, ReportError, TurnbuckleError
+from turnbuckle.foundation.errors import InternalError, ReportError, TurnbuckleError
 
 
 def main() -> int:

@@ -22,8 +22,8 @@ from turnbuckle.cost.loggp import read_limited_bandwidth
 from turnbuckle.cost.nvlink import VERSIONS, Nvlink
 from turnbuckle.cost.pcie import LANES, RATE, Pcie
 from turnbuckle.cost.wire import Float, Way, checked_way, in_pieces
-from turnbuckle.errors import UsageError, clipped, did_you_mean
-from turnbuckle.vocabulary import refuse_several
+from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.vocabulary import refuse_several
 
 Link = Pcie | Nvlink
 #: Where the driver begins to stage pageable copies piece by piece: the paper saw something between 256 KiB and 1 MiB on every node.

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from turnbuckle.cost.wire import Float, Way, Wire, carried_bytes, one_of, packets
-from turnbuckle.errors import UsageError
+from turnbuckle.foundation.errors import UsageError
 
 #: Signalling rate of a lane [transfers/s] by generation.
 RATE: Final[dict[int, float]] = {1: 2.5e9, 2: 5e9, 3: 8e9, 4: 16e9, 5: 32e9, 6: 64e9, 7: 128e9}

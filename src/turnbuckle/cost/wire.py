@@ -15,7 +15,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from turnbuckle.errors import UsageError, did_you_mean
+from turnbuckle.foundation.errors import UsageError, did_you_mean
 
 Float = NDArray[np.float64]
 #: What a device does over its link: read from the host (a copy to the device), write to it (a copy to the host), both at once.

@@ -1,6 +1,6 @@
 """The machines that ship with Turnbuckle, and files of the user's own.
 
-Errors (`turnbuckle.errors.MachineError`):
+Errors (`turnbuckle.foundation.errors.MachineError`):
 
     M001  no machine of that name
     M012  machines that are each other's base
@@ -9,14 +9,15 @@ Errors (`turnbuckle.errors.MachineError`):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from turnbuckle.errors import MachineError, clipped, did_you_mean
-from turnbuckle.vocabulary import refuse_several
+from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import MachineError, clipped, did_you_mean
+from turnbuckle.foundation.vocabulary import refuse_several
 
 from .device_names import device_words, is_slice
 from .load import read
@@ -30,9 +31,19 @@ def folder() -> Path:
 
 
 @cache
+def _places() -> Mapping[str, Path]:
+    """Name -> file: of the catalogue, and of the folders that packages of third parties add (`turnbuckle.machines`).
+
+    A third party's machine of a name that the catalogue has replaces nothing.
+    """
+    folders = [*(Path(entry.load()()) for entry in registry.entries("machines").values()), folder()]
+    return {path.stem: path for place in folders for path in sorted(place.glob("*.toml"))}
+
+
+@cache
 def names() -> tuple[str, ...]:
     """The names of the catalogue, in the order of the alphabet."""
-    return tuple(sorted(p.stem for p in folder().glob("*.toml")))
+    return tuple(sorted(_places()))
 
 
 def load(name_or_path: str) -> Machine:
@@ -59,7 +70,7 @@ def _named(name: str) -> Machine:
         fix = f"{near} " if near else ""
         fix += "turnbuckle machines list names them all; a path to a .toml file also works"
         raise MachineError("M001", f"no machine is called {clipped(name)}", fix=fix)
-    return _chained(folder() / f"{name}.toml", f"{name}.toml", ())
+    return _chained(_places()[name], f"{name}.toml", ())
 
 
 def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
@@ -76,10 +87,10 @@ def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
     if _is_path(machine.base):
         below, title = path.parent / machine.base, str(Path(called).parent / machine.base)
     else:
-        below, title = folder() / f"{machine.base}.toml", f"{machine.base}.toml"
         if machine.base not in names():
             fix = did_you_mean(machine.base, names()) or 'base = "source", a name from turnbuckle machines list, or a path'
             raise MachineError("M013", f"no machine to be based on is called {clipped(machine.base)}", where=called, fix=fix)
+        below, title = _places()[machine.base], f"{machine.base}.toml"
     upon = machine.on(_chained(below, title, (*above, here)))
     return upon if upon.relative else replace(upon, changes=())
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from turnbuckle.findings import Severity
-from turnbuckle.units import show
+from turnbuckle.foundation.findings import Severity
+from turnbuckle.foundation.units import show
 
 from .machine import Machine, Parameter, schema
 

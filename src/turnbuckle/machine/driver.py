@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import Final
 
-from turnbuckle.errors import CannotAnswer, clipped
+from turnbuckle.foundation.errors import CannotAnswer, clipped
 
 #: What loads a library into every program that uses CUDA; not into one that only asks.
 INJECTION: Final = "CUDA_INJECTION64_PATH"

@@ -18,7 +18,7 @@ With ``base = "source"`` (or a machine of the catalogue, or another file) it des
 replace those of the base, and ``[change.PARAMETER]`` holds `scale`, `add`, `limit`
 (at most) and `assume` (where the base does not know).
 
-Errors (`turnbuckle.errors.MachineError`), each with ``file:line:column``:
+Errors (`turnbuckle.foundation.errors.MachineError`), each with ``file:line:column``:
 
     M002  the file cannot be read                M009  the value is not a quantity in the parameter's unit
     M003  larger than 1 MB, or not text          M010  the value or its error is out of range
@@ -39,13 +39,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from turnbuckle.errors import MachineError, UnitError, clipped, did_you_mean
-from turnbuckle.files import opened
-from turnbuckle.units import parse
+from turnbuckle.foundation.errors import MachineError, UnitError, clipped, did_you_mean
+from turnbuckle.foundation.files import opened
+from turnbuckle.foundation.positions import Path as Keys
+from turnbuckle.foundation.positions import Positions, locate
+from turnbuckle.foundation.units import parse
 
 from .machine import CHANGES, COUPLINGS, NATURES, SOURCE, Change, Coupling, Fact, Machine, Meaning, Nature, Parameter, schema
-from .positions import Path as Keys
-from .positions import Positions, locate
 
 LIMIT_BYTES = 1_000_000
 """Larger files are refused."""

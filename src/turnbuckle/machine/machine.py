@@ -15,8 +15,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, Literal, get_args
 
-from turnbuckle.errors import MachineError, did_you_mean
-from turnbuckle.units import show
+from turnbuckle.foundation.errors import MachineError, did_you_mean
+from turnbuckle.foundation.units import show
 
 Nature = Literal["spec", "measured", "assumption"]
 Coupling = Literal["apu", "c2c", "nvlink", "xgmi", "pcie", "fabric", "api-remoting", "relative"]
@@ -43,7 +43,7 @@ class Meaning:
 @cache
 def schema() -> Mapping[str, Meaning]:
     """Every parameter a machine may have, in the order of the manual."""
-    text = (files("turnbuckle") / "schema" / "machine.csv").read_text(encoding="utf-8")
+    text = (files("turnbuckle.foundation") / "schema" / "machine.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return {
         r["parameter"]: Meaning(r["parameter"], r["unit"], r["scope"], float(r["minimum"]), float(r["maximum"]), r["meaning"]) for r in rows

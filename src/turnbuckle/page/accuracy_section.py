@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import polars as pl
 
-from turnbuckle.page.table import Cell, Table, cells
-from turnbuckle.page.text import DASH, NARROW, clean, percent
-from turnbuckle.page.validation_chart import ratios
-from turnbuckle.study.run import Answer
-from turnbuckle.study.uncertainty import LEVEL
-from turnbuckle.study.validate import FLOOR, MODEL_TITLES, TITLES, Group, Validation, shipped
+from turnbuckle.projection.run import Answer
+from turnbuckle.projection.uncertainty import LEVEL
+from turnbuckle.questions.validate.figures import ratios
+from turnbuckle.questions.validate.question import FLOOR, MODEL_TITLES, TITLES, Group, Validation, shipped
+from turnbuckle.show.table import Cell, Table, cells
+from turnbuckle.show.text import DASH, NARROW, clean, percent
 
 #: What the kinds of the card say to the reader of a projection.
 WHY: Final = {

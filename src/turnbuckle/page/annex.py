@@ -7,9 +7,9 @@ from typing import Any
 
 from turnbuckle.machine import Machine, Parameter, schema
 from turnbuckle.page.answer_sections import COUPLING_WORDS
-from turnbuckle.page.table import Cell, Table, cells
-from turnbuckle.page.text import DASH, clean, number, percent, shorten
-from turnbuckle.study.run import Answer
+from turnbuckle.projection.run import Answer
+from turnbuckle.show.table import Cell, Table, cells
+from turnbuckle.show.text import DASH, clean, number, percent, shorten
 
 
 def annex_section(answer: Answer) -> dict[str, Any]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from turnbuckle.findings import Finding
+from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine
-from turnbuckle.page import charts
-from turnbuckle.page.figure import Figure
-from turnbuckle.page.table import Cell, Table, cells
-from turnbuckle.page.text import DASH, bounds, clean, count, factor, listed, number, percent, probability, seconds, signed, span
-from turnbuckle.page.unknowns import advice, unknown_label
-from turnbuckle.page.verdict import LINE, Verdict, on_timeline, three_sentences, what_would_change
-from turnbuckle.projection import PARTS, Projection, break_even_utilisation, faster
-from turnbuckle.study.run import Answer
+from turnbuckle.projection.projection import PARTS, Projection, break_even_utilisation, faster
+from turnbuckle.projection.run import Answer
+from turnbuckle.show.figures import charts
+from turnbuckle.show.figures.figure import Figure
+from turnbuckle.show.table import Cell, Table, cells
+from turnbuckle.show.text import DASH, bounds, clean, count, factor, listed, number, percent, probability, seconds, signed, span
+from turnbuckle.show.unknowns import advice, unknown_label
+from turnbuckle.show.verdict import LINE, Verdict, on_timeline, three_sentences, what_would_change
 
 COUPLING_WORDS = {
     "apu": "one package, one memory",

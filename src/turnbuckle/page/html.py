@@ -5,12 +5,12 @@
 The page loads nothing: style, script and drawings stand inside it, and its content security policy forbids the rest.
 Texts from the recording reach it through `text.clean` and the template's escaping, drawings through `figure.harmless`.
 
-Errors (`turnbuckle.errors.ReportError`):
+Errors (`turnbuckle.foundation.errors.ReportError`):
 
     R001  the file cannot be written
     R002  the folder does not exist
     R003  the path is a folder
-    R006, R007  the figures cannot be drawn: see `turnbuckle.page.figure`
+    R006, R007  the figures cannot be drawn: see `turnbuckle.show.figures.figure`
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from typing import Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from turnbuckle.files import goal, whole
+from turnbuckle.foundation.files import goal, whole
 from turnbuckle.page.accuracy_section import accuracy_section
 from turnbuckle.page.annex import annex_section
 from turnbuckle.page.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
-from turnbuckle.page.figure import Figure, draw, finite
 from turnbuckle.page.profile_sections import cover_facts, profiled_section, synthetic, usage_section
 from turnbuckle.page.slack_sections import answer_sentence, distance_section, moved_section, replays_section, shares_section
 from turnbuckle.page.studied import studied
-from turnbuckle.page.text import clean
-from turnbuckle.page.verdict import sentence, verdicts
-from turnbuckle.study.run import Answer, Run
+from turnbuckle.projection.run import Answer, Run
+from turnbuckle.show.figures.figure import Figure, draw, finite
+from turnbuckle.show.text import clean
+from turnbuckle.show.verdict import sentence, verdicts
 
 #: Sections of a recording that no coupling can be asked of: the others would each say the same, that nothing was projected.
 RECORDED: Final = frozenset({"answer", "profiled", "usage", "validity", "annex"})
@@ -69,7 +69,7 @@ def write(answer: Answer | Run, path: str | Path, *, question: str = "") -> Path
 
     Parameters
     ----------
-    answer : from `turnbuckle.study.run.ask`, or `inspect` for a report without projections.
+    answer : from `turnbuckle.projection.run.ask`, or `inspect` for a report without projections.
     path : where to write; an existing file is replaced, as a whole or not at all.
     question : the question as the cover should put it.
 

@@ -8,13 +8,13 @@ import re
 import numpy as np
 import polars as pl
 
-from turnbuckle.page.charts import Rows, Spec, layer, log_ticks, own_colour, quantitative
-from turnbuckle.page.figure import Figure
-from turnbuckle.page.kernel_names import kernel_labels
-from turnbuckle.page.look import FAINT, FULL, INK, SOFT, TARGET_COLOURS
 from turnbuckle.page.profile_charts import SECONDS
-from turnbuckle.page.text import NARROW, clean, number, plural, shorten
-from turnbuckle.profile.offload import map_lines
+from turnbuckle.profile.summary.offload import map_lines
+from turnbuckle.show.figures.charts import Rows, Spec, layer, log_ticks, own_colour, quantitative
+from turnbuckle.show.figures.figure import Figure
+from turnbuckle.show.figures.look import FAINT, FULL, INK, SOFT, TARGET_COLOURS
+from turnbuckle.show.kernel_names import kernel_labels
+from turnbuckle.show.text import NARROW, clean, number, plural, shorten
 
 _NAMESPACES = re.compile(r"^(?:\w+::)+")
 #: Kernels drawn, and labelled.

@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.page.charts import Rows, Spec, layer, log_ticks, own_colour, quantitative, time_unit
-from turnbuckle.page.figure import Figure
-from turnbuckle.page.look import CATEGORIES, HALF, INK, PARTS, SOFT
-from turnbuckle.page.text import NARROW, clean, count, number, percent, plural
-from turnbuckle.page.unknowns import DIRECTION
 from turnbuckle.profile.transfers import LinkFit
+from turnbuckle.show.figures.charts import Rows, Spec, layer, log_ticks, own_colour, quantitative, time_unit
+from turnbuckle.show.figures.figure import Figure
+from turnbuckle.show.figures.look import CATEGORIES, HALF, INK, PARTS, SOFT
+from turnbuckle.show.text import NARROW, clean, count, number, percent, plural
+from turnbuckle.show.unknowns import DIRECTION
 
 CATEGORY_WORDS = {
     "kernel": "kernels",

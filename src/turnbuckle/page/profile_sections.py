@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from turnbuckle.findings import Finding
+from turnbuckle.foundation.findings import Finding
 from turnbuckle.page import profile_charts
 from turnbuckle.page.answer_sections import named, severity_cell
-from turnbuckle.page.figure import Figure
-from turnbuckle.page.kernel_names import kernel_labels
 from turnbuckle.page.offload_map import offload_figure
-from turnbuckle.page.table import Cell, Table, cells
-from turnbuckle.page.text import DASH, clean, count, listed, number, percent, plural, seconds, shorten
-from turnbuckle.page.unknowns import DIRECTION
-from turnbuckle.profile import summary
-from turnbuckle.profile.describe import links, scope, transfer_distribution
-from turnbuckle.profile.mpi_calls import same_call
-from turnbuckle.profile.offload import DEFAULT_ALPHA, offload_map
-from turnbuckle.profile.traffic import traffic
+from turnbuckle.profile.messages.mpi_calls import same_call
+from turnbuckle.profile.messages.traffic import traffic
+from turnbuckle.profile.summary import summary
+from turnbuckle.profile.summary.describe import links, scope, transfer_distribution
+from turnbuckle.profile.summary.offload import DEFAULT_ALPHA, offload_map
 from turnbuckle.profile.transfers import LinkFit, known_links
-from turnbuckle.study.run import Answer
+from turnbuckle.projection.run import Answer
+from turnbuckle.show.figures.figure import Figure
+from turnbuckle.show.kernel_names import kernel_labels
+from turnbuckle.show.table import Cell, Table, cells
+from turnbuckle.show.text import DASH, clean, count, listed, number, percent, plural, seconds, shorten
+from turnbuckle.show.unknowns import DIRECTION
 from turnbuckle.trace.recorders import recorder
 
 #: Rows of long tables: printed at once, and at most in the report.

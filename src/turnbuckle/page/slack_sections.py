@@ -6,20 +6,30 @@ import re
 from typing import Any, Final
 
 from turnbuckle.machine.hops import hops
-from turnbuckle.page.gantt import before_after
-from turnbuckle.page.shares_chart import drawn, per_cent, tornado
-from turnbuckle.page.slack_charts import ADDERS, DECISION, MODE_WORDS, TRIPS, break_even, fibre, interval_matters, reach, slack_curve
 from turnbuckle.page.studied import Studies
-from turnbuckle.page.surface_chart import at, placed, surface_map
-from turnbuckle.page.table import Cell, Table, cells
-from turnbuckle.page.text import DASH, MINUS, NARROW, clean, count, factor, listed, number, percent, plural, seconds, signed
-from turnbuckle.page.verdict import Verdict
-from turnbuckle.projection import break_even_utilisation
-from turnbuckle.study.carriers import Carrier
-from turnbuckle.study.run import Answer
-from turnbuckle.study.sensitivity import Share
-from turnbuckle.study.slack import Slack, Tolerance
-from turnbuckle.study.sweep import Surface
+from turnbuckle.projection.projection import break_even_utilisation
+from turnbuckle.projection.run import Answer
+from turnbuckle.projection.sensitivity import Share
+from turnbuckle.questions.before_after.figures import before_after
+from turnbuckle.questions.distance.carriers import Carrier
+from turnbuckle.questions.distance.figures import (
+    ADDERS,
+    DECISION,
+    MODE_WORDS,
+    TRIPS,
+    break_even,
+    fibre,
+    interval_matters,
+    reach,
+    slack_curve,
+)
+from turnbuckle.questions.distance.question import Slack, Tolerance
+from turnbuckle.questions.distance.shares_figure import drawn, per_cent, tornado
+from turnbuckle.questions.distance.speeds import Surface
+from turnbuckle.questions.distance.surface_figure import at, placed, surface_map
+from turnbuckle.show.table import Cell, Table, cells
+from turnbuckle.show.text import DASH, MINUS, NARROW, clean, count, factor, listed, number, percent, plural, seconds, signed
+from turnbuckle.show.verdict import Verdict
 
 #: Carriers in a table, and those put into a sentence.
 CARRIERS, SAID = 8, 3

@@ -9,17 +9,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.errors import CannotAnswer
+from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.machine import Pair
-from turnbuckle.order import Prepared
-from turnbuckle.project import answered
-from turnbuckle.projection import Projection
+from turnbuckle.projection.order import Prepared
+from turnbuckle.projection.project import answered
+from turnbuckle.projection.projection import Projection
+from turnbuckle.projection.run import Answer
+from turnbuckle.projection.sensitivity import HOST_WORK, MOST, Share, classes, shares
+from turnbuckle.questions.before_after.question import Moved, Window, moved, window
+from turnbuckle.questions.distance.question import FARTHEST, MODEL, NEAREST, Slack, tolerate
+from turnbuckle.questions.distance.speeds import Surface, surface
 from turnbuckle.replay.timeline import TimelineReplay, no_change
-from turnbuckle.study.moved import Moved, Window, moved, window
-from turnbuckle.study.run import Answer
-from turnbuckle.study.sensitivity import HOST_WORK, MOST, Share, classes, shares
-from turnbuckle.study.slack import FARTHEST, MODEL, NEAREST, Slack, tolerate
-from turnbuckle.study.sweep import Surface, surface
 
 Float = NDArray[np.float64]
 

@@ -1,0 +1,1 @@
+"""A run as activities in an order."""

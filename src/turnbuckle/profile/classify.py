@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.schema import words
+from turnbuckle.foundation.schema import words
 
 KINDS: Final = words("kinds")
 CATEGORIES: Final = words("categories")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from turnbuckle.schema import words
+from turnbuckle.foundation.schema import words
 from turnbuckle.trace.check import DEVICE_TABLES, launch_pairs
 from turnbuckle.trace.trace import Trace
 
@@ -15,7 +15,7 @@ _MIGRATIONS = [code for code, word in enumerate(words("directions")) if word.sta
 
 
 def device_rows(trace: Trace) -> dict[str, Any] | None:
-    """The part of `turnbuckle.profile.coverage.coverage` on device rows."""
+    """The part of `turnbuckle.profile.summary.coverage.coverage` on device rows."""
     pairs = launch_pairs(trace.tables)
     count = with_call = time = called = 0
     for name in DEVICE_TABLES:

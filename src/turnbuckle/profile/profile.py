@@ -14,12 +14,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.files import whole, write_parquet
-from turnbuckle.findings import Finding, advised, finding, merge
+from turnbuckle.foundation.files import whole, write_parquet
+from turnbuckle.foundation.findings import Finding, advised, finding, merge
+from turnbuckle.foundation.schema import words
 from turnbuckle.profile.classify import CALL_CLASS, CALL_CLASSES, CATEGORIES, CATEGORY, KIND, KIND_OF_CLASS, KINDS, call_classes, calls_wait
 from turnbuckle.profile.device_rows import device_rows
 from turnbuckle.profile.exposure import between, exposed
-from turnbuckle.schema import words
 from turnbuckle.trace.check import DEVICE_TABLES, check, launch_pairs, nested_calls, sound
 from turnbuckle.trace.intervals import covered_ns
 from turnbuckle.trace.intervals import merge as merge_intervals
@@ -90,7 +90,7 @@ class Profile:
 
     @cached_property
     def device_rows(self) -> dict[str, Any] | None:
-        """Rows on devices and how many of them name their call, as `turnbuckle.profile.coverage.coverage` says it."""
+        """Rows on devices and how many of them name their call, as `turnbuckle.profile.summary.coverage.coverage` says it."""
         return device_rows(self.trace)
 
     def of(self, *kinds: str) -> pl.DataFrame:

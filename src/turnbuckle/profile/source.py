@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 import polars as pl
 
-from turnbuckle.findings import Finding, finding
+from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Coupling, Machine, Parameter, recognise
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.summary import alloc_call_s, launch, sync_return_s
+from turnbuckle.profile.summary.summary import alloc_call_s, launch, sync_return_s
 from turnbuckle.profile.transfers import LinkFit, fit_links, known_links, link_findings, looks_like, reference_fit
 from turnbuckle.trace.check import DEVICE_TABLES
 

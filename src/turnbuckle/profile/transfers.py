@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.findings import Finding, finding
+from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import device_words
 from turnbuckle.profile.profile import Profile
 
@@ -237,7 +237,7 @@ class NamedLink:
 @cache
 def known_links() -> tuple[NamedLink, ...]:
     """The links Turnbuckle can name, slowest first (``schema/links.csv``)."""
-    text = (files("turnbuckle") / "schema" / "links.csv").read_text(encoding="utf-8")
+    text = (files("turnbuckle.foundation") / "schema" / "links.csv").read_text(encoding="utf-8")
     return tuple(
         NamedLink(r["name"], float(r["bandwidth"]), r["kind"], r["source"], frozenset(r["gpus"].split()))
         for r in csv.DictReader(text.splitlines())

@@ -6,7 +6,5 @@
 `trust`      how far the recorded order explains the run, and when the timeline refuses
 `tasks`      a declared task graph, replayed by the same longest path
 `contention` processes that share resources and links, event by event
-`mpi`        a recorded MPI run as such processes; `collectives` as messages
-`graphs`     recorded GPU runs as such processes, their copies on one link
 ============ ============================================================================
 """

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from turnbuckle._native import Timeline
-from turnbuckle.errors import UsageError
+from turnbuckle.foundation.errors import UsageError
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

@@ -1,6 +1,6 @@
 """The timeline: activities in their recorded dependencies, replayed as a longest path.
 
-Every instant of the run happens when the last of what it waits for has happened (`turnbuckle.profile.dependencies`).
+Every instant of the run happens when the last of what it waits for has happened (`turnbuckle.profile.dependencies.dependencies`).
 Prices change the lags of edges; waiting is never priced, it is what comes out.  At the identity every recorded instant
 comes back, exactly; in between, the run time is convex and piecewise linear in every parameter.
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle._native import Timeline
-from turnbuckle.profile.dependencies import EDGE, Graph, Index
+from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, Index
 from turnbuckle.profile.pieces import Pieces
 
 Float = NDArray[np.float64]

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from turnbuckle.profile.dependencies import EDGE
+from turnbuckle.profile.dependencies.dependencies import EDGE
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.timeline import TimelineReplay, no_change
 from turnbuckle.trace.recorders import with_calls

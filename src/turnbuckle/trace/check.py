@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.findings import Finding, finding
-from turnbuckle.schema import tables as schema_tables
-from turnbuckle.schema import words
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.schema import tables as schema_tables
+from turnbuckle.foundation.schema import words
 from turnbuckle.trace.intervals import Nanoseconds
 
 Tables = Mapping[str, pl.DataFrame]
@@ -31,7 +31,7 @@ HOUR_NS: Final = 3_600_000_000_000
 
 _MIGRATIONS: Final = [code for code, word in enumerate(words("directions")) if word.startswith("migration")]
 #: Kinds of overhead that are no profiler's: the driver's JIT, module and function loading, full command buffer; and a delay that the
-#: recorder was told to put in (`turnbuckle.trace.readers.recorded.DELAY`).
+#: recorder was told to put in (`turnbuckle.trace.readers.recorded.reader.DELAY`).
 DRIVER_OVERHEAD: Final = [2, 6, 7, 8, 100]
 _SAMPLE_ROWS: Final = 200_000
 _PROFILER_SHARE: Final = 0.10

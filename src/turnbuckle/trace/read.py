@@ -8,18 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
-from turnbuckle.errors import ProfileError, did_you_mean
-from turnbuckle.files import opened
-from turnbuckle.trace import cache
-from turnbuckle.trace.readers import chakra, dumpi, kineto, nsys, nvprof, otf2, paje, paraver, parquet, pmpi, recorded, rocprof, rocprof_csv
-from turnbuckle.trace.readers.packed_text import MARK
+from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import ProfileError, did_you_mean
+from turnbuckle.foundation.files import opened
+from turnbuckle.trace.cache import cache
+from turnbuckle.trace.readers import kineto, parquet
+from turnbuckle.trace.readers.parts.packed_text import MARK
 from turnbuckle.trace.recorders import FORMATS
 from turnbuckle.trace.trace import Trace
-
-READERS: tuple[ModuleType, ...] = (
-    recorded, nvprof, rocprof, rocprof_csv, chakra, nsys, otf2, kineto, dumpi, paraver, paje, pmpi,
-)  # fmt: skip
-"""Tried in this order: those that know their files well first, `nsys` takes any SQLite and `kineto` any JSON of events."""
 
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
 #: Files by which a recording inside a folder is named.
@@ -71,7 +67,8 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
         return _read(parquet, place, use_cache, threads, progress)
     inside = kineto.archive(place)
     head = _head(inside[0] if inside else place).removeprefix(MARK)
-    for reader in READERS:
+    for entry in registry.entries("readers").values():
+        reader: ModuleType = entry.load()
         if reader.sniff(head, place):
             return _read(reader, place, use_cache, threads, progress)
     raise _unknown(place, head)

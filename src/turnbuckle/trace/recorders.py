@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from turnbuckle.findings import recording_advice
+from turnbuckle.foundation.findings import recording_advice
 
 #: What each reader calls its format in ``facts["format"]``, and what people call it.
 FORMATS: Final[dict[str, str]] = {

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from turnbuckle.errors import ProfileError
-from turnbuckle.files import opened
-from turnbuckle.findings import Finding, finding
-from turnbuckle.trace.readers import sqlite_tables
-from turnbuckle.trace.readers.chakra_files import pieces
-from turnbuckle.trace.readers.packed_text import json_text
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.files import opened
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.trace.readers.chakra.files import pieces
+from turnbuckle.trace.readers.parts import sqlite_tables
+from turnbuckle.trace.readers.parts.packed_text import json_text
 
 #: Tables of Nsight Systems with names and values of the process and its system.
 TABLES: Final = ("META_DATA_CAPTURE", "TARGET_INFO_SYSTEM_ENV")

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import polars as pl
 
-from turnbuckle import schema
-from turnbuckle.errors import ProfileError
-from turnbuckle.files import refuse_input, write_parquet
-from turnbuckle.findings import Finding, finding
-from turnbuckle.trace.parquet_file import loaded
+from turnbuckle.foundation import schema
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.files import refuse_input, write_parquet
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.trace.cache.parquet_file import loaded
 
 LAYOUT = 1
 """Version of the folder that `Trace.to_parquet` writes."""
@@ -29,6 +29,12 @@ _DTYPES: dict[str, type[pl.DataType]] = {"int64": pl.Int64, "int32": pl.Int32, "
 def dtypes(table: str) -> dict[str, type[pl.DataType]]:
     """Column names and types of one table.  Raises `KeyError` for a table that the vocabulary does not hold."""
     return {column.name: _DTYPES[column.type] for column in schema.tables("trace")[table]}
+
+
+def completed(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return `frame` with the columns of `table` in their order and type, null where it lacks one.  Raises `KeyError` as `dtypes`."""
+    columns = dtypes(table).items()
+    return frame.select((pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name) for name, kind in columns)
 
 
 @cache

@@ -26,9 +26,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.errors import UsageError, clipped, did_you_mean
-from turnbuckle.findings import Finding, finding
-from turnbuckle.schema import tables
+from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.schema import tables
 from turnbuckle.trace.check import DEVICE_TABLES, launch_pairs, sound
 from turnbuckle.trace.recorders import what_to_record
 from turnbuckle.trace.trace import Trace

@@ -1,7 +1,7 @@
 """Predictions from the undelayed recordings beside what was measured: `python compare.py [FOLDER] [--out FOLDER]`.
 
 Nothing here needs MPI or time.  FOLDER holds ``measured.json`` and ``recordings``, as the case `message_delay` does.  Predictions are those
-of `turnbuckle validate` (`turnbuckle.study.message_delay`), and the command behind them is
+of `turnbuckle validate` (`turnbuckle.mpi.questions.delay.question`), and the command behind them is
 `turnbuckle model messages RECORDING --fidelity logp`, row ``host``, `--hop` longer by half the delay.
 """
 
@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnbuckle.replay.contention import Fidelity
-from turnbuckle.study.message_delay import UNLIMITED, Point, Program, programs, words
-from turnbuckle.study.setup import Setup
+from turnbuckle.mpi.questions.delay.question import UNLIMITED, Point, Program, programs, words
+from turnbuckle.mpi.questions.messages.setup import Setup
+from turnbuckle.replay.contention.contention import Fidelity
 
 HERE = Path(__file__).resolve().parent
 CASE = HERE.parents[1] / "cases" / "message_delay"

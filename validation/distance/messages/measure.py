@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from turnbuckle.units import parse
+from turnbuckle.foundation.units import parse
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent))

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from turnbuckle._native import read_kineto
-from turnbuckle.errors import ProfileError
-from turnbuckle.trace.readers.native import native_trace
-from turnbuckle.trace.readers.packed_text import beginning
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.trace.readers.parts.native import native_trace
+from turnbuckle.trace.readers.parts.packed_text import beginning
 from turnbuckle.trace.trace import Trace
 
 SEPARATOR: Final = "::"

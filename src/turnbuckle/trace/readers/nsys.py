@@ -10,8 +10,8 @@ from typing import Final
 import polars as pl
 
 from turnbuckle._native import read_nsys
-from turnbuckle.trace.readers.native import native_trace
-from turnbuckle.trace.readers.sqlite_tables import MAGIC
+from turnbuckle.trace.readers.parts.native import native_trace
+from turnbuckle.trace.readers.parts.sqlite_tables import MAGIC
 from turnbuckle.trace.trace import Trace
 
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from turnbuckle._native import read_otf2
-from turnbuckle.errors import ProfileError
-from turnbuckle.files import noted
-from turnbuckle.trace.readers.native import native_trace
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.files import noted
+from turnbuckle.trace.readers.parts.native import native_trace
 from turnbuckle.trace.trace import Trace
 
 HEADS = (b"\x03\x42", b"\x03\x23")

@@ -21,12 +21,12 @@ from typing import Any, Final
 
 import polars as pl
 
-from turnbuckle import schema
-from turnbuckle.errors import ProfileError, clipped
-from turnbuckle.files import opened
-from turnbuckle.findings import Finding, finding, register
-from turnbuckle.trace.parquet_file import named, quietly
-from turnbuckle.trace.parquet_pages import Wrong, check
+from turnbuckle.foundation import schema
+from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.files import opened
+from turnbuckle.foundation.findings import Finding, finding, register
+from turnbuckle.trace.cache.parquet_file import named, quietly
+from turnbuckle.trace.cache.parquet_pages import Wrong, check
 from turnbuckle.trace.trace import LAYOUT, Trace, dtypes
 
 CACHED: Final = False

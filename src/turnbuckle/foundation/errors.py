@@ -1,0 +1,140 @@
+"""What can go wrong, said so that the user can mend it.
+
+    TurnbuckleError                 exit
+    +-- ProfileError      P0xx        2    the recording cannot be read
+    +-- MachineError      M0xx        2    a machine file is wrong (file:line:column)
+    +-- UnitError         U0xx        2    a quantity without a unit, or with the wrong one
+    +-- NativeError       N0xx        2    the recorder or a measuring program cannot be built, started or read
+    +-- UsageError        A0xx        2    the question is not well put
+    +-- UsageError        A4xx        2    the question is not well put, further codes
+    +-- CannotAnswer      A1xx        3    the input is fine, but does not hold the answer
+    +-- GateFailed        A2xx        1    a --fail-if condition came true
+    +-- ReportError       R0xx        2    the report cannot be written
+    +-- LimitError        L0xx        2    the system allows too few files, too little memory or too few threads
+    +-- InternalError     I0xx        4    a defect of Turnbuckle itself
+
+Every error has a code, what happened, where, what was found, the likely cause and the fix.  Flaws that do not stop the
+work are findings (`turnbuckle.foundation.findings`), not errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import ClassVar
+
+
+class TurnbuckleError(Exception):
+    """Base of all errors a user can meet.
+
+    Parameters
+    ----------
+    code : stable identifier, for example ``"P004"``.
+    what : one line, no full stop.
+    where : file, ``file:line:column`` or the name of the option.
+    found, cause, fix : one line each, left out when empty.
+    """
+
+    exit_code: ClassVar[int] = 4
+
+    def __init__(self, code: str, what: str, *, where: str = "", found: str = "", cause: str = "", fix: str = "") -> None:
+        self.code, self.what, self.where = code, what, where
+        self.found, self.cause, self.fix = found, cause, fix
+        super().__init__(f"{code}: {what}")
+
+    def lines(self) -> list[str]:
+        """The message as the command line prints it, without colour."""
+        out = [f"error[{self.code}]: {self.what}"]
+        if self.where:
+            out.append(f"  --> {self.where}")
+        out += [f"  {k + ':':<7}{v}" for k, v in (("found", self.found), ("cause", self.cause), ("fix", self.fix)) if v]
+        return out
+
+
+class ProfileError(TurnbuckleError):
+    """The recording is missing, damaged, locked or not one that Turnbuckle reads."""
+
+    exit_code = 2
+
+
+class MachineError(TurnbuckleError):
+    """A machine is unknown, or its file does not hold."""
+
+    exit_code = 2
+
+
+class UnitError(TurnbuckleError):
+    """A quantity has no unit, an unknown unit or one of another dimension."""
+
+    exit_code = 2
+
+
+class UsageError(TurnbuckleError):
+    """Options that do not exist or contradict each other.
+
+    Attributes
+    ----------
+    waiting : of A071: processes that wait, and the operation at which each does.
+    """
+
+    exit_code = 2
+    waiting: tuple[tuple[int, int], ...] = ()
+
+
+class NativeError(TurnbuckleError):
+    """What runs on the GPU machine, the recorder or a measuring program, cannot be built, started or read back."""
+
+    exit_code = 2
+
+
+class CannotAnswer(TurnbuckleError):
+    """The input is readable but does not hold what the question needs."""
+
+    exit_code = 3
+
+
+class GateFailed(TurnbuckleError):
+    """A condition given with ``--fail-if`` came true."""
+
+    exit_code = 1
+
+
+class ReportError(TurnbuckleError):
+    """The report or table cannot be written."""
+
+    exit_code = 2
+
+
+class LimitError(TurnbuckleError):
+    """The system allows this process too few open files, too little memory or too few threads."""
+
+    exit_code = 2
+
+
+class InternalError(TurnbuckleError):
+    """A defect of Turnbuckle; the message says how to report it."""
+
+    exit_code = 4
+
+
+def unwritable(code: str, what: str, place: Path, why: Exception, fix: str = "name a file in a folder you may write to") -> ReportError:
+    """The error for a file or folder that cannot be written; an `OSError` tells its reason, anything else its text."""
+    found = (why.strerror or type(why).__name__) if isinstance(why, OSError) else str(why)
+    return ReportError(code, what, where=clipped(place.name, 120), found=found, fix=fix)
+
+
+def clipped(text: str, most: int = 60) -> str:
+    """Text from outside for a message: one printable line of at most `most` letters.
+
+    >>> clipped("a\\tb" + "c" * 9, 8)
+    'a?bcc...'
+    """
+    safe = "".join(c if c.isprintable() else "?" for c in text[: most + 1])
+    return safe if len(text) <= most else safe[: most - 3] + "..."
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`'did you mean X?'` for the nearest known word, or an empty string."""
+    near = get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else ""

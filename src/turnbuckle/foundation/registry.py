@@ -1,0 +1,64 @@
+"""What each product, and each installed package of a third party, adds: readers, questions, machines, charges.
+
+A product lists its own as plain data, the ``ADDS`` of its package.  A third party names its own as Python entry points, in its
+``pyproject.toml``::
+
+    [project.entry-points."turnbuckle.readers"]
+    ours = "our_package.reader"
+
+============ =========================================================================================================
+readers      module with ``sniff(head, path)`` and ``read(path, ...)``: the first that knows a file reads it
+questions    function of a verb, ``turnbuckle NAME`` or ``turnbuckle model NAME``
+machines     function that returns a folder of machine files, which join the catalogue
+charges      `turnbuckle.projection.model.Charge`, which a model charges where it is asked for by name
+untimed      module with ``sniff(path)`` and ``inspect(path, ...)``: files of a program that hold no times
+asks         function of a `Run`, behind its method of the same name
+sweeps       `turnbuckle.questions.sweep.points.Kind`: what a sweep can ask
+predictions  function of a validation case: rows predicted and measured
+services     what a question of one product uses of another
+============ =========================================================================================================
+
+The first four are open to third parties.  Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Final, NamedTuple
+
+#: Each with an ``ADDS``, in the order in which their readers are tried.
+PRODUCTS: Final = ("turnbuckle.core", "turnbuckle.mpi", "turnbuckle.papers", "turnbuckle.recorder")
+#: Kinds that packages of third parties may add to.
+OPEN: Final = ("readers", "questions", "machines", "charges")
+
+
+class Entry(NamedTuple):
+    """Where something stands, ``module`` or ``module:name``, and what it does in one sentence (of a question)."""
+
+    place: str
+    sentence: str = ""
+
+    def load(self) -> Any:
+        """Import it."""
+        module, _, name = self.place.partition(":")
+        found = import_module(module)
+        return getattr(found, name) if name else found
+
+
+@cache
+def entries(kind: str) -> Mapping[str, Entry]:
+    """Return all entries of a kind by name: third parties' first, then the products'.
+
+    A third party's entry of a name that a product has replaces nothing: the product's stays.
+    """
+    own = {name: Entry(*entry) for product in PRODUCTS for name, entry in import_module(product).ADDS.get(kind, {}).items()}
+    foreign = {e.name: Entry(e.value) for e in entry_points(group=f"turnbuckle.{kind}")} if kind in OPEN else {}
+    return {**{name: entry for name, entry in foreign.items() if name not in own}, **own}
+
+
+def load(kind: str, name: str) -> Any:
+    """Import one entry.  Raises `KeyError` where there is none."""
+    return entries(kind)[name].load()

@@ -1,0 +1,202 @@
+"""What a question may set: names, units and values, read off the fields of a frozen dataclass, so that nothing is listed twice.
+
+The unit follows from the name of a field (``hop_seconds``, ``eager_limit_bytes``, ``card_bandwidth``) or stands in its metadata
+(``field(metadata={"unit": "W"})``); its type says the rest: a `Literal` names the words, ``float`` takes a quantity, ``int`` a whole
+number.  Fields of other types are no settings.
+
+    A081  a setting that is not known, or a value that it cannot have
+    U0xx  a quantity without a unit, or with the wrong one
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.units import UNITS, parse
+from turnbuckle.foundation.vocabulary import refuse_old_setting
+
+Scalar = str | float | int | bool
+
+_SUFFIXES: Final = {"seconds": "s", "bytes": "B", "bandwidth": "B/s", "overhead": "s", "latency": "s"}
+_LONGEST_TEXT: Final = 1024
+_ATTRIBUTE: Final = re.compile(r" {4}([a-z_0-9, ]+) : (\S.*)")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One name that a question may set.
+
+    Attributes
+    ----------
+    unit : SI unit of its values; ``"1"`` for plain numbers, counts and words.
+    kinds : which of ``int``, ``float``, ``str`` and ``bool`` its values may be.
+    words : the only texts it may be, where there are such.
+    needed : whether a question must set it.
+    default : what holds where it does not.
+    file : whether a text may be the path of a file, relative to the study.
+    meaning : in words.
+    """
+
+    name: str
+    unit: str
+    kinds: frozenset[str]
+    words: tuple[str, ...] = ()
+    needed: bool = False
+    default: Any = None
+    file: bool = False
+    meaning: str = ""
+
+    @property
+    def wanted(self) -> str:
+        """What its values may be, in words."""
+        parts = [", ".join(self.words)] if self.words else []
+        if self.kinds & {"int", "float"} and self.unit != "1":
+            parts.append(f"a {UNITS[self.unit]}, as {_EXAMPLES[self.unit]}")
+        elif self.kinds & {"int", "float"}:
+            parts.append("a number" if "float" in self.kinds else "a whole number")
+        parts += ["true or false"] * ("bool" in self.kinds) + ["a text"] * ("str" in self.kinds and not self.words)
+        return " or ".join(parts)
+
+    def read(self, value: object) -> Scalar:
+        """A value as a file or a command line gives it.
+
+        >>> Setting("hop_seconds", "s", frozenset({"float"})).read("2 us")
+        2e-06
+
+        Raises
+        ------
+        UsageError : A081.  UnitError : U0xx.
+        """
+        if isinstance(value, bool):
+            found: Scalar | None = value if "bool" in self.kinds else None
+        elif isinstance(value, str):
+            found = self._text(value)
+        elif isinstance(value, int | float):
+            found = self._number(value)
+        else:
+            found = None
+        if found is None:
+            near = did_you_mean(str(value), self.words) if self.words else ""
+            raise UsageError("A081", f"no value for {self.name}", found=clipped(str(value), 40), fix=near or self.wanted)
+        return found
+
+    def _number(self, value: float) -> Scalar | None:
+        if self.unit != "1" and self.kinds & {"int", "float"}:
+            return self._counted(parse(f"{value}", self.unit))  # says that a unit is missing
+        return self._counted(value)
+
+    def _counted(self, value: float) -> Scalar | None:
+        if not math.isfinite(value):
+            return None
+        if "float" in self.kinds:
+            return float(value)
+        return int(value) if "int" in self.kinds and value == int(value) else None
+
+    def _text(self, text: str) -> Scalar | None:
+        if len(text) > _LONGEST_TEXT or not text.isprintable():
+            return None
+        if text in self.words:
+            return text
+        numeric = bool(self.kinds & {"int", "float"})
+        if numeric and self.unit != "1":
+            return self._counted(parse(text, self.unit))
+        if "bool" in self.kinds and text in ("true", "false"):
+            return text == "true"
+        if numeric:
+            try:
+                return self._counted(float(text))
+            except ValueError:
+                pass
+        return text if "str" in self.kinds and not self.words else None
+
+
+_EXAMPLES: Final = {"s": "2 us", "B": "64 KiB", "B/s": "100 Gb/s", "FLOP/s": "9.7 TFLOP/s", "W": "400 W", "Hz": "1.4 GHz"}
+
+
+@cache
+def settings_of(cls: type) -> Mapping[str, Setting]:
+    """The settings that the fields of a dataclass are, in their order.
+
+    >>> settings_of(Setting)["needed"].wanted, settings_of(Setting)["name"].needed
+    ('true or false', True)
+    """
+    hints = get_type_hints(cls)
+    said = {name: words for each in reversed(cls.__mro__) for name, words in _meanings(each.__doc__ or "").items()}
+    out = {}
+    for one in fields(cls):
+        kinds, words = _kinds(hints[one.name])
+        if not kinds:
+            continue
+        unit = str(one.metadata.get("unit") or _SUFFIXES.get(one.name.rsplit("_", 1)[-1], "1"))
+        needed = one.default is MISSING and one.default_factory is MISSING
+        default = None if one.default is MISSING else one.default
+        numeric = kinds & {"int", "float"}
+        file = bool(one.metadata.get("file"))
+        out[one.name] = Setting(one.name, unit if numeric else "1", kinds, words, needed, default, file, said.get(one.name, ""))
+    return out
+
+
+def _meanings(text: str) -> dict[str, str]:
+    """What a docstring says of each attribute: lines ``name, other : words``, gone on with where indented further."""
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in text.splitlines():
+        match = _ATTRIBUTE.match(line)
+        if match:
+            names = [n.strip() for n in match[1].split(",")]
+            found.update(dict.fromkeys(names, match[2].strip()))
+        elif line.startswith(" " * 8) and names and line.strip():
+            found.update({n: f"{found[n]} {line.strip()}" for n in names})
+        else:
+            names = []
+    return {n: words.replace("`", "") for n, words in found.items()}
+
+
+def _kinds(hint: Any) -> tuple[frozenset[str], tuple[str, ...]]:
+    """What a type lets a value be, and the words of its literals; nothing where it is no scalar."""
+    if get_origin(hint) is Literal:
+        words = get_args(hint)
+        return (frozenset({"str"}), words) if all(isinstance(w, str) for w in words) else (frozenset(), ())
+    if get_origin(hint) in (Union, types.UnionType):
+        members = [_kinds(a) for a in get_args(hint) if a is not type(None)]
+        return frozenset().union(*(k for k, _ in members)), tuple(w for _, words in members for w in words)
+    return (frozenset({hint.__name__}), ()) if hint in (int, float, str, bool) else (frozenset(), ())
+
+
+def unit_of(name: str, settings: Mapping[str, Setting]) -> str:
+    """SI unit of a column, which is a setting or is named as one would be.
+
+    >>> unit_of("communication_seconds", {}), unit_of("ranks", {})
+    ('s', '1')
+    """
+    return settings[name].unit if name in settings else _SUFFIXES.get(name.rsplit("_", 1)[-1], "1")
+
+
+def known(name: str, settings: Mapping[str, Setting], what: str) -> Setting:
+    """The setting of a name.  Raises A081 with the nearest name where `what` has none, A425 for a name of old."""
+    if name not in settings:
+        refuse_old_setting(name, settings)
+        fix = did_you_mean(name, settings) or f"settings are {', '.join(list(settings)[:24])}"
+        raise UsageError("A081", f"a setting that {what} does not have", found=clipped(name, 40), fix=fix)
+    return settings[name]
+
+
+def spaced(first: float, last: float, points: int, spacing: Literal["linear", "log"]) -> list[float]:
+    """Values from `first` to `last`, both ends exact, those between rounded to 12 digits.
+
+    >>> spaced(1e-6, 1e-3, 4, "log")
+    [1e-06, 1e-05, 0.0001, 0.001]
+    """
+    steps = range(1, points - 1)
+    if spacing == "log":
+        inside = [first * (last / first) ** (k / (points - 1)) for k in steps]
+    else:
+        inside = [first + (last - first) * (k / (points - 1)) for k in steps]
+    return [first, *(float(f"{v:.12g}") for v in inside), last]

@@ -1,0 +1,225 @@
+"""A table that a user gives: a CSV file whose quantities have units, in the heading or behind each number.
+
+    size [MiB], threads, slack [us], run time
+    1,          1,       100,        0.89 s
+
+Lines that are empty or begin with # are left out.  Nothing is guessed: a column that is not asked for, a quantity without
+a unit, a line with too few values stops the reading, with file, line and column:
+
+    A061  the file cannot be read as text
+    A062  a column missing, unknown or twice
+    A063  a line with too many or too few values, or a value that cannot be
+    U0xx  a value without a unit, or with the wrong one
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import UnitError, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.files import opened
+from turnbuckle.foundation.units import parse
+
+Float = NDArray[np.float64]
+
+LARGEST_BYTES: Final = 64 << 20
+_LONGEST_UNIT: Final = 16
+_NAME = re.compile(r"([a-z0-9_ ./-]++)\s*(?:[\[(]([^\])]+)[\])])?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column a table may have.
+
+    Attributes
+    ----------
+    name : as the heading has it; case and underscores do not matter.
+    unit : SI unit the values are read into, ``"1"`` for plain numbers and counts, ``""`` for text.
+    needed : whether the table is refused without it; a cell that is left empty is refused too.
+    least : smallest value allowed; values must be above it where `above` is set.
+    most : largest value allowed.
+    whole : whether only whole numbers are allowed.
+    """
+
+    name: str
+    unit: str
+    needed: bool = True
+    least: float = 0.0
+    above: bool = False
+    most: float = math.inf
+    whole: bool = False
+
+    @property
+    def wanted(self) -> str:
+        """What its values may be, in words."""
+        number = "a whole number" if self.whole else "a number"
+        bound = f"above {self.least:g}" if self.above else f"of {self.least:g} or more"
+        return f"{number} {bound}" + (f" and {self.most:g} or less" if self.most < math.inf else "")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as read.
+
+    Attributes
+    ----------
+    name : of the file, without folder.
+    columns : those the heading has.
+    numbers : SI values by column name, shape (rows,); nan where a cell is empty.
+    texts : text columns by name.
+    lines : line of each row in the file, counted from 1.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    numbers: dict[str, Float]
+    texts: dict[str, list[str]]
+    lines: list[int]
+    _at: list[list[int]] = field(repr=False, default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def number(self, name: str, default: float = math.nan) -> Float:
+        """Values of a column [SI]; `default` in every row where the table does not have it."""
+        return self.numbers.get(name, np.full(len(self), default))
+
+    def where(self, row: int, name: str = "") -> str:
+        """``file:line:column`` of a cell, or ``file:line`` of a row."""
+        at = f"{self.name}:{self.lines[row]}"
+        return f"{at}:{self._at[row][self.columns.index(name)]}" if name in self.columns else at
+
+
+def read_text(path: str | Path, what: str, *, largest_bytes: int = LARGEST_BYTES, fix: str = "give a CSV file in UTF-8") -> str:
+    """The text of a small ordinary file.
+
+    Raises
+    ------
+    UsageError : A061 where it is missing, unreadable, too large, no ordinary file or not UTF-8.
+    """
+    path = Path(path)
+
+    def refused(found: str) -> UsageError:
+        return UsageError("A061", f"{what} cannot be read", where=path.name, found=found, fix=fix)
+
+    try:
+        if path.exists() and not path.is_file():
+            raise refused("not an ordinary file")
+        with opened(path) as file:
+            raw = file.read(largest_bytes + 1)
+    except (OSError, ValueError) as error:
+        raise refused((error.strerror or "") if isinstance(error, OSError) else "not a file name") from None
+    if len(raw) > largest_bytes:
+        raise refused(f"more than {largest_bytes >> 20} MiB")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise refused("not text in UTF-8") from None
+
+
+def read_table(path: str | Path, columns: Sequence[Column], what: str, *, largest_bytes: int = LARGEST_BYTES) -> Table:
+    """Read a table.
+
+    Parameters
+    ----------
+    columns : all it may have.
+    what : the table in words, with its article, for errors: ``the response surface``.
+
+    Raises
+    ------
+    UsageError, UnitError : see the module.
+    """
+    return _Reading(Path(path).name, {c.name: c for c in columns}, what).table(read_text(path, what, largest_bytes=largest_bytes))
+
+
+class _Reading:
+    """One file being read; knows where it is."""
+
+    def __init__(self, name: str, known: dict[str, Column], what: str) -> None:
+        self.name, self.known, self.what = name, known, what
+        self.line, self.columns, self.units = 0, list[str](), list[str]()
+
+    def table(self, text: str) -> Table:
+        rows: list[list[float | str]] = []
+        lines: list[int] = []
+        places: list[list[int]] = []
+        for self.line, line in enumerate(text.splitlines(), 1):
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            cells = _cells(line)
+            if not self.columns:
+                self._heading(cells)
+                continue
+            if len(cells) != len(self.columns):
+                raise UsageError(
+                    "A063", "a line with too many or too few values", where=self._where(cells[-1][0]), found=str(len(cells)),
+                    fix=f"{len(self.columns)} values, as in the heading; decimal points, no decimal commas",
+                )  # fmt: skip
+            rows.append([self._value(self.known[n], u, at, cell) for n, u, (at, cell) in zip(self.columns, self.units, cells, strict=True)])
+            lines.append(self.line)
+            places.append([at for at, _ in cells])
+        if not self.columns:
+            raise UsageError("A062", f"{self.what} is empty", where=self.name, fix=f"a heading: {self._wanted()}")
+        by_name = {n: [row[i] for row in rows] for i, n in enumerate(self.columns)}
+        numbers = {n: np.array(v, dtype=np.float64) for n, v in by_name.items() if self.known[n].unit}
+        texts = {n: [str(x) for x in v] for n, v in by_name.items() if not self.known[n].unit}
+        return Table(self.name, tuple(self.columns), numbers, texts, lines, places)
+
+    def _wanted(self) -> str:
+        return ", ".join(c.name + ("" if c.needed else " (may be left out)") for c in self.known.values())
+
+    def _heading(self, cells: list[tuple[int, str]]) -> None:
+        for at, cell in cells:
+            match = _NAME.fullmatch(cell)
+            unit = (match[2] or "").strip() if match else ""
+            name = " ".join(match[1].lower().replace("_", " ").split()) if match and len(unit) <= _LONGEST_UNIT else ""
+            known = next((n for n in self.known if n.lower() == name), None)
+            if known is None or known in self.columns:
+                what = "a column stands twice" if known in self.columns else f"a column that {self.what} does not have"
+                near = did_you_mean(name, list(self.known)) if known is None else ""
+                fix = f"{near}; columns are {self._wanted()}" if near else f"columns are {self._wanted()}"
+                raise UsageError("A062", what, where=self._where(at), found=clipped(cell, 40), fix=fix)
+            self.columns.append(known)
+            self.units.append(unit)
+        if missing := [c.name for c in self.known.values() if c.needed and c.name not in self.columns]:
+            fix = f"add {', '.join(missing)}"
+            raise UsageError("A062", f"{self.what} has no column {missing[0]}", where=self._where(1), fix=fix)
+
+    def _value(self, column: Column, unit: str, at: int, cell: str) -> float | str:
+        if not column.unit:
+            if not cell and column.needed:
+                raise UsageError("A063", f"{column.name} is empty", where=self._where(at))
+            return cell
+        if not cell and not column.needed:
+            return math.nan
+        # nothing is nothing in every unit
+        bare = float(cell) if re.fullmatch(r"0+(\.0*)?", cell) else None
+        try:
+            value = bare if bare is not None else parse(f"{cell} {unit}".strip(), column.unit)
+        except UnitError as error:
+            error.where = self._where(at)
+            raise
+        low = value <= column.least if column.above else value < column.least
+        if low or value > column.most or not math.isfinite(value) or (column.whole and value != round(value)):
+            raise UsageError("A063", f"{column.name} must be {column.wanted}", where=self._where(at), found=clipped(cell, 40))
+        return value
+
+    def _where(self, column: int) -> str:
+        return f"{self.name}:{self.line}:{column}"
+
+
+def _cells(line: str) -> list[tuple[int, str]]:
+    """The cells of a line with the column each begins at, counted from 1."""
+    out, at = [], 1
+    for cell in line.split(","):
+        out.append((at + len(cell) - len(cell.lstrip()), cell.strip().strip('"').strip()))
+        at += len(cell) + 1
+    return out

@@ -1,0 +1,259 @@
+"""Quantities at the door: ``"25 GB/s"`` becomes 25e9, and a number without a unit stays outside.
+
+>>> parse("25 GB/s", "B/s")
+25000000000.0
+>>> parse("2 us", "s")
+2e-06
+>>> show(0.0032, "s")
+'3.2 ms'
+
+Inside Turnbuckle every quantity is SI (seconds, bytes, B/s, FLOP/s, W, Hz); the unit of a quantity is one of `UNITS`.
+Prefixes k, M, G, T, P, E are powers of 1000; Ki, Mi, Gi, Ti, Pi are powers of 1024 and belong to bytes only.
+``B`` is a byte and ``b`` a bit: ``"200 Gb/s"`` is accepted where bytes per second are wanted and is 25e9.
+
+Errors (`turnbuckle.foundation.errors.UnitError`):
+
+    U001  a number without a unit
+    U002  a unit Turnbuckle does not know
+    U003  a unit of another dimension
+    U004  not a number
+    U005  too large, or not finite
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Context, Decimal
+from functools import cache
+from typing import Final
+
+from .errors import UnitError, clipped, did_you_mean
+
+UNITS: Final[dict[str, str]] = {
+    "s": "time",
+    "B": "size",
+    "B/s": "bandwidth",
+    "FLOP/s": "floating-point rate",
+    "W": "power",
+    "Hz": "frequency",
+    "1": "plain number",
+}
+"""Every SI unit `parse` and `show` know, and what it measures."""
+
+_EXAMPLE: Final[dict[str, str]] = {
+    "s": "2 us", "B": "64 KiB", "B/s": "25 GB/s", "FLOP/s": "9.7 TFLOP/s", "W": "400 W", "Hz": "1.4 GHz", "1": '0.85" or "85 %'
+}  # fmt: skip
+
+_THOUSANDS: Final[tuple[str, ...]] = ("", "k", "M", "G", "T", "P", "E")
+_BINARY: Final[tuple[str, ...]] = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
+_BELOW: Final[dict[str, str]] = {"p": "1e-12", "n": "1e-9", "u": "1e-6", "m": "1e-3"}
+
+_SLIPS: Final[dict[str, str]] = {
+    "gb/s": "GB/s (bytes) or Gb/s (bits)",
+    "mb/s": "MB/s (bytes) or Mb/s (bits)",
+    "GBps": "GB/s",
+    "GBPS": "GB/s",
+    "MBps": "MB/s",
+    "GBs": "GB/s",
+    "GB/sec": "GB/s",
+    "KB": "kB (1000 bytes) or KiB (1024 bytes)",
+    "KB/s": "kB/s (1000 bytes) or KiB/s (1024 bytes)",
+    "kib": "KiB",
+    "mib": "MiB",
+    "gib": "GiB",
+    "gb": "GB (bytes) or Gb (bits)",
+    "mb": "MB (bytes) or Mb (bits)",
+    "TFLOPS": "TFLOP/s",
+    "TFLOP": "TFLOP/s",
+    "TFlops": "TFLOP/s",
+    "TF": "TFLOP/s",
+    "GFLOPS": "GFLOP/s",
+    "PFLOPS": "PFLOP/s",
+    "sec": "s",
+    "secs": "s",
+    "second": "s",
+    "seconds": "s",
+    "msec": "ms",
+    "usec": "us",
+    "nsec": "ns",
+    "mus": "us",
+    "minutes": "min",
+    "hours": "h",
+    "MS": "ms",
+    "NS": "ns",
+    "US": "us",
+    "watt": "W",
+    "percent": "%",
+}
+
+_QUANTITY = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?)\s*(.*?)\s*", re.ASCII | re.DOTALL)
+_LANES = re.compile(r"GT/s(?:\s*x\s*([0-9]{1,2}))?")
+_EXACT = Context(prec=60, traps=[])
+_LONGEST = 64
+_PCIE = {
+    2.5: ("1", "8/10"),
+    5.0: ("2", "8/10"),
+    8.0: ("3", "128/130"),
+    16.0: ("4", "128/130"),
+    32.0: ("5", "128/130"),
+    64.0: ("6", "242/256"),
+}
+
+
+@cache
+def _known() -> dict[str, tuple[str, Decimal]]:
+    """Every spelling of a unit: (its SI unit, how many SI units it is)."""
+    out: dict[str, tuple[str, Decimal]] = {
+        "min": ("s", Decimal(60)),
+        "h": ("s", Decimal(3600)),
+        "%": ("1", Decimal("0.01")),
+        "x": ("1", Decimal(1)),
+    }
+    for prefix, factor in _BELOW.items():
+        out[f"{prefix}s"] = ("s", Decimal(factor))
+    out |= {"s": ("s", Decimal(1)), "mW": ("W", Decimal("1e-3"))}
+    for power, prefix in enumerate(_THOUSANDS):
+        factor_1000 = Decimal(1000) ** power
+        for word, unit in (("FLOP/s", "FLOP/s"), ("Hz", "Hz"), ("W", "W"), ("B", "B"), ("B/s", "B/s")):
+            out[prefix + word] = (unit, factor_1000)
+        for word in ("b", "bit"):
+            out[prefix + word] = ("B", factor_1000 / 8)
+        for word in ("b/s", "bit/s", "bps"):
+            out[prefix + word] = ("B/s", factor_1000 / 8)
+    for power, prefix in enumerate(_BINARY[1:], 1):
+        for word in ("B", "B/s"):
+            out[prefix + word] = (word, Decimal(1024) ** power)
+    return out
+
+
+def parse(text: str, unit: str) -> float:
+    """Read a quantity such as ``"25 GB/s"`` into `unit`.
+
+    Parameters
+    ----------
+    text : a number and its unit; the space between them may be left out.
+    unit : the SI unit wanted, one of `UNITS`.  For ``"1"`` the number may stand alone or carry ``%`` or ``x``.
+
+    Returns
+    -------
+    The value in `unit`, correctly rounded from the decimal text.
+
+    Raises
+    ------
+    UnitError : U001 to U005, with the spelling that was probably meant.
+    """
+    if unit not in UNITS:
+        raise ValueError(f"not a unit of Turnbuckle: {unit!r}")
+    example = f'write for example "{_EXAMPLE[unit]}"'
+    found = f'"{clipped(text, 40)}"'
+    match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None or re.match(r"[,_'][0-9]", match[2]):
+        cause = "a decimal comma, or separators between thousands" if match else ""
+        wanted = "a plain number" if unit == "1" else f"a number with a unit of {UNITS[unit]}"
+        raise UnitError("U004", f"not {wanted}", found=found, cause=cause, fix=example)
+    number, word = match[1], match[2].replace("µ", "u").replace("μ", "u")
+    if not word and unit != "1":
+        raise UnitError("U001", f"a number without a unit: a {UNITS[unit]} was wanted", found=found, fix=example)
+    si, factor = (unit, Decimal(1)) if not word else _look_up(number, word, unit, found)
+    if si != unit:
+        fix = f"did you mean {number} {word}/s?" if (si, unit) == ("B", "B/s") else example
+        raise UnitError("U003", f"{word} is a unit of {UNITS[si]}: a {UNITS[unit]} was wanted", found=found, fix=fix)
+    value = float(_EXACT.multiply(_EXACT.create_decimal(number), factor))
+    if not math.isfinite(value):
+        raise UnitError("U005", f"too large for a {UNITS[unit]}", found=found, fix=example)
+    return value
+
+
+def _look_up(number: str, word: str, unit: str, found: str) -> tuple[str, Decimal]:
+    known = _known()
+    if word in known:
+        return known[word]
+    if lanes := _LANES.fullmatch(word):
+        raise UnitError(
+            "U003", "GT/s is a signalling rate of one lane, not a bandwidth", found=found, fix=_transfers(float(number), lanes[1], unit)
+        )
+    meant = _SLIPS.get(word) or _respell(word, unit)
+    fix = f"did you mean {meant}?" if meant else f'write for example "{_EXAMPLE[unit]}"'
+    raise UnitError("U002", f"unknown unit: {clipped(word, 40)}", found=found, fix=fix)
+
+
+def _respell(word: str, unit: str) -> str:
+    """The nearest known spelling, one of the wanted dimension first; an empty string if none is near."""
+    wanted = [w for w, (si, _) in _known().items() if si == unit]
+    same = [w for w in wanted if w.lower() == word.lower()]
+    if same:
+        return " or ".join(same)
+    return did_you_mean(word, wanted).removeprefix("did you mean ").removesuffix("?")
+
+
+def _transfers(rate: float, lanes: str | None, unit: str) -> str:
+    """What a GT/s figure would be as a bandwidth: lanes x rate x line code / 8."""
+    if unit != "B/s" or rate not in _PCIE:
+        return f'write for example "{_EXAMPLE[unit]}"'
+    generation, code = _PCIE[rate]
+    payload, line = (float(n) for n in code.split("/"))
+    width = int(lanes) if lanes and int(lanes) > 0 else 16
+    each_way = width * rate * 1e9 * payload / line / 8
+    return f"{rate:g} GT/s x{width} PCIe {generation} is about {show(each_way, 'B/s')} each way: write that"
+
+
+def show(value: float, unit: str, digits: int = 3) -> str:
+    """Write a quantity for people, with the prefix that suits it.
+
+    Parameters
+    ----------
+    value : the quantity in `unit`.
+    unit : one of `UNITS`, or ``"%"`` to write a plain number (0.85) as a percentage (85 %).
+    digits : significant digits; trailing zeros are left out.
+
+    Returns
+    -------
+    For example ``"3.2 ms"``, ``"24.1 GB/s"``, ``"64 KiB"`` (bytes that are a round power of two) or ``"0.85"``.
+    `parse` reads it back to the digits shown.
+    """
+    if unit == "%":
+        return f"{_digits(value * 100, digits)} %"
+    if unit not in UNITS:
+        raise ValueError(f"not a unit of Turnbuckle: {unit!r}")
+    if unit == "1":
+        return _digits(value, digits)
+    if value == 0 or not math.isfinite(value):
+        return f"{_digits(value, digits)} {unit}"
+    if unit == "B" and (binary := _binary(value, digits)):
+        return binary
+    steps = [(Decimal(1000) ** k, p) for k, p in enumerate(_THOUSANDS)]
+    if unit == "s":
+        steps = [(Decimal(_BELOW[p]), p) for p in ("n", "u", "m")] + [(Decimal(1), "")]
+    shown = _EXACT.create_decimal_from_float(value)
+    for factor, prefix in steps:
+        text = _digits(float(_EXACT.divide(shown, factor)), digits)
+        if abs(float(text)) < 1000:
+            return f"{text} {prefix}{unit}"
+    return f"{text} {prefix}{unit}"
+
+
+def _binary(value: float, digits: int) -> str:
+    """``"64 KiB"`` for 65536, where the decimal prefix would round; else an empty string."""
+    if value != int(value) or abs(value) < 1024:
+        return ""
+    power = 0
+    rest = int(value)
+    while rest % 1024 == 0 and power < len(_BINARY) - 1:
+        rest, power = rest // 1024, power + 1
+    plain = float(f"{value:.{max(digits, 1) - 1}e}")
+    return f"{rest} {_BINARY[power]}B" if power and abs(rest) < 1000 and plain != value else ""
+
+
+def _digits(value: float, digits: int) -> str:
+    """`value` to `digits` significant digits, without exponent where that stays short, without trailing zeros."""
+    if not math.isfinite(value):
+        return f"{value:g}"
+    rounded = float(f"{value:.{max(digits, 1) - 1}e}")
+    if rounded != 0 and not 1e-4 <= abs(rounded) < 1e6:
+        mantissa, exponent = f"{value:.{max(digits, 1) - 1}e}".split("e")
+        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+        return f"{mantissa}e{int(exponent)}"
+    places = max(digits - 1 - math.floor(math.log10(abs(rounded))), 0) if rounded else 0
+    text = f"{rounded:.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,1 @@
+"""Outputs of benchmarks, read as parameters of a machine."""

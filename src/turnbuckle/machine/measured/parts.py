@@ -1,0 +1,265 @@
+"""What every reader of measurements shares: curves, single quantities, the text of a file, and how coarsely numbers were printed.
+
+Errors:
+
+    A023  a line that cannot be
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.findings import Finding, finding
+
+Float = NDArray[np.float64]
+
+#: A value printed to no better than this share of itself says nothing.
+COARSEST: Final = 0.25
+#: Sizes up to which a float counts single bytes, and times that a copy may have [B], [s].
+LARGEST_COPY: Final = 2.0**53
+SHORTEST, LONGEST = 1e-12, 1e9
+
+_LONGEST_LINE = 4096
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Measured time of one copy over its size.
+
+    Attributes
+    ----------
+    direction, memory : the class, in the words of a recording; ``network`` for messages that leave the node, ``mapped_h2d`` and
+        ``mapped_d2h`` where the host itself reads or writes device memory, ``collective``, ``several`` for
+        messages of several pairs at once, and ``kernel`` for kernels by their bytes.
+    size_bytes : sizes [B], ascending, shape (n,).
+    seconds : time of one copy of each size [s], shape (n,).
+    name : which measurement of its file.
+    resolution : what printing rounded off, as a share of the value, shape (n,).
+    streamed : set where many messages were in flight at once, so that a time is the time per message and holds no latency.
+    means : what made the transfer: ``copy``, ``mpi``, ``nccl``, ``cpu`` or ``kernel``; of our own program also how a copy was timed:
+        ``event`` between two events, ``queued`` behind a busy kernel, ``period`` from copy to copy, ``host`` as the host sees it, ``call``
+        until the call returns.
+    lines : first and last line it stands in, counted from 1; (0, 0) where that is not known.
+    """
+
+    direction: str
+    memory: str
+    size_bytes: Float
+    seconds: Float
+    name: str
+    resolution: Float = field(default_factory=lambda: np.zeros(0), repr=False)
+    streamed: bool = False
+    means: str = "copy"
+    lines: tuple[int, int] = (0, 0)
+
+    def at(self, size_bytes: Float) -> Float:
+        """Time of copies of other sizes [s]: straight lines between the measured points in log-log; nan outside them.
+
+        >>> curve = Curve("h2d", "pinned", np.array([1e3, 1e5]), np.array([2e-6, 8e-6]), "")
+        >>> [float(round(t * 1e6, 3)) for t in curve.at(np.array([1e3, 1e4, 1e6]))]
+        [2.0, 4.0, nan]
+        """
+        size = np.asarray(size_bytes, dtype=np.float64)
+        inside = (size >= self.size_bytes[0]) & (size <= self.size_bytes[-1])
+        safe = np.where(inside, np.maximum(size, 1e-9), self.size_bytes[0])
+        line = np.exp(np.interp(np.log(safe), np.log(self.size_bytes), np.log(self.seconds)))
+        return np.where(inside, line, np.nan)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number that a file states outright, or a sample of it.
+
+    Attributes
+    ----------
+    what : in the words of `turnbuckle.questions.calibrate.calibration.QUANTITIES`, for example ``rate.h2d.pinned`` or ``bare.launch``.
+    value : median of the samples, in SI.
+    unit : SI unit.
+    error : relative standard error of that median as far as the samples tell; 0 where there is one sample.
+    count : samples.
+    where : in words: which lines, section or row of the file.
+    note : what to beware of.
+    unsized : set where it is a rate of copies whose size the file does not give.
+    """
+
+    what: str
+    value: float
+    unit: str
+    error: float
+    count: int
+    where: str
+    note: str = ""
+    unsized: bool = False
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One file of measurements.
+
+    Attributes
+    ----------
+    name, format : of the file.
+    device : the device it names, or empty.
+    curves : one a measurement, in the order of the file.
+    findings : values that were left out.
+    quantities : single numbers.
+    driver : version of the driver that it names, or empty.
+    surface : run times of the slack proxy, one a point: size, threads, slack_s, seconds.
+    """
+
+    name: str
+    format: str
+    curves: tuple[Curve, ...]
+    device: str = ""
+    findings: tuple[Finding, ...] = ()
+    quantities: tuple[Quantity, ...] = ()
+    driver: str = ""
+    surface: tuple[dict[str, float], ...] = ()
+
+
+@dataclass
+class Points:
+    """One measurement being read."""
+
+    direction: str
+    memory: str
+    name: str
+    streamed: bool = False
+    size: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    resolution: list[float] = field(default_factory=list)
+    means: str = "copy"
+    lines: list[int] = field(default_factory=list)
+
+    def add(self, size: float, seconds: float, resolution: float, line: int = 0) -> None:
+        self.size.append(size)
+        self.seconds.append(seconds)
+        self.resolution.append(resolution)
+        self.lines.append(line)
+
+    def check(self, file: str) -> None:
+        """Raises A023 for a size or a time that no copy has."""
+        for size, seconds in zip(self.size, self.seconds, strict=True):
+            if not (1.0 <= size <= LARGEST_COPY and SHORTEST <= seconds <= LONGEST):
+                raise UsageError(
+                    "A023", "a size or a time that no copy has", where=file, found=f"{self.name}: {size:g} B in {seconds:g} s",
+                    fix="give copies of 1 B or more, and the time of one",
+                )  # fmt: skip
+
+    def curve(self) -> Curve:
+        """Ascending; repeated sizes become their median."""
+        size, seconds, coarse = (np.array(x, dtype=np.float64) for x in (self.size, self.seconds, self.resolution))
+        order = np.argsort(size, kind="stable")
+        at, first = np.unique(size[order], return_index=True)
+        middle = np.array([np.median(part) for part in np.split(seconds[order], first[1:])])
+        worst = np.array([part.max() for part in np.split(coarse[order], first[1:])])
+        lines = (min(self.lines), max(self.lines))
+        return Curve(self.direction, self.memory, at, middle, self.name, worst, self.streamed, self.means, lines)
+
+
+class Left:
+    """What is left out, counted by reason."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def out(self, why: str, count: int = 1) -> None:
+        self.counts[why] = self.counts.get(why, 0) + count
+
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(finding("A333", count, f"{count} {why}") for why, count in self.counts.items())
+
+
+@dataclass(frozen=True)
+class Text:
+    """A file, its text, the size its copies had where it does not say that, and whether its ranks were on several nodes."""
+
+    path: Path
+    text: str
+    size_bytes: float | None
+    between_nodes: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def lines(self) -> list[str]:
+        """Lines; one that is longer than any of these tests writes counts as empty, since patterns would take long on it."""
+        return [line if len(line) <= _LONGEST_LINE else "" for line in self.text.splitlines()]
+
+
+@dataclass
+class Found:
+    """What a reader found in a text."""
+
+    points: list[Points] = field(default_factory=list)
+    device: str = ""
+    driver: str = ""
+    quantities: list[Quantity] = field(default_factory=list)
+    surface: list[dict[str, float]] = field(default_factory=list)
+
+
+Reader = Callable[[Text, Left], Found]
+
+
+def rounding(text: str) -> float:
+    """Half a unit of the last digit printed, as a share of the value; infinite for a zero.
+
+    >>> round(rounding("12.5"), 6), rounding("0.00")
+    (0.004, inf)
+    """
+    value = float(text)
+    half = 0.5 * 10.0 ** -len(text.partition(".")[2])
+    return half / value if value > 0 else math.inf
+
+
+def clean(text: str) -> str:
+    """One printable line of 80 letters at most."""
+    return "".join(c if c.isprintable() else " " for c in text).strip()[:80]
+
+
+def number(text: str, name: str) -> str:
+    """The text itself if it is a number.  Raises A023."""
+    try:
+        if math.isfinite(float(text)):
+            return text
+    except ValueError:
+        pass
+    raise UsageError("A023", "a value that is no number", where=name, found=clean(text), fix="give the output as the test wrote it")
+
+
+def way_words(direction: str, memory: str) -> str:
+    """``h2d pinned``, or the direction alone where the memory says nothing."""
+    return direction if memory in ("device", "unknown") else f"{direction} {memory}"
+
+
+def points_of(group: dict[tuple[str, ...], Points], direction: str, memory: str, name: str, streamed: bool = False) -> Points:
+    """The measurement of that class and name, begun where there is none yet."""
+    return group.setdefault((direction, memory, name), Points(direction, memory, name, streamed))
+
+
+def sampled(what: str, values: list[float], unit: str, where: str, note: str = "", unsized: bool = False) -> Quantity:
+    """The median of several numbers with its standard error: 1.2533 sigma / sqrt(n), sigma from their quartiles.
+
+    >>> sampled("rate.h2d.pinned", [9.0, 10.0, 11.0], "B/s", "line 1").value
+    10.0
+    """
+    sample = np.array(values, dtype=np.float64)
+    middle = float(np.median(sample))
+    low, high = np.quantile(sample, [0.25, 0.75])
+    error = 1.2533 * float(high - low) / 1.349 / math.sqrt(len(sample)) / abs(middle) if middle else 0.0
+    return Quantity(what, middle, unit, error, len(sample), where, note, unsized)
+
+
+def lines_words(lines: list[int]) -> str:
+    """``line 7`` or ``lines 7 to 90``."""
+    first, last = min(lines), max(lines)
+    return f"line {first}" if first == last else f"lines {first} to {last}"

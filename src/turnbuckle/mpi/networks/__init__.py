@@ -1,0 +1,1 @@
+"""Networks between ranks: routes, graphs of messages, LiMPPy."""

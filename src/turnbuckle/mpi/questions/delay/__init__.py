@@ -1,0 +1,1 @@
+"""Messages that were really delayed, beside what was predicted."""

@@ -1,0 +1,249 @@
+"""MPI runs whose messages were really delayed, beside what the message replay says of them.
+
+A prediction is the measured run time without delay, and what the replay of one undelayed recording takes longer where the latency of the
+network is longer by the delay.  The network is read off the undelayed recording of a ping-pong alone.
+
+Recordings stand in one folder: a folder for each program, in it a text file for each rank (``rank-0.txt``, packed or not).  A file of
+measurements is JSON, times in seconds unless a name says otherwise::
+
+    {"most_bytes": 131072,                                         no message is longer, and all of them leave at once
+     "programs": {"halo": {"recorded_s": 0.096}},                  run time of the recording
+     "points": [{"program": "halo", "delay_ns": 0, "seconds": [0.096, 0.095]},
+                {"program": "halo", "delay_ns": 30000, "waited_ns": 30400, "seconds": [0.12, 0.13]}]}
+
+A delay that was asked for is `delay_ns`.  `waited_ns`, which may be left out, is that and how much later than due the receives that had to
+wait went on, their mean: the prediction is for it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from turnbuckle.foundation.errors import CannotAnswer, clipped
+from turnbuckle.mpi.questions.messages.question import replayed
+from turnbuckle.mpi.questions.messages.setup import Setup
+from turnbuckle.mpi.replay.messages import Traffic, recorded
+from turnbuckle.mpi.replay.program import all_messages
+from turnbuckle.profile.profile import build
+from turnbuckle.questions.distance.question import around
+from turnbuckle.questions.validate.cases import Ask, Case
+from turnbuckle.questions.validate.measured.measurements import read_measurements
+from turnbuckle.questions.validate.rows import Data, Row
+from turnbuckle.replay.contention.contention import Fidelity
+from turnbuckle.trace import Trace, read
+
+#: The replay that the card holds.
+MODEL: Final[Fidelity] = "logp"
+#: What predictions stand beside: the undelayed run, and the delay once for each message that the busiest rank receives.
+BASELINES: Final = ("nothing", "count")
+#: A link that limits nothing [B/s].
+UNLIMITED: Final = 1e15
+#: The form of a file of measurements.
+FORM: Final = {
+    "most_bytes": float, "programs": {"*": {"recorded_s": float}},
+    "points": [{"program": str, "delay_ns": int, "waited_ns?": float, "seconds": [float]}],
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Point:
+    """One delay of one program, measured and predicted.
+
+    Attributes
+    ----------
+    delay_ns : that was asked for; predictions are for what was waited.
+    seconds, undelayed : run times with the delay, and without any [s].
+    predicted : run time [s] by fidelity of the replay, and by `BASELINES`.
+    """
+
+    program: str
+    delay_ns: int
+    seconds: tuple[float, ...]
+    undelayed: tuple[float, ...]
+    predicted: Mapping[str, float]
+
+    @property
+    def measured(self) -> float:
+        """Median of the run times [s]."""
+        return statistics.median(self.seconds)
+
+    @property
+    def base(self) -> float:
+        """Median of the run times without delay [s]."""
+        return statistics.median(self.undelayed)
+
+    def interval(self, model: str = MODEL) -> tuple[float, float]:
+        """90 % interval [s] of the median of the runs, from how undelayed runs differ."""
+        return around(self.predicted[model], self.base, self.undelayed, len(self.seconds))
+
+    def off(self, model: str = MODEL) -> float:
+        """Predicted over measured, less 1."""
+        return self.predicted[model] / self.measured - 1.0
+
+    def added_off(self, model: str = MODEL) -> float:
+        """Predicted less measured, as a share of what the delay added."""
+        return (self.predicted[model] - self.measured) / (self.measured - self.base)
+
+
+@dataclass(frozen=True)
+class Program:
+    """What was measured of one program, with its predictions.
+
+    Attributes
+    ----------
+    recorded : run time of the recording [s].
+    replayed : run time of its replay without delay [s], by fidelity.
+    messages : that the busiest rank receives.
+    unmatched : calls whose other side the recording does not hold.
+    undelayed : run times without delay [s].
+    """
+
+    name: str
+    recorded: float
+    replayed: Mapping[Fidelity, float]
+    messages: int
+    unmatched: int
+    undelayed: tuple[float, ...]
+    points: tuple[Point, ...]
+
+
+def calibrated(trace: Trace, most_bytes: float) -> Setup:
+    """Read the network off an undelayed ping-pong: straight lines over the size through its shortest and its longest messages.
+
+    A send keeps its processor for o + n O, which a receive does too; what is left of the time from the begin of the send to the end of
+    the receive is L + n G.
+
+    Parameters
+    ----------
+    most_bytes : no message is longer, and all of them leave at once.
+
+    Raises
+    ------
+    CannotAnswer : A192 where the first two ranks do not exchange messages of several sizes.
+    """
+    mpi = trace.mpi.with_columns(text=trace.text(trace.mpi)).join(trace.mpi_ranks, on="thread").sort("start_ns")
+    send, receive = (mpi.filter(rank=rank, text=name) for rank, name in ((0, "MPI_Send"), (1, "MPI_Recv")))
+    if send.height != receive.height or send["size_bytes"].n_unique() < 2:
+        raise CannotAnswer(
+            "A192", "no ping-pong in the recording", where=trace.name,
+            found=f"{send.height} sends of rank 0, {receive.height} receives of rank 1",
+            cause="messages of several sizes from the first rank to the second were looked for", fix="record a ping-pong between two ranks",
+        )  # fmt: skip
+    size = send["size_bytes"].to_numpy()
+    sending = (send["end_ns"] - send["start_ns"]).to_numpy() * 1e-9
+    whole = (receive["end_ns"].to_numpy() - send["start_ns"].to_numpy()) * 1e-9
+    ends = [int(size.min()), int(size.max())]
+    (short_sending, long_sending), (short, long) = ([float(np.median(times[size == n])) for n in ends] for times in (sending, whole))
+    span = ends[1] - ends[0]
+    overhead_per_byte = max(long_sending - short_sending, 0.0) / span
+    per_byte = max((long - short) / span - 2 * overhead_per_byte, 0.0)
+    overhead = min(short_sending - ends[0] * overhead_per_byte, short / 2)
+    latency = max(short - 2 * (overhead + ends[0] * overhead_per_byte) - ends[0] * per_byte, 0.0)
+    return Setup(
+        path="host", ranks_per_node=1, hop_seconds=latency / 2, overhead_seconds=overhead,
+        overhead_bandwidth=1 / overhead_per_byte if overhead_per_byte else 0.0, card_bandwidth=1 / max(per_byte, 1 / UNLIMITED),
+        eager_limit_bytes=most_bytes,
+    )  # fmt: skip
+
+
+def run_time(traffic: Traffic, setup: Setup, fidelity: Fidelity, delay_ns: float) -> float:
+    """Replay a run [s] on the network of a setup, with a latency that is longer by the delay: two links lie between two ranks."""
+    far = replace(setup, fidelity=fidelity, hop_seconds=(setup.hop_seconds or 0.0) + delay_ns * 1e-9 / 2)
+    return replayed(traffic, far).row.seconds
+
+
+def most_messages(traffic: Traffic) -> int:
+    """Count the messages that reach the rank that gets most of them, those of collectives among them."""
+    messages, _ = all_messages(traffic)
+    return int(np.bincount(traffic.rank[messages.receive]).max())
+
+
+def programs(
+    measurements: Mapping[str, Any], recordings: Path, network: str, fidelities: Sequence[Fidelity] = (MODEL,)
+) -> tuple[Setup, list[Program]]:
+    """Predict every point of measurements.
+
+    Parameters
+    ----------
+    measurements : what a file of them holds.
+    recordings : folder of a folder for each program.
+    network : the program whose recording the network is read off.
+
+    Returns
+    -------
+    The network, and the programs in the order of the file.
+
+    Raises
+    ------
+    CannotAnswer : A192 where a program has no recording or no points, or `network` is no ping-pong.
+    """
+    # the files say which programs there are: a name in the measurements leads to no other folder
+    places = {place.parent.name: place for place in sorted(recordings.glob("*/rank-0.txt*"))}
+
+    def recording(name: str) -> Trace:
+        if name not in places:
+            raise CannotAnswer("A192", "no recording of a program", where=recordings.name, found=clipped(name), fix="keep its rank-0.txt")
+        return read(places[name], use_cache=False)
+
+    setup = calibrated(recording(network), measurements["most_bytes"])
+    return setup, [
+        _program(name, about["recorded_s"], measurements["points"], recorded(build(recording(name))), setup, fidelities)
+        for name, about in measurements["programs"].items()
+    ]
+
+
+def _program(
+    name: str, seconds: float, measured: Sequence[Mapping[str, Any]], traffic: Traffic, setup: Setup, fidelities: Sequence[Fidelity]
+) -> Program:
+    """Predict the points of one program from its recording, of which `seconds` is the run time."""
+    times = {p["delay_ns"]: tuple(p["seconds"]) for p in measured if p["program"] == name and p["seconds"]}
+    waited = {p["delay_ns"]: float(p.get("waited_ns", p["delay_ns"])) for p in measured if p["program"] == name}
+    undelayed = times.pop(0, ())
+    if len(undelayed) < 2 or not times:
+        raise CannotAnswer(
+            "A192", "no measured points", where=clipped(name), found=f"{len(undelayed)} runs without delay, {len(times)} delays",
+            fix="measure it twice or more without delay, and with delays",
+        )  # fmt: skip
+    near = {fidelity: run_time(traffic, setup, fidelity, 0) for fidelity in fidelities}
+    count, base = most_messages(traffic), statistics.median(undelayed)
+    points = []
+    for delay, delayed in times.items():
+        predicted = {str(f): base + run_time(traffic, setup, f, waited[delay]) - near[f] for f in fidelities}
+        predicted |= {"nothing": base, "count": base + count * waited[delay] * 1e-9}
+        points.append(Point(name, delay, delayed, undelayed, predicted))
+    return Program(name, seconds, near, count, traffic.unmatched, undelayed, tuple(points))
+
+
+def words(delay_ns: int) -> str:
+    """Write a delay with its unit."""
+    return f"{delay_ns / 1e6:g} ms" if delay_ns >= 1_000_000 else f"{delay_ns / 1e3:g} us"
+
+
+def delayed_messages(case: Case, question: Ask, data: Data) -> Iterator[Row]:
+    """Predict A's runs with their messages delayed: every point by the replay, and what stands beside it a line for each program."""
+    measurements = read_measurements(data.path(case, question.text("measured")), FORM)
+    _, measured = programs(measurements, data.path(case, case.a.file), question.text("network"))
+    if not measured:
+        raise CannotAnswer("A192", "no measured points", where=case.name, fix="measure again")
+    for program in measured:
+        for p in program.points:
+            quantity = f"{p.program}, messages {words(p.delay_ns)} later"
+            yield Row(case.name, "message delay", MODEL, quantity, "s", p.predicted[MODEL], p.measured, *p.interval(), count=len(p.seconds))
+    for program in measured:
+        for model in BASELINES:
+            yield _together(case.name, model, program)
+
+
+def _together(case: str, model: str, program: Program) -> Row:
+    """Add up the points of a program."""
+    measured = sum(p.measured for p in program.points)
+    predicted = sum(p.predicted[model] for p in program.points)
+    off = sum(abs(p.predicted[model] - p.measured) for p in program.points) / measured
+    count = len(program.points)
+    return Row(case, "message delay", model, f"{program.name}, all points", "s", predicted, measured, wmape=off, count=count)

@@ -1,0 +1,217 @@
+"""``turnbuckle model fabric``: machines as networks, what is joined to what, how fast, and what shares it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import FormatOption, Output
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnbuckle.mpi.questions.fabric.question import Fabric, Way
+    from turnbuckle.replay.contention.network_file import Described
+
+Name = Annotated[str | None, Parameter(help="a machine (lassen, frontier, ...) or file.toml; all that come with Turnbuckle if left out")]
+Nodes = Annotated[int | None, Parameter(name="--nodes", help="look at so many nodes instead of all")]
+Check = Annotated[bool, Parameter(name="--check", help="say what is doubtful in the file, and no more", negative=())]
+
+#: Columns of a matrix for people.
+_WIDE = 8
+
+
+def fabric(
+    name: Name = None, /, *, nodes: Nodes = None, check: Check = False, format: FormatOption = "table", output: Output = None
+) -> int:
+    """Show a machine as a network: parts, wires with their sources, ways between parts, what shares what, bisection."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.mpi.questions.fabric import question as study
+    from turnbuckle.projection.run import SCHEMA_VERSION
+    from turnbuckle.replay.contention.network_file import bundled, read_network
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.output import write_answer
+
+    if nodes is not None and nodes < 1:
+        raise UsageError("A052", "so many nodes are none", found=f"--nodes {nodes}", fix="--nodes 2")
+    if name is None:
+        if nodes is not None:
+            raise UsageError(
+                "A052", "nodes of no machine", found=f"--nodes {nodes}", fix="name one: turnbuckle model fabric lassen --nodes 2"
+            )
+        found = [study.fabric(read_network(n)) for n in bundled()]
+        if format != "table":
+            listed = [_row(f) for f in found]
+            write_answer({"schema_version": SCHEMA_VERSION, "networks": listed}, listed, format, output)
+        elif check:
+            for each in found:
+                _remarks(console_for(output), each)
+        else:
+            _print_all(console_for(output), found)
+        return 0
+    one = study.fabric(read_network(name), nodes or 0)
+    if format != "table":
+        ways = [{k: v for k, v in w.as_dict().items() if k != "wires"} | {"wires": len(w.wires)} for w in one.ways]
+        write_answer({**one.as_dict(), "remarks": study.remarks(one)}, ways, format, output)
+    elif check:
+        _remarks(console_for(output), one)
+    else:
+        _print(console_for(output), one)
+    return 0
+
+
+def _row(found: Fabric) -> dict[str, object]:
+    """One line of the list."""
+    from turnbuckle.replay.contention.network_file import shape_words
+
+    d = found.described
+    made = d.node
+    natures = [f.nature for f in d.facts]
+    return {
+        "name": d.name, "title": d.title, "machine": d.machine, "nodes": d.nodes or None,
+        "gpus": len(made.parts_of("gpu")) if made else 0, "cards": len(made.cards) if made else 1, "bandwidth": d.bandwidth,
+        "shape": shape_words(d.shape), "bisection_bandwidth": found.bisection_bandwidth,
+        "injection_bandwidth": found.injection_bandwidth, "numbers": len(natures), "assumed": natures.count("assumed"),
+        "assumed_in_part": natures.count("assumed in part"),
+    }  # fmt: skip
+
+
+def _print_all(console: Console, found: list[Fabric]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("name", "nodes", "GPUs", "cards", "a card", "network", "bisection", "assumed"):
+        side: Literal["left", "right"] = "left" if column in ("name", "network") else "right"
+        table.add_column(column, no_wrap=True, justify=side)
+    for f in found:
+        row = _row(f)
+        share = f.bisection_bandwidth / f.injection_bandwidth
+        kind = str(row["shape"]).split(",")[0]
+        table.add_row(
+            Text(f.described.name, "bold"), f"{row['nodes']:,}" if row["nodes"] else "any", str(row["gpus"]), str(row["cards"]),
+            show(f.described.bandwidth, "B/s"), kind, f"{share:.0%}", f"{row['assumed']} of {row['numbers']}",
+        )  # fmt: skip
+    console.print(table)
+    console.print()
+    for f in found:
+        console.print(Text(f.described.title))
+    console.print()
+    console.print(Text("GPUs and cards: of a node; bisection: of what half the cards inject; assumed: of its numbers", "dim"))
+
+
+def _print(console: Console, found: Fabric) -> None:
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.replay.contention.network_file import shape_words
+
+    d = found.described
+    console.print(Text.assemble((d.name, "bold"), f"  {d.title}"))
+    lines = [f"shape {shape_words(d.shape)}"]
+    links = f"{found.links_between:,} links between nodes and {found.links_inside:,} wires inside, one way each"
+    lines.append(
+        f"{found.nodes:,} {'node' if found.nodes == 1 else 'nodes'}, {found.cards:,} {'card' if found.cards == 1 else 'cards'}, {links}"
+    )
+    if found.cards > 1:
+        lines.append(f"longest route {found.diameter_links} links, {show(found.diameter_seconds, 's')}")
+        share = found.bisection_bandwidth / found.injection_bandwidth
+        half = f"{show(found.bisection_bandwidth, 'B/s')}, {share:.0%} of what half the cards inject"
+        lines.append(f"bisection {half} (one way)")
+    for line in lines:
+        console.print(Text(line))
+    _print_facts(console, d)
+    _print_ways(console, found)
+    _print_together(console, found)
+    _remarks(console, found, told=False)
+
+
+def _print_facts(console: Console, described: Described) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print()
+    sources = list(dict.fromkeys(f.source for f in described.facts))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("number", overflow="fold")
+    table.add_column("value", overflow="fold")
+    table.add_column("source", justify="right")
+    table.add_column("")
+    for f in described.facts:
+        table.add_row(
+            Text(f.what), Text(f.value), f"{sources.index(f.source) + 1}", Text("" if f.nature == "cited" else f.nature, "yellow")
+        )
+    console.print(table)
+    console.print()
+    for k, source in enumerate(sources):
+        console.print(Text(f"{k + 1:>2}  {source}", "dim"))
+
+
+def _print_ways(console: Console, found: Fabric) -> None:
+    """Bandwidth and latency of the ways to GPUs (to hosts where there are none)."""
+    from rich.table import Table
+    from rich.text import Text
+
+    ways = {(w.source, w.target): w for w in found.ways}
+    ends = list(dict.fromkeys(w.source for w in found.ways))
+    across = [e for e in ends if e.startswith("gpu")] or ends
+    if len(ends) < 2:
+        return
+    shown = across[:_WIDE]
+    both: list[tuple[str, Callable[[Way], str]]] = [
+        ("bandwidth of the narrowest wire [GB/s], from (down) to (across)", lambda w: f"{w.bandwidth / 1e9:.4g}" if w.wires else "-"),
+        ("latency [us] / wires, the same ways", lambda w: f"{w.seconds / 1e-6:.3g}/{len(w.wires)}" if w.wires else "-"),
+    ]
+    for what, cell in both:
+        console.print()
+        console.print(Text(what, "italic"))
+        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 0, 0, 1))
+        table.add_column("", no_wrap=True)
+        for end in shown:
+            table.add_column(Text(end), justify="right", no_wrap=True)
+        rows = [(source, [cell(ways[source, target]) for target in shown]) for source in ends]
+        for _, alike in groupby(rows, key=lambda row: (row[0].split()[0], row[1])):
+            names, cells = zip(*alike, strict=True)
+            table.add_row(Text(names[0] if len(names) == 1 else f"{names[0]} to {names[-1].split()[-1]}"), *cells[0])
+        console.print(table)
+    if len(across) > len(shown) or found.left_out:
+        more = len(across) - len(shown)
+        console.print(Text(f"{more} more columns, {found.left_out} parts left out; --format json has {len(found.ways)} ways", "dim"))
+
+
+def _print_together(console: Console, found: Fabric) -> None:
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.show.terminal.tables import unframed
+
+    if not found.together:
+        return
+    console.print()
+    console.print(Text("all at once: what the worst placed gets", "italic"))
+    table = unframed("who", "alone", "together", "shared by", "wire", words=("who", "wire"))
+    for t in found.together:
+        table.add_row(t.what, show(t.alone, "B/s"), show(t.bandwidth, "B/s"), str(t.sharing), Text(t.wire))
+    console.print(table)
+
+
+def _remarks(console: Console, found: Fabric, *, told: bool = True) -> int:
+    """What is doubtful; how much of it."""
+    from rich.text import Text
+
+    from turnbuckle.mpi.questions.fabric.question import remarks
+
+    listed = remarks(found)
+    if told:
+        d = found.described
+        console.print(Text.assemble((d.name, "bold"), f"  {len(d.facts)} numbers, {len(listed)} remark{'s' if len(listed) != 1 else ''}"))
+    elif listed:
+        console.print()
+    for line in listed:
+        console.print(Text(f"  {line}" if told else line, "yellow"))
+    return len(listed)

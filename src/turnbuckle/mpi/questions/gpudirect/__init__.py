@@ -1,0 +1,1 @@
+"""Messages between GPUs, by host memory or straight from device memory."""

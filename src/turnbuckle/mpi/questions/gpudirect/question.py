@@ -1,0 +1,397 @@
+"""The GPUDirect study of one run: by message size, by node shape, by link, from rank to rank, and what a step of each parameter does.
+
+After Khetawat et al. (GPUDirect in TraceR-CODES, Figs 5 to 7).  Every figure comes out of replays of the whole run (`replayed`); the
+closed forms (`turnbuckle.mpi.questions.gpudirect.cost`) stand beside them.
+
+    A051  node shapes, data paths or cards set besides those that the study varies itself
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.units import show
+from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
+from turnbuckle.mpi.questions.messages.link_use import LinkUse, link_use
+from turnbuckle.mpi.questions.messages.question import PATHS, Answered, Row, replayed, shapes
+from turnbuckle.mpi.questions.messages.setup import Setup, network_of, program_of
+from turnbuckle.mpi.questions.messages.times import Crossover, MessageTimes, SizeClass, crossover, message_times, size_classes
+from turnbuckle.mpi.replay.extrapolate import repeated
+from turnbuckle.mpi.replay.messages import Traffic
+from turnbuckle.mpi.replay.placement import MOST_RANKS, traffic_matrix
+from turnbuckle.questions.sharing.differences import Difference, differences, scattered
+from turnbuckle.questions.sweep.summary import NO_DIFFERENCE
+from turnbuckle.replay.contention.contention import replay
+
+Float = NDArray[np.float64]
+Per = Literal["node", "gpu"]
+Word = Literal["helps", "does not help", "depends", "no verdict"]
+
+#: Paths that the study compares.
+BOTH: Final[tuple[Literal["hostcopy"], Literal["gpudirect"]]] = ("hostcopy", "gpudirect")
+#: What the study varies itself.
+VARIED: Final = ("path", "ranks_per_node")
+#: A card is full where its busiest way is busy for this share of the time in which its node communicates.
+FULL: Final = 0.8
+#: Steps to either side, as shares, and runs (the recorded one and some a little different) behind each difference.
+STEPS: Final = (0.03, 0.1)
+SEEDS: Final = (0, 1, 2)
+#: Differences are left out where all their replays together do more operations than this.
+MOST_OPERATIONS: Final = 150_000_000
+#: Ranks (or groups of ranks alike) of the traffic matrix that is told.
+MOST_CELLS: Final = 256
+
+
+@dataclass(frozen=True)
+class Case:
+    """One replay of the study.
+
+    Attributes
+    ----------
+    per : whether the bandwidth of a link of the network is as given (``node``), or that times the GPUs of a node (``gpu``).
+    card_bandwidth : of a link of the network, one way [B/s].
+    row, links : what it came to, and how busy its links were (None in `logp`, or where it got stuck).
+    """
+
+    per: Per
+    card_bandwidth: float
+    row: Row
+    links: LinkUse | None = field(repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "per": self.per,
+            "card_bandwidth": self.card_bandwidth,
+            **self.row.__dict__,
+            "links": None if self.links is None else self.links.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """When network cards become full as ranks are added to a node.
+
+    Attributes
+    ----------
+    ranks_per_node : smallest shape asked whose busiest card is busy for more than `FULL` of the time in which its node communicates;
+        None where none is.
+    node : whose card that is.
+    largest : that share at the shape where it is largest.
+    """
+
+    path: str
+    per: Per
+    ranks_per_node: int | None
+    node: int
+    largest: float
+
+
+@dataclass(frozen=True)
+class GpuDirectStudy:
+    """All of it.
+
+    Attributes
+    ----------
+    answered : the replays by `host`, `hostcopy` and `gpudirect` on every shape.
+    cases : the replays by host copies and by GPUDirect with their links, on every shape, with the bandwidth of the network as given and
+        times the GPUs of a node.
+    sizes : by message size, on every shape.
+    matrix : bytes from rank to rank, shape (ranks, ranks); None for more than `MOST_RANKS` [B].
+    node, together : node of each rank, shape (ranks,), on the largest shape asked that takes several nodes; its ranks a node.
+    slopes : change of the run time with each parameter, by path and parameter, at `at` ranks a node; empty where that is too much.
+    """
+
+    answered: Answered
+    cases: tuple[Case, ...]
+    sizes: tuple[SizeClass, ...]
+    matrix: Float | None = field(repr=False)
+    node: NDArray[np.int64] = field(repr=False)
+    together: int
+    slopes: dict[tuple[str, str], Difference]
+
+    @property
+    def at(self) -> int:
+        """The shape of more than one node on which GPUDirect gains most, or the first where it cannot be said."""
+        return _best(self.answered)
+
+    def case(self, ranks_per_node: int, path: str, per: Per = "node") -> Case:
+        """One replay; of a single GPU a node there is only one."""
+        of = [c for c in self.cases if (c.row.ranks_per_node, c.row.path) == (ranks_per_node, path)]
+        return next((c for c in of if c.per == per), of[0])
+
+    @property
+    def pers(self) -> list[Per]:
+        """Bandwidths asked."""
+        return list(dict.fromkeys(c.per for c in self.cases))
+
+    def classes(self, ranks_per_node: int, *, between: bool = True) -> list[SizeClass]:
+        """Sizes of one shape."""
+        return [c for c in self.sizes if (c.ranks_per_node, c.between) == (ranks_per_node, between)]
+
+    def crossover(self, ranks_per_node: int, *, between: bool = True) -> Crossover | None:
+        """Where the paths change places in the replay; None without such messages."""
+        found = self.classes(ranks_per_node, between=between)
+        return crossover(found) if found else None
+
+    @property
+    def copies_share(self) -> float:
+        """Copies as a share of what the run time is made of, by host copies: the most that GPUDirect can touch (nan if not followed)."""
+        row = self.answered.row(self.at, "hostcopy")
+        return row.chain_copies_seconds / row.seconds if row.seconds else 0.0
+
+    @property
+    def without_copies(self) -> float:
+        """Share of the run time by host copies that goes if copies cost nothing and share nothing: by another replay."""
+        host, free = (self.answered.row(self.at, path).seconds for path in ("hostcopy", "host"))
+        return 1.0 - free / host if host else 0.0
+
+    def saturations(self) -> list[Saturation]:
+        """When cards become full, by path and bandwidth."""
+        out = []
+        for per in self.pers:
+            for path in BOTH:
+                used = [self.case(n, path, per) for n in self.answered.shapes]
+                shares = [
+                    (c.row.ranks_per_node, float(u.in_communication.max()), u.busiest_card)
+                    for c in used
+                    if c.row.nodes > 1 and (u := c.links)
+                ]
+                if shares:
+                    full = [s for s in sorted(shares) if s[1] > FULL]
+                    top = max(shares, key=lambda s: s[1])
+                    out.append(Saturation(path, per, full[0][0] if full else None, (full[0] if full else top)[2], top[1]))
+        return out
+
+    @property
+    def word(self) -> Word:
+        """Whether GPUDirect helps the communication of this run, on every node shape asked."""
+        gains = [self.answered.gain(n) for n in self.answered.shapes]
+        if any(r.stuck for r in self.answered.rows) or self.answered.verdict.startswith("no verdict"):
+            return "no verdict"
+        if min(gains) >= NO_DIFFERENCE:
+            return "helps"
+        return "does not help" if max(gains) < NO_DIFFERENCE else "depends"
+
+    @property
+    def verdict(self) -> str:
+        """The answer in three sentences: the run, its messages by size, and what there is to gain."""
+        if self.word == "no verdict":
+            return self.answered.verdict
+        shapes = self.answered.shapes
+        gains, runs = ([gain(n) for n in shapes] for gain in (self.answered.gain, self.answered.run_gain))
+        begins = {"helps": "GPUDirect helps", "does not help": "GPUDirect does not help", "depends": "It depends on the node shape"}[
+            self.word
+        ]
+        if max(map(abs, gains)) < NO_DIFFERENCE:
+            begins = f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%}"
+        told = f"{begins}: by host copies communication is {_span(gains)} than by GPUDirect, the run {_span(runs)}."
+        share = "" if math.isnan(self.copies_share) else f" Copies are {_percent(self.copies_share)} of what the run time is made of."
+        return told + self._sizes() + self._in_a_row() + share
+
+    def _in_a_row(self) -> str:
+        """Why a run may gain whose messages do not."""
+        if self.word != "helps" or any(c.faster == "GPUDirect" for c in self.sizes) or not self.sizes:
+            return ""
+        return " The run gains all the same: a rank makes its copies one after the other, and what it sends by GPUDirect goes on at once."
+
+    def _sizes(self) -> str:
+        """Where the messages of the run lie."""
+        for between in (True, False):
+            for n in self.answered.shapes:
+                found = self.crossover(n, between=between)
+                if found is None:
+                    continue
+                where = f"{'between nodes' if between else 'inside a node'} ({n} rank{'s' * (n > 1)} a node)"
+                closed = _closed(break_even_bytes(self.answered.setup.paid))
+                if found.size_bytes == 0:
+                    return f" One by one, messages {where} are faster by GPUDirect at every size there is (closed form: {closed})."
+                if math.isinf(found.size_bytes):
+                    which = "the longest" if any(c.speedup > 0 for c in self.classes(n, between=between)) else "every size there is"
+                    return f" One by one, messages {where} are slower by GPUDirect at {which} (closed form: {closed})."
+                return f" One by one, messages {where} cross over {found.told} (closed form: {closed})."
+        return ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: parts a to f."""
+        closed = break_even_bytes(self.answered.setup.paid)
+        places = [(n, b) for n in self.answered.shapes for b in (True, False)]
+        return {
+            "verdict": self.word,
+            "said": self.verdict,
+            "copies_share_of_chain": self.copies_share,
+            "run_time_share_without_copies": self.without_copies,
+            "sizes": [c.as_dict() for c in self.sizes],
+            "crossovers": [
+                {"ranks_per_node": n, "between": b, **found.__dict__, "closed_form_bytes": closed}
+                for n, b in places if (found := self.crossover(n, between=b)) is not None
+            ],
+            "shapes": [c.as_dict() for c in self.cases],
+            "saturation": {"rule_share": FULL, "cards": [s.__dict__ for s in self.saturations()]},
+            "traffic": self._traffic(),
+            "differences": {
+                "ranks_per_node": self.at, "steps": list(STEPS), "runs": len(SEEDS),
+                "parameters": [{"path": path, "parameter": name, **d.as_dict()} for (path, name), d in self.slopes.items()],
+            },
+        }  # fmt: skip
+
+    def _traffic(self) -> dict[str, Any] | None:
+        if self.matrix is None:
+            return None
+        told, each = downsampled(self.matrix)
+        return {"ranks_per_cell": each, "bytes": told.tolist()}
+
+
+def _span(changes: list[float]) -> str:
+    """Smallest and largest of some changes.
+
+    >>> _span([0.1, -0.05]), _span([-0.2, -0.1]), _span([0.1])
+    ('5.0% shorter to 10.0% longer', '10.0% to 20.0% shorter', '10.0% longer')
+    """
+    low, high = min(changes), max(changes)
+    if low < 0 < high:
+        return f"{_percent(-low)} shorter to {_percent(high)} longer"
+    ends = list(dict.fromkeys(_percent(abs(v)) for v in sorted((low, high), key=abs)))
+    return f"{' to '.join(ends)} {'shorter' if low < 0 else 'longer'}"
+
+
+def _percent(share: float) -> str:
+    """Never 0.0 % for what is something."""
+    if 0 < share < 1e-5:
+        return "less than 0.001%"
+    return f"{share:.1%}" if share >= 0.001 or share == 0 else f"{100 * share:.2g}%"
+
+
+def _closed(size: float) -> str:
+    return "GPUDirect at every size" if size == 0 else "host copies at every size" if math.isinf(size) else show(size, "B")
+
+
+def downsampled(matrix: Float, most: int = MOST_CELLS) -> tuple[Float, int]:
+    """Bytes from group to group of ranks that follow each other, and how many ranks a group has; at most so many groups.
+
+    >>> downsampled(np.ones((5, 5)), 3)[0].tolist()
+    [[4.0, 4.0, 2.0], [4.0, 4.0, 2.0], [2.0, 2.0, 1.0]]
+    """
+    each = -(-len(matrix) // most) if len(matrix) else 1
+    edges = np.arange(0, len(matrix), each)
+    return np.asarray(np.add.reduceat(np.add.reduceat(matrix, edges, axis=0), edges, axis=1)), each
+
+
+def refuse_varied(words: Sequence[str]) -> None:
+    """Refuse (A051) settings that the study, and `model messages`, vary themselves."""
+    for word in words:
+        name = word.partition("=")[0].strip()
+        if name in VARIED:
+            fix = "--ranks-per-node 1,2,4" if name == "ranks_per_node" else "leave it out: all are asked"
+            raise UsageError(
+                "A051", "what is varied cannot be set too", found=word[:60],
+                fix=f"{fix}; turnbuckle sweep --axis {name}=... asks any others",
+            )  # fmt: skip
+
+
+def study(
+    traffic: Traffic,
+    setup: Setup | None = None,
+    *,
+    ranks_per_node: Sequence[int] = (1, 2, 4),
+    progress: Callable[[float], object] | None = None,
+) -> GpuDirectStudy:
+    """The study of a recorded run.
+
+    Parameters
+    ----------
+    setup : all but the path and the ranks a node.
+    progress : told the share of the replays done.
+
+    Raises
+    ------
+    UsageError : A074, and what `replayed` refuses.  CannotAnswer : A170, no grid to repeat.
+    """
+    each, setup = shapes(ranks_per_node), setup or Setup()
+    if setup.ranks and setup.ranks != traffic.ranks:
+        traffic = repeated(traffic, setup.ranks)
+    rows: list[Row] = []
+    cases: list[Case] = []
+    sizes: list[SizeClass] = []
+    for k, n in enumerate(each):
+        of_shape = replace(setup, ranks_per_node=n)
+        times: dict[str, MessageTimes] = {}
+        for path in PATHS:
+            asked = replace(of_shape, path=path)
+            found = replayed(traffic, asked, traced=True)
+            rows.append(found.row)
+            if path in BOTH:
+                cases.append(Case("node", found.network.bandwidth, found.row, link_use(found, len(traffic.tail_seconds))))
+                if found.done is not None:
+                    times[path] = message_times(traffic, asked, found)
+        if len(times) == len(BOTH):
+            sizes += size_classes(times["hostcopy"], times["gpudirect"], of_shape)
+        cases += _faster_cards(traffic, of_shape)
+        if progress is not None:
+            progress((k + 1) / (len(each) + 1))
+    answered = Answered(traffic, setup, tuple(rows))
+    at = replace(setup, ranks_per_node=_best(answered))
+    matrix = traffic_matrix(traffic, setup.collectives) if traffic.ranks <= MOST_RANKS else None
+    together = max((r.ranks_per_node for r in rows if r.nodes > 1), default=each[0])
+    node = program_of(traffic, replace(setup, ranks_per_node=together))[2]
+    stuck = {r.path for r in rows if r.stuck}
+    slopes: dict[tuple[str, str], Difference] = {}
+    for path in BOTH:
+        if path not in stuck:
+            slopes |= {(path, name): found for name, found in run_time_slopes(traffic, replace(at, path=path)).items()}
+    return GpuDirectStudy(answered, tuple(cases), tuple(sizes), matrix, node, together, slopes)
+
+
+def _best(answered: Answered) -> int:
+    told = [n for n in answered.shapes if not math.isnan(answered.gain(n))]
+    several = [n for n in told if answered.row(n, "host").nodes > 1]
+    return max(several or told or answered.shapes[:1], key=answered.gain)
+
+
+def _faster_cards(traffic: Traffic, setup: Setup) -> list[Case]:
+    """Both paths with links as many times as fast as a node has GPUs, as in Fig 7 of the paper; nothing where it has one."""
+    network = network_of(setup, 1)
+    gpus = len(network.made_of.parts_of("gpu"))
+    if gpus < 2:
+        return []
+    out = []
+    for path in BOTH:
+        found = replayed(traffic, replace(setup, path=path, card_bandwidth=gpus * network.bandwidth), traced=True)
+        out.append(Case("gpu", found.network.bandwidth, found.row, link_use(found, len(traffic.tail_seconds))))
+    return out
+
+
+def run_time_slopes(traffic: Traffic, setup: Setup) -> dict[str, Difference]:
+    """What a step of each parameter does to the run time: card bandwidth [B/s], hop latency [s], copy bandwidth [B/s] and compute (factor).
+
+    Each is asked of the recorded run and of some a little different, the same on both sides (decision D18).  A path without copies has
+    no copy bandwidth.  Empty where the replays together would do more than `MOST_OPERATIONS` operations.
+    """
+    network = network_of(setup, 1)
+    asked: dict[str, float] = {"card_bandwidth": network.bandwidth, "hop_seconds": network.hop_seconds}
+    if setup.path == "hostcopy":
+        asked["copy_bandwidth"] = 1.0 / setup.paid.copy_per_byte
+    asked["compute"] = setup.compute
+    made, joined, _ = program_of(traffic, setup)
+    if len(made.code) * len(SEEDS) * (2 * len(STEPS) * len(asked) + 1) > MOST_OPERATIONS:
+        return {}
+    here = {seed: replay(scattered(made, seed), joined, setup.fidelity).seconds for seed in SEEDS}
+
+    def seconds(name: str, value: float, seed: int) -> float:
+        if value == asked[name]:
+            return here[seed]
+        program, network, _ = program_of(traffic, replace(setup, **{name: value}))  # type: ignore[arg-type]
+        return replay(scattered(program, seed), network, setup.fidelity).seconds
+
+    def runs(name: str) -> list[Callable[[float], float]]:
+        return [partial(seconds, name, seed=seed) for seed in SEEDS]
+
+    return {name: differences(runs(name), at, STEPS, unit=at or 1e-6) for name, at in asked.items()}

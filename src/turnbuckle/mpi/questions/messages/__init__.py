@@ -1,0 +1,1 @@
+"""Would GPUDirect help this MPI run, and on how many ranks a node?"""

@@ -1,0 +1,200 @@
+"""``turnbuckle model messages``: would GPUDirect help this MPI run, and on how many ranks a node?"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, Source, rank_counts
+
+if TYPE_CHECKING:
+    from turnbuckle.mpi.questions.gpudirect.question import GpuDirectStudy
+    from turnbuckle.mpi.questions.messages.question import Answered
+    from turnbuckle.mpi.replay.messages import Traffic
+
+Recording = Annotated[
+    Path, Parameter(help="all ranks of an MPI run: an OTF2 archive, nsys profile --trace=mpi, ..., or a schedule of SimGrid or GOAL")
+]
+Speed = Annotated[str | None, Parameter(name="--flops-per-second", help="of a rank, for a schedule that counts work in flops (10 GFLOP/s)")]
+Each = Annotated[str, Parameter(name="--ranks-per-node", help="node shapes to replay, one GPU a rank")]
+Bandwidth = Annotated[str | None, Parameter(name="--bandwidth", help="of a network card, one way (12.5 GB/s)")]
+Hop = Annotated[str | None, Parameter(name="--hop", help="latency of one link of the network (0.5 us)")]
+Inside = Annotated[str | None, Parameter(name="--inside", help="bandwidth between ranks of one node (75 GB/s)")]
+Machine = Annotated[
+    str, Parameter(name="--network", help="a machine by its name (lassen, ...) or file.toml; options besides replace what it says")
+]
+Overhead = Annotated[str, Parameter(name="--overhead", help="processor time of sending, and of receiving, a message")]
+Charged = Annotated[
+    Literal["physics", "seed_G"],
+    Parameter(
+        name="--costs", help="physics: a copy at either end, memory stays pinned; seed_G: the paper's one copy and one pin a message"
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    Parameter(name="--set", help="any other setting as name=value: topology, taper, mapping, cards, chunk_bytes, buffers, ... (docs)"),
+]
+FidelityOption = Annotated[
+    Literal["flow", "logp", "packet"],
+    Parameter(
+        name="--fidelity",
+        help="flow: messages share links fairly; logp: LogGPS, no congestion beyond the card; packet: packets queue before each link",
+    ),
+]
+Algorithms = Annotated[
+    Literal["short and long", "tracer", "open mpi", "mpich"], Parameter(name="--collectives", help="whose algorithms of collectives")
+]
+InDepth = Annotated[
+    bool,
+    Parameter(
+        name="--study", negative=(),
+        help="also by message size, by bandwidth a GPU, by link, from rank to rank, and what a step of each parameter does",
+    ),
+]  # fmt: skip
+Eager = Annotated[str, Parameter(name="--eager-limit", help="messages up to this size do not wait for their receiver")]
+
+
+#: Calls that keep their length are told of where they take more than this share of the compute.
+_WORTH_TELLING = 0.01
+
+
+def messages(
+    recording: Recording,
+    /,
+    *,
+    ranks_per_node: Each = "1,2,4",
+    bandwidth: Bandwidth = None,
+    hop: Hop = None,
+    inside: Inside = None,
+    overhead: Overhead = "0.5 us",
+    network: Machine = "",
+    costs: Charged = "physics",
+    fidelity: FidelityOption = "flow",
+    collectives: Algorithms = "short and long",
+    eager_limit: Eager = "8 KiB",
+    set_: Set = None,
+    flops_per_second: Speed = None,
+    study: InDepth = False,
+    charts: Charts = None,
+    source: Source = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Replay the messages of a recorded MPI run between GPUs: through host memory and by GPUDirect, for several node shapes.
+
+    --study answers more, and takes more replays; --charts draws it.
+    """
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.mpi import schedules
+    from turnbuckle.mpi.questions.gpudirect.question import refuse_varied
+    from turnbuckle.mpi.questions.gpudirect.question import study as studied
+    from turnbuckle.mpi.questions.messages.exchanged import traffic_of
+    from turnbuckle.mpi.questions.messages.question import paths as answered
+    from turnbuckle.mpi.questions.messages.question import shapes
+    from turnbuckle.mpi.questions.messages.setup import Setup, with_settings
+    from turnbuckle.show.terminal.output import write_answer
+    from turnbuckle.show.terminal.progress import working
+    from turnbuckle.show.terminal.recording import inspected
+
+    def given(text: str | None, unit: str) -> float | None:
+        return None if text is None else parse(text, unit)
+
+    setup = with_settings(
+        Setup(
+            card_bandwidth=given(bandwidth, "B/s"), hop_seconds=given(hop, "s"), inside_bandwidth=given(inside, "B/s"), network=network,
+            overhead_seconds=parse(overhead, "s"), costs=costs, fidelity=fidelity, collectives=collectives,
+            eager_limit_bytes=parse(eager_limit, "B"),
+        ), set_ or [],
+    )  # fmt: skip
+    refuse_varied(set_ or [])
+    each = shapes(rank_counts(ranks_per_node, "--ranks-per-node 1,2,4"))
+    seen: Any = None if schedules.sniff(recording) else inspected(recording, source, no_cache)
+    traffic = traffic_of(recording, flops_per_second=given(flops_per_second, "FLOP/s"), profile=lambda: seen.profile)
+    deep = None
+    with working("replaying"):
+        if study or charts is not None:
+            deep = studied(traffic, setup, ranks_per_node=each)
+        found = deep.answered if deep else answered(traffic, setup, ranks_per_node=each)
+    if charts is not None and deep is not None:
+        from turnbuckle.mpi.questions.messages.figures import figures
+        from turnbuckle.show.figures.files import save
+
+        save(figures(deep), charts)
+    if format != "table":
+        about = {**found.as_dict(), **({"study": deep.as_dict()} if deep else {}), **({"provenance": seen.provenance()} if seen else {})}
+        rows = [c.as_dict() for c in deep.cases] if deep else [dict(r.__dict__) for r in found.rows]
+        write_answer(about, [{k: v for k, v in row.items() if k != "links"} for row in rows], format, output)
+    else:
+        _print(found, output, deep)
+    return 0
+
+
+def _seen(traffic: Traffic) -> str:
+    """What was read, in a line."""
+    from turnbuckle.mpi.replay.operation_graph import OperationGraph
+    from turnbuckle.show.terminal.projections import seconds
+
+    counted = f"{traffic.ranks} ranks, {len(traffic.messages.send):,} messages, "
+    if isinstance(traffic, OperationGraph):
+        alone = f", {traffic.unmatched:,} sends that nobody receives" if traffic.unmatched else ""
+        return f"{counted}{len(traffic.rank):,} operations{alone}; a GOAL schedule, whose operations are a graph and have no names"
+    counted += f"{sum(len(r.block_bytes) for r in traffic.rounds):,} collectives, {traffic.unmatched:,} calls unmatched; "
+    return counted + (
+        f"recorded run time {seconds(traffic.seconds)}" if math.isfinite(traffic.seconds) else "a schedule, which holds no times"
+    )
+
+
+def _print(found: Answered, output: Path | None, deep: GpuDirectStudy | None) -> None:
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.projections import seconds
+    from turnbuckle.show.terminal.tables import print_findings, unframed
+
+    console = console_for(output)
+    console.print(Text(deep.verdict if deep else found.verdict, "bold"))
+    traffic, setup = found.traffic, found.setup
+    console.print(_seen(traffic))
+    if found.grid:
+        console.print(Text(found.grid))
+    kept = traffic.kept()
+    if sum(time for _, time in kept.values()) > _WORTH_TELLING * sum(traffic.compute_seconds):
+        few = ", ".join(f"{name} {count:,} ({seconds(time / traffic.ranks)} a rank)" for name, (count, time) in list(kept.items())[:3])
+        console.print(Text(f"calls that no message explains keep their length: {few}{', ...' if len(kept) > 3 else ''}", "dim"))
+    print_findings(console, (f.as_dict() for f in found.findings))
+    heads = ("ranks\na node", "nodes", "path", "run time", "communication", "vs host\ncopies", "busiest\nlink")
+    table = unframed(*heads, words=("path",))
+    for row in found.rows:
+        if row.stuck:
+            table.add_row(str(row.ranks_per_node), str(row.nodes), row.path, "stuck", "", "", "")
+            continue
+        host = found.row(row.ranks_per_node, "hostcopy")
+        against = f"{row.communication_seconds / host.communication_seconds:.3f}x" if host.communication_seconds > 0 else ""
+        table.add_row(
+            str(row.ranks_per_node), str(row.nodes), row.path, seconds(row.seconds), seconds(row.communication_seconds), against,
+            f"{row.busiest_share:.1%} busy" if setup.fidelity != "logp" else "",
+        )  # fmt: skip
+    console.print(table)
+    paid = setup.paid
+    edge = break_even_bytes(paid)
+    console.print(
+        Text(
+            f"{setup.fidelity} on {found.described}; "
+            f"host copies a message: {paid.copies:g}, of {show(paid.copy_latency, 's')} and {show(1 / paid.copy_per_byte, 'B/s')}; "
+            f"memory pinned: {setup.pins}, in {show(paid.pin_seconds, 's')}; "
+            + ("GPUDirect wins at every size" if edge == 0 else f"GPUDirect wins from {show(edge, 'B')} on")
+            + f"; buffers: {setup.buffers if setup.buffers != 'device' else 'all taken to be in device memory'}; compute "
+            + (f"{setup.compute:g} times what was recorded" if setup.compute != 1 else "as recorded"),
+            style="dim",
+        )
+    )
+    if deep:
+        from turnbuckle.mpi.questions.messages.tables import print_study
+
+        print_study(console, deep)

@@ -1,0 +1,140 @@
+"""The kind of sweep that replays the messages of an MPI run: one `Setup` a point, of a recording or a schedule.
+
+A068  a schedule without the speed of a rank
+A069  a speed for a recording or a GOAL schedule, which have times of their own
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.mpi import schedules
+from turnbuckle.mpi.questions.messages.question import replayed
+from turnbuckle.mpi.questions.messages.setup import Setup, checked
+from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger, repeated
+from turnbuckle.mpi.replay.messages import Traffic, recorded
+from turnbuckle.mpi.replay.placement import Kind as Placement
+from turnbuckle.questions.sweep.points import Held, Kind, hashed
+from turnbuckle.replay.contention.network_file import read_network
+
+
+@dataclass(frozen=True)
+class Exchange(Setup):
+    """How messages of a run are carried, and how fast a rank of a schedule works.
+
+    Attributes
+    ----------
+    flops_per_second : of a rank, for schedules that count work in flops; recordings and GOAL have times of their own.
+    """
+
+    flops_per_second: float | None = field(default=None, metadata={"unit": "FLOP/s"})
+
+    def __post_init__(self) -> None:
+        """Refuse what no recording and no other setting could make right."""
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                _possible(one.name, value)
+        if self.network and not self.network.endswith(".toml"):
+            _possible("network", self.network)
+        if self.mapping not in _MAPPINGS and not _file(self.mapping):
+            fix = did_you_mean(self.mapping, _MAPPINGS) or f"{', '.join(_MAPPINGS)}, or a file that ends in .csv or .txt"
+            raise UsageError("A081", "no value for mapping", found=clipped(self.mapping, 40), fix=fix)
+
+
+_MAPPINGS: Final = tuple(word for word in get_args(Placement) if word != "file")
+
+
+def _file(name: str) -> bool:
+    return "/" in name or Path(name).suffix != ""
+
+
+@lru_cache(maxsize=4096)
+def _possible(name: str, value: float | str) -> None:
+    """Refuse a value that cannot be, whatever is set besides."""
+    if name == "flops_per_second":
+        if not isinstance(value, str) and value <= 0:
+            raise UsageError("A081", "no value for flops_per_second", found=f"{value:g} FLOP/s", fix="a positive number")
+    elif name == "network":
+        read_network(str(value))
+    else:
+        try:
+            checked(replace(Setup(), **{name: value}))  # type: ignore[arg-type]
+        except UsageError as error:
+            if error.found.startswith(f"{name} of "):  # and not two settings that do not go together
+                raise
+
+
+def traffic_of(path: Path, *, flops_per_second: float | None = None, profile: Callable[[], Any] | None = None) -> Traffic:
+    """Who sends what to whom, and what each rank computes between: of a recording, or of a schedule.
+
+    Parameters
+    ----------
+    flops_per_second : speed of a rank [FLOP/s]; a time-independent trace needs it, recordings and GOAL have none.
+    profile : gives the recording as a `turnbuckle.profile.profile.Profile`; read here if left out.  Not asked for a schedule.
+
+    Raises
+    ------
+    UsageError : A068, A069 (see the module); A077 to A079, a schedule that cannot be.  ProfileError : P0xx.  CannotAnswer : A164.
+    """
+    schedule = schedules.sniff(path)
+    counts_flops = schedule and not schedules.timed(path)
+    if counts_flops and flops_per_second is None:
+        raise UsageError(
+            "A068", "a schedule counts work in flops, so it needs the speed of a rank", where=path.name, found="no flops_per_second",
+            fix='flops_per_second = "10 GFLOP/s", that of one rank on the machine that is meant',
+        )  # fmt: skip
+    if flops_per_second is not None and not counts_flops:
+        raise UsageError(
+            "A069", "what has times of its own needs no speed", where=path.name, found=f"{flops_per_second:g} FLOP/s",
+            fix="leave flops_per_second out; compute=0.5 makes all compute half as long",
+        )  # fmt: skip
+    if schedule:
+        return schedules.read(path, flops_per_second=flops_per_second)
+    if profile is None:
+        profile = Held(path).given
+    return recorded(profile())
+
+
+def _exchanged(held: Held, asked: Exchange) -> Mapping[str, Any]:
+    checked(asked)
+    # a study may hold schedules and recordings: the speed is for the schedules that count flops
+    speed = asked.flops_per_second if schedules.sniff(held.path) and not schedules.timed(held.path) else None
+    traffic = held.once(("traffic", speed), lambda: traffic_of(held.path, flops_per_second=speed, profile=held.given))
+    share = _unmatched(traffic)
+    grid = None
+    if asked.ranks not in (0, traffic.ranks):
+        recorded_ones = traffic
+        found = held.once(("grid", speed), lambda: grid_of(recorded_ones))
+        grid = described(found, larger(found, asked.ranks))
+        # one is kept: of thousands of ranks it is large
+        kept: dict[object, Traffic] = held.once("repeated", dict)
+        if (speed, asked.ranks) not in kept:
+            kept.clear()
+            kept[speed, asked.ranks] = repeated(traffic, asked.ranks, found)
+        traffic = kept[speed, asked.ranks]
+    row = replayed(traffic, asked).row
+    if row.stuck:
+        raise UsageError("A071", "processes wait for each other", found=row.stuck)
+    told = {name: value for name, value in row.__dict__.items() if name != "stuck"}
+    return {**told, "unmatched_share": share, "grid": grid}
+
+
+def _unmatched(traffic: Traffic) -> float:
+    """Share of the calls that have no other side in a recording."""
+    known = 2 * len(traffic.messages.send) + sum(r.activity.size for r in traffic.rounds)
+    return traffic.unmatched / (traffic.unmatched + known) if traffic.unmatched else 0.0
+
+
+def _files(asked: Exchange) -> Mapping[str, Any]:
+    """Hashes of the files that place ranks and describe the network, where there are such."""
+    named = {name: getattr(asked, name) for name in ("mapping", "network")}
+    return {name: hashed(Path(file)) for name, file in named.items() if _file(file) and Path(file).is_file()}
+
+
+MESSAGES: Final = Kind("messages", Exchange, _exchanged, inputs=_files)

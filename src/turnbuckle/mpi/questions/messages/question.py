@@ -1,0 +1,271 @@
+"""Would GPUDirect help?  A recorded MPI run with its messages taken several ways, for several node shapes.
+
+Every message between ranks is taken to carry a buffer in device memory, or where `Setup.buffers` says: through host memory with copies
+(``hostcopy``), straight from GPU to GPU inside a node (``p2p``) or between nodes too (``gpudirect``), or at no cost besides the network
+(``host``).  Compute stays as recorded (Khetawat et al., GPUDirect in TraceR-CODES).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.findings import Finding, advised, finding
+from turnbuckle.foundation.units import show
+from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
+from turnbuckle.mpi.questions.messages.setup import MOST_RANKS, Path, Setup, checked, network_of, program_of
+from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger, repeated
+from turnbuckle.mpi.replay.messages import Traffic
+from turnbuckle.mpi.replay.operation_graph import OperationGraph
+from turnbuckle.mpi.replay.stuck import waits_in
+from turnbuckle.projection.run import SCHEMA_VERSION
+from turnbuckle.questions.sweep.summary import NO_DIFFERENCE
+from turnbuckle.replay.contention.contention import Contended, Program, replay
+from turnbuckle.replay.contention.critical import chain
+from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Torus
+
+PATHS: Final[tuple[Path, ...]] = ("host", "hostcopy", "gpudirect")
+#: Of longer programs the chain behind the run time is not followed: it is walked one operation at a time.
+LONGEST_CHAIN: Final = 5_000_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """One replay.
+
+    Attributes
+    ----------
+    ranks, ranks_per_node, nodes : the shape.
+    path : of the messages.
+    seconds : run time [s].
+    compute_seconds, communication_seconds : mean over the ranks (threads that call MPI) of their compute, and of all that is not [s].
+    between_bytes, inside_bytes : of messages between nodes, and inside one [B].
+    card_bytes : through the busiest link of a card, one way (flow) [B].
+    busiest, busiest_share : the link that carried most for its bandwidth, and the share of the run time in which it would be busy at full
+        bandwidth (flow).
+    chain_compute_seconds, chain_copies_seconds, chain_network_seconds, chain_others_seconds : what the run time is made of, along the
+        chain of what waited for what (`replay.contention.critical`), which they add up to; nan for programs of more than `LONGEST_CHAIN`
+        operations [s].
+    stuck : the circle of ranks that wait for each other, where sends relied on buffers that this path does not have; then times are nan.
+    """
+
+    ranks: int
+    ranks_per_node: int
+    nodes: int
+    path: Path
+    seconds: float
+    compute_seconds: float
+    communication_seconds: float
+    between_bytes: float
+    inside_bytes: float
+    card_bytes: float
+    busiest: str
+    busiest_share: float
+    chain_compute_seconds: float = math.nan
+    chain_copies_seconds: float = math.nan
+    chain_network_seconds: float = math.nan
+    chain_others_seconds: float = math.nan
+    stuck: str = ""
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A replay with all that went into it and came out."""
+
+    row: Row
+    program: Program
+    network: Network
+    node: NDArray[np.int64]
+    done: Contended | None
+
+
+def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replayed:
+    """Replay a run under one setup.
+
+    Parameters
+    ----------
+    traced : keep the times of every message and operation.
+
+    Raises
+    ------
+    UsageError : A072, A074, A091 to A094, A099: a setup that cannot be.  CannotAnswer : A170, no grid to repeat.
+    """
+    checked(setup)
+    if setup.ranks and setup.ranks != traffic.ranks:
+        traffic = repeated(traffic, setup.ranks)
+    program, network, node = program_of(traffic, setup)
+    compute = traffic.work_seconds(setup.compute)
+    graph = traffic if isinstance(traffic, OperationGraph) else None
+    within, between = graph.bytes_by_distance(node) if graph else _by_distance(program, network)
+    shape = (traffic.ranks, setup.ranks_per_node, int(node.max(initial=0)) + 1, setup.path)
+    followed = len(program.code) <= LONGEST_CHAIN
+    try:
+        done = replay(program, network, setup.fidelity, traced=traced or followed)
+    except UsageError as error:
+        if error.code != "A071":
+            raise
+        told = [] if setup.chunk_bytes or graph else waits_in(traffic, program, error, setup.collectives)
+        where = f": {'; '.join(told)}" if told else ""
+        stuck = graph.waits_in(error.waiting) if graph else error.found + where
+        row = Row(*shape, math.nan, float(compute.mean()), math.nan, between, within, math.nan, "", math.nan, stuck=stuck)
+        return Replayed(row, program, network, node, None)
+    cards, busiest, share = _busiest(done, network)
+    waits = float(np.mean(done.ends[: len(compute)] - compute))
+    parts = chain(program, done) if followed else None
+    times = (parts.compute, parts.copies, parts.network, parts.delays + parts.overheads + parts.resources) if parts else (math.nan,) * 4
+    row = Row(*shape, done.seconds, float(compute.mean()), waits, between, within, cards, busiest, share, *times)
+    return Replayed(row, program, network, node, done)
+
+
+def _by_distance(program: Program, network: Network) -> tuple[float, float]:
+    """Bytes of messages between ranks: inside a node, and between nodes."""
+    parts = len(network.made_of.parts)
+    mine = program.source != program.target
+    near = np.asarray(program.start)[mine] // parts == np.asarray(program.end)[mine] // parts
+    size = np.asarray(program.size_bytes)[mine]
+    return float(size[near].sum()), float(size[~near].sum())
+
+
+def _busiest(done: Contended, network: Network) -> tuple[float, str, float]:
+    """Bytes through the busiest link of a card; the link that was busy longest, and for which share of the run."""
+    if not len(done.carried_bytes) or done.seconds == 0:
+        return 0.0, "", 0.0
+    capacity = np.array(network.capacities())
+    names = network.links()
+    cards = 2 * network.cards if network.shape is None else len(names) - network.hosts * len(network.made_of.wires)
+    # the time of a GPU is no link
+    clocks = np.array([": share" in n or "share" in n.split(": ")[-1] for n in names[cards:]], dtype=np.bool_)
+    busy = done.carried_bytes / capacity / done.seconds
+    busy[cards:][clocks] = 0.0
+    top = int(busy.argmax())
+    return float(done.carried_bytes[:cards].max(initial=0.0)), names[top] if busy[top] > 0 else "", float(busy[top])
+
+
+@dataclass(frozen=True)
+class Answered:
+    """All replays of one run, and what they rest on."""
+
+    traffic: Traffic
+    setup: Setup
+    rows: tuple[Row, ...]
+
+    @property
+    def shapes(self) -> list[int]:
+        """Ranks a node, as asked."""
+        return list(dict.fromkeys(r.ranks_per_node for r in self.rows))
+
+    def row(self, ranks_per_node: int, path: Path) -> Row:
+        """One replay."""
+        return next(r for r in self.rows if (r.ranks_per_node, r.path) == (ranks_per_node, path))
+
+    def gain(self, ranks_per_node: int) -> float:
+        """Communication by host copies over communication by GPUDirect, less 1."""
+        host, direct = (self.row(ranks_per_node, p).communication_seconds for p in ("hostcopy", "gpudirect"))
+        return host / direct - 1.0 if direct != 0 else 0.0
+
+    def run_gain(self, ranks_per_node: int) -> float:
+        """The same of the run time."""
+        host, direct = (self.row(ranks_per_node, p).seconds for p in ("hostcopy", "gpudirect"))
+        return host / direct - 1.0 if direct != 0 else 0.0
+
+    @property
+    def grid(self) -> str:
+        """By which grid the run was repeated to more ranks, and what that takes for granted; nothing where it was not."""
+        if self.setup.ranks in (0, self.traffic.ranks):
+            return ""
+        found = grid_of(self.traffic)
+        return described(found, larger(found, self.setup.ranks))
+
+    @property
+    def described(self) -> str:
+        """The network, in words."""
+        network = network_of(self.setup, 1)
+        shape = {FatTree: "a fat tree", Torus: "a torus", Dragonfly: "a dragonfly"}.get(type(network.shape), "one switch")
+        made = network.made_of
+        inside = max((w.bandwidth for w in made.wires if made.parts[w.source] == made.parts[w.target] == "host 0"), default=0.0)
+        parts = [f"{shape}{' of ' + self.setup.network if self.setup.network else ''}", f"{show(network.bandwidth, 'B/s')} a card"]
+        parts += [f"{show(network.hop_seconds, 's')} a link"] + [f"{show(inside, 'B/s')} inside a node"] * (inside > 0)
+        return ", ".join(parts)
+
+    @property
+    def verdict(self) -> str:
+        """Whether GPUDirect helps, in one sentence."""
+        stuck = {r.path: r.stuck for r in self.rows if r.stuck}
+        told = [n for n in self.shapes if not math.isnan(self.gain(n))]
+        best = max(told or self.shapes, key=self.gain)
+        gain, run = self.gain(best), self.run_gain(best)
+        known = 2 * len(self.traffic.messages.send) + sum(r.activity.size for r in self.traffic.rounds)
+        unmatched = self.traffic.unmatched
+        if unmatched > known:
+            return f"no verdict: {unmatched:,} of {unmatched + known:,} calls have no other side in this recording"
+        if stuck:
+            return f"by {' and '.join(stuck)} this run gets stuck: its sends rely on being buffered ({next(iter(stuck.values()))})"
+        if max(abs(self.gain(n)) for n in self.shapes) < NO_DIFFERENCE:
+            return f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%} to the communication of this run"
+        if gain <= 0:
+            return f"GPUDirect does not pay: by host copies communication takes at least {-gain:.1%} less time"
+        where = f"{best} rank{'s' * (best > 1)} a node"
+        longer = f"communication takes up to {gain:.1%} longer than by GPUDirect, and the run {run:.1%} ({where})"
+        return f"GPUDirect helps: by host copies {longer}"
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Calls that stay as recorded since nothing tells what they exchanged, the first by rank, call and time; or flaws of a graph."""
+        if isinstance(self.traffic, OperationGraph):
+            return list(self.traffic.findings)
+        alone = (("A311", self.traffic.unmatched, self.traffic.unmatched_calls), ("A353", *self.traffic.unknown))
+        return advised([finding(code, count, detail) for code, count, detail in alone if count], self.traffic.recorder)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``model messages``."""
+        paid, graph = self.setup.paid, isinstance(self.traffic, OperationGraph)
+        kept = {name: {"count": count, "seconds": seconds} for name, (count, seconds) in self.traffic.kept().items()}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "recorded_seconds": self.traffic.seconds,
+            "ranks": self.traffic.ranks,
+            "messages": len(self.traffic.messages.send),
+            # operations of a graph have no names: what was a collective is messages
+            "collectives": None if graph else int(sum(len(r.block_bytes) for r in self.traffic.rounds)),
+            "unmatched": self.traffic.unmatched,
+            "kept_calls": None if graph else kept,
+            "findings": [f.as_dict() for f in self.findings],
+            "grid": self.grid,
+            "setup": {k: v for k, v in self.setup.as_dict().items() if k not in ("path", "ranks_per_node")},
+            "break_even_bytes": break_even_bytes(paid),
+            "paths": {
+                "copies": paid.copies, "pins": paid.pins, "copy_latency_s": paid.copy_latency,
+                "copy_s_per_byte": paid.copy_per_byte, "pin_seconds": paid.pin_seconds,
+            },
+            "replays": [r.__dict__ for r in self.rows],
+            "gains": [{"ranks_per_node": n, "communication": self.gain(n), "run_time": self.run_gain(n)} for n in self.shapes],
+        }  # fmt: skip
+
+
+def shapes(ranks_per_node: Sequence[int]) -> list[int]:
+    """Ranks a node, each once.  Raises A074 where that cannot be."""
+    if not ranks_per_node or min(ranks_per_node) < 1 or max(ranks_per_node) > MOST_RANKS:
+        what = f"ranks a node are whole numbers from 1 to {MOST_RANKS:,}"
+        raise UsageError("A074", what, found=str(list(ranks_per_node))[:60], fix="--ranks-per-node 1,2,4")
+    return list(dict.fromkeys(ranks_per_node))
+
+
+def paths(traffic: Traffic, setup: Setup | None = None, *, ranks_per_node: Sequence[int] = (1, 2, 4)) -> Answered:
+    """Replay a recorded MPI run with its messages taken three ways, for several node shapes.
+
+    Parameters
+    ----------
+    setup : all but the path and the ranks a node.
+
+    Raises
+    ------
+    UsageError : A074, a number of ranks a node that is none, or what `replayed` refuses.
+    """
+    each, setup = shapes(ranks_per_node), setup or Setup()
+    return Answered(traffic, setup, tuple(replayed(traffic, replace(setup, ranks_per_node=n, path=p)).row for n in each for p in PATHS))

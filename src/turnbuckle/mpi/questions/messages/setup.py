@@ -1,0 +1,377 @@
+"""One way to run the messages of an MPI run: data path, node shape, network; everything that a study of GPUDirect may vary.
+
+The names of the fields are the names of the axes of `turnbuckle sweep`; a name that ends in ``_seconds``, ``_bytes`` or ``bandwidth`` says
+its unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.settings import known, settings_of
+from turnbuckle.mpi.collectives.collectives import Selection
+from turnbuckle.mpi.questions.gpudirect.cost import PHYSICS, SEED_G, Paths
+from turnbuckle.mpi.replay.buffers import on_device
+from turnbuckle.mpi.replay.messages import Traffic
+from turnbuckle.mpi.replay.operation_graph import OperationGraph
+from turnbuckle.mpi.replay.operation_graph import program as graph_program
+from turnbuckle.mpi.replay.placement import placed, read_placement, traffic_matrix
+from turnbuckle.mpi.replay.program import EAGER_LIMIT, Charges, all_messages, laid_out, program, seated
+from turnbuckle.mpi.replay.staging import Staging
+from turnbuckle.replay.contention.contention import Fidelity, Program
+from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus, Wire
+from turnbuckle.replay.contention.network_file import Described, read_network
+from turnbuckle.replay.contention.nodes import gpu_node
+
+Path = Literal["host", "hostcopy", "p2p", "gpudirect"]
+Costs = Literal["physics", "seed_G"]
+
+#: Ranks and GPUs a node that can be asked for; all ways between the parts of a node are known beforehand.
+MOST_RANKS: Final = 1_000_000
+MOST_GPUS: Final = 512
+#: What holds where neither the question nor the network says.
+LINK_BANDWIDTH: Final = 12.5e9
+HOP_SECONDS: Final = 0.5e-6
+INSIDE_BANDWIDTH: Final = 75e9
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How messages of a run are carried.
+
+    Attributes
+    ----------
+    path : ``host`` (buffers in host memory), ``hostcopy`` (copied to the host and back), ``p2p`` (as that, but straight from GPU to GPU
+        inside a node), ``gpudirect`` (straight from GPU to GPU, between nodes too).
+    ranks : repeated to so many by the grid of a halo exchange; 0 for as many as recorded.
+    ranks_per_node, gpus_per_node : ranks of a node, and its GPUs; 0 for what the network says, else for one GPU a rank.
+    gpu_shared : ranks of one GPU compute one after the other, or at once with even shares of its time.
+    mapping : of ranks to nodes: ``linear``, ``round robin``, ``random``, ``greedy``, or the name of a file.
+    network : a machine, by its name or file (`turnbuckle.replay.contention.network_file`); what is set besides replaces what it says.
+    topology : of the network between cards; ``as given`` by the network, one switch without.
+    taper : of a fat tree, hosts below a leaf switch over cables above it.
+    leaf_cards : cards below a leaf switch of a fat tree.
+    cards : one network card a node, or one a GPU; ``as given`` by the network, one a node without.  Ranks as near to several take turns.
+    card_bandwidth, hop_seconds : of every link of the network, one way [B/s], [s]; None for what the network says, else 12.5 GB/s
+        and 0.5 us.
+    inside_bandwidth : between processes of a node, through host memory [B/s]; None for what the network says, else 75 GB/s.
+    link_bandwidth : between host and GPU, one way [B/s]; None for what the network says, else 75 GB/s.
+    peer_bandwidth : between two GPUs of a node, one way [B/s]; 0 where they have no link but those to the host; None as for the link.
+        All three of them make a node of their own, of one host and as many GPUs as are asked for, whatever the network says; one or two
+        scale the wires of its node, the narrowest at a GPU to what is asked for.
+    overhead_seconds : processor time of sending, and of receiving, a message [s].
+    overhead_bandwidth : bytes of a message that a processor deals with, at either end, in a time that comes on top of that [B/s]; 0
+        where its size does not matter to it.
+    gap_seconds : least time between two messages of a card, either way, whatever their size (`logp`) [s].
+    costs : ``physics``: a copy at either end; ``seed_G``: the paper's one copy and one pin a message (decision D8).
+    copy_seconds, copy_bandwidth, pin_seconds : of a host copy, and of pinning memory [s], [B/s], [s]; 0 for what `costs` says.
+    pinned : how often memory is pinned: as `costs` says, never, once for the messages of one size between two ranks, or for each.
+    chunk_bytes : host copies of longer messages overlap with the network in chunks of this size [B]; 0 for none.
+    eager_limit_bytes, device_eager_limit_bytes : up to this size messages leave as soon as they are sent [B]: from host memory, and,
+        whatever the first is, straight from device memory (Open MPI's smcuda 0, UCX 8192).
+    handshake : whether a rendezvous pays for the request and its answer.
+    buffers : where buffers are (`turnbuckle.mpi.replay.buffers`).
+    staging : whether host copies are of each message of a collective, or of all that a rank puts in and gets, once a call.
+    fidelity, collectives : of the replay.
+    compute : times the recorded compute.
+    seed : of a random mapping.
+    """
+
+    path: Path = "hostcopy"
+    ranks: int = 0
+    ranks_per_node: int = 1
+    gpus_per_node: int = 0
+    gpu_shared: Literal["exclusive", "time"] = "exclusive"
+    mapping: str = field(default="linear", metadata={"file": True})
+    network: str = field(default="", metadata={"file": True})
+    topology: Literal["as given", "switch", "fat-tree", "torus", "dragonfly"] = "as given"
+    taper: float = 1.0
+    leaf_cards: int = 18
+    cards: Literal["as given", "node", "gpu"] = "as given"
+    card_bandwidth: float | None = None
+    hop_seconds: float | None = None
+    inside_bandwidth: float | None = None
+    link_bandwidth: float | None = None
+    peer_bandwidth: float | None = None
+    overhead_seconds: float = 0.5e-6
+    overhead_bandwidth: float = 0.0
+    gap_seconds: float = 0.0
+    costs: Costs = "physics"
+    copy_seconds: float = 0.0
+    copy_bandwidth: float = 0.0
+    pin_seconds: float = 0.0
+    pinned: Literal["by costs", "never", "once", "each"] = "by costs"
+    chunk_bytes: float = 0.0
+    eager_limit_bytes: float = EAGER_LIMIT
+    device_eager_limit_bytes: float = 0.0
+    handshake: bool = False
+    buffers: str = "device"
+    staging: Staging = "each message"
+    fidelity: Fidelity = "flow"
+    collectives: Selection = "short and long"
+    compute: float = 1.0
+    seed: int = 0
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of a node."""
+        return self.gpus_per_node or self.ranks_per_node
+
+    @property
+    def paid(self) -> Paths:
+        """What copies and pins cost a message of a buffer that has been sent before."""
+        preset = PHYSICS if self.costs == "physics" else SEED_G
+        return replace(
+            preset, pins=1.0 if self.pins == "each" else 0.0, copy_latency=self.copy_seconds or preset.copy_latency,
+            copy_per_byte=1.0 / self.copy_bandwidth if self.copy_bandwidth else preset.copy_per_byte,
+            pin_seconds=self.pin_seconds or preset.pin_seconds,
+        )  # fmt: skip
+
+    @property
+    def pins(self) -> Literal["never", "once", "each"]:
+        """How often memory is pinned: by physics it stays so, in the paper it is for every message."""
+        if self.pinned == "by costs":
+            return "once" if self.costs == "physics" else "each"
+        return self.pinned
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, by name."""
+        return dict(self.__dict__)
+
+
+def with_settings(setup: Setup, words: Sequence[str]) -> Setup:
+    """A setup with some fields as ``name=value`` says.
+
+    Raises
+    ------
+    UsageError : A081, a name or value that it cannot have.  UnitError : U0xx.
+
+    >>> with_settings(Setup(), ["topology=fat-tree", "chunk_bytes=64 KiB"]).chunk_bytes
+    65536.0
+    """
+    settings = settings_of(Setup)
+    changed = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        changed[name.strip()] = known(name.strip(), settings, "the replay of messages").read(value.strip())
+    return replace(setup, **changed)  # type: ignore[arg-type]
+
+
+def checked(setup: Setup) -> Setup:
+    """A setup, if it can be.  Raises A074."""
+    whole = {"ranks_per_node": (1, MOST_RANKS), "gpus_per_node": (0, MOST_GPUS), "ranks": (0, MOST_RANKS), "leaf_cards": (1, MOST_RANKS)}
+    for name, (least, most) in whole.items():
+        if not least <= getattr(setup, name) <= most:
+            raise _refused(f"{name} of {getattr(setup, name)}", f"a whole number from {least} to {most:,}")
+    positive = ("card_bandwidth", "inside_bandwidth", "link_bandwidth", "taper")
+    others = ("hop_seconds", "peer_bandwidth", "overhead_seconds", "overhead_bandwidth", "gap_seconds", "copy_seconds", "copy_bandwidth",
+              "pin_seconds", "chunk_bytes", "eager_limit_bytes", "device_eager_limit_bytes", "compute")  # fmt: skip
+    for name in (*positive, *others):
+        value = getattr(setup, name)
+        if value is None:
+            continue
+        if not (value > 0 if name in positive else value >= 0) or (not name.endswith("eager_limit_bytes") and math.isinf(value)):
+            raise _refused(f"{name} of {value:g}", "a positive number" if name in positive else "0 or more")
+    if 0 < setup.chunk_bytes < 64:
+        raise _refused(f"chunk_bytes of {setup.chunk_bytes:g}", "64 or more, or 0 for none")
+    if setup.gpus > MOST_GPUS and not setup.network:
+        raise _refused(
+            f"{setup.gpus:,} GPUs a node, one a rank", f"gpus_per_node: how many the ranks of a node share, at most {MOST_GPUS:,}"
+        )
+    if setup.gpus_per_node and setup.gpus_per_node > setup.ranks_per_node:
+        raise _refused(f"{setup.gpus_per_node} GPUs for {setup.ranks_per_node} ranks a node", "a GPU has one rank at least")
+    if setup.taper != 1.0 and setup.topology != "fat-tree":
+        raise _refused("a taper without a fat tree", "topology=fat-tree")
+    return setup
+
+
+def charges(path: Path, paid: Paths) -> Charges:
+    """What a path costs a message: copies, the odd one at the sender; or pins, and both ends must be ready."""
+    if path == "host":
+        return Charges()
+    if path == "gpudirect":
+        return Charges(pin_seconds=paid.pins * paid.pin_seconds, eager_limit=0.0, direct=True)
+    first, second = math.ceil(paid.copies / 2), math.floor(paid.copies / 2)
+    sender, receiver = ((n * paid.copy_latency, n * paid.copy_per_byte) for n in (first, second))
+    return Charges(sender, receiver)
+
+
+def charges_of(setup: Setup) -> tuple[Charges, Charges]:
+    """What a message between nodes, and one inside a node, is charged."""
+    direct = Charges(
+        pin_seconds=0.0 if setup.pins == "never" else setup.paid.pin_seconds, pin_once=setup.pins == "once", direct=True,
+        eager_limit=setup.device_eager_limit_bytes,
+    )  # fmt: skip
+    copied = replace(charges("hostcopy", setup.paid), chunk_bytes=setup.chunk_bytes or math.inf)
+    far, near = {"host": (Charges(), Charges()), "hostcopy": (copied, copied), "p2p": (copied, direct), "gpudirect": (direct, direct)}[
+        setup.path
+    ]
+    return far, near
+
+
+def network_of(setup: Setup, nodes: int) -> Network:
+    """The network that so many nodes stand on.
+
+    Raises
+    ------
+    UsageError : A074, more nodes than the machine has; A050, no such network.
+    """
+    known = read_network(setup.network) if setup.network else None
+    if known and known.nodes and nodes > known.nodes:
+        raise _refused(f"{nodes:,} nodes of {known.name}", f"it has {known.nodes:,}; more ranks a node")
+    made = _node(setup, known)
+    ports = nodes * len(made.cards)
+    shape: FatTree | Torus | Dragonfly | None = known.shape if known else None
+    if setup.topology == "fat-tree":
+        leaves, above = -(-ports // setup.leaf_cards), setup.leaf_cards / setup.taper
+        if above > MOST_RANKS:
+            raise _refused(f"a taper of {setup.taper:g}", f"at most {MOST_RANKS:,} cables above a leaf switch")
+        shape = FatTree((setup.leaf_cards, leaves), (1, max(1, round(above))), (1, 1))
+    elif setup.topology == "torus":
+        shape = Torus(_cube(ports))
+    elif setup.topology == "dragonfly":
+        shape = _balanced(ports)
+    elif setup.topology == "switch":
+        shape = None
+    bandwidth = _first(setup.card_bandwidth, known.bandwidth if known else None, LINK_BANDWIDTH)
+    hop = _first(setup.hop_seconds, known.hop_seconds if known else None, HOP_SECONDS)
+    return Network(
+        nodes, bandwidth, hop, shape, latency=2 * hop, send_overhead=setup.overhead_seconds, receive_overhead=setup.overhead_seconds,
+        seconds_per_byte=1.0 / bandwidth, node=made, handshake=setup.handshake, gap=setup.gap_seconds,
+        overhead_per_byte=1.0 / setup.overhead_bandwidth if setup.overhead_bandwidth else 0.0,
+    )  # fmt: skip
+
+
+def _node(setup: Setup, known: Described | None) -> Node:
+    """What a node is made of: as the network says, unless something about it is asked for."""
+    asked = (setup.inside_bandwidth, setup.link_bandwidth, setup.peer_bandwidth)
+    if known and known.node and None in asked:
+        has = len(known.node.parts_of("gpu"))
+        if setup.gpus_per_node not in (0, has):
+            raise _refused(f"{setup.gpus_per_node} GPUs on a node of {known.name}", f"it has {has}; 0 takes it as it is")
+        made = known.node
+        for kind, bandwidth in (("inside", asked[0]), ("link", asked[1]), ("peer", asked[2])):
+            made = made if bandwidth is None else _scaled(made, kind, bandwidth, known.name)
+        return seated(_carded(made, setup.cards))
+    if setup.gpus > MOST_GPUS:
+        raise _refused(f"{setup.gpus:,} GPUs a node", f"at most {MOST_GPUS:,}")
+    link, peer = _first(setup.link_bandwidth, None, INSIDE_BANDWIDTH), _first(setup.peer_bandwidth, None, INSIDE_BANDWIDTH)
+    # of two ways as short the wider one is taken: that over the host is longer where a switch stands on it
+    beside = setup.cards == "gpu" or 0 < peer < link
+    made = gpu_node(
+        setup.gpus, link=link, memory=_first(setup.inside_bandwidth, None, INSIDE_BANDWIDTH), peer=peer or None, joined="switch",
+        cards="gpu" if beside else "node",
+    )  # fmt: skip
+    return seated(made if setup.cards == "gpu" else replace(made, cards=made.parts_of("host")))
+
+
+def _scaled(made: Node, kind: str, bandwidth: float, name: str) -> Node:
+    """A node whose wires of one kind are faster or slower, all by the same factor; without them for no bandwidth."""
+    mine = [_kind(made, w) == kind for w in made.wires]
+    ends = [w.bandwidth for w, m in zip(made.wires, mine, strict=True) if m and (kind == "inside" or _at_gpu(made, w))]
+    if not ends:
+        if bandwidth == 0:
+            return made
+        what = {"inside": "memory that processes share", "link": "wire between host and GPU", "peer": "wire between GPUs"}[kind]
+        raise _refused(f"{kind}_bandwidth on a node of {name}, which has no {what}", "leave it out")
+    factor = bandwidth / min(ends)
+    wires = [replace(w, bandwidth=w.bandwidth * factor) if m else w for w, m in zip(made.wires, mine, strict=True) if not m or factor > 0]
+    return replace(made, wires=tuple(wires))
+
+
+def _kind(made: Node, wire: Wire) -> str:
+    """Which bandwidth a wire has: inside, link, peer, or another one."""
+    ends = {made.parts[p].split()[0] for p in (wire.source, wire.target)}
+    if wire.source == wire.target:
+        return "inside" if ends == {"host"} else ""
+    if ends <= {"gpu", "fabric"}:
+        return "peer"
+    return "link" if ends <= {"gpu", "host", "switch"} and ends != {"host"} else ""
+
+
+def _at_gpu(made: Node, wire: Wire) -> bool:
+    return any(made.parts[p].split()[0] == "gpu" for p in (wire.source, wire.target))
+
+
+def _carded(made: Node, cards: str) -> Node:
+    """A node with one card in all, or one a GPU, where the link of the GPU ends."""
+    if cards == "as given":
+        return made
+    if cards == "node":
+        return replace(made, cards=made.cards[:1])
+    beside = [next((w.target for w in made.wires if w.source == gpu and _kind(made, w) == "link"), gpu) for gpu in made.parts_of("gpu")]
+    return replace(made, cards=tuple(beside) or made.cards)
+
+
+def _first(*values: float | None) -> float:
+    """The first that is said."""
+    return next(v for v in values if v is not None)
+
+
+def _cube(ports: int) -> tuple[int, int, int]:
+    """The smallest torus of three dimensions, as even as can be, that holds so many.
+
+    >>> _cube(64), _cube(20)
+    ((4, 4, 4), (3, 3, 3))
+    """
+    side = max(1, round(ports ** (1 / 3)))
+    for dims in ((side, side, side), (side, side, side + 1), (side, side + 1, side + 1)):
+        if math.prod(dims) >= ports:
+            return dims
+    return (side + 1, side + 1, side + 1)
+
+
+def _balanced(ports: int) -> Dragonfly:
+    """The smallest balanced dragonfly (a = 2p = 2h, groups a h + 1; Kim et al. 2008) that holds so many.
+
+    >>> _balanced(72)
+    Dragonfly(groups=9, routers=4, cards=2, channels=2)
+    """
+    h = 1
+    while (2 * h * h + 1) * 2 * h * h < ports:
+        h += 1
+    return Dragonfly(2 * h * h + 1, 2 * h, h, h)
+
+
+def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, NDArray[np.int64]]:
+    """A run as a program under a setup, the network it runs on, and the node of each rank, shape (ranks,)."""
+    node = _mapped(traffic, setup)
+    network = network_of(setup, int(node.max(initial=0)) + 1)
+    far, near = charges_of(setup)
+    device = None if setup.buffers == "device" else on_device(setup.buffers, traffic, *all_messages(traffic, setup.collectives))
+    shared = 0 < len(network.made_of.parts_of("gpu")) < setup.ranks_per_node
+    if shared and setup.fidelity == "logp" and setup.gpu_shared == "time":
+        raise _refused("GPUs shared in time by logp, which shares nothing", "--fidelity flow, or gpu_shared exclusive")
+    how: dict[str, Any] = {
+        "layout": laid_out(node, network.made_of), "charged": far, "inside": near, "on_device": device, "compute": setup.compute,
+        "eager_limit": setup.eager_limit_bytes, "shared_gpu": setup.gpu_shared if shared else None,
+    }  # fmt: skip
+    if not isinstance(traffic, OperationGraph):
+        return program(traffic, **how, selection=setup.collectives, staging=setup.staging), network, node
+    # its processors pay the overheads themselves
+    paid, each = network.send_overhead, network.overhead_per_byte
+    graph = graph_program(traffic, **how, overhead=paid, overhead_per_byte=each, first_byte_free=setup.fidelity == "logp")
+    return graph, replace(network, send_overhead=0.0, receive_overhead=0.0, overhead_per_byte=0.0), node
+
+
+def _mapped(traffic: Traffic, setup: Setup) -> NDArray[np.int64]:
+    """The node of each rank."""
+    ranks, each = traffic.ranks, setup.ranks_per_node
+    match setup.mapping:
+        case "linear" | "round robin" | "random":
+            return placed(setup.mapping, ranks, each, seed=setup.seed)
+        case "greedy":
+            return placed("greedy", ranks, each, traffic_matrix(traffic, setup.collectives))
+        case name:
+            return placed("file", ranks, each, order=read_placement(name, ranks, each))
+
+
+def _refused(found: str, fix: str) -> UsageError:
+    return UsageError("A074", "messages cannot be carried so", found=found, fix=fix)

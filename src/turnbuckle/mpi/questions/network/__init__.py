@@ -1,0 +1,1 @@
+"""Which network suits the messages of a run."""

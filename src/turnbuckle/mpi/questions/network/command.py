@@ -1,0 +1,196 @@
+"""``turnbuckle model network``: which network suits the messages of a run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Source
+
+if TYPE_CHECKING:
+    from turnbuckle.mpi.networks.limppy import Protocol
+    from turnbuckle.mpi.questions.network.question import Answered
+
+Given = Annotated[
+    Path | None,
+    Parameter(help="a recording that holds all ranks of an MPI run, or a CSV of messages: message, from, to, size [B], after, delay [s]"),
+]
+PatternOption = Annotated[
+    str | None,
+    Parameter(name="--pattern", help="instead of a file: ping-pong:10 (rounds), sweep:4x4 (grid), shift:16x4 (nodes, by how many)"),
+]
+MessageSize = Annotated[str | None, Parameter(name="--message-size", help="of every message of a pattern; 64 KiB if left out")]
+Topology = Annotated[
+    str,
+    Parameter(
+        name="--topology",
+        help="shapes: switch, fat-tree, torus, dragonfly, as large as needed; or with numbers: fat-tree:4x4:1x2, torus:4x4x2, "
+        "dragonfly:9x4x2x2; or a CSV of cables between switches with a node each: from, to",
+    ),
+]
+FidelityOption = Annotated[
+    Literal["limppy", "packet", "flow"],
+    Parameter(
+        name="--fidelity",
+        help="limppy: packets hold link after link, first come first served; packet: they wait in queues of finite room before each link; "
+        "flow: messages share links fairly",
+    ),
+]
+Compute = Annotated[float, Parameter(name="--compute", help="times the recorded compute between calls: 0 leaves messages alone")]
+Packet = Annotated[str, Parameter(name="--packet", help="payload of a full packet")]
+Header = Annotated[str, Parameter(name="--header", help="what every packet carries besides")]
+Eager = Annotated[str, Parameter(name="--eager-limit", help="messages up to this size are sent at once")]
+Bandwidth = Annotated[
+    str, Parameter(name="--bandwidth", help="of a link for remote memory access, and for eager packets: two, or one for both")
+]
+NodeLatency = Annotated[str, Parameter(name="--node-latency", help="of a node for eager packets, and for remote memory access")]
+SwitchLatency = Annotated[str, Parameter(name="--switch-latency", help="of a switch, likewise")]
+Legacy = Annotated[bool, Parameter(name="--legacy-headers", help="add the header twice, as LiMPPy does", negative=())]
+Acknowledged = Annotated[
+    bool, Parameter(name="--acknowledged", help="a packet back when a message is complete, as LiMPPy can", negative=())
+]
+
+
+def network(
+    given: Given = None,
+    /,
+    *,
+    pattern: PatternOption = None,
+    message_size: MessageSize = None,
+    topology: Topology = "switch,fat-tree,torus,dragonfly",
+    fidelity: FidelityOption = "limppy",
+    compute: Compute = 1.0,
+    packet: Packet = "4096 B",
+    header: Header = "98 B",
+    eager_limit: Eager = "16384 B",
+    bandwidth: Bandwidth = "12.5GB/s,3.5GB/s",
+    node_latency: NodeLatency = "650ns,750ns",
+    switch_latency: SwitchLatency = "100ns,90ns",
+    legacy_headers: Legacy = False,
+    acknowledged: Acknowledged = False,
+    source: Source = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Replay the messages of an MPI run, or a graph of messages, on several topologies: run time and load of links on each."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.mpi.networks import message_graphs
+    from turnbuckle.mpi.networks.limppy import Protocol
+    from turnbuckle.mpi.questions.network import question as study
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.idle_options import refuse_idle
+    from turnbuckle.show.terminal.output import write_answer
+    from turnbuckle.show.terminal.progress import working
+
+    console = console_for(output if format == "table" else None)
+    if (given is None) == (pattern is None):
+        raise UsageError(
+            "A089", "give a recording, a CSV of messages, or --pattern", found="both" if given else "none", fix="--pattern sweep:4x4"
+        )
+    table = given is not None and given.suffix.lower() == ".csv"
+    if given is None or table:
+        idle = {"--compute": compute != 1.0, "--source": source is not None, "--no-cache": no_cache}
+        refuse_idle(idle, "messages that nobody recorded have no machine and no compute", "delays stand in the table of messages")
+    if given is not None:
+        refuse_idle({"--message-size": message_size is not None}, "the messages given have sizes of their own", "--pattern takes a size")
+    remote, eager = _two(bandwidth, "B/s")
+    (eager_node, remote_node), (eager_switch, remote_switch) = _two(node_latency, "s"), _two(switch_latency, "s")
+    protocol = Protocol(
+        round(parse(packet, "B")), round(parse(header, "B")), round(parse(eager_limit, "B")), eager, remote, eager_node, remote_node,
+        eager_switch, remote_switch, legacy_headers, acknowledged,
+    )  # fmt: skip
+    seen = None
+    if given is None:
+        assert pattern is not None
+        messages = study.of_graph(message_graphs.pattern(pattern, parse(message_size or "64 KiB", "B")), protocol)
+    elif table:
+        messages = study.of_graph(message_graphs.read(given), protocol)
+    else:
+        from turnbuckle.mpi.replay.messages import recorded
+        from turnbuckle.show.terminal.recording import inspected
+
+        seen = inspected(given, source, no_cache)
+        messages = study.of_run(recorded(seen.profile), protocol, compute)
+    with working("replaying"):
+        found = study.networks(messages, [word for word in topology.split(",") if word.strip()], fidelity=fidelity)
+    if format != "table":
+        document = found.as_dict() if seen is None else {**found.as_dict(), "provenance": seen.provenance()}
+        write_answer(document, [r.as_dict() for r in found.rows], format, output)
+    else:
+        _print(console, found)
+    return 0
+
+
+def _two(text: str, unit: str) -> tuple[float, float]:
+    """Two quantities apart by a comma, or one for both."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+
+    words = text.split(",")
+    if len(words) > 2:
+        raise UsageError("A090", "two values at most", found=text[:60], fix="the first for one kind of packet, the second for the other")
+    return parse(words[0], unit), parse(words[-1], unit)
+
+
+def _print(console: Any, found: Answered) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.show.terminal.projections import plain
+
+    best, worst = (plain(row.topology) for row in (found.best, found.worst))
+    shortest, longest = found.best.seconds, found.worst.seconds
+    gain = longest / shortest - 1 if shortest else 0.0
+    if len(found.rows) == 1:
+        verdict = f"{show(shortest, 's', 4)} on {best}"
+    elif gain < 5e-4:
+        verdict = f"the topology makes no difference: {show(shortest, 's', 4)} on each"
+    else:
+        verdict = f"fastest on {best}: {show(shortest, 's', 4)}, slowest on {worst}: {gain:.1%} longer"
+    console.print(Text(verdict, "bold"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    packets = found.fidelity == "limppy"
+    for k, name in enumerate(("topology", "run time", "waiting" if packets else "", "links used", "busy", "most", "which")):
+        if name:
+            table.add_column(name, justify="left" if k in (0, 6) else "right", overflow="fold", no_wrap=0 < k < 6)
+    for row in found.rows:
+        waiting = [f"{1 - row.alone_seconds / row.seconds:.1%}" if row.seconds else ""] if packets else []
+        table.add_row(
+            Text(plain(row.topology)), show(row.seconds, "s", 4), *waiting, f"{row.used:,} of {row.links:,}", _share(row.mean_share),
+            _share(row.busiest_share), row.busiest,
+        )  # fmt: skip
+    console.print(table)
+    console.print(Text(_rests_on(found), style="dim"))
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}" if value >= 0.01 or not value else f"{value:.1g}" if value < 1e-5 else f"{value:.3%}"
+
+
+def _rests_on(found: Answered) -> str:
+    from turnbuckle.foundation.units import show
+
+    p: Protocol = found.protocol
+    header = p.header_bytes * (2 if p.legacy_headers else 1)
+    whence = f"{found.messages:,} message{'s' if found.messages > 1 else ''} among {found.nodes} nodes"
+    if not math.isnan(found.recorded_seconds):
+        whence = f"{found.messages:,} messages and collectives of {found.nodes} ranks, a node each"
+        whence += f", recorded run time {show(found.recorded_seconds, 's')}"
+        whence += ", compute as recorded" if found.compute == 1 else f", compute times {found.compute:g}"
+    how = "links shared fairly"
+    if found.fidelity == "packet":
+        how = "packets wait wholly before each link, in queues of finite room"
+    if found.fidelity == "limppy":
+        how = "packets hold link after link, first come first served; waiting: what messages that wait for others add to the run time"
+    return (
+        f"{whence}; {how}; eager up to {show(p.eager_bytes, 'B')} at {show(p.eager_bandwidth, 'B/s')}, remote memory access at "
+        f"{show(p.remote_bandwidth, 'B/s')}; packets of {show(p.packet_bytes, 'B')} and {show(header, 'B')}; "
+        f"a node {show(p.eager_node_seconds, 's')} and {show(p.remote_node_seconds, 's')}, a switch "
+        f"{show(p.eager_switch_seconds, 's')} and {show(p.remote_switch_seconds, 's')}; topologies differ in cost: see their links"
+    )

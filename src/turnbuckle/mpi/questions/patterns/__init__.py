@@ -1,0 +1,1 @@
+"""GPUDirect against host copies on declared patterns."""

@@ -1,0 +1,1 @@
+"""Schedules: MPI programs without clocks."""

@@ -1,0 +1,117 @@
+"""``turnbuckle inspect`` of a schedule: an MPI program without clocks.  What it cannot say is null, never 0."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from turnbuckle.foundation.files import opened
+from turnbuckle.foundation.units import show
+from turnbuckle.mpi.schedules import figures, files, sniff
+from turnbuckle.mpi.schedules.figures import Figures
+from turnbuckle.projection.run import SCHEMA_VERSION
+from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.output import flattened, write_answer
+from turnbuckle.show.terminal.projections import clean, seconds
+from turnbuckle.show.terminal.recording import command_line, refuse_asked
+
+__all__ = ["HOLDS", "inspect", "sniff"]
+
+#: What such a file is.
+HOLDS: Final = "a schedule, which holds no times"
+#: What `inspect` says of a recording and cannot say of a schedule.
+_UNKNOWN: Final = (
+    "run_time_ns", "kernel_window_ns", "kernels", "copies", "memsets", "api", "coverage", "overlap", "categories_ns", "closure_defect_ns",
+    "launch", "links", "offload", "cpu_activity", "memory", "profiler_overhead_share",
+)  # fmt: skip
+_WORDS: Final = {"simgrid-ti": "SimGrid time-independent trace", "goal": "GOAL schedule"}
+_NEXT: Final = {
+    "simgrid-ti": "turnbuckle model messages {file} --flops-per-second '10 GFLOP/s', the speed of a rank",
+    "goal": "turnbuckle model messages {file} gives it times",
+}
+
+
+def inspect(path: Path, format: str, output: Path | None, asked: dict[str, object]) -> None:
+    """Write what a schedule amounts to.
+
+    Parameters
+    ----------
+    asked : options that need a recording, by name; refused (A077) where one is given.
+    """
+    refuse_asked(path, asked, HOLDS)
+    found = figures(path)
+    if format == "table":
+        _print(path, found, output)
+        return
+    document = _document(path, found)
+    write_answer(document, [flattened(document["profile"])], format, output)
+
+
+def _document(path: Path, found: Figures) -> dict[str, Any]:
+    digests, size = [], 0
+    for place in files(path):
+        with opened(place) as file:
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+        size += place.stat().st_size
+    # of several files, of the anchor first: the digest of their digests
+    digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    about = {
+        "file": path.name, "sha256": digest, "size_bytes": size, "format": found.format, "profiler_version": None,
+        "schema_version": None, "recorded_utc_ns": None, "part": None,
+    }  # fmt: skip
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "profile": {
+            **dict.fromkeys(_UNKNOWN),
+            "mpi": found.mpi(),
+            "work": {"flops": found.compute_flops, "seconds": found.compute_seconds},
+            "devices": [],
+            "scope": "a schedule: what each rank does; it holds no times",
+        },
+        "findings": [f.as_dict() for f in found.findings],
+        "provenance": {
+            "tool": "turnbuckle", "version": version("turnbuckle"), "profile": about, "source_machine": None, "targets": [], "model": None,
+            "seed": None, "draws": None, "command": command_line(),
+        },
+    }  # fmt: skip
+
+
+def _print(path: Path, found: Figures, output: Path | None) -> None:
+    console = console_for(output)
+    head = Table.grid(padding=(0, 2))
+    head.add_column(style="bold cyan")
+    head.add_column(overflow="fold")
+    head.add_row("schedule", f"{clean(path.name)}  {_WORDS[found.format]}; it holds no times")
+    head.add_row("", f"{found.ranks:,} ranks, {found.operations:,} {'operations' if found.format == 'goal' else 'calls'}")
+    head.add_row("sends", f"{found.sends:,} of {show(found.sent_bytes, 'B')} in all")
+    head.add_row("receives", f"{found.receives:,}")
+    head.add_row(
+        "messages", f"{found.matched:,} with both sides" + (f", {found.unmatched:,} calls without the other" if found.unmatched else "")
+    )
+    wide = ", ".join(f"{count:,} {name}" for name, count in found.collectives.items())
+    if found.format != "goal":
+        head.add_row("collectives", f"{wide or 'none'}" + (" calls" if wide else ""))
+    work = [] if found.compute_flops is None else [f"{found.compute_flops / 1e6:,.4g} Mflop"]
+    if found.compute_seconds or not work:
+        work.append(seconds(found.compute_seconds))
+    head.add_row("compute", f"{' and '.join(work)}, all ranks together")
+    console.print(head)
+    if found.findings:
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column(justify="right")
+        table.add_column(overflow="fold")
+        for f in found.findings:
+            words = Text(f.meaning)
+            if f.detail:
+                words.append(f" ({f.detail})", "dim")
+            table.add_row(Text(f.code, "yellow" if f.severity == "warning" else "dim"), f"{f.count:,}", words)
+        console.print()
+        console.print(table)
+    console.print()
+    console.print(Text.assemble(("next  ", "bold cyan"), _NEXT[found.format].format(file=clean(path.name, 200))))

@@ -1,0 +1,1 @@
+"""DUMPI traces of the SST suite."""

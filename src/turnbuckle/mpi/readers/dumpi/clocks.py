@@ -1,0 +1,169 @@
+"""One clock for all ranks, where each recorded its own.
+
+A message is received after its send began, and a barrier (an allreduce, allgather or alltoall that moves bytes) returns on each rank after
+it began on every other.  Both bound how far two clocks are apart.  Where the recorded times contradict a bound, each rank is shifted by a
+constant: the middle of the interval that all bounds leave it, found by shortest paths.  Clocks that drift leave none; then all bounds are
+loosened alike, by the least of 1024, 4096, 16384 ns and so on that does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.trace.readers.parts.mpi_tables import COLLECTIVE, MESSAGE, REQUEST
+
+Int = NDArray[np.int64]
+
+_FAR: Final = 2**61
+#: Collectives that are used of a communicator, evenly spread.
+_USED: Final = 64
+_ROUNDS: Final = 1000
+_MEETS: Final = r"^(barrier|allreduce|allgatherv?|alltoall)$"
+_STREAM: Final = ["communicator", "source", "target", "tag"]
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """What to add to each rank's clock.
+
+    Attributes
+    ----------
+    by : shape (ranks,) [ns]; all 0 where nothing contradicts the recorded times.
+    moved : how many are not 0.
+    loose : ranks that were to be moved and are bound from one side only, or from none.
+    within : half of the widest interval of those bound from both sides [ns].
+    messages, collectives : how many gave bounds.
+    left, late : messages that still arrive before they are sent, and by how much at most [ns].
+    """
+
+    by: Int
+    moved: int
+    loose: int
+    within: int
+    messages: int
+    collectives: int
+    left: int
+    late: int
+
+
+def shifts(mpi: pl.DataFrame, members: pl.DataFrame, names: pl.Series, ranks: int) -> Shifts:
+    """Shifts of the ranks' clocks.
+
+    Parameters
+    ----------
+    mpi, members : tables ``mpi`` and ``mpi_communicators``; times on each rank's own clock.
+    names : texts that `mpi` refers to.
+    ranks : how many.
+    """
+    does = names.str.to_lowercase().str.strip_prefix("mpi_")
+    calls = mpi.with_columns(rank=pl.col("thread") // (1 << 24) - 1).join(
+        members.select("rank", "communicator", me="local_rank"), on=["rank", "communicator"], how="left", maintain_order="left"
+    )  # fmt: skip
+    pairs = _messages(calls, members, does)
+    met = _collectives(calls, does)
+    # an edge from v to u of weight w: the shift of u is at most that of v plus w
+    send, receive, slack = (pairs[c].to_numpy() for c in ("sender", "receiver", "slack"))
+    node = ranks + met["meeting"].to_numpy()
+    rank, begin, end = (met[c].to_numpy() for c in ("rank", "start_ns", "end_ns"))
+    latest = met.group_by("meeting").agg(late=(pl.col("start_ns").max() - pl.col("end_ns").min()))["late"] if met.height else pl.Series([0])
+    nothing = np.zeros(ranks, dtype=np.int64)
+    collectives = met["meeting"].n_unique()
+    if (slack.min(initial=0) >= 0) and int(latest.max() or 0) <= 0:  # type: ignore[arg-type]
+        return Shifts(nothing, 0, 0, 0, pairs.height, collectives, 0, 0)
+    # of all messages from one rank to another the tightest is enough
+    least = pairs.group_by("sender", "receiver").agg(pl.col("slack").min())
+    senders, receivers, tightest = (least[c].to_numpy() for c in ("sender", "receiver", "slack"))
+    tails = np.concatenate([receivers, node, rank])
+    heads = np.concatenate([senders, rank, node])
+    # times relative to a meeting's first begin, so that sums stay small
+    zero = np.zeros(collectives + 1, dtype=np.int64)
+    if met.height:
+        zero[:collectives] = begin[np.unique(met["meeting"].to_numpy(), return_index=True)[1]]
+    own = zero[met["meeting"].to_numpy()] if met.height else begin
+    weight = np.concatenate([tightest, own - begin, end - own])
+    slackened = np.concatenate([np.ones(len(tightest), np.bool_), np.ones(len(begin), np.bool_), np.zeros(len(begin), np.bool_)])
+    nodes = ranks + collectives
+    extra = 0
+    while True:
+        loosened = weight + extra * slackened
+        high, low = _reach(tails, heads, loosened, nodes), _reach(heads, tails, loosened, nodes)
+        if (high is not None and low is not None) or extra >= _FAR >> 4:
+            break
+        extra = max(4 * extra, 1024)
+    if high is None or low is None:
+        return Shifts(nothing, 0, ranks, 0, pairs.height, collectives, int((slack < 0).sum()), int(-slack.min(initial=0)))
+    upper, lower = high[:ranks], -low[:ranks]
+    above, below = upper < _FAR // 2, lower > -_FAR // 2
+    both = above & below
+    by = np.where(both, lower + (upper - lower) // 2, np.where(above, np.minimum(upper, 0), np.where(below, np.maximum(lower, 0), 0)))
+    after = slack + by[receive] - by[send]
+    within = int((upper - lower)[both].max(initial=0)) // 2
+    return Shifts(
+        by, int((by != 0).sum()), int((~both).sum()), within, pairs.height, collectives, int((after < 0).sum()), int(-after.min(initial=0))
+    )  # fmt: skip
+
+
+def _reach(tails: Int, heads: Int, weight: Int, nodes: int) -> Int | None:
+    """Shortest ways from node 0, shape (nodes,); `_FAR` where there is none; None where a ring is below 0."""
+    way = np.full(nodes, _FAR, dtype=np.int64)
+    way[0] = 0
+    for _ in range(min(nodes + 1, _ROUNDS)):
+        before = way.copy()
+        there = way[tails] < _FAR
+        np.minimum.at(way, heads[there], way[tails[there]] + weight[there])
+        if way[0] < 0:
+            return None
+        if np.array_equal(before, way):
+            return way
+    return None
+
+
+def _messages(calls: pl.DataFrame, members: pl.DataFrame, does: pl.Series) -> pl.DataFrame:
+    """sender, receiver (ranks of the world) and the least slack [ns] between a send's begin and its receive's end, of each pair of ranks.
+
+    The k-th send of a stream is the k-th receive's; streams with unequal numbers are left out.  One row a message.
+    """
+    sends, receives = (does.str.contains(pattern).arg_true().implode() for pattern in (r"^i?[bsr]?send$", r"^i?recv$"))
+    number = pl.col("name").cast(pl.UInt32)
+    described = calls.filter(pl.col("kind") == MESSAGE, pl.col("partner") >= 0, pl.col("tag").is_not_null(), pl.col("me").is_not_null())
+    waits = calls.filter(pl.col("kind") == REQUEST, pl.col("request").is_not_null()).select(
+        "thread", "request", "start_ns", done_ns="end_ns"
+    )
+    waits = waits.sort("start_ns", maintain_order=True)
+    sent = described.filter(number.is_in(sends)).select(
+        "communicator", source="me", target="partner", tag="tag", sent="start_ns", sender="rank"
+    )
+    got = described.filter(number.is_in(receives)).sort("start_ns", maintain_order=True)
+    got = got.join_asof(waits, on="start_ns", by=["thread", "request"], strategy="forward", check_sortedness=False).select(
+        "communicator", source="partner", target="me", tag="tag", receiver="rank",
+        done=pl.when(pl.col("request").is_null()).then("end_ns").otherwise("done_ns"),
+    )  # fmt: skip
+    del members
+    sides = [f.with_columns(k=pl.int_range(pl.len()).over(_STREAM), of=pl.len().over(_STREAM)) for f in (sent, got)]
+    pairs = sides[0].join(sides[1], on=[*_STREAM, "k", "of"]).with_columns(slack=pl.col("done") - pl.col("sent"))
+    return pairs.filter(pl.col("sender") != pl.col("receiver")).drop_nulls("slack").select("sender", "receiver", "slack")
+
+
+def _collectives(calls: pl.DataFrame, does: pl.Series) -> pl.DataFrame:
+    """Calls that all members of a communicator made alike: meeting (number), rank, start_ns, end_ns."""
+    wanted = does.str.contains(_MEETS).arg_true().implode()
+    barriers = does.eq("barrier").arg_true().implode()
+    number = pl.col("name").cast(pl.UInt32)
+    all_of = calls.filter(pl.col("kind") == COLLECTIVE, pl.col("me").is_not_null()).with_columns(
+        k=pl.int_range(pl.len()).over("communicator", "rank"), n=pl.len().over("communicator", "rank"),
+    )  # fmt: skip
+    one = ["communicator", "k"]
+    kept = all_of.filter(
+        (pl.col("n").n_unique() == 1).over("communicator"), (pl.col("name").n_unique() == 1).over(one), (pl.len() > 1).over(one),
+        number.is_in(wanted), number.is_in(barriers) | (pl.col("size_bytes") > 0),
+    )  # fmt: skip
+    # evenly spread, the first and the last among them
+    kept = kept.with_columns(at=pl.col("k").rank("dense").over("communicator"), of=pl.col("k").n_unique().over("communicator"))
+    step = (pl.col("of") // _USED).clip(1)
+    kept = kept.filter((pl.col("at") % step == 0) | (pl.col("at") == 1) | (pl.col("at") == pl.col("of")))
+    return kept.with_columns(meeting=pl.struct(one).rank("dense").cast(pl.Int64) - 1).select("meeting", "rank", "start_ns", "end_ns")

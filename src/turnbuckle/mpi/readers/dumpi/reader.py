@@ -1,0 +1,514 @@
+"""DUMPI traces of the SST suite: one binary file a rank, ``X-0000.bin`` and so on, and ``X.meta`` that says how many.
+
+Everything an MPI call was given is recorded: partner, tag, count, type, communicator, request, statuses.  Handles of communicators,
+groups and types are numbers of one process; communicators are brought together across ranks here, the k-th one made from a
+communicator on one member being the k-th on all.  What a wildcard received is in the status of the receive or of its wait, unless
+the program gave none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.files import opened
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.mpi.readers.dumpi.clocks import Shifts, shifts
+from turnbuckle.mpi.readers.dumpi.groups import Making, communicators, group_made, type_made
+from turnbuckle.mpi.readers.dumpi.layouts import CALLS, END, ENTER, Record, Unreadable, record
+from turnbuckle.trace.readers.parts.mpi_tables import (
+    COLLECTIVE,
+    LARGEST,
+    LARGEST_NS,
+    MESSAGE,
+    MOST_RANKS,
+    NO,
+    OTHER,
+    REQUEST,
+    ROOTED,
+    Calls,
+    Names,
+    carried,
+    communicators_table,
+    ranks_table,
+    sort_of,
+)  # fmt: skip
+from turnbuckle.trace.trace import Trace
+
+CACHED = False
+"""The other files of the set may change while the one that was named does not."""
+MAGIC: Final = b"\xff\xaa\xddDUMPI"
+_INDEX: Final = struct.Struct(">8s7Q")
+_FILE: Final = re.compile(r"(.+)-(\d{1,8})\.bin")
+_WORLD, _SELF = 2, 3
+_OLDEST: Final = (0, 7)
+
+
+def sniff(head: bytes, path: Path) -> bool:
+    """Whether the file is a rank's file of a DUMPI trace, or its list."""
+    return head.startswith(MAGIC) or (path.suffix.lower() == ".meta" and b"numprocs=" in head)
+
+
+def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
+    """Read a whole set; `path` is its ``.meta`` or one of its ``.bin`` files.  Raises `ProfileError` (P007, P032 to P034)."""
+    del threads
+    files = _files(path)
+    ranks, digest, size = [], hashlib.sha256(), 0
+    for number, file in enumerate(files):
+        one = _Rank(number, file)
+        with opened(file) as handle:
+            # what is no such file is not read whole; what is is not mapped: a file that shrinks meanwhile would end the program
+            data = handle.read(len(MAGIC))
+            data += handle.read() if data == MAGIC else b""
+        size += len(data)
+        digest.update(data)
+        one.read(data)
+        ranks.append(one)
+        if progress is not None:
+            progress((number + 1) / len(files))
+    return _Set(ranks).trace(path, digest.hexdigest(), size)
+
+
+def _files(path: Path) -> list[Path]:
+    """The files of all ranks in their order."""
+    named = _FILE.fullmatch(path.name)
+    stem = named[1] if named else path.stem
+    meta = path.parent / f"{stem}.meta"
+    said: dict[str, str] = {}
+    if meta.is_file():
+        with opened(meta) as file:
+            said = dict(line.split("=", 1) for line in file.read(1 << 16).decode("utf-8", "replace").splitlines() if "=" in line)
+    found: dict[int, Path] = {}
+    # the list's own name of the set counts only inside its folder
+    for prefix in dict.fromkeys((stem, Path(said.get("fileprefix", stem)).name)):
+        for beside in path.parent.iterdir():
+            parts = _FILE.fullmatch(beside.name)
+            if not (parts and parts[1] == prefix and beside.is_file()):
+                continue
+            if (twice := found.setdefault(int(parts[2]), beside)) != beside:
+                raise _incomplete(path, f"two files of rank {int(parts[2])}: {' and '.join(sorted((twice.name, beside.name)))}")
+        if found:
+            break
+    text = said.get("numprocs", "").strip()
+    count = int(text) if text.isdigit() and len(text) < 9 else max(found, default=-1) + 1
+    missing = [n for n in range(min(count, len(found) + 4)) if n not in found]
+    # a file beyond the number that the list says is of another run, or the list is
+    if missing or len(found) != count or count > MOST_RANKS:
+        raise _incomplete(path, f"{len(found)} of {count} files" + (f"; not there: {stem}-{missing[0]:04d}.bin" if missing else ""))
+    return [found[n] for n in range(count)]
+
+
+def _incomplete(path: Path, found: str) -> ProfileError:
+    return ProfileError(
+        "P034", "the DUMPI trace is not complete", where=str(path), found=clipped(found, 160),
+        cause="a DUMPI trace has one .bin file a rank, beside its .meta file, which says how many",
+        fix="copy the whole set, and nothing else, into one folder",
+    )  # fmt: skip
+
+
+def _damaged(file: Path, found: str) -> ProfileError:
+    return ProfileError(
+        "P032", "the DUMPI file is damaged or cut off", where=str(file), found=clipped(found, 120),
+        cause="it was not written or copied to its end: the run failed before MPI_Finalize", fix="copy it again, or record again",
+    )  # fmt: skip
+
+
+# --- one rank ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Rank:
+    """One file.  Communicators in `calls` are the numbers of their making on this rank: 0 the world, 1 itself."""
+
+    number: int
+    file: Path
+    calls: Calls = field(default_factory=Calls)
+    names: Names = field(default_factory=Names)
+    makings: list[Making] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    flaws: Counter[str] = field(default_factory=Counter)
+    sizes: dict[int, int] = field(default_factory=dict)
+    comms: dict[int, int] = field(default_factory=lambda: {_WORLD: 0, _SELF: 1})
+    groups: dict[int, Any] = field(default_factory=dict)
+    #: rank inside a communicator, where the program asked
+    inside: dict[int, int] = field(default_factory=dict)
+    #: requests that are begun, and whether they can be begun again
+    pending: dict[int, bool] = field(default_factory=dict)
+    #: rows of receives that take what comes, by their requests, until a status says what that was
+    wild: dict[int, int] = field(default_factory=dict)
+    #: row, operation, bytes sent and received by one partner, root
+    collectives: list[tuple[int, str, int, int, int]] = field(default_factory=list)
+    version: tuple[int, int, int] = (0, 0, 0)
+    started: int = 0
+    offset: int = 0
+    wraps: int = 0
+    last_second: int = 0
+
+    def read(self, data: Any) -> None:
+        """Read the whole file."""
+        end, at = self._frame(data)
+        finished = False
+        while at < end:
+            try:
+                one = record(data, at, end)
+            except Unreadable as error:
+                if "MPI_" in str(error) or "does not exist" in str(error):
+                    raise self._unknown(str(error), "a call or version of DUMPI that is not known here") from None
+                raise _damaged(self.file, str(error)) from None
+            at = one.next
+            if one.number == END:
+                finished = True
+                break
+            if one.number >= ENTER:
+                self.flaws["functions"] += 1
+            else:
+                self._call(one)
+        self.flaws["unfinished"] += not finished
+
+    def _unknown(self, found: str, cause: str) -> ProfileError:
+        return ProfileError(
+            "P033", "the DUMPI file holds records that Turnbuckle does not read", where=str(self.file), found=clipped(found, 120),
+            cause=cause, fix="read it with the tool of its version, dumpi2ascii; or record with Score-P",
+        )  # fmt: skip
+
+    def _frame(self, data: Any) -> tuple[int, int]:
+        """Where the stream of calls ends and begins; version, start, clock and sizes of types."""
+        if len(data) < 8 + _INDEX.size or data[:8] != MAGIC:
+            raise _damaged(self.file, ("no DUMPI file" if data else "an empty file") if data[:8] != MAGIC else f"{len(data)} bytes")
+        magic, sizes, _, _, header, body, footer, _ = _INDEX.unpack_from(data, len(data) - _INDEX.size)
+        if magic != MAGIC:
+            raise _damaged(self.file, "no index at the end of the file")
+        if not 8 <= body < header < footer <= len(data) - _INDEX.size or body + 8 > header or sizes >= len(data):
+            raise _damaged(self.file, "an index that points outside the file")
+        if header + 11 > len(data):
+            raise _damaged(self.file, "a header that runs over the end")
+        major, minor, patch = data[header : header + 3]
+        self.version = (major, minor, patch)
+        if (major, minor) < _OLDEST:
+            cause = f"records of versions before {_OLDEST[0]}.{_OLDEST[1]} have other fields"
+            raise self._unknown(f"DUMPI {major}.{minor}.{patch}", cause)
+        self.started = struct.unpack_from(">q", data, header + 3)[0]
+        self.offset = struct.unpack_from(">i", data, body + 4)[0]
+        if sizes and sizes + 4 <= len(data):
+            count = struct.unpack_from(">I", data, sizes)[0]
+            if sizes + 4 + 4 * count <= len(data) and count < 1 << 20:
+                self.sizes = dict(enumerate(struct.unpack_from(f">{count}I", data, sizes + 4)))
+        return header, body + 8
+
+    def _time(self, second: int, nanosecond: int) -> int:
+        """Nanoseconds; seconds are recorded modulo 2^16."""
+        if second + 32768 < self.last_second:
+            self.wraps += 65536
+        self.last_second = second
+        return (self.offset + self.wraps + second) * 1_000_000_000 + nanosecond
+
+    def _call(self, one: Record) -> None:
+        name, _ = CALLS[one.number]
+        prefix = "MPIO" if name.startswith("IO_") else "MPI_"
+        self.counts[f"{prefix}{name.removeprefix('IO')}"] += 1
+        if not one.times:
+            raise self._unknown("calls without wall clock times", "DUMPI was told to write none (timestamps in dumpi.conf)")
+        if max(one.times[1], one.times[3]) >= 1_000_000_000:
+            self.flaws["times"] += 1
+            return
+        start, end = self._time(*one.times[:2]), self._time(*one.times[2:])
+        does = name.lower()
+        sort = "other" if prefix == "MPIO" else sort_of(does)
+        word = self.names(f"{prefix}{name.removeprefix('IO')}")
+        common = {"thread": one.thread + 1}
+        a = one.arguments
+        if sort in ("send", "receive") or does.endswith(("send_init", "recv_init")):
+            self._message(does, word, start, end, a, common)
+        elif sort == "both":
+            self._both(does, word, start, end, a, common)
+        elif sort == "wait":
+            self._waited(does, word, start, end, a, common)
+        elif sort == "start":
+            for request in [r for r in ([a[0]] if does == "start" else a[1]) if r in self.pending] or [NO]:
+                self.calls.add(self.number, start, end, REQUEST, word, request=request, **common)
+        elif sort == "collective":
+            self._collective(does, word, start, end, a, common)
+        else:
+            self.calls.add(self.number, start, end, OTHER, word, **common)
+            self._made(does, a)
+
+    # --- messages ---
+
+    def _bytes(self, count: int, kind: int) -> int:
+        each = self.sizes.get(kind, NO)
+        if each == NO or count < 0 or not 0 <= count * each < LARGEST >> 24:
+            self.flaws["unsized"] += 1
+            return NO
+        return count * each
+
+    def _message(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
+        count, kind, partner, tag, comm = a[:5]
+        receives = does.endswith(("recv", "recv_init"))
+        # a blocking receive has its status there
+        request = a[5] if len(a) > 5 and isinstance(a[5], int) else NO
+        row = self.calls.add(
+            self.number, start, end, MESSAGE, word, size=self._bytes(count, kind), partner=self._partner(partner, receives),
+            tag=NO if tag < 0 else tag, communicator=self.comms.get(comm, NO), request=request, **common,
+        )  # fmt: skip
+        self.flaws["nobody"] += self.calls.columns["partner"][row] == NO
+        if request != NO:
+            self.pending[request] = does.endswith("_init")
+        if receives and (partner == -1 or tag < 0):
+            if request != NO:
+                self.wild[request] = row
+            else:
+                self._told(row, a[5])
+
+    def _partner(self, partner: int, receives: bool) -> int:
+        """Rank of the partner; -1 for any source, `NO` for none (MPI_PROC_NULL is the tracer's own number below 0)."""
+        return partner if partner >= 0 or (receives and partner == -1) else NO
+
+    def _told(self, row: int, statuses: tuple[tuple[int, int, int], ...]) -> None:
+        """What a wildcard received, from its status."""
+        if not statuses:
+            self.flaws["wild"] += 1
+            return
+        _, source, tag = statuses[0]
+        columns = self.calls.columns
+        columns["partner"][row] = source if source >= 0 else NO
+        columns["tag"][row] = tag if tag >= 0 else NO
+
+    def _both(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
+        """A Sendrecv is a row without length for what it sends, and one for what it receives."""
+        if does == "sendrecv":
+            out, into, comm, status = a[:4], a[4:8], a[8], a[9]
+        else:
+            out, into, comm, status = a[:4], [a[0], a[1], a[4], a[5]], a[6], a[7]
+        handle = self.comms.get(comm, NO)
+        for (count, kind, partner, tag), until, receives in ((out, start, False), (into, end, True)):
+            row = self.calls.add(
+                self.number, start, until, MESSAGE, word, size=self._bytes(count, kind), partner=self._partner(partner, receives),
+                tag=NO if tag < 0 else tag, communicator=handle, outer=int(receives), **common,
+            )  # fmt: skip
+            self.flaws["nobody"] += self.calls.columns["partner"][row] == NO
+            if receives and (partner == -1 or tag < 0):
+                self._told(row, status)
+
+    def _waited(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
+        """One row a request that is complete when the call returns, one at least."""
+        many = does.endswith(("all", "any", "some"))
+        asked = a[1] if many else (a[0],)
+        states: tuple[Any, ...] = a[-1]
+        flag = {"test": 1, "testany": 3, "testall": 2}.get(does)
+        if flag is not None and not a[flag]:
+            done: list[int] = []
+        elif does.endswith("any"):
+            done = [a[2]] if 0 <= a[2] < len(asked) else []
+        elif does.endswith("some"):
+            done = [i for i in a[3] if 0 <= i < len(asked)]
+        else:
+            done = list(range(len(asked)))
+        rows = 0
+        for place, at in enumerate(done):
+            request = asked[at]
+            # one that was not begun, or is complete already, is no request
+            if request not in self.pending:
+                continue
+            if not self.pending[request]:
+                del self.pending[request]
+            self.calls.add(self.number, start, end, REQUEST, word, request=request, **common)
+            rows += 1
+            waiting = self.wild.pop(request, None)
+            if waiting is not None:
+                self._told(waiting, states[place : place + 1])
+        if not rows:
+            self.calls.add(self.number, start, end, REQUEST, word, **common)
+
+    # --- collectives, communicators, types ---
+
+    def _collective(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
+        comm, root, sent, received = self._shares(does, a)
+        row = self.calls.add(
+            self.number, start, end, COLLECTIVE, word, root=NO if root < 0 else root, communicator=self.comms.get(comm, NO), **common
+        )  # fmt: skip
+        self.collectives.append((row, does, sent, received, root))
+
+    def _shares(self, does: str, a: list[Any]) -> tuple[int, int, int, int]:
+        """Communicator, root, and bytes sent and received as `carried` wants them; `NO` where unknown."""
+        if does == "barrier":
+            return a[0], NO, 0, 0
+        if does in ("bcast", "reduce"):
+            size = self._bytes(a[0], a[1])
+            return a[-1], a[-2], size, size
+        if does in ("allreduce", "scan", "exscan"):
+            size = self._bytes(a[0], a[1])
+            return a[-1], NO, size, size
+        if does in ("allgather", "alltoall"):
+            return a[4], NO, self._bytes(a[0], a[1]), self._bytes(a[2], a[3])
+        if does in ("gather", "scatter"):
+            one, other = self._bytes(a[1], a[2]), self._bytes(a[5], a[6]) if len(a) > 6 else 0
+            return a[4], a[3], *((one, other) if does == "gather" else (other, one))
+        if does == "gatherv":
+            return a[5], a[4], self._bytes(a[2], a[3]), self._bytes(sum(a[6]), a[-1]) if len(a) > 7 else 0
+        if does == "scatterv":
+            return a[6], a[5], self._bytes(sum(a[7]), a[2]) if len(a) > 7 else 0, self._bytes(a[3], a[4])
+        if does == "allgatherv":
+            return a[6], NO, self._bytes(a[1], a[2]), self._bytes(sum(a[3]), a[5])
+        if does == "alltoallv":
+            return a[7], NO, self._bytes(sum(a[1]), a[3]), self._bytes(sum(a[4]), a[6])
+        if does == "alltoallw":
+            return a[7], NO, *(sum(self._bytes(c, t) for c, t in zip(a[i], a[i + 2], strict=False)) for i in (1, 4))
+        if does == "reduce_scatter":
+            size = self._bytes(sum(a[1]), a[2])
+            return a[4], NO, size, size
+        return NO, NO, NO, NO
+
+    def _made(self, does: str, a: list[Any]) -> None:
+        """Follow what the program makes: communicators, groups, types."""
+        new = type_made(does, a, self.sizes)
+        if new is not None:
+            self.sizes[new[0]] = new[1]
+        elif does == "comm_group":
+            self.groups[a[1]] = ("comm", self.comms.get(a[0], NO))
+        elif does.startswith("group_"):
+            group_made(does, a, self.groups)
+        elif does in (
+            "comm_dup",
+            "comm_create",
+            "comm_split",
+            "cart_create",
+            "cart_sub",
+            "graph_create",
+            "intercomm_merge",
+            "intercomm_create",
+        ):
+            old, new_handle, told = self._making(does, a)
+            inside = new_handle > _WORLD - 1
+            self.makings.append(Making(does, self.comms.get(old, NO), inside, told))
+            if inside:
+                self.comms[new_handle] = len(self.makings) + 1
+        elif does == "comm_rank":
+            self.inside.setdefault(self.comms.get(a[0], NO), a[1])
+        elif does == "comm_free":
+            self.comms.pop(a[0], None)
+
+    def _making(self, does: str, a: list[Any]) -> tuple[int, int, Any]:
+        """Parent, new handle, and what decides who is in it."""
+        if does == "comm_create":
+            return a[0], a[2], self.groups.get(a[1])
+        if does == "comm_split":
+            return a[0], a[3], (a[1], a[2])
+        if does == "cart_create":
+            return a[0], a[5], (tuple(a[2]), bool(a[4]))
+        if does == "graph_create":
+            return a[1], a[6], (a[2], bool(a[5]))
+        if does == "comm_dup":
+            return a[0], a[1], None
+        return NO, a[-1], None
+
+
+# --- all ranks --------------------------------------------------------------------------------------------------------
+
+
+class _Set:
+    """All ranks of a run."""
+
+    def __init__(self, ranks: list[_Rank]) -> None:
+        self.ranks = ranks
+        self.flaws: Counter[str] = Counter()
+        for one in ranks:
+            self.flaws.update(one.flaws)
+
+    def trace(self, path: Path, digest: str, size_bytes: int) -> Trace:
+        """Everything as tables."""
+        total = sum(len(one.calls) for one in self.ranks)
+        if not total:
+            raise ProfileError(
+                "P007", "the recording holds no events", where=str(path), found="no MPI call was recorded",
+                cause="DUMPI was told to record none", fix="record again without a dumpi.conf",
+            )  # fmt: skip
+        made = communicators([one.makings for one in self.ranks], [one.inside for one in self.ranks])
+        self.flaws["unresolved"] += made.unresolved
+        alone = len(made.members) + 1
+        names, frames = Names(), []
+        for one in self.ranks:
+            made.of_rank[one.number][1] = alone
+            self._settle(one, made.of_rank[one.number], made.members)
+            own = one.names.series()
+            number = array("q", (names(text) for text in own))
+            column = one.calls.columns["name"]
+            one.calls.columns["name"] = array("q", (number[n] for n in column))
+            frames.append(one.calls.table())
+        mpi, texts = pl.concat(frames), names.series()
+        groups = list(enumerate(made.members, 1))
+        if self.flaws["alone"]:
+            groups += [(alone, [rank]) for rank in range(len(self.ranks))]
+        members = communicators_table((n, 1, m) for n, m in groups)
+        moves = shifts(mpi, members, texts, len(self.ranks))
+        by = pl.Series(moves.by).gather(mpi["thread"] // (1 << 24) - 1)
+        mpi = mpi.with_columns(pl.col("start_ns") + by, pl.col("end_ns") + by)
+        zero = int(np.asarray(mpi["start_ns"]).min()) - 1
+        mpi = mpi.with_columns(pl.col("start_ns") - zero, pl.col("end_ns") - zero).sort("start_ns", maintain_order=True)
+        if int(np.asarray(mpi["end_ns"]).max()) > LARGEST_NS:
+            raise ProfileError(
+                "P018", "the clocks of the ranks cannot be aligned", where=str(path), found="times that lie more than 104 days apart",
+                cause="each rank has its own clock, and no message or collective ties them together",
+                fix="record with Score-P, which measures them; or record a barrier at the program's begin and end",
+            )  # fmt: skip
+        tables = {"mpi": mpi, "mpi_ranks": ranks_table(len(self.ranks)), "mpi_communicators": members}
+        counts: Counter[str] = sum((one.counts for one in self.ranks), Counter())
+        first = self.ranks[0]
+        last = int(np.asarray(mpi["end_ns"]).max())
+        facts: dict[str, Any] = {
+            "format": "dumpi", "product_version": "DUMPI " + ".".join(map(str, first.version)), "schema_version": None,
+            "analysis_duration_ns": last, "session_start_utc_ns": first.started * 10**9 if 0 < first.started < 1 << 33 else None,
+            "tables": dict(sorted(counts.items())), "size_bytes": size_bytes, "sha256": digest,
+        }  # fmt: skip
+        return Trace(tables, texts, facts, self._findings(moves), path.name)
+
+    def _settle(self, one: _Rank, handles: list[int], members: list[list[int]]) -> None:
+        """Communicators by their number in the run, and sizes of collectives, which need the members."""
+        columns = one.calls.columns
+        self.flaws["alone"] += 1 in columns["communicator"]
+        columns["communicator"] = array("q", (handles[n] if 0 <= n < len(handles) else NO for n in columns["communicator"]))
+        for row, does, sent, received, root in one.collectives:
+            handle = columns["communicator"][row]
+            if handle == NO:
+                self.flaws["lost"] += 1
+                continue
+            if sent < 0 or received < 0:
+                continue
+            group = members[handle - 1] if handle <= len(members) else [one.number]
+            me = does in ROOTED and 0 <= root < len(group) and group[root] == one.number
+            columns["size_bytes"][row], columns["receive_bytes"][row] = carried(does, sent, received, len(group), me)
+
+    def _findings(self, moves: Shifts) -> list[Finding]:
+        flaws = self.flaws
+        low, high = moves.by.min() * 1e-6, moves.by.max() * 1e-6
+        moved = (
+            f"by {low:.3f} to {high:.3f} ms against rank 0; known to within {moves.within * 1e-3:.1f} us; "
+            f"from {moves.messages} messages and {moves.collectives} collectives"
+        )
+        found = [
+            ("P119", 1, "host name, user name, command line"),
+            ("P123", 1, ""),
+            ("P130", 1, ""),
+            ("P141", flaws["nobody"], ""),
+            ("P143", flaws["functions"], "functions entered and left"),
+            ("P144", flaws["unresolved"], "communicators whose members cannot be told"),
+            ("P147", flaws["unfinished"], "files without an end of their stream"),
+            ("P148", flaws["lost"], ""),
+            ("P145", moves.moved, moved),
+            ("P146", moves.loose, ""),
+            ("P149", moves.left, f"by up to {moves.late} ns"),
+            ("P153", flaws["times"], "calls with 10^9 nanoseconds in a second or more"),
+            ("P155", flaws["wild"], "receives from any source, or of any tag, without a status"),
+            ("A351", flaws["unsized"], "types of unknown size"),
+        ]
+        return [finding(code, count, detail) for code, count, detail in found if count > 0]

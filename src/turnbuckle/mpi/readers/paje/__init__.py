@@ -1,0 +1,1 @@
+"""Paje traces, as SimGrid's SMPI writes them."""

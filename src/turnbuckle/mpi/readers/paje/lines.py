@@ -1,0 +1,175 @@
+"""Lines of a Paje trace: the header defines each kind of event and its fields, and every line is read by that."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.trace.readers.parts.mpi_tables import LARGEST, LARGEST_NS, NO
+
+_TOKENS: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)"?|(\S+)')
+#: Lines that cannot be read: beyond this and more than are sound, the file is refused.
+_MOST_BAD: Final = 1000
+#: Definitions of events, fields of one: more is no header.
+_MOST_EVENTS, _MOST_FIELDS = 4096, 256
+_FIELDS: Final = {
+    "sourcecontainer": "startcontainer", "destcontainer": "endcontainer", "containertype": "type", "entitytype": "type",
+    "startcontainertype": "starttype", "endcontainertype": "endtype",
+}  # fmt: skip
+#: Events that are read, what each must have, and what it may.
+EVENTS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "PajeDefineContainerType": (("name",), ("alias",)),
+    "PajeDefineStateType": (("name",), ("alias",)),
+    "PajeDefineLinkType": (("name",), ("alias",)),
+    "PajeDefineEntityValue": (("name",), ("alias",)),
+    "PajeCreateContainer": (("time", "name"), ("alias", "type")),
+    "PajeDestroyContainer": (("time",), ()),
+    "PajeSetState": (("time", "container", "value"), ("type", "size")),
+    "PajePushState": (("time", "container", "value"), ("type", "size")),
+    "PajePopState": (("time", "container"), ("type",)),
+    "PajeResetState": (("time", "container"), ("type",)),
+    "PajeStartLink": (("time", "startcontainer", "key"), ("size",)),
+    "PajeEndLink": (("time", "endcontainer", "key"), ()),
+}
+#: Events of the format that say nothing of MPI calls.
+_UNREAD: Final = (
+    "PajeDefineEventType", "PajeDefineVariableType", "PajeNewEvent", "PajeSetVariable", "PajeAddVariable", "PajeSubVariable",
+)  # fmt: skip
+
+
+class Layout(NamedTuple):
+    """An event: name, what takes its fields, where they stand, and how to pick them from a line of at least so many words."""
+
+    name: str
+    act: Callable[[Sequence[bytes]], None] | None
+    at: tuple[int, ...]
+    least: int
+    pick: Callable[[list[bytes]], Sequence[bytes]]
+
+
+class Lines:
+    """Reads lines and hands each event's fields to the method of its name, such as ``_push_state``, in the order of `EVENTS`.
+
+    Attributes
+    ----------
+    counts : events by name.
+    lines : of events.
+    bad, first_bad : which of them cannot be read, and what is wrong with the first.
+    last : latest time [ns].
+    tool, private : what wrote the trace, if it says so, and whether it wrote the command line too.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.layouts: dict[bytes, Layout] = {}
+        self.defining: tuple[bytes, str, list[str]] | None = None
+        self.counts: Counter[str] = Counter()
+        self.lines = 0
+        self.bad, self.first_bad = array("q"), ""
+        self.last = 0
+        self.tool = ""
+        self.private = False
+
+    def line(self, line: bytes) -> None:
+        """One line of the file."""
+        kind = line[:1]
+        if kind == b"%":
+            self._definition(line[1:].split())
+            return
+        if kind == b"#" or not kind.strip():
+            if not self.tool and (made := re.search(rb"generated using (SimGrid-[\w.]{1,20})", line[:400])):
+                self.tool = made[1].decode().replace("-", " ")
+            self.private = self.private or line.startswith(b"#[")
+            return
+        fields = line.split() if b'"' not in line else [a or b for a, b in _TOKENS.findall(line)]
+        known = self.layouts.get(fields[0]) if fields else None
+        try:
+            if known is None:
+                raise ValueError("an event that the header does not define")
+            name, act, at, least, pick = known
+            self.counts[name] += 1
+            if act is not None:
+                # a field that the header does not have, or beyond the line's end, is empty
+                act(pick(fields) if len(fields) >= least else [fields[i] if 0 <= i < len(fields) else b"" for i in at])
+        except (ValueError, KeyError, OverflowError) as error:
+            self.bad.append(self.lines)
+            self.first_bad = self.first_bad or str(error)
+            self.refuse(len(self.bad), self.lines + 1)
+        self.lines += 1
+
+    def refuse(self, bad: int, lines: int) -> None:
+        """Raise `ProfileError` P029 where more of the lines are bad than sound."""
+        if bad > _MOST_BAD and bad > lines - bad:
+            raise ProfileError(
+                "P029", "more lines of the recording are damaged than sound", where=self.where,
+                found=f"{bad} lines that cannot be read, {lines - bad} that can; the first: {clipped(self.first_bad, 80)}",
+                cause="the file was cut or changed", fix="copy it again from where it was recorded",
+            )  # fmt: skip
+
+    def _definition(self, words: list[bytes]) -> None:
+        first = words[0] if words else b""
+        if first == b"EventDef":
+            if len(words) < 3 or len(self.layouts) >= _MOST_EVENTS:
+                raise self.unreadable(
+                    "an event without a name or number" if len(words) < 3 else f"more than {_MOST_EVENTS} kinds of events"
+                )
+            self.defining = (words[2], words[1].decode("latin-1"), [])
+        elif first == b"EndEventDef":
+            if self.defining is None:
+                raise self.unreadable("an event that ends before it begins")
+            self._defined(*self.defining)
+            self.defining = None
+        elif self.defining is not None and first:
+            if len(self.defining[2]) >= _MOST_FIELDS:
+                raise self.unreadable(f"an event of more than {_MOST_FIELDS} fields")
+            name = first.decode("latin-1").lower()
+            self.defining[2].append(_FIELDS.get(name, name))
+
+    def _defined(self, number: bytes, name: str, fields: list[str]) -> None:
+        must, may = EVENTS.get(name, ((), ()))
+        if missing := [f for f in must if f not in fields]:
+            raise self.unreadable(f"{name} has no field {', '.join(missing)}")
+        at = tuple(fields.index(f) + 1 if f in fields else -1 for f in (*must, *may))
+        act = getattr(self, "_" + re.sub(r"(?<!^)(?=[A-Z])", "_", name.removeprefix("Paje")).lower()) if name in EVENTS else None
+        known = name if name in EVENTS or name in _UNREAD else "others"
+        whole = -1 not in at and len(at) > 1
+        self.layouts[number] = Layout(known, act, at, max(at) + 1 if whole else 1 << 30, itemgetter(*at) if whole else tuple)
+
+    def unreadable(self, found: str) -> ProfileError:
+        return ProfileError(
+            "P027", "the header of the Paje trace cannot be read", where=self.where, found=clipped(found, 120),
+            cause="the file is damaged, or no Paje trace", fix="record again: smpirun -trace -trace-file RUN.trace",
+        )  # fmt: skip
+
+    def _time(self, text: bytes) -> int:
+        try:
+            time = round(float(text) * 1e9)
+        except ValueError:
+            raise ValueError("a time that is no number") from None
+        if not 0 <= time <= LARGEST_NS:
+            raise ValueError("a time outside 0 to 104 days")
+        if time > self.last:
+            self.last = time
+        return time
+
+
+def _float(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("a number that is none") from None
+
+
+def number(text: bytes) -> int:
+    """A size or count; `NO` where the field says none."""
+    if not text or text == b"NA":
+        return NO
+    value = _float(text)
+    if not 0 <= value < LARGEST:
+        raise ValueError("a size below 0 or beyond measure")
+    return int(value)

@@ -1,0 +1,1 @@
+"""Paraver traces of Extrae."""

@@ -1,0 +1,1 @@
+"""MPI programs replayed as processes that exchange messages."""

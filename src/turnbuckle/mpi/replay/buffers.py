@@ -1,0 +1,87 @@
+"""Where the buffers of messages are, for recordings that do not say: rules, the first that fits a message decides.
+
+=====================  =======================================================
+rule                   holds for
+=====================  =======================================================
+``device``, ``host``   every message
+``device if CLAUSE``   messages for which the clause holds, as ``host if CLAUSE``
+=====================  =======================================================
+
+A clause is ``size >= 64 KiB`` (or ``<=``, ``>``, ``<``), ``rank 0-3`` (the sender's), or ``call isend`` (as recorded, without ``MPI_``).
+Rules stand behind each other with semicolons, one without a clause last: ``host if size < 4 KiB; device``.  Where none fits the buffer is
+in device memory.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.units import parse
+from turnbuckle.mpi.replay.messages import Messages, Traffic
+
+Bool = NDArray[np.bool_]
+Int = NDArray[np.int64]
+
+_RULE: Final = re.compile(r"(device|host)(?: if (size|rank|call) ?(.+))?")
+_COMPARED: Final[dict[str, Callable[[Any, Any], Any]]] = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+
+
+def on_device(rules: str, traffic: Traffic, messages: Messages, call: Int) -> Bool:
+    """Whether the buffer of each message is in device memory, shape (messages,).
+
+    Parameters
+    ----------
+    rules : as above.
+    messages, call : as `turnbuckle.mpi.replay.program.all_messages` gives them.
+
+    Raises
+    ------
+    UsageError : A099, a rule that is none, or about a call that the recording does not name.
+    """
+    device = np.ones(len(call), dtype=np.bool_)
+    open_ = np.ones(len(call), dtype=np.bool_)
+    texts = rules.split(";")
+    for n, text in enumerate(texts):
+        rule = _RULE.fullmatch(" ".join(text.split()))
+        if rule is None:
+            raise _refused(text)
+        where, about, clause = rule.groups()
+        if about is None and n < len(texts) - 1:
+            raise _refused(f"{texts[n + 1]} behind {where}, which holds for every message")
+        fits = open_ & (np.ones(len(call), dtype=np.bool_) if about is None else _fits(about, clause, traffic, messages, call))
+        device[fits] = where == "device"
+        open_ &= ~fits
+    return device
+
+
+def _fits(about: str, clause: str, traffic: Traffic, messages: Messages, call: Int) -> Bool:
+    if about == "size":
+        sign = next((s for s in _COMPARED if clause.startswith(s)), None)
+        if sign is None:
+            raise _refused(f"size {clause}")
+        return np.asarray(_COMPARED[sign](messages.size_bytes, parse(clause.removeprefix(sign).strip(), "B")))
+    if about == "rank":
+        ends = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", clause)
+        if ends is None or int(ends[2] or ends[1]) < int(ends[1]):
+            raise _refused(f"rank {clause}")
+        if int(ends[1]) >= traffic.ranks:
+            raise _refused(f"rank {clause} of {traffic.ranks:,}, counted from 0")
+        rank = (traffic.rank_of if len(traffic.rank_of) else np.arange(len(traffic.tail_seconds)))[traffic.rank[call]]
+        return np.asarray((rank >= int(ends[1])) & (rank <= int(ends[2] or ends[1])))
+    name = clause.lower().removeprefix("mpi_")
+    if name not in traffic.calls:
+        near = did_you_mean(name, traffic.calls) or f"calls of this recording: {', '.join(traffic.calls[:12]) or 'not named'}"
+        raise UsageError("A099", "a rule about a call that this recording does not have", found=clipped(clause, 40), fix=near)
+    return np.asarray(traffic.call[call] == traffic.calls.index(name))
+
+
+def _refused(found: str) -> UsageError:
+    fix = "as in: host if size < 4 KiB; device if rank 0-3; host"
+    return UsageError("A099", "no rule about where buffers are", found=clipped(found.strip(), 60), fix=fix)

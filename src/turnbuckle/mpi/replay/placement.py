@@ -1,0 +1,204 @@
+"""Which node each rank stands on.
+
+==============  =======================================================================================================
+linear          the first ranks on node 0, the next on node 1, ...
+round robin     rank 0 on node 0, rank 1 on node 1, ..., around
+random          the places of ``linear`` dealt anew; the same seed deals the same
+file            as a table of the user says
+greedy          one node after the other, each time the rank that exchanges the most bytes with those already on the node
+==============  =======================================================================================================
+
+Greedy keeps partners together as it goes and never looks back: it may leave fewer bytes inside nodes than ``linear`` where the
+numbering of the ranks follows their grid already.  `inside_bytes` says what a placement keeps.
+
+Errors:
+
+    A091  a placement that is not known, or cannot be: ranks, ranks a node, a seed, a matrix of another size
+    A092  a file that leaves a rank out, places it twice, or more on a node than it holds
+    A171  more ranks than a table of bytes from rank to rank is made for
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import CannotAnswer, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.table_file import Column, read_table, read_text
+from turnbuckle.mpi.collectives.collectives import Selection
+from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic, expanded
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Kind = Literal["linear", "round robin", "random", "file", "greedy"]
+
+#: A table of all pairs of more ranks than this is beyond 128 MiB.
+MOST_RANKS: Final = 4096
+#: Nodes are numbered below this.
+MOST_NODES: Final = 1_000_000
+_COLUMNS: Final = (Column("rank", "1", needed=False, whole=True, most=MOST_NODES - 1), Column("node", "1", whole=True, most=MOST_NODES - 1))
+
+
+def placed(
+    kind: Kind,
+    ranks: int,
+    ranks_per_node: int,
+    traffic_matrix: Float | None = None,
+    seed: int = 0,
+    order: Int | None = None,
+) -> Int:
+    """The node of each rank, shape (ranks,).
+
+    Parameters
+    ----------
+    ranks_per_node : most that a node holds.
+    traffic_matrix : bytes from rank to rank, shape (ranks, ranks); for ``greedy``.
+    seed : for ``random``, from 0.
+    order : node of each rank as `read_placement` gives it, shape (ranks,); for ``file``.
+
+    Raises
+    ------
+    UsageError : A091, A092 (see the module).
+
+    >>> placed("linear", 5, 2).tolist(), placed("round robin", 5, 2).tolist()
+    ([0, 0, 1, 1, 2], [0, 1, 2, 0, 1])
+    """
+    if kind not in get_args(Kind):
+        names = list(get_args(Kind))
+        raise UsageError("A091", "no such placement", found=clipped(str(kind)), fix=did_you_mean(str(kind), names) or ", ".join(names))
+    if not 1 <= ranks <= MOST_NODES or not 1 <= ranks_per_node <= MOST_NODES:
+        raise _refused(f"{ranks} ranks, {ranks_per_node} a node", f"whole numbers from 1 to {MOST_NODES:,}")
+    linear = np.arange(ranks) // ranks_per_node
+    if kind == "round robin":
+        return np.arange(ranks) % -(-ranks // ranks_per_node)
+    if kind == "random":
+        if seed < 0:
+            raise _refused(f"a seed of {seed}", "a whole number from 0")
+        return np.random.default_rng(seed).permutation(linear)
+    if kind == "file":
+        if order is None:
+            raise _refused("no file", "name the file that says which rank stands where")
+        checked(order, ranks, ranks_per_node)
+        return np.asarray(order, dtype=np.int64)
+    if kind == "greedy":
+        if (
+            traffic_matrix is None
+            or traffic_matrix.shape != (ranks, ranks)
+            or not bool((np.isfinite(traffic_matrix) & (traffic_matrix >= 0)).all())
+        ):
+            raise _refused("no bytes from rank to rank, or not of these ranks", "traffic_matrix of the same traffic")
+        return _greedy(traffic_matrix, ranks_per_node)
+    return linear
+
+
+def traffic_matrix(traffic: Traffic, selection: Selection = "short and long") -> Float:
+    """Bytes from rank to rank, shape (ranks, ranks): messages, and collectives by the algorithm chosen for each [B].
+
+    Raises
+    ------
+    CannotAnswer : A171, more ranks than `MOST_RANKS`.
+    """
+    if traffic.ranks > MOST_RANKS:
+        raise CannotAnswer(
+            "A171", f"bytes from rank to rank are told for up to {MOST_RANKS:,} ranks", found=f"{traffic.ranks:,}",
+            fix="place them linear, round robin, random or by a file",
+        )  # fmt: skip
+    rank = traffic.rank_of[traffic.rank] if len(traffic.rank_of) else traffic.rank
+    out = _between(rank, traffic.ranks, traffic.messages)
+    for one in traffic.rounds:
+        # the same call again and again is expanded once
+        _, first, times = np.unique(np.column_stack([rank[one.activity], one.block_bytes]), axis=0, return_index=True, return_counts=True)
+        for at, count in zip(first.tolist(), times.tolist(), strict=True):
+            single = Rounds(one.operation, one.block_bytes[at : at + 1], one.activity[at : at + 1], one.root)
+            out += count * _between(rank, traffic.ranks, expanded(single, selection))
+    return out
+
+
+def _between(rank: Int, ranks: int, messages: Messages) -> Float:
+    pair = rank[messages.send] * ranks + rank[messages.receive]
+    return np.asarray(np.bincount(pair, messages.size_bytes, minlength=ranks * ranks).reshape(ranks, ranks), dtype=np.float64)
+
+
+def inside_bytes(matrix: Float, node: Int) -> float:
+    """Bytes that stay inside nodes [B], those of a rank to itself among them.
+
+    >>> inside_bytes(np.array([[0.0, 5.0], [1.0, 0.0]]), np.array([3, 3]))
+    6.0
+    """
+    return float(matrix[node[:, None] == node].sum())
+
+
+def _greedy(matrix: Float, ranks_per_node: int) -> Int:
+    """O(ranks^2): every rank that is placed adds its row to what those that are left exchange with its node."""
+    ranks = len(matrix)
+    both = matrix + matrix.T
+    np.fill_diagonal(both, 0.0)
+    node = np.full(ranks, -1)
+    free = np.ones(ranks, dtype=np.bool_)
+    # exchanged with all that is placed: a node begins next to those before it, so that none is left alone in a corner
+    before = np.zeros(ranks)
+    for at in range(-(-ranks // ranks_per_node)):
+        inside, room = before, min(ranks_per_node, int(free.sum()))
+        for place in range(room):
+            # argmax takes the lowest rank among equals
+            taken = int(np.argmax(np.where(free, inside, -1.0)))
+            inside = both[taken] if place == 0 else inside + both[taken]
+            node[taken], free[taken] = at, False
+            before = before + both[taken]
+    return node
+
+
+def read_placement(path: str | Path, ranks: int, ranks_per_node: int) -> Int:
+    """The node of each rank from a file, shape (ranks,).
+
+    One node number a line, in the order of the ranks; or a table with the columns ``rank`` and ``node``, or ``node`` alone.
+
+    Raises
+    ------
+    UsageError : A061 to A063 where it cannot be read, A092 where it does not hold these ranks.
+    """
+    lines = [n for n in read_text(path, "the placement").splitlines() if n.strip() and not n.lstrip().startswith("#")]
+    if lines and all(n.strip().isascii() and n.strip().isdecimal() and len(n.strip()) < 10 for n in lines):
+        node = np.array([int(n) for n in lines], dtype=np.int64)
+        checked(node, ranks, ranks_per_node, Path(path).name)
+        return node
+    table = read_table(path, _COLUMNS, "the placement")
+    node = table.number("node").astype(np.int64)
+    if "rank" in table.columns:
+        rank = table.number("rank")
+        if bool(np.isnan(rank).any()):
+            row = int(np.flatnonzero(np.isnan(rank))[0])
+            raise _misplaced("a line without a rank", table.where(row))
+        seen: dict[int, int] = {}
+        for row, one in enumerate(rank.astype(np.int64).tolist()):
+            if one in seen or one >= ranks:
+                raise _misplaced(f"rank {one} {'twice' if one in seen else f'of {ranks}, counted from 0'}", table.where(row, "rank"))
+            seen[one] = row
+        if missing := sorted(set(range(ranks)) - set(seen)):
+            raise _misplaced(f"rank {missing[0]} stands nowhere", table.name)
+        node = node[np.argsort(rank)]
+    checked(node, ranks, ranks_per_node, table.name)
+    return node
+
+
+def checked(node: Int, ranks: int, ranks_per_node: int, where: str = "") -> None:
+    """Refuse (A092) a placement that does not hold every rank once, or more ranks on a node than it has room for."""
+    if len(node) != ranks:
+        raise _misplaced(f"{len(node):,} ranks, not {ranks:,}", where)
+    if not (node.min() >= 0 and node.max() < MOST_NODES):
+        raise _misplaced(f"a node number that is not from 0 to {MOST_NODES - 1:,}", where)
+    held = np.bincount(node)
+    if held.max() > ranks_per_node:
+        raise _misplaced(f"{held.max()} ranks on node {int(held.argmax())}, which holds {ranks_per_node}", where)
+
+
+def _refused(found: str, fix: str) -> UsageError:
+    return UsageError("A091", "ranks cannot be placed so", found=found, fix=fix)
+
+
+def _misplaced(found: str, where: str) -> UsageError:
+    fix = "one node number a line in the order of the ranks, or a table: rank, node"
+    return UsageError("A092", "the placement does not fit the ranks", where=where, found=found, fix=fix)

@@ -1,0 +1,466 @@
+"""SimGrid's time-independent traces: what each rank of an MPI program does, in order, without a time.
+
+An anchor file names a text file for each rank, or one file holds all ranks; a line is ``RANK ACTION ARGUMENTS``.  Actions and
+their arguments are those that SMPI's replay of SimGrid 3.32 takes, and they mean what they mean there: counts are of the data type
+at the end of the line (bytes, or doubles where ``init`` has an argument), collectives are of all ranks, ``waitall`` completes all
+that is open, ``test`` nothing.
+
+Errors:
+
+    P020  a file of the schedule is not there
+    P021  a line that is no action, or one whose arguments cannot be
+    P022  files that do not belong together
+    A079  ranks that do not take part in the same collectives
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import ProfileError, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.mpi.collectives.collectives import operation_of
+from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
+from turnbuckle.mpi.schedules.figures import Figures
+from turnbuckle.mpi.schedules.matching import ANY, Matched, Side, match, refuse_lone
+from turnbuckle.mpi.schedules.ti_files import ARGUMENTS, SILENT, lines_of_each
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+#: Bytes of the data types that SimGrid numbers from 0: double, int, char, short, long, float, byte, long long, and so on.
+TYPES: Final = (
+    8, 4, 1, 2, 8, 4, 1, 8, 1, 1, 2, 4, 8, 8, 16, 4, 1, 1, 2, 4, 8, 1, 2, 4, 8, 8, 16, 32, 8, 8,
+    8, 16, 16, 8, 8, 8, 16, 16,
+)  # fmt: skip
+_DOUBLE, _BYTE = TYPES[0], TYPES[6]
+#: Nothing is sent to it, nothing comes from it; of a send every other negative number means the same.
+_NOBODY: Final = -666
+_LARGEST: Final = float(1 << 56)
+#: Actions that are no calls of MPI.
+_NO_CALLS: Final = (b"compute", b"sleep", b"location")
+
+
+@dataclass
+class _Collective:
+    """A call of a rank: its name, its root or -1, the block it gives [B], its place, its line."""
+
+    name: str
+    root: int
+    block: float
+    place: int
+    line: int
+
+
+@dataclass
+class _Ends:
+    """One side of all messages."""
+
+    source: array[int] = field(default_factory=lambda: array("q"))
+    target: array[int] = field(default_factory=lambda: array("q"))
+    tag: array[int] = field(default_factory=lambda: array("q"))
+    size: array[int] = field(default_factory=lambda: array("q"))
+    place: array[int] = field(default_factory=lambda: array("q"))
+    done: array[int] = field(default_factory=lambda: array("q"))
+    line: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, source: int, target: int, tag: int, size: int, place: int, line: int) -> int:
+        columns = (self.source, self.target, self.tag, self.size, self.place, self.done, self.line)
+        for column, value in zip(columns, (source, target, tag, size, place, -1, line), strict=True):
+            column.append(value)
+        return len(self.line) - 1
+
+    def side(self) -> Side:
+        return Side(*(np.array(c, dtype=np.int64) for c in (self.source, self.target, self.tag, self.line)))
+
+
+@dataclass(frozen=True)
+class TimeIndependent:
+    """A time-independent trace as read.
+
+    Attributes
+    ----------
+    name : of the file.
+    ranks : how many.
+    rank : of each call that has to do with others, rank by rank, shape (calls,).
+    call, calls : which call each was, and their names in small letters.
+    flops, sleep_seconds : work before each call [flop], [s].
+    tail_flops, tail_seconds : after the last call of each rank, shape (ranks,).
+    messages, rounds : as `turnbuckle.mpi.replay.messages` has them.
+    receives : the receiving side as written, for what is refused.
+    matched : sends and receives that are a message.
+    figures : counts.
+    """
+
+    name: str
+    ranks: int
+    rank: Int
+    call: Int
+    calls: tuple[str, ...]
+    flops: Float
+    sleep_seconds: Float
+    tail_flops: Float
+    tail_seconds: Float
+    messages: Messages
+    rounds: tuple[Rounds, ...]
+    receives: Side
+    matched: Matched
+    figures: Figures
+
+    def traffic(self, flops_per_second: float) -> Traffic:
+        """What the ranks do, its work priced at a speed of the processor [flop/s].
+
+        Its recorded run time is nan: there was none.
+
+        Raises
+        ------
+        UsageError : A077, a speed that is none; A078, receives whose message the trace does not tell.
+        """
+        if not (math.isfinite(flops_per_second) and flops_per_second > 0):
+            raise UsageError(
+                "A077", "work counted in flops needs the speed of a rank", found=f"{flops_per_second:g} flop/s",
+                cause="a time-independent trace holds no times", fix="give a speed above 0, such as 1 Gflop/s",
+            )  # fmt: skip
+        refuse_lone(self.matched, self.receives, self.name)
+        gap, tail = (f / flops_per_second + t for f, t in ((self.flops, self.sleep_seconds), (self.tail_flops, self.tail_seconds)))
+        return Traffic(
+            self.ranks, self.rank, gap, np.zeros(len(self.rank)), tail, self.messages, self.rounds, math.nan, len(self.matched.lone_sends),
+            call=self.call, calls=self.calls,
+        )  # fmt: skip
+
+
+class _Rank:
+    """The actions of one rank, in order."""
+
+    def __init__(self, rank: int, ranks: int, read: _Reader) -> None:
+        self.rank, self.ranks, self.read = rank, ranks, read
+        self.default = _BYTE
+        self.flops = self.sleep = 0.0
+        self.open: dict[tuple[int, int, int], deque[tuple[_Ends, int]]] = {}
+        self.open_count = 0
+        self.collectives: list[_Collective] = []
+        self.line = 0
+
+    def call(self, name: str) -> int:
+        """A new call, with the work before it."""
+        read = self.read
+        read.call.append(read.names.setdefault(name, len(read.names)))
+        for column, value in ((read.flops, self.flops), (read.sleep, self.sleep)):
+            column.append(value)
+        read.rank.append(self.rank)
+        self.flops = self.sleep = 0.0
+        return len(read.rank) - 1
+
+    # --- arguments ----------------------------------------------------------------------------------------------------
+
+    def whole(self, words: list[bytes], at: int, least: int = 0) -> int:
+        """The argument `at` as a whole number."""
+        try:
+            return _at_least(int(words[at]), least)
+        except ValueError:
+            try:
+                number = float(words[at])
+                if number.is_integer() and least <= number < _LARGEST:
+                    return int(number)
+            except ValueError:
+                pass
+            raise self.wrong(words, f"argument {at - 1} is no whole number" + (f" from {least}" if least >= 0 else "")) from None
+
+    def amount(self, words: list[bytes], at: int) -> float:
+        """The argument `at` as an amount of 0 or more."""
+        try:
+            number = float(words[at])
+        except ValueError:
+            number = math.nan
+        if not 0 <= number < _LARGEST:
+            raise self.wrong(words, f"argument {at - 1} is no amount of 0 or more")
+        return number
+
+    def each(self, words: list[bytes], at: int) -> int:
+        """Bytes of the data type whose number is the argument `at`, or of the one that is understood where there is none.
+
+        A type that the program made has the number -1: SimGrid takes it for nothing.
+        """
+        if at >= len(words):
+            return self.default
+        number = self.whole(words, at, least=-1)
+        if number >= len(TYPES):
+            raise self.wrong(words, f"data type {number} is not known")
+        if number >= 0:
+            return TYPES[number]
+        self.read.derived += 1
+        return 0
+
+    def peer(self, words: list[bytes], at: int) -> int:
+        """A rank; `ANY` for any."""
+        number = self.whole(words, at, least=-(1 << 31))
+        if number >= self.ranks:
+            raise self.wrong(words, f"rank {number} of {self.ranks}")
+        return number if number >= 0 or number == _NOBODY else ANY
+
+    def root(self, words: list[bytes], at: int) -> int:
+        number = self.whole(words, at) if at < len(words) else 0
+        if number >= self.ranks:
+            raise self.wrong(words, f"root {number} of {self.ranks} ranks")
+        return number
+
+    def wrong(self, words: list[bytes], what: str) -> ProfileError:
+        said = clipped(b" ".join(words[:8]).decode("utf-8", "replace"))
+        return ProfileError(
+            "P021", "a line of the schedule cannot be read", where=f"{self.read.files[self.rank].name}:{self.line}",
+            found=f"rank {self.rank}: {said}", cause=what, fix="SimGrid 3.32's replay takes the same actions: look whether it runs",
+        )  # fmt: skip
+
+    # --- actions ------------------------------------------------------------------------------------------------------
+
+    def message(self, words: list[bytes]) -> None:
+        name = words[1]
+        partner, tag = self.peer(words, 2), self.whole(words, 3, least=-(1 << 31))
+        receives = name in (b"recv", b"irecv")
+        count = self.whole(words, 4, least=-1 if receives else 0)
+        size = max(count, 0) * self.each(words, 5)
+        if partner == _NOBODY or (not receives and partner == ANY):
+            return
+        ends = self.read.receives if receives else self.read.sends
+        source, target = (partner, self.rank) if receives else (self.rank, partner)
+        place = self.call(name.decode())
+        at = ends.add(source, target, tag if tag >= 0 else ANY, size, place, self.line)
+        if name[:1] == b"i":
+            self.open.setdefault((source, target, tag), deque()).append((ends, at))
+            self.open_count += 1
+        else:
+            ends.done[at] = place
+
+    def both(self, words: list[bytes]) -> None:
+        """One call that sends and receives; SimGrid gives both the tag 0."""
+        to, size = self.peer(words, 3), self.whole(words, 2) * self.each(words, 6)
+        source, expected = self.peer(words, 5), self.whole(words, 4) * self.each(words, 7)
+        place = self.call("sendrecv")
+        if to >= 0:
+            at = self.read.sends.add(self.rank, to, 0, size, place, self.line)
+            self.read.sends.done[at] = place
+        if source != _NOBODY:
+            at = self.read.receives.add(source, self.rank, 0, expected, place, self.line)
+            self.read.receives.done[at] = place
+
+    def wait(self, words: list[bytes]) -> None:
+        source, target, tag = self.peer(words, 2), self.peer(words, 3), self.whole(words, 4, least=-(1 << 31))
+        place = self.call("wait")
+        waiting = self.open.get((source, target, tag)) or self.open.get((ANY, target, tag))
+        if not waiting:
+            self.read.not_open += 1
+            return
+        ends, at = waiting.popleft()
+        ends.done[at] = place
+        self.open_count -= 1
+
+    def waitall(self, words: list[bytes]) -> None:
+        count = self.whole(words, 2) if len(words) > 2 else self.open_count
+        self.read.other_counts += count != self.open_count
+        self.complete(self.call("waitall"))
+
+    def complete(self, place: int) -> None:
+        for waiting in self.open.values():
+            for ends, at in waiting:
+                ends.done[at] = place
+        self.open.clear()
+        self.open_count = 0
+
+    def compute(self, words: list[bytes]) -> None:
+        self.flops += self.amount(words, 2)
+
+    def sleeping(self, words: list[bytes]) -> None:
+        self.sleep += self.amount(words, 2)
+
+    def init(self, words: list[bytes]) -> None:
+        self.default = _DOUBLE if len(words) > 2 else _BYTE
+
+    def test(self, words: list[bytes]) -> None:
+        self.read.tests += 1
+
+    def collective(self, words: list[bytes]) -> None:
+        name, n = words[1].decode("ascii"), self.ranks
+        root, block, work = -1, 0.0, 0.0
+        if name == "bcast":
+            root, block = self.root(words, 3), self.whole(words, 2) * self.each(words, 4)
+        elif name == "reduce":
+            root, block, work = self.root(words, 4), self.whole(words, 2) * self.each(words, 5), self.amount(words, 3)
+        elif name in ("allreduce", "scan", "exscan"):
+            block, work = self.whole(words, 2) * self.each(words, 4), self.amount(words, 3)
+        elif name in ("alltoall", "allgather"):
+            block = self.whole(words, 2) * self.each(words, 4)
+        elif name == "gather":
+            root, block = self.root(words, 4), self.whole(words, 2) * self.each(words, 5)
+        elif name == "scatter":
+            root, block = self.root(words, 4), self.whole(words, 3) * self.each(words, 6)
+        elif name == "gatherv":
+            root, block = self.root(words, 3 + n), self.whole(words, 2) * self.each(words, 4 + n)
+        elif name == "scatterv":
+            root, block = self.root(words, 3 + n), self.whole(words, 2 + n) * self.each(words, 5 + n)
+        elif name == "allgatherv":
+            # displacements may stand between the counts and the data types or not at all
+            block = self.whole(words, 2) * (self.each(words, 3 + n) if len(words) <= 5 + n or len(words) > 3 + 2 * n else self.default)
+        elif name == "alltoallv":
+            block = sum(self.whole(words, 3 + k) for k in range(n)) * self.each(words, 4 + 2 * n) / n
+        elif name == "reducescatter":
+            block, work = sum(self.whole(words, 2 + k) for k in range(n)) * self.each(words, 3 + n) / n, self.amount(words, 2 + n)
+        self.collectives.append(_Collective(name, root, float(block), self.call(_called(name)), self.line))
+        # what the operation costs comes after it
+        self.flops += work
+
+
+def _called(action: str) -> str:
+    """The name of a collective as MPI has it."""
+    return "reduce_scatter" if action == "reducescatter" else action
+
+
+def _needs(name: str, ranks: int) -> int:
+    """Words of a line that an action cannot do without."""
+    more = {"gatherv": ranks + 1, "allgatherv": ranks + 1, "scatterv": ranks + 1, "reducescatter": ranks + 1, "alltoallv": 2 * ranks + 2}
+    return 2 + more.get(name, ARGUMENTS[name])
+
+
+_DOES: Final[dict[str, Callable[[_Rank, list[bytes]], None]]] = {
+    "init": _Rank.init, "test": _Rank.test, "wait": _Rank.wait, "waitall": _Rank.waitall, "compute": _Rank.compute, "sleep": _Rank.sleeping,
+    "sendRecv": _Rank.both, **dict.fromkeys(("send", "isend", "recv", "irecv"), _Rank.message),
+}  # fmt: skip
+
+
+class _Reader:
+    """All ranks of a trace."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self.files = files
+        self.rank, self.call, self.flops, self.sleep = array("q"), array("q"), array("d"), array("d")
+        self.names: dict[str, int] = {}
+        self.sends, self.receives = _Ends(), _Ends()
+        self.not_open = self.other_counts = self.tests = self.made = self.left_open = self.actions = self.derived = 0
+
+    def one(self, rank: int, lines: Iterator[tuple[int, list[bytes]]]) -> tuple[_Rank, float, float]:
+        """Read the actions of a rank; what it is, and the work after its last call."""
+        who = _Rank(rank, len(self.files), self)
+        known = {name.encode(): (_DOES.get(name, _Rank.collective), _needs(name, who.ranks), name in SILENT) for name in ARGUMENTS}
+        for number, words in lines:
+            who.line = number
+            if len(words) < 2:
+                raise who.wrong(words, "a line is RANK ACTION ARGUMENTS")
+            action = known.get(words[1])
+            if action is None:
+                near = did_you_mean(words[1].decode("utf-8", "replace"), ARGUMENTS)
+                raise who.wrong(words, f"no such action{'; ' + near if near else ''}")
+            does, least, silent = action
+            if len(words) < least:
+                raise who.wrong(words, f"{least - 2} arguments at least are needed")
+            self.actions += words[1] not in _NO_CALLS
+            if silent:
+                self.made += words[1] in (b"comm_split", b"comm_dup")
+            else:
+                does(who, words)
+        if who.open_count:
+            # SimGrid completes at the end what is still open
+            self.left_open += who.open_count
+            who.complete(who.call("finalize"))
+        return who, who.flops, who.sleep
+
+
+def _at_least(number: int, least: int) -> int:
+    if not least <= number < _LARGEST:
+        raise ValueError
+    return number
+
+
+def read(path: Path) -> TimeIndependent:
+    """Read a trace; `path` is its anchor, or the file that holds all ranks.
+
+    Raises
+    ------
+    ProfileError : P020, P021, P022 (see the module).
+    UsageError : A079, ranks that do not take part in the same collectives.
+    """
+    files, parts = lines_of_each(path)
+    reader = _Reader(files)
+    done = [reader.one(rank, lines) for rank, lines in enumerate(parts)]
+    sends, receives = reader.sends, reader.receives
+    side = receives.side()
+    found = match(sends.side(), side)
+    size, theirs = (np.array(e.size, dtype=np.int64) for e in (sends, receives))
+    shorter = int((theirs[found.receive] < size[found.send])[theirs[found.receive] > 0].sum())
+    at = [np.array(c, dtype=np.int64) for c in (sends.place, sends.done, receives.place, receives.done)]
+    one, other = found.send, found.receive
+    carried = size[one].astype(np.float64)
+    messages = Messages(at[0][one], at[1][one], at[2][other], at[3][other], np.full(len(one), -1), carried)
+    rounds, counts = _rounds([who for who, _, _ in done])
+    lone = len(found.lone_sends) + len(found.lone_receives)
+    flops, sleep = np.array(reader.flops), np.array(reader.sleep)
+    tails = np.array([[f, s] for _, f, s in done])
+    figures = Figures(
+        "simgrid-ti", "", len(files), reader.actions, len(size), sum(size.tolist()), len(theirs), counts, len(found.send), lone,
+        float(flops.sum() + tails[:, 0].sum()), float(sleep.sum() + tails[:, 1].sum()), tuple(_findings(reader, lone, shorter)),
+    )  # fmt: skip
+    rank = np.array(reader.rank, dtype=np.int64)
+    call = np.array(reader.call, dtype=np.int64)
+    work = (flops, sleep, tails[:, 0], tails[:, 1])
+    return TimeIndependent(path.name, len(files), rank, call, tuple(reader.names), *work, messages, rounds, side, found, figures)
+
+
+def _findings(read: _Reader, lone: int, shorter: int) -> list[Finding]:
+    """What a user should know of the trace."""
+    open_words = {
+        "waits for what is not open, which do nothing": read.not_open,
+        "waits for all whose count is not what is open, which complete all": read.other_counts,
+        "requests that nothing waits for, complete at the end": read.left_open,
+        "tests, which complete nothing": read.tests,
+    }
+    out = [finding("P150", sum(open_words.values()), "; ".join(f"{words}: {n}" for words, n in open_words.items() if n))]
+    doubts = f"receives that are shorter: {shorter}; data types without a size: {read.derived}"
+    out += [finding("P151", read.made), finding("A347", lone), finding("A348", shorter + read.derived, doubts)]
+    return [f for f in out if f.count]
+
+
+def _rounds(ranks: list[_Rank]) -> tuple[tuple[Rounds, ...], dict[str, int]]:
+    """The k-th collective of every rank is one, by its operation and root; and calls by name."""
+    first = ranks[0].collectives
+    for who in ranks[1:]:
+        for k in range(max(len(first), len(who.collectives))):
+            mine = who.collectives[k] if k < len(who.collectives) else None
+            other = first[k] if k < len(first) else None
+            if mine is None or other is None or (mine.name, mine.root) != (other.name, other.root):
+                raise _differ(who, k, mine, other)
+    counts: dict[str, int] = {}
+    alike: dict[tuple[str, int], list[int]] = {}
+    for k, one in enumerate(first):
+        name = _called(one.name)
+        counts[name.upper()] = counts.get(name.upper(), 0) + len(ranks)
+        alike.setdefault((name, one.root), []).append(k)
+    rounds = []
+    for (name, root), which in alike.items():
+        operation = operation_of(name, plain=False)
+        assert operation is not None, name
+        activity = np.array([[who.collectives[k].place for who in ranks] for k in which], dtype=np.int64)
+        block = np.array([[who.collectives[k].block for who in ranks] for k in which])
+        rounds.append(Rounds(operation, block.mean(axis=1), activity, max(root, 0)))
+    return tuple(rounds), dict(sorted(counts.items()))
+
+
+def _differ(who: _Rank, k: int, mine: _Collective | None, other: _Collective | None) -> UsageError:
+    def said(one: _Collective | None, rank: int) -> str:
+        if one is None:
+            return f"rank {rank} has none"
+        root = f" from {one.root}" if one.root >= 0 else ""
+        return f"rank {rank}, line {one.line}: {one.name}{root}"
+
+    return UsageError(
+        "A079", "ranks do not take part in the same collectives", where=who.read.files[who.rank].name,
+        found=f"collective {k + 1}: {said(other, 0)}; {said(mine, who.rank)}",
+        cause="the trace does not say of which communicator a collective is; SimGrid takes all ranks",
+        fix="trace a run in which all ranks take part",
+    )  # fmt: skip

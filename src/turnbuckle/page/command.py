@@ -1,0 +1,65 @@
+"""``turnbuckle report`` and ``turnbuckle demo``: the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.asked import Alpha, Draws, On, Replay, Seed, draws_of, model_of, targets
+from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Profile, Source
+from turnbuckle.show.terminal.recording import inspected
+
+ReportTo = Annotated[
+    Path | None, Parameter(name=["--output", "-o"], help="write the report there; turnbuckle-report-NAME.html in this folder if left out")
+]
+Question = Annotated[str, Parameter(help="the question, as the cover page should put it")]
+
+
+
+def report(
+    profile: Profile,
+    /,
+    *,
+    on: On = None,
+    source: Source = None,
+    alpha: Alpha = "flop",
+    replay: Replay = "auto",
+    draws: Draws = None,
+    seed: Seed = 20261121,
+    question: Question = "",
+    output: ReportTo = None,
+    no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
+) -> int:
+    """Write one self-contained HTML report: answer, evidence, assumptions, machine files, provenance."""
+    from dataclasses import replace
+
+    from turnbuckle.page.html import write
+
+    chosen = replace(model_of(alpha, "nething", None), replay=replay)
+    seen, machines = inspected(profile, source, no_cache, part), targets(on)
+    # a recording without GPU activity still has a report; only a question about targets is refused
+    answer = seen if machines is None and not seen.projectable else seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed)
+    path = write(answer, output or Path(f"turnbuckle-report-{profile.stem}.html"), question=question)
+    print(path)
+    return 0
+
+
+def demo(*, output: ReportTo = None) -> int:
+    """Run the main job on the recording that ships with Turnbuckle and write its report."""
+    from turnbuckle.examples import sample
+    from turnbuckle.page.html import write
+    from turnbuckle.show.terminal import projections as show
+
+    with sample() as path:
+        answer = inspected(path, None, False).project()
+        show.emit(answer, "demo", "table", None)
+        written = write(
+            answer,
+            output or Path("turnbuckle-report-demo.html"),
+            question="What would this solver do if CPU and GPU stood closer or farther apart?",
+        )
+    print(f"\nreport: {written}")
+    return 0

@@ -1,0 +1,1 @@
+"""AHEAD: transfer times on a node that is not there yet."""

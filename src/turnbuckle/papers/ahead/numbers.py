@@ -1,0 +1,154 @@
+"""AHEAD: the numbers of Abdelhafez et al., *Projecting Next-Generation Hardware Enhancements on GPU-Accelerated Systems*, recomputed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from turnbuckle.cost.nvlink import Nvlink
+from turnbuckle.cost.packet import Link
+from turnbuckle.cost.pcie import RATE, Pcie, line_code, link_bandwidth
+from turnbuckle.foundation.units import parse
+from turnbuckle.papers.numbers import Paper, Recomputed, exact, judged, not_printed, stated, swept
+from turnbuckle.questions.transfers.datasheet import wmape
+
+PAPER = Paper("ahead/numbers")
+APPS = ("qmcpack", "lammps", "minife", "pennant", "laghos")
+_APPROACHES = ("AHEAD", "peak bandwidth", "back of the envelope")
+_SUMMIT_LINKS = 2  # from a processor to each GPU (OLCF Summit user guide); the paper gives the version only
+
+
+def recompute() -> list[Recomputed]:
+    """Every number of the paper: printed, recomputed, verdict."""
+    return [*_shares(), *_pcie(), *_nvlink(), *_packets(), *_errors()]
+
+
+def _shares() -> Iterator[Recomputed]:
+    for app in APPS:
+        share = swept(lambda k, t: 100 * t / (k + t), PAPER.number(app, "kernels"), PAPER.number(app, "transfers"))
+        yield judged(f"A.T1.{app}", f"transfers of {app}, share of kernels and transfers [%]", PAPER.text(app, "transfer share"), share)
+    shares = [PAPER.number(app, "transfer share") for app in APPS]
+    average = swept(lambda *all_of: sum(all_of) / len(all_of), *shares)
+    yield judged("A.1.avg", "average of the five shares [%]", PAPER.text("CORAL-2", "average transfer share"), average)
+
+
+def _pcie() -> Iterator[Recomputed]:
+    lanes = {at: text.removeprefix("~") for at, text in PAPER.texts("PCIe", "lane bandwidth").items()}
+    for at, text in lanes.items():
+        rate = parse(f"{PAPER.text('PCIe', 'raw bit rate', at)} GHz", "Hz")
+        one = link_bandwidth(1, rate, line_code(int(at))) * 1e-9
+        yield judged(f"A.T2.gen{at}", f"bandwidth of a lane, generation {at} [GB/s]", text, one)
+    code = 100 * line_code(3)
+    yield judged(
+        "A.4A.eta", "share of the line that 128b/130b leaves [%]", PAPER.text("PCIe", "efficiency of 128b/130b"), code, note=f"{code:.2f}"
+    )
+    titan, text = _titan(), PAPER.text("Titan", "PCIe bandwidth")
+    yield judged("A.6B.titan", "PCIe 2 x16 [GB/s]", text, titan.raw_bandwidth * 1e-9)
+    generation = str(titan.generation)
+    # the rate at which a lane without line code would have the bandwidth of Table II
+    taken = swept(lambda lane: link_bandwidth(titan.lanes, 8e9 * lane, line_code(titan.generation)) * 1e-9, exact(float(lanes[generation])))
+    note = f"Table II holds the line code, equation 3 takes it off again; with {RATE[titan.generation] * 1e-9:g} GT/s it gives {text}"
+    yield judged("A.eq3", "equation 3 on the lane bandwidth of Table II, generation 2 x16 [GB/s]", text, taken, note=note)
+    increase = 100 * (_summit().raw_bandwidth / titan.raw_bandwidth - 1)
+    yield judged(
+        "A.8.525", "CPU-GPU bandwidth, Summit over Titan [%]", PAPER.text("Summit", "increase of CPU-GPU bandwidth over Titan"), increase
+    )
+
+
+def _titan() -> Pcie:
+    return Pcie(int(PAPER.text("Titan", "PCIe generation")), int(PAPER.text("Titan", "PCIe lanes")))
+
+
+def _summit() -> Nvlink:
+    return Nvlink(int(PAPER.text("Summit", "NVLink version")), _SUMMIT_LINKS)
+
+
+def _nvlink() -> Iterator[Recomputed]:
+    bits = float(sum(int(text) for text in PAPER.texts("NVLink", "bits of the header flit").values()))
+    yield judged("A.4B.flit", "bits of a header flit, its three fields", PAPER.text("NVLink", "bits of a flit"), bits)
+    text = PAPER.text("NVLink", "efficiency at large transfers")
+    large = parse(f"{PAPER.text('NVLink', 'large transfer')} MB", "B")
+    found = 100 * float(_summit().efficiency(large, "write"))
+    below = float(text) - 1.0
+    note = f"{found:.1f}; almost {text} is taken for {below:g} to {text}"
+    yield judged("A.7B.nv", "data over bytes on NVLink 2, large transfers [%]", text, found, within=(below, float(text)), note=note)
+
+
+def _packets() -> Iterator[Recomputed]:
+    as_printed = Pcie(3, completion="rcb", legacy_headers=True, legacy_mrrs=True)
+    mended = replace(as_printed, legacy_mrrs=False)
+    byte = [_received(one, 1.0) for one in (as_printed, mended)]
+    summit = _received(_summit(), 1.0)
+    requests = byte[1] - byte[0] == 0.0
+    yield stated(
+        "A.eq4.small",
+        "bytes on the link for a read of one byte, equation 4",
+        "MRd + MRRS + CplD + 1",
+        f"{byte[0]:.0f} B as printed, {byte[1]:.0f} B without MRRS",
+        requests,
+        otherwise="contradiction",
+        note=f"a request carries no data; NVLink's equation 6 has no such term ({summit:.0f} B)",
+        resolution="D5: no MRRS; requests travel the other way, and bind only where that way is the heavier. As printed with legacy_mrrs.",
+    )
+    widths = {int(at): int(text) for at, text in PAPER.texts("PCIe", "bytes of overhead of a packet").items()}
+    full = {bits: Pcie(3, address_bits=bits) for bits in widths}
+    same = all(full[bits].request_header == said for bits, said in widths.items())
+    short, long = (full[bits].request_header for bits in sorted(widths))
+    completions = {one.completion_header for one in full.values()}
+    yield stated(
+        "A.hdr",
+        "bytes of a packet beyond its data, 32 and 64 bit addresses",
+        "/".join(str(said) for _, said in sorted(widths.items())),
+        f"{short} or {long}; completions {', '.join(map(str, sorted(completions)))}",
+        same,
+        otherwise="contradiction",
+        note="left out are 4 bytes of common header and 8 of framing, sequence number and LCRC; a completion has no address",
+        resolution="D5: full headers; the printed ones with legacy_headers",
+    )
+
+
+def _received(link: Link, size_bytes: float) -> float:
+    return float(link.wire_bytes(size_bytes, "read")[1])
+
+
+def _errors() -> Iterator[Recomputed]:
+    default = {who: [float(t) for t in PAPER.texts(who, "WMAPE, default size").values()] for who in _APPROACHES}
+    larger = [float(t) for t in PAPER.texts("AHEAD", "WMAPE, 4 times the size").values()]
+    own = default["AHEAD"]
+    said = PAPER.text("Rodinia", "average weighted relative error")
+    three, four, both = float(np.mean(own)), float(np.mean(larger)), float(np.mean([*own, *larger]))
+    of_means = (three + four) / 2
+    note = f"Table IV alone {four:.1f}, all {len(own) + len(larger)} entries {both:.1f}, mean of the two means {of_means:.1f}"
+    yield judged("A.abs.23", "average error on Rodinia: mean of Table III [%]", said, exact(three), note=note)
+    note = f"the nearest reading; {of_means:.1f}"
+    yield judged("A.abs.23b", "average error on Rodinia: mean of the means of both tables [%]", said, exact(of_means), note=note)
+    ordered = all(a <= b <= c for a, b, c in zip(*default.values(), strict=True))
+    means = " / ".join(f"{np.mean(values):.1f}" for values in default.values())
+    yield stated(
+        "A.T3.order",
+        "AHEAD, peak bandwidth, back of the envelope: errors rise in this order in every column",
+        "yes",
+        f"means {means}",
+        ordered,
+    )
+    # as many transfers as the paper's QMCPACK, each off by as much as the worst column of its table
+    count = round(float(PAPER.text("qmcpack", "count of transfers").removesuffix("K")) * 1000)
+    worst = max(max(values) for values in default.values())
+    summed = wmape(np.ones(count), np.full(count, 1 + worst / 100))
+    yield stated(
+        "A.wmape",
+        "weighted error: average over all transfers of weight times error",
+        "average",
+        "sum",
+        summed / count >= worst,
+        otherwise="contradiction",
+        note=f"the weights add up to 1 already; {count:,} transfers, each off by {worst:g} %, would average {summed / count:.1g} %",
+        resolution="D7: the sum, 100 sum |A - P| / sum A, with the weighted spread beside it",
+    )
+    yield not_printed(
+        "A.F11", "average error on CORAL-2 [%]", PAPER.text("CORAL-2", "average weighted relative error"), "only drawn, as boxes, in Fig 11"
+    )
+    longer = PAPER.text("Summit", "one-byte transfer longer than on Titan by")
+    yield not_printed("A.42", "one-byte transfer on Summit against Titan; copies of symbols [%]", longer, "the times are not printed")

@@ -1,0 +1,140 @@
+"""``turnbuckle reproduce``: every published number that Turnbuckle rests on, recomputed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import FormatOption, Output
+
+if TYPE_CHECKING:
+    from turnbuckle.papers.reproduce import Row
+
+Paper = Annotated[
+    list[Literal["ecp", "nething", "ahead", "gpudirect", "slack"]] | None,
+    Parameter(name="--paper", help="only this paper; may be given several times", negative=()),
+]
+Verdict = Annotated[
+    list[Literal["reproduced", "reproduced*", "trunc", "off", "contradiction", "n/r"]] | None,
+    Parameter(name="--verdict", help="show only rows of this verdict; may be given several times", negative=()),
+]
+Table13 = Annotated[
+    bool, Parameter(name="--table-13", help="Table 13 of the ECP report in our numbers: by application and technology", negative=())
+]
+_STYLE = {"reproduced": "green", "reproduced*": "green", "trunc": "yellow", "off": "yellow", "contradiction": "red", "n/r": "dim"}
+
+
+def reproduce(
+    *, paper: Paper = None, verdict: Verdict = None, table_13: Table13 = False, format: FormatOption = "table", output: Output = None
+) -> int:
+    """Recompute every published number Turnbuckle rests on: printed, recomputed, deviation, verdict.  Exit 1 if a verdict moved."""
+    from turnbuckle.foundation.errors import GateFailed
+    from turnbuckle.papers.reproduce import PAPERS, counts
+    from turnbuckle.papers.reproduce import reproduce as recompute
+    from turnbuckle.projection.run import SCHEMA_VERSION
+    from turnbuckle.show.terminal.output import write_answer
+
+    if table_13:
+        return _emit_table_13(bool(paper or verdict), format, output)
+    rows = recompute(tuple(paper or PAPERS))
+    shown = [r for r in rows if not verdict or (r.now and r.now.verdict in verdict)]
+    if format != "table":
+        about = {"schema_version": SCHEMA_VERSION, "verdicts": counts(rows), "moved": [r.id for r in rows if r.moved]}
+        listed = [r.as_dict() for r in shown]
+        write_answer({**about, "rows": listed}, listed, format, output)
+    else:
+        _print(shown, counts(rows), output)
+    moved = [f"{r.id}: {r.moved}" for r in rows if r.moved]
+    if moved:
+        raise GateFailed(
+            "A202", f"{len(moved)} of {len(rows)} rows moved from what is recorded", found="; ".join(moved[:5]),
+            cause="an equation or a printed number was changed",
+            fix="mend it, or record the new verdict with its reason (papers/recorded.csv)",
+        )  # fmt: skip
+    return 0
+
+
+def _print(rows: list[Row], found: dict[str, int], output: Path | None) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from turnbuckle.papers.reproduce import PAPERS
+    from turnbuckle.show.terminal.console import console_for
+
+    console = console_for(output)
+    for letter, title in PAPERS.values():
+        mine = [r for r in rows if r.id.startswith(f"{letter}.")]
+        if not mine:
+            continue
+        table = Table(title=title, title_justify="left", title_style="italic", box=None, pad_edge=False, header_style="dim")
+        table.add_column("id", no_wrap=True, overflow="fold")
+        table.add_column("what", overflow="fold", ratio=3)
+        for name, share in (("printed", 1), ("recomputed", 2)):
+            table.add_column(name, justify="right", overflow="fold", ratio=share)
+        table.add_column("off by", justify="right", no_wrap=True)
+        table.add_column("verdict", no_wrap=True)
+        for row in mine:
+            table.add_row(*_cells(row))
+        console.print(table)
+        console.print()
+    total = sum(found.values())
+    console.print(Text.assemble(f"{total} numbers: ", *_joined(found)))
+    console.print(Text("* under an assumption the paper does not print; --format json has notes, intervals and resolutions", style="dim"))
+
+
+def _emit_table_13(chosen: bool, format: str, output: Path | None) -> int:
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.papers.table_13 import TECHNOLOGIES, statements, table_13
+    from turnbuckle.projection.run import SCHEMA_VERSION
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.output import write_answer
+
+    if chosen:
+        raise UsageError("A076", "--table-13 is one table, whole", fix="leave --paper and --verdict out")
+    cells = table_13()
+    if format != "table":
+        listed = [c.as_dict() for c in cells]
+        said = [asdict(s) for s in statements()]
+        write_answer({"schema_version": SCHEMA_VERSION, "cells": listed, "statements": said}, listed, format, output)
+        return 0
+    console = console_for(output)
+    for technology in TECHNOLOGIES:
+        table = Table(title=technology, title_justify="left", title_style="italic", box=None, pad_edge=False, header_style="dim")
+        table.add_column("application", no_wrap=True)
+        for name in ("printed", "ours", "interval"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("verdict", no_wrap=True)
+        table.add_column("why", overflow="fold", ratio=1)
+        for cell in cells:
+            if cell.technology == technology:
+                got = "" if cell.recomputed is None else f"{cell.recomputed:.3g}"
+                span = "" if cell.low is None or cell.high is None or cell.low == cell.high else f"{cell.low:.3g} to {cell.high:.3g}"
+                table.add_row(cell.application, cell.printed, got, span.replace("to inf", "or more"), cell.verdict, cell.note)
+        console.print(table)
+        console.print()
+    return 0
+
+
+def _joined(found: dict[str, int]) -> list[Any]:
+    out: list[Any] = []
+    for verdict, count in found.items():
+        out += [", " if out else "", (f"{count} {verdict}", _STYLE[verdict])]
+    return out
+
+
+def _cells(row: Row) -> list[Any]:
+    from rich.text import Text
+
+    now = row.now
+    if now is None:
+        return [row.id, "", "", "", "", Text("missing", style="red")]
+    got = "" if now.recomputed is None else f"{now.recomputed:.6g}" if isinstance(now.recomputed, float) else now.recomputed
+    off = "" if now.deviation is None else f"{now.deviation:+.1%}" if abs(now.deviation) >= 5e-4 else "0"
+    verdict = Text(now.verdict, style=_STYLE[now.verdict])
+    return [now.id, now.what, now.printed, got, off, verdict]

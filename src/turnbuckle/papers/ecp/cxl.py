@@ -1,0 +1,185 @@
+"""CXL and ORNLapp: the numbers of Austin et al. 2021 (ECP-HIHE01-35, sections 4.8, 9.2 and 10) on them, computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from turnbuckle.cost.pcie import Pcie
+from turnbuckle.papers.models.cxl import cost as cxl
+from turnbuckle.papers.models.cxl.chain import Chain, Link, Played, Stage, play
+from turnbuckle.papers.numbers import Interval, Paper, Recomputed, exact, judged, not_printed, printed, stated, swept
+
+PAPER = Paper("ecp/cxl")
+_KIB, _MIB = 1024.0, 1024.0**2
+_ASSUMED = f"start-up of PCIe {cxl.START_UP * 1e9:.0f} ns: identified, the paper takes it from a figure and does not print it"
+
+
+def recompute() -> list[Recomputed]:
+    """Every number of the paper on CXL and ORNLapp: printed, recomputed, verdict."""
+    return [*_models(), *_identification(), *_crossovers(), *_ornlapp(), *_totals()]
+
+
+def pcie() -> Pcie:
+    """The paper's PCI Express, in the public model's default settings."""
+    return Pcie(int(PAPER.text("PCIe", "generation")), int(PAPER.text("PCIe", "lanes")))
+
+
+def _line() -> tuple[float, float]:
+    """A cache line [B] and an access to it [s]."""
+    return float(PAPER.text("CXL", "cache line")), float(PAPER.text("CXL", "cache access")) * 1e-9
+
+
+def _share() -> float:
+    return float(PAPER.text("CXL", "share of PCIe bandwidth", "least")) / 100
+
+
+def _cxl1(size: cxl.Float | float) -> cxl.Float:
+    """Equation 10 as printed, without ceil: the paper's crossover is that of the straight line."""
+    line, access = _line()
+    return cxl.cxl_line_seconds(size, access, line_bytes=line, whole_lines=False)
+
+
+def _cxl2(size: cxl.Float, bandwidth: cxl.Float) -> cxl.Float:
+    return cxl.cxl_stream_seconds(size, bandwidth, _share(), _line()[1])
+
+
+def _anchors() -> tuple[cxl.Anchor, ...]:
+    first, second = (PAPER.number(f"CXL {k}", "faster than PCIe below").times(_KIB) for k in (1, 2))
+    relative = PAPER.number("CXL 2", "time in times of PCIe", "16 MiB")
+    return (
+        cxl.Anchor("crossover", first.low, first.high, lambda n, _: _cxl1(n)),
+        cxl.Anchor("crossover", second.low, second.high, _cxl2),
+        cxl.Anchor("relative", relative.low, relative.high, _cxl2, 16 * _MIB),
+    )
+
+
+def _models() -> Iterator[Recomputed]:
+    line, access = _line()
+    text = f"{line / access * 1e-9:g}"
+    found = line / float(cxl.cxl_line_seconds(line, access, line_bytes=line)) * 1e-9
+    note = "follows from the line and its access time, not printed itself: Little's law with one line in flight"
+    yield judged("R.eq10.bw", "bandwidth of CXL model 1 [GB/s]", text, found, note=note)
+    moved = cxl.offload_bound(cxl.cxl_line_seconds(line, access, line_bytes=line))
+    text = PAPER.text("offload", "task must save")
+    yield judged("R.10.2.off", "what a task of one line must save to be worth moving [us]", text, float(moved) * 1e6)
+
+
+def _identification() -> Iterator[Recomputed]:
+    link = pcie()
+    ranges = [cxl.start_ups(lambda n: link.bandwidth(n, "both"), anchor) for anchor in _anchors()]
+    (both,) = cxl.identified([("both", link)], _anchors()) or (None,)
+    words = " | ".join("none" if r is None else f"{r[0] * 1e9:.0f}..{r[1] * 1e9:.0f}" for r in ranges)
+    together = "" if both is None else f" -> {both.low * 1e9:.1f}..{both.high * 1e9:.1f} ns"
+    yield stated(
+        "R.CXL.ts", "one start-up of PCIe explains all three printed anchors", "yes", f"{words}{together}",
+        both is not None and both.low <= cxl.START_UP <= both.high, assumed=True,
+        note="the start-up itself is read off a figure of Neugebauer et al. and not printed; Turnbuckle takes 738 ns (D6)",
+    )  # fmt: skip
+    settings = cxl.pcie_settings(link.generation, link.lanes)
+    fit = cxl.identified(settings, _anchors())
+    kinds = ", ".join(sorted({f"{i.way} at MPS {i.link.mps}" for i in fit}))
+    ours = any((i.way, i.link) == ("both", link) for i in fit)
+    yield stated(
+        "R.CXL.scan", "settings of PCIe that explain all three anchors", "-", f"{len(fit)} of {len(settings)}: {kinds}", ours, assumed=True,
+        note="identified from three printed numbers; the public model's defaults are among them, reads alone are not",
+    )  # fmt: skip
+
+
+def _crossovers() -> Iterator[Recomputed]:
+    link = pcie()
+
+    def slower(n: cxl.Float) -> cxl.Float:
+        return cxl.pcie_seconds(n, link.bandwidth(n, "both"))
+
+    laws: list[tuple[str, str, cxl.Law]] = [("x1", "CXL 1", _cxl1), ("x2", "CXL 2", lambda n: _cxl2(n, link.bandwidth(n, "both")))]
+    for name, subject, law in laws:
+        at = cxl.crossover(law, slower, 1 << 20)
+        text = PAPER.text(subject, "faster than PCIe below")
+        whole = ""
+        if subject == "CXL 1" and (lines := cxl.crossover(cxl.cxl_line_seconds, slower, 1 << 20)) is not None:
+            whole = f"; {lines.first / _KIB:.2f} KiB with whole lines"
+        found = at.first / _KIB if at is not None else float("inf")
+        yield judged(f"R.CXL.{name}", f"{subject} is faster than PCIe below [KiB]", text, found, assumed=True, note=_ASSUMED + whole)
+    size = 16 * _MIB
+    bandwidth = link.bandwidth(size, "both")
+    relative = float(_cxl2(bandwidth * 0 + size, bandwidth) / cxl.pcie_seconds(size, bandwidth))
+    text = PAPER.text("CXL 2", "time in times of PCIe", "16 MiB")
+    yield judged("R.CXL.rel", "CXL 2 in times of PCIe at 16 MiB", text, relative, assumed=True, note=_ASSUMED)
+    inverse = swept(lambda r: 1 / r, printed(text))
+    yield judged("R.CXL.inv", "one over it", PAPER.text("CXL 2", "one over the relative time"), inverse)
+
+
+def _ornlapp() -> Iterator[Recomputed]:
+    def number(quantity: str) -> Interval:
+        return PAPER.number("ORNLapp", quantity)
+
+    def text(quantity: str) -> str:
+        return PAPER.text("ORNLapp", quantity)
+
+    depth, items, kernel = int(text("pipeline depth")), int(text("FPGA kernels")), number("FPGA kernel time")
+    stage = number("slowest stage of the pipeline")
+    found = swept(lambda t: float(cxl.pipeline_seconds([t] * depth, items)), stage)
+    note = f"{depth} stages of {stage.value:g} s, {items} times"
+    yield judged("R.10.2.app", "ORNLapp as a pipeline (eq 12) [s]", text("pipelined run time"), found, note=note)
+    total = kernel.times(items * 1e-3)
+    note = f"the printed sum is 100 times {kernel.value:g} ms, not {items} times"
+    yield judged("R.10.2.tk", "all FPGA kernels of ORNLapp [s]", text("FPGA kernel time in all"), total, note=note)
+    with_other = float(cxl.pipeline_seconds([kernel.value * 1e-3] * depth, items))
+    note = f"one quantity, two values 7 % apart (printed as {kernel.value:g} ms); with this one the pipeline takes {with_other:.2f} s"
+    yield judged("R.10.2.tk2", "one FPGA kernel [s]", f"{float(text('FPGA kernel time')) / 1e3:g}", stage, note=note)
+    size = float(text("read size")) * _MIB
+    slowest = float(_cxl1(size)) * 1e3
+    ratio = swept(lambda t: t / slowest, kernel)
+    note = "CXL model 1 at 16 MiB"
+    yield judged("R.10.2.seventh", "FPGA kernel over the slowest transfer", text("kernel time over the slowest transfer"), ratio, note=note)
+    share = swept(lambda t: 100 * size / (t * 1e-3) / pcie().raw_bandwidth, number("read time"))
+    note = "of PCIe 3 x16 after its line code; printed as around 60 %"
+    yield judged("R.10.2.rd", "bandwidth of reads [%]", text("bandwidth utilisation"), share, within=(55.0, 65.0), note=note)
+    runs, writes, reads = (int(text(q)) for q in ("runs", "writes of a run", "reads of a run"))
+    note = f"all writes of {runs} runs; reads alike, {reads * runs:,} and not {int(text('reads divided by')):,}"
+    yield judged("R.4.8.2.div", "writes that an average was taken over", text("writes divided by"), exact(writes * runs), note=note)
+
+
+def _totals() -> Iterator[Recomputed]:
+    def number(quantity: str) -> Interval:
+        return PAPER.number("ORNLapp", quantity)
+
+    penalty, gain, pipelined = number("disaggregation penalty"), number("speed-up of the pipeline"), number("pipelined run time")
+    fpga, gpu = number("FPGA kernel time in all"), number("GPU kernel time in all")
+    found = swept(lambda p, f, g, t: p * (f + g) / t, penalty, fpga, gpu, pipelined)
+    one, other = penalty.value * (fpga.value + gpu.value), gain.value * pipelined.value
+    note = f"the penalty (eq 13) needs a run of {one:.2f} s, the speed-up one of {other:.2f} s"
+    text = PAPER.text("ORNLapp", "speed-up of the pipeline")
+    yield judged("R.10.x", "speed-up of the pipeline, from the penalty", text, found, note=note)
+    said = f"{penalty.value:g} / {gain.value:g}"
+    yield not_printed("R.13", "penalty and speed-up of ORNLapp, from its run time", said, "the run time of ORNLapp today is not printed")
+
+
+def ornlapp() -> Played:
+    """ORNLapp as a chain, as far as it is printed: kernels and transfers of 99 items, no time between them.
+
+    The GPU's copies are not printed: equation 9 stands for them; a direct link between FPGA and GPU is CXL model 2.
+
+    >>> found = ornlapp()
+    >>> round(found.today.seconds, 2), round(min(f.seconds for f in found.flows), 2)
+    (7.74, 7.02)
+    """
+
+    def seconds(quantity: str, scale: float = 1e-3) -> float:
+        return float(PAPER.text("ORNLapp", quantity)) * scale
+
+    items = int(PAPER.text("ORNLapp", "FPGA kernels"))
+    write, read = (float(PAPER.text("ORNLapp", f"{way} size")) * _MIB for way in ("write", "read"))
+    stages = (
+        Stage("read", "host", 0.0),
+        Stage("unpack", "fpga", seconds("slowest stage of the pipeline", 1.0), {"read": write}),
+        Stage("integrate", "gpu", seconds("GPU kernel time in all", 1.0) / items, {"unpack": read}),
+        Stage("sum", "host", 0.0, {"integrate": 8.0}),
+    )
+    links = {
+        ("host", "fpga"): Link("time", time=seconds("write time")),
+        ("fpga", "host"): Link("time", time=seconds("read time")),
+        ("host", "gpu"): Link("pcie"),
+        ("fpga", "gpu"): Link("cxl2", share=_share()),
+    }
+    return play(Chain(stages, links, items, name="ORNLapp"))

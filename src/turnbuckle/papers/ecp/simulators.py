@@ -1,0 +1,149 @@
+"""The two simulators of the ECP report, from what they printed (Austin et al. 2021): SSI (4.4, 5.6, 7.6) and AgoChart (4.7, 5.5, 7.5).
+
+Neither can be run again: SSI's quanta and transmission delays and AgoChart's traces are not published.  What they printed can be
+held against the laws of run time over a latency (`turnbuckle.papers.models.bound.affine`):
+
+SSI         all seven pairs of benefit and penalty lie on T(x) = A (1 + r x): one number was measured for each pair, not two
+AgoChart    two of three penalties are below what their gain forces, if they are what the report says of disaggregation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from turnbuckle.foundation.units import parse
+from turnbuckle.papers.ecp.tables import PAPER as TABLES
+from turnbuckle.papers.models.bound.affine import added_seconds, farthest, least_penalty, penalty_from_benefit
+from turnbuckle.papers.numbers import Interval, Paper, Recomputed, judged, not_printed, printed, stated, swept
+
+#: What the report prints of its simulators (``ecp/simulators.csv``); their summary is in ``ecp/tables.csv``.
+PAPER = Paper("ecp/simulators")
+SSI, AGOCHART = ("SW4Lite", "MiniVite", "QuickSilver", "Laghos"), ("HACC", "LAMMPS", "OpenMC")
+_LIGHT = 299_792_458.0  # in vacuum [m/s], exact
+
+
+def recompute() -> list[Recomputed]:
+    """Every number of the two simulators: printed, recomputed, verdict."""
+    return [*_agochart(), *_ssi()]
+
+
+def stretch() -> Interval:
+    """k, the longest latency of SSI over today's: "16x" in Table 13, 50 over 3 units of delay in section 7.6; the value is their mean."""
+    table = PAPER.number("SSI", "stretch of the latency").value
+    delays = PAPER.number("SSI", "propagation delay", "longest").value / PAPER.number("SSI", "propagation delay", "now").value
+    return Interval((table + delays) / 2, min(table, delays), max(table, delays))
+
+
+def implied_penalty(benefit: Interval) -> Interval:
+    """The penalty that a benefit of SSI implies, if its run time is affine in the delay."""
+    return swept(lambda b, k: float(penalty_from_benefit(b, k)), benefit, stretch())
+
+
+def table_link(app: str) -> str:
+    """The link whose benefit and penalty Table 13 repeats: the text has both links, the table one number."""
+    for link, text in PAPER.texts(app, "benefit").items():
+        pairs = (("benefit", "CPU-GPU integration", text), ("penalty", "disaggregation penalty", PAPER.text(app, "penalty", link)))
+        if all(_overlap(printed(said), TABLES.number(app, column, "Table 13")) for _, column, said in pairs):
+            return link
+    return "neither"
+
+
+def _overlap(one: Interval, other: Interval) -> bool:
+    return one.low <= other.high and other.low <= one.high
+
+
+def _ssi() -> Iterator[Recomputed]:
+    k = stretch()
+    for app in SSI:
+        for link, benefit in PAPER.texts(app, "benefit").items():
+            found = implied_penalty(printed(benefit))
+            note = (
+                f"inferred: run time affine in the delay, (1 + (b - 1) k) / b with k of {k.low:g} to {k.high:.1f}; the report prints no law"
+            )
+            what = f"{app}, {link}: penalty implied by its benefit of {benefit}"
+            yield judged(f"R.SSI.{app}.{link}", what, PAPER.text(app, "penalty", link), found, assumed=True, note=note)
+    links = {app: table_link(app) for app in SSI if len(PAPER.texts(app, "benefit")) > 1}
+    by_link = {link: [app for app in ("SW4Lite", "QuickSilver", "MiniVite") if links[app] == link] for link in ("PCIe4", "NVLink2")}
+    yield stated(
+        "R.SSI.T13",
+        "Table 13 shows one link for the applications simulated with SSI",
+        "one link",
+        "; ".join(f"{', '.join(apps)}: {link}" for link, apps in by_link.items() if apps),
+        len(set(links.values())) == 1,
+        otherwise="contradiction",
+        note="its pairs are those of PCIe 4 for two applications and those of NVLink 2 for the third, without a word",
+        resolution="D17: every ratio names its link, latency change and bandwidth change; ours do, and so does our Table 13",
+    )
+    yield _propagation()
+    missing = "transmission delays, quanta and queue lengths are not printed, and the times stand in Figs 24 to 27 only"
+    yield not_printed("R.SSI.abs", "SSI: simulated times", "-", missing)
+
+
+def _propagation() -> Recomputed:
+    """What one message pays for a link of 1 cm, by the report's lengths and by its ratios."""
+    link = "NVLink2"
+    by_length = PAPER.number("SSI", "length of the link", link).value * 1e-2 / _LIGHT
+    per_byte, per_call = [], []
+    for app in SSI:
+        benefits = PAPER.texts(app, "benefit")
+        added = float(added_seconds(parse(f"{PAPER.text(app, 'time')} us", "s"), float(benefits.get(link, benefits.get("both", "1")))))
+        per_byte.append(added / float(PAPER.text(app, "bytes")))
+        per_call.append(added / float(PAPER.text(app, "calls")))
+    low, high = min(per_call) / by_length, max(per_call) / by_length
+    return stated(
+        "R.SSI.phys",
+        "SSI: a message pays one propagation delay of its link",
+        f"{by_length * 1e9:.3f} ns/msg",
+        f"{min(per_byte) * 1e9:.2f}..{max(per_byte) * 1e9:.2f} ns per BYTE",
+        min(per_call) <= 1.02 * by_length,
+        otherwise="contradiction",
+        note=f"its gains need that much a byte (Table 7 read per call); as totals they are {low:.0f} to {high:.0e} times "
+        f"{by_length * 1e9:.3f} ns a message: propagation was charged byte after byte",
+        resolution="D9: propagation is paid once a message, since a link carries many bytes at once",
+    )
+
+
+def latencies() -> tuple[float, float, float]:
+    """AgoChart's latencies [s]: the target of integration, the baseline, ten times that."""
+    near, now, longest = (parse(f"{PAPER.text('AgoChart', 'latency', at)} us", "s") for at in ("near", "now", "longest"))
+    return near, now, longest
+
+
+def forced_penalty(app: str) -> Interval:
+    """The least penalty at the longest latency that an application's gain leaves, run time being convex in latency."""
+    gain = TABLES.number(app, "CPU-GPU integration", "Table 13")
+    return swept(lambda b: float(least_penalty(b, *latencies())), gain)
+
+
+def farthest_for(app: str) -> float:
+    """The largest latency [s] at which an application's printed penalty can stand beside its gain."""
+    near, now, _ = latencies()
+    gain, penalty = (TABLES.number(app, c, "Table 13").value for c in ("CPU-GPU integration", "disaggregation penalty"))
+    return float(farthest(gain, penalty, near, now))
+
+
+def _agochart() -> Iterator[Recomputed]:
+    near, now, _ = latencies()
+    missing = "the traces of host-GPU requests are not published, nor is the latency of the disaggregated case"
+    yield not_printed("R.5.5", "AgoChart: gains, penalties and GPU-GPU gains of HACC, LAMMPS and OpenMC", "various", missing)
+    for app in AGOCHART:
+        gain, penalty = (TABLES.number(app, c, "Table 13") for c in ("CPU-GPU integration", "disaggregation penalty"))
+        forced = forced_penalty(app)
+        holds = penalty.high >= forced.low
+        note = "no gain, so no bound: any penalty fits"
+        if not holds:
+            rounded = float(farthest(gain.low, penalty.high, near, now))
+            note = (
+                "run time is convex in latency, so the gain from 100 to 10 us bounds the penalty at 1 ms from below; "
+                f"the penalty printed allows {farthest_for(app) * 1e6:.0f} us at most ({rounded * 1e6:.0f} us with its rounding)"
+            )
+        yield stated(
+            f"R.AGO.{app}",
+            f"AgoChart, {app}: penalty of ten times the latency, and the bound that its gain sets",
+            TABLES.text(app, "disaggregation penalty", "Table 13"),
+            f">= {forced.low:.2f}",
+            holds,
+            otherwise="contradiction",
+            note=note,
+            resolution="D17, D18: a ratio names its latency change, and without contention our replays are convex in it, which is tested",
+        )

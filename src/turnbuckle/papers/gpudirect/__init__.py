@@ -1,0 +1,1 @@
+"""Khetawat et al.: GPUDirect in TraceR-CODES."""

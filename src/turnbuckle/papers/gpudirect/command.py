@@ -1,0 +1,265 @@
+"""``turnbuckle model patterns``: GPUDirect against host copies on declared patterns, beside what the paper prints, or by message size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import FormatOption, Output, rank_counts
+
+Names = Annotated[str, Parameter(help="AmgX, LULESH, Minisweep, SW4lite; all of them if none is named")]
+BySize = Annotated[bool, Parameter(name="--by-size", help="a ping-pong and halos by message size instead of applications", negative=())]
+Sizes = Annotated[str | None, Parameter(name="--sizes", help="message sizes for --by-size (1 KiB to 16 MiB)")]
+_SIZES = "1 KiB,4 KiB,16 KiB,32 KiB,64 KiB,256 KiB,1 MiB,4 MiB,16 MiB"
+Ranks = Annotated[
+    str | None, Parameter(name="--ranks", help="numbers of ranks, or all of the paper's; its fewest and most if left out (by size: 64)")
+]
+Each = Annotated[str, Parameter(name="--ranks-per-node", help="node shapes, one GPU a rank")]
+Hop = Annotated[str | None, Parameter(name="--hop", help="latency of one link of the network")]
+Overhead = Annotated[str, Parameter(name="--overhead", help="processor time of sending, and of receiving, a message")]
+Charged = Annotated[
+    Literal["physics", "seed_G"],
+    Parameter(
+        name="--costs", help="seed_G: the paper's one copy and one pin a message; physics: a copy at either end, memory stays pinned"
+    ),
+]
+FidelityOption = Annotated[
+    Literal["flow", "logp", "packet"],
+    Parameter(name="--fidelity", help="flow: messages share links fairly; logp: LogGPS; packet: packets queue at every link"),
+]
+Algorithms = Annotated[
+    Literal["short and long", "tracer", "open mpi", "mpich"], Parameter(name="--collectives", help="algorithms of collectives")
+]
+Set = Annotated[list[str] | None, Parameter(name="--set", help="any other setting of model messages as name=value")]
+Eager = Annotated[str, Parameter(name="--eager-limit", help="messages up to this size do not wait for their receiver")]
+
+
+def patterns(
+    *names: Names,
+    by_size: BySize = False,
+    sizes: Sizes = None,
+    ranks: Ranks = None,
+    ranks_per_node: Each = "1,2,4,6",
+    hop: Hop = None,
+    overhead: Overhead = "0 us",
+    costs: Charged = "seed_G",
+    fidelity: FidelityOption = "flow",
+    collectives: Algorithms = "tracer",
+    eager_limit: Eager = "8 KiB",
+    set_: Set = None,
+    format: FormatOption = "table",
+    output: Output = None,
+) -> int:
+    """Compare GPUDirect with host copies on declared patterns: the paper's four applications beside its ranges, or by message size."""
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.mpi.questions.messages.setup import with_settings
+    from turnbuckle.mpi.questions.patterns.question import OF_THE_PAPER, ON_ONE_SWITCH
+
+    _unused(names, by_size, sizes, set_ or [])
+    machine = replace(ON_ONE_SWITCH if by_size else OF_THE_PAPER, hop_seconds=None if hop is None else parse(hop, "s"))
+    setup = with_settings(
+        replace(
+            machine, overhead_seconds=parse(overhead, "s"), costs=costs, fidelity=fidelity, collectives=collectives,
+            eager_limit_bytes=parse(eager_limit, "B"),
+        ), set_ or [],
+    )  # fmt: skip
+    each = rank_counts(ranks_per_node, "--ranks-per-node 1,2,4,6")
+    if by_size:
+        several = [parse(word, "B") for word in (_SIZES if sizes is None else sizes).split(",")]
+        return _sized(several, rank_counts(ranks or "64", "--ranks 64"), each, setup, format, output)
+    return _applications(names, ranks, each, setup, format, output)
+
+
+def _unused(names: Sequence[str], by_size: bool, sizes: str | None, words: Sequence[str]) -> None:
+    """Refuse what would be left out of account (A093, A051)."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.mpi.questions.gpudirect.question import refuse_varied
+
+    if by_size and names:
+        raise UsageError(
+            "A093", "no such pattern of messages", found=f"{names[0][:40]} by size", cause="an application has the sizes that are printed",
+            fix="leave the name or --by-size out",
+        )  # fmt: skip
+    if sizes is not None and not by_size:
+        raise UsageError("A093", "sizes are for --by-size", found=sizes[:60], fix="add --by-size, or leave --sizes out")
+    refuse_varied(words)
+    if any(word.partition("=")[0].strip() == "ranks" for word in words):
+        raise UsageError("A051", "what is varied cannot be set too", found="ranks", fix="--ranks 32,256")
+
+
+def _applications(names: Sequence[str], ranks: str | None, each: list[int], setup: Any, format: str, output: Path | None) -> int:
+    from turnbuckle.papers.gpudirect import patterns as paper
+    from turnbuckle.projection.run import SCHEMA_VERSION
+    from turnbuckle.show.terminal.output import write_answer
+    from turnbuckle.show.terminal.progress import working
+
+    asked = {app.name: app for app in map(paper.application, names or paper.NAMES)}
+    counts = [] if ranks in (None, "all") else rank_counts(str(ranks), "--ranks 32,256, or --ranks all")
+    found: list[paper.Replayed] = []
+    with working("replaying"):
+        for app in asked.values():
+            several = app.ranks if ranks == "all" else counts or (app.ranks[0], app.ranks[-1])
+            found += paper.replayed(app, setup, ranks=several, ranks_per_node=each)
+    if format != "table":
+        write_answer({"schema_version": SCHEMA_VERSION, **paper.as_dict(found, setup)}, paper.rows(found), format, output)
+    else:
+        _print(found, setup, output)
+    return 0
+
+
+def _print(found: Sequence[Any], setup: Any, output: Path | None) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from turnbuckle.papers.gpudirect.patterns import ASSUMED, spans
+    from turnbuckle.show.terminal.console import console_for
+
+    console = console_for(output)
+    console.print(Text(_headline(found), "bold"))
+    for app in dict.fromkeys(r.application.name for r in found):
+        mine = [r for r in found if r.application.name == app]
+        about = mine[0].application
+        several = sorted({g.ranks for r in mine for g in r.found} | {n for r in mine for n in r.lacking})
+        rises = [n for n in about.increases if any(c.what == "increase" and c.ranks == n for r in mine for c in r.compared())]
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column("assumed", overflow="fold", ratio=3)
+        for head in ("gain of GPUDirect\n[%]", *(f"6 ranks a node,\n{n} ranks [%]" for n in rises)):
+            table.add_column(head, overflow="fold", ratio=2)
+        ends = [about.gain, *(about.increases[n] for n in rises)]
+        table.add_row("printed", *(_range(low.value, high.value, ".6g") for low, high in ends), style="bold")
+        for one in mine:
+            by = {(c.what, c.ranks): c for c in one.compared()}
+            cells = [by["gain", 0], *(by.get(("increase", n)) for n in rises)]
+            table.add_row(one.assumption, *("" if c is None else _cell(c, c.verdict) for c in cells))
+        over = {(c.what, c.ranks): c for c in spans(mine)}
+        words = {"wholly": "hold it wholly", "in part": "hold it in part", "not at all": "do not hold it"}
+        cells = [over["gain", 0], *(over["increase", n] for n in rises)]
+        table.add_row("any of these", *(_cell(c, words[c.spanned]) for c in cells), style="bold")
+        console.print()
+        console.print(Text(f"{app}, {', '.join(map(str, several))} ranks", "bold"))
+        console.print(table)
+    console.print()
+    console.print(
+        Text(
+            "Gain: communication by host copies over GPUDirect, less 1, on all node shapes. 6 ranks a node: communication over that of 1 a "
+            f"node, less 1, by either path. {_conditions(setup)}. Printed: section V of Khetawat et al., weak scaling. Not printed, and "
+            f"assumed: {'; '.join(ASSUMED)}.",
+            style="dim",
+        )
+    )
+
+
+def _headline(found: Sequence[Any]) -> str:
+    """How many printed ranges lie within what comes out, and the other way round."""
+    from turnbuckle.papers.gpudirect.patterns import spans
+
+    printed = [c.spanned for c in spans(found)]
+    out = [c.verdict for r in found for c in r.compared()]
+    lacking = out.count("no such share")
+    inside, overlap = out.count("inside"), out.count("overlaps")
+    return (
+        f"declared synthetic patterns, not recordings: of {len(printed)} printed ranges {printed.count('wholly')} lie within what the "
+        f"assumptions span, {printed.count('in part')} in part; of {len(out) - lacking} ranges that come out {inside} lie inside what is "
+        f"printed, {overlap} overlap it" + (f"; {lacking} need a share of communication that no compute gives" if lacking else "")
+    )
+
+
+def _conditions(setup: Any) -> str:
+    """What all replays have in common."""
+    from turnbuckle.foundation.units import show
+    from turnbuckle.mpi.questions.messages.setup import network_of
+
+    paid, network = setup.paid, network_of(setup, 1)
+    machine = Path(setup.network).name or "one switch"
+    machine = machine if setup.topology == "as given" else f"a {setup.topology}"
+    return (
+        f"Replayed by {setup.fidelity} on {machine}, {show(network.bandwidth, 'B/s')} a card, "
+        f"{show(network.hop_seconds, 's')} a link, {show(setup.peer_bandwidth, 'B/s')} between GPUs of a node; host copies a message: "
+        f"{paid.copies:g}, of {show(paid.copy_latency, 's')} and {show(1 / paid.copy_per_byte, 'B/s')}; pins: {paid.pins:g}, of "
+        f"{show(paid.pin_seconds, 's')}"
+    )
+
+
+def _range(low: float, high: float, digits: str = ".1f") -> str:
+    """Two fractions as percentages."""
+    least, most = f"{100 * low:{digits}}", f"{100 * high:{digits}}"
+    return least if least == most else f"{least} to {most}"
+
+
+def _cell(compared: Any, verdict: str) -> str:
+    if compared.verdict == "no such share":
+        return "no such share"
+    return f"{_range(compared.found_low, compared.found_high)}\n{verdict}"
+
+
+def _sized(sizes: list[float], ranks: list[int], each: list[int], setup: Any, format: str, output: Path | None) -> int:
+    from dataclasses import asdict
+
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
+    from turnbuckle.mpi.questions.patterns.question import SIZED, by_size, crossover
+    from turnbuckle.mpi.replay.patterns import LABEL
+    from turnbuckle.projection.run import SCHEMA_VERSION
+    from turnbuckle.show.terminal.output import write_answer
+    from turnbuckle.show.terminal.progress import working
+
+    if len(ranks) != 1:
+        raise UsageError("A093", "no such pattern of messages", found=f"halos of {len(ranks)} sizes", fix="one number: --ranks 64")
+    with working("replaying"):
+        found = list(by_size(sizes, each, setup, ranks=ranks[0]))
+    rows = [{"pattern": s.what, "size_bytes": s.size_bytes, **asdict(g), "gain": g.gain} for s in found for g in s.found]
+    crossovers = [
+        {"pattern": what, "ranks_per_node": n, "size_bytes": crossover([s for s in found if s.what == what], n)}
+        for what in SIZED for n in dict.fromkeys(each)
+    ]  # fmt: skip
+    if format != "table":
+        held = {k: v for k, v in setup.as_dict().items() if k not in ("path", "ranks_per_node", "ranks")}
+        document = {
+            "label": LABEL, "setup": held, "paths": asdict(setup.paid), "break_even_bytes": break_even_bytes(setup.paid), "replays": rows,
+            "crossovers": crossovers,
+        }  # fmt: skip
+        write_answer({"schema_version": SCHEMA_VERSION, **document}, rows, format, output)
+    else:
+        _print_sized(found, crossovers, list(dict.fromkeys(each)), setup, output)
+    return 0
+
+
+def _print_sized(found: Sequence[Any], crossovers: Sequence[dict[str, Any]], each: list[int], setup: Any, output: Path | None) -> None:
+    import math
+
+    from rich.table import Table
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
+    from turnbuckle.show.terminal.console import console_for
+
+    console = console_for(output)
+    edge = break_even_bytes(setup.paid)
+    alone = "GPUDirect wins at every size" if edge == 0 else f"GPUDirect wins from {show(edge, 'B')} on"
+    console.print(Text(f"declared synthetic patterns; by the closed form of one message {alone}", "bold"))
+    for what in dict.fromkeys(s.what for s in found):
+        mine = [s for s in found if s.what == what]
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column("message", justify="right")
+        for n in each:
+            table.add_column(f"{n} a node", justify="right")
+        for one in mine:
+            table.add_row(show(one.size_bytes, "B"), *(f"{g.gain:+.1%}" for g in one.found))
+        sizes = [c["size_bytes"] for c in crossovers if c["pattern"] == what]
+        table.add_row("wins from", *("none" if math.isinf(s) else show(s, "B") for s in sizes), style="dim")
+        console.print()
+        console.print(Text(f"{what}, {mine[0].found[0].ranks} ranks", "bold"))
+        console.print(table)
+    console.print()
+    console.print(
+        Text(
+            f"Communication by host copies over GPUDirect, less 1. {_conditions(setup)}; {show(setup.eager_limit_bytes, 'B')} eager for "
+            "host copies. A copy keeps its rank busy; pins of several messages pass at the same time.",
+            style="dim",
+        )
+    )

@@ -1,0 +1,397 @@
+"""The applications of *Predicting GPUDirect Benefits for HPC Workloads* as declared patterns, beside what the paper prints of them.
+
+The traces of the paper are not published.  What its text says of the messages (who talks to how many, which sizes, which share of the
+time) makes a pattern; what it does not say is an assumption, and each is changed on its own to see what hangs on it.  Nothing is
+set so that an answer fits: compute is what makes the printed share of communication, and the rest is the machine of the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.units import parse
+from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
+from turnbuckle.mpi.questions.messages.question import shapes
+from turnbuckle.mpi.questions.messages.setup import Setup, checked, network_of
+from turnbuckle.mpi.questions.patterns.question import Gain, gains, waited, with_share
+from turnbuckle.mpi.replay.patterns import LABEL, Pattern, balanced, neighbours, spread_sizes, traffic_of
+from turnbuckle.papers.numbers import Interval, Paper, exact, printed
+
+Verdict = Literal["inside", "overlaps", "outside", "no such share"]
+Spanned = Literal["wholly", "in part", "not at all"]
+Band = tuple[float, float, float]
+Ends = tuple[Interval, Interval]
+
+PAPER, MORE = Paper("gpudirect/numbers"), Paper("gpudirect/patterns")
+NAMES: Final = ("AmgX", "LULESH", "Minisweep", "SW4lite")
+#: Node shapes of the paper, one GPU a rank.
+SHAPES: Final = (1, 2, 4, 6)
+_INCREASE: Final = "communication increase of 6 ranks a node"
+#: Messages to a neighbour: as few as give every band of sizes its share to within a hundredth of all, and no more than this.
+_MOST_MESSAGES: Final = 25
+#: What the paper does not print, and holds in every pattern here.
+ASSUMED: Final = (
+    "ranks stand on the most nearly square plane, or cube in space, and on the nodes in their order",
+    "every rank sends each size to every neighbour in turn, the bands alternating; shares that do not add up to 100 % are scaled",
+    "sizes lie in the logarithmic middle of their band; a band without a printed end goes to twice its beginning; 1 KB is 1,024 B",
+    "compute is what makes the printed share of communication at 4 ranks a node; for numbers of ranks without one, their mean",
+    "AmgX sums 8 B over all ranks after each exchange; the others have no collectives",
+    "a copy keeps its rank busy, and pins of several messages pass at the same time",
+    "latency of a link, overhead of a message and the eager limit; two levels of switches",
+)
+#: A band without a printed end goes to this multiple of its beginning.
+_OPEN_END: Final = 2.0
+
+
+@dataclass(frozen=True)
+class Application:
+    """What the paper prints of an application.
+
+    Attributes
+    ----------
+    ranks : simulated.
+    partners : fewest and most that a rank sends to.
+    bands : (share of the messages, smallest, largest) of each [B]; shares are empty where none are printed.
+    shares : of communication in the run time, by ranks.
+    gain : least and most of GPUDirect in communication, weak scaling [1].
+    increases : least and most by which communication grows from 1 to 6 ranks a node, by ranks [1].
+    small_payload : share of the bytes in messages below 32 KB, nan where none is printed.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    partners: tuple[int, int]
+    bands: tuple[Band, ...]
+    shares: dict[int, float]
+    gain: Ends
+    increases: dict[int, Ends]
+    small_payload: float
+
+    def share(self, ranks: int) -> float:
+        """Of communication: as printed, or the mean of what is for other numbers of ranks."""
+        return self.shares.get(ranks, float(np.mean(list(self.shares.values()))))
+
+
+def application(name: str) -> Application:
+    """One of `NAMES`, whatever their case.
+
+    Raises
+    ------
+    UsageError : A093 for another.
+    """
+    known = {n.lower(): n for n in NAMES}
+    if name.lower() not in known:
+        fix = did_you_mean(name.lower(), known) or ", ".join(NAMES)
+        raise UsageError("A093", "no such pattern of messages", found=clipped(name), fix=fix)
+    name = known[name.lower()]
+    text = {(s.quantity, s.at): s for s in (*PAPER.all, *MORE.all) if s.subject == name}
+
+    def size(quantity: str, at: str) -> float | None:
+        said = text.get((quantity, at))
+        return None if said is None else _bytes(said.text, said.unit)
+
+    bands = []
+    for at in ("small", "middle", "large"):
+        low = size("smallest size", at)
+        if low is not None:
+            share = text.get(("share of messages", at))
+            bands.append((float(share.text) / 100 if share else float("nan"), low, size("largest size", at) or _OPEN_END * low))
+    increases = {}
+    for n in sorted({at.split(",")[0] for quantity, at in text if quantity == _INCREASE}, key=int):
+        ends = [_percent(text[_INCREASE, at].text) for at in (f"{n}, lower", f"{n}, upper", n) if (_INCREASE, at) in text]
+        increases[int(n)] = (ends[0], ends[-1])
+    small = text.get(("payload of messages below 32KB", ""))
+    return Application(
+        name, tuple(int(s.text) for s in MORE.all if (s.subject, s.quantity) == (name, "ranks")),
+        (int(text["partners", "fewest"].text), int(text["partners", "most"].text)), tuple(bands),
+        {int(at): float(s.text) / 100 for (quantity, at), s in text.items() if quantity == "share of communication" and at.isdecimal()},
+        _gain(name), increases, float(small.text) / 100 if small else float("nan"),
+    )  # fmt: skip
+
+
+def _gain(name: str) -> Ends:
+    """Least and most, weak scaling."""
+    if name == "LULESH":
+        # "less than": either way
+        most = float(PAPER.text(name, "gain below", "weak scaling")) / 100
+        return exact(-most), exact(most)
+    if name == "SW4lite":
+        return _percent(MORE.text(name, "gain", "smallest")), _percent(PAPER.text(name, "largest gain", "weak scaling"))
+    paper = PAPER if name == "AmgX" else MORE
+    return _percent(paper.text(name, "gain", "smallest")), _percent(paper.text(name, "gain", "largest"))
+
+
+def _percent(text: str) -> Interval:
+    return printed(text).times(0.01)
+
+
+# --- patterns and assumptions -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """One thing that the paper does not print.
+
+    Attributes
+    ----------
+    name : in words.
+    change : what it makes of the pattern that stands first.
+    waiting : share of communication that is waiting for ranks that compute longer.
+    """
+
+    name: str
+    change: Callable[[Pattern], Pattern] = lambda pattern: pattern
+    waiting: float = 0.0
+
+    def pattern(self, app: Application, ranks: int, setup: Setup) -> Pattern:
+        """Of an application on so many ranks.
+
+        Where ranks are spread over compute times c (1 -+ i), they wait k i c for the slower ones; communication is c s / (1 - s),
+        so that waiting is its share w where i = w s / (1 - s) / k.
+        """
+        made = self.change(declared(app))
+        if not self.waiting:
+            return made
+        share = app.share(ranks)
+        return replace(made, imbalance=self.waiting * share / (1 - share) / waited(made, ranks, setup))
+
+
+def _sizes(app: Application, within: float = 0.5) -> tuple[float, ...]:
+    bands = [(1.0 if np.isnan(share) else share, low, high) for share, low, high in app.bands]
+    whole = sum(share for share, _, _ in bands)
+    fits = (n for n in range(1, _MOST_MESSAGES) if all(abs(round(n * s / whole) / n - s / whole) <= 0.01 for s, _, _ in bands))
+    return spread_sizes(bands, next(fits, _MOST_MESSAGES), within)
+
+
+def declared(app: Application) -> Pattern:
+    """The pattern that stands first: all that is printed, and the assumptions that `assumptions` changes."""
+    sizes = _sizes(app)
+    if app.name == "Minisweep":
+        # a discrete-ordinates sweep goes over a plane of ranks from each of its corners
+        return Pattern("sweep", 2, sizes, 16)
+    partners = app.partners[0] == app.partners[1]
+    return Pattern("halo", 2, sizes, max(len(sizes), 4), periodic=partners, sum_bytes=8.0 if app.name == "AmgX" else None)
+
+
+def assumptions(app: Application) -> list[Assumption]:
+    """What is changed, one thing at a time; the first changes nothing."""
+    if app.name == "Minisweep":
+        four, eight = (low for _, low, _ in app.bands)
+        space = Pattern("halo", 3, _sizes(app), 2, corners=True)
+        return [
+            Assumption("16 blocks a wave"), Assumption("8 blocks a wave", lambda p: replace(p, exchanges=8)),
+            Assumption("32 blocks a wave", lambda p: replace(p, exchanges=32)),
+            Assumption("all messages of 4 MB", lambda p: replace(p, sizes=(four,))),
+            Assumption("all messages of 8 MB", lambda p: replace(p, sizes=(eight,))),
+            Assumption("ranks up to 10 % slower than the mean", lambda p: replace(p, imbalance=0.1)),
+            Assumption("no sweep: 26 neighbours in space", lambda _: space),
+        ]  # fmt: skip
+    out = [
+        Assumption("a plane of ranks, all messages of an exchange at once"),
+        Assumption("one direction after the other", lambda p: replace(p, order="one by one")),
+        Assumption("half of communication is waiting", waiting=0.5),
+        Assumption("nine tenths of communication are waiting", waiting=0.9),
+    ]
+    if app.name == "SW4lite":
+        said = [s for s in MORE.all if (s.subject, s.quantity) == ("SW4lite", "size elsewhere")]
+        ends = tuple(_bytes(s.text, s.unit) for s in said)
+        return [*out, Assumption("680 KB and 11.5 MB, as section III e has it", lambda p: replace(p, sizes=ends))]
+    out += [
+        Assumption("smallest size of each band", lambda p: replace(p, sizes=_sizes(app, 0.0))),
+        Assumption("largest size of each band", lambda p: replace(p, sizes=_sizes(app, 1.0))),
+    ]
+    if app.name == "AmgX":
+        large = float(1 << 20)
+        return [
+            *out, Assumption("no allreduce", lambda p: replace(p, sum_bytes=None)),
+            Assumption("an allreduce of 1 MiB instead of 8 B", lambda p: replace(p, sum_bytes=large)),
+        ]  # fmt: skip
+    return [*out, Assumption("26 neighbours in space", lambda p: replace(p, dimensions=3, corners=True))]
+
+
+def _bytes(text: str, unit: str) -> float:
+    """A size as the paper prints it; its units are taken as powers of two."""
+    return parse(f"{text} {unit.replace('KB', 'KiB').replace('MB', 'MiB')}", "B")
+
+
+def partners(pattern: Pattern, ranks: int) -> tuple[int, int]:
+    """Fewest and most that a rank of a pattern sends to."""
+    to = neighbours(balanced(ranks, pattern.dimensions), periodic=pattern.periodic, corners=pattern.corners)
+    count = [len({n for n in column if n >= 0}) for column in to.T.tolist()]
+    return min(count), max(count)
+
+
+def small_payload(pattern: Pattern) -> float:
+    """Share of the bytes of a pattern in messages below 32 KB."""
+    sizes = np.array(pattern.sizes)
+    return float(sizes[sizes < 32 * 1024].sum() / sizes.sum())
+
+
+# --- the comparison ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What is printed, and what comes out under one assumption.
+
+    Attributes
+    ----------
+    what : ``gain`` of GPUDirect in communication, or the ``increase`` of communication from 1 to 6 ranks a node, by either path.
+    ranks : 0 where all count.
+    printed_low, printed_high : ends of what is printed, each with the interval that its digits stand for [1].
+    found_low, found_high : least and most of what comes out [1]; nan where no compute gives the printed share.
+    """
+
+    application: str
+    assumption: str
+    what: Literal["gain", "increase"]
+    ranks: int
+    printed_low: Interval
+    printed_high: Interval
+    found_low: float
+    found_high: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether all of what comes out lies within what is printed, some of it, or none."""
+        if np.isnan(self.found_low):
+            return "no such share"
+        least, most = self.printed_low.low, self.printed_high.high
+        if least <= self.found_low and self.found_high <= most:
+            return "inside"
+        return "overlaps" if self.found_low <= most and least <= self.found_high else "outside"
+
+    @property
+    def spanned(self) -> Spanned:
+        """Whether what is printed lies within what comes out: all of it, some, or nothing."""
+        if np.isnan(self.found_low):
+            return "not at all"
+        if self.found_low <= self.printed_low.high and self.printed_high.low <= self.found_high:
+            return "wholly"
+        return "in part" if self.verdict != "outside" else "not at all"
+
+    def as_dict(self) -> dict[str, Any]:
+        """One row, numbers as printed."""
+        return {**self.__dict__, "printed_low": self.printed_low.value, "printed_high": self.printed_high.value, "verdict": self.verdict}
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One application under one assumption: its replays, none for a number of ranks at which no compute gives the printed share."""
+
+    application: Application
+    assumption: str
+    pattern: Pattern
+    partners: tuple[int, int]
+    found: tuple[Gain, ...]
+    compute_seconds: dict[int, float]
+    lacking: tuple[int, ...]
+
+    def compared(self) -> Iterator[Compared]:
+        """Against every range that is printed and was replayed."""
+        app = self.application
+        gain = [g.gain for g in self.found] or [float("nan")]
+        yield Compared(app.name, self.assumption, "gain", 0, *app.gain, min(gain), max(gain))
+        for ranks, (low, high) in app.increases.items():
+            one, six = (next((g for g in self.found if (g.ranks, g.ranks_per_node) == (ranks, n)), None) for n in (1, 6))
+            if ranks in self.lacking:
+                yield Compared(app.name, self.assumption, "increase", ranks, low, high, float("nan"), float("nan"))
+            elif one and six:
+                rise = six.hostcopy_seconds / one.hostcopy_seconds - 1, six.gpudirect_seconds / one.gpudirect_seconds - 1
+                yield Compared(app.name, self.assumption, "increase", ranks, low, high, min(rise), max(rise))
+
+
+def replayed(app: Application, setup: Setup, *, ranks: Sequence[int] = (), ranks_per_node: Sequence[int] = SHAPES) -> Iterator[Replayed]:
+    """An application under each assumption; on all numbers of ranks of the paper if none are given.
+
+    Raises
+    ------
+    UsageError : A074, A093: shapes that cannot be, or that the network has no room for.
+    """
+    if alone := [n for n in ranks if n < 2]:
+        raise UsageError("A093", "no such pattern of messages", found=f"{app.name} on {alone[0]} ranks", fix="2 ranks or more")
+    for each in shapes(ranks_per_node):
+        for count in ranks or app.ranks:
+            network_of(checked(replace(setup, ranks_per_node=each)), -(-count // each))
+    for assumed in assumptions(app):
+        found: list[Gain] = []
+        compute: dict[int, float] = {}
+        lacking = []
+        several = tuple(ranks) or app.ranks
+        for count in several:
+            full = with_share(assumed.pattern(app, count, setup), count, app.share(count), setup)
+            if full is None:
+                lacking.append(count)
+                continue
+            compute[count] = full.compute_seconds
+            found += gains(traffic_of(full, count), ranks_per_node, setup)
+        pattern = assumed.pattern(app, max(several), setup)
+        seen = [partners(pattern, n) for n in several]
+        both = min(a for a, _ in seen), max(b for _, b in seen)
+        yield Replayed(app, assumed.name, pattern, both, tuple(found), compute, tuple(lacking))
+
+
+def spans(found: Sequence[Replayed]) -> list[Compared]:
+    """For every printed range the least and most that come out under any of the assumptions."""
+    kept: dict[tuple[str, str, int], list[Compared]] = {}
+    for one in (c for r in found for c in r.compared()):
+        kept.setdefault((one.application, one.what, one.ranks), []).append(one)
+    out = []
+    for several in kept.values():
+        ends = [c for c in several if not np.isnan(c.found_low)]
+        low = min((c.found_low for c in ends), default=float("nan"))
+        high = max((c.found_high for c in ends), default=float("nan"))
+        out.append(replace(several[0], assumption="any of these", found_low=low, found_high=high))
+    return out
+
+
+def _span(compared: Compared) -> dict[str, Any]:
+    kept = {k: v for k, v in compared.as_dict().items() if k not in ("verdict", "assumption")}
+    return {**kept, "spanned": compared.spanned}
+
+
+def as_dict(found: Sequence[Replayed], setup: Setup) -> dict[str, Any]:
+    """The JSON contract of ``model patterns``, without its version."""
+    apps = {r.application.name: r.application for r in found}
+    return {
+        "label": LABEL,
+        "source": "Khetawat, Jain, Bhatele, Mueller, Predicting GPUDirect Benefits for HPC Workloads",
+        "setup": {k: v for k, v in setup.as_dict().items() if k not in ("path", "ranks_per_node", "ranks")},
+        "paths": asdict(setup.paid),
+        "break_even_bytes": break_even_bytes(setup.paid),
+        "applications": [
+            {
+                "name": a.name, "ranks": list(a.ranks), "partners": list(a.partners),
+                "bands": [{"share": s, "smallest_bytes": low, "largest_bytes": high} for s, low, high in a.bands],
+                "communication_share": {str(n): s for n, s in a.shares.items()}, "gain": [end.value for end in a.gain],
+                "increases": {str(n): [end.value for end in ends] for n, ends in a.increases.items()}, "small_payload": a.small_payload,
+            }
+            for a in apps.values()
+        ],
+        "patterns": [
+            {
+                "application": r.application.name, "assumption": r.assumption, "pattern": asdict(r.pattern), "partners": list(r.partners),
+                "small_payload": small_payload(r.pattern), "compute_seconds": {str(n): s for n, s in r.compute_seconds.items()},
+                "no_such_share": list(r.lacking),
+            }
+            for r in found
+        ],
+        "comparisons": [c.as_dict() for r in found for c in r.compared()],
+        "spans": [_span(c) for c in spans(found)],
+        "replays": rows(found),
+        "assumed": list(ASSUMED),
+        "not_compared": ["strong scaling: the sizes of its messages are not printed", "Fig 7: run times are only drawn"],
+    }  # fmt: skip
+
+
+def rows(found: Sequence[Replayed]) -> list[dict[str, Any]]:
+    """The replays, one row each."""
+    return [
+        {"application": r.application.name, "assumption": r.assumption, **asdict(g), "gain": g.gain, "run_gain": g.run_gain}
+        for r in found for g in r.found
+    ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""The papers' single models, one folder each: `turnbuckle model NAME`."""

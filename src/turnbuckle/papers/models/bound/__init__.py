@@ -1,0 +1,1 @@
+"""What a gain between two latencies says of a third one."""

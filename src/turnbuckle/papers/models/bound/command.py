@@ -1,0 +1,209 @@
+"""``turnbuckle model bound``: what a gain between two latencies, or two bandwidths, says of a third one."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import FormatOption, Output
+
+if TYPE_CHECKING:
+    from turnbuckle.papers.numbers import Interval
+
+_RATIO = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?:x\s*)?", re.ASCII)
+#: What is shown where nothing is asked for: none at all, and so many times worse than --from.
+_FACTORS = (0, 2, 10, 100)
+_SLOWEST, _FASTEST, _LONGEST = 1e-9, 1e18, 1e9  # [B/s], [B/s], [s]
+
+Gain = Annotated[str, Parameter(help="run time at --from over run time at --to, as printed: 1.21 stands for 1.205 to 1.215")]
+From = Annotated[str, Parameter(name="--from", help="latency of the baseline, as 100us; or its bandwidth, as 16GB/s")]
+To = Annotated[str, Parameter(help="the better latency, or bandwidth, that the gain belongs to")]
+At = Annotated[list[str] | None, Parameter(help="latencies or bandwidths asked for: several times or with commas", negative=())]
+Claimed = Annotated[str | None, Parameter(help="a printed ratio of run time at --at over run time at --from, to be held against the gain")]
+
+
+def bound(
+    *, gain: Gain, from_: From, to: To, at: At = None, claimed: Claimed = None, format: FormatOption = "table", output: Output = None
+) -> int:
+    """Bound the run time at one latency by a gain known between two others: it is convex in latency, whatever the application."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.show.terminal.console import console_for
+
+    console = console_for(output if format == "table" else None)
+    known = _ratio("--gain", gain)
+    if known.value < 1:
+        fix = f"swap --from and --to and give --gain {1 / known.value:.3g}" if known.value else "a gain is a ratio above 1"
+        raise UsageError("A044", "a gain below 1 is a loss", found=f"--gain {gain}", fix=fix)
+    unit = _unit(from_)
+    now, near = _delay("--from", from_, unit), _delay("--to", to, unit)
+    if not near < now:
+        raise UsageError("A044", "--to is no better than --from", found=f"--from {from_} --to {to}", fix="--to is where the run is faster")
+    words = [part.strip() for word in at or [] for part in word.split(",") if part.strip()]
+    if at is not None and not words:
+        raise UsageError("A044", "--at names nothing", fix="--at 1ms, or leave it out")
+    far = [_delay("--at", word, unit) for word in words] or [factor * now for factor in _FACTORS]
+    if claimed is not None and len(words) != 1:
+        raise UsageError("A044", "a claim belongs to one --at", found=f"{len(words)} of them", fix="--at 1ms --claimed 2.39")
+    said = None if claimed is None else _ratio("--claimed", claimed)
+    document = answer(known, now, near, far, over="latency" if unit == "s" else "bandwidth", claimed=said)
+    if format != "table":
+        from turnbuckle.show.terminal.output import write_answer
+
+        write_answer(document, document["bounds"], format, output)
+    else:
+        _print(console, document)
+    return 0
+
+
+def _ratio(option: str, text: str) -> Interval:
+    """A printed ratio and the interval its digits stand for."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.papers.numbers import printed
+
+    match = _RATIO.fullmatch(text)
+    if match is None or not float(match[1]):
+        raise UsageError(
+            "A044", f"{option} is no ratio of run times", found=f"{option} {text[:40]}", fix=f"as printed, for example {option} 1.21"
+        )
+    return printed(match[1])
+
+
+def _unit(text: str) -> Literal["s", "B/s"]:
+    """Whether a latency or a bandwidth is given."""
+    from turnbuckle.foundation.errors import UnitError
+    from turnbuckle.foundation.units import parse
+
+    try:
+        parse(text, "B/s")
+    except UnitError:
+        return "s"
+    return "B/s"
+
+
+def _delay(option: str, text: str, unit: Literal["s", "B/s"]) -> float:
+    """A latency [s], or the seconds a byte takes at a bandwidth [s/B]: run time is convex in either."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+
+    value = parse(text, unit)
+    if value < 0 or (unit == "B/s" and value < _SLOWEST):
+        what = "a latency cannot be negative" if unit == "s" else "a bandwidth must be above 0"
+        raise UsageError(
+            "A044", what, found=f"{option} {text}", fix="for example --from 100us" if unit == "s" else "for example --from 16GB/s"
+        )
+    if value > (_LONGEST if unit == "s" else _FASTEST):
+        raise UsageError("A044", f"{option} is beyond what any machine has", found=text[:40], fix="give it in another unit")
+    return value if unit == "s" else 1.0 / value
+
+
+def answer(
+    gain: Interval,
+    now: float,
+    near: float,
+    far: list[float],
+    *,
+    over: Literal["latency", "bandwidth"] = "latency",
+    claimed: Interval | None = None,
+) -> dict[str, Any]:
+    """The document of the command.
+
+    Parameters
+    ----------
+    gain : T(now) / T(near), with the interval of its digits.
+    now, near, far : delays [s], or seconds a byte [s/B].
+    claimed : T(far) / T(now) as somebody has it, for a single `far`.
+    """
+    from turnbuckle.papers.models.bound.affine import bound_on, possible_on
+    from turnbuckle.projection.run import SCHEMA_VERSION
+
+    key = "seconds" if over == "latency" else "bandwidth"
+
+    def named(delay: float) -> float:
+        return delay if over == "latency" else 1.0 / delay if delay else float("inf")
+
+    rows: list[dict[str, Any]] = []
+    for x in far:
+        inside = near < x < now
+        ends = [float(bound_on(x, near, now, max(b, 1.0))) for b in (gain.low, gain.high)]
+        least, most = zip(*(possible_on(x, near, now, max(b, 1.0)) for b in (gain.low, gain.high)), strict=True)
+        rows.append(
+            {
+                f"at_{key}": named(x),
+                "holds": "exactly" if x in (near, now) else "at most" if inside else "at least",
+                "ratio": float(bound_on(x, near, now, gain.value)),
+                "rounded_ratio": max(ends) if inside else min(ends),
+                "low": float(min(least)),
+                "high": None if x > now else float(max(most)),
+            }
+        )
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "over": over,
+        f"from_{key}": named(now),
+        f"to_{key}": named(near),
+        "gain": {"ratio": gain.value, "low": gain.low, "high": gain.high},
+        "bounds": rows,
+        "claimed": None if claimed is None else _judged(claimed, gain, rows[0], (near, now), named, key),
+    }
+
+
+def _judged(claimed: Interval, gain: Interval, row: dict[str, Any], known: tuple[float, float], named: Any, key: str) -> dict[str, Any]:
+    """A claim beside what is possible; beyond --from also where it would hold."""
+    from turnbuckle.papers.models.bound.affine import farthest
+
+    holds = claimed.high >= row["low"] and (row["high"] is None or claimed.low <= row["high"])
+    out: dict[str, Any] = {
+        "ratio": claimed.value,
+        "low": claimed.low,
+        "high": claimed.high,
+        "verdict": "possible" if holds else "contradicts",
+    }
+    if claimed.value >= 1 and row["high"] is None:
+        out[f"reached_{key}"] = named(float(farthest(gain.value, claimed.value, *known)))
+        out[f"rounded_reached_{key}"] = named(float(farthest(gain.low, claimed.high, *known)))
+    return out
+
+
+def _print(console: Any, document: dict[str, Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+
+    over, gain, said = document["over"], document["gain"], document["claimed"]
+    key, unit = ("seconds", "s") if over == "latency" else ("bandwidth", "B/s")
+
+    def at(value: float) -> str:
+        return "any" if value == float("inf") else show(value, unit)
+
+    now, near = (at(document[f"{end}_{key}"]) for end in ("from", "to"))
+    console.print(Text(f"{gain['ratio']:g}x faster at {near} than at {now}; the digits stand for {gain['low']:g} to {gain['high']:g}"))
+    console.print()
+    console.print(Text(f"run time against that at {now}", "italic"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for k, head in enumerate((over, "bound", "with rounding")):
+        table.add_column(head, justify="right" if k else "left", no_wrap=True, min_width=10)
+    for row in document["bounds"]:
+        place = row[f"at_{key}"]
+        word = "no limit" if place == float("inf") else at(place)
+        table.add_row(word, f"{row['holds']} {row['ratio']:.3f}x", f"{row['rounded_ratio']:.3f}x")
+    console.print(table)
+    console.print()
+    if said is not None:
+        asked = at(document["bounds"][0][f"at_{key}"])
+        verdict = (
+            f"{said['ratio']:g}x at {asked} {'contradicts the gain' if said['verdict'] == 'contradicts' else 'is possible with the gain'}"
+        )
+        if said["verdict"] == "contradicts" and f"reached_{key}" in said:
+            most, rounded = (at(said[f"{name}_{key}"]) for name in ("reached", "rounded_reached"))
+            verdict += f": it is reached by {most} ({rounded} with rounding)"
+        elif said["verdict"] == "contradicts":
+            low, high = document["bounds"][0]["low"], document["bounds"][0]["high"]
+            verdict += f": {low:.3f}x {'or more' if high is None else f'to {high:.3f}x'} can be, with rounding"
+        console.print(Text(verdict, "bold red" if said["verdict"] == "contradicts" else "bold"))
+    if gain["low"] <= 1:
+        console.print(Text("the gain may be rounded up from none, so nothing follows from it", "yellow"))
+    met = "every trip counts" if over == "latency" else "every byte counts"
+    console.print(Text(f"met where {met}, with nothing beside it; queues and shared links are not covered", "dim"))

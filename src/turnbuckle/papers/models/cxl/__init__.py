@@ -1,0 +1,1 @@
+"""Transfers over CXL and PCIe, and chains of accelerators."""

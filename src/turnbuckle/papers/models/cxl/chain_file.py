@@ -1,0 +1,172 @@
+"""Reads a chain of accelerators from a TOML file, and says for every flaw where it stands.
+
+::
+
+    items = 99                       # how often the chain runs
+    in_flight = 4                    # items under way at once when pipelined; as many as there are steps if left out
+    start_up = "2 ms"                # once, before everything
+
+    [stage.unpack]
+    device = "fpga"
+    time = "70.9 ms"                 # of one item; left out where it comes from a recording
+
+    [stage.integrate]
+    device = "gpu"
+    time = "2.73 ms"
+    receives = "16 MiB"              # from the stage before; {unpack = "16 MiB", read = "1 MiB"} names others
+
+    [link.fpga-host]                 # both ways, unless host-fpga stands there too
+    kind = "pcie"                    # pcie: eq 9; cxl1: eq 10; cxl2: eq 11; time: a time; loggp: latency and bandwidth
+
+Nothing is guessed: a key that a chain does not have, a quantity without a unit, a link between devices that no stage uses
+stops the reading:
+
+    A027  not TOML, an unknown or missing key, a value that cannot be
+    U0xx  a quantity without a unit, or with the wrong one
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from turnbuckle.cost import packet
+from turnbuckle.cost.pcie import Pcie
+from turnbuckle.foundation.errors import UnitError, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.table_file import read_text
+from turnbuckle.foundation.toml_text import NotToml, parsed
+from turnbuckle.foundation.units import parse
+from turnbuckle.papers.models.cxl.chain import HOST, KINDS, LINK_KEYS, Chain, Link, Stage
+
+_NAME = re.compile(r"[a-z0-9_]{1,40}")
+_LEAST, _MOST = 1e-15, 1e18  # of any quantity, SI
+
+
+def read_chain(path: str | Path) -> Chain:
+    """Read a chain file.
+
+    Raises
+    ------
+    UsageError : A061 where the file cannot be read, A027 with file:line:column.  UnitError : U0xx.
+    """
+    text = read_text(path, "the chain", largest_bytes=1 << 20, fix="give a TOML file in UTF-8")
+    return _Reading(Path(path).name, text).chain()
+
+
+class _Reading:
+    """One chain file being read; knows where everything stands."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        try:
+            self.document, self.positions = parsed(text)
+        except NotToml as flaw:
+            fix = flaw.fix or '[stage.NAME], then KEY = "VALUE"'
+            raise UsageError("A027", "the chain is not TOML", where=name + flaw.at, cause=flaw.why, fix=fix) from None
+
+    def chain(self) -> Chain:
+        self._known((), self.document, ("items", "in_flight", "start_up", "stage", "link"))
+        stages: list[Stage] = []
+        for name, table in self._tables("stage"):
+            stages.append(self._stage(name, table, [s.name for s in stages]))
+        if not stages:
+            raise self._flaw((), "a chain without stages", fix="[stage.NAME] with device and time")
+        links = {}
+        for name, table in self._tables("link"):
+            one, _, other = name.partition("-")
+            devices = list(dict.fromkeys([HOST, *(s.device for s in stages)]))
+            if one == other or not {one, other} <= set(devices):
+                fix = did_you_mean(name, [f"{a}-{b}" for a in devices for b in devices if a != b]) or f"devices are {', '.join(devices)}"
+                raise self._flaw(("link", name), "a link between devices that the chain does not have", found=name, fix=fix)
+            links[one, other] = self._link(("link", name), table)
+        items, in_flight = (self._count((key,), self.document.get(key)) for key in ("items", "in_flight"))
+        start_up = self._quantity(("start_up",), self.document.get("start_up", "0 s"), "s")
+        return Chain(tuple(stages), links, items, in_flight, start_up, self.name)
+
+    def _stage(self, name: str, table: dict[str, Any], before: list[str]) -> Stage:
+        at = ("stage", name)
+        self._known(at, table, ("device", "time", "receives"))
+        device = table.get("device")
+        if not isinstance(device, str) or not _NAME.fullmatch(device):
+            raise self._flaw((*at, "device"), f"stage {name} needs a device", found=str(device)[:40], fix='device = "gpu": a-z, 0-9 and _')
+        seconds = self._quantity((*at, "time"), table["time"], "s") if "time" in table else None
+        given = table.get("receives")
+        if given is None:
+            return Stage(name, device, seconds)
+        if not isinstance(given, dict):
+            if not before:
+                raise self._flaw((*at, "receives"), "the first stage receives from nobody", fix='put a stage on device = "host" before it')
+            given = {before[-1]: given}
+        for source in given:
+            if source not in before:
+                fix = did_you_mean(source, before) or f"earlier stages are {', '.join(before) or 'none'}"
+                raise self._flaw((*at, "receives", source), "a message from no earlier stage", found=source[:40], fix=fix)
+        sizes = {source: self._quantity((*at, "receives", source), size, "B") for source, size in given.items()}
+        return Stage(name, device, seconds, sizes)
+
+    def _link(self, at: tuple[str, ...], table: dict[str, Any]) -> Link:
+        given = table.get("kind")
+        kind = next((k for k in KINDS if k == given), None)
+        if kind is None:
+            fix = did_you_mean(str(given), KINDS) or f"one of {', '.join(KINDS)}"
+            raise self._flaw((*at, "kind"), "no such kind of link", found=str(given)[:40], fix=fix)
+        self._known(at, table, ("kind", *KINDS[kind]))
+        values: dict[str, Any] = {}
+        for key in table.keys() - {"kind"}:
+            if key == "pcie":
+                if not isinstance(table[key], str) or not isinstance(packet.link(table[key]), Pcie):
+                    raise self._flaw((*at, key), "no PCI Express link", found=str(table[key])[:40], fix='pcie = "pcie5-x16"')
+                values[key] = table[key]
+            else:
+                values[key] = self._quantity((*at, key), table[key], LINK_KEYS[key])
+        for key in {"time": ("time",), "loggp": ("latency", "bandwidth")}.get(kind, ()):
+            if key not in table:
+                raise self._flaw(at, f"a link of kind {kind} needs {key}", fix=f"add {key}")
+        if not 0 < values.get("share", 0.5) <= 1 or values.get("lines_in_flight", 1) < 1 or values.get("bandwidth", 1) <= 0:
+            raise self._flaw(at, "a value that cannot be", fix="a share in (0, 1], one line or more in flight, a bandwidth above 0")
+        return Link(kind, **values)
+
+    def _tables(self, kind: str) -> list[tuple[str, dict[str, Any]]]:
+        tables = self.document.get(kind, {})
+        if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
+            raise self._flaw((kind,), f"{kind} holds tables", fix=f"[{kind}.NAME], one for each {kind}")
+        for name in tables:
+            if not all(_NAME.fullmatch(part) for part in (name.split("-") if kind == "link" else [name])):
+                raise self._flaw(
+                    (kind, name), f"no name for a {kind}", found=name[:40], fix="a-z, 0-9 and _; devices of a link with - between"
+                )
+        return list(tables.items())
+
+    def _quantity(self, at: tuple[str, ...], value: object, unit: str) -> float:
+        plain = unit == "1" and isinstance(value, int | float) and not isinstance(value, bool)
+        if not isinstance(value, str) and not plain:
+            raise self._flaw(at, f"{at[-1]} is no quantity", found=str(value)[:40], fix="write number and unit in quotes")
+        try:
+            found = parse(str(value), unit)
+        except UnitError as error:
+            error.where = self._where(at)
+            raise
+        if found < 0 or (at[-1] in ("share", "lines_in_flight") and found == 0):
+            raise self._flaw(at, f"{at[-1]} must not be negative", found=str(value)[:40])
+        if found and not _LEAST <= found <= _MOST:
+            raise self._flaw(at, f"{at[-1]} is beyond what any machine has", found=str(value)[:40], fix="look at its unit")
+        return found
+
+    def _count(self, at: tuple[str, ...], value: object) -> int | None:
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise self._flaw(at, f"{at[-1]} is a whole number of 1 or more", found=str(value)[:40])
+        return value
+
+    def _known(self, at: tuple[str, ...], table: dict[str, Any], keys: tuple[str, ...]) -> None:
+        for key in table:
+            if key not in keys:
+                fix = did_you_mean(key, keys) or f"keys are {', '.join(keys)}"
+                raise self._flaw((*at, key), "a key that a chain does not have", found=key[:40], fix=fix)
+
+    def _where(self, at: tuple[str, ...]) -> str:
+        line, column = self.positions.key(at)
+        return f"{self.name}:{line}:{column}"
+
+    def _flaw(self, at: tuple[str, ...], what: str, *, found: str = "", fix: str = "") -> UsageError:
+        return UsageError("A027", what, where=self._where(at) if at else self.name, found=clipped(found, 120), fix=fix)

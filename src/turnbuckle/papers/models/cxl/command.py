@@ -1,0 +1,385 @@
+"""``turnbuckle model cxl`` and ``turnbuckle model chain``: transfers over CXL and PCIe, and chains of accelerators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, listed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnbuckle.cost.pcie import Pcie
+    from turnbuckle.cost.wire import Way
+    from turnbuckle.papers.models.cxl.chain import Chain, Played
+
+#: Sizes shown where none are asked for.
+SIZES = ("64 B", "256 B", "1 KiB", "4 KiB", "16 KiB", "64 KiB", "1 MiB", "16 MiB")
+_LIMIT_BYTES = 1 << 22
+#: Longest time and smallest share that is taken [s], [1].
+_LONGEST, _LEAST_SHARE = 1e9, 1e-6
+#: Flows that differ by no more than this are alike: the simpler one is named.
+_ALIKE = 0.01
+#: Characters that a column of times takes.
+_COLUMN = 10
+
+Sizes = Annotated[list[str] | None, Parameter(name="--sizes", help="bytes of a transfer: several times or with commas", negative=())]
+Shares = Annotated[
+    list[str] | None,
+    Parameter(name="--share", help="of PCIe's bandwidth that CXL reaches (equation 11); 0.6 and 90% if left out", negative=()),
+]
+LinkName = Annotated[str, Parameter(name="--link", help="PCI Express below both: generation and lanes")]
+LinesInFlight = Annotated[int, Parameter(help="cache misses open at once (equation 10); the report has 1")]
+AsPrinted = Annotated[bool, Parameter(help="equation 10 without its ceil: a part of a line costs a part", negative=())]
+Tags = Annotated[int | None, Parameter(help="reads that may be on their way at once, with --round-trip: limits PCIe")]
+StartUpTime = Annotated[
+    str | None, Parameter(help="of a PCIe transfer (equation 9); 738 ns if left out, which is what the report's numbers leave")
+]
+RoundTrip = Annotated[str | None, Parameter(help="from a read request to its data, with --tags")]
+
+
+def cxl(
+    *,
+    sizes: Sizes = None,
+    link: LinkName = "pcie3-x16",
+    start_up: StartUpTime = None,
+    measured: Annotated[Path | None, Parameter(help="copies you measured (bandwidthTest, CSV, ...): their start-up instead")] = None,
+    share: Shares = None,
+    line_time: Annotated[str, Parameter(help="access to one cache line of 64 B")] = "40 ns",
+    lines_in_flight: LinesInFlight = 1,
+    as_printed: AsPrinted = False,
+    tags: Tags = None,
+    round_trip: RoundTrip = None,
+    format: FormatOption = "table",
+    output: Output = None,
+) -> int:
+    """Compare transfers over PCIe with those over CXL: times by size, crossovers, what offloading must save (equations 9 to 11)."""
+    from turnbuckle.cost import packet
+    from turnbuckle.cost.pcie import Pcie
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.output import write_answer
+
+    console = console_for(output if format == "table" else None)
+    if (tags is None) != (round_trip is None):
+        raise UsageError("A028", "--tags and --round-trip belong together", fix='--tags 256 --round-trip "1.2 us"')
+    wire = packet.link(link)
+    if not isinstance(wire, Pcie):
+        raise UsageError("A028", "CXL runs on PCI Express", found=link[:40], fix="--link pcie5-x16")
+    shares = [_share(word) for word in _words(share, ("0.6", "0.9"), "--share")]
+    if start_up is not None and measured is not None:
+        raise UsageError("A028", "--start-up and --measured exclude each other", fix="leave one out")
+    times = {"--start-up": parse(start_up or "738 ns", "s"), "--line-time": parse(line_time, "s")}
+    for name, value in times.items():
+        if not 0 <= value <= _LONGEST:
+            what = f"{name} must not be negative" if value < 0 else f"{name} is longer than any machine takes"
+            raise UsageError("A028", what, found=f"{value:g} s", fix=f'{name} "1 us"')
+    if lines_in_flight < 1 or (tags is not None and tags < 1):
+        raise UsageError("A028", "one line, or one read, is in flight at least", fix="give 1 or more")
+    shown = None if measured is None else _measured(measured, wire)
+    document = compared(
+        wire,
+        [_size(word) for word in _words(sizes, SIZES, "--sizes")],
+        shares=list(dict.fromkeys(shares)),
+        start_up=times["--start-up"] if shown is None else shown["seconds"],
+        line_seconds=times["--line-time"],
+        lines_in_flight=lines_in_flight,
+        whole_lines=not as_printed,
+        reads=None if tags is None or round_trip is None else (tags, parse(round_trip, "s")),
+    )
+    document["measured_start_up"] = shown
+    if format != "table":
+        write_answer(document, document["rows"], format, output)
+    else:
+        _print_compared(console, document)
+    return 0
+
+
+def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
+    """The start-up that measured copies show: the first to the device, else to the host."""
+    from turnbuckle.foundation.errors import CannotAnswer
+    from turnbuckle.machine.measured.logs import read_measured
+    from turnbuckle.papers.models.cxl.cost import measured_start_up
+
+    file = read_measured(path)
+    ways: tuple[tuple[str, Way], ...] = (("h2d", "read"), ("d2h", "write"))
+    for direction, way in ways:
+        for curve in file.curves:
+            if curve.direction != direction or curve.memory == "pageable" or curve.streamed:
+                continue
+            found = measured_start_up(curve.size_bytes, curve.seconds, wire.bandwidth(curve.size_bytes, way))
+            if found is not None and not found.seconds:
+                raise CannotAnswer(
+                    "A148", f"the copies are faster than {wire.name} lets them be", where=file.name, found=curve.name,
+                    cause="they leave nothing for a start-up", fix="name the link that they were measured on: --link pcie5-x16",
+                )  # fmt: skip
+            if found is not None:
+                return {
+                    "file": file.name, "curve": curve.name, "copies": found.count, "seconds": found.seconds,
+                    "middle_half_seconds": [found.low, found.high],
+                }  # fmt: skip
+    raise CannotAnswer(
+        "A148", "no measured copy tells the start-up", where=file.name, cause="it takes pinned copies of 64 KiB or less",
+        fix="give the start-up itself: --start-up",
+    )  # fmt: skip
+
+
+def _words(given: list[str] | None, otherwise: tuple[str, ...], option: str) -> list[str]:
+    from turnbuckle.foundation.errors import UsageError
+
+    words = list(otherwise) if given is None else listed(given)
+    if not words:
+        raise UsageError("A028", f"{option} names nothing", fix=f'{option} "{otherwise[0]}"')
+    return words
+
+
+def _share(word: str) -> float:
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+
+    share = parse(word, "1")
+    if not _LEAST_SHARE <= share <= 1:
+        raise UsageError("A028", "a share of PCIe's bandwidth is above 0 and 1 at most", found=word[:40], fix="--share 0.6, or 60%")
+    return share
+
+
+def _size(word: str) -> float:
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+
+    size = parse(word, "B")
+    if not 1 <= size <= 1e15:
+        raise UsageError("A028", "a transfer has 1 byte or more", found=word[:40], fix='--sizes "64 B,4 KiB"')
+    return size
+
+
+def compared(
+    wire: Pcie,
+    sizes: list[float],
+    *,
+    shares: list[float],
+    start_up: float,
+    line_seconds: float,
+    lines_in_flight: int,
+    whole_lines: bool,
+    reads: tuple[int, float] | None,
+) -> dict[str, Any]:
+    """The document of ``model cxl``: a row for every size and law, and where each law stops being faster than PCIe."""
+    import numpy as np
+
+    from turnbuckle.cost import packet
+    from turnbuckle.papers.models.cxl import cost as law
+
+    def bandwidth(n: law.Float) -> law.Float:
+        if reads is not None:
+            return packet.read_limited(n, wire, "both", tags=reads[0], round_trip=reads[1])
+        return wire.bandwidth(n, "both")
+
+    def free(n: law.Float) -> law.Float:
+        return law.pcie_seconds(n, wire.bandwidth(n, "both"), start_up)
+
+    def lines(n: law.Float) -> law.Float:
+        return law.cxl_line_seconds(n, line_seconds, lines_in_flight=lines_in_flight, whole_lines=whole_lines)
+
+    def limited(n: law.Float) -> law.Float:
+        return law.pcie_seconds(n, bandwidth(n), start_up)
+
+    def streamed(part: float) -> law.Law:
+        return lambda n: law.cxl_stream_seconds(n, wire.bandwidth(n, "both"), part, line_seconds)
+
+    laws: list[tuple[str, float | None, law.Law]] = [("pcie", None, free)]
+    laws += [("pcie_reads_limited", None, limited)] if reads is not None else []
+    laws += [("cxl1", None, lines), *(("cxl2", share, streamed(share)) for share in shares)]
+    at = np.array(sizes)
+    base = free(at)
+    rows: list[dict[str, Any]] = []
+    crossings: list[dict[str, Any]] = []
+    for name, share, seconds in laws:
+        found = seconds(at)
+        rows += [
+            {"size_bytes": float(n), "law": name, "share": share, "seconds": float(t), "relative": float(t / b) if b else None,
+             "offload_bound_seconds": float(law.offload_bound(t))}
+            for n, t, b in zip(at, found, base, strict=True)
+        ]  # fmt: skip
+        if name.startswith("cxl"):
+            where = law.crossover(seconds, free, _LIMIT_BYTES)
+            crossings.append(
+                {"law": name, "share": share, "first_bytes": where and where.first, "last_bytes": where and min(where.last, _LIMIT_BYTES)}
+            )
+    return {
+        "schema_version": 1,
+        "link": wire.name,
+        "start_up_seconds": start_up,
+        "line_seconds": line_seconds,
+        "line_bytes": law.LINE_BYTES,
+        "lines_in_flight": lines_in_flight,
+        "whole_lines": whole_lines,
+        "tags": None if reads is None else reads[0],
+        "round_trip_seconds": None if reads is None else reads[1],
+        "searched_bytes": _LIMIT_BYTES,
+        "rows": rows,
+        "crossovers": crossings,
+    }
+
+
+def _label(name: str, share: float | None) -> str:
+    words = {"pcie": "PCIe", "pcie_reads_limited": "reads limited", "cxl1": "CXL 1"}
+    return words.get(name) or f"CXL 2 {share:.4g}"
+
+
+def _print_compared(console: Console, document: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.show.terminal.projections import clean
+    from turnbuckle.show.terminal.tables import unframed
+
+    rows = document["rows"]
+    laws = list(dict.fromkeys((r["law"], r["share"]) for r in rows))
+    by_law = {key: [r for r in rows if (r["law"], r["share"]) == key] for key in laws}
+    access, start = show(document["line_seconds"], "s"), show(document["start_up_seconds"], "s")
+    console.print(Text(f"{document['link']} with both ways busy, start-up {start}; CXL {access} a line of 64 B"))
+    if (shown := document["measured_start_up"]) is not None:
+        low, high = (show(t, "s") for t in shown["middle_half_seconds"])
+        copies = "1 copy" if shown["copies"] == 1 else f"{shown['copies']:,} copies"
+        words = f"start-up from {copies} of {clean(shown['file'])}, {clean(shown['curve'])}: half of them {low} to {high}"
+        console.print(words, style="dim")
+    console.print()
+    heads = [_label(*key) for key in laws]
+    sizes = [show(r["size_bytes"], "B") for r in by_law[laws[0]]]
+    columns = [(head, [show(r["seconds"], "s") for r in by_law[key]]) for head, key in zip(heads, laws, strict=True)]
+    # with a limit on reads PCIe is as fast as that leaves it
+    real = [key for key in laws if key[0] != "pcie"] if ("pcie_reads_limited", None) in laws else laws
+    best = [min(real, key=lambda key, k=k: by_law[key][k]["seconds"]) for k in range(len(sizes))]  # type: ignore[misc]
+    columns.append(("fastest", [_label(*key) for key in best]))
+    columns.append(("worth moving", [show(by_law[key][k]["offload_bound_seconds"], "s") for k, key in enumerate(best)]))
+    fits = max(2, (console.width - 8) // _COLUMN)
+    for first in range(0, len(columns), fits):
+        part = columns[first : first + fits]
+        table = unframed("size", *(head for head, _ in part))
+        for k, size in enumerate(sizes):
+            table.add_row(size, *(cells[k] for _, cells in part))
+        console.print(table)
+        console.print()
+    console.print(Text("worth moving: a task that saves more than two such transfers, by the fastest", "dim"))
+    if real is not laws:
+        console.print(Text("fastest: PCIe with its reads limited; --line-time says what the same distance does to CXL", "dim"))
+    console.print(Text("CXL 1: line after line; CXL 2: a stream at a share of PCIe's bandwidth", "dim"))
+    console.print()
+    for crossing in document["crossovers"]:
+        console.print(_crossed(crossing, document["searched_bytes"]))
+    largest = max(r["size_bytes"] for r in rows)
+    there = [r for r in rows if r["size_bytes"] == largest and r["law"] != "pcie" and r["relative"]]
+    ratios = ", ".join(f"{_label(r['law'], r['share'])} {r['relative']:.6g}" for r in there)
+    console.print(Text(f"at {show(largest, 'B')}, in times of PCIe: {ratios}"))
+
+
+def _crossed(crossing: dict[str, Any], searched: int) -> str:
+    from turnbuckle.foundation.units import show
+
+    name, first, last = _label(crossing["law"], crossing["share"]), crossing["first_bytes"], crossing["last_bytes"]
+    if first is None:
+        return f"{name} is faster than PCIe at every size up to {show(searched, 'B')}"
+    if first == 1:
+        return f"{name} is never faster than PCIe" if last <= 1 else f"{name} is faster than PCIe at some sizes below {last:,} B only"
+    again = f", and here and there up to {last:,} B" if last > first else ""
+    return f"{name} is faster than PCIe below {first:,} B ({first / 1024:.4g} KiB){again}"
+
+
+def chain(
+    file: Annotated[Path, Parameter(help="TOML: stages, the bytes they receive, links between devices")],
+    /,
+    *,
+    items: Annotated[int | None, Parameter(help="how often the chain runs; as the file says if left out")] = None,
+    in_flight: Annotated[int | None, Parameter(help="items under way at once when pipelined; as the file says if left out")] = None,
+    profile: Annotated[Path | None, Parameter(help="a recording for the stage without a time")] = None,
+    per: Annotated[Literal["run", "kernel"], Parameter(help="what one item of the recording is: all of it, or one kernel")] = "run",
+    stage: Annotated[str | None, Parameter(help="the stage to take from the recording; the one without a time if left out")] = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Replay a chain of accelerators: through the host, directly, through a shared cache, and each of them pipelined."""
+    from dataclasses import replace
+
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.papers.models.cxl.chain import play
+    from turnbuckle.papers.models.cxl.chain_file import read_chain
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.output import write_answer
+    from turnbuckle.show.terminal.progress import working
+
+    console = console_for(output if format == "table" else None)
+    for name, value in (("--items", items), ("--in-flight", in_flight)):
+        if value is not None and value < 1:
+            raise UsageError("A029", f"{name} is 1 or more", found=str(value))
+    if profile is None and (stage is not None or per != "run"):
+        raise UsageError("A029", "--stage and --per belong to a recording", fix="add --profile FILE")
+    declared = read_chain(file)
+    declared = replace(declared, items=items or declared.items, in_flight=in_flight or declared.in_flight)
+    if profile is not None:
+        declared = _recorded(declared, profile, no_cache, per, stage)
+    with working("replaying"):
+        played = play(declared)
+    document = played.as_dict()
+    if format != "table":
+        write_answer(document, document["flows"], format, output)
+    else:
+        _print_chain(console, played)
+    return 0
+
+
+def _recorded(chain: Chain, recording: Path, no_cache: bool, per: Literal["run", "kernel"], stage: str | None) -> Chain:
+    from turnbuckle.papers.models.cxl.chain import with_recording
+    from turnbuckle.profile.profile import build
+    from turnbuckle.show.terminal.progress import reading
+    from turnbuckle.trace.read import read
+
+    with reading(recording) as progress:
+        profile = build(read(recording, use_cache=not no_cache, progress=progress))
+    return with_recording(chain, profile, per=per, stage=stage)
+
+
+def _print_chain(console: Console, played: Played) -> None:
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.show.terminal.projections import clean
+    from turnbuckle.show.terminal.tables import unframed
+
+    chain, today = played.chain, played.today
+    stages = ", ".join(f"{s.name} on {s.device} {show(s.seconds or 0.0, 's')}" for s in chain.stages)
+    console.print(f"{clean(chain.name)}: {chain.items or 0:,} {'item' if chain.items == 1 else 'items'} of {stages}")
+    console.print()
+    table = unframed("flow", "run time", "speed-up", "one item", "busiest", "busy")
+    for f in played.flows:
+        busy = f"{f.busy_seconds / f.seconds:.1%}" if f.seconds else "-"
+        gain = f"{today.seconds / f.seconds:.3g}x" if f.seconds else "-"
+        table.add_row(f.name, show(f.seconds, "s"), gain, show(f.first_seconds, "s"), f.busiest, busy)
+    console.print(table)
+    console.print()
+    for left in played.left_out:
+        console.print(Text(f"left out, {left}", "dim"))
+    _print_path(console, played)
+    if played.penalty is not None:
+        console.print(f"disaggregation penalty (run time over the time of all stages): {played.penalty:.4g}")
+    for flaw in chain.findings:
+        if flaw.severity != "info":
+            console.print(Text(f"{flaw.code}  {flaw.count:,}  {flaw.meaning} ({flaw.detail})", "yellow"))
+
+
+def _print_path(console: Console, played: Played) -> None:
+    from rich.text import Text
+
+    fastest = min(f.seconds for f in played.flows)
+    simplest = next(f for f in played.flows if f.seconds <= fastest * (1 + _ALIKE))
+    shown = {played.today.name: "today", simplest.name: f"simplest flow within {_ALIKE:.0%} of the fastest"}
+    for flow in (played.today, *([] if simplest is played.today else [simplest])):
+        parts = sorted(flow.path_seconds.items(), key=lambda part: -part[1])
+        if flow.seconds:
+            shares = ", ".join(f"{where} {spent / flow.seconds:.1%}" for where, spent in parts if spent >= 5e-4 * flow.seconds)
+            console.print(Text(f"{shown[flow.name]}: {flow.name}; its critical path: {shares}"))

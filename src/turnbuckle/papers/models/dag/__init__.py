@@ -1,0 +1,1 @@
+"""A sparse triangular solve on several GPUs."""

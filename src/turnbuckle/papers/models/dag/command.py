@@ -1,0 +1,307 @@
+"""``turnbuckle model dag``: a sparse triangular solve on several GPUs, and what another coupling of them would change."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import Charts, FormatOption, Output
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnbuckle.papers.models.dag.question import Solves
+    from turnbuckle.papers.models.dag.supernodes import Supernodes
+    from turnbuckle.papers.models.dag.tiers import Fabric
+
+_RANGE = re.compile(r"\s*([0-9]{1,6})\s*(?:-\s*([0-9]{1,6})\s*)?", re.ASCII)
+_FACTOR = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?:x\s*)?", re.ASCII)
+#: GPU counts one command tries at most.
+_MOST_COUNTS = 512
+
+Matrix = Annotated[Path, Parameter(help="triangular sparse matrix in Matrix Market form")]
+Gpus = Annotated[str | None, Parameter(help="GPU counts, as 1,2,4-8; if left out 1 to a node, then whole nodes up to 64 GPUs")]
+Layout = Annotated[
+    Literal["2d", "columns", "rows"], Parameter(help="blocks dealt to a grid of GPUs, or to one row or column of them, cyclically")
+]
+Map = Annotated[Path | None, Parameter(help="CSV column, gpu: from that column on (counted from 1) this GPU (from 0); instead of a layout")]
+On = Annotated[
+    str | None, Parameter(name="--on", help="machine: dgx-h100 or alps-gh200 (measured), summit-v100 (put together from printed numbers)")
+]
+Tiers = Annotated[
+    Path | None, Parameter(help="CSV tier, size, bandwidth of messages in a socket, node, network; or tier, latency, bandwidth")
+]
+PerSocket = Annotated[int | None, Parameter(help="GPUs a socket; instead of the machine's")]
+PerNode = Annotated[int | None, Parameter(help="GPUs a node; instead of the machine's")]
+Memory = Annotated[str | None, Parameter(name="--memory-bandwidth", help='memory bandwidth of a GPU, as "828 GB/s"')]
+Low = Annotated[str | None, Parameter(name="--block-low", help="memory bandwidth of a thread block when the GPU is full")]
+High = Annotated[str | None, Parameter(name="--block-high", help="memory bandwidth of a thread block that is nearly alone")]
+Triangle = Annotated[Literal["lower", "upper"] | None, Parameter(help="take this triangle of a matrix that is not triangular")]
+Widest = Annotated[int, Parameter(help="columns a supernode has at most")]
+Relaxed = Annotated[float, Parameter(help="share of zeros a supernode may hold, 0 to below 1: merges neighbours of nearly equal structure")]
+Integration = Annotated[str, Parameter(help="how many times faster messages between nodes become")]
+Disaggregation = Annotated[str, Parameter(help="how many times slower messages inside a node become")]
+Merged = Annotated[int | None, Parameter(help="GPUs in a super-GPU; if left out the number of nodes that become one")]
+Dependency = Annotated[
+    str, Parameter(help="until a block notices that a supernode it needs is solved on its own GPU; the paper takes nothing, so 0 s")
+]
+OneAtATime = Annotated[bool, Parameter(help="a GPU receives one message at a time; the paper lets all come at once", negative=())]
+
+
+def dag(
+    matrix: Matrix,
+    *,
+    gpus: Gpus = None,
+    layout: Layout = "2d",
+    map: Map = None,
+    on: On = None,
+    tiers: Tiers = None,
+    gpus_per_socket: PerSocket = None,
+    gpus_per_node: PerNode = None,
+    memory_bandwidth: Memory = None,
+    block_low: Low = None,
+    block_high: High = None,
+    triangle: Triangle = None,
+    widest: Widest = 128,
+    relaxed: Relaxed = 0.0,
+    integration: Integration = "2.6x",
+    disaggregation: Disaggregation = "4x",
+    merged: Merged = None,
+    dependency: Dependency = "0 s",
+    one_at_a_time: OneAtATime = False,
+    charts: Charts = None,
+    format: FormatOption = "table",
+    output: Output = None,
+) -> int:
+    """Find the critical path of a sparse triangular solve over several GPUs, and where more of them stop paying."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.papers.models.dag.question import sweep
+    from turnbuckle.papers.models.dag.supernodes import read_map, read_triangle, supernodes
+    from turnbuckle.papers.models.dag.tasks import variants
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.progress import working
+
+    console = console_for(output) if format == "table" else None
+    options: dict[str, Any] = {"merged": merged, "dependency": parse(dependency, "s"), "one_at_a_time": one_at_a_time}
+    changes = variants(_factor("--integration", integration), _factor("--disaggregation", disaggregation))
+    counts = None if gpus is None else _counts(gpus)
+    if map is not None and (gpus is not None or layout != "2d"):
+        raise UsageError("A043", "a map says itself which GPUs there are", found="--map with --gpus or --layout", fix="leave them out")
+    machine = _machine(on, tiers, gpus_per_socket, gpus_per_node, (memory_bandwidth, block_low, block_high))
+    with working("reading"):
+        triangular = read_triangle(matrix, triangle)
+        owner = None if map is None else read_map(map, len(triangular))
+        if owner is not None and triangular.upper:
+            owner = owner[::-1]
+        merged_columns = supernodes(triangular, widest, relaxed, owner)
+    of_supernode = None if owner is None else owner[merged_columns.first[:-1]]
+    with working("replaying"):
+        found = sweep(merged_columns, machine, counts, layout, owner=of_supernode, changes=changes, **options)
+    if charts is not None:
+        from turnbuckle.papers.models.dag.figures import figures
+        from turnbuckle.show.figures.files import save
+
+        save(figures(found), charts)
+    _emit(found, format, output, console)
+    return 0
+
+
+def _factor(option: str, text: str) -> float:
+    from turnbuckle.foundation.errors import UsageError
+
+    match = _FACTOR.fullmatch(text)
+    if match is None or float(match[1]) < 1:
+        raise UsageError("A043", f"{option} is no factor of 1 or more", found=f"{option} {text[:40]}", fix=f"for example {option} 2.6x")
+    return float(match[1])
+
+
+def _counts(text: str) -> list[int]:
+    from turnbuckle.foundation.errors import UsageError
+
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if not 1 <= first <= last or last - first >= _MOST_COUNTS:
+            raise UsageError("A043", "no list of GPU counts", found=f"--gpus {text[:40]}", fix="for example --gpus 1,2,4-8")
+        found |= set(range(first, last + 1))
+    if len(found) > _MOST_COUNTS:
+        raise UsageError("A043", "too many GPU counts at once", found=f"{len(found)}", fix=f"{_MOST_COUNTS} or fewer")
+    return sorted(found)
+
+
+def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_node: int | None, memory: tuple[str | None, ...]) -> Fabric:
+    """The machine with what was said instead."""
+    from dataclasses import replace
+
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.papers.models.dag.tiers import DEFAULT, fabric, read_tiers
+
+    machine = fabric(on or DEFAULT)
+    if tiers is not None:
+        machine = read_tiers(tiers, machine)
+    values = dict(zip(("peak", "low", "high"), memory, strict=True))
+    given: dict[str, Any] = {name: parse(text, "B/s") for name, text in values.items() if text is not None}
+    if "peak" in given:
+        # a block's share of another memory, unless it is stated
+        share = given["peak"] / machine.peak
+        given = {"low": machine.low * share, "high": machine.high * share, **given}
+    node = machine.gpus_per_node if per_node is None else per_node
+    socket = min(machine.gpus_per_socket, node) if per_socket is None else per_socket
+    if tiers is not None and "socket" in machine.tiers and socket == 1:
+        raise UsageError(
+            "A043", "the table has a tier socket, but a socket has one GPU", where=machine.name,
+            fix=f"say how many, as --gpus-per-socket {node}",
+        )  # fmt: skip
+    changed = {"gpus_per_socket": "GPUs a socket", "gpus_per_node": "GPUs a node", "peak": "memory bandwidth"}
+    given |= {"gpus_per_socket": socket, "gpus_per_node": node}
+    stated = {what for name, what in changed.items() if getattr(machine, name) != given.get(name, getattr(machine, name))}
+    sources = {what: "stated on the command line" if what in stated else source for what, source in machine.sources.items()}
+    # "DGX H100: eight H100 a node; ..." is no longer true of other nodes
+    title = machine.title if node == machine.gpus_per_node else re.sub(":[^;]*", "", machine.title, count=1)
+    return replace(machine, **given, title=title, sources=sources)
+
+
+def _emit(found: Solves, format: str, output: Path | None, console: Console | None) -> None:
+    """Write the answer; CSV and Parquet hold the runs."""
+    from turnbuckle.show.terminal.output import write_answer
+
+    if console is not None:
+        _print(console, found)
+    else:
+        write_answer(found.as_dict(), [run.as_dict() for run in found.runs], format, output)
+
+
+def _print(console: Console, found: Solves) -> None:
+    """The answer first, then what it rests on."""
+    from rich.text import Text
+
+    from turnbuckle.show.terminal.projections import clean
+
+    console.print(Text.from_markup(f"[bold]{clean(found.sentence(), 400)}[/]"))
+    if not found.dependency:
+        console.print(
+            "waits inside a GPU cost nothing here, as in the paper: few GPUs look better than they are (--dependency)", style="yellow"
+        )
+    _print_matrix(console, found.supernodes)
+    _print_machine(console, found)
+    _print_runs(console, found)
+    _print_spots(console, found)
+    for item in found.findings:
+        style = "yellow" if item.severity == "warning" else "dim"
+        console.print(f"[{style}]{item.code}[/] {item.meaning}" + (f" ({item.detail})" if item.detail else ""))
+        if item.advice:
+            console.print(f"     {item.advice}", style="dim")
+
+
+def _print_matrix(console: Console, found: Supernodes) -> None:
+    import numpy as np
+
+    triangle, concurrency = found.triangle, found.concurrency
+    diagonal = ", a unit diagonal that is not stored" if triangle.implied else ""
+    side, entries = "upper" if triangle.upper else "lower", f"{triangle.entries:,} entr{'y' if triangle.entries == 1 else 'ies'}"
+    console.print(f"{side} triangle, {_many(len(triangle), 'row')}, {entries}{diagonal}")
+    zeros = f", {found.padding:,} of them zeros of relaxed merging" if found.padding else ""
+    width = f"columns in one: {len(triangle) / len(found):.3g} on average, {found.width.max()} at most"
+    console.print(f"{_many(len(found), 'supernode')}; {width}; {_many(int(found.values.sum()), 'value')} held{zeros}")
+    single = int(np.count_nonzero(concurrency == 1))
+    console.print(
+        f"{_many(found.levels, 'level')}; supernodes in one: {len(found) / found.levels:,.3g} on average, {concurrency.max():,} at most; "
+        f"{_many(single, 'level')} of a single one"
+    )  # fmt: skip
+    console.print()
+
+
+def _print_machine(console: Console, found: Solves) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.show.terminal.projections import clean
+
+    machine = found.fabric
+    block = f"{show(machine.low, 'B/s')} to {show(machine.high, 'B/s')} a block"
+    said = [
+        f"{_many(machine.gpus_per_socket, 'GPU')} a socket, {machine.gpus_per_node} a node; {found.layout}",
+        f"memory {show(machine.peak, 'B/s')}, {block}",
+    ]
+    if found.one_at_a_time:
+        said.append("a GPU receives one message at a time")
+    if found.dependency:
+        said.append(f"a wait for another supernode on the same GPU takes {show(found.dependency, 's')}")
+    console.print(f"on {clean(machine.title, 100)}")
+    console.print(Padding("\n".join(said), (0, 0, 0, 3), expand=False))
+    if machine.assumed:
+        words = f"assumed, neither measured nor stated by anybody: {', '.join(machine.assumed)}"
+        console.print(Padding(Text(words, "dim"), (0, 0, 0, 3), expand=False))
+    console.print()
+
+
+def _print_runs(console: Console, found: Solves) -> None:
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.show.terminal.projections import seconds
+    from turnbuckle.show.terminal.tables import unframed
+
+    console.print(Text("run time of one solve, and the critical path as it is", "italic"))
+    names = [variant.what for variant in found.variants]
+    table = unframed("GPUs", *names, "messages", "bytes", "latency", words=())
+    by = {(run.gpus, run.what): run for run in found.runs}
+    best = {what: found.best(what) for what in names}
+    for count in sorted({run.gpus for run in found.runs}):
+        cells = []
+        for what in names:
+            run = by[count, what]
+            cells.append(Text(seconds(run.seconds), "bold" if run is best[what] else ""))
+        now = by[count, names[0]]
+        table.add_row(str(count), *cells, f"{now.path_messages:,}", show(now.message_bytes, "B"), f"{now.latency_share:.1%}")
+    console.print(table)
+    console.print(Text("messages, bytes: on the path; latency: what the quickest message takes, as a share of the path", "dim"))
+    console.print()
+
+
+def _print_spots(console: Console, found: Solves) -> None:
+    from rich.text import Text
+
+    from turnbuckle.papers.models.dag.question import NEARLY
+    from turnbuckle.show.terminal.projections import seconds
+    from turnbuckle.show.terminal.tables import unframed
+
+    console.print(Text("where more GPUs stop paying", "italic"))
+    table = unframed("", "best on", "time", f"within {NEARLY:.0%}", "against now", "at most")
+    gains = found.gains()
+    for at, variant in enumerate(found.variants):
+        # gains come in pairs: best against best, then the largest at one count
+        best, enough = found.best(variant.what), found.enough(variant.what)
+        ratios = ["", ""]
+        if at:
+            against, most = gains[2 * at - 2 : 2 * at]
+            same = abs(most.ratio - 1.0) < 5e-4
+            ratios = [_times(against.ratio), "same" if same else f"{_times(most.ratio)} at {most.to.gpus}"]
+        table.add_row(variant.what, str(best.gpus), seconds(best.seconds), str(enough.gpus), *ratios)
+    console.print(table)
+    said = f"within {NEARLY:.0%}: the fewest GPUs that come so near; against now: best so changed against best as it is"
+    console.print(Text(f"{said}; at most: both on as many GPUs", "dim"))
+    for variant in found.variants[1:]:
+        console.print(Text(f"{variant.what}: {variant.words}", "dim"))
+
+
+def _times(ratio: float) -> str:
+    """A speedup in words: neither side is left to the reader.
+
+    >>> _times(1.25), _times(0.5), _times(1.0002)
+    ('1.25x faster', '2x slower', 'same')
+    """
+    if abs(ratio - 1.0) < 5e-4:
+        return "same"
+    return f"{ratio:.3g}x faster" if ratio > 1 else f"{1 / ratio:.3g}x slower"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,292 @@
+"""A sparse triangular solve over GPU counts: run time as is and changed, where more GPUs stop paying, and what a change gains.
+
+The model is that of Austin et al. 2021 (ECP report), sections 4.1, 5.4, 7.4 and 8.4 (`turnbuckle.papers.models.dag.tasks`).  What the
+paper leaves open is stated where it is decided (docs/models/dag.md).
+
+Errors:
+
+    A043  GPU counts, a layout, a map or a factor that cannot be
+    A156  messages cross a tier of which nothing is known
+    A157  a graph too large to replay
+
+Findings:
+
+    A346  the memory of the busiest GPU takes longer to be read than the longest path
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import UsageError, did_you_mean
+from turnbuckle.foundation.findings import Finding, finding, merge
+from turnbuckle.foundation.units import show
+from turnbuckle.papers.models.dag.supernodes import MOST_GPUS, Supernodes
+from turnbuckle.papers.models.dag.tasks import LAYOUTS, Dealt, Layout, Run, Variant, What, Work, solve, variants, work
+from turnbuckle.papers.models.dag.tiers import NETWORK, Fabric
+from turnbuckle.projection.run import SCHEMA_VERSION
+
+Int = NDArray[np.int64]
+
+#: GPU counts that are tried unless asked for others.
+FARTHEST: Final = 64
+#: Longest wait inside a GPU [s].
+_LONGEST_WAIT: Final = 3600.0
+#: A smaller count is good enough if its run time is within this share of the best one.
+NEARLY: Final = 0.05
+
+
+def gpu_counts(gpus_per_node: int, most: int = FARTHEST) -> list[int]:
+    """Every count up to a node, then 2, 3, 4, 6, 8, 12 ... whole nodes.
+
+    >>> gpu_counts(6)
+    [1, 2, 3, 4, 5, 6, 12, 18, 24, 36, 48]
+    """
+    nodes = sorted({n for k in range(17) for n in (1 << k, 3 << k)} - {1})
+    return [*range(1, min(gpus_per_node, most) + 1), *(n * gpus_per_node for n in nodes if n * gpus_per_node <= most)]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """One ratio, with both sides named (decisions D16 and D17).
+
+    Attributes
+    ----------
+    what : the variant.
+    ratio : run time of `of` over that of `to`: above 1 is faster.
+    of, to : the run compared with, and the run of the variant.
+    """
+
+    what: What
+    ratio: float
+    of: Run
+    to: Run
+
+    def as_dict(self, words: str) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "variant": self.what,
+            "speedup": self.ratio,
+            "of": {"variant": self.of.what, "gpus": self.of.gpus, "seconds": self.of.seconds},
+            "to": {"variant": self.to.what, "gpus": self.to.gpus, "seconds": self.to.seconds},
+            "changes": words,
+        }
+
+
+@dataclass(frozen=True)
+class Solves:
+    """A matrix on some numbers of GPUs, as is and changed.
+
+    Attributes
+    ----------
+    supernodes : the matrix.
+    fabric : the machine.
+    layout : how blocks are dealt out, in words.
+    variants : what was tried.
+    runs : one for each GPU count and variant.
+    dependency : wait for another supernode on the same GPU [s].
+    one_at_a_time : whether a GPU receives one message at a time.
+    """
+
+    supernodes: Supernodes
+    fabric: Fabric
+    layout: str
+    variants: tuple[Variant, ...]
+    runs: tuple[Run, ...]
+    dependency: float = 0.0
+    one_at_a_time: bool = False
+    findings: tuple[Finding, ...] = ()
+
+    def of(self, what: What) -> list[Run]:
+        """Runs of one variant, by GPU count."""
+        return [run for run in self.runs if run.what == what]
+
+    def best(self, what: What = "as is") -> Run:
+        """The sweet spot: the fastest run of a variant, of equally fast ones the one with the fewest GPUs."""
+        return min(self.of(what), key=lambda run: (run.seconds, run.gpus))
+
+    def enough(self, what: What = "as is") -> Run:
+        """The fewest GPUs that are within `NEARLY` of the sweet spot."""
+        most = self.best(what).seconds * (1.0 + NEARLY)
+        return min((run for run in self.of(what) if run.seconds <= most), key=lambda run: run.gpus)
+
+    def gains(self) -> list[Gain]:
+        """Of each change: best against best, and the largest effect at one GPU count."""
+        out: list[Gain] = []
+        now = {run.gpus: run for run in self.of("as is")}
+        for variant in self.variants[1:]:
+            there = self.of(variant.what)
+            best, changed = self.best(), self.best(variant.what)
+            out.append(Gain(variant.what, _ratio(best.seconds, changed.seconds), best, changed))
+            most = max(there, key=lambda run: (abs(math.log(_ratio(now[run.gpus].seconds, run.seconds))), -run.gpus))
+            out.append(Gain(variant.what, _ratio(now[most.gpus].seconds, most.seconds), now[most.gpus], most))
+        return out
+
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        best, enough, counts = self.best(), self.enough(), [run.gpus for run in self.of("as is")]
+        name, time = self.supernodes.triangle.name, show(best.seconds, "s")
+        if len(counts) == 1:
+            return f"{name}: {time} on {_gpus(best.gpus)}"
+        if best.gpus == counts[0]:
+            return f"{name}: fastest on {_gpus(best.gpus)}, {time}; more do not pay"
+        first = self.of("as is")[0]
+        most = ", the most that were tried" if best.gpus == counts[-1] else ""
+        fewer = f"; {_gpus(enough.gpus)} {'comes' if enough.gpus == 1 else 'come'} within {NEARLY:.0%}" if enough.gpus < best.gpus else ""
+        gain = f"{_ratio(first.seconds, best.seconds):.3g} times as fast as on {first.gpus}"
+        return f"{name}: fastest on {_gpus(best.gpus)}{most}, {time}: {gain}{fewer}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``model dag``."""
+        found, triangle, fabric = self.supernodes, self.supernodes.triangle, self.fabric
+        concurrency = found.concurrency
+        words = {v.what: v.words for v in self.variants}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "matrix": {
+                "name": triangle.name,
+                "rows": len(triangle),
+                "entries": triangle.entries,
+                "side": "upper" if triangle.upper else "lower",
+                "diagonal": "implied" if triangle.implied else "stored",
+                "value_bytes": triangle.value_bytes,
+            },
+            "supernodes": {
+                "count": len(found),
+                "widest": int(found.width.max()),
+                "mean_width": len(triangle) / len(found),
+                "blocks": len(found.blocks[0]),
+                "padding": found.padding,
+                "levels": found.levels,
+                "concurrency_mean": len(found) / found.levels,
+                "concurrency_median": float(np.median(concurrency)),
+                "concurrency_most": int(concurrency.max()),
+                "levels_of_one": int(np.count_nonzero(concurrency == 1)),
+            },
+            "machine": {
+                "name": fabric.name,
+                "title": fabric.title,
+                "gpus_per_socket": fabric.gpus_per_socket,
+                "gpus_per_node": fabric.gpus_per_node,
+                "memory_bandwidth": fabric.peak,
+                "block_bandwidth_low": fabric.low,
+                "block_bandwidth_high": fabric.high,
+                "sources": dict(fabric.sources),
+                "assumed": list(fabric.assumed),
+            },
+            "layout": self.layout,
+            "dependency_seconds": self.dependency,
+            "receives_one_at_a_time": self.one_at_a_time,
+            "variants": [{"variant": v.what, "changes": v.words} for v in self.variants],
+            "runs": [run.as_dict() for run in self.runs],
+            "sweet_spots": [
+                {
+                    "variant": v.what,
+                    "gpus": self.best(v.what).gpus,
+                    "seconds": self.best(v.what).seconds,
+                    "nearly_gpus": self.enough(v.what).gpus,
+                    "nearly_seconds": self.enough(v.what).seconds,
+                }
+                for v in self.variants
+            ],
+            "gains": [gain.as_dict(words[gain.what]) for gain in self.gains()],
+            "findings": [f.as_dict() for f in self.findings],
+        }
+
+
+def _gpus(count: int) -> str:
+    return f"{count:,} GPU{'' if count == 1 else 's'}"
+
+
+def _ratio(one: float, other: float) -> float:
+    return one / other if other else 1.0
+
+
+def sweep(
+    found: Supernodes,
+    fabric: Fabric,
+    gpus: Iterable[int] | None = None,
+    layout: Layout = "2d",
+    *,
+    owner: Int | None = None,
+    changes: Sequence[Variant] | None = None,
+    dependency: float = 0.0,
+    merged: int | None = None,
+    one_at_a_time: bool = False,
+) -> Solves:
+    """A matrix on several numbers of GPUs, each as is and changed.
+
+    Parameters
+    ----------
+    gpus : the counts; None is `gpu_counts`.
+    layout : ``2d`` deals blocks to a grid of GPUs, ``columns`` and ``rows`` to one row or column of them.
+    owner : GPU of every supernode instead, counted from 0, shape (supernodes,); then `gpus` and `layout` are left alone.
+    changes, dependency, merged, one_at_a_time : see `variants` and `solve`.
+
+    Raises
+    ------
+    UsageError : A043.
+    CannotAnswer : A156, A157.
+
+    >>> import scipy.sparse
+    >>> from turnbuckle.papers.models.dag.tiers import fabric
+    >>> from turnbuckle.papers.models.dag.supernodes import supernodes, triangle_of
+    >>> chain = scipy.sparse.diags_array([[2.0] * 9, [1.0] * 8], offsets=[0, -1])
+    >>> sweep(supernodes(triangle_of(chain)), fabric(), [1, 2, 4]).best().gpus
+    1
+    """
+    changes = tuple(changes or variants())
+    if not 0.0 <= dependency <= _LONGEST_WAIT:
+        raise UsageError("A043", "a dependency cannot take this time", found=f"{dependency:g} s", fix=f"0 s to {_LONGEST_WAIT:g} s")
+    counts = sorted(set(gpu_counts(fabric.gpus_per_node) if gpus is None else gpus))
+    if owner is not None:
+        if owner.shape != (len(found),) or owner.min() < 0:
+            raise UsageError("A043", "the map does not fit the supernodes", found=f"{owner.shape} for {len(found):,}")
+        counts, words = [int(owner.max()) + 1], "columns, by the map given"
+    elif layout not in LAYOUTS:
+        raise UsageError(
+            "A043", "no such layout", found=repr(layout)[:60], fix=did_you_mean(layout, LAYOUTS) or f"one of {', '.join(LAYOUTS)}"
+        )
+    else:
+        words = {"2d": "blocks on a grid of GPUs, cyclic", "columns": "columns of blocks, cyclic", "rows": "rows of blocks, cyclic"}[layout]
+    if not counts or counts[0] < 1 or counts[-1] > MOST_GPUS:
+        asked = f"{counts[0]} to {counts[-1]} GPUs" if counts else "none"
+        raise UsageError("A043", "no such number of GPUs", found=asked, fix=f"1 to {MOST_GPUS:,}")
+    if merged is not None and not 1 <= merged <= MOST_GPUS:
+        raise UsageError("A043", "no such number of GPUs in a super-GPU", found=str(merged)[:60], fix=f"1 to {MOST_GPUS:,}")
+    runs: list[Run] = []
+    for count in counts:
+        dealt = Dealt(count, owner=owner) if owner is not None else Dealt.on_grid(count, layout)
+        done = work(found, dealt, fabric)
+        runs += _varied(done, fabric, changes, {"dependency": dependency, "merged": merged, "one_at_a_time": one_at_a_time})
+    raised = sorted({run.gpus for run in runs if run.memory_seconds > run.path_seconds})
+    findings = list(found.triangle.findings)
+    if raised:
+        findings.append(finding("A346", len(raised), f"at {_listed(raised)} GPU{'s' * (raised != [1])}"))
+    return Solves(found, fabric, words, changes, tuple(runs), dependency, one_at_a_time, tuple(merge(findings)))
+
+
+def _varied(done: Work, fabric: Fabric, changes: Sequence[Variant], options: dict[str, Any]) -> list[Run]:
+    """One run for each variant; what changes nothing here is not replayed again."""
+    present = set(np.flatnonzero(np.bincount(done.tier)).tolist())
+    nodes = -(-done.dealt.gpus // fabric.gpus_per_node)
+    out: list[Run] = []
+    known: dict[tuple[object, ...], Run] = {}
+    for variant in changes:
+        moved = variant.one_node and (NETWORK in present or (options["merged"] or nodes) > 1)
+        key = (moved, *((t, f) for t, f in sorted(variant.slower.items()) if t in present and f != 1.0))
+        if key not in known:
+            known[key] = solve(done, fabric, variant, **options)
+        out.append(replace(known[key], what=variant.what, nodes=1 if variant.one_node else nodes))
+    return out
+
+
+def _listed(numbers: list[int]) -> str:
+    """Numbers in few words."""
+    return ", ".join(map(str, numbers)) if len(numbers) <= 6 else f"{numbers[0]} to {numbers[-1]}"

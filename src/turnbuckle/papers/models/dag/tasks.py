@@ -1,0 +1,350 @@
+"""The tasks of a sparse triangular solve on several GPUs, and its replay: run time, critical path, messages on it.
+
+    d_v  = bytes_v / bw_v                       a task reads its part of the matrix once
+    bw_v = clamp(BW_peak / active, low, N high) active: supernodes of its level on its GPU
+    edge = n' / BW_tier(n'), 0 on one GPU        n' = next power of two
+    T    = longest path
+
+Austin et al. 2021 (ECP report), section 4.1.  With columns dealt out, a supernode is one task and each block below its
+diagonal an edge.  On a grid of GPUs, the diagonal block is one task and the blocks of the column on each GPU another:
+what was solved goes down the column (broadcast), partial sums go along the row (reduction).
+
+Added to it: a GPU cannot read its part of the matrix faster than its memory allows, so a longest path below that time is
+raised to it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.papers.models.dag.supernodes import INDEX_BYTES, LARGEST_GRAPH, Supernodes
+from turnbuckle.papers.models.dag.tiers import NETWORK, NODE, SAME, SOCKET, TIERS, Fabric, block_bandwidth, put_speedup, tier_between
+from turnbuckle.replay.tasks import Tasks, replay_tasks
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Layout = Literal["2d", "columns", "rows"]
+What = Literal["as is", "integrated", "disaggregated", "super-GPU"]
+
+LAYOUTS: Final[tuple[Layout, ...]] = get_args(Layout)
+VARIANTS: Final[tuple[What, ...]] = get_args(What)
+#: GPU-initiated put of 6.5 us, host-initiated of 2 us, a tenth of the synchronisation between them left (section 5.4).
+INTEGRATED: Final = put_speedup(6.5e-6, 2.0e-6, 0.5e-6)
+#: Messages inside a node, from NVLink to InfiniBand (section 7.4).
+DISAGGREGATED: Final = 4.0
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """How blocks are dealt out to GPUs.
+
+    Attributes
+    ----------
+    gpus : how many.
+    rows, columns : the grid; block (I, K) lies on GPU (I mod rows) x columns + K mod columns.
+    owner : GPU of every supernode's column instead, shape (supernodes,).
+    """
+
+    gpus: int
+    rows: int = 1
+    columns: int = 1
+    owner: Int | None = field(default=None, repr=False)
+
+    @classmethod
+    def on_grid(cls, gpus: int, layout: Layout = "2d") -> Dealt:
+        """Block-cyclic on the squarest grid that has no more rows than columns, or on one row or column of GPUs.
+
+        >>> Dealt.on_grid(12).rows, Dealt.on_grid(12).columns, Dealt.on_grid(7).rows
+        (3, 4, 1)
+        """
+        if layout == "columns":
+            return cls(gpus, 1, gpus)
+        if layout == "rows":
+            return cls(gpus, gpus, 1)
+        rows = next(r for r in range(math.isqrt(gpus), 0, -1) if gpus % r == 0)
+        return cls(gpus, rows, gpus // rows)
+
+    def of(self, row: Int, column: Int) -> Int:
+        """GPU of blocks."""
+        return self.owner[column] if self.owner is not None else row % self.rows * self.columns + column % self.columns
+
+
+@dataclass(frozen=True)
+class Work:
+    """The task graph of a solve on some GPUs.
+
+    Attributes
+    ----------
+    dealt : to whom.
+    bytes, gpu, supernode : of every task, shape (tasks,).
+    active : supernodes of the task's level that have work on its GPU, shape (tasks,).
+    source, target, message_bytes, tier : edges, shape (edges,); no bytes and tier 0 between tasks of one GPU.
+    """
+
+    dealt: Dealt
+    bytes: Float
+    gpu: Int
+    supernode: Int
+    active: Int
+    source: Int
+    target: Int
+    message_bytes: Float
+    tier: Int
+
+    @property
+    def busiest_bytes(self) -> float:
+        """What the busiest GPU reads [B]."""
+        return float(np.bincount(self.gpu, weights=self.bytes).max())
+
+
+def work(found: Supernodes, dealt: Dealt, fabric: Fabric) -> Work:
+    """The task graph of a solve.
+
+    Raises
+    ------
+    CannotAnswer : A157, a graph too large to replay.
+    """
+    value = found.triangle.value_bytes
+    column, row, height = found.blocks
+    held = found.width[column] * height * value + height * INDEX_BYTES
+    count = len(found)
+    own = np.arange(count)
+    home = dealt.of(own, own)
+    if dealt.rows == 1:
+        amount = found.diagonal_bytes + np.bincount(column, weights=held, minlength=count)
+        gpu, supernode, source, target, sent = home, own, column, row, height * value
+    else:
+        # tasks: diagonal blocks, then what each GPU has of each column
+        key = column * dealt.gpus + dealt.of(row, column)
+        parts, part = np.unique(key, return_inverse=True)
+        below, at = np.divmod(parts, dealt.gpus)
+        amount = np.concatenate([found.diagonal_bytes, np.bincount(part, weights=held, minlength=len(parts))])
+        gpu, supernode = np.concatenate([home, at]), np.concatenate([own, below])
+        source, target = np.concatenate([below, count + part]), np.concatenate([count + np.arange(len(parts)), row])
+        sent = np.concatenate([found.width[below], height]) * value
+    if 2 * len(gpu) + len(source) >= LARGEST_GRAPH:
+        asked = f"{len(gpu):,} tasks, {len(source):,} edges"
+        raise CannotAnswer("A157", "the graph is too large", where=found.triangle.name, found=asked, fix="merge more columns")
+    tier = tier_between(gpu[source], gpu[target], fabric.gpus_per_socket, fabric.gpus_per_node)
+    crossing: Float = sent.astype(np.float64) * (tier != SAME)
+    return Work(
+        dealt, amount.astype(np.float64), gpu, supernode, _active(found, gpu, supernode, dealt.gpus), source, target, crossing, tier
+    )
+
+
+def _active(found: Supernodes, gpu: Int, supernode: Int, gpus: int) -> Int:
+    """How many supernodes of each task's level have work on its GPU."""
+    count = len(found)
+    # a diagonal block and the blocks below it on the same GPU are one supernode's work
+    home, parts = supernode[:count] * gpus + gpu[:count], supernode[count:] * gpus + gpu[count:]
+    counted = np.ones(len(gpu), dtype=np.bool_)
+    if len(parts):
+        counted[:count] = parts[np.minimum(np.searchsorted(parts, home), len(parts) - 1)] != home
+    place = found.level[supernode] * gpus + gpu
+    active: Int
+    if found.levels * gpus <= 4 * len(place):
+        active = np.bincount(place[counted], minlength=found.levels * gpus)[place]
+    else:
+        places = np.sort(place[counted])
+        active = np.searchsorted(places, place, side="right") - np.searchsorted(places, place)
+    return active
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One change of the machine.
+
+    Attributes
+    ----------
+    what : its name.
+    words : link, latency and bandwidth that it changes (decision D17).
+    slower : factor on the time of messages, by tier.
+    one_node : whether messages between nodes become messages inside one, and the upper bound of a block grows with the nodes merged.
+    """
+
+    what: What
+    words: str
+    slower: dict[int, float] = field(default_factory=dict)
+    one_node: bool = False
+
+
+def variants(integrated: float = INTEGRATED, disaggregated: float = DISAGGREGATED) -> tuple[Variant, ...]:
+    """The machine as it is and the three changes of the paper, for two factors on the time of messages."""
+    for factor, words in ((integrated, "integration"), (disaggregated, "disaggregation")):
+        if not 1.0 <= factor < math.inf:
+            raise UsageError("A043", f"{words} changes the time of messages by a factor of 1 or more", found=f"{factor:g}")
+    return (
+        Variant("as is", "as stated"),
+        Variant(
+            "integrated",
+            f"messages between nodes take {integrated:.3g} times less, latency and bandwidth alike; inside a node as before",
+            {NETWORK: 1.0 / integrated},
+        ),
+        Variant(
+            "disaggregated",
+            f"messages inside a node take {disaggregated:.3g} times longer, latency and bandwidth alike; between nodes as before",
+            {SOCKET: disaggregated, NODE: disaggregated},
+        ),
+        Variant(
+            "super-GPU",
+            "messages between nodes take as long as inside one; a block may draw as many times the bandwidth as nodes are merged",
+            one_node=True,
+        ),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """One solve.
+
+    Attributes
+    ----------
+    gpus, nodes : it runs on.
+    what : the variant.
+    seconds : run time [s]: the longest path, or what the memory of the busiest GPU takes to be read where that is longer.
+    path_seconds, memory_seconds : both [s].
+    compute_seconds, dependency_seconds : tasks on the path, and waits for another supernode on the same GPU [s].
+    messages, message_seconds : on the path, by tier: number, time [s].
+    message_bytes : on the path, as sent, not rounded up [B].
+    latency_seconds : what the quickest message of their tier takes, for the messages on the path [s].
+    tasks : on the path.
+    all_messages, all_bytes : of the whole solve.
+    """
+
+    gpus: int
+    nodes: int
+    what: What
+    seconds: float
+    path_seconds: float
+    memory_seconds: float
+    compute_seconds: float
+    messages: dict[str, int]
+    message_seconds: dict[str, float]
+    dependency_seconds: float
+    message_bytes: float
+    latency_seconds: float
+    tasks: int
+    all_messages: int
+    all_bytes: float
+
+    @property
+    def latency_share(self) -> float:
+        """Share of the latency of messages in the longest path."""
+        return self.latency_seconds / self.path_seconds if self.path_seconds else 0.0
+
+    @property
+    def path_messages(self) -> int:
+        """Messages on the path, of all tiers."""
+        return sum(self.messages.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; CSV has the same with the nested names joined."""
+        return {
+            "gpus": self.gpus,
+            "nodes": self.nodes,
+            "variant": self.what,
+            "seconds": self.seconds,
+            "path_seconds": self.path_seconds,
+            "memory_seconds": self.memory_seconds,
+            "path_tasks": self.tasks,
+            "path_compute_seconds": self.compute_seconds,
+            "path_dependency_seconds": self.dependency_seconds,
+            "path_messages": self.path_messages,
+            "path_message_bytes": self.message_bytes,
+            "path_latency_seconds": self.latency_seconds,
+            "path_latency_share": self.latency_share,
+            **{f"path_{name}_messages": self.messages[name] for name in TIERS[1:]},
+            **{f"path_{name}_seconds": self.message_seconds[name] for name in TIERS[1:]},
+            "messages": self.all_messages,
+            "message_bytes": self.all_bytes,
+        }
+
+
+def solve(
+    done: Work,
+    fabric: Fabric,
+    variant: Variant | None = None,
+    *,
+    dependency: float = 0.0,
+    merged: int | None = None,
+    one_at_a_time: bool = False,
+) -> Run:
+    """Replay a solve.
+
+    Parameters
+    ----------
+    variant : None is the machine as it is.
+    dependency : until a block notices that a supernode it needs is solved on the same GPU [s]; the paper takes 0.
+    merged : GPUs in a super-GPU, N; None is the number of nodes that become one.
+    one_at_a_time : whether a GPU receives one message at a time, in the order in which they would come if it did not.
+
+    Raises
+    ------
+    CannotAnswer : A156, messages cross a tier of which nothing is known.
+    """
+    variant = variant or variants()[0]
+    nodes = -(-done.dealt.gpus // fabric.gpus_per_node)
+    tier = np.where(done.tier == NETWORK, NODE, done.tier) if variant.one_node else done.tier
+    times = float(merged or nodes) if variant.one_node else 1.0
+    lags = fabric.message_seconds(tier, done.message_bytes, variant.slower)
+    lags = np.where((tier == SAME) & (done.supernode[done.source] != done.supernode[done.target]), dependency, lags)
+    took = done.bytes / block_bandwidth(fabric.peak, done.active, fabric.low, fabric.high, times)
+    path_tasks, path_edges, longest = _longest(done, took, lags, one_at_a_time)
+    crossed = path_edges[tier[path_edges] != SAME]
+    by_tier = np.bincount(tier[crossed], minlength=len(TIERS))
+    spent = np.bincount(tier[crossed], weights=lags[crossed], minlength=len(TIERS))
+    memory = done.busiest_bytes / fabric.peak
+    latency = fabric.latency_seconds(tier[crossed], done.message_bytes[crossed], variant.slower)
+    return Run(
+        gpus=done.dealt.gpus,
+        nodes=1 if variant.one_node else nodes,
+        what=variant.what,
+        seconds=max(longest, memory),
+        path_seconds=longest,
+        memory_seconds=memory,
+        compute_seconds=float(took[path_tasks].sum()),
+        messages={name: int(n) for name, n in zip(TIERS[1:], by_tier[1:], strict=True)},
+        message_seconds={name: float(s) for name, s in zip(TIERS[1:], spent[1:], strict=True)},
+        dependency_seconds=float(lags[path_edges[tier[path_edges] == SAME]].sum()),
+        message_bytes=float(done.message_bytes[crossed].sum()),
+        latency_seconds=float(latency.sum()),
+        tasks=len(path_tasks),
+        all_messages=int(np.count_nonzero(tier)),
+        all_bytes=float(done.message_bytes.sum()),
+    )
+
+
+def _longest(done: Work, took: Float, lags: Float, one_at_a_time: bool) -> tuple[Int, Int, float]:
+    """Tasks and edges of the longest path, and its length [s]."""
+    replayed = replay_tasks(Tasks(took, None, done.source, done.target, lags))
+    if not one_at_a_time:
+        return replayed.path, _between(replayed.path, done.source, done.target, len(took)), replayed.seconds
+    # every message becomes a task on the track of the GPU that receives it
+    message = np.flatnonzero(done.tier != SAME)
+    message = message[np.argsort(replayed.end_seconds[done.source[message]], kind="stable")]
+    local = done.tier == SAME
+    as_task = len(took) + np.arange(len(message))
+    source = np.concatenate([done.source[local], done.source[message], as_task])
+    target = np.concatenate([done.target[local], as_task, done.target[message]])
+    track = np.concatenate([np.full(len(took), -1), done.gpu[done.target[message]]])
+    waits = np.concatenate([lags[local], np.zeros(2 * len(message))])
+    queued = replay_tasks(Tasks(np.concatenate([took, lags[message]]), track, source, target, waits))
+    path = queued.path
+    own = path[path < len(took)]
+    edges = np.concatenate(
+        [_between(path, done.source, done.target, len(took) + len(message)), message[path[path >= len(took)] - len(took)]]
+    )
+    return own, edges, queued.seconds
+
+
+def _between(path: Int, source: Int, target: Int, count: int) -> Int:
+    """Edges from each task of a path to the next one."""
+    follows = np.full(count, -1)
+    follows[path[:-1]] = path[1:]
+    return np.flatnonzero(follows[source] == target)

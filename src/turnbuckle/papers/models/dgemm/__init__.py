@@ -1,0 +1,1 @@
+"""Whether a matrix product is worth moving to the device."""

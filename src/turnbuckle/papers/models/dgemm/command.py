@@ -1,0 +1,192 @@
+"""``turnbuckle model dgemm``: whether a matrix product is worth moving to the device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, listed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnbuckle.papers.models.dgemm.question import Study
+
+#: Bandwidths at which the lines of a figure are drawn.
+_DRAWN = 61
+
+Words = list[str] | None
+
+
+def dgemm(
+    times: Annotated[
+        Path | None, Parameter(help="kernel times: a CSV (size, time or rate) or a recording; left out: host time / alpha")
+    ] = None,
+    /,
+    *,
+    alpha: Annotated[float | None, Parameter(help="acceleration over the host where nothing was measured; 8, the paper's A100")] = None,
+    host_rate: Annotated[str, Parameter(help="what the host computes; the paper's 64 cores")] = "2.5 TFLOP/s",
+    sizes: Annotated[Words, Parameter(help="N of the products, with commas; those measured, or 1024,2048,4096", negative=())] = None,
+    launch: Annotated[Words, Parameter(help="launch times, with commas; 0 to 500 us", negative=())] = None,
+    bandwidth: Annotated[Words, Parameter(help="bandwidths of a copy, with commas; 12.5 to 400 GB/s", negative=())] = None,
+    latency: Annotated[str, Parameter(help="o + L of one copy; the paper has none")] = "0 s",
+    element: Annotated[int, Parameter(help="bytes of a matrix element: 8 double, 4 single, 2 half")] = 8,
+    kernel: Annotated[str | None, Parameter(help="recording: part of the kernel's name; gemm if left out")] = None,
+    size: Annotated[int | None, Parameter(help="recording: N of all these kernels; read off their copies if left out")] = None,
+    charts: Charts = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Ask from which size, bandwidth and launch time on a matrix product is worth moving to the device."""
+    import numpy as np
+
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.papers.models.dgemm import question as study
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.output import write_answer
+    from turnbuckle.show.terminal.tables import is_table
+
+    console = console_for(output) if format == "table" else None
+    rate, left_out = parse(host_rate, "FLOP/s"), 0
+    launches = list(study.LAUNCHES) if launch is None else [parse(w, "s") for w in _listed("--launch", launch)]
+    bandwidths = list(study.BANDWIDTHS) if bandwidth is None else [parse(w, "B/s") for w in _listed("--bandwidth", bandwidth)]
+    wanted = None if sizes is None else [_size(w) for w in _listed("--sizes", sizes)]
+    if (times is None or is_table(times)) and (kernel is not None or size is not None):
+        option = "--kernel" if size is None else "--size"
+        raise UsageError("A047", f"{option} belongs to a recording", fix="leave it out; --sizes names the sizes to look at")
+    if times is None:
+        known = study.by_alpha(8.0 if alpha is None else alpha, rate)
+    elif alpha is not None:
+        raise UsageError("A047", "kernel times are measured or come from alpha", found=f"{times.name} and --alpha", fix="leave one out")
+    elif is_table(times):
+        known = study.read_times(times)
+    else:
+        from turnbuckle.show.terminal.recording import inspected
+
+        known, left_out = study.recorded(inspected(times, None, no_cache).profile, "gemm" if kernel is None else kernel, size, element)
+    asked: dict[str, Any] = {
+        "sizes": wanted,
+        "host_rate": rate,
+        "launches": launches,
+        "latency": parse(latency, "s"),
+        "element_bytes": element,
+    }
+    found = study.study(known, bandwidths=bandwidths, left_out=left_out, **asked)
+    if charts is not None:
+        from turnbuckle.papers.models.dgemm.figures import dgemm_figure
+        from turnbuckle.show.figures.files import save
+
+        low, high = min(bandwidths), max(bandwidths)
+        fine = np.geomspace(low, high if high > low else low * 2, _DRAWN)
+        drawn = study.study(known, bandwidths=fine, left_out=left_out, **asked)
+        save([dgemm_figure(drawn)], charts)
+    if console is not None:
+        _print_dgemm(console, found)
+    else:
+        write_answer(found.as_dict(), found.rows(), format, output)
+    return 0
+
+
+def _listed(option: str, words: list[str]) -> list[str]:
+    """`--sizes 1,2 --sizes 3` -> [1, 2, 3]."""
+    from turnbuckle.foundation.errors import UsageError
+
+    found = listed(words)
+    if not found:
+        raise UsageError("A047", f"{option} names nothing", found=", ".join(words)[:40], fix="leave it out, or name values with commas")
+    return found
+
+
+def _size(word: str) -> int:
+    from turnbuckle.foundation.errors import UsageError
+
+    if not word.isdecimal():
+        raise UsageError("A047", "a size is a whole number", where="--sizes", found=word[:40], fix="--sizes 1024,2048")
+    return int(word[:18])
+
+
+def _print_dgemm(console: Console, found: Study) -> None:
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.papers.models.dgemm.question import LARGEST
+    from turnbuckle.show.terminal.projections import plain
+
+    mode = "measured" if found.times.mode == "measured" else "not measured"
+    console.print(Text(f"kernel times {mode}: {plain(found.times.source)}; copies and launches modelled", "bold"))
+    said = (
+        f"host {show(found.host_rate, 'FLOP/s')}; elements of {found.element_bytes} B; "
+        f"{show(found.latency, 's')} a copy besides its bytes; no overlap"
+    )
+    console.print(Text(said, "dim"))
+    if found.left_out:
+        console.print(Text(f"{found.left_out:,} kernels left out: their copies do not tell a size", "yellow"))
+    console.print()
+    last = len(found.launches) - 1
+    ends = [0] if last == 0 else [0, last]
+    _print_products(console, found, ends)
+    for i in ends:
+        _print_speedups(console, found, i)
+    if last > 1:
+        console.print(Text(f"the shortest and the longest of {last + 1} launch times; --format json or csv has all", "dim"))
+    if found.times.mode == "measured":
+        low, high = found.times.sizes[0], found.times.sizes[-1]
+        words = f"sizes from {low:,.0f} to {high:,.0f} are known; never: not up to {high:,.0f}"
+        console.print(Text(words if low < high else f"one size is known, {low:,.0f}, and no other is guessed", "dim"))
+    elif any(v != v for v in found.pays_from.flat):
+        console.print(Text(f"never: not up to {LARGEST:,}", "dim"))
+
+
+def _print_products(console: Console, found: Study, ends: list[int]) -> None:
+    """Each size on its own, and the bandwidth from which it pays."""
+    import math
+
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.show.terminal.tables import span, titled
+
+    columns = [f"pays from, launch {show(float(found.launches[i]), 's')}" for i in ends]
+    title = "the product alone, and the bandwidth from which moving it pays"
+    table = titled(console, title, "N", "kernel", "host", "at best", "limit", *columns)
+    spread = False
+    for p in found.products:
+        kernel = show(p.kernel_seconds, "s")
+        if p.kernel_ends is not None and p.kernel_ends[0] < p.kernel_ends[1]:
+            kernel, spread = f"{kernel} {span(*p.kernel_ends, 's', p.kernel_seconds)}", True
+        needed = ["never" if math.isinf(v) else show(v, "B/s") for v in (float(p.needed[i]) for i in ends)]
+        table.add_row(f"{p.size:,}", kernel, show(p.host_seconds, "s"), f"{p.alpha:.3g}x", f"{p.ratio_limit:.3f}", *needed)
+    console.print(table)
+    console.print(Text("limit: share of the host's time that launch and copies may take (offload:compute)", "dim"))
+    if spread:
+        console.print(Text("[ ]: shortest and longest kernel measured", "dim"))
+
+
+def _print_speedups(console: Console, found: Study, launch: int) -> None:
+    """Speed-up by size and bandwidth at one launch time, in as many tables as the terminal's width needs."""
+    import math
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.show.terminal.tables import titled
+
+    heads = [show(float(b), "B/s") for b in found.bandwidths]
+    fit = max((console.width - 11) // (max(len(h) for h in heads) + 2), 1)
+    # as many as fit by their own widths, at least
+    while fit < len(heads) and 9 + sum(max(len(h), 7) + 2 for h in heads[: fit + 1]) <= console.width:
+        fit += 1
+    smallest = found.times.sizes[0] if found.times.mode == "measured" else 1.0
+    for start in range(0, len(heads), fit):
+        some = range(start, min(start + fit, len(heads)))
+        console.print()
+        title = f"times as fast as the host, launch {show(float(found.launches[launch]), 's')}"
+        table = titled(console, title, "N", *(heads[j] for j in some))
+        for p in found.products:
+            table.add_row(f"{p.size:,}", *(f"{p.speedup[launch, j]:.2f}x" for j in some))
+        sizes = [float(found.pays_from[launch, j]) for j in some]
+        from_n = ("never" if math.isnan(n) else f"{'<=' if n == smallest else ''}{n:,.0f}" for n in sizes)
+        table.add_row("pays from", *from_n, style="bold")
+        console.print(table)

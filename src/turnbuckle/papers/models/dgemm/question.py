@@ -1,0 +1,439 @@
+"""Is a matrix product worth moving to the accelerator?  Launch time and bandwidth against size (Groves et al. 2022, III.A and Fig 3).
+
+    T_c = 2 N^3 / F                                                 on the host at F FLOP/s
+    T_a = launch + 2 copies in + 1 copy out + t_k(N)                on the accelerator; a copy is L + e N^2 / BW
+    moving pays when T_a < T_c; the offload rule is `turnbuckle.profile.summary.offload.offload_ratio_limit`
+
+The time of the kernel t_k(N) is a mode of its own, and the answer says which:
+
+    measured   from a recording or a table, between measured sizes along straight lines in log t over log N, never beyond them
+    alpha      T_c / alpha, where nothing was measured
+
+They do not agree where it matters: with alpha = 8 a product of 1024 passes twice the host's speed at 78 GB/s, and the paper,
+which measured its kernels, says that it never does (decision of models.md 1.10).  Element size e is 8 for DGEMM.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.cost.loggp import loggp_seconds
+from turnbuckle.foundation.errors import CannotAnswer, UsageError, clipped
+from turnbuckle.foundation.table_file import Column, read_table
+from turnbuckle.foundation.units import show
+from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.summary.offload import offload_ratio_limit
+from turnbuckle.profile.summary.summary import kernel_names
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Mode = Literal["measured", "alpha"]
+
+#: Fig 3: sizes, launch times [s], and where its bandwidths end [B/s].
+SIZES: Final = (1024, 2048, 4096)
+LAUNCHES: Final = (0.0, 100e-6, 200e-6, 300e-6, 400e-6, 500e-6)
+BANDWIDTHS: Final = (12.5e9, 25e9, 31.5e9, 50e9, 100e9, 200e9, 400e9)
+#: The paper's host: 2.5 TFLOP/s on 64 cores.
+HOST_RATE: Final = 2.5e12
+DOUBLE: Final = 8
+COPIES: Final = 3
+#: Sizes looked at first for a break-even.
+_FINE: Final = 600
+
+COLUMNS: Final = (
+    Column("size", "1", least=1, most=1e7, whole=True),
+    Column("time", "s", needed=False, least=1e-12, most=1e9),
+    Column("rate", "FLOP/s", needed=False, least=1, most=1e24),
+)
+#: What may be asked for: least and most.
+LARGEST: Final = 10_000_000
+_SIZES: Final = (1, LARGEST)
+_ELEMENT: Final = (1, 16)
+_RATES: Final = (1.0, 1e24)
+_BANDWIDTHS: Final = (1.0, 1e18)
+_TIMES: Final = (0.0, 1e6)
+
+
+def operations(size: Float | float) -> Float:
+    """Floating-point operations of a product of two N x N matrices: 2 N^3.
+
+    >>> float(operations(1024)) / 1e9
+    2.147483648
+    """
+    return np.asarray(2.0 * np.asarray(size, dtype=np.float64) ** 3)
+
+
+def host_seconds(size: Float | float, host_rate: Float | float) -> Float:
+    """T_c [s]: 2 N^3 / F."""
+    return np.asarray(operations(size) / host_rate)
+
+
+def peak_rate(cores: float, clock: float, operations_per_cycle: float) -> float:
+    """Peak of a CPU [FLOP/s]: cores x clock [Hz] x operations a cycle and core.
+
+    >>> peak_rate(64, 2.45e9, 16) / 1e12
+    2.5088
+    """
+    return cores * clock * operations_per_cycle
+
+
+def copy_seconds(size: Float | float, bandwidth: Float | float, latency: Float | float = 0.0, element_bytes: float = DOUBLE) -> Float:
+    """Two matrices in and one out [s]: 3 (L + e N^2 / BW).
+
+    >>> round(float(copy_seconds(1024, 400e9)) * 1e6, 1)
+    62.9
+    """
+    one = element_bytes * np.asarray(size, dtype=np.float64) ** 2
+    return np.asarray(COPIES * loggp_seconds(one, latency, bandwidth))
+
+
+def offload_seconds(kernel_seconds: Float | float, copies: Float | float, launch: Float | float) -> Float:
+    """T_a [s]: launch + copies + kernel."""
+    return np.asarray(launch + copies + kernel_seconds)
+
+
+def break_even_bandwidth(
+    size: float, host_rate: float, kernel_seconds: float, launch: float = 0.0, speedup: float = 1.0, latency: float = 0.0,
+    element_bytes: float = DOUBLE,
+) -> float:  # fmt: skip
+    """Bandwidth [B/s] at which a product on the accelerator is `speedup` times as fast as on the host; infinite where none is enough.
+
+    >>> round(break_even_bandwidth(1024, 2.5e12, 2 * 1024**3 / 2.5e12 / 8, speedup=2) / 1e9)
+    78
+    """
+    left = float(host_seconds(size, host_rate)) / speedup - launch - kernel_seconds - COPIES * latency
+    return COPIES * element_bytes * size**2 / left if left > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class KernelTimes:
+    """Kernel time over size.
+
+    Attributes
+    ----------
+    mode : measured, or alpha.
+    source : where it comes from, in words.
+    sizes : measured N, ascending, shape (m,); empty in mode alpha.
+    seconds, low, high : median of each size, least and most [s], shape (m,).
+    counts : how often each was measured, shape (m,).
+    host_rate, alpha : of mode alpha [FLOP/s, 1].
+    """
+
+    mode: Mode
+    source: str
+    sizes: Float
+    seconds: Float
+    low: Float
+    high: Float
+    counts: NDArray[np.int64]
+    host_rate: float = HOST_RATE
+    alpha: float = math.nan
+
+    def at(self, size: Float | float) -> Float:
+        """Kernel time [s] at some sizes.
+
+        Raises
+        ------
+        CannotAnswer : A160 a size beyond those measured.
+        """
+        return self._along(np.asarray(size, dtype=np.float64), self.seconds)
+
+    def ends(self, size: float) -> tuple[float, float] | None:
+        """Least and most time at a size; None where nothing was measured twice."""
+        if self.mode == "alpha" or int(self.counts.max()) < 2:
+            return None
+        where = np.asarray(size, dtype=np.float64)
+        return float(self._along(where, self.low)), float(self._along(where, self.high))
+
+    def _along(self, size: Float, seconds: Float) -> Float:
+        if self.mode == "alpha":
+            return np.asarray(host_seconds(size, self.host_rate) / self.alpha)
+        first, last = self.sizes[0], self.sizes[-1]
+        if (size < first).any() or (size > last).any():
+            found = float(size.min() if (size < first).any() else size.max())
+            raise CannotAnswer(
+                "A160", "a size beyond those measured", found=f"{found:g}; measured are {first:g} to {last:g}",
+                fix="ask for a size between, or measure it",
+            )  # fmt: skip
+        return np.asarray(np.exp(np.interp(np.log(size), np.log(self.sizes), np.log(seconds))))
+
+
+def by_alpha(alpha: float, host_rate: float = HOST_RATE) -> KernelTimes:
+    """Kernel time as the host's over alpha: what is left where nobody measured.
+
+    Raises
+    ------
+    UsageError : A047 not a speed-up above 1, or no rate.
+    """
+    if not (1.0 < alpha <= 1e4 and 0 < host_rate < math.inf):
+        raise UsageError("A047", "alpha must be above 1 and the host's rate above 0", found=f"{alpha:g}, {host_rate:g} FLOP/s")
+    none: Float = np.zeros(0)
+    return KernelTimes("alpha", f"host time / {alpha:g}", none, none, none, none, np.zeros(0, np.int64), host_rate, alpha)
+
+
+def measured(sizes: Sequence[float] | Float, seconds: Sequence[float] | Float, source: str) -> KernelTimes:
+    """Kernel times from measurements, each (size, seconds); repeated sizes give a spread.
+
+    >>> found = measured([1024, 1024, 2048], [100e-6, 110e-6, 700e-6], "here")
+    >>> found.counts.tolist(), [round(float(s) * 1e6, 1) for s in found.seconds]
+    ([2, 1], [105.0, 700.0])
+    """
+    n, t = np.asarray(sizes, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
+    known = np.unique(n)
+    groups = [t[n == size] for size in known]
+
+    def each(what: Any) -> Float:
+        return np.array([what(g) for g in groups], dtype=np.float64)
+
+    counts = np.array([len(g) for g in groups], dtype=np.int64)
+    return KernelTimes("measured", source, known, each(np.median), each(np.min), each(np.max), counts)
+
+
+def read_times(path: str | Path) -> KernelTimes:
+    """Measured products from a table: size, and time [s] or rate [FLOP/s].
+
+    Raises
+    ------
+    UsageError : A047 a line with neither time nor rate, or with both; A061 to A063.
+    """
+    table = read_table(path, COLUMNS, "the table of products")
+    size, time, rates = table.number("size"), table.number("time"), table.number("rate")
+    either = np.isnan(time) != np.isnan(rates)
+    if not len(table) or not either.all():
+        where = table.where(int(np.flatnonzero(~either)[0])) if len(table) else table.name
+        raise UsageError("A047", "a product needs a time or a rate" if len(table) else "the table of products has no lines", where=where,
+                         fix="give one of the columns time and rate in every line")  # fmt: skip
+    seconds = np.where(np.isnan(time), operations(size) / np.where(np.isnan(rates), 1.0, rates), time)
+    return measured(size, seconds, table.name)
+
+
+def recorded(profile: Profile, name: str = "gemm", size: int | None = None, element_bytes: int = DOUBLE) -> tuple[KernelTimes, int]:
+    """Kernel times of a recording, and how many of the kernels were left out.
+
+    The size of a product is read off its copies: the two copies in before it and the one back after it, each of e N^2 bytes.
+    Products without such copies are left out.
+
+    Parameters
+    ----------
+    name : part of the kernel's name.
+    size : N of every such kernel; None reads it off the copies.
+    element_bytes : e [B].
+
+    Raises
+    ------
+    CannotAnswer : A160 no such kernel, or none whose copies tell a size.
+    UsageError : A047 a size or an element that cannot be.
+    """
+    _inside("--element", [element_bytes], _ELEMENT)
+    _inside("--size", [] if size is None else [size], _SIZES)
+    kernels = profile.of("kernel").sort("start_ns")
+    names = kernel_names(profile, kernels)
+    mine = names.str.contains(name, literal=True).to_numpy().astype(np.bool_)
+    rows = kernels.filter(mine)
+    if not rows.height:
+        raise CannotAnswer(
+            "A160", "no kernel of the recording has this in its name", found=clipped(name), fix="turnbuckle inspect lists them"
+        )
+    seconds = rows["seconds"].to_numpy()
+    different = names.filter(mine).n_unique()
+    source = profile.trace.name + (f", {different:,} different kernels" if different > 1 else "")
+    if size is not None:
+        return measured(np.full(len(seconds), float(size)), seconds, source), 0
+    start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+    copied = {}
+    for kind in ("copy_h2d", "copy_d2h"):
+        copies = profile.of(kind).sort("start_ns")
+        copied[kind] = copies["start_ns"].to_numpy(), copies["end_ns"].to_numpy(), copies["size_bytes"].fill_null(0).to_numpy()
+    sizes = np.full(len(seconds), np.nan)
+    for k in range(len(seconds)):
+        before, after = (end[k - 1] if k else profile.first_ns), (start[k + 1] if k + 1 < len(start) else profile.last_ns)
+        into = _within(copied["copy_h2d"], before, start[k])
+        back = _within(copied["copy_d2h"], end[k], after)
+        side = math.isqrt(int(into[-1]) // element_bytes) if len(into) else 0
+        if side and len(into) >= 2 and len(back) and into[-1] == into[-2] == back[0] == side * side * element_bytes:
+            sizes[k] = side
+    told = ~np.isnan(sizes)
+    if not told.any():
+        raise CannotAnswer(
+            "A160", "the copies beside the kernels do not tell a matrix size", found=f"{len(seconds)} kernels",
+            cause=f"a product has two copies in and one out of {element_bytes} N^2 bytes; a recording holds no matrix size",
+            fix="give --size N if all have one, and --element for another precision",
+        )  # fmt: skip
+    return measured(sizes[told], seconds[told], source), int((~told).sum())
+
+
+def _within(copies: tuple[Int, Int, Int], first: int, last: int) -> Int:
+    """Sizes [B] of the copies that lie in a span of time; starts, ends and sizes in order of start."""
+    began, ended, moved = copies
+    some = slice(int(np.searchsorted(began, first)), int(np.searchsorted(began, last)))
+    return moved[some][ended[some] <= last]
+
+
+@dataclass(frozen=True)
+class Product:
+    """One size.
+
+    Attributes
+    ----------
+    size : N.
+    host_seconds, kernel_seconds : T_c and t_k [s].
+    kernel_ends : least and most t_k measured, None where nothing was measured twice.
+    alpha : T_c / t_k, the speed-up if neither launch nor copies took time.
+    ratio_limit : largest share of T_c that launch and copies may take: (alpha - 1) / alpha.
+    speedup : T_c / T_a, shape (launches, bandwidths); `low` and `high` at the ends of t_k.
+    needed : bandwidth [B/s] from which moving pays, by launch, shape (launches,); infinite where none is enough.
+    """
+
+    size: int
+    host_seconds: float
+    kernel_seconds: float
+    kernel_ends: tuple[float, float] | None
+    alpha: float
+    ratio_limit: float
+    speedup: Float
+    low: Float
+    high: Float
+    needed: Float
+
+
+@dataclass(frozen=True)
+class Study:
+    """Fig 3 as numbers.
+
+    Attributes
+    ----------
+    launches [s], bandwidths [B/s], latency [s], element_bytes, host_rate [FLOP/s] : what was varied, ascending, and what was not.
+    products : one a size.
+    pays_from : smallest size that pays at each launch and bandwidth, shape (launches, bandwidths); nan where none that is known does.
+    left_out : kernels of the recording without a size.
+    """
+
+    times: KernelTimes
+    host_rate: float
+    element_bytes: int
+    latency: float
+    launches: Float
+    bandwidths: Float
+    products: tuple[Product, ...]
+    pays_from: Float
+    left_out: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``model dgemm``."""
+        return {
+            "schema_version": 1,
+            "kernel_times": {"mode": self.times.mode, "source": self.times.source, "left_out": self.left_out},
+            "host_flops_per_second": self.host_rate,
+            "element_bytes": self.element_bytes,
+            "latency_seconds": self.latency,
+            "launch_seconds": self.launches.tolist(),
+            "bandwidth": self.bandwidths.tolist(),
+            "products": [
+                {
+                    "size": p.size, "host_seconds": p.host_seconds, "kernel_seconds": p.kernel_seconds,
+                    "kernel_seconds_measured": None if p.kernel_ends is None else list(p.kernel_ends), "alpha": p.alpha,
+                    "offload_ratio_limit": p.ratio_limit, "speedup": p.speedup.tolist(), "speedup_low": p.low.tolist(),
+                    "speedup_high": p.high.tolist(), "bandwidth_that_pays": p.needed.tolist(),
+                }
+                for p in self.products
+            ],
+            "size_that_pays": self.pays_from.tolist(),
+        }  # fmt: skip
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a size, launch and bandwidth."""
+        return [
+            {
+                "size": p.size, "launch_seconds": float(launch), "bandwidth": float(b), "speedup": float(p.speedup[i, j]),
+                "speedup_low": float(p.low[i, j]), "speedup_high": float(p.high[i, j]), "kernel_times": self.times.mode,
+            }
+            for p in self.products
+            for i, launch in enumerate(self.launches)
+            for j, b in enumerate(self.bandwidths)
+        ]  # fmt: skip
+
+
+def study(
+    times: KernelTimes,
+    *,
+    sizes: Sequence[int] | None = None,
+    host_rate: float = HOST_RATE,
+    launches: Sequence[float] | Float = LAUNCHES,
+    bandwidths: Sequence[float] | Float = BANDWIDTHS,
+    latency: float = 0.0,
+    element_bytes: int = DOUBLE,
+    left_out: int = 0,
+) -> Study:
+    """Speed-up over the host by size, launch time and bandwidth.
+
+    Parameters
+    ----------
+    sizes : N to look at; None is what was measured, and Fig 3's three with alpha.
+    latency : of one copy [s]; the paper has none.
+
+    Raises
+    ------
+    UsageError : A047 a number that cannot be.
+    CannotAnswer : A160 a size beyond those measured.
+    """
+    chosen = list(dict.fromkeys(sizes or ([int(n) for n in times.sizes] if times.mode == "measured" else SIZES)))
+    launch, bandwidth = np.unique(np.asarray(launches, dtype=np.float64)), np.unique(np.asarray(bandwidths, dtype=np.float64))
+    _inside("--sizes", chosen, _SIZES)
+    _inside("--host-rate", [host_rate], _RATES, "FLOP/s")
+    _inside("--launch", launch, _TIMES, "s")
+    _inside("--latency", [latency], _TIMES, "s")
+    _inside("--bandwidth", bandwidth, _BANDWIDTHS, "B/s")
+    _inside("--element", [element_bytes], _ELEMENT)
+
+    def over(size: float, kernel: float) -> Float:
+        copies = copy_seconds(size, bandwidth, latency, element_bytes)[None, :]
+        return np.asarray(host_seconds(size, host_rate) / offload_seconds(kernel, copies, launch[:, None]))
+
+    products = []
+    for n in chosen:
+        host, kernel, ends = float(host_seconds(n, host_rate)), float(times.at(n)), times.ends(n)
+        least, most = ends or (kernel, kernel)
+        needed = np.array([break_even_bandwidth(n, host_rate, kernel, float(s), 1.0, latency, element_bytes) for s in launch])
+        # a kernel that is slower than the host has no ratio that pays
+        limit = max(float(offload_ratio_limit(host / kernel)), 0.0)
+        products.append(Product(n, host, kernel, ends, host / kernel, limit, over(n, kernel), over(n, most), over(n, least), needed))
+    pays = _pays_from(times, host_rate, launch, bandwidth, latency, element_bytes)
+    return Study(times, host_rate, element_bytes, latency, launch, bandwidth, tuple(products), pays, left_out)
+
+
+def _inside(option: str, values: Sequence[float] | Float, ends: tuple[float, float], unit: str = "1") -> None:
+    """Refuse a value that cannot be."""
+    for value in values:
+        if not ends[0] <= value <= ends[1]:
+            fix = f"{show(ends[0], unit)} to {show(ends[1], unit)}"
+            raise UsageError("A047", f"{option} is out of range", found=show(float(value), unit), fix=fix)
+
+
+def _pays_from(times: KernelTimes, host_rate: float, launch: Float, bandwidth: Float, latency: float, element_bytes: int) -> Float:
+    """Smallest N from which every known larger one pays too, shape (launches, bandwidths); nan where the largest does not."""
+    first, last = (float(times.sizes[0]), float(times.sizes[-1])) if times.mode == "measured" else (1.0, float(LARGEST))
+    grid: Float = np.unique(np.round(np.geomspace(first, last, _FINE))).astype(np.float64)
+    out: Float = np.full((len(launch), len(bandwidth)), np.nan)
+    for i, started in enumerate(launch):
+        for j, carried in enumerate(bandwidth):
+
+            def pays(n: Float, started: float = float(started), carried: float = float(carried)) -> NDArray[np.bool_]:
+                spent = offload_seconds(times.at(n), copy_seconds(n, carried, latency, element_bytes), started)
+                return np.asarray(spent < host_seconds(n, host_rate))
+
+            lost = np.flatnonzero(~pays(grid))
+            if not len(lost):
+                out[i, j] = grid[0]
+            elif lost[-1] < len(grid) - 1:
+                # between the last size of the grid that does not pay and the next one, every whole size
+                between: Float = np.arange(grid[lost[-1]] + 1, grid[lost[-1] + 1] + 1)
+                late = np.flatnonzero(~pays(between))
+                out[i, j] = between[late[-1] + 1] if len(late) else between[0]
+    return out

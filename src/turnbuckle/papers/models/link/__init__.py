@@ -1,0 +1,1 @@
+"""Bytes on a link, and what they leave for data."""

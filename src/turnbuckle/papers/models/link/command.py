@@ -1,0 +1,285 @@
+"""``turnbuckle model link``: bytes on a link, what they leave for data, and the time of a copy."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import FormatOption, Output, listed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from turnbuckle.cost.packet import Link
+    from turnbuckle.foundation.findings import Finding
+
+#: Sizes shown where none are asked for.
+SIZES = ("64 B", "256 B", "1 KiB", "4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MiB", "16 MiB", "256 MiB")
+#: Columns of a terminal in which the bytes of each direction fit.
+_WIRE = 63
+WORDS = {"read": "copies to the device", "write": "copies to the host or to a peer", "both": "copies both ways at once"}
+
+Links = Annotated[str, Parameter(help="generation and lanes as pcie4-x16, version and links as nvlink2-x2; several stand side by side")]
+Sizes = Annotated[list[str] | None, Parameter(name="--sizes", help="bytes of a copy: several times or with commas", negative=())]
+Way = Annotated[Literal["read", "write", "both"], Parameter(help="what the device does: read from the host, write to it, or both at once")]
+Latency = Annotated[str, Parameter(help="o + L, the time of a one-byte copy; nothing by default: the link alone")]
+HostMemory = Annotated[str | None, Parameter(help="bandwidth of host memory: copies are pageable and staged through it")]
+Threshold = Annotated[str | None, Parameter(help="pageable: from this size on the staging shows; 512 KiB, 0 B for the paper's equation 9")]
+Tags = Annotated[int | None, Parameter(help="reads that may be on their way at once, with --round-trip")]
+RoundTrip = Annotated[str | None, Parameter(help="from a read request to its data, with --tags")]
+
+
+def link(
+    *links: Links,
+    sizes: Sizes = None,
+    way: Way = "read",
+    latency: Latency = "0 s",
+    host_memory: HostMemory = None,
+    pageable_threshold: Threshold = None,
+    tags: Tags = None,
+    round_trip: RoundTrip = None,
+    mps: Annotated[int | None, Parameter(help="PCIe: most bytes of data in a packet (maximum payload size), 256")] = None,
+    mrrs: Annotated[int | None, Parameter(help="PCIe: most bytes a read asks for (maximum read request size), 512")] = None,
+    rcb: Annotated[
+        int | None, Parameter(help="PCIe: the host cuts its answers at so many bytes (read completion boundary); else at MPS")
+    ] = None,
+    address_bits: Annotated[int | None, Parameter(help="PCIe: 64 or 32")] = None,
+    ecrc: Annotated[bool, Parameter(help="PCIe: packets end with an end-to-end checksum", negative=())] = False,
+    symbol_intervals: Annotated[
+        bool, Parameter(help="PCIe: acknowledgements by the specification's symbol times, not Neugebauer's bytes", negative=())
+    ] = False,
+    legacy_headers: Annotated[
+        bool, Parameter(help="PCIe: AHEAD's equations 3 to 5 as printed, without the MRRS term", negative=())
+    ] = False,
+    legacy_mrrs: Annotated[bool, Parameter(help="PCIe: that term too, with --legacy-headers", negative=())] = False,
+    format: FormatOption = "table",
+    output: Output = None,
+) -> int:
+    """Price copies over a PCI Express or NVLink connection: bytes on the wire, efficiency, bandwidth and time by size."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.show.terminal.console import console_for
+
+    if not links:
+        raise UsageError("A019", "no link is named", fix="turnbuckle model link pcie4-x16 nvlink2-x2")
+    if (tags is None) != (round_trip is None):
+        given, missing = ("--tags", "--round-trip") if round_trip is None else ("--round-trip", "--tags")
+        raise UsageError("A019", f"{given} says nothing without {missing}", fix='for example --tags 256 --round-trip "1.2 us"')
+    if pageable_threshold is not None and host_memory is None:
+        raise UsageError("A019", "--pageable-threshold belongs to pageable copies", fix='add --host-memory "50 GB/s"')
+    console = console_for(output if format == "table" else None)
+    given_settings = {"mps": mps, "mrrs": mrrs, "rcb": rcb, "address_bits": address_bits}
+    settings: dict[str, Any] = {name: value for name, value in given_settings.items() if value is not None}
+    settings |= {"completion": "rcb"} if rcb is not None else {}
+    settings |= {"interval": "symbols"} if symbol_intervals else {}
+    settings |= {name: True for name, asked in (("ecrc", ecrc), ("legacy_headers", legacy_headers), ("legacy_mrrs", legacy_mrrs)) if asked}
+    document = answer(
+        _links(links, settings),
+        [parse(word, "B") for word in _words(sizes)],
+        way,
+        latency=parse(latency, "s"),
+        memory=None if host_memory is None else parse(host_memory, "B/s"),
+        threshold=None if pageable_threshold is None else parse(pageable_threshold, "B"),
+        reads=None if tags is None or round_trip is None else (tags, parse(round_trip, "s")),
+    )
+    emit(document, format, output, console)
+    return 0
+
+
+def _words(sizes: list[str] | None) -> list[str]:
+    from turnbuckle.foundation.errors import UsageError
+
+    words = list(SIZES) if sizes is None else listed(sizes)
+    if not words:
+        raise UsageError("A019", "--sizes names no size", fix='--sizes "64 B,4 KiB,1 MiB"')
+    return words
+
+
+def _links(names: tuple[str, ...], settings: dict[str, Any]) -> list[Link]:
+    """The links asked for, the settings of PCI Express on those that are one."""
+    from dataclasses import replace
+
+    from turnbuckle.cost.packet import link as named
+    from turnbuckle.cost.pcie import Pcie
+    from turnbuckle.foundation.errors import UsageError
+
+    found = [named(part) for name in names for part in name.split(",") if part.strip()]
+    if not found:
+        raise UsageError("A019", "no link is named", fix="turnbuckle model link pcie4-x16 nvlink2-x2")
+    if settings and not any(isinstance(one, Pcie) for one in found):
+        raise UsageError(
+            "A019",
+            "settings of PCI Express, and no such link",
+            found=", ".join(f"{one.name}" for one in found),
+            fix="leave them out, or add pcie4-x16",
+        )
+    return [replace(one, **settings) if isinstance(one, Pcie) else one for one in found]
+
+
+def answer(
+    links: list[Link],
+    sizes: list[float],
+    way: Literal["read", "write", "both"],
+    *,
+    latency: float,
+    memory: float | None,
+    threshold: float | None,
+    reads: tuple[int, float] | None,
+) -> dict[str, Any]:
+    """The document of the command: the question, the links, and a row for every link and size."""
+    from dataclasses import asdict
+
+    import numpy as np
+
+    from turnbuckle.cost import packet
+    from turnbuckle.foundation.findings import merge
+    from turnbuckle.projection.run import SCHEMA_VERSION
+
+    size, rows, found = np.array(sizes), [], []
+    border = packet.PAGEABLE_THRESHOLD if threshold is None else threshold
+    for one in links:
+        sent, received = one.wire_bytes(size, way)
+        seconds = packet.copy_seconds(size, one, way, latency=latency, host_memory_bandwidth=memory, pageable_threshold=border)
+        columns: dict[str, Any] = {
+            "size_bytes": size, "sent_bytes": sent, "received_bytes": received, "efficiency": one.efficiency(size, way),
+            "bandwidth": one.bandwidth(size, way), "seconds": seconds,
+        }  # fmt: skip
+        if memory is not None:
+            columns["log_sd"] = packet.pageable_log_sd(
+                size, one, way, latency=latency, host_memory_bandwidth=memory, pageable_threshold=border
+            )
+            found += _finding("A331", int((columns["log_sd"] > 0).sum()), one.name)
+        if reads is not None:
+            limited = packet.read_limited(size, one, way, tags=reads[0], round_trip=reads[1])
+            columns["limited_bandwidth"] = limited
+            columns["limited_seconds"] = seconds + size / limited - size / columns["bandwidth"]
+            slower = int((limited < columns["bandwidth"]).sum())
+            found += _finding("A332", slower, f"{one.name}, {reads[0]} reads of {one.request_bytes} B")
+        rows += [{"link": one.name, "way": way, **{name: float(values[k]) for name, values in columns.items()}} for k in range(size.size)]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "way": way,
+        "latency_seconds": latency,
+        "host_memory_bandwidth": memory,
+        "pageable_threshold_bytes": None if memory is None else border,
+        "tags": None if reads is None else reads[0],
+        "round_trip_seconds": None if reads is None else reads[1],
+        "links": [
+            {"name": one.name, "raw_bandwidth": one.raw_bandwidth, "packet_bandwidth": one.packet_bandwidth, "settings": asdict(one)}
+            for one in links
+        ],
+        "rows": rows,
+        "findings": [f.as_dict() for f in merge(found)],
+    }
+
+
+def _finding(code: str, count: int, detail: str) -> list[Finding]:
+    from turnbuckle.foundation.findings import finding
+
+    return [finding(code, count, detail)] if count else []
+
+
+def emit(document: dict[str, Any], format: str, output: Path | None, console: Console) -> None:
+    """Write the answer; CSV and Parquet hold the rows."""
+    from turnbuckle.show.terminal.output import write_answer
+
+    if format != "table":
+        write_answer(document, document["rows"], format, output)
+    else:
+        _print(console, document)
+
+
+def _print(console: Console, document: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+
+    links, rows = document["links"], document["rows"]
+    each = len(rows) // len(links)
+    console.print(Text(f"{WORDS[document['way']]}, {_path(document)}"))
+    for one in links:
+        words = f"{one['name']}: {show(one['raw_bandwidth'], 'B/s', 4)} each way"
+        left = one["packet_bandwidth"]
+        console.print(Text(words + (f", {show(left, 'B/s', 4)} for packets" if left < one["raw_bandwidth"] else ""), "dim"))
+    shown = (
+        ["bandwidth", "time"]
+        + (["at most"] if "log_sd" in rows[0] else [])
+        + (["limited", "limited time"] if "limited_seconds" in rows[0] else [])
+    )
+    fits = max(1, (console.width - 9) // (12 * len(shown)))
+    for first in range(0, len(links), fits):
+        console.print()
+        side_by_side = [(links[k]["name"], rows[k * each : (k + 1) * each]) for k in range(first, min(first + fits, len(links)))]
+        console.print(
+            _table(
+                side_by_side,
+                shown,
+                wire=len(links) == 1 and len(shown) == 2 and console.width >= _WIRE,
+                named=len(links) > 1,
+                width=console.width,
+            )
+        )
+    if "at most" in shown or "limited" in shown:
+        console.print()
+    if "at most" in shown:
+        console.print(Text("at most: equation 9, staged piece by piece whatever the size", "dim"))
+    if "limited" in shown:
+        console.print(Text("limited: by reads on their way, which the papers leave out", "dim"))
+    for f in document["findings"]:
+        console.print(
+            Text(f"{f['code']}  {f['count']:,}  {f['meaning']} ({f['detail']})", "yellow" if f["severity"] == "warning" else "dim")
+        )
+
+
+def _table(links: list[tuple[str, list[dict[str, Any]]]], shown: list[str], *, wire: bool, named: bool, width: int) -> Table:
+    """Links side by side, sizes one below the other; `wire` shows the bytes of each direction too."""
+    from rich.table import Table
+
+    from turnbuckle.foundation.units import show
+
+    cells = {
+        "sent": lambda row: _bytes(row["sent_bytes"]),
+        "received": lambda row: _bytes(row["received_bytes"]),
+        "efficiency": lambda row: f"{row['efficiency']:.1%}",
+        "bandwidth": lambda row: show(row["bandwidth"], "B/s"),
+        "time": lambda row: show(row["seconds"], "s"),
+        "at most": lambda row: show(row["seconds"] * math.exp(row["log_sd"]), "s"),
+        "limited": lambda row: show(row["limited_bandwidth"], "B/s"),
+        "limited time": lambda row: show(row["limited_seconds"], "s"),
+    }
+    heads = [*(("sent", "received", "efficiency") if wire else ()), *shown]
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("size", overflow="fold", min_width=6)
+    least = 9 if 8 + 11 * len(heads) * len(links) <= width else None
+    for name, _ in links:
+        for k, head in enumerate(heads):
+            above = f"{name if k == 0 else ''}\n" if named else ""
+            # on a narrow terminal a cell takes two lines: nothing is cut
+            table.add_column(above + head, justify="right", overflow="fold", min_width=least)
+    for k, row in enumerate(links[0][1]):
+        table.add_row(show(row["size_bytes"], "B"), *(cells[head](rows[k]) for _, rows in links for head in heads))
+    return table
+
+
+def _bytes(count: float) -> str:
+    """Counted out as long as that can be read at a glance."""
+    from turnbuckle.foundation.units import show
+
+    return f"{count:,.0f}" if count < 1e9 else show(count, "B", 4)
+
+
+def _path(document: dict[str, Any]) -> str:
+    """Through what a copy goes, in words."""
+    from turnbuckle.foundation.units import show
+
+    latency = document["latency_seconds"]
+    start = f"latency {show(latency, 's')}" if latency else "without latency"
+    memory = document["host_memory_bandwidth"]
+    if memory is None:
+        return start
+    return f"pageable, staged at {show(memory, 'B/s')} from {show(document['pageable_threshold_bytes'], 'B')} on, {start}"

@@ -1,0 +1,1 @@
+"""A kernel's duration by the memory divergence model."""

@@ -1,0 +1,146 @@
+"""``turnbuckle model mdm``: a kernel's duration by the memory divergence model, beside what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import FormatOption, NoCache, Output
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnbuckle.papers.models.mdm.cost import Intervals, MdmDevice
+
+
+def mdm(
+    intervals: Annotated[Path, Parameter(help="CSV of a warp's intervals: instructions, cycles, read misses, writes, times")],
+    /,
+    *,
+    warps: Annotated[float, Parameter(help="warps that share an SM")],
+    miss_rate: Annotated[str, Parameter(help="share of requests that miss the L2 cache, as 40 %")],
+    instructions: Annotated[float | None, Parameter(help="warp instructions of the whole kernel: gives its duration")] = None,
+    sms: Annotated[float, Parameter(help="streaming multiprocessors")] = 28,
+    miss_registers: Annotated[float, Parameter(help="miss status holding registers of an SM")] = 128,
+    clock: Annotated[str, Parameter(help="of the SMs")] = "1.4 GHz",
+    l2_cycles: Annotated[float, Parameter(help="latency of a hit in the L2 cache")] = 120,
+    dram_cycles: Annotated[float, Parameter(help="latency of a miss")] = 220,
+    noc: Annotated[str, Parameter(help="bandwidth of the network on the chip")] = "1050 GB/s",
+    dram: Annotated[str, Parameter(help="bandwidth of the memory")] = "480 GB/s",
+    kappa: Annotated[float, Parameter(help="share of a queue that a request waits for")] = 0.5,
+    kappa_divergent: Annotated[float | None, Parameter(help="the same in divergent intervals; as --kappa if left out")] = None,
+    profile: Annotated[Path | None, Parameter(help="recording of the kernel: its measured duration stands beside the model's")] = None,
+    kernel: Annotated[str | None, Parameter(help="part of the kernel's name in the recording")] = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Model a kernel's instructions a cycle and its duration by the memory divergence model: a guess, beside what was measured."""
+    from turnbuckle.foundation.errors import CannotAnswer, UsageError
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.papers.models.mdm import cost
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.output import write_answer
+
+    console = console_for(output) if format == "table" else None
+    if kernel is not None and profile is None:
+        raise UsageError("A046", "--kernel belongs to a recording", fix="add --profile RECORDING")
+    device = cost.MdmDevice(sms, miss_registers, parse(clock, "Hz"), l2_cycles, dram_cycles, parse(noc, "B/s"), parse(dram, "B/s"))
+    cost.within("warps", warps, 1, 1024)
+    m = cost.within("miss rate", parse(miss_rate, "1"), 0, 1)
+    for name, value in (("kappa", kappa), ("kappa divergent", kappa if kappa_divergent is None else kappa_divergent)):
+        cost.within(name, value, 0, 1)
+    if instructions is not None:
+        cost.within("instructions", instructions, 0, 1e18, above=True)
+    run = cost.read_intervals(intervals)
+    stalled = cost.stalls(run.read_misses, run.writes, warps, m, device, kappa, kappa_divergent)
+    ipc = cost.instructions_per_cycle(run, stalled, warps)
+    if ipc > cost.MOST_ISSUED:
+        raise CannotAnswer(
+            "A160", "more instructions a cycle than any SM issues", found=f"{ipc:.3g}, above {cost.MOST_ISSUED:g}",
+            cause="the model knows no limit of issue: it is for kernels that wait for memory", fix="see that --warps share one SM",
+        )  # fmt: skip
+    found = _mdm_document(run, stalled, device, ipc)
+    if instructions is not None:
+        modelled = cost.modelled_duration(instructions, ipc, sms, device.clock)
+        found["modelled_seconds"] = {"value": modelled.seconds, "low": modelled.low, "high": modelled.high, "log_sd": modelled.log_sd}
+    found["measured"] = _measured_kernel(profile, kernel or "", no_cache) if profile is not None else None
+    if console is not None:
+        _print_mdm(console, found, device)
+    else:
+        write_answer(found, found["intervals"], format, output)
+    return 0
+
+
+def _mdm_document(run: Intervals, stalled: Any, device: MdmDevice, ipc: float) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    rows = [
+        {
+            "instructions": float(run.instructions[i]), "times": float(run.times[i]), "cycles": float(run.cycles[i]),
+            "miss_register_cycles": float(stalled.miss_registers[i]), "network_cycles": float(stalled.network[i]),
+            "memory_cycles": float(stalled.memory[i]), "divergent": bool(stalled.divergent[i]),
+        }
+        for i in range(len(run.instructions))
+    ]  # fmt: skip
+    device_said = asdict(device)
+    return {"schema_version": 1, "instructions_per_cycle": ipc, "modelled_seconds": None, "intervals": rows, "device": device_said}
+
+
+def _measured_kernel(profile: Path, kernel: str, no_cache: bool) -> dict[str, Any]:
+    import numpy as np
+
+    from turnbuckle.foundation.errors import CannotAnswer
+    from turnbuckle.profile.summary.summary import kernel_names
+    from turnbuckle.show.terminal.recording import inspected
+
+    seen = inspected(profile, None, no_cache).profile
+    kernels = seen.of("kernel")
+    names = kernel_names(seen, kernels)
+    mine = names.str.contains(kernel, literal=True).to_numpy()
+    distinct = names.filter(mine).unique().to_list()
+    if len(distinct) != 1:
+        raise CannotAnswer(
+            "A160", f"{len(distinct)} kernels of the recording have this in their name", found=kernel[:60] or "(no --kernel)",
+            fix="give --kernel with a part of one name; turnbuckle inspect lists them",
+        )  # fmt: skip
+    seconds = kernels["seconds"].to_numpy()[mine]
+    low, middle, high = np.quantile(seconds, (0.05, 0.5, 0.95))
+    return {"kernel": distinct[0], "count": len(seconds), "median_seconds": float(middle), "low": float(low), "high": float(high)}
+
+
+def _print_mdm(console: Console, found: dict[str, Any], device: MdmDevice) -> None:
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.show.terminal.projections import plain
+    from turnbuckle.show.terminal.tables import titled
+
+    table = titled(console, "cycles of an interval, and what a warp waits for in it", "interval", "times", "instructions", "cycles",
+                   "miss registers", "network", "memory", "divergent")  # fmt: skip
+    for k, row in enumerate(found["intervals"], 1):
+        stalls = (f"{row[f'{w}_cycles']:,.0f}" for w in ("miss_register", "network", "memory"))
+        counts = (f"{row[w]:,.6g}" for w in ("times", "instructions", "cycles"))
+        table.add_row(str(k), *counts, *stalls, "yes" if row["divergent"] else "no")
+    console.print(table)
+    console.print()
+    console.print(f"instructions a cycle of one SM: {found['instructions_per_cycle']:.3g}")
+    modelled, measured = found["modelled_seconds"], found["measured"]
+    if modelled:
+        ends = f"[{show(modelled['low'], 's')}, {show(modelled['high'], 's')}]"
+        console.print(Text(f"modelled  {show(modelled['value'], 's')}  {ends}, 90 % of a prior with log-sd {modelled['log_sd']:g}"))
+    if measured:
+        count, ends = measured["count"], ""
+        if count > 1:
+            ends = f"  [{show(measured['low'], 's')}, {show(measured['high'], 's')}], 90 % of {count:,} launches"
+        console.print(Text(f"measured  {show(measured['median_seconds'], 's')}{ends}: {plain(measured['kernel'])}"))
+        console.print(Text("the measured duration is the kernel's; the modelled one is used nowhere else", "dim"))
+    said = (
+        f"{device.sms:g} SMs at {show(device.clock, 'Hz')}, {device.miss_registers:g} miss registers, latencies of "
+        f"{device.l2_cycles:g} and {device.dram_cycles:g} cycles, "
+        f"{show(device.noc_bandwidth, 'B/s', 4)} on the chip, {show(device.dram_bandwidth, 'B/s')} of memory"
+    )
+    same = device == type(device)()
+    console.print(Text(f"device: {said}" + (" (the values of the authors' script; give your own)" if same else ""), "dim"))

@@ -1,0 +1,236 @@
+"""Instructions a cycle of a kernel whose warps miss caches together: the memory divergence model (Wang et al., MICRO 2020).
+
+    IPC = W sum I / sum (C + S_MSHR + S_NoC + S_DRAM)                               Austin et al. 2021, eq 7
+
+over the intervals of one representative warp: I instructions end in a stall after C cycles, with N_r read misses of the L1
+cache and N_w writes.  W warps share an SM that has M miss registers; S SMs at f Hz share network and memory:
+
+    s       = 128 f / BW_noc + m 128 f / BW_dram              cycles for a request of 128 B; m misses the L2 cache
+    R       = (min(N_r W, M) + N_w W) S                       requests that queue
+    S_NoC + S_DRAM = kappa s R                                kappa = 1/2: the middle of the queue
+    S_MSHR  = (L + S_NoC + S_DRAM) (ceil(N_r W / M) - 1)      where N_r W > M: such an interval is divergent
+    L       = L2 (1 - m) + DRAM m                             cycles of one request alone
+
+The form is that of the authors' script; the text of the paper was not at hand (models.md 3.5).  A duration from it is a guess
+with a wide prior: the ECP report's own Table 1 has errors from -63 % to +52 %.  It stands beside a measured duration, never
+in its place.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.table_file import Column, read_table
+
+Float = NDArray[np.float64]
+
+#: Relative error of a modelled duration (log-sd).
+PRIOR_LOG_SD: Final = 0.5
+#: Standard deviations to the ends of a 90 % interval.
+NINETY: Final = 1.6448536269514722
+REQUEST_BYTES: Final = 128.0
+#: Mean position in a queue, as a share of its length.
+KAPPA: Final = 0.5
+
+#: Instructions a cycle beyond any SM: two from each of four schedulers.
+MOST_ISSUED: Final = 8.0
+#: Counts beyond which something is a slip of the pen.
+_MOST: Final = 1e15
+
+COLUMNS: Final = (
+    Column("instructions", "1", above=True, most=_MOST),
+    Column("cycles", "1", least=1, most=_MOST),
+    Column("read misses", "1", most=_MOST),
+    Column("writes", "1", needed=False, most=_MOST),
+    Column("times", "1", needed=False, most=_MOST),
+)
+#: Least and most of each number of a device.
+_DEVICE: Final = {
+    "sms": (1.0, 1e6), "miss_registers": (1.0, 1e9), "clock": (1e3, 1e12), "l2_cycles": (1.0, 1e6), "dram_cycles": (1.0, 1e6),
+    "noc_bandwidth": (1e3, 1e30), "dram_bandwidth": (1e3, 1e30),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MdmDevice:
+    """The GPU as the model sees it; the values are those of the authors' script.
+
+    Attributes
+    ----------
+    sms : streaming multiprocessors.
+    miss_registers : MSHRs of one SM.
+    clock : of the SMs [Hz].
+    l2_cycles, dram_cycles : latency of a request that hits, and that misses, the L2 cache.
+    noc_bandwidth, dram_bandwidth : of the network on the chip and of the memory [B/s].
+    """
+
+    sms: float = 28.0
+    miss_registers: float = 128.0
+    clock: float = 1.4e9
+    l2_cycles: float = 120.0
+    dram_cycles: float = 220.0
+    noc_bandwidth: float = 1050e9
+    dram_bandwidth: float = 480e9
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            within(f.name, getattr(self, f.name), *_DEVICE[f.name])
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Intervals of the representative warp, each of shape (n,).
+
+    Attributes
+    ----------
+    instructions, cycles : I and C.
+    read_misses, writes : N_r and N_w, requests of one warp.
+    times : how often the interval occurs.
+    """
+
+    instructions: Float
+    cycles: Float
+    read_misses: Float
+    writes: Float
+    times: Float
+
+
+def within(name: str, value: float, least: float, most: float, above: bool = False) -> float:
+    """A parameter that is in its range.
+
+    Raises
+    ------
+    UsageError : A046 it is not, or not a number.
+    """
+    if not ((value > least if above else value >= least) and value <= most and math.isfinite(value)):
+        bound = f"above {least:g}" if above else f"{least:g} or more"
+        fix = bound + (f", {most:g} or less" if math.isfinite(most) else "")
+        raise UsageError("A046", f"{name.replace('_', ' ')} is out of range", found=f"{value:g}", fix=fix)
+    return value
+
+
+def read_intervals(path: str | Path) -> Intervals:
+    """Intervals of a warp from a table: instructions, cycles, read misses, writes, times.
+
+    Raises
+    ------
+    UsageError : A046 a table without lines, or in which nothing occurs; A061 to A063.
+    """
+    table = read_table(path, COLUMNS, "the table of intervals")
+    times = np.where(np.isnan(table.number("times", 1.0)), 1.0, table.number("times", 1.0))
+    if not times.sum() > 0:
+        raise UsageError("A046", "the table of intervals has no interval that occurs", where=table.name)
+    writes = np.nan_to_num(table.number("writes", 0.0))
+    return Intervals(table.number("instructions"), table.number("cycles"), table.number("read misses"), writes, times)
+
+
+@dataclass(frozen=True)
+class Stalls:
+    """Cycles a warp stands still in each interval, each of shape (n,); and which intervals are divergent."""
+
+    miss_registers: Float
+    network: Float
+    memory: Float
+    divergent: NDArray[np.bool_]
+
+    @property
+    def total(self) -> Float:
+        """All three."""
+        return self.miss_registers + self.network + self.memory
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """A duration that nobody measured.
+
+    Attributes
+    ----------
+    seconds : the model's value.
+    low, high : 90 % interval of the prior [s].
+    log_sd : of the prior.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    log_sd: float = PRIOR_LOG_SD
+
+
+def stalls(
+    read_misses: Float | float,
+    writes: Float | float,
+    warps: float,
+    miss_rate: float,
+    device: MdmDevice,
+    kappa: float = KAPPA,
+    kappa_divergent: float | None = None,
+) -> Stalls:
+    """Stall cycles of intervals.
+
+    Parameters
+    ----------
+    read_misses, writes : N_r, N_w of one warp, shape (n,).
+    warps : W on an SM.
+    miss_rate : m, share of requests that miss the L2 cache.
+    kappa : share of the queue that a request waits for.
+    kappa_divergent : the same in divergent intervals (the script holds 1 in a line that is commented out); None is `kappa`.
+
+    >>> s = stalls(np.array([1.0, 8.0]), 0.0, 32, 0.5, MdmDevice())
+    >>> s.divergent.tolist(), [round(float(x)) for x in s.total]
+    ([False, True], [160, 1451])
+    """
+    reads = np.asarray(read_misses, dtype=np.float64) * warps
+    divergent = reads > device.miss_registers
+    queued = (np.minimum(reads, device.miss_registers) + np.asarray(writes, dtype=np.float64) * warps) * device.sms
+    share = np.where(divergent, kappa if kappa_divergent is None else kappa_divergent, kappa)
+    network = share * (REQUEST_BYTES * device.clock / device.noc_bandwidth) * queued
+    memory = share * (miss_rate * REQUEST_BYTES * device.clock / device.dram_bandwidth) * queued
+    alone = device.l2_cycles * (1.0 - miss_rate) + device.dram_cycles * miss_rate
+    rounds = np.where(divergent, np.ceil(reads / device.miss_registers) - 1.0, 0.0)
+    return Stalls((alone + network + memory) * rounds, network, memory, divergent)
+
+
+def instructions_per_cycle(run: Intervals, stalled: Stalls, warps: float) -> float:
+    """Instructions a cycle of one SM (eq 7).
+
+    >>> one = np.ones(1); run = Intervals(100 * one, 400 * one, 0 * one, 0 * one, one)
+    >>> instructions_per_cycle(run, stalls(run.read_misses, run.writes, 8, 0.0, MdmDevice()), 8)
+    2.0
+    """
+    cycles = float((run.times * (run.cycles + stalled.total)).sum())
+    return warps * float((run.times * run.instructions).sum()) / cycles if cycles else math.inf
+
+
+def modelled_duration(instructions: float, ipc: float, sms: float, clock: float, log_sd: float = PRIOR_LOG_SD) -> Modelled:
+    """Duration of a kernel from its instructions [s], with its prior.
+
+    Parameters
+    ----------
+    instructions : warp instructions that the whole device executes.
+    ipc : of one SM.
+    clock : [Hz].
+    log_sd : of the log-normal prior around the value.
+
+    >>> found = modelled_duration(28e9, 1.0, 28, 1e9)
+    >>> found.seconds, round(found.low, 2), round(found.high, 2)
+    (1.0, 0.44, 2.28)
+    """
+    seconds = instructions / (ipc * sms * clock)
+    wide = math.exp(NINETY * log_sd)
+    return Modelled(seconds, seconds / wide, seconds * wide, log_sd)
+
+
+def implied_cycle_rate(instructions: float, ipc: float, seconds: float) -> float:
+    """Cycles a second, of all SMs together, that a known duration implies: instructions / (IPC x seconds) [Hz].
+
+    >>> implied_cycle_rate(1e9, 0.5, 1.0)
+    2000000000.0
+    """
+    return instructions / (ipc * seconds)

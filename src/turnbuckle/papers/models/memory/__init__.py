@@ -1,0 +1,1 @@
+"""Kernels with their data in host memory, in device memory, or moved on demand."""

@@ -1,0 +1,160 @@
+"""``turnbuckle model memory``: kernels with their data in host memory, in device memory, or moved on demand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Source
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnbuckle.papers.models.memory.question import Ratio, UnifiedMemory
+
+#: Columns of a terminal on which values and intervals stand in one line.
+_WIDE = 116
+
+
+def memory(
+    work: Annotated[Path, Parameter(help="a table (name, flops, regular, irregular, h2d, d2h), or a recording with unified memory")],
+    /,
+    *,
+    on: Annotated[str | None, Parameter(name="--on", help="machine whose memories are meant; that of the recording if left out")] = None,
+    memories: Annotated[
+        Path | None,
+        Parameter(help="CSV of measured bandwidths: memory (hbm, ddr), regular, irregular [B/s], error; replaces the machine's"),
+    ] = None,
+    memory_bound: Annotated[
+        str | None, Parameter(help="recording: share of kernel time that memory bounds, as 0.6:0.9, or unknown for everything that can be")
+    ] = None,
+    counters: Annotated[
+        Path | None, Parameter(help="recording: table of what its kernels do; a name stands for all that contain it")
+    ] = None,
+    overlap: Annotated[
+        Literal["full", "none"] | None, Parameter(help="table: copies behind arithmetic as in equation 8 (if left out), or beside it")
+    ] = None,
+    source: Source = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Compare data in host memory, in device memory and moved on demand: equation 8 of the ECP report."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.machine import load
+    from turnbuckle.papers.models.memory import question as study
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.output import write_answer
+    from turnbuckle.show.terminal.tables import is_table
+
+    console = console_for(output) if format == "table" else None
+    measured = study.read_memories(memories) if memories is not None else None
+    if is_table(work):
+        if on is None:
+            raise UsageError("A045", "a table of work needs a machine", fix="add --on MACHINE; turnbuckle machines list names them")
+        if memory_bound is not None or counters is not None:
+            raise UsageError("A045", "--memory-bound and --counters belong to a recording", found=work.name, fix="leave them out")
+        if source is not None:
+            raise UsageError("A045", "--source belongs to a recording", found=work.name, fix="leave it out; --on names the machine")
+        found = study.from_numbers(study.read_work(work), study.memories(load(on), measured), overlap or "full")
+    else:
+        from turnbuckle.show.terminal.recording import inspected
+
+        if overlap is not None:
+            raise UsageError("A045", "--overlap belongs to a table", found=work.name, fix="leave it out: a recording has its own overlap")
+        share = _share(memory_bound) if memory_bound is not None else None
+        counted = study.read_work(counters) if counters is not None else None
+        seen = inspected(work, source, no_cache)
+        machine = load(on).resolved(seen.source) if on is not None else seen.source
+        found = study.from_profile(seen.profile, study.memories(machine, measured), memory_bound=share, counted=counted)
+    if console is not None:
+        _print_memory(console, found)
+    else:
+        document = found.as_dict()
+        write_answer(document, [_memory_row(r) for r in document["rows"]], format, output)
+    return 0
+
+
+def _share(text: str) -> tuple[float, float]:
+    from turnbuckle.foundation.units import parse
+
+    if text.strip().lower() == "unknown":
+        return 0.0, 1.0
+    low, colon, high = text.partition(":")
+    return parse(low, "1"), parse(high if colon else low, "1")
+
+
+def _memory_row(row: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {"name": row["name"]}
+    ends = ("low", "value", "high")
+    for placement, three in row["seconds"].items():
+        flat |= {f"{placement}_{end}_seconds": v for end, v in zip(ends, three, strict=True)}
+    return flat | {f"ddr_over_hbm_{end}": v for end, v in zip(ends, row["ddr_over_hbm"], strict=True)}
+
+
+def _print_memory(console: Console, found: UnifiedMemory) -> None:
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.show.terminal.projections import clean, plain
+    from turnbuckle.show.terminal.tables import print_findings, titled
+
+    recorded = found.basis == "recording"
+    head = "bracket from what is not recorded" if recorded else "modelled by equation 8"
+    title = f"time of kernels by where their data lies, {head}"
+    bounds = () if recorded else ("bound by",)
+    table = titled(console, title, "", "hbm", "ddr", "migrated", "ddr / hbm", *bounds, words=bounds)
+    for row in found.rows:
+        bound = row.bound_by[0] if row.bound_by[0] == row.bound_by[1] else f"{row.bound_by[0]}, in ddr {row.bound_by[1]}"
+        name = {"all": "the run"}.get(row.name, row.name) if recorded else row.name
+        cells = [*(_of(row.seconds[p], "s") for p in ("hbm", "ddr", "migrated")), _of(row.ratio, "1")]
+        if console.width < _WIDE:
+            # a narrow terminal: the interval below its value, rather than torn in two
+            cells = [cell.replace(" [", "\n[", 1) for cell in cells]
+        table.add_row(clean(name), *cells, *([] if recorded else [bound]))
+    console.print(table)
+    for words in _assumed(found):
+        console.print(Text(words, "dim"))
+    if found.migrated_bytes:
+        volumes = ", ".join(f"{show(b, 'B')} {way.rpartition('_')[2]}" for way, b in found.migrated_bytes.items())
+        console.print(Text(f"migrated: {volumes}; that column is as recorded, the other two are without migrations", "dim"))
+    if found.shortest_seconds is not None and found.shortest_seconds < 0.999 * found.rows[0].seconds["hbm"].high:
+        said = (
+            f"if every launch took as long as the shortest of its kernel: {show(found.shortest_seconds, 's')} of kernels (a hint, no bound)"
+        )
+        console.print(Text(said, "dim"))
+    for name, words in found.said.items():
+        if words:
+            console.print(Text(f"{name}: {plain(words, 160)}", "dim"))
+    print_findings(console, (f.as_dict() for f in found.findings))
+
+
+def _assumed(found: UnifiedMemory) -> list[str]:
+    """What the numbers rest on that no measurement says."""
+    said = ["[ ]: 90 %, from the errors of the bandwidths"]
+    if found.overlap is not None:
+        copies = {"full": "behind arithmetic", "none": "before and after kernels"}[found.overlap]
+        return [*said, f"migrated: copies {copies} (--overlap {found.overlap}); ddr: kernels read over the link, nothing moves"]
+    said = ["[ ]: least and most of what the recording leaves open, with 90 % of the errors of the bandwidths"]
+    if found.memory_bound not in (None, (0.0, 1.0)):
+        low, high = found.memory_bound or (0.0, 1.0)
+        share = f"{low:.0%}" if low == high else f"{low:.0%} to {high:.0%}"
+        said.append(f"{share} of kernel time is bound by memory, as you say; the rest keeps its time in ddr")
+        said.append("that holds only where the rest moves far less than hbm could")
+    return said
+
+
+def _of(ratio: Ratio, unit: str) -> str:
+    """A value with its interval; a bracket has no value."""
+    from turnbuckle.foundation.units import show
+    from turnbuckle.show.terminal.tables import span
+
+    if ratio.value is None:
+        return span(ratio.low, ratio.high, unit)
+    return (
+        show(ratio.value, unit)
+        if ratio.low == ratio.high
+        else f"{show(ratio.value, unit)} {span(ratio.low, ratio.high, unit, ratio.value)}"
+    )

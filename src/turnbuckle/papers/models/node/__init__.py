@@ -1,0 +1,1 @@
+"""Where time goes, and what tighter coupling does to it."""

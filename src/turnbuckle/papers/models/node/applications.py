@@ -1,0 +1,321 @@
+"""Applications as a table or options give them: numbers with the intervals that their digits stand for, and what the models say."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from turnbuckle.cost.ratio import AdditiveTotals, cpu_by_difference
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.table_file import Column, Table, read_table, read_text
+from turnbuckle.foundation.units import parse
+from turnbuckle.papers.models.node.cost import Staged, all_on_node, fraction_speedup, gain, staged_share
+from turnbuckle.papers.models.node.functions import functions
+from turnbuckle.papers.numbers import Interval, exact, swept, unit_of_last_digit
+from turnbuckle.projection.model import Model
+from turnbuckle.projection.run import Run
+
+#: Terms of equation 3 as a table has them, and parts of control that may have a lambda of their own.
+TERMS: Final = ("gpu", "control", "data", "cpu", "mpi")
+PARTS: Final = ("launch", "copy", "memset", "alloc", "event", "query", "stream", "module", "other")
+#: Seconds and ratios beyond which something is a slip of the pen.
+MOST_SECONDS: Final = 1e12
+MOST_RATIO: Final = 1e9
+#: Shares of run time that a table may have instead, and the class of each.
+SHARES: Final = {
+    "launch share": "launch",
+    "alloc share": "alloc",
+    "control share": "control",
+    "data share": "data",
+    "uvm share": "data",
+    "memcpy share": "data",
+}
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+
+def share(text: str, option: str) -> Interval:
+    """A share of the command line with the interval of its digits: ``"7.8%"`` is 0.078, between 0.0775 and 0.0785.
+
+    Raises
+    ------
+    UsageError : A036 where it does not lie between 0 and 1.
+    """
+    value = parse(text, "1")
+    if not 0 <= value <= 1:
+        raise UsageError("A036", f"{option} must lie between 0 and 100 %", found=text[:40], fix=f'for example {option} "7.8 %"')
+    return within(value, text, most=1.0)
+
+
+def within(value: float, text: str, most: float = math.inf) -> Interval:
+    """The interval of a quantity's digits, in the unit it was read into; a bare 0 stands for itself."""
+    number = _NUMBER.search(text)
+    if number is None or not value or not float(number[0]):
+        return exact(value)
+    half = unit_of_last_digit(number[0]) / 2 * abs(value / float(number[0]))
+    return Interval(value, max(value - half, 0.0), max(min(value + half, most), value))
+
+
+def _digits(path: Path, table: Table, columns: Sequence[Column]) -> Callable[[int, str], Interval]:
+    """Number of a cell with the interval of its digits, by row and column."""
+    lines = read_text(path, "the table of applications").splitlines()
+    most = {c.name: c.most for c in columns}
+
+    def cell(row: int, column: str) -> Interval:
+        at = int(table.where(row, column).rsplit(":", 1)[1])
+        text = lines[table.lines[row] - 1][at - 1 :].split(",")[0]
+        return within(float(table.numbers[column][row]), text, most[column])
+
+    return cell
+
+
+def _name(table: Table, row: int) -> str:
+    """Of an application, without what steers a terminal."""
+    text = table.texts["name"][row] if "name" in table.texts else ""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text) or f"line {table.lines[row]}"
+
+
+# --- additive ---------------------------------------------------------------------------------------------------------
+
+
+def additive_rows(path: Path, lambdas: Mapping[str, float]) -> tuple[list[dict[str, Any]], list[Finding]]:
+    """The additive model on every application of a table: five terms [s] and what is known besides, or shares of run time.
+
+    Returns
+    -------
+    Rows with sum, closure defect, projection and ratios over the sum and over the stated total, each with the least and most within
+    the digits of the table; and finding A341 on those whose terms exceed the stated total by more than their digits.
+
+    Raises
+    ------
+    UsageError : A039 where the numbers of a line contradict each other, or the table has neither terms nor shares, or both; where a
+        lambda is given for a class without a column.
+    """
+    columns = [Column("name", "", needed=False)]
+    columns += [Column(n, "s", needed=False, most=MOST_SECONDS) for n in (*TERMS, "total", "waits", *PARTS)]
+    columns += [Column(n, "1", needed=False, most=1.0) for n in SHARES]
+    table = read_table(path, columns, "the table of applications")
+    shares = any(name in table.columns for name in SHARES)
+    if shares == any(c.name in table.columns for c in columns if c.unit == "s"):
+        raise UsageError(
+            "A039", f"the table has {'both' if shares else 'neither of'} seconds and shares of run time", where=table.name,
+            fix=f"columns {', '.join(TERMS)} [s], perhaps total; or {', '.join(SHARES)} [%]",
+        )  # fmt: skip
+    _scales(table, lambdas, shares)
+    _filled(table)
+    cell = _digits(path, table, columns)
+    rows = []
+    over = 0
+    for i in range(len(table)):
+        numbers = {n: cell(i, n) for n, column in table.numbers.items() if not math.isnan(column[i])}
+        _consistent(table, i, {n: v.value for n, v in numbers.items()}, shares)
+        rows.append({"name": _name(table, i), **(_from_shares if shares else from_terms)(numbers, lambdas)})
+        over += not shares and exceeds(numbers)
+    return rows, [finding("A341", over, "terms of a table against its total")] if over else []
+
+
+def _filled(table: Table) -> None:
+    if not len(table):
+        raise UsageError("A039", "the table names no application", where=table.name, fix="a line of numbers below the heading")
+
+
+def _scales(table: Table, lambdas: Mapping[str, float], shares: bool) -> None:
+    """Refuse a lambda that nothing of the table would follow, or that no hardware has."""
+    within_range(lambdas)
+    if shares:
+        classes = {SHARES[name] for name in table.columns if name in SHARES}
+        known = classes | ({"control"} if classes - {"data"} else set())
+    else:
+        known = {"data", "control", "kernel", *(name for name in PARTS if name in table.columns)}
+    if unknown := [name for name in lambdas if name not in known]:
+        raise UsageError(
+            "A039",
+            f"a lambda of {unknown[0]}, and no such column",
+            where=table.name,
+            fix=f"classes of this table: {', '.join(sorted(known))}",
+        )
+
+
+def within_range(lambdas: Mapping[str, float]) -> None:
+    """Refuse a lambda that no hardware has (A039)."""
+    if wild := [name for name, value in lambdas.items() if not 1 / MOST_RATIO <= value <= MOST_RATIO]:
+        fix = f"{1 / MOST_RATIO:g} to {MOST_RATIO:g}"
+        raise UsageError("A039", f"the lambda of {wild[0]} is out of range", found=f"{lambdas[wild[0]]:g}", fix=fix)
+
+
+def exceeds(numbers: Mapping[str, Interval]) -> bool:
+    """Whether the terms, waits counted once, exceed the stated total whatever their digits stand for."""
+    if "total" not in numbers:
+        return False
+    least = sum(numbers[n].low for n in TERMS if n in numbers) - (numbers["waits"].high if "waits" in numbers else 0.0)
+    return least > numbers["total"].high
+
+
+def _consistent(table: Table, row: int, values: Mapping[str, float], shares: bool) -> None:
+    where = table.where(row)
+    if shares:
+        if sum(values.values()) > 1:
+            raise UsageError("A039", "the shares add up to more than the run time", where=where, found=f"{sum(values.values()):.1%}")
+        return
+    if missing := [n for n in TERMS if n not in values and not (n == "cpu" and "total" in values)]:
+        fix = "0 where there is none; cpu may be left out where a total is given"
+        raise UsageError("A039", f"no time of {', '.join(missing)}", where=where, fix=fix)
+    parts = sum(values.get(n, 0.0) for n in ("waits", *PARTS))
+    if parts > values["control"] * (1 + 1e-9):
+        raise UsageError(
+            "A039", "waits and classes of calls are parts of control, and exceed it", where=where,
+            found=f"{parts:g} s of {values['control']:g} s", fix="control is the time of all host calls",
+        )  # fmt: skip
+
+
+def from_terms(numbers: Mapping[str, Interval], lambdas: Mapping[str, float]) -> dict[str, Any]:
+    """The row of one application: its terms and what is known besides [s], by the name of their column."""
+
+    def totals(*values: float) -> AdditiveTotals:
+        given = dict(zip(numbers, values, strict=True))
+        gpu, control, data, mpi = (given[n] for n in ("gpu", "control", "data", "mpi"))
+        waits = given.get("waits", 0.0)
+        # no time is negative: what the others exceed the total by is their closure defect
+        cpu = given["cpu"] if "cpu" in given else max(cpu_by_difference(given["total"], gpu, control - waits, data, mpi), 0.0)
+        calls: dict[str, float] = {name: given[name] for name in PARTS if name in given}
+        return AdditiveTotals(gpu, control, data, cpu, mpi, given.get("total"), waits, calls)
+
+    values = list(numbers.values())
+    nominal = totals(*(v.value for v in values))
+    row = {
+        "summed_seconds": nominal.summed, "stated_seconds": nominal.total, "closure_defect_seconds": nominal.closure_defect,
+        "cpu_seconds": nominal.cpu, "waits_seconds": nominal.waits, "projected_seconds": nominal.projected_by(lambdas),
+    }  # fmt: skip
+    row |= _ratios(totals, values, lambdas, "")
+    return row | (_ratios(totals, values, lambdas, "_over_stated") if nominal.total is not None else {})
+
+
+def _from_shares(numbers: Mapping[str, Interval], lambdas: Mapping[str, float]) -> dict[str, Any]:
+    """Shares are the seconds of a run of one second whose rest has no lambda."""
+
+    def totals(*values: float) -> AdditiveTotals:
+        classes = [SHARES[name] for name in numbers]
+        data = sum(v for c, v in zip(classes, values, strict=True) if c == "data")
+        calls = {c: v for c, v in zip(classes, values, strict=True) if c in PARTS}
+        return AdditiveTotals(0.0, sum(values) - data, data, 1.0 - sum(values), 0.0, calls=calls)
+
+    values = list(numbers.values())
+    return {"scaled_share": sum(v.value for v in values), **_ratios(totals, values, lambdas, "")}
+
+
+def _ratios(
+    totals: Callable[..., AdditiveTotals], values: Sequence[Interval], lambdas: Mapping[str, float], suffix: str
+) -> dict[str, float]:
+    """Benefit and penalty, each with the least and most that the digits allow."""
+    over: Literal["sum", "stated"] = "stated" if suffix else "sum"
+    benefit = swept(lambda *v: totals(*v).benefit(lambdas, over), *values)
+    penalty = swept(lambda *v: totals(*v).penalty(lambdas, over), *values)
+    found = {f"benefit{suffix}": benefit, f"penalty{suffix}": penalty}
+    return {f"{key}{end}": getattr(v, at) for key, v in found.items() for end, at in (("", "value"), ("_low", "low"), ("_high", "high"))}
+
+
+def additive_readings(seen: Run, lambdas: Mapping[str, float], model: Model) -> tuple[list[dict[str, Any]], list[Finding]]:
+    """Three readings of one recording: the report's recipe, the same with waits counted once, and the exclusive time line.
+
+    The five numbers are those of a mean process; t_CPU is what they leave of the run time.
+    """
+    (ours,) = seen.project(model=model, draws=0).projections
+    table = functions(seen.profile)
+    terms = table.terms()
+    rows: list[dict[str, Any]] = []
+    findings: list[Finding] = []
+    for name, once in (("as the report", False), ("waits once", True)):
+        totals = AdditiveTotals.by_difference(**terms, without_waits=once)
+        defect = totals.closure_defect or 0.0
+        if defect < -1e-9 and not findings:
+            findings.append(finding("A341", 1, f"{-defect:.3g} s beyond a run time of {terms['total']:.3g} s"))
+        row: dict[str, Any] = {"name": name, **{f"{n}_seconds": getattr(totals, n) for n in TERMS}}
+        row |= {"summed_seconds": totals.summed, "stated_seconds": totals.total, "closure_defect_seconds": defect}
+        row |= {"projected_seconds": totals.projected_by(lambdas), "benefit": totals.benefit(lambdas), "penalty": totals.penalty(lambdas)}
+        rows.append(row)
+    exclusive = {c: ns * 1e-9 for c, part, ns in table.classes().select("class", "call_class", "exposed_ns").iter_rows() if part is None}
+    row = {"name": "time line", **{f"{n}_seconds": exclusive[n] for n in TERMS}}
+    row |= {"summed_seconds": ours.measured_seconds, "stated_seconds": ours.measured_seconds}
+    row |= {"closure_defect_seconds": table.exposed_defect_ns * 1e-9, "projected_seconds": ours.seconds}
+    rows.append(row | {"benefit": ours.benefit, "penalty": ours.penalty})
+    return rows, findings
+
+
+# --- integration ------------------------------------------------------------------------------------------------------
+
+
+def integration_rows(path: Path, ratio: float | None) -> list[dict[str, Any]]:
+    """Section 8.1 on every application of a table: columns communication, p2p and off node [%], perhaps bandwidth ratio."""
+    columns = [Column("name", "", needed=False), *(Column(n, "1", most=1.0) for n in ("communication", "p2p", "off node"))]
+    columns.append(Column("bandwidth ratio", "1", needed=False, above=True, most=MOST_RATIO))
+    table = read_table(path, columns, "the table of applications")
+    _filled(table)
+    cell = _digits(path, table, columns)
+    rows = []
+    for i in range(len(table)):
+        own = float(table.number("bandwidth ratio")[i])
+        k = own if not math.isnan(own) else ratio
+        if k is None:
+            raise UsageError("A035", "no bandwidth ratio", where=table.where(i), fix="--bandwidth-ratio 8.33, or a column of that name")
+        rows.append({"name": _name(table, i), **by_fractions(cell(i, "communication"), cell(i, "p2p"), cell(i, "off node"), k)})
+    return rows
+
+
+def by_fractions(communication: Interval, p2p: Interval, off_node: Interval, ratio: float) -> dict[str, Any]:
+    """Section 8.1 on three shares: the speed-up within their digits, its bound for a path that costs nothing, and for all messages."""
+    shares = (communication, p2p, off_node)
+
+    def speedup(communication: float, p2p: float, off_node: float) -> float:
+        return float(fraction_speedup(communication, p2p, off_node, ratio))
+
+    found = swept(speedup, *shares)
+    return {
+        "communication_share": communication.value, "p2p_share": p2p.value, "off_node_share": off_node.value, "bandwidth_ratio": ratio,
+        "speedup": found.value, "speedup_low": found.low, "speedup_high": found.high,
+        "speedup_bound": float(fraction_speedup(communication.value, p2p.value, off_node.value, math.inf)),
+    }  # fmt: skip
+
+
+def staged(words: Sequence[str]) -> list[tuple[Interval, int, int]]:
+    """``5.8%:3/4``: a share of run time, its stages on the node, and its stages in all.
+
+    Raises
+    ------
+    UsageError : A038 for anything else; A036 for a share that cannot be.
+    """
+    out = []
+    for word in (part.strip() for text in words for part in text.split(",") if part.strip()):
+        match = re.fullmatch(r"([^:]+):([0-9]{1,4})/([0-9]{1,4})", word)
+        if match is None or int(match[3]) < 1 or int(match[2]) > int(match[3]):
+            raise UsageError(
+                "A038", "--stages is a share of run time, stages on the node and stages in all", found=word[:40], fix="--stages 5.8%:3/4"
+            )
+        out.append((share(match[1], "--stages"), int(match[2]), int(match[3])))
+    if sum(s.value for s, _, _ in out) > 1:
+        raise UsageError("A036", "the shares of --stages add up to more than the run time", found=", ".join(words)[:80])
+    if not out:
+        raise UsageError("A038", "--stages names no share", fix="--stages 5.8%:3/4")
+    return out
+
+
+def by_stages(parts: Sequence[tuple[Interval, int, int]], factor: float) -> dict[str, Any]:
+    """Section 8.2 on shares with stages: run time then, its gain, and what every stage on the node would add."""
+
+    def left(whole: bool) -> Callable[..., float]:
+        def share_left(*shares: float) -> float:
+            now = [Staged(s, on, of) for s, (_, on, of) in zip(shares, parts, strict=True)]
+            return staged_share(all_on_node(now) if whole else now, factor)
+
+        return share_left
+
+    shares = [s for s, _, _ in parts]
+    then, everything = swept(left(False), *shares), swept(left(True), *shares)
+    return {
+        "on_node_factor": factor, "parts": [{"share": s.value, "on_node": on, "stages": of} for s, on, of in parts],
+        "run_time_share": then.value, "run_time_share_low": max(then.low, 0.0), "run_time_share_high": then.high,
+        "gain": float(gain(1.0, then.value)), "run_time_share_all_on_node": everything.value,
+        "gain_all_on_node": float(gain(then.value, everything.value)),
+    }  # fmt: skip

@@ -1,0 +1,311 @@
+"""``turnbuckle model functions``, ``additive`` and ``integration``: where time goes, and what tighter coupling does to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Source, lambdas_of
+
+if TYPE_CHECKING:
+    from turnbuckle.foundation.findings import Finding
+    from turnbuckle.papers.models.node.question import Link
+
+Recording = Annotated[Path, Parameter(help="a recording of a run on a GPU, of any kind")]
+TableOrRecording = Annotated[
+    Path,
+    Parameter(
+        help="applications as a table (.csv: name; gpu, control, data, cpu, mpi, total; or shares), what nvprof prints, or a recording"
+    ),
+]
+Total = Annotated[str | None, Parameter(help='run time, which a summary of nvprof does not say, as "2.5 s"')]
+Lambda = Annotated[list[str] | None, Parameter(name="--lambda", help="improvement by class, as data=10,control=10", negative=())]
+Communication = Annotated[str | None, Parameter(help="share of run time in communication, as 7.8%")]
+P2P = Annotated[str | None, Parameter(name="--p2p", help="share of it in point-to-point messages, as 36%")]
+OffNode = Annotated[str | None, Parameter(help="share of these that leaves the node, as 12%; a recording shows it by its partners")]
+Ratio = Annotated[float | None, Parameter(help="messages that come to stay on a node get a path so many times faster, as 8.33")]
+OldPath = Annotated[str | None, Parameter(help='instead of a ratio: latency and bandwidth of their path now, as "2 us, 24 GB/s"')]
+NewPath = Annotated[str | None, Parameter(help='and of the path they would take, as "1 us, 200 GB/s"')]
+MessageSize = Annotated[str | None, Parameter(help="size of the messages for --old-path; a recording has its own")]
+Factor = Annotated[float | None, Parameter(help="bandwidth on the node becomes so many times higher, as 2")]
+Stages = Annotated[
+    list[str] | None,
+    Parameter(name="--stages", help="share of run time, stages on the node, stages in all: 5.8%:3/4,1.4%:1/1", negative=()),
+]
+RanksPerNode = Annotated[int | None, Parameter(help="ranks on a node of the recorded run; a recording does not say")]
+GpusPerNode = Annotated[int | None, Parameter(help="ranks, one a GPU, on the new node; all of them if left out")]
+Mapping = Annotated[
+    Literal["linear", "round robin"] | None,
+    Parameter(help="of a recording: rank r on node r // ranks-per-node (if left out), or r mod nodes"),
+]
+Least = Annotated[
+    str | None, Parameter(help="of a recording: bandwidth limits messages and collectives from this size on; smaller ones keep their time")
+]
+
+
+def functions(
+    profile: Recording,
+    /,
+    *,
+    top: Annotated[int, Parameter(help="how many functions of each class the table shows; files hold all")] = 5,
+    format: FormatOption = "table",
+    output: Output = None,
+    source: Source = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Say where the time goes, function by function: its plain time, and its part of the exclusive time line."""
+    import polars as pl
+
+    from turnbuckle.foundation.errors import CannotAnswer, UsageError
+    from turnbuckle.papers.models.node.functions import functions as table_of
+    from turnbuckle.papers.models.node.tables import print_functions
+    from turnbuckle.show.terminal.output import write_frame, write_json
+    from turnbuckle.show.terminal.recording import inspected
+    from turnbuckle.trace.recorders import what_to_record
+
+    _for_terminal(format, output)
+    if top < 1:
+        raise UsageError("A037", "--top must be 1 or more", found=str(top))
+    seen = inspected(profile, source, no_cache)
+    found = table_of(seen.profile)
+    if set(found.rows["class"]) <= {"cpu"}:
+        raise CannotAnswer(
+            "A155", "the recording holds no kernel, copy, host call or MPI call", where=seen.profile.trace.name,
+            fix=what_to_record("gpu", seen.profile.trace.facts),
+        )  # fmt: skip
+    if format == "json":
+        write_json({"schema_version": 1, **found.as_dict(), "provenance": seen.provenance()}, output)
+    elif format != "table":
+        # a name may hold what steers a terminal
+        write_frame(found.table().with_columns(pl.col("function").str.replace_all(r"\p{C}", "\N{REPLACEMENT CHARACTER}")), format, output)
+    else:
+        print_functions(found, top)
+    return 0
+
+
+def additive(
+    given: TableOrRecording,
+    /,
+    *,
+    lambda_: Lambda = None,
+    total: Total = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    source: Source = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Divide each class of time by its lambda: a table, a summary of nvprof, or a recording in the report's way and in ours."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.papers.models.node.applications import additive_readings, additive_rows
+    from turnbuckle.papers.models.node.summaries_command import print_summaries, summary_rows
+    from turnbuckle.papers.models.node.tables import print_additive, print_readings
+    from turnbuckle.projection.model import additive as priced
+    from turnbuckle.show.terminal.output import write_answer
+    from turnbuckle.show.terminal.recording import inspected
+    from turnbuckle.show.terminal.tables import is_table
+    from turnbuckle.trace.readers.nvprof.reader import is_summary
+
+    _for_terminal(format, output)
+    lambdas = lambdas_of(lambda_)
+    model = priced(lambdas)
+    about: dict[str, Any]
+    findings: list[Finding]
+    summary = is_summary(given)
+    if total is not None and not summary:
+        fix = "leave it out: a table has a column total, a recording its own run time"
+        raise UsageError("A400", "--total belongs to a summary of nvprof", found=given.name, fix=fix)
+    if summary:
+        if source is not None:
+            raise UsageError("A039", "--source belongs to a recording", found=given.name, fix="leave it out")
+        rows, findings = summary_rows(given, lambdas, total)
+        about = {"findings": [f.as_dict() for f in findings]}
+    elif is_table(given):
+        if source is not None:
+            raise UsageError("A039", "--source belongs to a recording", found=given.name, fix="leave it out")
+        rows, findings = additive_rows(given, lambdas)
+        about = {"findings": [f.as_dict() for f in findings]}
+    else:
+        seen = inspected(given, source, no_cache)
+        rows, findings = additive_readings(seen, lambdas, model)
+        about = {"findings": [f.as_dict() for f in (*findings, *seen.findings)], "provenance": seen.provenance()}
+    if format != "table":
+        write_answer({"schema_version": 1, "lambda": lambdas, "rows": rows, **about}, rows, format, output)
+    elif summary:
+        print_summaries(rows, lambdas, findings)
+    elif is_table(given):
+        print_additive(rows, lambdas, findings)
+    else:
+        print_readings(rows, lambdas, findings)
+    return 0
+
+
+def integration(
+    given: Annotated[Path | None, Parameter(help="a recording with MPI, or applications as a table (.csv); left out with shares")] = None,
+    /,
+    *,
+    communication: Communication = None,
+    p2p: P2P = None,
+    off_node: OffNode = None,
+    bandwidth_ratio: Ratio = None,
+    old_path: OldPath = None,
+    new_path: NewPath = None,
+    message_size: MessageSize = None,
+    on_node_factor: Factor = None,
+    stages: Stages = None,
+    ranks_per_node: RanksPerNode = None,
+    gpus_per_node: GpusPerNode = None,
+    mapping: Mapping = None,
+    least_size: Least = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Say what GPUs closer to each other would give: more of them on a node, or a faster node."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.papers.models.node.tables import print_integration
+    from turnbuckle.show.terminal.output import flattened, write_answer
+    from turnbuckle.show.terminal.tables import is_table
+
+    _for_terminal(format, output)
+    _belongs(
+        given is not None and not is_table(given),
+        {"--communication": communication, "--p2p": p2p, "--stages": stages, "--message-size": message_size},
+        {"--ranks-per-node": ranks_per_node, "--gpus-per-node": gpus_per_node, "--mapping": mapping, "--least-size": least_size},
+    )
+    paths = _paths(old_path, new_path, bandwidth_ratio)
+    if paths is None and message_size is not None:
+        raise UsageError("A035", "--message-size belongs to --old-path and --new-path", fix="leave it out, or give both")
+    for option, number in (("--bandwidth-ratio", bandwidth_ratio), ("--on-node-factor", on_node_factor)):
+        _positive(option, number)
+    if given is not None and not is_table(given):
+        document = _of_recording(
+            given, no_cache, ranks_per_node=ranks_per_node, gpus_per_node=gpus_per_node, mapping=mapping, paths=paths,
+            bandwidth_ratio=bandwidth_ratio, on_node_factor=on_node_factor, off_node=off_node, least_size=least_size or "0 B",
+        )  # fmt: skip
+    else:
+        ratio = bandwidth_ratio if paths is None else _path_ratio(paths, message_size)
+        document = _of_shares(given, (communication, p2p, off_node), ratio, stages, on_node_factor)
+    if format != "table":
+        rows = document.get("rows")
+        write_answer({"schema_version": 1, **document}, rows if rows is not None else [flattened(document)], format, output)
+    else:
+        print_integration(document)
+    return 0
+
+
+def _for_terminal(format: str, output: Path | None) -> None:
+    from turnbuckle.foundation.errors import UsageError
+
+    if format == "table" and output is not None:
+        raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
+
+
+def _belongs(recording: bool, to_shares: dict[str, Any], to_recording: dict[str, Any]) -> None:
+    """Refuse options of the other way of asking."""
+    from turnbuckle.foundation.errors import UsageError
+
+    for name, value in (to_shares if recording else to_recording).items():
+        if value is not None:
+            of = "shares given on the command line" if recording else "a recording"
+            raise UsageError("A035", f"{name} belongs to {of}", fix="leave it out, or give one or the other")
+
+
+def _positive(option: str, number: float | None) -> None:
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.papers.models.node.applications import MOST_RATIO
+
+    if number is not None and not 1 / MOST_RATIO <= number <= MOST_RATIO:
+        fix = f"above 1 is faster; {1 / MOST_RATIO:g} to {MOST_RATIO:g}"
+        raise UsageError("A037", f"{option} must be a number above 0", found=f"{number:g}", fix=fix)
+
+
+def _paths(old_path: str | None, new_path: str | None, ratio: float | None) -> tuple[Link, Link] | None:
+    """Two paths of messages, or None where a ratio stands for them."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+
+    if old_path is None and new_path is None:
+        return None
+    if old_path is None or new_path is None or ratio is not None:
+        raise UsageError(
+            "A035", "--old-path and --new-path belong together, instead of --bandwidth-ratio",
+            fix='--old-path "2 us, 24 GB/s" --new-path "1 us, 200 GB/s"',
+        )  # fmt: skip
+    found = []
+    for option, text in (("--old-path", old_path), ("--new-path", new_path)):
+        words = text.split(",")
+        if len(words) != 2:
+            raise UsageError("A037", f"{option} is a latency and a bandwidth", found=text[:40], fix=f'{option} "2 us, 24 GB/s"')
+        latency, bandwidth = parse(words[0].strip(), "s"), parse(words[1].strip(), "B/s")
+        if latency < 0 or bandwidth <= 0:
+            raise UsageError("A037", f"{option}: a latency of 0 or more and a bandwidth above 0 are wanted", found=text[:40])
+        found.append((latency, bandwidth))
+    return found[0], found[1]
+
+
+def _path_ratio(paths: tuple[Link, Link], message_size: str | None) -> float:
+    import numpy as np
+
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.papers.models.node.cost import path_ratio
+
+    if message_size is None:
+        raise UsageError("A035", "--old-path without a recording needs the size of the messages", fix='--message-size "64 KiB"')
+    size = parse(message_size, "B")
+    if size <= 0:
+        raise UsageError("A037", "--message-size must be above 0", found=message_size[:40])
+    return path_ratio(np.array([size]), *paths[0], *paths[1])
+
+
+def _of_shares(
+    table: Path | None, shares: tuple[str | None, ...], ratio: float | None, stages: list[str] | None, factor: float | None
+) -> dict[str, Any]:
+    """Fractions of a table or of the command line, or stages."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.papers.models.node import applications as node_tables
+
+    options = ("--communication", "--p2p", "--off-node")
+    given = [name for name, text in zip(options, shares, strict=True) if text is not None]
+    if (stages is None) != (factor is None):
+        raise UsageError("A035", "--stages and --on-node-factor belong together", fix="--stages 5.8%:3/4,1.4%:1/1 --on-node-factor 2")
+    if stages is not None and factor is not None:
+        if table is not None or given or ratio is not None:
+            raise UsageError("A035", "shares and stages are two questions", fix="ask them one after the other")
+        return {"stages": node_tables.by_stages(node_tables.staged(stages), factor)}
+    if table is not None:
+        if given:
+            raise UsageError("A035", f"{given[0]} stands in the table", fix="leave it out")
+        return {"rows": node_tables.integration_rows(table, ratio)}
+    missing = [name for name, text in zip(options, shares, strict=True) if text is None]
+    if missing or ratio is None:
+        raise UsageError(
+            "A035", f"{', '.join([*missing, *(['--bandwidth-ratio'] if ratio is None else [])])} is missing",
+            fix="--communication 7.8% --p2p 36% --off-node 12% --bandwidth-ratio 8.33; or a recording with --ranks-per-node",
+        )  # fmt: skip
+    read = [node_tables.share(text or "", name) for name, text in zip(options, shares, strict=True)]
+    return {"rows": [{"name": "given", **node_tables.by_fractions(read[0], read[1], read[2], ratio)}]}
+
+
+def _of_recording(
+    profile: Path, no_cache: bool, *, ranks_per_node: int | None, off_node: str | None, least_size: str, **how: Any
+) -> dict[str, Any]:
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.papers.models.node.applications import share
+    from turnbuckle.papers.models.node.question import closer, recorded_placement
+    from turnbuckle.show.terminal.recording import inspected
+
+    leaves = None if off_node is None else share(off_node, "--off-node").value
+    seen = inspected(profile, None, no_cache)
+    told = recorded_placement(seen.profile.trace.facts)
+    dealt = "linear"
+    if ranks_per_node is None:
+        if told is None:
+            raise UsageError("A035", "the recording does not say how its ranks were dealt to nodes", fix="--ranks-per-node 4")
+        ranks_per_node, dealt = told
+    how["mapping"] = how["mapping"] or dealt
+    found = closer(seen.profile, ranks_per_node=ranks_per_node, off_node=leaves, least_bytes=parse(least_size, "B"), **how)
+    return {**found.as_dict(), "provenance": seen.provenance()}

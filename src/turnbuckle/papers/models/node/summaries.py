@@ -1,0 +1,339 @@
+"""Summaries that nvprof prints: sums by kernel, copy and host call, without order or times.
+
+    ==2406== Profiling result:
+                Type  Time(%)      Time     Calls       Avg       Min       Max  Name
+     GPU activities:   61.43%  14.023ms         1  14.023ms  14.023ms  14.023ms  [CUDA memcpy DtoH]
+          API calls:   86.41%  178.59ms         2  89.297ms  74.831us  178.52ms  cudaMalloc
+
+Read are this form, that before CUDA 9 (no column Type, a heading for each table), ``--csv`` of both, ``--print-gpu-summary`` and
+``--print-api-summary``, the tables of unified memory, and ``--print-gpu-trace --csv`` and ``--print-api-trace --csv``, whose rows are
+added up.  Other lines are the application's own.  Sizes count in 1024s, as nvprof does.  The command line is not kept.
+
+A time stands for the interval that its digits leave: 14.023 ms is anything from 14.0225 to 14.0235 ms.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.table_file import read_text
+
+Section = Literal["gpu", "api", "unified"]
+
+_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_BYTES: Final = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_NUMBER: Final = r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
+_TIME: Final = rf"({_NUMBER})(ns|us|ms|s|min|m|h)"
+_LINE: Final = re.compile(
+    rf"(?:\s*(GPU activities|API calls|OpenACC[^:]*|OpenMP[^:]*):)?\s*({_NUMBER})%\s+{_TIME}\s+(\d+)\s+{_TIME}\s+{_TIME}\s+{_TIME}\s+(\S.*)"
+)
+_MOVED: Final = re.compile(rf"\s*(\d+)\s+(?:(?:{_NUMBER}[KMGT]?B|-)\s+){{3}}(?:({_NUMBER})([KMGT]?B)|-)\s+(?:{_TIME}|-)\s+([A-Z].*)")
+_OWN: Final = re.compile(r"==(?:(\d+)|====)== ?(.*)")
+_DEVICE: Final = re.compile(r'Device "(.{0,200}?)"')
+_HEADING: Final = re.compile(r"\s*(?:(?:Type\s+)?Time\(%\)\s+Time\s+Calls\s|Count\s+Avg Size\s)")
+_FAULTS: Final = re.compile(r"Total CPU Page faults:\s*(\d{1,18})")
+_TRACE: Final = re.compile(r"\s*Start\s+Duration\s")
+_SECTIONS: Final[dict[str, Section]] = {"GPU activities": "gpu", "API calls": "api"}
+_MOST_ROWS: Final = 1 << 20
+#: Shares are printed with two decimals, so that they add up to 100 only this nearly for each row [percentage points].
+_HALF_SHARE: Final = 0.005
+_FIX: Final = "nvprof --log-file SUMMARY.txt ./application"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table.
+
+    Attributes
+    ----------
+    section : device activities, host calls, or unified memory.
+    name : kernel, ``[CUDA memcpy HtoD]``, host call, or ``Host To Device``.
+    calls : how often.
+    seconds : total time; `half` is half a unit of its last digit [s].
+    share : of its section, 0 to 1; None where it is not printed.
+    size_bytes : bytes moved; None for all but unified memory.
+    line : of the file.
+    """
+
+    section: Section
+    name: str
+    calls: int
+    seconds: float
+    half: float
+    share: float | None = None
+    size_bytes: float | None = None
+    line: int = 0
+
+
+@dataclass
+class Process:
+    """What one process did: its rows, CPU page faults (None where they are not printed), and which tables it has.
+
+    `complete` is False for traces whose rows were added up: their digits add up as well.
+    """
+
+    pid: int | None
+    rows: list[Row] = field(default_factory=list)
+    cpu_faults: int | None = None
+    sections: set[Section] = field(default_factory=set)
+
+    def total(self, *sections: Section) -> float:
+        """Time of some sections [s]."""
+        return sum(r.seconds for r in self.rows if r.section in sections)
+
+
+@dataclass
+class Summary:
+    """A file of summaries: its name without folder, its processes in the order they stand, and flaws."""
+
+    name: str
+    processes: list[Process]
+    findings: list[Finding]
+
+
+def read_summary(path: Path) -> Summary:
+    """Read a file of nvprof's output.
+
+    Raises
+    ------
+    ProfileError : P041 where it holds no table, or a table of which nothing can be read; P042 for a trace in columns of spaces, whose
+        fields cannot be told apart.
+    UsageError : A061 where the file cannot be read as text.
+    """
+    text = read_text(path, "the summary", fix=_FIX)
+    reading = _Reading(path.name)
+    lines = text.splitlines()
+    at = 0
+    while at < len(lines):
+        at = reading.line(lines, at)
+    return reading.summary()
+
+
+class _Reading:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.processes: dict[int | None, Process] = {}
+        self.process = Process(None)
+        self.section: Section | None = None
+        self.kept = 0
+        self.bad: list[int] = []
+        self.columns: _Csv | None = None
+        self.inside = False
+
+    def line(self, lines: Sequence[str], at: int) -> int:
+        """One line, or a heading of CSV and the units below it; gives the next line to read."""
+        line = lines[at]
+        own = _OWN.match(line)
+        if own:
+            self.columns, self.inside = None, False
+            if own[1]:
+                self._of(int(own[1][:18]))
+            line = own[2]
+        stripped = line.strip()
+        if stripped.startswith(("API calls:", "Unified Memory")) and not _LINE.fullmatch(line):
+            self.section = "api" if stripped.startswith("API") else "unified"
+        elif stripped.startswith("Profiling result"):
+            self.section = "gpu"
+        elif found := _FAULTS.match(stripped):
+            self.process.cpu_faults = (self.process.cpu_faults or 0) + int(found[1])
+        elif own:
+            pass
+        elif _TRACE.match(line) and '"' not in line and self.section is not None:
+            raise ProfileError(
+                "P042", "a trace in columns of spaces cannot be read", where=f"{self.name}:{at + 1}", found=clipped(stripped, 60),
+                cause="which column a number stands in cannot be told where others are empty",
+                fix="nvprof --csv; or record with nvprof -o RUN.nvvp, which holds more",
+            )  # fmt: skip
+        elif self.section is not None and stripped.startswith('"') and (columns := _heading(line, lines[at + 1 : at + 2])):
+            self.columns = columns
+            return at + 2
+        elif self.columns is not None and stripped:
+            self._cells(line, at)
+        else:
+            self._printed(line, at)
+        return at + 1
+
+    def _of(self, pid: int) -> None:
+        self.process = self.processes.setdefault(pid, Process(pid))
+
+    def _keep(self, row: Row) -> None:
+        self.kept += 1
+        if self.kept > _MOST_ROWS:
+            raise self._nothing(f"more than {_MOST_ROWS:,} lines of tables")
+        if self.process.pid is None:
+            self.processes.setdefault(None, self.process)
+        self.process.sections.add(row.section)
+        self.process.rows.append(row)
+
+    def _printed(self, line: str, at: int) -> None:
+        """A line of a table in columns of spaces, or one that is not nvprof's."""
+        heading = self.section is not None and _HEADING.match(line) is not None
+        if heading or not line.strip():
+            self.inside = heading
+        if self.section is None or heading or not line.strip() or _DEVICE.match(line.strip()):
+            return
+        found = _LINE.fullmatch(line)
+        if found and (found[1] or self.section != "unified"):
+            section = _SECTIONS.get(found[1] or "", self.section)
+            if found[1] and found[1] not in _SECTIONS:
+                self.bad.append(at)
+                return
+            self.section = section
+            try:
+                seconds, half = _quantity(found[3], _SECONDS[found[4]])
+            except ValueError:
+                self.bad.append(at)
+                return
+            self._keep(Row(section, _printable(found[12]), int(found[5][:18]), seconds, half, _share(found[2]), None, at + 1))
+        elif self.section == "unified" and (moved := _MOVED.fullmatch(line)) and len(moved[2] or "") < 30 > len(moved[4] or ""):
+            size = None if moved[2] is None else _quantity(moved[2], _BYTES[moved[3]])[0]
+            seconds, half = (0.0, 0.0) if moved[4] is None else _quantity(moved[4], _SECONDS[moved[5]])
+            self._keep(Row("unified", _printable(moved[6]), int(moved[1][:18]), seconds, half, None, size, at + 1))
+        elif self.inside or re.match(r"\s*(GPU activities|API calls):", line):
+            self.bad.append(at)
+
+    def _cells(self, line: str, at: int) -> None:
+        """A line of CSV below its heading."""
+        assert self.columns is not None
+        row = self.columns.row(line, self.section or "gpu", at + 1)
+        if row is None:
+            self.bad.append(at)
+        else:
+            self._keep(row)
+
+    def _nothing(self, found: str) -> ProfileError:
+        return ProfileError(
+            "P041", "nothing can be read of the summary", where=self.name, found=found,
+            cause="the file is cut off, was changed, or is not what nvprof prints", fix=_FIX,
+        )  # fmt: skip
+
+    def summary(self) -> Summary:
+        """What was read, its flaws, and what of it contradicts itself."""
+        found = []
+        if not self.kept:
+            raise self._nothing(f"{len(self.bad)} lines of tables that cannot be read" if self.bad else "no table")
+        if self.bad:
+            found.append(finding("P153", len(self.bad), f"first: line {self.bad[0] + 1}"))
+        wrong = [line for p in self.processes.values() for line in _disagreeing(p)]
+        processes = [_added_up(p) for p in self.processes.values() if p.rows]
+        if wrong:
+            found.append(finding("P175", len(wrong), f"first: line {min(wrong)}"))
+        return Summary(self.name, processes, found)
+
+
+@dataclass(frozen=True)
+class _Csv:
+    """Columns of a table in CSV, and the unit of each."""
+
+    names: dict[str, int]
+    units: list[str]
+
+    def row(self, line: str, section: Section, at: int) -> Row | None:
+        """A line as a row; None where it is none."""
+        cells = _split(line)
+        if cells is None or len(cells) != len(self.units):
+            return None
+        kind = cells[self.names["type"]] if "type" in self.names else ""
+        if kind and kind not in _SECTIONS:
+            return None
+        section = _SECTIONS.get(kind, section)
+        try:
+            if section == "unified":
+                size = self._value(cells, "total size", _BYTES)
+                seconds = self._value(cells, "total time", _SECONDS) or (0.0, 0.0)
+                name, calls = cells[self.names["name"]], int(cells[self.names["count"]])
+                return Row("unified", _printable(name), calls, *seconds, None, None if size is None else size[0], at)
+            time = self._value(cells, "time" if "time" in self.names else "duration", _SECONDS)
+            if time is None:
+                return None
+            share = _share(cells[self.names["time(%)"]]) if "time(%)" in self.names else None
+            calls = int(cells[self.names["calls"]]) if "calls" in self.names else 1
+            return Row(section, _printable(re.sub(r" \[\d+\]$", "", cells[self.names["name"]])), calls, *time, share, None, at)
+        except (ValueError, KeyError):
+            return None
+
+    def _value(self, cells: Sequence[str], name: str, units: dict[str, float] | dict[str, int]) -> tuple[float, float] | None:
+        at = self.names[name]
+        if cells[at] in ("", "-"):
+            return None
+        if not re.fullmatch(_NUMBER, cells[at]):
+            raise ValueError(cells[at])
+        return _quantity(cells[at], units[self.units[at]])
+
+
+def _heading(line: str, following: Sequence[str]) -> _Csv | None:
+    """The columns where two lines are a heading of CSV and its units."""
+    names = _split(line)
+    units = _split(following[0]) if following else None
+    if names is None or units is None or len(names) != len(units) or "Name" not in names:
+        return None
+    if not {"Time", "Duration", "Total Time"} & set(names):
+        return None
+    return _Csv({n.lower(): i for i, n in enumerate(names)}, units)
+
+
+def _split(line: str) -> list[str] | None:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line]), [])]
+    except csv.Error:
+        return None
+
+
+def _quantity(digits: str, unit: float) -> tuple[float, float]:
+    """A number as printed and half a unit of its last digit [SI]."""
+    number, _, power = digits.lower().partition("e")
+    half = 0.5 * 10.0 ** (min(max(int(power or 0), -30), 30) - len(number.partition(".")[2]))
+    value = float(number) * 10.0 ** min(max(int(power or 0), -30), 30)
+    if not math.isfinite(value) or (value * unit > 1e12 and unit < 2):
+        raise ValueError(digits)
+    return value * unit, half * unit
+
+
+def _share(digits: str) -> float:
+    return float(digits) / 100
+
+
+def _printable(text: str) -> str:
+    """A name without what steers a terminal, not longer than a kernel's can be."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:4096])
+
+
+def _added_up(process: Process) -> Process:
+    """Rows of one name and section as one, as traces list every activity."""
+    found: dict[tuple[Section, str], Row] = {}
+    for row in process.rows:
+        key = (row.section, row.name)
+        before = found.get(key)
+        if before is None:
+            found[key] = row
+            continue
+        sizes = [s for s in (before.size_bytes, row.size_bytes) if s is not None]
+        share = None if before.share is None or row.share is None else before.share + row.share
+        found[key] = Row(
+            row.section, row.name, before.calls + row.calls, before.seconds + row.seconds, before.half + row.half, share,
+            sum(sizes) if sizes else None, before.line,
+        )  # fmt: skip
+    return Process(process.pid, list(found.values()), process.cpu_faults, process.sections)
+
+
+def _disagreeing(process: Process) -> Iterator[int]:
+    """Lines whose share of their section is not that of their time, whatever the digits of both stand for."""
+    for section in ("gpu", "api"):
+        rows = [r for r in process.rows if r.section == section and r.share is not None]
+        low, high = (sum(r.seconds + sign * r.half for r in rows) for sign in (-1, 1))
+        for row in rows:
+            assert row.share is not None
+            if high <= 0 or low <= 0:
+                continue
+            least, most = (row.seconds - row.half) / high, (row.seconds + row.half) / low
+            slack = _HALF_SHARE / 100 + 1e-9
+            if not least - slack <= row.share <= most + slack:
+                yield row.line

@@ -1,0 +1,235 @@
+"""What `turnbuckle model functions`, `additive` and `integration` show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.text import Text
+
+from turnbuckle.foundation.findings import Finding
+from turnbuckle.foundation.units import show as quantity
+from turnbuckle.papers.models.node.functions import CLASSES, NESTED, Functions
+from turnbuckle.show.kernel_names import kernel_labels
+from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.projections import clean, ns, plain, seconds
+from turnbuckle.show.terminal.tables import print_findings, titled
+
+#: Columns that the numbers of a table of functions take.
+_NUMBERS: Final = 60
+#: Classes as the report writes them.
+_WORDS: Final = {"gpu": "GPU", "control": "control", "data": "data", "mpi": "MPI", "cpu": "CPU"}
+
+
+def print_functions(found: Functions, top: int) -> None:
+    """The longest functions of each class, the rest of it as one line, its sum, and both closure defects."""
+    console = Terminal(highlight=False)
+    title = f"functions of a run of {ns(found.run_time_ns)}"
+    table = titled(console, title, "", "time", "calls", "average", "of run", "exposed", "of run")
+    rows, classes = found.table(), found.classes()
+    width = max(min(console.width - _NUMBERS, 60), 24)
+
+    def line(name: Text | str, time_ns: int, calls: int, exposed_ns: int, style: str = "") -> None:
+        average = ns(round(time_ns / calls)) if calls else "-"
+        cells = (
+            ns(time_ns),
+            f"{calls:,}",
+            average,
+            f"{found.share(time_ns):.1%}",
+            ns(exposed_ns),
+            f"{found.exposed_share(exposed_ns):.1%}",
+        )
+        table.add_row(name, *cells, style=style)
+
+    for of in CLASSES:
+        mine = rows.filter(rows["class"] == of).to_dicts()
+        if not mine:
+            continue
+        total = classes.filter((classes["class"] == of) & classes["call_class"].is_null()).row(0, named=True)
+        line(Text(_WORDS[of]), total["time_ns"], total["calls"], total["exposed_ns"], "bold")
+        shown = mine if len(mine) <= top + 1 else mine[:top]
+        names = [row["function"] for row in shown]
+        kernels = [name for name in names if of == "gpu" and not name.startswith(("[", "("))]
+        short = dict(zip(kernels, kernel_labels(kernels, width - 6), strict=True))
+        for label, row in zip((short.get(name, name) for name in names), shown, strict=True):
+            mark = f" ({row['call_class']})" if row["call_class"] else ""
+            name = Text.assemble(f"  {plain(label, width - len(mark))}", (mark, "dim"))
+            line(name, row["time_ns"], row["calls"], row["exposed_ns"])
+        if rest := mine[len(shown) :]:
+            sums = [sum(r[c] for r in rest) for c in ("time_ns", "calls", "exposed_ns")]
+            line(f"  {len(rest)} others", sums[0], sums[1], sums[2], "dim")
+    every = found.time_ns(*CLASSES)
+    exposed = found.run_time_ns - found.exposed_defect_ns
+    cells = (ns(every), "", "", f"{found.share(every):.1%}", ns(exposed), f"{found.exposed_share(exposed):.1%}")
+    table.add_row("sum", *cells, style="bold")
+    defect = found.closure_defect_ns
+    table.add_row(
+        "closure defect", _signed(defect * 1e-9), "", "", f"{found.share(defect):+.1%}", ns(found.exposed_defect_ns), "", style="dim"
+    )
+    console.print(table)
+    console.print()
+    spread = "" if found.processes == 1 else f" over {found.processes} processes; of run: of a mean process"
+    said = [f"time: each call's own length, summed{spread}"]
+    said.append("exposed: its part of one exclusive time line, in which kernels come before copies, MPI, calls and host code")
+    if found.waits_ns:
+        said.append(f"calls that wait for the device hold {ns(found.waits_ns)} of control: counted once more where the device works")
+    if (rows["call_class"] == NESTED).any():
+        said.append("(nested) calls run inside others: their time stands there, and is in no sum")
+    for words in said:
+        console.print(Text(words, "dim"))
+
+
+def _signed(value: float) -> str:
+    return f"{'-' if value < 0 else '+' if value > 0 else ''}{seconds(abs(value))}"
+
+
+def spoken_lambdas(lambdas: Mapping[str, float]) -> str:
+    """Lambdas in words: ``data 10x better``."""
+    return ", ".join(f"{name} {value:g}x better" if value >= 1 else f"{name} {1 / value:g}x worse" for name, value in lambdas.items())
+
+
+def ratio_words(row: Mapping[str, Any], suffix: str = "") -> tuple[str, str]:
+    """A ratio above 1 in words, and its interval: the run gets so many times faster or slower."""
+    benefit = row.get(f"benefit{suffix}")
+    if benefit is None or benefit != benefit:
+        return "-", ""
+    what, word = ("benefit", "faster") if benefit >= 1 else ("penalty", "slower")
+    key = f"{what}{suffix}"
+    low, high = row.get(f"{key}_low"), row.get(f"{key}_high")
+    return f"{_digits(row[key])}x {word}", "" if low is None or high is None else f"[{_digits(low)}, {_digits(high)}]"
+
+
+def _digits(ratio: float) -> str:
+    return f"{ratio:.3f}" if ratio < 1e4 else f"{ratio:.3g}"
+
+
+def print_additive(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], findings: Sequence[Finding]) -> None:
+    """Applications of a table: sum against stated total, run time then, and ratios over both."""
+    console = Terminal(highlight=False)
+    title = f"additive model: {spoken_lambdas(lambdas)}"
+    if rows and "scaled_share" in rows[0]:
+        table = titled(console, title, "", "scaled share", "run gets", "interval")
+        for row in rows:
+            table.add_row(clean(row["name"]), f"{row['scaled_share']:.2%}", *ratio_words(row))
+    else:
+        table = titled(console, title, "", "sum", "defect", "then", "over", "run gets", "interval")
+        for row in rows:
+            defect = row["closure_defect_seconds"]
+            stated = "-" if defect is None else _signed(defect if abs(defect) > 1e-9 * row["summed_seconds"] else 0.0)
+            cells = (seconds(row["summed_seconds"]), stated, seconds(row["projected_seconds"]))
+            table.add_row(clean(row["name"], 40), *cells, "the sum", *ratio_words(row))
+            if "benefit_over_stated" in row:
+                table.add_row("", "", "", "", "the total", *ratio_words(row, "_over_stated"))
+    console.print(table)
+    console.print()
+    if rows and "scaled_share" not in rows[0]:
+        console.print(Text("defect: stated total less the sum of the five terms; over: what the run time of now is taken to be", "dim"))
+        if any(row["waits_seconds"] for row in rows):
+            console.print(
+                Text("waits have no lambda and are counted once, as what they wait for: they are in the sum, not in the ratios", "dim")
+            )
+    console.print(Text("intervals: the least and most that the digits of the table allow", "dim"))
+    print_findings(console, (f.as_dict() for f in findings))
+
+
+def print_readings(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], findings: Sequence[Finding]) -> None:
+    """Three readings of one recording, term by term."""
+    console = Terminal(highlight=False)
+    table = titled(console, f"additive model: {spoken_lambdas(lambdas)}", "", "as the report", "waits once", "time line")
+    for term in CLASSES:
+        table.add_row(_WORDS[term], *(seconds(row[f"{term}_seconds"]) for row in rows))
+    table.add_row("sum", *(seconds(row["summed_seconds"]) for row in rows), style="bold")
+    table.add_row("total less sum", *(_signed(row["closure_defect_seconds"]) for row in rows), style="dim")
+    table.add_row("then", *(seconds(row["projected_seconds"]) for row in rows))
+    table.add_row("run gets", *(ratio_words(row)[0] for row in rows), style="bold")
+    console.print(table)
+    console.print()
+    for words in (
+        "as the report: plain sums of calls; CPU is what they leave of the run time, 0 where they exceed it",
+        "waits once: the same without host calls that wait for the device, whose time stands there already",
+        "time line: each instant belongs to one class, and no wait is scaled (as turnbuckle project --model additive)",
+    ):
+        console.print(Text(words, "dim"))
+    print_findings(console, (f.as_dict() for f in findings))
+
+
+def print_integration(document: Mapping[str, Any]) -> None:
+    """Speed-ups by fractions, by stages, and the shares of a recording."""
+    console = Terminal(highlight=False)
+    if "communication" in document:
+        _print_shares(console, document)
+    if rows := document.get("rows"):
+        table = titled(
+            console, "GPU-GPU integration by fractions", "", "communication", "p2p", "off node", "path", "speed-up", "interval", "at most"
+        )
+        for row in rows:
+            shares = (f"{row[f'{name}_share']:.3g}" for name in ("communication", "p2p", "off_node"))
+            interval = f"[{_digits(row['speedup_low'])}, {_digits(row['speedup_high'])}]"
+            speedups = (f"{_digits(row['speedup'])}x", interval, f"{_digits(row['speedup_bound'])}x")
+            cells = (*shares, f"{row['bandwidth_ratio']:.4g}x", *speedups)
+            table.add_row(clean(row["name"]), *cells)
+        console.print(table)
+        console.print()
+        console.print(Text("collectives and on-node messages keep their time; at most: the new path costs nothing", "dim"))
+    if document.get("fractions"):
+        _print_fractions(console, document)
+    if stages := document.get("stages"):
+        _print_stages(console, stages)
+    print_findings(console, document.get("findings", ()))
+
+
+def _print_shares(console: Terminal, document: Mapping[str, Any]) -> None:
+    of, placed = document["communication"], document["placement"]
+    title = f"MPI: {of['communication_share']:.1%} of {seconds(of['seconds'])} between MPI_Init and MPI_Finalize"
+    table = titled(console, title, "", "of MPI time", "calls")
+    every = sum(f["seconds"] for f in of["functions"]) or 1.0
+    words = {"p2p": "point to point", "collective": "collectives with data", "synchronising": "barriers and the rest"}
+    for what, share in (("p2p", of["p2p_share"]), ("collective", of["collective_share"]), ("synchronising", of["synchronising_share"])):
+        mine = [f for f in of["functions"] if f["what"] == what]
+        table.add_row(words[what], f"{share:.1%}", f"{sum(f['calls'] for f in mine):,}", style="bold")
+        for f in mine[:4]:
+            table.add_row(f"  {clean(f['function'], 40)}", f"{f['seconds'] / every:.1%}", f"{f['calls']:,}")
+    console.print(table)
+    console.print()
+    sent = f"{of['messages']:,} messages of {quantity(of['message_bytes'], 'B')} in all, {of['p2p_volume_share']:.1%} of the bytes sent"
+    now = "1 rank" if placed["ranks_per_node"] == 1 else f"{placed['ranks_per_node']} ranks"
+    recorded = "1 rank" if of["ranks"] == 1 else f"{of['ranks']} ranks"
+    sent = f"{recorded} of {of['world_ranks']} recorded: {sent}"
+    where = f"{now} a node now, {placed['gpus_per_node']} on the new node, placed {placed['mapping']}"
+    if placed["least_size_bytes"]:
+        where += f"; bandwidth limits what has {quantity(placed['least_size_bytes'], 'B')} or more"
+    console.print(Text(f"{sent}; {where}", "dim"))
+    console.print()
+
+
+def _print_fractions(console: Terminal, document: Mapping[str, Any]) -> None:
+    found = document["fractions"]
+    table = titled(console, "more GPUs on a node: off-node messages that come to stay on it", "", "of the bytes", "speed-up")
+    table.add_row("leave the node now", f"{found['off_node_share']:.1%}", "")
+    table.add_row(
+        f"stay on the new node, {found['bandwidth_ratio']:.4g}x faster", f"{found['moved_share']:.1%}", f"{found['speedup']:.3f}x"
+    )
+    if (own := found["speedup_of_bytes"]) is not None:
+        table.add_row("the same, by what their bytes take alone", "", f"{own:.3f}x")
+    table.add_row("the same, were their path free", "", f"{found['speedup_bound']:.3f}x")
+    table.add_row(
+        f"all on one node, {found['bandwidth_ratio']:.4g}x faster", f"{found['off_node_share']:.1%}", f"{found['speedup_all_on_node']:.3f}x"
+    )
+    console.print(table)
+    console.print()
+    console.print(Text("at most: MPI time holds waits for late ranks and latencies, which no bandwidth shortens", "dim"))
+
+
+def _print_stages(console: Terminal, found: Mapping[str, Any]) -> None:
+    table = titled(console, f"a faster node: {found['on_node_factor']:g}x the bandwidth on it", "", "of run time", "stages on the node")
+    for part in found["parts"]:
+        table.add_row("limited by bandwidth", f"{part['share']:.2%}", f"{part['on_node']:.3g} of {part['stages']:g}")
+    console.print(table)
+    console.print()
+    low, high = found.get("run_time_share_low"), found.get("run_time_share_high")
+    interval = "" if low is None else f" [{low:.2%}, {high:.2%}]"
+    console.print(f"run time then {found['run_time_share']:.3%}{interval} of now: {found['gain']:.2%} more done")
+    console.print(
+        f"with every stage on the node {found['run_time_share_all_on_node']:.3%}: another {found['gain_all_on_node']:.2%}, at most"
+    )
+    console.print(Text("a collective is a binary tree whose stages all take the same time, a message one stage", "dim"))

@@ -1,0 +1,1 @@
+"""What GPUs of a given power compute in a later year."""

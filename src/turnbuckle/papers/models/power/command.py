@@ -1,0 +1,128 @@
+"""``turnbuckle model power``: what GPUs of a given power compute in a later year."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import FormatOption, Output
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnbuckle.papers.models.power.question import Estimate, PowerStudy
+
+
+def power(
+    parts: Annotated[Path | None, Parameter(help="CSV of parts: part, year, rate, power, source; those that ship if left out")] = None,
+    /,
+    *,
+    rate: Annotated[
+        Literal["best", "vector"], Parameter(help="double precision of the best units there are, or of the vector units")
+    ] = "best",
+    since: Annotated[float | None, Parameter(help="first year of launch of the parts of the trend")] = None,
+    until: Annotated[float | None, Parameter(help="last one")] = None,
+    doubling: Annotated[float | None, Parameter(help="years in which the rate per watt doubles, in place of the fitted trend")] = None,
+    base: Annotated[str | None, Parameter(help="part that --doubling starts from; A100-SXM4-40GB if left out")] = None,
+    year: Annotated[float, Parameter(help="of the design points")] = 2026,
+    package: Annotated[str, Parameter(help="power of a part on the board, and of an APU with its CPU")] = "700 W",
+    card: Annotated[str, Parameter(help="power of a part on a card")] = "350 W",
+    share: Annotated[str, Parameter(help="of an APU's package for its GPU")] = "50 %",
+    exponent: Annotated[float | None, Parameter(help="x of rate ~ power^x; from two boards of one chip if left out")] = None,
+    format: FormatOption = "table",
+    output: Output = None,
+) -> int:
+    """Project what GPUs of a given power compute in a later year, from the trend of the rate per watt."""
+    import math
+
+    from turnbuckle.foundation.errors import UsageError, did_you_mean
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.papers.models.power import question as study
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.output import write_answer
+
+    console = console_for(output) if format == "table" else None
+    names = [p.name for p in study.shipped()]
+    if base is not None and base not in names:
+        raise UsageError(
+            "A048", "no part that ships has this name", where="--base", found=base[:40], fix=did_you_mean(base, names) or ", ".join(names)
+        )
+    of_fit = {"--since": since, "--until": until, "the table of parts": parts}
+    idle = {"--base": base} if doubling is None else of_fit
+    if unused := [name for name, value in idle.items() if value is not None]:
+        against = "without --doubling" if doubling is None else "with --doubling, which fits no trend"
+        raise UsageError("A048", f"{unused[0]} says nothing {against}", fix="leave out one or the other")
+    given = study.read_parts(parts) if parts is not None else study.shipped()
+    split: dict[str, Any] = {"which": rate, "year": year, "package": parse(package, "W"), "card": parse(card, "W")}
+    split |= {"share": parse(share, "1"), "exponent": exponent}
+    within = study.chosen(given, -math.inf if since is None else since, math.inf if until is None else until)
+    paper = study.power_study(
+        (), doubling_years=study.PAPER_DOUBLING, base=study.part_named(study.PAPER_BASE), **{**split, "which": "best"}
+    )
+    if doubling is not None:
+        found = study.power_study((), doubling_years=doubling, base=study.part_named(base or study.PAPER_BASE), **split)
+    else:
+        found = study.power_study(within, **split)
+    if console is not None:
+        _print_power(console, found, paper, "" if exponent is None else "given")
+    else:
+        document = {**found.as_dict(), "published": paper.as_dict()}
+        write_answer(document, [_point_row(p) for p in document["design_points"]], format, output)
+    return 0
+
+
+def _point_row(point: dict[str, Any]) -> dict[str, Any]:
+    ends = {f"flops_per_second_{end}": point["flops_per_second"][end] for end in ("low", "value", "high")}
+    return {"name": point["name"], "power": point["power"], **ends}
+
+
+def _print_power(console: Console, found: PowerStudy, paper: PowerStudy, exponent: str) -> None:
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.papers.models.power.question import FULL_POWER, HALF_POWER
+    from turnbuckle.show.terminal.projections import clean
+    from turnbuckle.show.terminal.tables import print_findings, titled
+
+    units = {"best": "best of vector and matrix units", "vector": "vector units"}
+    which = units[found.which] if found.parts and found.parts[0].form else "as the table has it"
+    other = "the paper's" + ("" if which == units["best"] else f", {units['best']}")
+    table = titled(console, f"peak double precision per watt, {which}", "trend", "doubles in", f"GFLOP/s/W in {found.year:g}")
+    for words, one in ((found.basis, found), (f"{other}: {paper.basis}", paper)):
+        table.add_row(clean(words, 120), _estimate(one.doubling_years, 1.0, " years", endless="never"), _estimate(one.efficiency, 1e-9, ""))
+    console.print(table)
+    console.print()
+    table = titled(console, f"design points of {found.year:g} [TFLOP/s]", "", "power", "this trend", "the paper's trend", "its Table I")
+    for mine, theirs in zip(found.points, paper.points, strict=True):
+        printed = found.printed.get(mine.name)
+        cells = [_estimate(mine.rate, 1e-12, ""), _estimate(theirs.rate, 1e-12, ""), "" if printed is None else show(printed * 1e-12, "1")]
+        table.add_row(mine.name, show(mine.power, "W"), *cells)
+    console.print(table)
+    by = exponent or f"of one chip: {HALF_POWER} and {FULL_POWER}"
+    console.print(Text(f"less power: rate ~ power^{found.exponent:.3f}, {by}", "dim"))
+    if found.trend is not None:
+        words = "[ ]: 90 % for the years of a doubling, and for where one further part would lie, if the trend goes on"
+        console.print(Text(words, "dim"))
+        console.print()
+        table = titled(console, "parts of the trend", "part", "year", "rate", "power", "GFLOP/s/W", "source", words=("source",))
+        for p in found.parts:
+            each = f"{p.rate(found.which) / p.power * 1e-9:.3g}"
+            table.add_row(clean(p.name), f"{p.year:g}", show(p.rate(found.which), "FLOP/s"), show(p.power, "W"), each, clean(p.source, 200))
+        console.print(table)
+        if any(p.form for p in found.parts):
+            console.print(Text("boards that run a chip at less power than it has elsewhere are left out", "dim"))
+    print_findings(console, (f.as_dict() for f in found.findings))
+
+
+def _estimate(of: Estimate, factor: float, unit: str, endless: str = "no end") -> str:
+    import math
+
+    from turnbuckle.foundation.units import show
+
+    def one(value: float) -> str:
+        return endless if math.isinf(value) else show(value * factor, "1")
+
+    said = one(of.value) + ("" if math.isinf(of.value) else unit)
+    return said + ("" if of.low == of.high else f" [{one(of.low)}, {one(of.high)}]")

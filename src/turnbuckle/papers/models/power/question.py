@@ -1,0 +1,424 @@
+"""What a watt computes, year by year, and what GPUs of a given power would do if it went on (Groves et al. 2022, Fig 4 and Table I).
+
+    rate per watt   e(y) = e(y0) 2^((y - y0) / D)                   D: years in which it doubles
+    design point    F = e(2026) P                                   0.19 TFLOP/s/W x 700 W = 133 TFLOP/s
+    less power      F(P) = F0 (P / P0)^x                            x from two parts of one chip at two powers
+
+D is fitted by least squares on log2 of the rate per watt over the year of launch.  Its interval is Student's; where the parts
+do not show growth, its upper end is infinite.  Valid as a trend of peak rates: nothing here says what a program reaches.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.table_file import Column, read_table
+from turnbuckle.foundation.units import parse
+from turnbuckle.machine import load
+
+Float = NDArray[np.float64]
+Rate = Literal["best", "vector"]
+
+#: Coverage of every interval here.
+COVERAGE: Final = 0.90
+#: Parts below which a line has no interval.
+FEWEST: Final = 3
+#: Words in a source that say that nobody checked it.
+UNVERIFIED: Final = "unverified"
+#: The paper's trend: the A100 of 2020, doubled every three years.
+PAPER_BASE, PAPER_DOUBLING = "A100-SXM4-40GB", 3.0
+#: Design points and their machine files, which hold Table I.
+TABLE_ONE: Final = {
+    "2026 on-board": "2026-onboard",
+    "2026 discrete": "2026-discrete",
+    "2026 disaggregated": "2026-disaggregated",
+    "2026 APU": "2026-apu",
+}
+#: The chip whose two boards show what half the power costs.
+FULL_POWER, HALF_POWER = "H100-SXM5-80GB", "H100-PCIe-80GB"
+
+COLUMNS: Final = (
+    Column("part", ""),
+    Column("year", "1", least=1980, most=2100),
+    Column("rate", "FLOP/s", least=1, most=1e24),
+    Column("power", "W", least=1e-3, most=1e9),
+    Column("source", "", needed=False),
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One GPU: peak double precision rate of its vector and of its matrix units [FLOP/s], power limit [W], year of launch.
+
+    `form` is full or reduced: whether the board gives the chip the power it has elsewhere; nothing for a user's own.
+    """
+
+    name: str
+    form: str
+    year: float
+    vector: float
+    matrix: float | None
+    power: float
+    source: str
+
+    def rate(self, which: Rate) -> float:
+        """Of the vector units, or the best there is."""
+        return self.vector if which == "vector" else max(self.vector, self.matrix or 0.0)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its 90 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def times(self, factor: float) -> Estimate:
+        """Every end times a positive factor."""
+        return Estimate(self.value * factor, self.low * factor, self.high * factor)
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A line through log2 of the rate per watt.
+
+    Attributes
+    ----------
+    doubling_years : D with its interval [years]; infinite, and its high end too, where the parts do not grow.
+    year, log2 : middle of the parts, and log2 of FLOP/s/W there.
+    slope, slope_error : doublings a year and their standard error.
+    spread : standard deviation of the parts about the line [log2]; 0 where there is no freedom left.
+    spread_years : sum of squares of the years about their middle.
+    count : parts.
+    """
+
+    doubling_years: Estimate
+    year: float
+    log2: float
+    slope: float
+    slope_error: float
+    spread: float
+    spread_years: float
+    count: int
+
+    def at(self, year: float) -> Estimate:
+        """Rate per watt of one further part in a year [FLOP/s/W], with its prediction interval."""
+        away = year - self.year
+        value = self.log2 + self.slope * away
+        reach = 0.0
+        if self.spread:
+            reach = _student(self.count - 2) * self.spread * math.sqrt(1.0 + 1.0 / self.count + away**2 / self.spread_years)
+        return Estimate(_two_to(value), _two_to(value - reach), _two_to(value + reach))
+
+
+def _two_to(power: float) -> float:
+    return 2.0**power if power < sys.float_info.max_exp else math.inf
+
+
+def doubled(efficiency: float, years: float, doubling_years: float) -> float:
+    """Rate per watt after some years: e 2^(years / D).
+
+    >>> doubled(19.5e12 / 400, 6, 3) / 1e12
+    0.195
+    """
+    return float(efficiency * 2.0 ** (years / doubling_years))
+
+
+def rate_of(efficiency: Float | float, power: float) -> Float | float:
+    """Rate of a part [FLOP/s] from its rate per watt and its power.
+
+    >>> round(rate_of(0.19, 700))
+    133
+    """
+    return efficiency * power
+
+
+def power_exponent(rate_ratio: float, power_ratio: float) -> float:
+    """x of F ~ P^x from one chip at two powers.
+
+    Parameters
+    ----------
+    rate_ratio, power_ratio : of the weaker part over the stronger one, both above 0; powers must differ.
+
+    >>> round(power_exponent(51 / 67, 350 / 700), 3)
+    0.394
+    """
+    return math.log(rate_ratio) / math.log(power_ratio)
+
+
+def rate_at_power(rate: Float | float, power: float, reference_power: float, exponent: float) -> Float | float:
+    """Rate at another power: F (P / P0)^x.
+
+    >>> round(rate_at_power(133.0, 350, 700, power_exponent(0.76, 0.5)), 2)
+    101.08
+    """
+    return rate * math.pow(power / reference_power, exponent)
+
+
+@cache
+def shipped() -> tuple[Part, ...]:
+    """The parts that ship with Turnbuckle (``parts.csv``), each with its source."""
+    text = (files("turnbuckle.papers.models.power") / "parts.csv").read_text(encoding="utf-8")
+    return tuple(
+        Part(
+            r["part"], r["form"], float(r["year"]), parse(r["vector"], "FLOP/s"), parse(r["matrix"], "FLOP/s") if r["matrix"] else None,
+            parse(r["power"], "W"), r["source"],
+        )
+        for r in csv.DictReader(text.splitlines())
+    )  # fmt: skip
+
+
+def read_parts(path: str | Path) -> tuple[Part, ...]:
+    """Parts from a table: part, year, rate [FLOP/s], power [W], source.
+
+    Raises
+    ------
+    UsageError, UnitError : A061 to A063, U0xx.
+    """
+    table = read_table(path, COLUMNS, "the table of parts")
+    sources = table.texts.get("source", [""] * len(table))
+    return tuple(
+        Part(table.texts["part"][i], "", float(table.numbers["year"][i]), float(table.numbers["rate"][i]), None,
+             float(table.numbers["power"][i]), sources[i] or f"{table.name}:{table.lines[i]}")
+        for i in range(len(table))
+    )  # fmt: skip
+
+
+def chosen(parts: Sequence[Part], first: float = -math.inf, last: float = math.inf, form: str = "full") -> tuple[Part, ...]:
+    """Parts launched in a span of years; of the shipped ones only boards that give their chip its full power, or a reduced one."""
+    return tuple(p for p in parts if first <= p.year <= last and p.form in ("", form))
+
+
+def fitted(parts: Sequence[Part], which: Rate = "best") -> Trend:
+    """The trend through some parts.
+
+    Raises
+    ------
+    CannotAnswer : A161 fewer than three parts, or all of one year.
+    """
+    years = np.array([p.year for p in parts])
+    log2 = np.log2([p.rate(which) / p.power for p in parts])
+    if len(parts) < FEWEST or float(np.ptp(years)) == 0.0:
+        found = f"{len(parts)} parts" + (f", all of {years[0]:g}" if len(parts) >= FEWEST else "")
+        raise CannotAnswer(
+            "A161", "a trend needs at least three parts of two different years", found=found, fix="add parts, or widen the span of years"
+        )
+    return trend_line(years, log2)
+
+
+def trend_line(years: Float, log2: Float) -> Trend:
+    """Least squares through log2 of the rate per watt, shape (n,) with n >= 3, over the year, shape (n,).
+
+    >>> found = trend_line(np.array([2016.0, 2018, 2020, 2022]), np.array([0.0, 0.5, 1.5, 2.0]))
+    >>> round(found.doubling_years.value, 2)
+    2.86
+    """
+    middle = float(years.mean())
+    away = years - middle
+    spread_years = float((away**2).sum())
+    slope = float((away * log2).sum()) / spread_years
+    residual = log2 - log2.mean() - slope * away
+    # what rounding leaves of an exact line is no spread
+    freedom = len(years) - 2
+    spread = float(np.sqrt((residual**2).sum() / freedom))
+    spread = spread if spread > 1e-9 * max(1.0, float(np.abs(log2).max())) else 0.0
+    error = spread / math.sqrt(spread_years)
+    reach = _student(freedom) * error
+    ends = [1.0 / s if s > 0 else math.inf for s in (slope + reach, slope, slope - reach)]
+    return Trend(Estimate(ends[1], ends[0], ends[2]), middle, float(log2.mean()), slope, error, spread, spread_years, len(years))
+
+
+def _student(freedom: int) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.5 + COVERAGE / 2))
+
+
+@dataclass(frozen=True)
+class DesignPoint:
+    """One way to spend power: its rate [FLOP/s] with interval."""
+
+    name: str
+    power: float
+    rate: Estimate
+    how: str
+
+
+def design_points(
+    efficiency: Estimate, package: float, share: float, card: float, exponent: float, year: float = 2026
+) -> tuple[DesignPoint, ...]:
+    """The four couplings of Table I at a rate per watt.
+
+    Parameters
+    ----------
+    efficiency : of a part at full power [FLOP/s/W].
+    package : power of the part at full power, and of the APU with its CPU [W].
+    share : of the package that an APU gives to its GPU.
+    card : power of the part on a card [W].
+    exponent : x of F ~ P^x.
+    """
+    full = efficiency.times(package)
+
+    def at(power: float) -> Estimate:
+        return full.times(float(rate_at_power(1.0, power, package, exponent)))
+
+    less = f"of {package:g} W, to the power {exponent:.3f}"
+    stem = f"{year:g}"
+    return (
+        DesignPoint(f"{stem} on-board", package, full, f"{efficiency.value / 1e12:.3f} TFLOP/s/W x {package:g} W"),
+        DesignPoint(f"{stem} discrete", card, at(card), f"{card:g} W {less}"),
+        DesignPoint(f"{stem} disaggregated", card, at(card), f"{card:g} W {less}"),
+        DesignPoint(f"{stem} APU", package * share, at(package * share), f"{share:.0%} of the package: {package * share:g} W {less}"),
+        DesignPoint(f"{stem} APU, all power to the GPU", package, full, "as on-board"),
+    )
+
+
+def part_named(name: str) -> Part:
+    """One of the shipped parts.  Raises `KeyError` for another name."""
+    return {p.name: p for p in shipped()}[name]
+
+
+def observed_exponent(which: Rate = "best") -> float:
+    """x from the two boards of one chip that ship with Turnbuckle, H100 at 350 W and at 700 W.
+
+    >>> 0.3 < observed_exponent() < 0.5
+    True
+    """
+    weak, strong = part_named(HALF_POWER), part_named(FULL_POWER)
+    return power_exponent(weak.rate(which) / strong.rate(which), weak.power / strong.power)
+
+
+@dataclass(frozen=True)
+class PowerStudy:
+    """Trends, and the design points behind one of them."""
+
+    year: float
+    which: Rate
+    trend: Trend | None
+    doubling_years: Estimate
+    efficiency: Estimate
+    basis: str
+    exponent: float
+    points: tuple[DesignPoint, ...]
+    parts: tuple[Part, ...]
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def printed(self) -> dict[str, float]:
+        """Rates [FLOP/s] that the machine files hold for the paper's design points, by the name of the point.
+
+        Empty for another year; a point of another power has none.
+        """
+        found = {}
+        for point in self.points:
+            machine = load(TABLE_ONE[point.name]) if point.name in TABLE_ONE else None
+            if machine is not None and machine.value("gpu.power") == point.power:
+                found[point.name] = float(machine.value("gpu.fp64_matrix") or 0.0)
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``model power``."""
+        return {
+            "schema_version": 1,
+            "basis": self.basis,
+            "year": self.year,
+            "rate": self.which,
+            "doubling_years": _three(self.doubling_years),
+            "flops_per_second_per_watt": _three(self.efficiency),
+            "power_exponent": self.exponent,
+            "design_points": [
+                {
+                    "name": p.name, "power": p.power, "flops_per_second": _three(p.rate), "how": p.how,
+                    "printed_flops_per_second": self.printed.get(p.name),
+                }
+                for p in self.points
+            ],
+            "parts": [
+                {
+                    "part": p.name, "year": p.year, "flops_per_second": p.rate(self.which), "power": p.power,
+                    "flops_per_second_per_watt": p.rate(self.which) / p.power, "source": p.source,
+                }
+                for p in self.parts
+            ],
+            "findings": [f.as_dict() for f in self.findings],
+        }  # fmt: skip
+
+
+def _three(of: Estimate) -> dict[str, float]:
+    return {"value": of.value, "low": of.low, "high": of.high}
+
+
+def preset(base: Part, year: float, doubling_years: float, which: Rate = "best") -> Estimate:
+    """Rate per watt of a part, doubled every so many years: a statement without an interval.
+
+    >>> round(preset(part_named("A100-SXM4-40GB"), 2026, 3.0).value / 1e12, 3)
+    0.195
+    """
+    value = doubled(base.rate(which) / base.power, year - base.year, doubling_years)
+    return Estimate(value, value, value)
+
+
+def power_study(
+    parts: Sequence[Part],
+    *,
+    which: Rate = "best",
+    year: float = 2026,
+    doubling_years: float | None = None,
+    base: Part | None = None,
+    package: float = 700.0,
+    share: float = 0.5,
+    card: float = 350.0,
+    exponent: float | None = None,
+) -> PowerStudy:
+    """Design points of a year, from a trend through parts or from a stated doubling time.
+
+    Parameters
+    ----------
+    parts : the trend goes through these; none are needed with `doubling_years`.
+    doubling_years, base : double the rate per watt of `base` every so many years instead; None fits the trend.
+
+    Raises
+    ------
+    CannotAnswer : A161.
+    UsageError : A048 a number that cannot be.
+    """
+    x = observed_exponent(which) if exponent is None else exponent
+    asked = {
+        "year": (year, 1980, 2100),
+        "package": (package, 1, 1e5),
+        "card": (card, 1, 1e5),
+        "share": (share, 0.01, 1),
+        "exponent": (x, 0, 2),
+    }
+    if doubling_years is not None:
+        asked["doubling"] = (doubling_years, 0.1, 100)
+    for name, (value, least, most) in asked.items():
+        if not least <= value <= most:
+            raise UsageError("A048", f"--{name} is out of range", found=f"{value:g}", fix=f"{least:g} to {most:g}")
+    if doubling_years is not None and base is not None:
+        trend, found = None, preset(base, year, doubling_years, which)
+        doubling = Estimate(doubling_years, doubling_years, doubling_years)
+        basis = f"{base.name} ({base.year:g}), doubled every {doubling_years:g} years"
+        used: tuple[Part, ...] = (base,)
+    else:
+        used, trend = tuple(parts), fitted(parts, which)
+        found, doubling = trend.at(year), trend.doubling_years
+        basis = f"least squares through {len(used)} parts of {min(p.year for p in used):g} to {max(p.year for p in used):g}"
+    doubtful = [p.name for p in used if UNVERIFIED in p.source]
+    flaws = (finding("A344", len(doubtful), ", ".join(doubtful)),) if doubtful else ()
+    points = design_points(found, package, share, card, x, year)
+    return PowerStudy(year, which, trend, doubling, found, basis, x, points, used, flaws)

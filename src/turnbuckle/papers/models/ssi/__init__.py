@@ -1,0 +1,1 @@
+"""A closed loop of calls over a shorter and a longer link."""

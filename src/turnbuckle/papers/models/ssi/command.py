@@ -1,0 +1,223 @@
+"""``turnbuckle model ssi``: a closed loop of calls over a shorter and a longer link."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import FormatOption, NoCache, Output, Source
+
+if TYPE_CHECKING:
+    from turnbuckle.papers.models.ssi.question import Answered, Distance, Simulated
+    from turnbuckle.replay.contention.loop import Link
+
+Recording = Annotated[Path | None, Parameter(help="a recording that gives calls, bytes and kernel time; without one, give them as options")]
+LinkOption = Annotated[
+    str, Parameter(name="--link", help="between host and device: pcie4-x16, nvlink2-x2, or a bandwidth one way as 25GB/s")
+]
+Now = Annotated[
+    str | None,
+    Parameter(
+        name="--now", help="how long the link is: 2cm, 70ns one way, or PCIe; the report's 2 cm of PCIe and 1 cm of NVLink if left out"
+    ),
+]
+Far = Annotated[
+    str,
+    Parameter(name="--far", help="longer links asked for, as 16cm,1m,1us, or rack for one on top of --now; the farthest makes the penalty"),
+]
+Speed = Annotated[
+    float, Parameter(name="--speed", help="of a signal over that of light, where a length is given: 1 as in the report, 0.67 in glass")
+]
+Width = Annotated[int, Parameter(name="--width", help="links side by side, each of that bandwidth, each for one message at a time")]
+Quantum = Annotated[
+    Literal["message", "byte"],
+    Parameter(name="--quantum", help="what pays propagation: message as on a wire, byte as the report's numbers need it"),
+]
+Kernel = Annotated[
+    str, Parameter(name="--kernel", help="of the recording: part of a name, or all; the kernel with the most time if left out")
+]
+Calls = Annotated[int | None, Parameter(name="--calls", help="of each stream")]
+ToDevice = Annotated[str | None, Parameter(name="--to-device", help="bytes to the device of one call")]
+ToHost = Annotated[str | None, Parameter(name="--to-host", help="bytes back of one call")]
+KernelTime = Annotated[str | None, Parameter(name="--kernel-time", help="of one call")]
+HostTime = Annotated[str, Parameter(name="--host-time", help="of the host before each call")]
+Streams = Annotated[int, Parameter(name="--streams", help="loops at once, each with a host thread of its own")]
+Workers = Annotated[int, Parameter(name="--workers", help="kernels at once")]
+InFlight = Annotated[
+    int, Parameter(name="--in-flight", help="calls of a stream on their way before a result is back: 1 blocks, 0 is no limit")
+]
+Queue = Annotated[int, Parameter(name="--queue", help="entries of a stream that fit at the device, 0 for no limit")]
+
+
+def ssi(
+    recording: Recording = None,
+    /,
+    *,
+    link: LinkOption,
+    now: Now = None,
+    far: Far = "16cm",
+    speed: Speed = 1.0,
+    width: Width = 1,
+    quantum: Quantum = "message",
+    kernel: Kernel = "",
+    calls: Calls = None,
+    to_device: ToDevice = None,
+    to_host: ToHost = None,
+    kernel_time: KernelTime = None,
+    host_time: HostTime = "0 s",
+    streams: Streams = 1,
+    workers: Workers = 1,
+    in_flight: InFlight = 1,
+    queue: Queue = 0,
+    source: Source = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Replay calls in a closed loop (send, kernel, receive) over a shorter and a longer link: benefit and penalty of distance."""
+    from dataclasses import asdict
+
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.papers.models.ssi import question as study
+    from turnbuckle.replay.contention.loop import Loop
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.idle_options import refuse_idle
+    from turnbuckle.show.terminal.output import write_answer
+    from turnbuckle.show.terminal.progress import working
+    from turnbuckle.show.terminal.recording import inspected
+
+    console = console_for(output if format == "table" else None)
+    over, length = _link(link, width)
+    today = study.distance(now, speed) if now is not None else study.distance(length, speed) if length else _unknown(link)
+    longer = [study.distance(word, speed) for word in far.split(",") if word.strip()]
+    if recording is None:
+        idle = {"--kernel": bool(kernel), "--source": source is not None, "--no-cache": no_cache}
+        refuse_idle(idle, "they are about a recording", "give a recording, or leave them out")
+    if speed != 1.0 and not any(one.length for one in (today, *longer)):
+        refuse_idle({"--speed": True}, "no length is asked for: a time one way is what it is", "--now 2cm --far 1m")
+    given: dict[str, Any] = {
+        "calls": calls,
+        "to_device_bytes": None if to_device is None else parse(to_device, "B"),
+        "to_host_bytes": None if to_host is None else parse(to_host, "B"),
+        "kernel_seconds": None if kernel_time is None else parse(kernel_time, "s"),
+    }
+    rest: dict[str, Any] = {
+        "host_seconds": parse(host_time, "s"),
+        "streams": streams,
+        "workers": workers,
+        "in_flight": in_flight,
+        "queue": queue,
+    }
+    seen = known = None
+    if recording is not None:
+        seen = inspected(recording, source, no_cache)
+        known = study.recorded(seen.profile, kernel)
+        loop = known.loop(**rest | {name: value for name, value in given.items() if value is not None})
+    else:
+        _refuse_missing(given)
+        loop = Loop(**given, **rest)
+    with working("replaying"):
+        found = study.answer(loop, over, today, longer, quantum)
+    if format != "table":
+        about = {**found.as_dict(), "recorded": None if known is None else asdict(known)}
+        rows = [{"link": over.name, "quantum": quantum, **r.__dict__} for r in (found.none, found.now, *found.longer)]
+        write_answer(about if seen is None else {**about, "provenance": seen.provenance()}, rows, format, output)
+    else:
+        _print(console, found, known)
+    return 0
+
+
+def _refuse_missing(given: dict[str, Any]) -> None:
+    """Raise A087 where no recording says what the calls, bytes and times of the loop are, and no option does."""
+    from turnbuckle.foundation.errors import UsageError
+
+    options = zip(("--calls", "--to-device", "--to-host", "--kernel-time"), given.values(), strict=True)
+    missing = [option for option, value in options if value is None]
+    if missing:
+        raise UsageError(
+            "A087", "the loop or its link cannot be", found=f"without {', '.join(missing)}",
+            fix="give a recording, or for example --calls 195 --to-device 5MB --to-host 5MB --kernel-time 50ms",
+        )  # fmt: skip
+
+
+def _link(text: str, width: int) -> tuple[Link, str]:
+    """The link, and its length as the report takes it for its kind; empty for a bandwidth."""
+    from turnbuckle.foundation.units import parse, show
+    from turnbuckle.replay.contention.loop import Link
+
+    if not text.strip()[:1].isalpha():
+        bandwidth = parse(text, "B/s")
+        return Link(f"link of {show(bandwidth, 'B/s')}", bandwidth, width), ""
+    from turnbuckle.cost.packet import link
+    from turnbuckle.papers.ecp.simulators import PAPER
+
+    bandwidth = float(link(text).bandwidth(1 << 30, "read"))
+    as_printed = "PCIe4" if text.strip().lower().startswith("pcie") else "NVLink2"
+    return Link(text.strip().lower(), bandwidth, width), f"{PAPER.text('SSI', 'length of the link', as_printed)} cm"
+
+
+def _unknown(link: str) -> Distance:
+    from turnbuckle.foundation.errors import UsageError
+
+    raise UsageError("A088", "how long the link is now is not known", found=f"--link {link[:40]}", fix="--now 2cm, or a link by its name")
+
+
+def _print(console: Any, found: Answered, known: Simulated | None) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.show.terminal.projections import clean, seconds
+
+    loop, link = found.loop, found.link
+    farthest = max(found.longer, key=lambda r: r.propagation_seconds)
+    console.print(
+        Text(
+            f"{link.name}, now {found.now.distance}: without any length {_ratio(found.benefit)} faster, with {farthest.distance} "
+            f"{_ratio(farthest.ratio)} slower",
+            "bold",
+        )
+    )
+    if known is not None:
+        whose = f"call{'s' if loop.calls > 1 else ''} of {clean(known.kernel, 60) if known.kernel else 'all kernels'}"
+        part = found.now.seconds / known.recorded_seconds if known.recorded_seconds else 0.0
+        console.print(f"{loop.calls:,} {whose}; today's loop is {part:.1%} of the recorded {seconds(known.recorded_seconds)}")
+        if known.devices > min(loop.workers, loop.streams * (loop.in_flight or loop.calls)):
+            apart = f"--streams {known.devices} --workers {known.devices} --calls {-(-known.calls // known.devices)}"
+            told = f"calls of {known.devices} GPUs, here one after the other; {apart} has them side by side"
+            console.print(Text(told, "yellow"))
+        if known.migrated_bytes:
+            console.print(Text(f"{show(known.migrated_bytes, 'B')} of pages moved on demand are left out", "yellow"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for k, name in enumerate(("link", "one way", "run time", "vs now", "affine law", "link out / back", "workers")):
+        table.add_column(name, justify="left" if k == 0 else "right", overflow="fold", no_wrap=k > 0)
+    for row in (found.none, found.now, *found.longer):
+        table.add_row(
+            row.distance, show(row.propagation_seconds, "s"), show(row.seconds, "s", 4), _ratio(row.ratio), _ratio(row.affine_ratio),
+            f"{row.busy_to_device:.1%} / {row.busy_to_host:.1%}", f"{row.busy_workers:.1%}",
+        )  # fmt: skip
+    console.print(table)
+    flown = (
+        "no limit on calls in flight" if not loop.in_flight else f"{loop.in_flight:,} in flight" if loop.in_flight > 1 else "blocking calls"
+    )
+    queued = f", {loop.queue:,} entries at the device" if loop.queue else ""
+    on = "on it" if found.as_dict()["affine"] else f"off it by {found.off_the_line:.1%}"
+    console.print(
+        Text(
+            f"{loop.streams} x {loop.calls:,} call{'s' if loop.calls > 1 else ''} of {show(loop.to_device_bytes, 'B')} out, "
+            f"{show(loop.to_host_bytes, 'B')} back and "
+            f"{show(loop.kernel_seconds, 's')} on {loop.workers} worker{'s' if loop.workers > 1 else ''}, {flown}{queued}; "
+            f"{link.width} x {show(link.bandwidth, 'B/s')} each way; propagation paid by the {found.quantum}; "
+            f"last columns: how busy; the affine law (1 + (b - 1) k) / b: {on}",
+            style="dim",
+        )
+    )
+
+
+def _ratio(value: float) -> str:
+    """A ratio; what cannot be seen beside 1 by its difference."""
+    if value == 1 or abs(value - 1) >= 5e-4:
+        return f"{value:.3f}x"
+    return f"1{value - 1:+.1e}".replace("e-0", "e-")

@@ -1,0 +1,333 @@
+"""Nething: the numbers of Groves et al., PMBS 2022, *Tightly-integrated and Disaggregated Accelerated Architectures*, computed again.
+
+The offload rule and the product study are `turnbuckle.profile.summary.offload` and `turnbuckle.papers.models.dgemm.question`, links are
+`turnbuckle.cost.pcie` and `turnbuckle.cost.loggp`, design points `turnbuckle.papers.models.power.question`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from turnbuckle.cost.loggp import loggp_seconds
+from turnbuckle.cost.pcie import Pcie
+from turnbuckle.cost.ratio import scaled_seconds
+from turnbuckle.cost.slack import trip_seconds
+from turnbuckle.papers.models.dgemm.question import (
+    break_even_bandwidth,
+    by_alpha,
+    copy_seconds,
+    host_seconds,
+    offload_seconds,
+    operations,
+    peak_rate,
+)
+from turnbuckle.papers.models.power.question import part_named, power_exponent, preset, rate_at_power, rate_of
+from turnbuckle.papers.numbers import Paper, Recomputed, exact, judged, not_printed, printed, stated, swept
+from turnbuckle.profile.summary.offload import disaggregation_penalty, offload_ratio_limit
+
+PAPER = Paper("nething/numbers")
+_WORDS = {"twice": 2.0, "three": 3.0}
+
+
+def recompute() -> list[Recomputed]:
+    """Every number of the paper: printed, recomputed, verdict."""
+    return [*_offload(), *_links(), *_dgemm(), *_design_points(), *_far_2022(), *_far_2026(), *_milc(), *_figures()]
+
+
+def _value(subject: str, quantity: str, at: str | None = None) -> float:
+    """One number as it stands, in its printed unit; counts have commas."""
+    text = PAPER.text(subject, quantity, at)
+    return _WORDS.get(text) or float(text.replace(",", ""))
+
+
+def _offload() -> Iterator[Recomputed]:
+    twice, most = (
+        1 / _value("offload", "host time over offload time that breaks even"),
+        _value("offload", "largest offload to compute ratio") / 100,
+    )
+    for at, name, text in (("first", "N.3.a2", f"{twice:g}"), ("second", "N.3.a5", f"{most:g}")):
+        alpha = _value("offload", "acceleration of the example", at)
+        limit = float(offload_ratio_limit(alpha))
+        note = "the paper: twice the offload time breaks even" if at == "first" else "the paper: less than 80 % of the host's time"
+        yield judged(name, f"largest offload to compute ratio that pays at alpha {alpha:g}", text, limit, note=note)
+    cores, clock, each = (_value("host", q) for q in ("cores", "base clock", "operations a cycle and core"))
+    peak = peak_rate(cores, clock * 1e9, each) * 1e-12
+    note = "2.45 GHz and 16 operations a cycle and core are from the CPU's data sheet"
+    yield judged("N.3.cpu", "peak of the host [TFLOP/s]", PAPER.text("DGEMM", "host rate"), peak, assumed=True, note=note)
+    rates = PAPER.number("DGEMM", "accelerator rate"), PAPER.number("DGEMM", "host rate")
+    yield judged("N.3.alpha", "acceleration of the GPU over the host", PAPER.text("DGEMM", "acceleration"), swept(_over, *rates))
+
+
+def _over(a: float, b: float) -> float:
+    return a / b
+
+
+def _links() -> Iterator[Recomputed]:
+    four, six = (Pcie(generation, 16).raw_bandwidth * 1e-9 for generation in (4, 6))
+    yield judged("N.pcie4", "PCIe 4.0 x16, one direction [GB/s]", PAPER.text("link", "bandwidth", "PCIe 4"), four)
+    note = "with 242 of 256 bytes of a FLIT for data"
+    yield judged("N.pcie6", "PCIe 6.0 x16, one direction [GB/s]", PAPER.text("link", "bandwidth", "PCIe 6"), six, assumed=True, note=note)
+
+
+def _speedup(size: float, bandwidth: float) -> float:
+    """Over the host without launch time, kernels alpha times the host."""
+    times = by_alpha(_value("DGEMM", "acceleration"), _value("DGEMM", "host rate") * 1e12)
+    host = float(host_seconds(size, times.host_rate))
+    return host / float(offload_seconds(times.at(size), copy_seconds(size, bandwidth), 0.0))
+
+
+def _dgemm() -> Iterator[Recomputed]:
+    large, small = (_value("DGEMM", "size", at) for at in ("largest", "smallest"))
+    widest = _value("DGEMM", "bandwidth of that speedup") * 1e9
+    text = PAPER.text("DGEMM", "speedup of the largest size")
+    yield judged("N.F3.4096", "speedup of 4096 x 4096 at 400 GB/s without launch time", text, _speedup(large, widest))
+    least, found = _value("DGEMM", "speedup of the smallest size stays below"), _speedup(small, widest)
+    rate, alpha = _value("DGEMM", "host rate") * 1e12, _value("DGEMM", "acceleration")
+    host = float(host_seconds(small, rate))
+    left = host / least - host / alpha
+    slow = float(operations(small)) / (host / least) * 1e-12
+    note = (
+        f"with alpha {alpha:g} at 400 GB/s; below {least:g} it needs {left * 1e6:.0f} us of overhead besides, or a kernel at {slow:.1f} "
+        "TFLOP/s without any: Fig 3 rests on measured kernel times"
+    )
+    said = f"<{least:g}"
+    row = stated("N.F3.1024", "best speedup of 1024 x 1024", said, "", found < least, note=note)
+    yield replace(row, recomputed=found, low=found, high=found)
+    needed = break_even_bandwidth(small, rate, host / alpha, speedup=least)
+    yield stated(
+        "N.F3.1024b",
+        "bandwidth at which 1024 x 1024 reaches twice the host's speed",
+        "never",
+        f"{needed * 1e-9:.0f} GB/s",
+        math.isinf(needed),
+        otherwise="contradiction",
+        note=f"T_a with kernels alpha {alpha:g} times as fast reaches it; the text of Fig 3 has it never reached",
+        resolution="the kernel time is measured or it is T_c / alpha: two modes, and the answer names the one it used",
+    )
+
+
+def _design_points() -> Iterator[Recomputed]:
+    efficiency, full = PAPER.number("trend", "rate per watt", "2026"), _value("on-board", "power")
+    on_board = swept(lambda e: float(rate_of(e, full)), efficiency)
+    yield judged("N.T1.obtf", "on-board GPU: 0.19 TFLOP/s/W x 700 W [TFLOP/s]", PAPER.text("on-board", "rate"), on_board)
+    printed_rate, a100 = PAPER.number("on-board", "rate"), exact(_value("DGEMM", "accelerator rate"))
+    yield judged(
+        "N.T1.obx", "on-board GPU over an A100 of 20 TFLOP/s", PAPER.text("on-board", "times an A100"), swept(_over, printed_rate, a100)
+    )
+    share, half = PAPER.number("discrete", "share of the on-board rate").times(0.01), _value("discrete", "power")
+
+    def on_a_card(rate: float, kept: float) -> float:
+        return float(rate_at_power(rate, half, full, power_exponent(kept, half / full)))
+
+    card = swept(on_a_card, printed_rate, share)
+    yield judged(
+        "N.T1.tf",
+        "GPU of 350 W: 76 % of the on-board rate [TFLOP/s]",
+        PAPER.text("discrete", "rate"),
+        card,
+        note=f"{card.value:.1f} from 133 and 76 %; 102 is 5.1 times 20",
+    )
+    small = PAPER.number("discrete", "rate")
+    yield judged("N.T1.x", "GPU of 350 W over an A100 of 20 TFLOP/s", PAPER.text("discrete", "times an A100"), swept(_over, small, a100))
+    h100 = _value("H100", "matrix rate", "card") / _value("H100", "matrix rate", "module")
+    kept = f"{_value('discrete', 'share of the on-board rate') / 100:g}"
+    note = "51 and 67 TFLOP/s are from the data sheet"
+    yield judged("N.T1.h100", "H100 of 350 W over one of 700 W", kept, h100, assumed=True, note=note)
+    a100_part = replace(part_named("A100-SXM4-40GB"), year=_value("trend", "year", "start"))
+    years, every = _value("trend", "year", "end"), _value("trend", "doubling time")
+    trend = preset(a100_part, years, every).value * 1e-12
+    yield judged(
+        "N.F4.trend",
+        "A100 of 2020, doubled every three years until 2026 [TFLOP/s/W]",
+        PAPER.text("trend", "rate per watt", "2026"),
+        trend,
+        assumed=True,
+        note="19.5 TFLOP/s and 400 W of the SXM4 module; the card of 250 W would give 0.31",
+    )
+    gain = swept(lambda big, less: 100 * (big / less - 1), printed_rate, small)
+    yield judged(
+        "N.7.33",
+        "APU that gives its GPU all power: gain [%]",
+        PAPER.text("APU", "gain from all power"),
+        gain,
+        note="133 over 102; 33 % is 1/0.75, and 75 %, 76 % and 76.7 % stand for one ratio",
+    )
+    less = swept(lambda a, b: 100 * a / b, small, printed_rate)
+    yield judged(
+        "N.7.75",
+        "APU over on-board GPU [%]",
+        PAPER.text("APU", "share of the on-board rate"),
+        less,
+        rounded_down_to=5.0,
+        note="cut off to a multiple of 5",
+    )
+    now = _value("host", "cores") / _value("host", "GPUs")
+    yield judged(
+        "N.6B.cores", "growth of CPU cores a GPU", PAPER.text("2026", "growth of cores a GPU"), _value("2026", "cores a GPU") / now
+    )
+
+
+def _far_2022() -> Iterator[Recomputed]:
+    """+2 us on each operation, same bandwidth."""
+    added = _value("2022", "latency added by the network") * 1e-6
+    launches, window = _value("MILC", "launches", "smallest"), _value("MILC", "kernel window", "smallest")
+    operations = launches * (_value("MILC", "transfers a launch") + 1)
+    milc = 100 * float(trip_seconds(1, added)) * operations / window
+    below = _value("MILC", "disaggregation penalty below")
+    yield stated(
+        "N.F9.milc",
+        "MILC: penalty of a GPU across the network [%]",
+        f"<{below:g}%",
+        f"<={milc:.1f}%",
+        milc < below,
+        note="at most: every launch with four transfers, nothing hidden",
+    )
+    below, size = _value("DGEMM", "disaggregation penalty below"), _value("DGEMM", "size", "smallest")
+    copies, kernel, _ = _product(size)
+    penalty = 100 * float(disaggregation_penalty(added, copies + kernel))
+    yield stated(
+        "N.F9.dgemm",
+        "1024 x 1024: penalty of a GPU across the network [%]",
+        f"<{below:g}%",
+        f"{penalty:.2f}%",
+        penalty < below,
+        note="one mean copy each way, as in Fig 9; larger products less",
+    )
+    size = _value("DGEMM", "size from which the accelerator pays")
+    copies, kernel, host = _product(size)
+    ratio = host / float(offload_seconds(kernel, copies, _value("2022", "launch time") * 1e-6))
+    yield stated(
+        "N.F9.512",
+        "products below 512 x 512 run better on the host",
+        f"{size:g}^2",
+        f"T_c/T_a at {size:g}: {ratio:.2f}",
+        ratio < 1,
+        note="with alpha 8 the host is preferred at 512 already",
+    )
+
+
+def _product(size: float) -> tuple[float, float, float]:
+    """One mean copy each way by Fig 8's lines, kernel and host time of a product [s]."""
+    copies = math.fsum(_copy(8.0 * size**2, _value("link", "latency", way) * 1e-6, _reached(way, "PCIe 4")) for way in ("h2d", "d2h"))
+    host = float(host_seconds(size, _value("DGEMM", "host rate") * 1e12))
+    return copies, _faster(host, _value("DGEMM", "acceleration")), host
+
+
+def _copy(size: float, latency: float, bandwidth: float) -> float:
+    return float(loggp_seconds(np.asarray(size), latency, bandwidth))
+
+
+def _faster(seconds: float, times: float) -> float:
+    return float(scaled_seconds(np.asarray(seconds), times))
+
+
+def _reached(way: str, link: str) -> float:
+    """Bandwidth that a large copy reaches [B/s]."""
+    return _value("link", "efficiency", way) / 100 * _value("link", "bandwidth", link) * 1e9
+
+
+def _far_2026() -> Iterator[Recomputed]:
+    """The smallest MILC on the discrete design point, and across the network; from the shares that the text prints."""
+    launches, window = _value("MILC", "launches", "smallest"), _value("MILC", "kernel window", "smallest")
+    kernel, copies = (window * _value("MILC", f"share of time in {of}") / 100 / launches for of in ("kernels", "PCIe"))
+    fixed = sum(_value("link", "latency", way) * 1e-6 for way in ("h2d", "d2h"))
+    carried = (copies - fixed) * _reached("h2d", "PCIe 4")
+    moved = _copy(carried, 2 * _value("discrete", "latency") * 1e-6, _reached("h2d", "PCIe 6"))
+    computed = _faster(kernel, _value("discrete", "times an A100"))
+    total = float(offload_seconds(computed, moved, _value("2026", "launch time") * 1e-6))
+    added = _value("2022", "latency added by the network") * 1e-6
+    low, high = (100 * float(disaggregation_penalty(added, total, launch)) for launch in (False, True))
+    seen = _value("MILC", "disaggregation penalty", "2026")
+    note = "20 % kernels and 5 % PCIe of 32 s over 81,472 launches, one copy each way: +2 us on both, and on the launch too"
+    yield stated(
+        "N.F10.milc",
+        "smallest MILC: GPU across the network over a discrete one, 2026 [%]",
+        f"{seen:g}%",
+        f"{low:.0f}..{high:.0f}%",
+        low <= seen <= high,
+        assumed=True,
+        note=note,
+    )
+
+
+def _milc() -> Iterator[Recomputed]:
+    d2h, h2d = _value("link", "latency", "d2h"), _value("link", "latency", "h2d")
+    yield judged(
+        "N.F8.ratio",
+        "overhead to the host above that to the device [%]",
+        PAPER.text("link", "d2h overhead above h2d"),
+        100 * (d2h / h2d - 1),
+    )
+    window, volume = _value("MILC", "kernel window", "smallest"), _value("MILC", "volume over PCIe", "smallest") * 1e9
+    one = 100 * _copy(volume, 0.0, _value("link", "bandwidth", "PCIe 4") * 1e9) / window
+    four = one / _value("host", "GPUs")
+    within = printed(PAPER.text("MILC", "share of time in PCIe"))
+    yield stated(
+        "N.5D.pcie",
+        "100 GB in 32 s over PCIe 4.0 as a share of time [%]",
+        f"{PAPER.text('MILC', 'share of time in PCIe')}%",
+        f"{one:.1f}% (one link), {four:.1f}% (four links)",
+        any(within.low <= share <= within.high for share in (one, four)),
+        otherwise="contradiction",
+        note="neither the volume of one GPU nor that of a node with four gives 5 %",
+        resolution="D15: every volume carries its scope (GPU, node, job)",
+    )
+    ends = [
+        _value("MILC", "launches", size) * _value("MILC", "launch latency", end) * 1e-6 / _value("MILC", "kernel window", size) * 100
+        for size, end in (("largest", "least"), ("smallest", "most"))
+    ]
+    most = _value("MILC", "share of launches")
+    yield stated(
+        "N.5D.launch",
+        "launches as a share of the kernel window [%]",
+        f"<={most:g}%",
+        f"{ends[0]:.2f}..{ends[1]:.2f}%",
+        ends[1] <= most,
+        note="above 1 % for the smallest problem",
+    )
+    yield from _signs(h2d)
+
+
+def _signs(latency_us: float) -> Iterator[Recomputed]:
+    # 4-node traffic is what stays (1-node) over one less the share that is bound for the network
+    packed = 100.0
+    shares = [_value("MILC", "NIC-bound share", at) / 100 for at in ("least", "most")]
+    as_said = [packed - packed / (1 - share) for share in shares]
+    volumes = " and ".join(f"{volume:.0f}" for volume in as_said)
+    yield stated(
+        "N.4.sub",
+        "traffic bound for the network card, from two placements",
+        "1-node minus 4-node",
+        "1-node minus 4-node" if min(as_said) > 0 else "4-node minus 1-node",
+        min(as_said) > 0,
+        otherwise="contradiction",
+        note=f"runs on four nodes carry the extra traffic: the printed order gives {volumes} % of the traffic on one node",
+        resolution="D14: inspect --minus takes the packed run from the spread one",
+    )
+    reached = _reached("h2d", "PCIe 4")
+
+    def a_byte(size: float) -> float:
+        return _copy(size, latency_us * 1e-6, reached) / size
+
+    finite = math.isclose(a_byte(1e-9), a_byte(1e-12), rel_tol=0.01)
+    yield stated(
+        "N.F8.axis",
+        "where a plot of time a byte over size meets its axis",
+        "o+L",
+        "o+L" if finite else "G + (o+L)/n has no finite intercept",
+        finite,
+        otherwise="contradiction",
+        note="o+L is the coefficient of 1/n there",
+        resolution="D4: T(n) is fitted, with weights 1/T^2, and efficiency by size beside it",
+    )
+
+
+def _figures() -> Iterator[Recomputed]:
+    yield not_printed("N.F10", "run times of the four design points", "-", "mean kernel times and copy sizes are only drawn, in Fig 9", "-")
+    texts = [PAPER.text("link", q, at) for q in ("efficiency", "latency") for at in ("h2d", "d2h", "NVLink")]
+    said = ", ".join(f"{t} %" for t in texts[:3]) + "; " + ", ".join(f"{t} us" for t in texts[3:])
+    yield not_printed("N.F8", f"fitted lines of three links: {said}", "-", "the transfers are only drawn, in Fig 8", "-")

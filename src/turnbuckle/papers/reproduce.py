@@ -1,0 +1,128 @@
+"""Every published number that Turnbuckle rests on, recomputed through the product's own functions.
+
+Five papers, 212 rows.  ``recorded.csv`` holds the verdict each row had when it was first checked, and the number found;
+a row that moves from it is a defect here or a discovery there, and either must be looked at.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
+
+from turnbuckle.papers.numbers import Recomputed
+
+#: Word on the command line -> first letter of the ids, and the paper.
+PAPERS: Final = {
+    "ecp": ("R", "Austin et al. 2021, ECP-HIHE01-35: tighter integration of CPU and GPU"),
+    "nething": ("N", "Groves et al. 2022, PMBS: tightly integrated and disaggregated accelerators"),
+    "ahead": ("A", "AHEAD: transfer times on a node that is not there yet"),
+    "gpudirect": ("G", "Khetawat et al.: GPUDirect in TraceR-CODES"),
+    "slack": ("S", "Shorts and Grant 2024, SC24-W: row-scale disaggregation"),
+}
+VERDICTS: Final = ("reproduced", "reproduced*", "trunc", "off", "contradiction", "n/r")
+_MODULES: Final = {
+    "R": ("ecp.tables", "ecp.cores", "ecp.cxl", "ecp.dag", "ecp.kernels", "ecp.simulators"),
+    "N": ("nething.numbers",),
+    "A": ("ahead.numbers",),
+    "G": ("gpudirect.numbers",),
+    "S": ("row_slack.numbers",),
+}
+#: A recomputed number may differ from the recorded one by this share: other libraries round differently.
+SAME: Final = 2e-3
+
+
+class Recorded(NamedTuple):
+    """What one row came to when it was first checked; `recomputed` is None where that was no number."""
+
+    id: str
+    verdict: str
+    recomputed: float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published number now, and as recorded.
+
+    Attributes
+    ----------
+    now : what comes out; None where nothing recomputes the row any more.
+    recorded : None for a row that was never recorded.
+    """
+
+    now: Recomputed | None
+    recorded: Recorded | None
+
+    @property
+    def id(self) -> str:
+        """The row's id."""
+        known = self.now or self.recorded
+        assert known is not None
+        return known.id
+
+    @property
+    def moved(self) -> str:
+        """How it moved from what is recorded, in words; empty where it did not."""
+        if self.recorded is None:
+            return "not recorded"
+        if self.now is None:
+            return "no longer recomputed"
+        if self.now.verdict != self.recorded.verdict:
+            return f"{self.now.verdict}, recorded as {self.recorded.verdict}"
+        was, got = self.recorded.recomputed, self.now.recomputed
+        if was is None:
+            return ""
+        if not isinstance(got, float) or abs(got - was) > SAME * abs(was):
+            return f"{got if got is not None else 'nothing'}, recorded as {was:g}"
+        return ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of one row of ``reproduce``."""
+        now = self.now
+        return {
+            "id": self.id,
+            "paper": next(word for word, (letter, _) in PAPERS.items() if self.id.startswith(f"{letter}.")),
+            "what": now and now.what,
+            "printed": now and now.printed,
+            "recomputed": now and now.recomputed,
+            "low": now and now.low,
+            "high": now and now.high,
+            "deviation": now and now.deviation,
+            "verdict": now.verdict if now else "missing",
+            "recorded_verdict": self.recorded and self.recorded.verdict,
+            "moved": self.moved or None,
+            "note": now.note if now else "",
+            "resolution": now.resolution if now else "",
+        }
+
+
+@cache
+def recorded() -> dict[str, Recorded]:
+    """What every row came to when it was first checked, in the order of the papers."""
+    text = (files("turnbuckle.papers") / "recorded.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return {r["id"]: Recorded(r["id"], r["verdict"], float(r["recomputed"]) if r["recomputed"] else None) for r in rows}
+
+
+def reproduce(papers: Collection[str] = tuple(PAPERS)) -> list[Row]:
+    """Recompute the rows of some papers (words of `PAPERS`), in the order in which they are recorded."""
+    letters = list(dict.fromkeys(PAPERS[word][0] for word in papers))
+    now: dict[str, Recomputed] = {}
+    for letter in letters:
+        for module in _MODULES[letter]:
+            for row in import_module(f"turnbuckle.papers.{module}").recompute():
+                assert row.id not in now, f"{row.id} is recomputed twice"
+                now[row.id] = row
+    known = {id: r for id, r in recorded().items() if id.partition(".")[0] in letters}
+    return [Row(now.get(id), known.get(id)) for id in (*known, *(id for id in now if id not in known))]
+
+
+def counts(rows: Collection[Row]) -> dict[str, int]:
+    """How many rows have each verdict, in the order of `VERDICTS`."""
+    found = Counter(r.now.verdict for r in rows if r.now)
+    return {verdict: found[verdict] for verdict in VERDICTS}

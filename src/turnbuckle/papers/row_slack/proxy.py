@@ -1,0 +1,268 @@
+"""The proxy application of the slack study (Shorts and Grant, SC24-W), modelled: its loop as a graph through our own replay.
+
+k host threads each run N iterations of copy A, copy B, kernel, copy C, synchronise.  Nothing here was measured by us: kernel
+times, iterations and copy sizes are the paper's, the copy time is what is left of its loop, and what it leaves open is stated:
+
+waits           ``"calls"``: every call returns when its work is done (the paper's pessimistic case); ``"copies"``: the launch
+                does not wait; ``"end"``: only the synchronisation does
+one_at_a_time   kinds of device work the GPU serves one at a time, first come first served; the others run side by side at
+                full speed
+served_at       slack at which that order of service arose [s]; a replay with other slack keeps it, as it keeps a recording's
+in_turn         the GPU serves the threads strictly in turn instead, an iteration each, and waits for one that is late
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from turnbuckle.cost.slack import COMMAND_TRIPS, READ_TRIPS, RETURN_TRIPS
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, begin, finish
+from turnbuckle.profile.pieces import Pieces
+from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Waits = Literal["calls", "copies", "end"]
+Mode = Literal["api", "link"]
+
+#: Calls of one iteration that the paper delays: three copies, the kernel, the synchronisation.
+CALLS: Final = 5
+#: Kind of device work that each call of an iteration starts; the last one only waits.
+WORK: Final = ("copy_h2d", "copy_h2d", "kernel", "copy_d2h")
+#: Which calls wait for their own work (the synchronisation always waits for the thread's last work).
+WAITING: Final[dict[Waits, tuple[int, ...]]] = {"calls": (0, 1, 2, 3), "copies": (0, 1, 3), "end": ()}
+_MOST_LOOPS: Final = 1_000_000
+_LONGEST_SLACK: Final = 1e4
+_CALL_CLASS: Final = ("copy", "copy", "launch", "copy", "sync")
+
+
+def matrix_bytes(order: int) -> int:
+    """A square matrix of single precision numbers [B].
+
+    >>> matrix_bytes(512) == 2**20
+    True
+    """
+    return 4 * order * order
+
+
+def iterations_for(kernel_seconds: float, aim: float, fewest: int, most: int) -> int:
+    """Iterations whose kernels take at least `aim` together [s], within `fewest` and `most` (section III-C).
+
+    >>> iterations_for(0.362710, 30.0, 5, 1000)
+    83
+    """
+    return min(max(math.ceil(aim / kernel_seconds), fewest), most)
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """One matrix size of the proxy application.
+
+    Attributes
+    ----------
+    size_bytes : one matrix [B]; an iteration copies three.
+    kernel_seconds, copy_seconds : one kernel, one copy [s].
+    iterations : of each thread.
+    call_seconds : what each call takes by itself [s]; the paper prints none, so 0 unless known.
+    """
+
+    size_bytes: float
+    kernel_seconds: float
+    copy_seconds: float
+    iterations: int
+    call_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class ProxyRun:
+    """A modelled run, ready to be replayed with slack.
+
+    Attributes
+    ----------
+    proxy, threads, waits : what was modelled.
+    timeline : its compiled graph.
+    """
+
+    proxy: Proxy
+    threads: int
+    waits: Waits
+    timeline: TimelineReplay
+
+    @property
+    def calls(self) -> int:
+        """Calls of one thread that slack delays; threads are delayed side by side."""
+        return CALLS * self.proxy.iterations
+
+    def seconds(self, slack_seconds: ArrayLike = 0.0, mode: Mode = "api") -> Float:
+        """Run time T(s) [s], shape of `slack_seconds`.
+
+        Parameters
+        ----------
+        slack_seconds : ``api``: every call returns so much later; ``link``: one way over the link takes so much longer [s].
+        mode : which of the two.
+        """
+        slack = np.asarray(slack_seconds, dtype=np.float64)
+        return self.timeline.seconds(slack_change(self.timeline.run, slack, mode))
+
+    def ratio(self, slack_seconds: ArrayLike, mode: Mode = "api") -> Float:
+        """T(s) / T(0), shape of `slack_seconds`."""
+        return np.asarray(self.seconds(slack_seconds, mode) / self.seconds(0.0))
+
+    def exposed_seconds(self, slack_seconds: ArrayLike, mode: Mode = "api") -> Float:
+        """T(s) - T(0): the slack that nothing hides [s], shape of `slack_seconds`."""
+        return np.asarray(self.seconds(slack_seconds, mode) - self.seconds(0.0))
+
+
+def slack_change(run: Pieces, slack_seconds: Float, mode: Mode = "api") -> Change:
+    """Slack as a change of a compiled graph; draws of `slack_seconds` lead.  In ``link`` mode bandwidth stays as it is."""
+    slack = np.asarray(slack_seconds, dtype=np.float64)[..., None]
+    same = no_change(len(run))
+    if mode == "api":
+        return replace(same, added=slack * run.crosses)
+    commands = np.isin(run.call_class, ("launch", "copy", "memset"))
+    return replace(
+        same,
+        added=READ_TRIPS * slack * (run.kind == "copy_h2d"),
+        delivery=COMMAND_TRIPS * slack * commands,
+        back=RETURN_TRIPS * slack * (run.kind == "sync"),
+    )
+
+
+def modelled(
+    proxy: Proxy,
+    threads: int = 1,
+    *,
+    waits: Waits = "calls",
+    one_at_a_time: Collection[str] = ("copy_h2d", "kernel", "copy_d2h"),
+    served_at: float = 0.0,
+    in_turn: bool = False,
+) -> ProxyRun:
+    """The proxy as a graph of instants and edges, compiled.
+
+    Parameters
+    ----------
+    proxy : matrix size with its times.
+    threads : host threads, each with its own matrices and its own stream; all start at once and run `proxy.iterations`.
+    waits, one_at_a_time, served_at, in_turn : see the head of this module.
+
+    Raises
+    ------
+    UsageError : A065, no thread, no iteration, a slack below 0, or more of them than can be meant.
+
+    Examples
+    --------
+    >>> run = modelled(Proxy(2**20, kernel_seconds=120e-6, copy_seconds=80e-6, iterations=10))
+    >>> float(run.seconds(0.0).round(9)), float(run.exposed_seconds(1e-6).round(9))
+    (0.0036, 5e-05)
+    """
+    if not (threads >= 1 and proxy.iterations >= 1 and threads * proxy.iterations <= _MOST_LOOPS and 0.0 <= served_at <= _LONGEST_SLACK):
+        raise UsageError(
+            "A065", "the proxy application cannot be modelled like this",
+            found=f"{threads} threads, {proxy.iterations} iterations, slack {served_at:g} s",
+            fix=f"1 thread or more, {_MOST_LOOPS} iterations in all at most, slack from 0 to {_LONGEST_SLACK:g} s",
+        )  # fmt: skip
+    steps = len(WORK)
+    shape = (threads, proxy.iterations, CALLS)
+    call = np.arange(np.prod(shape), dtype=np.int64).reshape(shape)
+    work = call.size + np.arange(threads * proxy.iterations * steps, dtype=np.int64).reshape(threads, proxy.iterations, steps)
+    call_ns = round(proxy.call_seconds * 1e9)
+    work_ns = np.array([round((proxy.kernel_seconds if kind == "kernel" else proxy.copy_seconds) * 1e9) for kind in WORK], dtype=np.int64)
+
+    edges: list[tuple[Int, Int, Int, Int]] = []
+
+    def edge(source: Int, target: Int, lag: Int | int, kind: str) -> None:
+        source = source.reshape(-1)
+        lags = np.broadcast_to(np.asarray(lag, dtype=np.int64), source.shape)
+        edges.append((source, target.reshape(-1), lags, np.full(source.shape, EDGE[kind], dtype=np.int64)))
+
+    in_order = call.reshape(threads, -1)
+    on_stream = work.reshape(threads, -1)
+    edge(np.zeros(threads, dtype=np.int64), begin(in_order[:, 0]), 0, "origin")
+    edge(finish(in_order[:, :-1]), begin(in_order[:, 1:]), 0, "host")
+    edge(begin(call), finish(call), call_ns, "call")
+    edge(begin(call[:, :, :steps]), begin(work), 0, "deliver")
+    edge(begin(work), finish(work), np.broadcast_to(work_ns, work.shape).reshape(-1), "run")
+    edge(finish(on_stream[:, :-1]), begin(on_stream[:, 1:]), 0, "stream")
+    edge(finish(work[:, :, -1]), finish(call[:, :, -1]), 0, "sync")
+    for step in WAITING[waits]:
+        edge(finish(work[:, :, step]), finish(call[:, :, step]), 0, "sync")
+    if in_turn:
+        # axes (iteration, thread, call)
+        orders = [work[:, :, [k == kind for k in WORK]].transpose(1, 0, 2).reshape(-1) for kind in sorted(set(one_at_a_time))]
+    else:
+        orders = [work.reshape(-1)[order] for order in _service(proxy, threads, waits, one_at_a_time, served_at).values()]
+    for served in orders:
+        edge(finish(served[:-1]), begin(served[1:]), 0, "engine")
+    run = _pieces(proxy, threads, waits)
+    piece = np.concatenate([np.tile(np.arange(CALLS), threads * proxy.iterations), CALLS + np.tile(np.arange(steps), work.size // steps)])
+    return ProxyRun(proxy, threads, waits, _compiled(edges, run, piece))
+
+
+def _service(proxy: Proxy, threads: int, waits: Waits, one_at_a_time: Collection[str], slack_seconds: float) -> dict[str, Int]:
+    """First come, first served: per kind its work in the order of service, numbered as (thread, iteration, call)."""
+    steps, slack, call = len(WORK), round(slack_seconds * 1e9), round(proxy.call_seconds * 1e9)
+    takes = [round((proxy.kernel_seconds if kind == "kernel" else proxy.copy_seconds) * 1e9) for kind in WORK]
+    order: dict[str, list[int]] = {kind: [] for kind in WORK if kind in one_at_a_time}
+    free = dict.fromkeys(WORK, 0)
+    # (when the work could begin, thread, its number on the thread, when its call began)
+    ready = [(0, thread, 0, 0) for thread in range(threads)]
+    while ready:
+        asked, thread, number, called = heapq.heappop(ready)
+        step = number % steps
+        kind = WORK[step]
+        begun = max(asked, free[kind]) if kind in order else asked
+        ended = begun + takes[step]
+        if kind in order:
+            order[kind].append(thread * proxy.iterations * steps + number)
+            free[kind] = ended
+        returned = (max(called + call, ended) if step in WAITING[waits] else called + call) + slack
+        if step == steps - 1:
+            returned = max(returned + call, ended) + slack
+        if number + 1 < proxy.iterations * steps:
+            heapq.heappush(ready, (max(returned, ended), thread, number + 1, returned))
+    return {kind: np.array(work, dtype=np.int64) for kind, work in order.items()}
+
+
+def _compiled(edges: list[tuple[Int, Int, Int, Int]], run: Pieces, piece: Int) -> TimelineReplay:
+    source, target, lag, kind = (np.concatenate([part[column] for part in edges]) for column in range(4))
+    rows = np.arange(len(piece), dtype=np.int64)
+    nothing = np.zeros(2 * len(rows) + 1, dtype=np.int64)
+    graph = Graph(nothing, rows, source, target, lag, kind.astype(np.int8), nothing, nothing, 0)
+    timeline = TimelineReplay.compiled(graph, run, piece)
+    # a modelled run has no recorded times: those of its own unchanged replay stand for them
+    return replace(timeline, graph=replace(graph, time_ns=timeline.recorded_ns()))
+
+
+def _pieces(proxy: Proxy, threads: int, waits: Waits) -> Pieces:
+    """Five calls and four kinds of work, each with its count and its time without waiting."""
+    count = np.full(CALLS + len(WORK), float(threads * proxy.iterations))
+    each = [proxy.call_seconds] * CALLS + [proxy.kernel_seconds if kind == "kernel" else proxy.copy_seconds for kind in WORK]
+    calls = [
+        "sync" if step in (*WAITING[waits], CALLS - 1) else "launch" if word == "launch" else "api" for step, word in enumerate(_CALL_CLASS)
+    ]
+    copies = [kind != "kernel" for kind in WORK]
+    return Pieces(
+        kind=_words(*calls, *WORK),
+        category=_words(*["api"] * CALLS, *("copy" if copy else "kernel" for copy in copies)),
+        call_class=_words(*_CALL_CLASS, *[""] * len(WORK)),
+        direction=_words(*[""] * CALLS, *(kind.removeprefix("copy_") if copy else "" for kind, copy in zip(WORK, copies, strict=True))),
+        memory=_words(*[""] * CALLS, *("unknown" if copy else "" for copy in copies)),
+        idle_device=np.zeros(len(count), dtype=np.bool_),
+        size_bytes=np.array([0.0] * CALLS + [proxy.size_bytes if copy else 0.0 for copy in copies]),
+        count=count,
+        seconds=count * np.array(each),
+        exposed_seconds=np.zeros(len(count)),
+        tail_count=np.zeros(len(count)),
+    )
+
+
+def _words(*words: str) -> NDArray[np.object_]:
+    return np.array(words, dtype=object)

@@ -1,0 +1,289 @@
+"""Slack as published: Shorts and Grant, *Examining the Viability of Row-Scale Disaggregation for Production Applications*, SC24-W.
+
+    (1) T_noslack = T - calls s                          `seed_S`: post-processing only (decision D10)
+    (2) SP_total  = 1 + sum share (SP - 1)               `total_penalty`, normalised (decision D11)
+    (3) SP        = sum over bins of SP(size) count / total count
+
+An application is compared with a proxy: its kernels are binned by duration and its copies by size, each bin takes the
+penalty of the next larger matrix (lower value) or the next smaller one (upper value), and the shares of run time weigh
+the two.  `binned` does this to a profile, `beside` puts the timeline replay next to it.  What the paper prints ships as
+``numbers.csv``; `turnbuckle.papers.row_slack.numbers` says of each number whether it follows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.papers.numbers import Paper
+from turnbuckle.papers.row_slack.proxy import Proxy, slack_change
+from turnbuckle.papers.row_slack.surface import Surface, modelled_surface
+from turnbuckle.profile.profile import Profile
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.order import prepared
+from turnbuckle.projection.project import require_order
+from turnbuckle.trace.intervals import union_ns
+from turnbuckle.trace.recorders import what_to_record
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Equation = Literal["run time", "seed_S"]
+
+
+#: What the paper prints (``numbers.csv``).
+PAPER = Paper("row_slack/numbers")
+
+
+def table_two() -> list[Proxy]:
+    """The four matrix sizes of Table II as proxies.
+
+    The paper does not print how long a copy takes; it is a third of what an iteration of the printed loop needs beyond its kernel,
+    which is 12.0 to 14.8 GB/s.  Calls cost nothing by themselves, since that third holds what they cost.
+    """
+    sizes, kernels = PAPER.texts("proxy", "matrix size"), PAPER.texts("proxy", "kernel run time")
+    counts, loops = PAPER.texts("proxy", "serial kernels N"), PAPER.texts("proxy", "compute loop run time")
+    out = []
+    for at in sizes:
+        kernel, iterations = parse(f"{kernels[at]} us", "s"), int(counts[at])
+        out.append(Proxy(parse(f"{sizes[at]} MiB", "B"), kernel, (float(loops[at]) / iterations - kernel) / 3, iterations))
+    return out
+
+
+def published_surface(slack_seconds: Sequence[float], threads: Sequence[int] = (1, 2, 4, 8)) -> Surface:
+    """The surface of the modelled proxy at the paper's sizes and on its 40 GiB device, at some slacks [s]."""
+    return modelled_surface(table_two(), threads, slack_seconds, device_bytes=parse("40 GiB", "B"))
+
+
+def seed_S(seconds: Float | float, calls: float, slack_seconds: Float | float) -> Float:
+    """Equation 1: run time less the slack of every call [s].
+
+    It takes out slack that was never felt: a thread that hides it comes out below its run time without slack.
+
+    >>> float(seed_S(2.5, 1000, 1e-3))
+    1.5
+    """
+    return np.asarray(seconds - calls * np.asarray(slack_seconds))
+
+
+def total_penalty(shares: Mapping[str, float], penalties: Mapping[str, float]) -> float:
+    """Equation 2, normalised (decision D11): 1 + sum share (SP - 1), so that no penalty gives 1 whatever the shares.
+
+    >>> total_penalty({"kernel": 0.5, "memory": 0.1}, {"kernel": 1.2, "memory": 1.0})
+    1.1
+    """
+    return 1.0 + sum(share * (penalties[name] - 1.0) for name, share in shares.items())
+
+
+def bin_counts(values: Float, edges: Float) -> Int:
+    """How many values lie below the first edge, from each edge up to the next, and from the last on: shape (edges + 1,)."""
+    return np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1)
+
+
+def binned_penalty(counts: Int, penalties: Float) -> tuple[float, float]:
+    """Equation 3 with sizes rounded up, and rounded down.
+
+    Parameters
+    ----------
+    counts : elements below the first size, between sizes, and above the last; shape (sizes + 1,).
+    penalties : SP of every size, shape (sizes,).
+
+    Returns
+    -------
+    SP with each element taken for the next larger size, and for the next smaller one.  Elements beyond either end are
+    held there, so that the second says too little of elements below the first size.  1 and 1 without elements.
+
+    >>> binned_penalty(np.array([0, 3, 1, 0]), np.array([3.0, 2.0, 1.0]))
+    (1.75, 2.75)
+    """
+    total = counts.sum()
+    if not total:
+        return 1.0, 1.0
+    up, down = np.append(penalties, penalties[-1]), np.insert(penalties, 0, penalties[0])
+    return float(counts @ up / total), float(counts @ down / total)
+
+
+@dataclass(frozen=True)
+class Bins:
+    """One kind of element, binned.
+
+    Attributes
+    ----------
+    share : of run time in which at least one is under way.
+    edges : matrix sizes [B], or one kernel at each [s].
+    counts : elements below the first edge, between edges, from the last on.
+    rounded_up, rounded_down : equation 3.
+    """
+
+    share: float
+    edges: Float
+    counts: Int
+    rounded_up: float
+    rounded_down: float
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The binned answer: a total slack penalty between two values.
+
+    Attributes
+    ----------
+    lower, upper : equation 2 with sizes rounded up and down (in order, should the surface fall with the size).
+    kernel, memory : what they are made of.
+    slack_seconds, threads, equation, label : the question, and the surface asked.
+    findings : elements outside the surface, for which a value is no bound.
+    """
+
+    lower: float
+    upper: float
+    kernel: Bins
+    memory: Bins
+    slack_seconds: float
+    threads: int
+    equation: Equation
+    label: str
+    findings: tuple[Finding, ...]
+
+
+def binned(profile: Profile, surface: Surface, slack_seconds: float, *, threads: int = 1, equation: Equation = "run time") -> Bounds:
+    """The paper's prediction for a profile.
+
+    Parameters
+    ----------
+    profile : its kernels by duration, its copies between host and device by size.
+    surface : measured or modelled; of the GPU the profile was recorded on, or the kernel bins mean little.
+    slack_seconds : delay of each call [s].
+    threads : how many streams of work the application keeps ready; 1 is pessimistic (the paper takes 8 and 4 by hand).
+    equation : ``"run time"`` bins T(s)/T(0); ``"seed_S"`` takes the slack out first, as the paper does.
+
+    Raises
+    ------
+    CannotAnswer : A131, slack or threads outside the surface; A132, the surface lacks kernel times or call counts; A133, the profile
+        holds nothing to bin.
+    """
+    if not profile.has & {"kernel", "copy_h2d", "copy_d2h"}:
+        raise CannotAnswer(
+            "A133", "this profile holds no kernels and no copies between host and device to bin", cause="recorded without CUDA tracing",
+            fix=what_to_record("gpu", profile.trace.facts),
+        )  # fmt: skip
+    sizes, kernels = surface.sizes(threads), surface.kernel_seconds(threads)
+    penalties = np.array([_penalty(surface, float(size), threads, slack_seconds, equation) for size in sizes])
+    kernel = _bins(profile, ("kernel",), "seconds", kernels, penalties)
+    memory = _bins(profile, ("copy_h2d", "copy_d2h"), "size_bytes", sizes, penalties)
+    shares = {"kernel": kernel.share, "memory": memory.share}
+    up = total_penalty(shares, {"kernel": kernel.rounded_up, "memory": memory.rounded_up})
+    down = total_penalty(shares, {"kernel": kernel.rounded_down, "memory": memory.rounded_down})
+    found = []
+    for name, bins in (("kernels", kernel), ("copies", memory)):
+        for end, count, edge in (("below", bins.counts[0], bins.edges[0]), ("from", bins.counts[-1], bins.edges[-1])):
+            if count:
+                reach = show(float(edge), "s" if name == "kernels" else "B")
+                found.append(finding("A321", int(count), f"{count / bins.counts.sum():.1%} of {name} {end} {reach}"))
+    return Bounds(min(up, down), max(up, down), kernel, memory, slack_seconds, threads, equation, surface.label, tuple(found))
+
+
+def _penalty(surface: Surface, size_bytes: float, threads: int, slack_seconds: float, equation: Equation) -> float:
+    at_rest, slowed = surface.seconds(size_bytes, threads, 0.0), surface.seconds(size_bytes, threads, slack_seconds)
+    if equation == "seed_S":
+        slowed = float(seed_S(slowed, surface.calls(size_bytes, threads), slack_seconds))
+    return slowed / at_rest
+
+
+def _bins(profile: Profile, kinds: tuple[str, ...], column: str, edges: Float, penalties: Float) -> Bins:
+    rows = profile.of(*kinds)
+    counts = bin_counts(rows[column].fill_null(0).cast(float).to_numpy(), edges)
+    under_way = union_ns(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+    return Bins(under_way / max(profile.run_time_ns, 1), edges, counts, *binned_penalty(counts, penalties))
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Both answers to one slack.
+
+    Attributes
+    ----------
+    slack_seconds : delay of each call [s].
+    seconds : recorded run time [s].
+    causal : T(s)/T(0) of the profile through the timeline replay.
+    calls : host calls that cross to the device, on all threads.
+    exposed_seconds : T(s) - T(0) [s].
+    binned : what the paper's method gives.
+    """
+
+    slack_seconds: float
+    seconds: float
+    causal: float
+    calls: int
+    exposed_seconds: float
+    binned: Bounds
+
+    @property
+    def felt(self) -> float:
+        """How many calls' slack the timeline feels; nan without slack."""
+        return self.exposed_seconds / self.slack_seconds if self.slack_seconds else math.nan
+
+    @property
+    def implied(self) -> tuple[float, float]:
+        """How many calls' slack the binned values stand for, lower and upper; nan without slack.
+
+        More than `calls` cannot be: the run has no more calls to delay.
+        """
+        calls_of_one = self.seconds / self.slack_seconds if self.slack_seconds else math.nan
+        return (self.binned.lower - 1.0) * calls_of_one, (self.binned.upper - 1.0) * calls_of_one
+
+
+def beside(
+    profile: Profile, slack_seconds: Sequence[float], surface: Surface | None = None, *, threads: int = 1, equation: Equation = "run time"
+) -> list[Beside]:
+    """The timeline's answer (every call delayed, as in the paper) and the binned one, for some slacks [s].
+
+    Parameters
+    ----------
+    surface : None takes the modelled one at exactly these slacks.
+    threads, equation : see `binned`.
+
+    Raises
+    ------
+    CannotAnswer : A122, the recorded order cannot be trusted; or what `binned` raises.
+    """
+    surface = surface or published_surface(slack_seconds, (threads,))
+    guesses = [binned(profile, surface, s, threads=threads, equation=equation) for s in slack_seconds]
+    ready = prepared(profile, replace(nething("hold"), replay="timeline"))
+    require_order(ready)
+    assert ready.timeline is not None
+    seconds = ready.timeline.seconds(slack_change(ready.run, np.array([0.0, *slack_seconds])))
+    calls, at_rest = int(ready.run.count[ready.run.crosses].sum()), profile.seconds
+    return [
+        Beside(s, at_rest, 1.0 + felt / at_rest, calls, felt, guess)
+        for s, felt, guess in zip(slack_seconds, (seconds[1:] - seconds[0]).tolist(), guesses, strict=True)
+    ]
+
+
+def besides(profile: Profile, surface: str) -> list[Beside]:
+    """Return the binned answers beside the timeline's: for one thread, and for as many as the surface has.
+
+    Parameters
+    ----------
+    surface : ``modelled``, the proxy in our replay, or the CSV of a measured surface.
+
+    Raises
+    ------
+    TurnbuckleError : what `turnbuckle.papers.row_slack.surface.read_surface` and `beside` raise.
+    """
+    from turnbuckle.papers.row_slack.surface import read_surface
+
+    slacks = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+    if surface == "modelled":
+        return [*beside(profile, slacks, threads=1), *beside(profile, slacks, threads=8)]
+    measured = read_surface(Path(surface))
+    known = [s for s in sorted({p.slack_seconds for p in measured.points}) if s > 0]
+    ends = dict.fromkeys((measured.threads[0], measured.threads[-1]))
+    return [row for threads in ends for row in beside(profile, known, measured, threads=threads)]

@@ -1,0 +1,229 @@
+"""A response surface: run time of the proxy application by matrix size, threads and slack (Shorts and Grant, SC24-W, Fig 3).
+
+The paper's own surface exists only as a figure.  `read_surface` loads one measured by the user, `modelled_surface`
+computes one from the modelled proxy and says so in its label.  A file has one line a run::
+
+    size [MiB], threads, slack [us], run time [s], kernel [us], calls
+    1,          1,       0,          0.382,        120,         5000
+    1,          1,       100,        0.89,         120,         5000
+
+Units stand in the heading or behind each number.  ``kernel`` (one kernel at that size) and ``calls`` (delayed calls of one
+thread) may be missing: without the first no kernels can be binned, without the second equation 1 cannot be applied.
+Several lines for one point are averaged, as the paper averages its runs.
+
+Errors are those of `turnbuckle.foundation.table_file`, and A064: a size and thread count without a run at slack 0, or no runs at all.
+
+`turnbuckle.foundation.errors.CannotAnswer`:
+
+    A131  a point outside the surface: it is not extrapolated
+    A132  a question that needs a column the surface lacks
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.table_file import Column, read_table
+from turnbuckle.foundation.units import show
+from turnbuckle.papers.row_slack.proxy import Proxy, Waits, modelled
+
+Float = NDArray[np.float64]
+
+#: Columns of a file.
+COLUMNS: Final = (
+    Column("size", "B", above=True),
+    Column("threads", "1", above=True, whole=True, most=1e6),
+    Column("slack", "s"),
+    Column("run time", "s", above=True),
+    Column("kernel", "s", needed=False, above=True),
+    Column("calls", "1", needed=False, above=True, whole=True),
+)
+_LARGEST_BYTES: Final = 4 << 20
+#: Slack of the paper's sweep, by orders of magnitude [s].
+SLACK_SECONDS: Final = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+
+
+class Point(NamedTuple):
+    """One run: matrix size [B], threads, slack [s], run time [s], one kernel [s], delayed calls of a thread; nan where not known."""
+
+    size_bytes: float
+    threads: int
+    slack_seconds: float
+    seconds: float
+    kernel_seconds: float = math.nan
+    calls: float = math.nan
+
+
+@dataclass(frozen=True)
+class Surface:
+    """Run times by size, threads and slack.
+
+    Attributes
+    ----------
+    points : one a combination, sorted.
+    label : what it is, printed with every answer: ``modelled: ...`` or ``measured: ...``.
+    """
+
+    points: tuple[Point, ...]
+    label: str
+
+    @cached_property
+    def threads(self) -> tuple[int, ...]:
+        """Thread counts that were run."""
+        return tuple(sorted({p.threads for p in self.points}))
+
+    def sizes(self, threads: int) -> Float:
+        """Matrix sizes run with so many threads [B], ascending.
+
+        Raises
+        ------
+        CannotAnswer : A131, the surface has no run with so many threads.
+        """
+        found = sorted({p.size_bytes for p in self.points if p.threads == threads})
+        if not found:
+            raise self._outside(f"{threads} threads", ", ".join(str(n) for n in self.threads) + " threads")
+        return np.array(found)
+
+    def kernel_seconds(self, threads: int) -> Float:
+        """One kernel at each of `sizes` [s].
+
+        Raises
+        ------
+        CannotAnswer : A132, the surface does not say.
+        """
+        found = np.array([self._column(size, threads)[0].kernel_seconds for size in self.sizes(threads)])
+        if np.isnan(found).any() or (np.diff(found) <= 0).any():
+            raise CannotAnswer(
+                "A132", "the surface does not give the kernel time of every size, growing with the size", where=self.label,
+                cause="kernels are binned by their duration", fix="add a column kernel [us]",
+            )  # fmt: skip
+        return found
+
+    def seconds(self, size_bytes: float, threads: int, slack_seconds: float) -> float:
+        """Run time at a size and thread count that were run, linear in slack between runs [s].
+
+        On a convex curve, as every modelled run in one order is, a straight line between two runs lies above it.
+
+        Raises
+        ------
+        CannotAnswer : A131, the point lies outside the surface.
+        """
+        line = self._column(size_bytes, threads)
+        slack = np.array([p.slack_seconds for p in line])
+        if not 0.0 <= slack_seconds <= slack[-1]:
+            raise self._outside(
+                f"a slack of {show(slack_seconds, 's')}", f"slack up to {show(float(slack[-1]), 's')} at {show(size_bytes, 'B')}"
+            )
+        return float(np.interp(slack_seconds, slack, [p.seconds for p in line]))
+
+    def penalty(self, size_bytes: float, threads: int, slack_seconds: float) -> float:
+        """T(s)/T(0): between sizes linear in the logarithm of the size, between slacks linear in T (decision D10).
+
+        Raises
+        ------
+        CannotAnswer : A131, the point lies outside the surface.
+        """
+        sizes = self.sizes(threads)
+        if not sizes[0] <= size_bytes <= sizes[-1]:
+            span = f"{show(float(sizes[0]), 'B')} to {show(float(sizes[-1]), 'B')} with {threads} threads"
+            raise self._outside(f"a size of {show(size_bytes, 'B')}", span)
+        above = int(np.searchsorted(sizes, size_bytes))
+        near = sizes[max(above - 1, 0) : above + 1]
+        ratios = [self.seconds(float(n), threads, slack_seconds) / self.seconds(float(n), threads, 0.0) for n in near]
+        return float(np.interp(math.log(size_bytes), np.log(near), ratios))
+
+    def calls(self, size_bytes: float, threads: int) -> float:
+        """Delayed calls of one thread, for equation 1.
+
+        Raises
+        ------
+        CannotAnswer : A132, the surface does not say.
+        """
+        found = self._column(size_bytes, threads)[0].calls
+        if math.isnan(found):
+            raise CannotAnswer("A132", "the surface does not say how many calls were delayed", where=self.label, fix="add a column calls")
+        return found
+
+    def to_csv(self) -> str:
+        """The surface as a file that `read_surface` reads back."""
+        names = ("size [B]", "threads", "slack [s]", "run time [s]", "kernel [s]", "calls")
+        kept = [i for i in range(len(names)) if not any(math.isnan(p[i]) for p in self.points)]
+        rows = [",".join(repr(p[i]) for i in kept) for p in self.points]
+        return "\n".join([",".join(names[i] for i in kept), *rows]) + "\n"
+
+    def _column(self, size_bytes: float, threads: int) -> list[Point]:
+        found = self._runs.get((size_bytes, threads))
+        if found is None:
+            sizes = ", ".join(show(float(n), "B") for n in self.sizes(threads))
+            raise self._outside(f"{show(size_bytes, 'B')} with {threads} threads", sizes)
+        return found
+
+    @cached_property
+    def _runs(self) -> dict[tuple[float, int], list[Point]]:
+        runs: dict[tuple[float, int], list[Point]] = {}
+        for point in self.points:
+            runs.setdefault((point.size_bytes, point.threads), []).append(point)
+        return runs
+
+    def _outside(self, asked: str, there: str) -> CannotAnswer:
+        return CannotAnswer(
+            "A131", "the question lies outside the response surface, and it is not extrapolated", where=self.label, found=asked,
+            cause=f"the surface holds {there}", fix="ask inside it, or add runs to it",
+        )  # fmt: skip
+
+
+def modelled_surface(
+    proxies: Sequence[Proxy],
+    threads: Sequence[int] = (1, 2, 4, 8),
+    slack_seconds: Sequence[float] = SLACK_SECONDS,
+    *,
+    device_bytes: float = math.inf,
+    waits: Waits = "calls",
+) -> Surface:
+    """The surface of the modelled proxy: every point a replay of its own, in the order that arises at its slack.
+
+    Parameters
+    ----------
+    proxies : the matrix sizes (`turnbuckle.papers.row_slack.row_slack.table_two`).
+    threads, slack_seconds : the other two axes; slack 0 is always among them [s].
+    device_bytes : memory of the device; what does not fit (three matrices a thread) is left out, as in the paper [B].
+    waits : which calls wait for their work.
+    """
+    slacks = sorted({0.0, *slack_seconds})
+    points = [
+        Point(p.size_bytes, k, s, float(run.seconds(s)), p.kernel_seconds, run.calls)
+        for p in sorted(proxies, key=lambda p: p.size_bytes)
+        for k in sorted(set(threads))
+        if 3 * k * p.size_bytes <= device_bytes
+        for s in slacks
+        for run in (modelled(p, k, waits=waits, served_at=s),)
+    ]
+    return Surface(tuple(sorted(points)), "modelled: Table II of the paper through the timeline replay, not the paper's measurement")
+
+
+def read_surface(path: str | Path) -> Surface:
+    """Load a measured surface from a CSV file (form and errors: the head of this module)."""
+    table = read_table(path, COLUMNS, "the response surface", largest_bytes=_LARGEST_BYTES)
+    runs: dict[tuple[float, int, float], list[tuple[float, float, float]]] = {}
+    columns = [table.number(c.name).tolist() for c in COLUMNS]
+    for size, threads, slack, *measured in zip(*columns, strict=True):
+        runs.setdefault((size, int(threads), slack), []).append((measured[0], measured[1], measured[2]))
+    points = tuple(sorted(Point(*key, *(float(np.mean(values)) for values in zip(*same, strict=True))) for key, same in runs.items()))
+    started = {(p.size_bytes, p.threads) for p in points if p.slack_seconds == 0.0}
+    without = next((p for p in points if (p.size_bytes, p.threads) not in started), None)
+    if without is not None or not points:
+        at = f"{show(without.size_bytes, 'B')} with {without.threads} threads" if without else "no runs"
+        raise UsageError(
+            "A064", "a response surface needs a run without slack for every size and thread count", where=table.name, found=at,
+            fix="add a line with slack 0",
+        )  # fmt: skip
+    return Surface(points, f"measured: {table.name}")

@@ -1,0 +1,485 @@
+"""Table 13 of the ECP report in our own numbers: by application and technology, with interval, link, method and verdict.
+
+The report sums up six technologies on sixteen applications (Austin et al. 2021, section 11).  Each of its 57 numbers is here beside
+what comes out of the numbers that the report prints elsewhere, through the product's own functions; where nothing is printed
+to compute it from, the cell says what is missing.  Intervals are those of the rounding of the inputs: the report prints no errors.
+
+    table_13() -> list[Cell]            the cells, by technology
+    statements() -> list[Statement]     what section 11 says of them, from the printed and from the recomputed cells
+    rewritten(page) -> str              a page with these tables put between its marks
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from typing import Final, Literal
+
+from turnbuckle.cost.ratio import fraction_benefit
+from turnbuckle.papers.ecp import simulators, tables
+from turnbuckle.papers.models.bound.affine import benefit_from_penalty, most_benefit
+from turnbuckle.papers.numbers import Interval, Recomputed, Verdict, exact, judged, printed, swept
+from turnbuckle.papers.reproduce import reproduce
+
+Technology = Literal[
+    "CPU-GPU integration", "CPU cores a GPU", "disaggregation penalty", "GPU-GPU integration", "unified memory", "FPGA-GPU integration"
+]
+TECHNOLOGIES: Final[tuple[Technology, ...]] = (
+    "CPU-GPU integration", "CPU cores a GPU", "disaggregation penalty", "GPU-GPU integration", "unified memory", "FPGA-GPU integration"
+)  # fmt: skip
+AMREX, GW = ("PeleC", "MFiX", "Castro", "WarpX"), ("Epsilon", "Sigma")
+
+_CORI = "PCIe 3 x16 to a V100 (Cori-GPU)"
+_SHMEM = "NVSHMEM puts (Summit)"
+_AGO = "host to GPU, 16 GB/s"
+_DRAWN = "the curve is only drawn, in {figure}"
+_SOLVE = "the bandwidth of puts is only drawn, in Fig 18a, and the matrices are not published"
+_TRACES = "the traces of its requests are not published"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of Table 13.
+
+    Attributes
+    ----------
+    application, technology : row and column.
+    printed : as the table has it, without the ``x`` or ``:1``.
+    recomputed : in the same unit (a ratio; cores); None where it cannot be recomputed.
+    low, high : least and most within the rounding of the inputs; `high` is infinite for a lower bound.
+    link : the connection that the number is about.
+    change : what happens to its latency and bandwidth (decision D17).
+    method : equation or model.
+    verdict : see `turnbuckle.papers.numbers`.
+    note : why it is as it is; what is missing where there is no number.
+    """
+
+    application: str
+    technology: Technology
+    printed: str
+    recomputed: float | None
+    low: float | None
+    high: float | None
+    link: str
+    change: str
+    method: str
+    verdict: Verdict
+    note: str = ""
+
+    @property
+    def known(self) -> Interval:
+        """The recomputed number, or the printed one where there is none, with its interval; whole cores are exact."""
+        if self.recomputed is None or self.low is None or self.high is None:
+            return exact(float(self.printed)) if self.technology == "CPU cores a GPU" and self.printed.isdigit() else printed(self.printed)
+        return Interval(self.recomputed, self.low, self.high)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether only a lower bound of the number can be computed."""
+        return self.high is not None and math.isinf(self.high)
+
+    def as_dict(self) -> dict[str, object]:
+        """One row for JSON; an upper end that is open is left out."""
+        return {**asdict(self), "high": None if self.is_bound else self.high, "bound": self.is_bound}
+
+
+@cache
+def _row(id: str) -> Recomputed:
+    """One row of ``turnbuckle reproduce``."""
+    found = {row.id: row.now for row in reproduce(("ecp",))}
+    row = found[id]
+    assert row is not None, id
+    return row
+
+
+def _of(id: str) -> Interval:
+    row = _row(id)
+    assert isinstance(row.recomputed, float) and row.low is not None and row.high is not None, id
+    return Interval(row.recomputed, row.low, row.high)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """What all cells of a column share."""
+
+    technology: Technology
+    link: str
+    change: str
+    method: str
+
+    def cell(
+        self, app: str, found: Interval, *, assumed: bool = False, note: str = "", link: str = "", change: str = "", method: str = ""
+    ) -> Cell:
+        text = tables.PAPER.text(app, self.technology, "Table 13")
+        verdict = judged("", "", text, found, assumed=assumed).verdict
+        about = link or self.link, change or self.change, method or self.method
+        return Cell(app, self.technology, text, found.value, found.low, found.high, *about, verdict, note)
+
+    def missing(self, app: str, note: str, *, link: str = "", change: str = "", method: str = "") -> Cell:
+        text = tables.PAPER.text(app, self.technology, "Table 13")
+        return Cell(
+            app, self.technology, text, None, None, None, link or self.link, change or self.change, method or self.method, "n/r", note
+        )
+
+
+def table_13() -> list[Cell]:
+    """All 57 cells, by technology and then in the order of the report's rows.
+
+    >>> next(c for c in table_13() if (c.application, c.technology) == ("WarpX", "CPU-GPU integration")).verdict
+    'trunc'
+    """
+    return list(_cells())
+
+
+@cache
+def _cells() -> tuple[Cell, ...]:
+    order = list(dict.fromkeys(s.subject for s in tables.PAPER.all if s.at == "Table 13"))
+    found = [*_closer(), *_cores(), *_apart(), *_gpus(), *_memory(), *_chain()]
+    return tuple(sorted(found, key=lambda c: (TECHNOLOGIES.index(c.technology), order.index(c.application))))
+
+
+def _closer() -> Iterator[Cell]:
+    """CPU-GPU integration: run time now over run time then."""
+    ten = tables.tenfold()
+    column = _Column("CPU-GPU integration", _CORI, "latency a tenth, bandwidth tenfold", "shares of run time (Table 2), eq 4")
+    for app in AMREX:
+        alone = {"PeleC": "bandwidth tenfold", "Castro": column.change}.get(app, "latency of launches a tenth")
+        whole = float(fraction_benefit(tables.amrex_share(app, "Table 11").value, ten))
+        note = f"{whole:.2f} with all three shares of Table 11, which its penalty uses"
+        yield column.cell(app, _of(f"R.T2.{app}"), change=alone, note=note)
+    for app, id in (("Epsilon", "R.T3.int2"), ("Sigma", "R.T4.int")):
+        over_total = _of("R.T3.int").value
+        note = f"over the sum of its terms; the printed total gives {over_total:.2f}"
+        note = note if app == "Epsilon" else "launches, allocations and waits alike"
+        yield column.cell(app, _of(id), method="five terms (Tables 3 and 4), eq 4", note=note)
+    bandwidth = swept(lambda *t: tables.gtcp(*t).benefit({"data": ten}), *tables.gtcp_terms())
+    data, launch = (tables.PAPER.number("GTC-P", *at) for at in (("time", "data"), ("control function, time", "cudaLaunchKernel")))
+    both = float(fraction_benefit((data.value + launch.value) / tables.PAPER.number("GTC-P", "time", "total").value, ten))
+    note = f"{both:.3f} with launches as well; all other control time is waiting"
+    yield column.cell("GTC-P", bandwidth, change="bandwidth tenfold", method="terms of Table 5 without waits, eq 4", note=note)
+    put = _of("R.5.4.int").value
+    yield column.missing("SpTRSV", _SOLVE, link=_SHMEM, change=f"puts between nodes {put:.1f} times faster", method="critical path")
+    for app in simulators.SSI:
+        link = simulators.table_link(app) if app != "Laghos" else "both"
+        low, high = _implied_benefit(app, link)
+        note = f"simulated, with inputs that are not printed; its penalty implies {low:.3f} to {high:.3f}"
+        yield column.missing(app, note, link=_ssi(link), change="no propagation delay at all", method="SSI")
+    for app in simulators.AGOCHART:
+        note = f"{_TRACES}; its penalty, if it were at 1 ms, would allow {_allowed(app):.2f} at most"
+        yield column.missing(app, note, link=_AGO, change="latency 100 to 10 us", method="AgoChart")
+
+
+def _ssi(link: str) -> str:
+    return {"NVLink2": "NVLink 2, 1 cm", "PCIe4": "PCIe 4, 2 cm", "both": "NVLink 2 and PCIe 4 alike"}[link]
+
+
+def _implied_benefit(app: str, link: str) -> tuple[float, float]:
+    """The benefit that a penalty of SSI implies, if its run time is affine in the delay."""
+    penalty = simulators.PAPER.number(app, "penalty", link)
+    found = swept(lambda p, k: float(benefit_from_penalty(p, k)), penalty, simulators.stretch())
+    return found.low, found.high
+
+
+def _allowed(app: str) -> float:
+    """The largest gain from 100 to 10 us that leaves room for a penalty of AgoChart at 1 ms."""
+    penalty = tables.PAPER.number(app, "disaggregation penalty", "Table 13")
+    return float(most_benefit(penalty.high, *simulators.latencies()))
+
+
+def _cores() -> Iterator[Cell]:
+    """CPU cores a GPU."""
+    column = _Column("CPU cores a GPU", "none: cores beside a V100", "none", "runs over ranks or threads")
+    for app in AMREX:
+        yield column.missing(app, _DRAWN.format(figure="Fig 28" if app == "Castro" else "Fig 29"), method="ranks until it stops paying")
+    for app in GW:
+        yield column.missing(app, "the fitted parameters are only drawn, in Fig 31a", method="eqs 5 and 6, 90 % of the limit")
+    share = _row("R.T6.eff3").recomputed
+    note = f"3 cores reach {share}: the first whole number above 90 % is 4 (D3)"
+    yield column.cell("GTC-P", _of("R.T6.Total"), method="exponential (Table 6), 90 % of the limit", note=note)
+    parts = [tables.PAPER.number("SpTRSV", f"{what} a GPU").value for what in ("MPI processes", "proxy threads")]
+    yield column.cell(
+        "SpTRSV", exact(sum(parts)), method="counted", note="one process and its proxy thread: a demand of the library, not a fit"
+    )
+    figures = {"SW4Lite": "Fig 39", "MiniVite": "Fig 43", "QuickSilver": "Fig 47", "Laghos": "Fig 48"}
+    for app, figure in figures.items():
+        yield column.missing(app, _DRAWN.format(figure=figure), method="ranks that share a GPU, the fastest")
+
+
+def _apart() -> Iterator[Cell]:
+    """Disaggregation: run time then over run time now."""
+    column = _Column("disaggregation penalty", _CORI, "latency tenfold, bandwidth a tenth", "shares of run time (Table 11), eq 4")
+    for app in AMREX:
+        cell, here = column.cell(app, _of(f"R.T11.{app}"), note=_row(f"R.T11.{app}").note), _row("R.T13.Castro")
+        disagrees = app == "Castro" and here.verdict == "contradiction"
+        yield replace(cell, verdict=here.verdict, note=here.note) if disagrees else cell
+    for app, id in (("Epsilon", "R.T3.dis2"), ("Sigma", "R.T4.dis")):
+        yield column.cell(app, _of(id), method="five terms (Tables 3 and 4), eq 4", note=_row(id).note)
+    note = _row("R.T13.GTCP").note
+    yield column.cell("GTC-P", _of("R.T13.GTCP"), change="bandwidth a tenth", method="terms of Table 5 without waits, eq 4", note=note)
+    yield column.missing("SpTRSV", _SOLVE, link=_SHMEM, change="puts on the node a quarter of the bandwidth", method="critical path")
+    stretch = simulators.stretch()
+    for app in simulators.SSI:
+        link = simulators.table_link(app) if app != "Laghos" else "both"
+        found = simulators.implied_penalty(simulators.PAPER.number(app, "benefit", link))
+        change = f"propagation delay {stretch.low:g} to {stretch.high:.1f} times"
+        note = "follows from its gain if run time is affine in the delay: one number, not two"
+        yield column.cell(app, found, assumed=True, link=_ssi(link), change=change, method="affine law for SSI", note=note)
+    column = _Column("disaggregation penalty", _AGO, "not printed; latency tenfold by section 7", "least penalty that the gain forces")
+    for app in simulators.AGOCHART:
+        if _row(f"R.AGO.{app}").verdict == "reproduced":
+            yield column.missing(app, f"its gain of 1.00 forces nothing; {_TRACES}")
+            continue
+        least, text = simulators.forced_penalty(app).low, tables.PAPER.text(app, column.technology, "Table 13")
+        note = f"what its gain forces at 1 ms; {text} could hold up to {1e6 * simulators.farthest_for(app):.0f} us"
+        cell = column.missing(app, note)
+        yield replace(cell, recomputed=least, low=least, high=math.inf, verdict=_row(f"R.AGO.{app}").verdict)
+    path = "FPGA to GPU through the host, PCIe 3 x16 each"
+    yield column.missing("ORNLapp", "the total run time is not printed", link=path, change="none: measured as it is", method="eq 13")
+
+
+def _gpus() -> Iterator[Cell]:
+    """GPU-GPU integration: run time now over run time then."""
+    column = _Column(
+        "GPU-GPU integration",
+        "two nodes of 8 V100: 24 GB/s shared",
+        f"off-node messages {tables.node_ratio():.1f} times faster",
+        "shares of messages (Table 12), D13",
+    )
+    for app, id in (("PeleC", "R.T12.PeleC"), ("MFiX", "R.T12.MFIX"), ("Castro", "R.T12.Castro"), ("WarpX", "R.T12.WarpX")):
+        yield column.cell(app, _of(id), note="inferred formula" if app != "WarpX" else _row(id).note)
+    links = "NVLink 2 between V100 of a node"
+    yield column.cell(
+        "Epsilon",
+        _of("R.T13.eps"),
+        link=links,
+        change="twice the bandwidth, 16 GPUs on a node",
+        method="stages of a tree",
+        note="both steps together",
+    )
+    note = _row("R.T13.sig").note
+    yield column.cell("Sigma", _of("R.T13.sig"), link=links, change="twice the bandwidth", method="shares of messages", note=note)
+    yield column.missing("GTC-P", _row("R.8.3").note, link=links, change="four times the bandwidth", method="share of messages")
+    yield column.missing("SpTRSV", _SOLVE, link=_SHMEM, change="twelve GPUs on one node, for two of six", method="critical path")
+    for app in simulators.AGOCHART:
+        note = f"{_TRACES}; shared links need a replay with contention"
+        yield column.missing(app, note, link="one PCIe for three GPUs", change="latency 10 us; one larger GPU for three", method="AgoChart")
+
+
+def _memory() -> Iterator[Cell]:
+    """Unified memory: performance over that without."""
+    column = _Column(
+        "unified memory", "V100 to DDR4 of a POWER9, NVLink 2", "all data in DDR for all in HBM", "roofline with both kinds of access"
+    )
+    yield column.missing("QuickSilver", _row("R.9.1").note)
+    least, most = (float(end) for end in tables.PAPER.text("ORNLapp", "unified memory", "Table 13").split("–"))
+    found = swept(lambda r: 1 / r, _of("R.CXL.rel"))
+    holds = printed(f"{least}").low <= found.value <= most
+    yield Cell(
+        "ORNLapp", "unified memory", tables.PAPER.text("ORNLapp", "unified memory", "Table 13"), found.value, found.low, found.high,
+        "CXL on PCIe 3 x16", "60 % of the bandwidth, 40 ns of latency", "eqs 9 and 11 at 16 MiB",
+        "reproduced*" if holds else "off", "the lower end; both ends are the assumed efficiency of CXL, put in and got out again",
+    )  # fmt: skip
+
+
+def _chain() -> Iterator[Cell]:
+    column = _Column("FPGA-GPU integration", "FPGA to GPU over CXL", "transfers hidden in a pipeline", "eq 12 over eq 13")
+    yield column.cell("ORNLapp", _of("R.10.x"), note=_row("R.10.x").note)
+
+
+# --- what section 11 says ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One sentence of section 11 as a number: as the report says it, from the printed cells, from ours.
+
+    Attributes
+    ----------
+    what : the quantity and its unit.
+    said : by the report.
+    printed_cells : the same from the cells as printed.
+    recomputed_cells : from the recomputed cells; printed ones where nothing can be recomputed, bounds at their least.
+    bounds_as_printed : the same with the printed number where only a bound can be computed.
+    low, high : within the intervals of the cells.
+    note : what moved it.
+    """
+
+    what: str
+    said: str
+    printed_cells: float
+    recomputed_cells: float
+    bounds_as_printed: float
+    low: float
+    high: float
+    note: str
+
+
+_Function = Callable[[Sequence[float]], float]
+
+
+def _share(test: Callable[[float], bool]) -> _Function:
+    return lambda values: 100 * sum(test(v) for v in values) / len(values)
+
+
+def _gain(values: Sequence[float]) -> float:
+    return 100 * (statistics.median(values) - 1)
+
+
+def _count(test: Callable[[float], bool]) -> _Function:
+    return lambda values: float(sum(test(v) for v in values))
+
+
+#: Quantity, what the report calls it in ``ecp/tables.csv``, the column, the function of its cells, what moves it.
+_SECTION_11: Final[tuple[tuple[str, tuple[str, ...], Technology, _Function, str], ...]] = (
+    (
+        "median gain of CPU-GPU integration [%]",
+        ("median gain of CPU-GPU integration",),
+        "CPU-GPU integration",
+        _gain,
+        "WarpX stands in the middle, cut from 1.36 to 1.3",
+    ),
+    (
+        "applications that gain at least 1.3x [%]",
+        ("share of applications gaining", "1.3"),
+        "CPU-GPU integration",
+        _share(lambda b: b >= 1.3),
+        "WarpX is well above 1.3, not at it",
+    ),
+    (
+        "applications that gain more than 1.9x [%]",
+        ("share of applications gaining", "1.9"),
+        "CPU-GPU integration",
+        _share(lambda b: b > 1.9),
+        "PeleC, Epsilon and Sigma are above 1.9, not at it",
+    ),
+    (
+        "applications with at most 2 cores a GPU [%]",
+        ("share needing at most two cores",),
+        "CPU cores a GPU",
+        _share(lambda c: c <= 2),
+        "three or four cores for GTC-P change nothing",
+    ),
+    (
+        "median penalty of disaggregation [x]",
+        ("median slow-down of disaggregation",),
+        "disaggregation penalty",
+        statistics.median,
+        "LAMMPS and OpenMC at the least that their gains force",
+    ),
+    (
+        "applications slowed down more than 5x [%]",
+        ("share above fivefold slow-down",),
+        "disaggregation penalty",
+        _share(lambda p: p > 5),
+        "five as printed; OpenMC would be the sixth",
+    ),
+    (
+        "applications slowed down by less than 10 % [number]",
+        ("applications below a tenth",),
+        "disaggregation penalty",
+        _count(lambda p: round(p, 9) < 1.1),
+        "Castro; HACC, at 1.10, may lie on either side",
+    ),
+    (
+        "median gain of GPU-GPU integration [x]",
+        ("median gain of GPU-GPU integration",),
+        "GPU-GPU integration",
+        statistics.median,
+        "1.2 for Sigma is 1.12, so GTC-P stands in the middle",
+    ),
+    (
+        "applications that gain more than 1.25x from GPU-GPU integration [number]",
+        ("applications above 1.25",),
+        "GPU-GPU integration",
+        _count(lambda g: g > 1.25),
+        "SpTRSV and OpenMC, neither of which can be recomputed",
+    ),
+)
+
+
+def statements() -> list[Statement]:
+    """The nine numbers of section 11, side by side.
+
+    Each is monotone in every cell, so its interval is what it is with all cells at one end, and at the other.
+    """
+    out = []
+    for what, said, technology, function, note in _SECTION_11:
+        cells = [c for c in table_13() if c.technology == technology]
+        known = [c.known for c in cells]
+        low, high = sorted(function(values) for values in ([k.low for k in known], [k.high for k in known]))
+        as_printed, ours = function([float(c.printed) for c in cells]), function([k.value for k in known])
+        without = function([float(c.printed) if c.is_bound else k.value for c, k in zip(cells, known, strict=True)])
+        out.append(Statement(what, tables.PAPER.text("report", *said), as_printed, ours, without, low, high, note))
+    return out
+
+
+# --- as a page --------------------------------------------------------------------------------------------------------
+
+
+def _number(value: float, places: int) -> str:
+    return "any" if math.isinf(value) else f"{value:.{places}f}"
+
+
+def _places(text: str) -> int:
+    """One digit more than is printed, at least two."""
+    return max(2, len(text.partition(".")[2]) + 1) if "–" not in text else 3
+
+
+def _ours(cell: Cell) -> tuple[str, str]:
+    """The recomputed number and its interval, for people."""
+    if cell.recomputed is None or cell.low is None or cell.high is None:
+        return "", ""
+    places = _places(cell.printed)
+    if math.isinf(cell.high):
+        return f"at least {cell.low:.{places}f}", ""
+    low, high = (_number(end, places) for end in (cell.low, cell.high))
+    return _number(cell.recomputed, places), low if low == high else f"{low} to {high}"
+
+
+def cells_table(technology: Technology) -> str:
+    """One column of Table 13 as a Markdown table."""
+    about = ["link and change"] if technology != "CPU cores a GPU" else []
+    heads = ["application", "printed", "ours", "interval", *about, "method", "verdict", "why"]
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    for cell in table_13():
+        if cell.technology == technology:
+            verdict = cell.verdict.replace("*", "\\*")
+            words = [
+                cell.application,
+                cell.printed,
+                *_ours(cell),
+                *(f"{cell.link}: {cell.change}" for _ in about),
+                cell.method,
+                verdict,
+                cell.note,
+            ]
+            lines.append("| " + " | ".join(words) + " |")
+    return "\n".join(lines)
+
+
+def statements_table() -> str:
+    """Section 11 side by side as a Markdown table."""
+    heads = ["section 11", "says", "from its cells", "from ours", "interval", "bounds as printed", "why"]
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    for s in statements():
+        places = 2 if s.what.endswith("[x]") else 0
+        low, high = (_number(end, places) for end in (s.low, s.high))
+        numbers = [_number(n, places) for n in (s.printed_cells, s.recomputed_cells)]
+        words = [s.what, s.said, *numbers, low if low == high else f"{low} to {high}", _number(s.bounds_as_printed, places), s.note]
+        lines.append("| " + " | ".join(words) + " |")
+    return "\n".join(lines)
+
+
+def rewritten(page: str) -> str:
+    """A page with today's tables between its marks ``<!-- NAME -->`` and ``<!-- /NAME -->``: technologies, and ``section 11``."""
+    made: dict[str, str] = {t: cells_table(t) for t in TECHNOLOGIES}
+    made["section 11"] = statements_table()
+
+    def put(found: re.Match[str]) -> str:
+        return f"<!-- {found[1]} -->\n\n{made[found[1]]}\n\n<!-- /{found[1]} -->"
+
+    return re.sub(r"<!-- ([^/>][^>]*?) -->\n.*?<!-- /\1 -->", put, page, flags=re.DOTALL)

@@ -1,0 +1,1 @@
+"""Which activity waits for which."""

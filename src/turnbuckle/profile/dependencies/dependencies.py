@@ -1,0 +1,454 @@
+"""Who must wait for whom: a profile as a graph of instants.
+
+Every activity has two instants, its start and its end; instant 0 is the run's start.  An instant happens when the last
+of what it waits for has happened, plus the edge's lag, plus a residual no rule explains.  Rules, one kind of edge each:
+
+========  ==================================================================================================
+host      a call begins when the thread's last call has returned and the application's own work is done
+call      a call takes what it takes; of a call that waits, only what is left when the wait is over
+deliver   device work begins at the earliest one delivery after its call began; or after a call that had to prepare it ended
+stream    work on one stream keeps its order
+engine    copies of one direction on one device keep their order: they share its copy engine
+run       device work takes what it takes
+barrier   work on the legacy default stream waits for the blocking streams of its context, and they for it
+event     work behind a cudaStreamWaitEvent waits for what the event was recorded behind
+graph     a node of a CUDA graph waits for the nodes it followed in every launch of the graph
+fault     a kernel waits for the pages that were moved to its device while it ran
+sync      a call that waits (for device, stream, event, or its own copy) returns one return after the work ended
+queue     a launch that finds the queue full returns when the work a queue's length before it has ended
+meet      an MPI call or NCCL kernel ends after those it meets on other ranks have begun
+origin    what no rule explains begins when it began
+========  ==================================================================================================
+
+Lags are what was recorded, so that an unchanged replay gives back every recorded instant; waiting itself is never an
+edge's lag.  An edge that the recording contradicts (its work ended after the wait returned) is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.profile.classify import KIND
+from turnbuckle.profile.dependencies.ranks import meetings
+from turnbuckle.profile.dependencies.sides import NEVER, UNKNOWN, Device, Host, activities
+from turnbuckle.profile.dependencies.waits import Reach, event_waits, full_queue, waited_for
+from turnbuckle.profile.messages.mpi_calls import in_words
+from turnbuckle.profile.profile import Profile
+
+Int = NDArray[np.int64]
+#: Instants and activities are numbered in 32 bits: the native core takes no more than a quarter of 2^32 instants.
+Index = NDArray[np.int32]
+Bool = NDArray[np.bool_]
+Numbers = TypeVar("Numbers", Int, Index)
+
+EDGES: Final = (
+    "host", "call", "deliver", "stream", "engine", "run", "barrier", "event", "graph", "fault", "sync", "queue", "meet", "origin"
+)  # fmt: skip
+#: Codes of the kinds; ``order`` edges come from several runs of one program (`turnbuckle.questions.order.poset`), not from a rule.
+EDGE: Final = {word: code for code, word in enumerate((*EDGES, "order"))}
+#: Kinds that follow from one thread, one stream, or a call and its work.
+_OWN_ORDER: Final = [EDGE[word] for word in ("host", "call", "deliver", "stream", "run")]
+_PAGE_IN: Final = "migration_h2d"
+#: Share of one kind of work that must have found its stream idle for its own typical delivery to count.
+_SEEN_IDLE: Final = 0.1
+#: Share of the calls whose work began within them that is not longer than a plain call.
+_PLAIN: Final = 0.9
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A profile's instants and edges; all arrays of one group have one length.
+
+    Attributes
+    ----------
+    time_ns : recorded time of every instant after the run's start; 0 is the start, 2i+1 and 2i+2 begin and end of activity i.
+    activity : row of each activity i in ``profile.activities``.
+    source, target, lag_ns, kind : the edges; `kind` indexes `EDGES`.
+    residual_ns : per instant, what no edge explains.
+    paid : per edge, the activity whose price its lag is, where that is not plain from its ends (see `payer`); -1 elsewhere.
+    clipped_ns : per instant, by how much its edges had to be shortened because the recording is faster than they allow.
+    dropped : edges left out because the recording contradicts them.
+    overlapping, early : device activities that overlap the one before them on their stream; that start before their call.
+    unmatched : MPI calls and NCCL kernels whose other side should be in the profile and was not found.
+    unmatched_calls : the first MPI calls among them, in words: rank, call, time.
+    """
+
+    time_ns: Int
+    activity: Int
+    source: Index
+    target: Index
+    lag_ns: Int
+    kind: NDArray[np.int8]
+    residual_ns: Int
+    clipped_ns: Int
+    dropped: int
+    overlapping: int = 0
+    early: int = 0
+    unmatched: int = 0
+    unmatched_calls: str = ""
+    paid: Index | None = None
+
+    @property
+    def owner(self) -> Index:
+        """Per edge, the activity whose instant it leads to (index into `activity`)."""
+        owner: Index = (self.target - 1) // 2
+        return owner
+
+    def kept(self, edges: Bool) -> Graph:
+        """The same instants with only some of the edges."""
+        per_edge = {n: getattr(self, n)[edges] for n in ("source", "target", "lag_ns", "kind")}
+        return replace(self, **per_edge, paid=None if self.paid is None else self.paid[edges])
+
+    @property
+    def payer(self) -> Index:
+        """Per edge, the activity whose price its lag is: the call of a delivery, the kernel between its faults, else the `owner`."""
+        payer = np.where(self.kind == EDGE["deliver"], (self.source - 1) // 2, self.owner)
+        return payer if self.paid is None else np.where(self.paid >= 0, self.paid, payer)
+
+
+@dataclass
+class _Edges:
+    """Edges as the rules find them: source, target, lag, payer and kind of each group."""
+
+    parts: list[tuple[Index, Index, Int, Index, NDArray[np.int8]]] = field(default_factory=list)
+
+    def add(self, source: Int, target: Int, lag: Int | int, kind: str, paid: Int | int = -1) -> None:
+        before, after = (np.asarray(ends, dtype=np.int32) for ends in (source, target))
+        lags = np.broadcast_to(np.asarray(lag, dtype=np.int64), before.shape)
+        payers = np.broadcast_to(np.asarray(paid, dtype=np.int32), before.shape)
+        self.parts.append((before, after, lags, payers, np.broadcast_to(np.int8(EDGE[kind]), before.shape)))
+
+
+def begin(activity: Numbers) -> Numbers:
+    """Instant at which an activity begins."""
+    return 2 * activity + 1
+
+
+def finish(activity: Numbers) -> Numbers:
+    """Instant at which an activity ends."""
+    return 2 * activity + 2
+
+
+def dependencies(profile: Profile) -> Graph:
+    """The graph of a profile.
+
+    Calls inside other calls, and gaps, are no activities of it: the outer call and the host edge stand for them.
+    """
+    rows = activities(profile)
+    starts, ends = rows["start_ns"].to_numpy() - profile.first_ns, rows["end_ns"].to_numpy() - profile.first_ns
+    edges = _Edges()
+    host = Host(rows, profile.trace)
+    device = Device(rows, starts, ends, host, profile.trace)
+    met = meetings(rows, starts, ends, profile.trace)
+    # when the last of those an activity meets has begun, or it itself
+    latest = starts.copy()
+    np.maximum.at(latest, met.waits, starts[met.first])
+    own = np.maximum(ends - latest, 0)
+    edges.add(begin(met.first), finish(met.waits), own[met.waits], "meet")
+    own = _host_order(edges, host, starts, ends, latest, own)
+    _device_order(edges, device, starts, ends)
+    _barriers(edges, device, starts, ends)
+    reach = _events(edges, device, host, profile, starts, ends)
+    _graph_nodes(edges, device, starts, ends)
+    own = _faults(edges, device, rows, starts, ends, own)
+    own = _waits(edges, device, host, profile, reach, starts, ends, own)
+    edges.add(begin(host.rows), finish(host.rows), own[host.rows], "call")
+    edges.add(begin(device.rows), finish(device.rows), own[device.rows], "run")
+    told = [s for s, place in zip(device.streams, device.where, strict=True) if place[2] != UNKNOWN]
+    overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in told)
+    early = int((starts[device.rows] < device.called[device.rows]).sum())
+    alone = "" if met.alone is None else in_words(met.alone, profile.trace, profile.first_ns)
+    activity = rows["activity"].to_numpy().astype(np.int64)
+    # what the rules looked at is larger than what they found
+    del host, device, rows, reach, own, latest
+    graph = _settled(activity, starts, ends, edges)
+    return replace(graph, overlapping=overlapping, early=early, unmatched=met.unmatched, unmatched_calls=alone)
+
+
+# --- the host ---------------------------------------------------------------------------------------------------------
+
+
+def _host_order(edges: _Edges, host: Host, starts: Int, ends: Int, latest: Int, own: Int) -> Int:
+    """A thread's calls one after the other; the time between is the application's own work.
+
+    A call around others (an MPI call that copies from a GPU) is no more than the chain of what it holds, and of whom it meets
+    (`latest`: when the last of those had begun).
+    """
+    order = host.rows[np.lexsort((-ends[host.rows], starts[host.rows], host.thread[host.rows]))]
+    if not len(order):
+        return own
+    thread = host.thread[order]
+    # per thread the latest end so far, by lifting each thread above all times of the one before it
+    lift = np.cumsum(np.concatenate([[0], thread[1:] != thread[:-1]])) * (int(ends.max()) + 1)
+    reach = np.maximum.accumulate(ends[order] + lift)
+    heads = np.concatenate([[True], thread[1:] != thread[:-1]])
+    outer = heads | (starts[order] + lift >= np.concatenate([[0], reach[:-1]]))
+    # a call comes after the one of its thread that ended last before it
+    position = np.maximum.accumulate(np.where(np.diff(reach, prepend=-1) > 0, np.arange(len(order)), 0))
+    at = np.flatnonzero(outer & ~heads)
+    before, after = order[position[at - 1]], order[at]
+    edges.add(finish(before), begin(after), starts[after] - ends[before], "host")
+    return _nested(edges, order, outer, starts, ends, latest, own) if not outer.all() else own
+
+
+def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, latest: Int, own: Int) -> Int:
+    """Calls inside a call: a chain from the outer call's start through each of them to its end."""
+    own = own.copy()
+    source, target, lag = [], [], []
+    stack: list[int] = []
+    last: dict[int, int] = {}
+    for v, free in zip(order.tolist(), outer.tolist(), strict=True):
+        while stack and (free or ends[stack[-1]] <= starts[v] or ends[stack[-1]] < ends[v]):
+            stack.pop()
+        if stack:
+            above = stack[-1]
+            source.append(2 * last[above] + 2 if above in last else 2 * above + 1)
+            target.append(2 * v + 1)
+            lag.append(int(starts[v] - (ends[last[above]] if above in last else starts[above])))
+            last[above] = v
+        # two calls of one thread that overlap without one holding the other: the second has no predecessor and keeps its origin
+        stack.append(v)
+    around = np.array(list(last), dtype=np.int64)
+    inside = np.array(list(last.values()), dtype=np.int64)
+    edges.add(np.array(source), np.array(target), np.array(lag), "host")
+    edges.add(finish(inside), finish(around), ends[around] - np.clip(latest[around], ends[inside], ends[around]), "host")
+    own[around] = 0
+    return own
+
+
+# --- the device -------------------------------------------------------------------------------------------------------
+
+
+def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
+    """Stream order, engine order, and delivery after the call."""
+    idle_from = np.full(len(starts), NEVER, dtype=np.int64)
+    for stream in device.streams:
+        _in_order(edges, stream, starts, ends, "stream")
+        idle_from[stream[1:]] = np.maximum.accumulate(ends[stream[:-1]])
+    for direction in ("copy_h2d", "copy_d2h"):
+        copies = device.rows[device.kind[device.rows] == KIND[direction]]
+        for number in np.unique(device.gpu[copies]):
+            mine = copies[device.gpu[copies] == number]
+            _in_order(edges, mine[np.lexsort((ends[mine], starts[mine]))], starts, ends, "engine", device.place)
+    started = device.rows[device.call[device.rows] >= 0]
+    started = started[np.lexsort((starts[started], device.call[started]))]
+    call = device.call[started]
+    delay = np.maximum(starts[started] - starts[call], 0)
+    # only the first work of a call shows what delivery takes
+    first = np.diff(call, prepend=-1) != 0
+    free, length = (idle_from[started] <= starts[call]) & first, (ends - starts)[call]
+    typical = _typical_delivery(delay, free, device.table[started])
+    # a call that is longer than a delivery, and than calls are whose work began within them, prepared the work first (loaded its code,
+    # staged its data), if the work began after its end
+    after = starts[started] >= ends[call]
+    prepared = after & (length > np.maximum(typical, _plain_calls(length, free & ~after, device.table[started])))
+    edges.add(finish(call[prepared]), begin(started[prepared]), np.minimum(starts[started] - ends[call], typical)[prepared], "deliver")
+    # a delivery faster than the typical one is believed, a slower one was not delivery alone
+    edges.add(begin(call[~prepared]), begin(started[~prepared]), np.minimum(delay, typical)[~prepared], "deliver")
+
+
+def _in_order(edges: _Edges, work: Int, starts: Int, ends: Int, kind: str, place: Int | None = None) -> None:
+    """Each waits for the one before it and for the one that ended last so far, where they do not overlap; with `place`, only if the
+    two are in different streams."""
+    longest = np.maximum.accumulate(ends[work])
+    at = np.maximum.accumulate(np.where(np.diff(longest, prepend=-1) > 0, np.arange(len(work)), 0))[:-1]
+    before, after = work[:-1], work[1:]
+    for source, wanted in ((before, np.ones(len(before), dtype=np.bool_)), (work[at], work[at] != before)):
+        kept = wanted & (ends[source] <= starts[after])
+        if place is not None:
+            kept &= place[source] != place[after]
+        edges.add(finish(source[kept]), begin(after[kept]), 0, kind)
+
+
+def _typical_delivery(delay: Int, free: Bool, table: NDArray[np.int8]) -> Int:
+    """Median delivery to an idle stream by kind of work [ns]; over all kinds where one was seldom seen to find its stream idle."""
+    least = int(delay.min()) if len(delay) else 0
+    typical = np.full(len(delay), int(np.median(delay[free])) if free.any() else least, dtype=np.int64)
+    for code in np.unique(table):
+        mine = table == code
+        if (mine & free).sum() > _SEEN_IDLE * mine.sum():
+            typical[mine] = int(np.median(delay[mine & free]))
+    return typical
+
+
+def _plain_calls(length: Int, within: Bool, table: NDArray[np.int8]) -> Int:
+    """How long calls are that prepare nothing, by kind of work [ns]: most of those whose work began within them; 0 where none did."""
+    plain = np.zeros(len(length), dtype=np.int64)
+    for code in np.unique(table[within]):
+        mine = table == code
+        plain[mine] = int(np.quantile(length[mine & within], _PLAIN))
+    return plain
+
+
+def _barriers(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
+    """The legacy default stream and the blocking streams of its context wait for each other, in the order of their calls."""
+    for null in np.flatnonzero(device.null).tolist():
+        for other in device.ordered_with(null)[1:]:
+            for first, then in ((null, other), (other, null)):
+                target = device.streams[then]
+                at = np.searchsorted(device.issued[first], device.called[target], side="left") - 1
+                # the next on a stream waits for what the one before it waited for
+                known = (at >= 0) & (device.called[target] > NEVER) & (np.diff(at, prepend=-1) != 0)
+                source, target = device.streams[first][at[known]], target[known]
+                held = ends[source] <= starts[target]
+                edges.add(finish(source[held]), begin(target[held]), 0, "barrier")
+
+
+def _events(edges: _Edges, device: Device, host: Host, profile: Profile, starts: Int, ends: Int) -> Reach:
+    """cudaStreamWaitEvent: work issued behind the wait waits for the work the event was recorded behind."""
+    waits = event_waits(device, host, profile, "stream waits for event")
+    reach = Reach(device, waits)
+    orders = zip(waits.stream.tolist(), waits.called.tolist(), reach.works, strict=True)
+    told = [(one, t, works) for s, t, works in orders if s >= 0 and works for one in reach.waiting(s)]
+    source: list[int] = []
+    target: list[int] = []
+    for stream in {s for s, _, _ in told}:
+        mine = [(t, works) for s, t, works in told if s == stream]
+        to = device.before(stream, np.array([t for t, _ in mine], dtype=np.int64)) + 1
+        for behind, (_, works) in zip(to.tolist(), mine, strict=True):
+            if behind < len(device.streams[stream]):
+                source += works
+                target += [int(device.streams[stream][behind])] * len(works)
+    first, then = np.array(source, dtype=np.int64), np.array(target, dtype=np.int64)
+    held = (ends[first] <= starts[then]) & (device.place[first] != device.place[then])
+    edges.add(finish(first[held]), begin(then[held]), 0, "event")
+    return reach
+
+
+def _graph_nodes(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
+    """Nodes of one graph launch: each waits for the node that ended last before it, if it did so in every launch that had both."""
+    nodes = device.rows[(device.node[device.rows] >= 0) & (device.call[device.rows] >= 0)]
+    if not len(nodes):
+        return
+    frame = pl.DataFrame(
+        {
+            "i": nodes,
+            "launch": device.call[nodes],
+            # processes number their nodes alike
+            "node": np.unique(np.stack([device.process[nodes], device.node[nodes]], axis=1), axis=0, return_inverse=True)[1].reshape(-1),
+            "start": starts[nodes],
+            "end": ends[nodes],
+        }
+    )
+    by_end = frame.sort("end").select("launch", before="node", ended="end")
+    pairs = (
+        frame.sort("start")
+        .join_asof(by_end, left_on="start", right_on="ended", by="launch", check_sortedness=False)
+        .filter(pl.col("before").is_not_null() & (pl.col("before") != pl.col("node")))
+        .select("before", "node")
+        .unique(maintain_order=True)
+    )
+    one = frame.unique(["launch", "node"], keep="none")  # a node that ran several times in one launch tells no order
+    seen = (
+        pairs.join(one.select("launch", "node", "i", "start"), on="node")
+        .join(one.select("launch", before="node", first="i", ended="end"), on=["launch", "before"])
+        .with_columns(always=(pl.col("ended") <= pl.col("start")).all().over("before", "node"))
+        .filter("always")
+    )
+    edges.add(finish(seen["first"].to_numpy()), begin(seen["i"].to_numpy()), 0, "graph")
+
+
+def _faults(edges: _Edges, device: Device, rows: pl.DataFrame, starts: Int, ends: Int, own: Int) -> Int:
+    """Pages moved in while a kernel runs: the kernel stands still, so it is a chain through them; its own work lies between."""
+    paged = np.flatnonzero((rows["direction"].cast(pl.String) == _PAGE_IN).fill_null(False).to_numpy())
+    kernels = device.rows[device.kind[device.rows] == KIND["kernel"]]
+    if not len(paged) or not len(kernels):
+        return own
+    gpu = device.gpu
+    own = own.copy()
+    for number in np.unique(gpu[paged]):
+        pages, work = paged[gpu[paged] == number], kernels[gpu[kernels] == number]
+        pages, work = pages[np.argsort(starts[pages], kind="stable")], work[np.argsort(starts[work], kind="stable")]
+        if not len(work):
+            continue
+        at = np.searchsorted(starts[work], starts[pages], side="right") - 1
+        kernel = work[np.maximum(at, 0)]
+        inside = (at >= 0) & (ends[pages] <= ends[kernel]) & (starts[kernel] < starts[pages])
+        pages, kernel = pages[inside], kernel[inside]
+        if not len(pages):
+            continue
+        first = np.concatenate([[True], kernel[1:] != kernel[:-1]])
+        last = np.concatenate([first[1:], [True]])
+        # moves that overlap are one wait: the chain goes through those that end later than all before them
+        follows = ~first
+        apart = np.zeros(len(pages), dtype=np.bool_)
+        apart[1:] = starts[pages][1:] >= ends[pages][:-1]
+        chained = follows & apart
+        edges.add(begin(kernel[first]), begin(pages[first]), (starts[pages] - starts[kernel])[first], "fault", kernel[first])
+        before = np.flatnonzero(chained) - 1
+        edges.add(finish(pages[before]), begin(pages[chained]), starts[pages][chained] - ends[pages][before], "fault", kernel[chained])
+        beside = follows & ~apart
+        before = np.flatnonzero(beside) - 1
+        edges.add(begin(pages[before]), begin(pages[beside]), starts[pages][beside] - starts[pages][before], "fault", kernel[beside])
+        edges.add(finish(pages[last]), finish(kernel[last]), (ends[kernel] - ends[pages])[last], "fault", kernel[last])
+        moving = np.bincount(kernel, weights=(ends - starts)[pages], minlength=len(own)).astype(np.int64)
+        own -= np.minimum(moving, own)
+    return own
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+
+
+def _waits(edges: _Edges, device: Device, host: Host, profile: Profile, reach: Reach, starts: Int, ends: Int, own: Int) -> Int:
+    """Calls that wait, and what for; returns what each call costs by itself.
+
+    A call returns one return after the last of what it waits for has ended: that is the lag from each of them.
+    """
+    call, work, sure = waited_for(device, host, profile, reach, starts, ends)
+    held = ends[work] <= ends[call]
+    call, work, sure = call[held], work[held], sure[held]
+    over = np.full(len(starts), NEVER, dtype=np.int64)
+    np.maximum.at(over, call, ends[work])
+    waited = over[call] > starts[call]
+    back = ends[call] - over[call]
+    typical = int(np.median(back[waited & sure])) if (waited & sure).any() else 0
+    # a call that need not wait did so if it returned just after work it found unfinished
+    evident = sure | (waited & (back <= 10 * typical))
+    # of several calls of one thread that wait for the same work the first will do: the others come after it
+    order = np.flatnonzero(evident)[np.argsort(starts[call[evident]], kind="stable")]
+    kept = order[np.unique(np.stack([host.thread[call], work], axis=1)[order], axis=0, return_index=True)[1]]
+    call, work, back, waited = call[kept], work[kept], back[kept], waited[kept]
+    edges.add(finish(work), finish(call), np.where(waited, back, np.minimum(back, typical)), "sync")
+    own = own.copy()
+    np.minimum.at(own, call[waited], back[waited])
+    launch, work, slow, typical = full_queue(device, host, starts, ends)
+    held = ends[work] <= ends[launch]
+    launch, work = launch[held], work[held]
+    edges.add(finish(work), finish(launch), np.minimum(ends[launch] - ends[work], typical), "queue")
+    own[slow] = np.minimum(own[slow], typical)
+    return own
+
+
+def _settled(activity: Int, starts: Int, ends: Int, edges: _Edges) -> Graph:
+    """All edges as arrays, held to the recording: none may put an instant later than it was; what waits for nothing has its origin."""
+    time = np.zeros(2 * len(activity) + 1, dtype=np.int64)
+    time[1::2], time[2::2] = starts, ends
+    waits = np.zeros(len(time), dtype=np.bool_)
+    waits[0] = True
+    kept, dropped = [], 0
+    for source, target, lag, paid, kind in edges.parts:
+        room = time[target] - time[source]
+        dropped += int((room < 0).sum())
+        # a thread's and a stream's own order cannot close a ring; the other rules cannot either if they lead strictly forward in time
+        agrees = (room > 0) | ((room == 0) & np.isin(kind, _OWN_ORDER))
+        kept.append(tuple(values[agrees] for values in (source, target, lag, paid, kind)))
+        waits[target[agrees]] = True
+    # groups are larger than the graph they make: each goes before the next array is joined
+    edges.parts.clear()
+    lonely = np.flatnonzero(~waits).astype(np.int32)
+    origin = np.full(len(lonely), EDGE["origin"], dtype=np.int8)
+    kept.append((np.zeros_like(lonely), lonely, time[lonely], np.full_like(lonely, -1), origin))
+    source, target, lag, paid, kind = (np.concatenate(group) for group in zip(*kept, strict=True))
+    kept.clear()
+    room = time[target] - time[source]
+    clipped = np.zeros(len(time), dtype=np.int64)
+    np.maximum.at(clipped, target, lag - room)
+    lag = np.minimum(lag, room)
+    latest = np.zeros(len(time), dtype=np.int64)
+    np.maximum.at(latest, target, time[source] + lag)
+    return Graph(time, activity, source, target, lag, kind, time - latest, clipped, dropped, paid=paid)

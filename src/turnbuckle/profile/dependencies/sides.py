@@ -1,0 +1,243 @@
+"""The two sides of a profile: what the host did, by thread, and what the device did, by stream.
+
+Activities are numbered by their row in one frame; times are int64 ns after the run's start.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.profile.classify import KIND, by_name, call_class, opencl
+from turnbuckle.profile.messages.mpi_calls import same_call
+from turnbuckle.profile.profile import Profile
+from turnbuckle.trace.check import launch_pairs
+from turnbuckle.trace.trace import Trace
+
+Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+Code = NDArray[np.int8]
+
+#: Tables of a trace that device activities come from, and their numbers in `Device.table`.
+TABLES: Final = ("kernels", "graphs", "memsets", "copies")
+TABLE: Final = {word: code for code, word in enumerate(TABLES)}
+#: Kinds of stream: the legacy default stream, and those that do not wait for it.
+_NULL_STREAM, _NON_BLOCKING = 3, 2
+NEVER: Final = np.iinfo(np.int64).min // 4
+#: What is not recorded: a context, a stream, a thread.
+UNKNOWN: Final = -1
+
+
+def activities(profile: Profile) -> pl.DataFrame:
+    """Rows of the profile that are activities of a graph, with their track's process, thread, device and stream.
+
+    Gaps and calls inside other calls are left out: the outer call and the order of the thread stand for them; so are further rows of
+    one MPI call (a Waitall is recorded once a request).
+    """
+    tracks = profile.tracks.select("track", "process", "thread", "device", "stream")
+    rows = profile.activities.with_row_index("activity").filter(pl.col("kind") != "gap")
+    inner = (pl.col("category") == "api") & pl.col("call_class").is_null()
+    stands = np.ones(rows.height, dtype=np.bool_)
+    mpi = (rows["category"] == "mpi").to_numpy()
+    row = rows["row"].to_numpy()[mpi]
+    stands[mpi] = same_call(profile.trace)[row] == row
+    return rows.filter(~inner & pl.lit(pl.Series(stands))).join(tracks, on="track", how="left", maintain_order="left")
+
+
+def _frees(name: str) -> bool:
+    return call_class(name) == "alloc" and "Free" in name and "Async" not in name and "Address" not in name and not opencl(name)
+
+
+#: What a call waits for, by its name; what CUPTI's number means differs between versions of the profiler.  Calls of OpenCL wait for what
+#: their rows of ``syncs`` say, in these numbers: any command can wait for events.
+SCOPES: Final = ("nothing", "event", "stream waits for event", "stream", "device")
+
+
+def scope_of(name: str) -> int:
+    """Index into `SCOPES`.
+
+    >>> [SCOPES[scope_of(n)] for n in ("cudaStreamSynchronize", "cudaStreamWaitEvent", "cuCtxSynchronize", "cudaEventQuery")]
+    ['stream', 'stream waits for event', 'device', 'nothing']
+    """
+    for code, word in ((2, "StreamWaitEvent"), (1, "EventSynchronize"), (1, "clWaitForEvents"), (3, "StreamSynchronize"), (3, "clFinish")):
+        if word in name:
+            return code
+    return 4 if call_class(name) == "sync" else 0
+
+
+class Host:
+    """Calls of the GPU runtime and of MPI.
+
+    Attributes
+    ----------
+    rows : all of them; `calls` those of the GPU runtime.
+    thread, process : per activity; `UNKNOWN` where it has none.
+    of_api : per row of the trace's table ``api`` the activity; of a call inside another one, the outer call's.
+    call_class : per activity, index into `turnbuckle.profile.classify.CALL_CLASSES`; `UNKNOWN` where it has none.
+    scope : per activity, what a synchronising call waits for by its name: see `SCOPES`.
+    opencl : per activity, whether it is a call of OpenCL.
+    """
+
+    def __init__(self, rows: pl.DataFrame, trace: Trace) -> None:
+        category = rows["category"]
+        self.rows: Int = np.flatnonzero(category.is_in(["api", "mpi"]).to_numpy())
+        self.calls: Int = np.flatnonzero((category == "api").to_numpy())
+        self.thread: Int = rows["thread"].fill_null(UNKNOWN).to_numpy()
+        self.process: Int = rows["process"].fill_null(UNKNOWN).to_numpy()
+        self.call_class: Code = _codes(rows["call_class"])
+        self.of_api: Int = np.full(trace.api.height, -1, dtype=np.int64)
+        self.of_api[rows["row"].fill_null(-1).to_numpy()[self.calls]] = self.calls
+        self._inner_calls(trace.api)
+        name = rows["name"].to_frame().with_columns(pl.when(category == "api").then("name"))["name"]
+        #: Synchronisations and blocking copies.
+        self.waits: Bool = (rows["kind"] == "sync").to_numpy()
+        #: cudaFree and its kin wait for the device they free on; the stream-ordered ones, and those of addresses, do not.
+        self.frees: Bool = by_name(name, trace.names, _frees, False)
+        self.scope: NDArray[np.int8] = by_name(name, trace.names, scope_of, 0)
+        self.opencl: Bool = by_name(name, trace.names, opencl, False)
+
+    def _inner_calls(self, api: pl.DataFrame) -> None:
+        """Work and waits that a recording joins to a call inside another belong to the outer one."""
+        if (self.of_api >= 0).all():
+            return
+        order = np.lexsort((-api["end_ns"].to_numpy(), api["start_ns"].to_numpy(), api["thread"].to_numpy()))
+        known = pl.DataFrame({"thread": api["thread"].to_numpy()[order], "activity": self.of_api[order]})
+        outer = known.select(pl.when(pl.col("activity") >= 0).then("activity").forward_fill().over("thread").fill_null(-1))
+        self.of_api[order] = outer["activity"].to_numpy()
+
+
+class Device:
+    """Kernels, graphs, copies and sets, in their streams, and the call that started each.
+
+    Attributes
+    ----------
+    rows : all of them.
+    kind, table : per activity, index into `turnbuckle.profile.classify.KINDS` and into `TABLES`.
+    call : per activity the call that started it, -1 where unknown; `called` when that call began.
+    place : per activity the number of its stream, -1 off the device.
+    streams : per stream its activities in the order they began.
+    where : (process, context, stream) of every stream, shape (streams, 3); streams that never had work come last.
+    null, blocking : per stream, whether it is a legacy default stream, and whether it waits for the one of its context.
+    gpu : per activity the number of its process's device, -1 off the device: a device number means something inside one process only.
+    """
+
+    def __init__(self, rows: pl.DataFrame, starts: Int, ends: Int, host: Host, trace: Trace) -> None:
+        self.rows: Int = np.flatnonzero(rows["category"].is_in(["kernel", "copy"]).to_numpy())
+        self.kind: Code = _codes(rows["kind"])
+        row = rows["row"].fill_null(-1).to_numpy()
+        self.table = self._tables(rows, row, trace)
+        self.call: Int = np.full(rows.height, -1, dtype=np.int64)
+        self.node: Int = np.full(rows.height, -1, dtype=np.int64)
+        self.pageable: Bool = (rows["memory"] == "pageable").fill_null(False).to_numpy()
+        context = np.full(rows.height, UNKNOWN, dtype=np.int64)
+        pairs = launch_pairs(trace.tables)
+        for name, code in TABLE.items():
+            mine = self.rows[self.table[self.rows] == code]
+            if not len(mine):
+                continue
+            frame = trace.table(name)
+            call_of_row = np.full(frame.height, -1, dtype=np.int64)
+            found = pairs.filter(pl.col("table") == name)
+            call_of_row[found["row"].to_numpy()] = host.of_api[found["api_row"].to_numpy()]
+            self.call[mine] = call_of_row[row[mine]]
+            context[mine] = frame["context"].fill_null(UNKNOWN).to_numpy()[row[mine]]
+            if "graph_node" in frame.columns:
+                self.node[mine] = frame["graph_node"].fill_null(-1).to_numpy()[row[mine]]
+        self.called: Int = np.where(self.call >= 0, starts[self.call], NEVER)
+        self._issued_at: Int = np.where(self.call >= 0, starts[self.call], starts)
+        keys = {
+            "process": rows["process"].fill_null(UNKNOWN).to_numpy()[self.rows],
+            "context": context[self.rows],
+            "stream": rows["stream"].fill_null(UNKNOWN).to_numpy().astype(np.int64)[self.rows],
+            "device": rows["device"].fill_null(UNKNOWN).to_numpy().astype(np.int64)[self.rows],
+        }
+        self.gpu: Int = np.full(rows.height, -1, dtype=np.int64)
+        self.gpu[self.rows] = numbered(keys["process"], keys["device"])[1]
+        self.process: Int = rows["process"].fill_null(UNKNOWN).to_numpy()
+        where, number = numbered(*keys.values())
+        self.where: Int = where[:, :3]
+        self.place: Int = np.full(rows.height, -1, dtype=np.int64)
+        self.place[self.rows] = number
+        order = self.rows[np.lexsort((ends[self.rows], starts[self.rows], self.place[self.rows]))]
+        self.streams: list[Int] = np.split(order, np.flatnonzero(np.diff(self.place[order])) + 1) if len(order) else []
+        self._idle_streams(trace)
+        kinds = {(p, c, s): k for p, c, s, k in trace.streams.select("process", "context", "stream", "kind").iter_rows()}
+        # older recordings name no process with a stream
+        kind = [kinds.get((p, c, s), kinds.get((None, c, s))) for p, c, s in self.where.tolist()]
+        self.null: Bool = np.array([k == _NULL_STREAM for k in kind], dtype=np.bool_)
+        self.blocking: Bool = np.array([k != _NON_BLOCKING for k in kind], dtype=np.bool_) & ~self.null
+
+    def _idle_streams(self, trace: Trace) -> None:
+        """Number the streams that were only told to wait, recorded on or waited for."""
+        places = ["process", "context", "stream"]
+        named = pl.concat([t.select(pl.col(places).cast(pl.Int64)) for t in (trace.syncs, trace.events, trace.streams)]).drop_nulls()
+        known = {(p, c, s) for p, c, s in self.where.tolist()}
+        worked = {(p, s) for p, _, s in self.where.tolist()}
+        # old versions write context 0 for any
+        idle = sorted({r for r in named.unique().iter_rows()} - known)
+        idle = [(p, c, s) for p, c, s in idle if c > 0 or (p, s) not in worked]
+        if idle:
+            self.where = np.concatenate([self.where.reshape(-1, 3), np.array(idle, dtype=np.int64)])
+            self.streams += [np.zeros(0, dtype=np.int64)] * len(idle)
+
+    def ordered_with(self, stream: int) -> list[int]:
+        """Streams whose earlier work an action in `stream` waits for: itself; the legacy default and blocking streams for each other."""
+        if stream < 0 or not (self.null[stream] or self.blocking[stream]) or not self.null.any():
+            return [stream]
+        context = (self.where[:, :2] == self.where[stream, :2]).all(axis=1)
+        others = context & (self.blocking if self.null[stream] else self.null)
+        return [stream, *(k for k in np.flatnonzero(others).tolist() if k != stream)]
+
+    @cached_property
+    def issued(self) -> list[Int]:
+        """Per stream, when the latest call up to each of its activities began: what a call finds issued before it.
+
+        Work whose call was not recorded was issued before it began.
+        """
+        return [np.maximum.accumulate(self._issued_at[s]) for s in self.streams]
+
+    def before(self, stream: int, time: Int) -> Int:
+        """Position in `stream` of the last activity whose call began before each time (or at it); -1 where there is none."""
+        return np.searchsorted(self.issued[stream], time, side="right").astype(np.int64) - 1
+
+    def _tables(self, rows: pl.DataFrame, row: Int, trace: Trace) -> Code:
+        """Which table of the trace each device activity comes from."""
+        kernel = self.kind == KIND["kernel"]
+        whole = kernel & rows["name"].is_null().to_numpy() & _same_times(rows, row, trace.graphs)
+        out = np.full(rows.height, TABLE["copies"], dtype=np.int8)
+        for word, mine in (("memsets", self.kind == KIND["memset"]), ("kernels", kernel), ("graphs", whole)):
+            out[mine] = TABLE[word]
+        return out
+
+
+def numbered(*keys: Int) -> tuple[Int, Int]:
+    """Distinct combinations of some keys in rising order, shape (distinct, keys), and the number of each row's.
+
+    Few among many rows: hashing them is ten times faster than the sort of ``np.unique(axis=0)``, which gives the same.
+
+    >>> [found.tolist() for found in numbered(np.array([7, 3, 7]), np.array([1, 2, 1]))]
+    [[[3, 2], [7, 1]], [1, 0, 1]]
+    """
+    rows = pl.DataFrame({str(k): key for k, key in enumerate(keys)})
+    distinct = rows.unique().sort(rows.columns)
+    number = rows.join(distinct.with_row_index("number"), on=rows.columns, how="left", maintain_order="left")["number"]
+    return distinct.to_numpy().astype(np.int64).reshape(-1, len(keys)), number.to_numpy().astype(np.int64)
+
+
+def _codes(column: pl.Series) -> Code:
+    """Words of an enumeration as their numbers, `UNKNOWN` for none: a byte each, where words would be objects of Python."""
+    return column.to_physical().cast(pl.Int8).fill_null(UNKNOWN).to_numpy()
+
+
+def _same_times(rows: pl.DataFrame, row: Int, table: pl.DataFrame) -> Bool:
+    """Which activities have the times of their row in `table`: a nameless kernel is a whole graph only if one is recorded there."""
+    if not table.height:
+        return np.zeros(rows.height, dtype=np.bool_)
+    at = np.clip(row, 0, table.height - 1)
+    same = (table["start_ns"].to_numpy()[at] == rows["start_ns"].to_numpy()) & (table["end_ns"].to_numpy()[at] == rows["end_ns"].to_numpy())
+    there: Bool = same & (row >= 0) & (row < table.height)
+    return there

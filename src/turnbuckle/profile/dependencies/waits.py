@@ -1,0 +1,309 @@
+"""Which host calls wait, and for what work.
+
+A synchronisation waits for its scope: a stream, what an event was recorded behind, or all streams of a context.  A blocking
+copy waits for itself, and so does the driver's staging of pageable memory where the call outlives the copy.  Releasing
+memory waits for the device; other calls that make or load things may, and did where they returned just after work ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.profile.classify import CALL_CLASS
+from turnbuckle.profile.dependencies.sides import SCOPES, TABLE, UNKNOWN, Device, Host
+from turnbuckle.profile.profile import Profile
+
+Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+#: Classes of calls that wait for the device only sometimes.
+_MAY_WAIT: Final = [CALL_CLASS[word] for word in ("alloc", "module", "stream")]
+#: A launch that takes this many times the median may have waited for room in the queue.
+_SLOW_LAUNCH: Final = 10.0
+#: Launches a device must be behind for its queue to be full: half of what CUDA's queue was seen to hold (1022, RTX 3060, CUDA 12).
+_QUEUED: Final = 512
+_EVENT, _STREAM_WAIT, _STREAM, _DEVICE = (SCOPES.index(word) for word in ("event", "stream waits for event", "stream", "device"))
+_KEYS: Final = ["process", "correlation"]
+
+
+@dataclass(frozen=True)
+class EventWaits:
+    """Calls that wait for an event, or make a stream wait, with the record each waits for; one length, in the order of the calls.
+
+    Attributes
+    ----------
+    call : the activity that waits, or that makes the stream wait; `called` when it began [ns].
+    stream : the stream that waits (number as in `Device.streams`), -1 for the host or an unknown one.
+    on, recorded : the stream the event was recorded on, -1 where it holds no work, and when [ns].
+    """
+
+    call: Int
+    called: Int
+    stream: Int
+    on: Int
+    recorded: Int
+
+
+def event_waits(device: Device, host: Host, profile: Profile, scope: str) -> EventWaits:
+    """Waits of one `scope` for events, each with the latest record of its event before it; waits for what was never recorded are none."""
+    trace, nothing = profile.trace, np.zeros(0, dtype=np.int64)
+    if not trace.events.height:
+        return EventWaits(nothing, nothing, nothing, nothing, nothing)
+    waits = _named(host, profile).filter(pl.col("scope") == SCOPES.index(scope))
+    started = trace.api.select(*_KEYS, recorded=pl.col("start_ns") - profile.first_ns).drop_nulls().unique(_KEYS, keep="first")
+    records = trace.events.join(started, on=_KEYS, how="inner").select(
+        "process", "event", "recorded", on_stream=pl.col("stream"), on_context=pl.col("context")
+    )
+    found = (
+        waits.sort("called")
+        .join_asof(records.sort("recorded"), left_on="called", right_on="recorded", by=["process", "event"], check_sortedness=False)
+        .drop_nulls(["recorded", "on_stream"])
+    )
+    context = found["on_context"].fill_null(UNKNOWN).to_numpy()
+    context = np.where(context == UNKNOWN, found["context"].fill_null(UNKNOWN).to_numpy(), context)
+    process = found["process"].to_numpy()
+    return EventWaits(
+        found["activity"].to_numpy(),
+        found["called"].to_numpy(),
+        _stream_number(device, process, found["context"].fill_null(UNKNOWN).to_numpy(), found["stream"].fill_null(UNKNOWN).to_numpy()),
+        _stream_number(device, process, context, found["on_stream"].to_numpy()),
+        found["recorded"].to_numpy(),
+    )
+
+
+def _named(host: Host, profile: Profile) -> pl.DataFrame:
+    """Rows of the recorded synchronisations with the call each belongs to, when that began [ns], and what it waits for by its name.
+
+    A call of OpenCL has a row for everything it waits for, and the row says what that is.  A command waits before it runs: what it makes
+    its stream wait for counts as told just before its call.
+    """
+    api = profile.trace.api
+    calls = pl.DataFrame({**{k: api[k] for k in _KEYS}, "activity": host.of_api, "called": api["start_ns"].to_numpy() - profile.first_ns})
+    syncs = profile.trace.syncs.select(*_KEYS, "context", "stream", "event", "sync_type")
+    calls = calls.filter(pl.col("activity") >= 0).join(syncs, on=_KEYS, how="semi", maintain_order="left")
+    found = syncs.join(calls.drop_nulls().unique(_KEYS, keep="first", maintain_order=True), on=_KEYS, how="inner")
+    activity = found["activity"].to_numpy()
+    found = found.with_columns(scope=pl.Series(host.scope[activity], dtype=pl.Int8))
+    opencl = pl.Series(host.opencl[activity])
+    plain = found.filter(~opencl).unique(_KEYS, keep="first", maintain_order=True).drop("sync_type")
+    if not opencl.any():
+        return plain
+    said = pl.col("sync_type").fill_null(0).clip(0, len(SCOPES) - 1).cast(pl.Int8)
+    told = found.filter(opencl).with_columns(scope=said).drop("sync_type")
+    return pl.concat([plain, told.with_columns(pl.col("called") - (pl.col("scope") == _STREAM_WAIT).cast(pl.Int64))])
+
+
+def _stream_number(device: Device, process: Int, context: Int, stream: Int) -> Int:
+    """Number of the stream at each place; a context that is not recorded (0 in old versions) is any that has the stream."""
+    exact = {(p, c, s): i for i, (p, c, s) in enumerate(device.where.tolist())}
+    loose = {(p, s): i for i, (p, _, s) in reversed(list(enumerate(device.where.tolist())))}
+    places = zip(process.tolist(), context.tolist(), stream.tolist(), strict=True)
+    return np.array([exact.get((p, c, s), loose.get((p, s), -1) if c <= 0 else -1) for p, c, s in places], dtype=np.int64)
+
+
+class Reach:
+    """What is behind a point in a stream: its last work, and what waits issued after that work wait for.
+
+    A stream that was told to wait and got no work of its own afterwards passes the wait on: to whoever synchronises with
+    it, and to events recorded on it.
+    """
+
+    def __init__(self, device: Device, waits: EventWaits) -> None:
+        self._device = device
+        order = np.argsort(waits.called, kind="stable")
+        self._told: dict[int, tuple[list[int], list[tuple[int, ...]]]] = {}
+        #: Per wait, in the order given, the work it waits for.
+        self.works: list[tuple[int, ...]] = [()] * len(waits.called)
+        for k in order.tolist():
+            works = self.behind(int(waits.on[k]), int(waits.recorded[k]))
+            self.works[k] = works
+            if waits.stream[k] >= 0 and works:
+                for stream in self.waiting(int(waits.stream[k])):
+                    times, told = self._told.setdefault(stream, ([], []))
+                    times.append(int(waits.called[k]))
+                    told.append(works)
+
+    def waiting(self, stream: int) -> list[int]:
+        """Streams that wait when `stream` is told to: the blocking ones come after the legacy default stream."""
+        return self._device.ordered_with(stream) if self._device.null[stream] else [stream]
+
+    def behind(self, stream: int, time: int) -> tuple[int, ...]:
+        """Work that everything issued to `stream` up to `time` [ns] comes down to."""
+        return tuple(dict.fromkeys(w for one in self._device.ordered_with(stream) if one >= 0 for w in self._behind_one(one, time)))
+
+    def _behind_one(self, stream: int, time: int) -> tuple[int, ...]:
+        at = int(np.searchsorted(self._device.issued[stream], time, side="right")) - 1
+        last = (int(self._device.streams[stream][at]),) if at >= 0 else ()
+        passed = self.passed_on(stream, int(self._device.issued[stream][at]) if at >= 0 else None, time)
+        return tuple(dict.fromkeys((*last, *passed)))
+
+    def passed_on(self, stream: int, after: int | None, time: int) -> tuple[int, ...]:
+        """Work waited for by what `stream` was told after its last work and up to `time`."""
+        if stream not in self._told:
+            return ()
+        times, told = self._told[stream]
+        low = 0 if after is None else int(np.searchsorted(times, after, side="right"))
+        high = int(np.searchsorted(times, time, side="right"))
+        return tuple(dict.fromkeys(w for works in told[low:high] for w in works))
+
+    def streams(self) -> list[int]:
+        """Streams that were told to wait."""
+        return list(self._told)
+
+
+def waited_for(device: Device, host: Host, profile: Profile, reach: Reach, starts: Int, ends: Int) -> tuple[Int, Int, Bool]:
+    """Pairs of a call and work that it waits for.
+
+    Parameters
+    ----------
+    reach : what streams were told to wait for.
+    starts, ends : of each activity [ns].
+
+    Returns
+    -------
+    Call, work, and whether the call waits by its nature (else only if the times say so).
+    """
+    copies = device.rows[device.call[device.rows] >= 0]
+    copies = copies[(host.waits[device.call[copies]] & (device.table[copies] == TABLE["copies"])) | device.pageable[copies]]
+    launched = _launches_that_block(device, host, ends)
+    calls, works = [device.call[copies], device.call[launched]], [copies, launched]
+    sure = [np.ones(len(copies) + len(launched), dtype=np.bool_)]
+    scopes = _scopes(device, host, profile, starts)
+    for stream, place in enumerate(device.where):
+        asked = [UNKNOWN, stream, *(np.flatnonzero(device.null).tolist() if device.blocking[stream] else [])]
+        mine = (scopes.process == place[0]) & np.isin(scopes.context, (UNKNOWN, place[1])) & np.isin(scopes.stream, asked)
+        call, until = scopes.call[mine], scopes.until[mine]
+        at = device.before(stream, until)
+        known = at >= 0
+        calls.append(call[known])
+        works.append(device.streams[stream][at[known]])
+        sure.append(scopes.sure[mine][known])
+        if stream in reach.streams():
+            after = [int(device.issued[stream][k]) if k >= 0 else None for k in at.tolist()]
+            passed = [reach.passed_on(stream, a, t) for a, t in zip(after, until.tolist(), strict=True)]
+            calls.append(np.repeat(call, [len(p) for p in passed]))
+            works.append(np.array([w for p in passed for w in p], dtype=np.int64))
+            sure.append(np.repeat(scopes.sure[mine], [len(p) for p in passed]))
+    events = event_waits(device, host, profile, "event")
+    behind = [reach.behind(on, t) for on, t in zip(events.on.tolist(), events.recorded.tolist(), strict=True)]
+    calls.append(np.repeat(events.call, [len(b) for b in behind]))
+    works.append(np.array([w for b in behind for w in b], dtype=np.int64))
+    sure.append(np.ones(len(works[-1]), dtype=np.bool_))
+    return np.concatenate(calls), np.concatenate(works), np.concatenate(sure)
+
+
+def _launches_that_block(device: Device, host: Host, ends: Int) -> Int:
+    """Work of launches that return after it ended, if most launches do (CUDA_LAUNCH_BLOCKING, or a debugger)."""
+    kernels = device.rows[(device.call[device.rows] >= 0) & (device.table[device.rows] == TABLE["kernels"])]
+    kernels = kernels[host.call_class[device.call[kernels]] == CALL_CLASS["launch"]]
+    late = ends[device.call[kernels]] >= ends[kernels]
+    return kernels[late] if late.sum() > len(kernels) / 2 else np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class _Scopes:
+    """Calls that wait for streams: of which process, context and stream (`UNKNOWN` for all), for work issued until when."""
+
+    call: Int
+    process: Int
+    context: Int
+    stream: Int
+    until: Int
+    sure: Bool
+
+
+def _scopes(device: Device, host: Host, profile: Profile, starts: Int) -> _Scopes:
+    synchronises = (host.scope == _STREAM) | (host.scope == _DEVICE)
+    may = synchronises | host.frees | np.isin(host.call_class, _MAY_WAIT)
+    named = _named(host, profile)
+    if not profile.trace.events.height:
+        # without records an event stands for all that its stream was given before the wait
+        may |= host.scope == _EVENT
+        synchronises |= host.scope == _EVENT
+    call = host.calls[may[host.calls]]
+    context = _current_context(device, host, starts)[call]
+    stream = np.full(len(call), UNKNOWN, dtype=np.int64)
+    at = np.full(len(starts), -1, dtype=np.int64)
+    at[call] = np.arange(len(call))
+    named = named.filter(pl.Series(at[named["activity"].to_numpy()] >= 0))
+    where = at[named["activity"].to_numpy()]
+    given = named["context"].fill_null(UNKNOWN).to_numpy()
+    context[where[given > 0]] = given[given > 0]
+    of_stream = named["scope"].is_in([_STREAM, _EVENT]).to_numpy() & named["stream"].is_not_null().to_numpy()
+    number = _stream_number(device, named["process"].to_numpy(), given, named["stream"].fill_null(UNKNOWN).to_numpy())
+    # a stream that never had work is waited for in no time
+    stream[where[of_stream]] = np.where(number[of_stream] < 0, len(device.where), number[of_stream])
+    freed = _freed_context(host, profile)
+    known = (freed[call] != UNKNOWN) & host.frees[call]
+    context[known] = freed[call][known]
+    return _Scopes(call, host.process[call], context, stream, starts[call].copy(), (synchronises | host.frees)[call])
+
+
+def _freed_context(host: Host, profile: Profile) -> Int:
+    """Per activity, the context whose memory the call frees, where allocations were recorded."""
+    out = np.full(len(host.process), UNKNOWN, dtype=np.int64)
+    frees = profile.trace.allocations.filter(pl.col("operation") == 1).select(*_KEYS, "context").drop_nulls()
+    if not frees.height:
+        return out
+    api = profile.trace.api
+    calls = pl.DataFrame({**{k: api[k] for k in _KEYS}, "activity": host.of_api}).filter(pl.col("activity") >= 0)
+    found = frees.unique(_KEYS, keep="first", maintain_order=True).join(calls, on=_KEYS, how="inner")
+    out[found["activity"].to_numpy()] = found["context"].to_numpy()
+    return out
+
+
+def _current_context(device: Device, host: Host, starts: Int) -> Int:
+    """Per activity, the context its thread last gave work to; `UNKNOWN` before the first, which then stands for all of its process."""
+    started = device.rows[device.call[device.rows] >= 0]
+    of_call = np.full(len(starts), UNKNOWN, dtype=np.int64)
+    of_call[device.call[started]] = device.where[device.place[started], 1]
+    order = host.calls[np.lexsort((starts[host.calls], host.thread[host.calls]))]
+    frame = pl.DataFrame({"thread": host.thread[order], "context": of_call[order]})
+    filled = frame.select(pl.when(pl.col("context") != UNKNOWN).then("context").forward_fill().over("thread").fill_null(UNKNOWN))
+    out = np.full(len(starts), UNKNOWN, dtype=np.int64)
+    out[order] = filled["context"].to_numpy()
+    return out
+
+
+def full_queue(device: Device, host: Host, starts: Int, ends: Int) -> tuple[Int, Int, Int, int]:
+    """Launches that a full queue holds back: each waits for the work that many launches before it.
+
+    A queue counts as full where launches far slower than the others found hundreds of launches of their context not yet begun
+    and returned just after work ended; its depth is what the slow ones found, in the middle.
+
+    Returns
+    -------
+    Launches, the work each waits for, which of them did wait (the slow ones), and how long a launch takes by itself [ns].
+    """
+    nothing = np.zeros(0, dtype=np.int64)
+    launches = host.calls[host.call_class[host.calls] == CALL_CLASS["launch"]]
+    known = device.rows[device.call[device.rows] >= 0]
+    if not len(launches) or not len(known):
+        return nothing, nothing, nothing, 0
+    typical = float(np.median((ends - starts)[launches]))
+    found, made_room, held = [nothing], [nothing], [nothing]
+    # few streams, many rows: contexts are told apart by their streams
+    contexts, context_of = np.unique(device.where[:, :2], axis=0, return_inverse=True)
+    context = context_of.reshape(-1)[device.place[known]]
+    for number in range(len(contexts)):
+        work = known[context == number]
+        work = work[np.lexsort((starts[work], device.called[work]))]
+        called, begun, ended = device.called[work], np.sort(starts[work]), np.sort(ends[work])
+        position = np.flatnonzero(host.call_class[device.call[work]] == CALL_CLASS["launch"])
+        call = device.call[work[position]]
+        behind = position - np.searchsorted(begun, called[position], side="right")
+        back = ends[call] - ended[np.maximum(np.searchsorted(ended, ends[call], side="right") - 1, 0)]
+        slow = ((ends - starts)[call] > _SLOW_LAUNCH * typical) & (behind >= _QUEUED) & (back >= 0) & (back < _SLOW_LAUNCH * typical)
+        if not slow.any():
+            continue
+        depth = int(np.median(behind[slow]))
+        far = position >= depth
+        found.append(call[far])
+        made_room.append(work[position[far] - depth])
+        held.append(call[slow])
+    return np.concatenate(found), np.concatenate(made_room), np.concatenate(held), int(typical)

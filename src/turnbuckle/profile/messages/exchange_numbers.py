@@ -1,0 +1,35 @@
+"""Which MPI calls of a recording are sides of one exchange: numbers for each, so that a part of it can keep them together."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.profile.messages.mpi_calls import PROCESS, collectives, described, matched
+from turnbuckle.trace.trace import Trace
+
+Int = NDArray[np.int64]
+
+_ANY_SIZE = 1 << 30
+
+
+def exchange_numbers(trace: Trace) -> Int:
+    """Numbers of the exchanges that each row of the table ``mpi`` is a side of; -1 for none, or where the other side cannot be told.
+
+    Returns
+    -------
+    Shape (rows, 2): the message that it sends or the collective that it is in, and the message that it receives.
+    """
+    number = np.full((trace.mpi.height, 2), -1, dtype=np.int64)
+    if (trace.mpi["thread"] & PROCESS).n_unique() < 2:
+        return number
+    calls, members = described(trace, np.arange(trace.mpi.height, dtype=np.int64))
+    rounds, _ = collectives(calls, members, _ANY_SIZE)
+    if rounds.height:
+        number[rounds["at"].to_numpy(), 0] = rounds.select(pl.struct("comm", "k").rank("dense").cast(pl.Int64)).to_series().to_numpy()
+    messages = matched(calls, members)[2]
+    first = int(number.max(initial=-1)) + 1
+    for column, side in enumerate(("at", "at_r")):
+        number[messages[side].to_numpy(), column] = np.arange(first, first + messages.height)
+    return number

@@ -1,0 +1,125 @@
+"""NCCL kernels that meet: which kernels of one profile are one operation of several devices.
+
+Kernels name neither communicator nor root.  Streams of different devices are one communicator if their k-th kernels, shifted
+by the most common offset, have one name and overlap, and end closer together than they begin.  What cannot be told is left
+alone and counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.profile.messages.mpi_calls import MOST_MEMBERS
+from turnbuckle.trace.trace import Trace
+
+Int = NDArray[np.int64]
+
+#: Share of two streams' kernels that must agree in name and overlap for them to be one communicator.
+AGREEING: Final = 0.95
+#: Two streams end together: within half of what their beginnings are apart, or within this share of the kernels' length.
+_TOGETHER, _SHARE = 0.5, 0.05
+_MOST_LANES: Final = 128
+#: Operations of NCCL in which every rank needs every other; a kernel's name holds them.
+_EVERY: Final = ("allreduce", "allgather", "reducescatter", "alltoall")
+_NOTHING: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """NCCL kernels of one stream, in the order they began: shape (kernels,)."""
+
+    rank: tuple[int, int]
+    activity: Int
+    name: Int
+    start: Int
+    end: Int
+
+
+def kernels_that_meet(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[Int, Int, int]:
+    """Pairs of kernels: the second cannot end before the first has begun; and how many kernels met nobody."""
+    lanes, does = _lanes(rows, starts, ends, trace)
+    if len({lane.rank for lane in lanes}) < 2:
+        return *_NOTHING, 0
+    every = sum(len(lane.activity) for lane in lanes)
+    if len(lanes) > _MOST_LANES:
+        return *_NOTHING, every
+    first, then, met = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
+    # clocks of merged recordings may be off by this, both ways
+    skew = 2 * int(trace.table("processes")["skew_ns"].max() or 0)  # type: ignore[arg-type]
+    free = sorted(lanes, key=lambda lane: -len(lane.activity))
+    while free:
+        group = _communicator(free.pop(0), free, skew)
+        taken = {id(lane) for lane, _ in group}
+        free = [lane for lane in free if id(lane) not in taken]
+        low = max(-shift for _, shift in group)
+        high = min(len(lane.activity) - shift for lane, shift in group)
+        if len(group) < 2 or len(group) > MOST_MEMBERS or high <= low:
+            continue
+        kernel, name = (
+            np.stack([getattr(lane, what)[low + shift : high + shift] for lane, shift in group]) for what in ("activity", "name")
+        )
+        mutual = (*_EVERY, "sendrecv") if len(group) == 2 else _EVERY
+        needs_all = np.isin(name[0], [n for n, what in does.items() if what in mutual])
+        kernel = kernel[:, needs_all & (name == name[0]).all(axis=0)]
+        met += kernel.size
+        for a in range(len(group)):
+            others = np.delete(kernel, a, axis=0)
+            first.append(others.reshape(-1))
+            then.append(np.tile(kernel[a], len(others)))
+    return np.concatenate(first), np.concatenate(then), every - met
+
+
+def _lanes(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[list[_Lane], dict[int, str]]:
+    """Streams with NCCL kernels, and what each kernel name does."""
+    kernels = (rows["category"].cast(pl.String) == "kernel").fill_null(False)
+    names = rows.filter(kernels).select(pl.col("name").unique()).drop_nulls()
+    text = trace.text(names).str.to_lowercase()
+    names = names.with_columns(text=text).filter(pl.col("text").str.contains(r"^(void )?nccl\w*kernel"))
+    word = pl.col("text").str.replace_all("_", "").str.extract(r"(allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce)")
+    does = dict(names.select("name", word.fill_null("")).iter_rows())
+    mine = np.flatnonzero((kernels & rows["name"].is_in(names["name"].implode())).fill_null(False).to_numpy())
+    mine = mine[np.lexsort((ends[mine], starts[mine]))]
+    place = rows.select(pl.col("process", "device", "stream").cast(pl.Int64).fill_null(-1))[mine].with_columns(i=mine)
+    name = rows["name"].fill_null(-1).to_numpy()
+    lanes = []
+    for (process, device, _), some in place.group_by("process", "device", "stream", maintain_order=True):
+        i = some["i"].to_numpy()
+        lanes.append(_Lane((int(process), int(device)), i, name[i], starts[i], ends[i]))
+    return lanes, does
+
+
+def _communicator(lane: _Lane, others: list[_Lane], skew: int) -> list[tuple[_Lane, int]]:
+    """A stream and those of other ranks that run the same collectives, each with its shift; of one rank the one that agrees most."""
+    best: dict[tuple[int, int], tuple[int, _Lane, int]] = {}
+    for other in others:
+        if other.rank == lane.rank or not set(lane.name.tolist()) & set(other.name.tolist()):
+            continue
+        agreeing, shift = _agreement(lane, other, skew)
+        if agreeing > best.get(other.rank, (0,))[0]:
+            best[other.rank] = (agreeing, other, shift)
+    return [(lane, 0), *((other, shift) for _, other, shift in best.values())]
+
+
+def _agreement(a: _Lane, b: _Lane, skew: int = 0) -> tuple[int, int]:
+    """Kernels of two streams that agree, and the shift from `a` to `b`; 0 where they are not one communicator's.
+
+    The shift is the most common one between kernels that run together, so a cut at either end does no harm.
+    """
+    at = np.searchsorted(b.start, a.end, side="left") - 1
+    together = (at >= 0) & (b.end[at] > a.start - skew)
+    if not together.any():
+        return 0, 0
+    shifts, seen = np.unique((at - np.arange(len(at)))[together], return_counts=True)
+    shift = int(shifts[np.argmax(seen)])
+    low, high = max(0, -shift), min(len(at), len(b.start) - shift)
+    one, two = slice(low, high), slice(low + shift, high + shift)
+    agree = (a.name[one] == b.name[two]) & (np.maximum(a.start[one], b.start[two]) < np.minimum(a.end[one], b.end[two]) + skew)
+    apart = np.abs(a.start[one] - b.start[two]).sum(), np.abs(a.end[one] - b.end[two]).sum()
+    length = np.minimum(a.end[one] - a.start[one], b.end[two] - b.start[two]).sum()
+    enough = agree.sum() >= AGREEING * len(agree) and 2 * len(agree) >= min(len(a.start), len(b.start))
+    return (int(agree.sum()) if enough and apart[1] <= max(_TOGETHER * apart[0], _SHARE * length) else 0), shift

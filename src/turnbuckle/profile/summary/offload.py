@@ -1,0 +1,118 @@
+"""Was it worth moving to the accelerator?  The offload rule and the map of kernels (Groves et al. 2022, section III, Figs 1 and 9).
+
+A kernel that takes T on the accelerator would take T_c = alpha T on the host.  Moving it pays when
+
+    (T_beta + T_gamma) / T_c < (alpha - 1) / alpha
+
+with T_beta the time to bring its data and launch it, and T_gamma the time to bring the answer back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.summary.summary import kernel_names
+
+Float = NDArray[np.float64]
+
+#: Acceleration over the host CPU where the user gives none: the value the paper uses for an A100 (its Fig 9).
+DEFAULT_ALPHA = 8.0
+
+
+def offload_ratio_limit(alpha: Float | float) -> Float | float:
+    """Largest offload:compute ratio that still pays, (alpha - 1) / alpha.
+
+    >>> offload_ratio_limit(2.0), offload_ratio_limit(5.0)
+    (0.5, 0.8)
+    """
+    return (alpha - 1.0) / alpha
+
+
+def disaggregation_penalty(added_latency_s: float, total_s: Float | float, launch: bool = False) -> Float | float:
+    """Share by which a kernel with one copy in and one out slows down: 2 dL / T, or 3 dL / T if the launch crosses too.
+
+    >>> round(disaggregation_penalty(2e-6, 80e-6), 3)
+    0.05
+    """
+    return (3.0 if launch else 2.0) * added_latency_s / total_s
+
+
+def offload_map(profile: Profile, launch_s: float, alpha: float = DEFAULT_ALPHA) -> pl.DataFrame:
+    """One row a kernel name.
+
+    Copies to the device are charged to the next kernel that starts on the device, copies back to the last one that ended.
+
+    Parameters
+    ----------
+    profile : the run.
+    launch_s : launch cost of one kernel [s].
+    alpha : acceleration over the host CPU.
+
+    Returns
+    -------
+    kernel, count, kernel_s (mean), transfer_s (mean copy time a launch), exposed_transfer_s (the part no kernel hides),
+    ratio (offload:compute), limit, pays (at the exposed and at the full transfer time: "yes", "no", "with overlap only"),
+    total_s.  Longest total first.
+    """
+    kernels = profile.of("kernel")
+    schema = {"kernel": pl.String, "count": pl.UInt32, "kernel_s": pl.Float64, "transfer_s": pl.Float64, "exposed_transfer_s": pl.Float64}
+    if not kernels.height:
+        return pl.DataFrame(schema={**schema, "ratio": pl.Float64, "limit": pl.Float64, "pays": pl.String, "total_s": pl.Float64})
+    charged, exposed = _charge(profile, kernels)
+    limit = float(offload_ratio_limit(alpha))
+    rows = kernels.with_columns(kernel=kernel_names(profile, kernels), transfer=pl.Series(charged), exposed_transfer=pl.Series(exposed))
+    table = rows.group_by("kernel").agg(
+        pl.len().alias("count"),
+        pl.col("seconds").mean().alias("kernel_s"),
+        pl.col("transfer").mean().alias("transfer_s"),
+        pl.col("exposed_transfer").mean().alias("exposed_transfer_s"),
+    )
+    on_host = pl.col("kernel_s") * alpha
+    full = (pl.col("transfer_s") + launch_s) / on_host
+    best = (pl.col("exposed_transfer_s") + launch_s) / on_host
+    return table.with_columns(
+        ratio=pl.when(on_host > 0).then(full),
+        limit=pl.lit(limit),
+        pays=pl.when(full < limit).then(pl.lit("yes")).when(best < limit).then(pl.lit("with overlap only")).otherwise(pl.lit("no")),
+        total_s=pl.col("count") * (pl.col("kernel_s") + pl.col("transfer_s") + launch_s),
+    ).sort("total_s", "kernel", descending=[True, False])
+
+
+def _charge(profile: Profile, kernels: pl.DataFrame) -> tuple[Float, Float]:
+    """Copy seconds, and exposed copy seconds, charged to every kernel."""
+    devices = profile.tracks.select("track", "device")
+    kernel_device = kernels.select("track").join(devices, on="track", how="left", maintain_order="left")["device"].fill_null(-1).to_numpy()
+    start, end = kernels["start_ns"].to_numpy(), kernels["end_ns"].to_numpy()
+    charged, exposed = np.zeros(kernels.height), np.zeros(kernels.height)
+    for kind, inward in (("copy_h2d", True), ("copy_d2h", False)):
+        rows = profile.of(kind).join(devices, on="track", how="left", maintain_order="left")
+        for device in rows["device"].fill_null(-1).unique().to_list():
+            mine = rows.filter(pl.col("device").fill_null(-1) == device)
+            here = np.flatnonzero(kernel_device == device)
+            if not len(here):
+                continue
+            order = here[np.argsort((start if inward else end)[here], kind="stable")]
+            if inward:
+                at = np.searchsorted(start[order], mine["end_ns"].to_numpy(), side="left")
+            else:
+                at = np.searchsorted(end[order], mine["start_ns"].to_numpy(), side="right") - 1
+            known = (at >= 0) & (at < len(order))
+            np.add.at(charged, order[at[known]], mine["seconds"].to_numpy()[known])
+            np.add.at(exposed, order[at[known]], mine["exposed_ns"].to_numpy()[known] * 1e-9)
+    return charged, exposed
+
+
+def map_lines(launch_s: float, alpha: float, added_latency_s: float, transfer_s: Float) -> dict[str, Any]:
+    """Lines of the offload map at the given transfer times [s]: kernel time [s] at break-even, and at penalties of 1, 5 and 20 %.
+
+    Break-even: alpha T = transfer + launch + T, so T = (transfer + launch) / (alpha - 1).
+    """
+    lines: dict[str, Any] = {"break_even": (transfer_s + launch_s) / (alpha - 1.0)}
+    for percent in (1, 5, 20):
+        lines[f"penalty_{percent}"] = np.maximum(3.0 * added_latency_s / (percent / 100) - transfer_s - launch_s, 0.0)
+    return lines

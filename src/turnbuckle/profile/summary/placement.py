@@ -1,0 +1,58 @@
+"""Two rank placements of one program, subtracted: which traffic on the host link is bound for the network card.
+
+With all ranks on one node, data between ranks moves over the GPU links; with one rank a node it crosses the host link on
+its way to the network.  So NIC-bound volume = V(spread) - V(packed) (decision D14; Groves et al. 2022, section V, whose
+text has the sign the other way round).
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.summary.summary import COPY_CLASSES, copies
+from turnbuckle.trace.recorders import what_to_record
+
+
+def nic_bound(spread: Profile, packed: Profile) -> pl.DataFrame:
+    """Host-bound and NIC-bound traffic by direction.
+
+    Parameters
+    ----------
+    spread : the run with one rank a node.
+    packed : the same program, input and rank count on one node.
+
+    Returns
+    -------
+    direction, spread_bytes, packed_bytes, nic_bound_bytes, nic_bound_share (of the spread run), nic_bound_count.
+    A negative volume is kept as it is: it says that the two runs are not the same program.
+
+    Raises
+    ------
+    CannotAnswer : one of the profiles has no host-device copies.
+    """
+    rows = []
+    a, b = copies(spread), copies(packed)
+    if not any(v["count"] for v in a.values()) or not any(v["count"] for v in b.values()):
+        raise CannotAnswer(
+            "A110",
+            "a placement difference needs host-device copies in both profiles",
+            found="one has none",
+            fix=what_to_record("gpu", spread.trace.facts),
+        )
+    for direction in COPY_CLASSES:
+        spread_bytes, packed_bytes = a[direction]["bytes"], b[direction]["bytes"]
+        if not a[direction]["count"] and not b[direction]["count"]:
+            continue
+        rows.append(
+            {
+                "direction": direction,
+                "spread_bytes": spread_bytes,
+                "packed_bytes": packed_bytes,
+                "nic_bound_bytes": spread_bytes - packed_bytes,
+                "nic_bound_share": (spread_bytes - packed_bytes) / spread_bytes if spread_bytes else None,
+                "nic_bound_count": a[direction]["count"] - b[direction]["count"],
+            }
+        )
+    return pl.DataFrame(rows)

@@ -1,0 +1,82 @@
+"""Where measured meets modelled: every piece priced on both machines, the price anchored in what was recorded.
+
+    ratio        measured x target / source
+    difference   measured + target - source
+    absolute     target
+
+With the first two, what a price gets wrong on both machines cancels, and a run on its own machine keeps its durations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.profile.pieces import Pieces
+from turnbuckle.projection.model import Falls, Model, Priced
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Durations:
+    """What a model makes of a run's durations; arrays have shape (..., pieces).
+
+    Attributes
+    ----------
+    scaled : new durations as far as prices scale them, counted together [s].
+    delay : time added to each activity [s].
+    falls : the same delays as the timeline takes them: where each falls, added to every activity there [s].
+    missing : charges that could not be priced.
+    host : new over measured length of the application's own work between calls, shape (..., 1).
+    """
+
+    run: Pieces
+    scaled: Float
+    delay: Float
+    falls: dict[Falls, Float]
+    missing: tuple[str, ...]
+    host: Float = field(default_factory=lambda: np.ones(1))
+
+    @property
+    def seconds(self) -> Float:
+        """New durations, counted together [s]."""
+        return np.maximum(self.scaled + self.run.count * self.delay, 0.0)
+
+
+def anchored(run: Pieces, source: Priced, target: Priced, model: Model) -> Durations:
+    """Price every piece on both machines and anchor it in its measured duration.  Draws broadcast along leading axes."""
+    scaled, delay = run.seconds.copy(), np.zeros(len(run))
+    falls: dict[Falls, Float] = {where: np.zeros(len(run)) for where in get_args(Falls)}
+    missing: list[str] = []
+    for charge in model.charges:
+        covered = charge.covers(run)
+        replayed = covered if charge.replayed is None else charge.replayed(run)
+        if not (covered.any() or replayed.any()):
+            continue
+        before, after = charge.seconds(run, source, source), charge.seconds(run, target, source)
+        if before is None or after is None:
+            missing.append(charge.name)
+            continue
+        old = run.seconds[covered]
+        if charge.anchor == "difference":
+            change = np.asarray(after - before)
+            delay = _raised(delay, covered, change)
+            falls[charge.falls] = _raised(falls[charge.falls], replayed, change)
+        elif charge.anchor == "absolute":
+            scaled = _raised(scaled, covered, run.count[covered] * after - old)
+        else:
+            ratio = np.divide(after, before, out=np.ones(np.broadcast_shapes(after.shape, before.shape)), where=before > 0)
+            scaled = _raised(scaled, covered, old * (ratio - 1.0))
+    return Durations(run, np.maximum(scaled, 0.0), delay, falls, tuple(missing))
+
+
+def _raised(values: Float, covered: NDArray[np.bool_], change: Float) -> Float:
+    """`values` plus `change` where covered, with the draws of either along the leading axes."""
+    draws = np.broadcast_shapes(values.shape[:-1], change.shape[:-1])
+    out = np.broadcast_to(values, (*draws, values.shape[-1])).copy()
+    out[..., covered] += change
+    return out

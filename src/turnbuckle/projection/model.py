@@ -1,0 +1,376 @@
+"""A model: what it charges for each kind of activity on a machine, where that meets what was measured, how it adds up.
+
+The presets are the published methods:
+
+`nething`   copies by LogGP, launches and waits by their latency, kernels by alpha (Groves et al., PMBS 2022).
+`additive`  every category divided by its lambda (Austin et al. 2021, eqs 3-4; lambda per class of call, decision D2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.cost.loggp import loggp_seconds, on_other_link, rate, read_limited_bandwidth
+from turnbuckle.cost.ratio import scaled_seconds
+from turnbuckle.cost.slack import COMMAND_TRIPS, FAULT_TRIPS, READ_TRIPS, RETURN_TRIPS, slack_seconds, trip_seconds
+from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.profile.classify import CALL_CLASSES
+from turnbuckle.profile.pieces import UNSIZED, Pieces
+
+Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+Anchor = Literal["ratio", "difference", "absolute"]
+#: How activities add up; auto is the timeline where the recorded order can be trusted, else the sum.
+Replay = Literal["auto", "sum", "timeline"]
+#: Where a delay falls on the time line: on an activity itself, before device work begins, or before a wait returns.
+Falls = Literal["activity", "delivery", "return"]
+
+
+class Priced(Protocol):
+    """A machine as a cost sees it: a value for a parameter name, or None.  Arrays of draws have shape (draws, 1)."""
+
+    def value(self, name: str) -> Float | float | None:
+        """Value in SI units."""
+
+    @property
+    def copies_vanish(self) -> bool:
+        """Whether host and device share one memory, so that a copy costs nothing."""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One line of a model's price list.
+
+    Attributes
+    ----------
+    name : what it charges for.
+    covers : which pieces.
+    seconds : price of one activity on (machine, source): shape (..., pieces covered) [s]; None where a parameter is missing.
+    anchor : ``ratio``: measured x target / source; ``difference``: measured + target - source; ``absolute``: target.  Only the first
+        two leave the measured time where source and target are one machine.
+    needs : parameters it reads; where one is missing the measured time stays, and a finding says so.
+    kept : those of them that are taken over from the source where the target does not give them; a finding says so too.
+    fitted : whether it follows a line fitted to the run's own copies, and so shares that line's scatter.
+    falls : where a ``difference`` falls on the time line.
+    replayed : which pieces it covers there, None for those of `covers`.  The sum has to guess from the recording which delays can be
+        felt, and where; the timeline puts each where it happens and finds out.
+    """
+
+    name: str
+    covers: Callable[[Pieces], Bool]
+    seconds: Callable[[Pieces, Priced, Priced], Float | None]
+    anchor: Anchor
+    needs: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    fitted: bool = False
+    falls: Falls = "activity"
+    replayed: Callable[[Pieces], Bool] | None = None
+
+
+@dataclass(frozen=True)
+class Model:
+    """Price list and replay, with the paper it comes from."""
+
+    name: str
+    sentence: str
+    paper: str
+    charges: tuple[Charge, ...]
+    replay: Replay = "sum"
+    alpha: float | str = "flop"
+    needs: frozenset[str] = field(default_factory=frozenset)
+
+
+def nething(alpha: float | str = "flop", charges: Sequence[str] = ()) -> Model:
+    """Copies by LogGP on the target's link, launches and waits by their latency, kernels by `alpha`.
+
+    Parameters
+    ----------
+    alpha : how much faster kernels run on the target: a number, ``"flop"`` (ratio of double precision rates), ``"memory"``
+        (ratio of memory bandwidths) or ``"hold"`` (kernels keep their time).
+    charges : names of further charges, of packages of third parties (entry points ``turnbuckle.charges``), which come on top.
+
+    Raises
+    ------
+    UsageError : A429 for a charge that no installed package has.
+    """
+    priced = [
+        *(_copy_charge(direction) for direction in ("h2d", "d2h")),
+        *(_migration_charge(direction) for direction in ("h2d", "d2h")),
+        Charge("p2p", lambda p: p.kind == "copy_p2p", _p2p_seconds, "ratio", ("link.p2p.bandwidth",), fitted=True),
+        Charge(
+            "launch",
+            lambda p: (p.kind == "launch") & p.idle_device,
+            _parameter("launch.latency"),
+            "difference",
+            ("launch.latency",),
+            falls="delivery",
+            replayed=lambda p: p.kind == "launch",
+        ),
+        Charge(
+            "launch call",
+            lambda p: (p.kind == "launch") & ~p.idle_device,
+            _parameter("launch.call"),
+            "difference",
+            ("launch.call",),
+            replayed=lambda p: p.kind == "launch",
+        ),
+        Charge("sync", lambda p: p.kind == "sync", _parameter("sync.return"), "difference", ("sync.return",), falls="return"),
+        Charge("alloc", lambda p: p.kind == "alloc", _parameter("alloc.call"), "difference", ("alloc.call",)),
+        Charge("slack", lambda p: p.crosses, _slack_seconds, "difference"),
+        *_distance_charges(),
+    ]
+    if alpha != "hold":
+        memory = "gpu.memory_bandwidth"
+        priced += [
+            Charge("kernel", lambda p: p.kind == "kernel", _kernel_seconds(alpha), "ratio", _rates(alpha)),
+            Charge("device memory", lambda p: (p.kind == "copy_d2d") | (p.kind == "memset"), _per_rate(memory), "ratio", (memory,)),
+        ]
+    return Model(
+        "nething",
+        "copies by LogGP, launches by latency, kernels by alpha" + "".join(f", {name}" for name in charges),
+        "Groves et al., PMBS 2022",
+        (*priced, *map(charge_named, charges)),
+        alpha=alpha,
+    )
+
+
+def charge_named(name: str) -> Charge:
+    """Return the charge of that name from the registry.  Raises A429 where no installed package has it."""
+    known = registry.entries("charges")
+    if name not in known:
+        fix = did_you_mean(name, known) or (f"one of {', '.join(known)}" if known else "install the package that has it")
+        raise UsageError("A429", f"no charge is called {clipped(name)}", cause="charges are entry points turnbuckle.charges", fix=fix)
+    charge: Charge = known[name].load()
+    return charge
+
+
+def additive(lambdas: dict[str, float]) -> Model:
+    """Every class divided by its lambda; waiting is never scaled.
+
+    Parameters
+    ----------
+    lambdas : improvement by class: ``data`` (copies and migrations), ``kernel``, and any class of host call (``launch``, ``copy``,
+        ``alloc``, ``event``, ...); ``control`` stands for all classes not named, except ``sync``, which is waiting (D2).
+
+    Raises
+    ------
+    UsageError : A004 for an unknown class, waiting, or a lambda that is not positive; A005 without any.
+    """
+    known = ["data", "kernel", "control", *(c for c in CALL_CLASSES if c != "sync")]
+    for name, improvement in lambdas.items():
+        if name == "sync":
+            raise UsageError(
+                "A004",
+                "waiting is a result and has no lambda of its own",
+                found=name,
+                fix="scale what is waited for (data, kernel, launch)",
+            )
+        if name not in known:
+            raise UsageError(
+                "A004", f"no class of time is called {name!r}", found=name, fix=did_you_mean(name, known) or f"one of {', '.join(known)}"
+            )
+        if not 0 < improvement < math.inf:
+            raise UsageError(
+                "A004",
+                f"lambda of {name} must be positive",
+                found=str(improvement),
+                fix="above 1 is better hardware, 0.1 is ten times worse",
+            )
+    if not lambdas:
+        raise UsageError("A005", "the additive model needs the lambda of at least one class", fix="--lambda data=10,control=10")
+    moved = ("copy_h2d", "copy_d2h", "migration")
+
+    def factor(name: str, covers: Callable[[Pieces], Bool]) -> Charge:
+        improvement = lambdas[name]
+
+        def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
+            return scaled_seconds(np.ones(int(covers(p).sum())), 1.0 if machine is source else improvement)
+
+        return Charge(name, covers, seconds, "ratio")
+
+    named = set(lambdas) - {"data", "kernel", "control"}
+    charges = [factor(name, lambda p, n=name: p.call_class == n) for name in sorted(named)]  # type: ignore[misc]
+    if "control" in lambdas:
+        charges.append(factor("control", lambda p: (p.category == "api") & ~np.isin(p.call_class, [*named, "sync"])))
+    if "data" in lambdas:
+        charges.append(factor("data", lambda p: np.isin(p.kind, moved)))
+    if "kernel" in lambdas:
+        charges.append(factor("kernel", lambda p: p.kind == "kernel"))
+    return Model("additive", "each class of time divided by its lambda", "Austin et al. 2021, eqs 3-4", tuple(charges), alpha="hold")
+
+
+# --- prices -----------------------------------------------------------------------------------------------------------
+
+
+def link_bandwidth(machine: Priced, direction: str, source: Priced) -> Float | float | None:
+    """What a pinned copy reaches on a machine's link [B/s]: eta BW (observed eta where none is stated), limited by reads in flight."""
+    nominal = machine.value(f"link.{direction}.bandwidth")
+    if nominal is None:
+        return None
+    efficiency = machine.value(f"link.{direction}.efficiency")
+    if efficiency is None:
+        efficiency = source.value(f"link.{direction}.efficiency")
+    reached = np.minimum(1.0 if efficiency is None else efficiency, 1.0) * nominal
+    tags, request, trip = (machine.value(f"link.{n}") for n in ("tags", "read_request", "round_trip"))
+    if direction == "h2d" and tags is not None and request is not None and trip is not None:
+        return read_limited_bandwidth(reached, tags, request, trip + trip_seconds(READ_TRIPS, _or_zero(machine.value("slack.link"))))
+    return reached
+
+
+def _link_charge(
+    name: str, covers: Callable[[Pieces], Bool], seconds: Callable[[Pieces, Priced, Priced], Float | None], direction: str
+) -> Charge:
+    latency = f"link.{direction}.latency"
+    return Charge(name, covers, seconds, "ratio", (f"link.{direction}.bandwidth", latency), (latency,), fitted=True)
+
+
+def _copy_charge(direction: str) -> Charge:
+    kind = f"copy_{direction}"
+
+    def covers(p: Pieces) -> Bool:
+        return np.asarray(p.kind == kind)
+
+    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+        mine = covers(p)
+        if machine.copies_vanish:
+            return np.zeros(int(mine.sum()))
+        return _class_seconds(p.size_bytes[mine], p.memory[mine], direction, machine, source)
+
+    return _link_charge(kind, covers, seconds, direction)
+
+
+def _migration_charge(direction: str) -> Charge:
+    def covers(p: Pieces) -> Bool:
+        return np.asarray((p.kind == "migration") & (p.direction == f"migration_{direction}"))
+
+    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+        mine = covers(p)
+        if machine.copies_vanish:
+            return np.zeros(int(mine.sum()))
+        return _class_seconds(p.size_bytes[mine], np.full(int(mine.sum()), "migration", dtype=object), direction, machine, source)
+
+    return _link_charge(f"migration_{direction}", covers, seconds, direction)
+
+
+def _class_seconds(size: Float, memory: NDArray[np.object_], direction: str, machine: Priced, source: Priced) -> Float | None:
+    """LogGP of every memory class: the link's own line, plus what the class cost beyond its link on the source."""
+    here, there = link_bandwidth(source, direction, source), link_bandwidth(machine, direction, source)
+    latency_here, latency_there = source.value(f"link.{direction}.latency"), machine.value(f"link.{direction}.latency")
+    if here is None or there is None or latency_here is None:
+        return None
+    if latency_there is None:  # the target's file does not say: unchanged, and a finding
+        latency_there = latency_here
+    parts: list[tuple[Bool, Float]] = []
+    for word in dict.fromkeys(memory.tolist()):
+        rows = memory == word
+        if word == UNSIZED:  # alike on both machines: what is not known is not changed
+            parts.append((rows, np.ones(int(rows.sum()))))
+            continue
+        own_bandwidth, own_latency = (
+            source.value(f"observed.{direction}.{word}.bandwidth"),
+            source.value(f"observed.{direction}.{word}.latency"),
+        )
+        per_byte = on_other_link(1.0 / (here if own_bandwidth is None else own_bandwidth), 1.0 / here, 1.0 / there)
+        fixed = on_other_link(latency_here if own_latency is None else own_latency, latency_here, latency_there)
+        parts.append((rows, loggp_seconds(size[rows], fixed, rate(per_byte))))
+    out = np.zeros((*np.broadcast_shapes(*(part.shape[:-1] for _, part in parts)), len(size)))
+    for rows, part in parts:
+        out[..., rows] = part
+    return out
+
+
+def _p2p_seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+    mine = p.kind == "copy_p2p"
+    bandwidth = machine.value("link.p2p.bandwidth")
+    if bandwidth is None:
+        return None
+    efficiency = machine.value("link.p2p.efficiency")
+    if efficiency is None:
+        efficiency = source.value("link.p2p.efficiency")
+    latency = machine.value("link.p2p.latency")
+    if latency is None:
+        latency = source.value("link.p2p.latency")
+    each = loggp_seconds(p.size_bytes[mine], 0.0 if latency is None else latency, (1.0 if efficiency is None else efficiency) * bandwidth)
+    return np.asarray(np.where(p.memory[mine] == UNSIZED, 1.0, each))
+
+
+def _parameter(name: str) -> Callable[[Pieces, Priced, Priced], Float | None]:
+    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+        value = machine.value(name)
+        return None if value is None else np.asarray(value, dtype=np.float64)
+
+    return seconds
+
+
+def _slack_seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
+    return slack_seconds(p.crosses[p.crosses], _or_zero(machine.value("slack.call")))
+
+
+def _distance_charges() -> list[Charge]:
+    """A longer link: what each operation waits for, trip by trip (`turnbuckle.cost.slack`)."""
+
+    def trips(number: int) -> Callable[[Pieces, Priced, Priced], Float]:
+        return lambda p, machine, source: trip_seconds(number, _or_zero(machine.value("slack.link")))
+
+    def commanded(p: Pieces) -> Bool:
+        return np.asarray(((p.kind == "launch") & p.idle_device) | np.isin(p.kind, ("copy_h2d", "copy_d2h")))
+
+    return [
+        Charge(
+            "distance of commands",
+            commanded,
+            trips(COMMAND_TRIPS),
+            "difference",
+            falls="delivery",
+            replayed=lambda p: np.isin(p.call_class, ("launch", "copy", "memset")),
+        ),
+        Charge(
+            "distance of reads",
+            lambda p: (p.kind == "copy_h2d") | ((p.kind == "migration") & (p.direction == "migration_h2d")),
+            trips(READ_TRIPS),
+            "difference",
+        ),
+        Charge("distance of faults", lambda p: p.kind == "migration", trips(FAULT_TRIPS), "difference"),
+        Charge("distance of returns", lambda p: p.kind == "sync", trips(RETURN_TRIPS), "difference", falls="return"),
+    ]
+
+
+def _or_zero(value: Float | float | None) -> Float | float:
+    return 0.0 if value is None else value
+
+
+def _rates(alpha: float | str) -> tuple[str, ...]:
+    return {"flop": ("gpu.fp64_matrix", "gpu.fp64"), "memory": ("gpu.memory_bandwidth",)}.get(str(alpha), ())
+
+
+def kernel_rate(machine: Priced, alpha: float | str) -> Float | float | None:
+    """The rate kernels are scaled by: double precision (matrix units if there are any, as the paper's Table I) or memory bandwidth."""
+    if alpha == "memory":
+        return machine.value("gpu.memory_bandwidth")
+    matrix = machine.value("gpu.fp64_matrix")
+    return machine.value("gpu.fp64") if matrix is None else matrix
+
+
+def _kernel_seconds(alpha: float | str) -> Callable[[Pieces, Priced, Priced], Float | None]:
+    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+        if isinstance(alpha, str):
+            rate = kernel_rate(machine, alpha)
+            return None if rate is None else np.asarray(1.0 / rate)
+        return np.asarray(1.0 if machine is source else 1.0 / alpha)
+
+    return seconds
+
+
+def _per_rate(name: str) -> Callable[[Pieces, Priced, Priced], Float | None]:
+    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+        value = machine.value(name)
+        return None if value is None else np.asarray(1.0 / value)
+
+    return seconds

@@ -1,0 +1,112 @@
+"""Activities back in order: the same durations through the replay a model names, the sum or the timeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.pieces import Pieces, grouped
+from turnbuckle.profile.profile import Profile
+from turnbuckle.projection.anchor import Durations
+from turnbuckle.projection.model import Model
+from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS
+from turnbuckle.replay.sum import replay_sum
+from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
+from turnbuckle.replay.trust import Trust, trust
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A profile made ready to be replayed many times.
+
+    Attributes
+    ----------
+    run : its pieces.
+    measured : recorded run time [s].
+    timeline : its compiled graph; None for the sum.
+    trust : how far its order can be trusted; None where nobody asked for the timeline.
+    """
+
+    run: Pieces
+    measured: float
+    timeline: TimelineReplay | None = None
+    trust: Trust | None = None
+
+    @property
+    def replay(self) -> str:
+        """Which replay it is ready for."""
+        return "sum" if self.timeline is None else "timeline"
+
+    def to(self, replay: str) -> Prepared:
+        """The same run, ready for a replay: ``auto`` takes the sum where the order cannot be trusted."""
+        if replay == "sum":
+            return Prepared(self.run, self.measured)
+        return replace(self, timeline=None) if replay == "auto" and self.trust and self.trust.refused else self
+
+
+def prepared(profile: Profile, model: Model) -> Prepared:
+    """Group a profile into pieces and, for the timeline, compile its graph; ``auto`` takes the sum where the order cannot be trusted."""
+    run, piece = grouped(profile)
+    if model.replay == "sum":
+        return Prepared(run, profile.seconds)
+    timeline = TimelineReplay.compiled(dependencies(profile), run, piece)
+    return Prepared(run, profile.seconds, timeline, trust(profile, timeline)).to(model.replay)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """Run times [s], shape of the draws; breakdowns for a single answer only."""
+
+    seconds: Float
+    lower: Float
+    upper: Float
+    breakdown: dict[str, float]
+    measured_breakdown: dict[str, float]
+
+
+def replayed(ready: Prepared, durations: Durations) -> Replayed:
+    """Put the pieces back in order, by the replay they were prepared for."""
+    run = ready.run
+    if ready.timeline is None:
+        tail = np.divide(run.tail_count, run.count, out=np.zeros_like(run.count), where=run.count > 0)
+        total = replay_sum(ready.measured, run.seconds, run.exposed_seconds, tail, durations.scaled, run.count * durations.delay)
+        single = total.exposed_seconds.ndim == 1
+        return Replayed(
+            total.seconds,
+            total.lower,
+            total.upper,
+            _breakdown(run, total.exposed_seconds) if single else {},
+            _breakdown(run, run.exposed_seconds) if single else {},
+        )
+    return _on_timeline(ready.timeline, ready.measured, durations)
+
+
+def _on_timeline(timeline: TimelineReplay, measured: float, durations: Durations) -> Replayed:
+    change = timeline_change(durations)
+    unchanged = no_change(len(durations.run))
+    was = float(timeline.seconds(unchanged))
+    # adding the difference keeps the identity exact
+    seconds = measured + (timeline.seconds(change) - was)
+    saved, delayed = timeline.budget(change)
+    parts: list[dict[str, float]] = [{}, {}]
+    if np.ndim(seconds) == 0:
+        parts = [timeline.parts(c, PART_OF_CATEGORY, measured - was) for c in (change, unchanged)]
+    return Replayed(seconds, np.maximum(measured + saved, 0.0), measured + delayed, *parts)
+
+
+def timeline_change(durations: Durations) -> Change:
+    """Durations as changes of edges."""
+    run = durations.run
+    ratio = np.divide(durations.scaled, run.seconds, out=np.ones(durations.scaled.shape), where=run.seconds > 0)
+    return Change(ratio, durations.falls["activity"], durations.falls["delivery"], durations.falls["return"], durations.host)
+
+
+def _breakdown(run: Pieces, exposed: Float) -> dict[str, float]:
+    part = np.array([PART_OF_CATEGORY[c] for c in run.category], dtype=object)
+    part[run.kind == "launch"] = "launch"
+    return {p: float(exposed[part == p].sum()) for p in PARTS}

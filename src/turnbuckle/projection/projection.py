@@ -1,0 +1,130 @@
+"""The answer: what the run would take on the target, what it is made of, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.findings import Finding
+
+Float = NDArray[np.float64]
+
+#: Parts of a breakdown, as Groves et al. 2022 (Fig 10) have them; `other` is MPI, other host calls and host work.
+PARTS = ("launch", "kernel", "copy", "other")
+PART_OF_CATEGORY = {"kernel": "kernel", "copy": "copy", "mpi": "other", "api": "other", "cpu": "other"}
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Quantiles of the projected run time [s] over the drawn parameters."""
+
+    low: float
+    median: float
+    high: float
+    level: float
+    draws: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Projection:
+    """One run on one target.
+
+    Attributes
+    ----------
+    target, title : the machine.
+    model, replay : how the answer was made.
+    seconds, measured_seconds : projected and recorded run time [s].
+    breakdown, measured_breakdown : exposed time by part [s]; the parts add up to the run time.
+    envelope : what no other order of the same activities could leave [s]: all savings exposed, all delays exposed.
+    coupling : the change in link, latency and bandwidth that the ratio stands for (decision D17).
+    order : how far the recorded order can be trusted: share of the critical path that rules explain, and where the rest is; empty where
+        nobody asked for the timeline.
+    interval : from the errors of all parameters; None before `study.uncertainty` has drawn.
+    drivers : share of the interval's variance by parameter, largest first.
+    sample : the drawn run times [s], common draws for all targets of one call.
+    findings : what was assumed, missing or out of range.
+    """
+
+    target: str
+    title: str
+    model: str
+    replay: str
+    seconds: float
+    measured_seconds: float
+    breakdown: dict[str, float]
+    measured_breakdown: dict[str, float]
+    envelope: tuple[float, float]
+    coupling: dict[str, Any]
+    alpha: float | None = None
+    order: dict[str, Any] = field(default_factory=dict)
+    interval: Interval | None = None
+    drivers: dict[str, float] = field(default_factory=dict)
+    sample: Float | None = field(default=None, repr=False)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def penalty(self) -> float:
+        """Projected over measured run time; above 1 is slower."""
+        return self.seconds / self.measured_seconds if self.measured_seconds else 1.0
+
+    @property
+    def benefit(self) -> float:
+        """Measured over projected run time; above 1 is faster."""
+        return self.measured_seconds / self.seconds if self.seconds else float("inf")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of one projection."""
+        i = self.interval
+        return {
+            "target": self.target,
+            "title": self.title,
+            "seconds": self.seconds,
+            "measured_seconds": self.measured_seconds,
+            "penalty": self.penalty,
+            "benefit": self.benefit,
+            "interval": [i.low, i.high] if i else [self.seconds, self.seconds],
+            "median": i.median if i else self.seconds,
+            "interval_level": i.level if i else None,
+            "draws": i.draws if i else 0,
+            "seed": i.seed if i else None,
+            "envelope": list(self.envelope),
+            "breakdown": self.breakdown,
+            "measured_breakdown": self.measured_breakdown,
+            "coupling": self.coupling,
+            "kernel_alpha": self.alpha,
+            "break_even": {"utilisation_factor": break_even_utilisation(self.penalty)},
+            "model": self.model,
+            "replay": self.replay,
+            "order": self.order,
+            "drivers": self.drivers,
+            "findings": [f.as_dict() for f in self.findings],
+        }
+
+
+def break_even_utilisation(slowdown: float, cost_adder: float = 0.0) -> float:
+    """How much better used a pooled GPU must be to pay: pooling pays when U_pooled > U_local x s x (1 + f).
+
+    Parameters
+    ----------
+    slowdown : s = T_pooled / T_local.
+    cost_adder : f, what the fabric adds to the cost of a GPU, as a fraction.
+
+    >>> round(break_even_utilisation(1.05, 0.1), 3)
+    1.155
+    """
+    return slowdown * (1.0 + cost_adder)
+
+
+def faster(projections: list[Projection]) -> dict[str, dict[str, float]]:
+    """P(row is faster than column) over common draws; ties count half.  Empty for projections without draws."""
+    drawn = [p for p in projections if p.sample is not None]
+    out: dict[str, dict[str, float]] = {}
+    for a in drawn:
+        for b in drawn:
+            if a is not b and a.sample is not None and b.sample is not None:
+                out.setdefault(a.target, {})[b.target] = float(np.mean(a.sample < b.sample) + 0.5 * np.mean(a.sample == b.sample))
+    return out

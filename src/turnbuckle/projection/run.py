@@ -1,0 +1,376 @@
+"""A run, read once; and what it would be on other machines.
+
+A `Run` is a recording with what is made of it once: its profile, the machine it ran on as observed, and its activities in order.
+Questions are its methods, and each has an answer of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import UsageError, did_you_mean
+from turnbuckle.foundation.findings import Finding, merge
+from turnbuckle.foundation.units import show
+from turnbuckle.machine import Machine, Pair, load
+from turnbuckle.profile.messages.exchange_numbers import exchange_numbers
+from turnbuckle.profile.profile import Profile, build
+from turnbuckle.profile.source import observed_machine
+from turnbuckle.profile.summary.describe import describe, untold
+from turnbuckle.profile.summary.summary import categories_ns
+from turnbuckle.profile.transfers import LinkFit
+from turnbuckle.projection.clean import cleaned
+from turnbuckle.projection.model import Model, nething
+from turnbuckle.projection.order import Prepared, prepared
+from turnbuckle.projection.project import DEVICE_ACTIVITY, require_calls
+from turnbuckle.projection.projection import Projection, faster
+from turnbuckle.projection.shown import Shown
+from turnbuckle.projection.uncertainty import DRAWS, SEED, project_many
+from turnbuckle.trace.read import read
+from turnbuckle.trace.secrets import look
+from turnbuckle.trace.trace import Trace
+from turnbuckle.trace.window import Part, cut
+
+if TYPE_CHECKING:
+    from turnbuckle.questions.distance.question import Mode, Slack
+    from turnbuckle.questions.sharing.question import Form, Gain, Sharing
+
+#: Asked when the user names no target: tighter, then farther and farther.
+DEFAULT_TARGETS = ("nvlink-c2c", "pcie5-x16", "cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
+#: The target of the additive model: the lambdas say all there is.
+LAMBDA = Machine(name="lambda", title="each class of time divided by its lambda", summary="", year=0, coupling="relative", base="source")
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run(Shown):
+    """A recorded run.
+
+    Attributes
+    ----------
+    profile : the recording as activities in an order.
+    source : the machine it ran on, as far as it is known.
+    fits : the links, fitted to its copies, by direction and host memory.
+    source_findings : what could not be recognised or fitted.
+    command : the command line that reads it; file names without folders.
+    """
+
+    profile: Profile
+    source: Machine
+    fits: Mapping[tuple[str, str], LinkFit]
+    source_findings: list[Finding] = field(default_factory=list)
+    command: str = ""
+
+    @classmethod
+    def read(
+        cls,
+        path: str | Path,
+        *,
+        source: str | Machine | None = None,
+        use_cache: bool = True,
+        progress: Callable[[float], None] | None = None,
+        command: str = "",
+        part: Part | None = None,
+        clean_seconds: float | None = None,
+    ) -> Run:
+        """Read one recording.
+
+        Parameters
+        ----------
+        path : the recording.
+        source : the machine it ran on, or its name or file; None recognises it.
+        use_cache : keep and use the Parquet copy of a large recording.
+        progress : called with the share read so far.
+        command : the command line that asks, for the provenance of answers.
+        part : a stretch of time, an NVTX range, a rank; None is the whole recording.
+        clean_seconds : run time of the same stretch without profiler, to which the recording is shortened [s] (`projection.clean`).
+
+        Raises
+        ------
+        ProfileError : the recording cannot be read.
+        UsageError, CannotAnswer : the part is not in it, or cannot be shortened so.
+        MachineError : the source is unknown or relative.
+        """
+        trace = read(path, use_cache=use_cache, progress=progress)
+        profile = build(cut(trace, part, exchange_numbers) if part else trace)
+        if clean_seconds is not None:
+            profile = cleaned(profile, clean_seconds)
+        if carried := look(Path(path), texts=False).findings():
+            profile = replace(profile, findings=merge([*profile.findings, *carried]))
+        return cls.of(profile, source=source, command=command)
+
+    @classmethod
+    def of(cls, profile: Profile, *, source: str | Machine | None = None, command: str = "") -> Run:
+        """A run of a profile at hand; `source` as in `read`."""
+        named = machine_of(source) if source else None
+        if named is not None and named.relative:
+            Pair(named, named)  # says why a relative machine cannot be a source
+        machine, fits, found = observed_machine(profile, named)
+        return cls(profile, machine, fits, found, command)
+
+    @property
+    def trace(self) -> Trace:
+        """The tables of the recording."""
+        return self.profile.trace
+
+    @property
+    def seconds(self) -> float:
+        """Recorded run time [s]."""
+        return self.profile.seconds
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Flaws of the recording and of the source machine."""
+        return merge([*self.profile.findings, *self.source_findings])
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the recording holds GPU activity."""
+        return bool(self.profile.has & DEVICE_ACTIVITY)
+
+    @property
+    def projectable(self) -> bool:
+        """Whether it also holds the host calls behind it, so that another coupling could change anything that was recorded."""
+        return self.on_device and self.trace.api.height > 0
+
+    @property
+    def untold(self) -> frozenset[str]:
+        """Categories of the time line that were not recorded: it shows no time of them, which is not to say that there was none."""
+        return untold(self.profile)
+
+    @cached_property
+    def ordered(self) -> Prepared:
+        """Its activities in order: the graph compiled, and how far the order can be trusted.  Made once, when first asked for."""
+        return prepared(self.profile, replace(nething("hold"), replay="timeline"))
+
+    def prepared(self, model: Model) -> Prepared:
+        """The run made ready for the replay that a model names; ``auto`` takes the sum where the order cannot be trusted."""
+        if model.replay == "sum" and "ordered" not in self.__dict__:
+            return prepared(self.profile, model)  # no graph is made for it
+        return self.ordered.to(model.replay)
+
+    # --- questions
+
+    def summary(self) -> Summary:
+        """What the recording amounts to: ``turnbuckle inspect``."""
+        return Summary(self)
+
+    def project(
+        self,
+        on: Sequence[str | Machine] | str | Machine | None = None,
+        *,
+        model: Model | None = None,
+        draws: int | None = None,
+        seed: int = SEED,
+    ) -> Answer:
+        """Project the run on machines: ``turnbuckle project``.
+
+        Parameters
+        ----------
+        on : machines, or their names or files; ``"self"`` is the source; None asks `DEFAULT_TARGETS`.
+        model : None is `nething` with kernels by the machines' double precision rates, replayed as ``auto``.
+        draws : parameter draws for the interval; 0 leaves it out; None is 1000, or fewer for a timeline of millions of activities.
+        seed : of the draws.
+
+        Raises
+        ------
+        CannotAnswer : A121, A122.
+        MachineError : a machine that is unknown.
+        UsageError : A014, the additive model has no machine.
+        """
+        model = model or replace(nething(), replay="auto")
+        asked = [on] if isinstance(on, str | Machine) else on
+        if model.name == "additive":
+            if asked is not None and set(asked) != {"self"}:
+                names = ", ".join(m if isinstance(m, str) else m.name for m in asked)
+                raise UsageError(
+                    "A014", "the additive model has no target machine: its lambdas say all that changes", found=f"--on {names}",
+                    fix="leave --on out, or use --model nething to ask about a machine",
+                )  # fmt: skip
+            targets: tuple[Machine, ...] = (LAMBDA,) if asked is None else (self.source,)
+        else:
+            targets = tuple(self.source if m == "self" else machine_of(m) for m in (DEFAULT_TARGETS if asked is None else asked))
+        if any(target is not self.source for target in targets):
+            require_calls(self.profile)
+        ready = self.prepared(model)
+        projections = project_many(self.profile, self.source, targets, model, self.fits, draws, seed, ready)
+        drawn = max((p.interval.draws for p in projections if p.interval), default=draws or 0)
+        return Answer(self, model, targets, projections, seed, drawn)
+
+    def distance(
+        self, mode: Mode = "link", *, draws: int = DRAWS, seed: int = SEED, classes: Sequence[str] = (), repeats: Sequence[float] = ()
+    ) -> Slack:
+        """Say how much distance the run tolerates: ``turnbuckle slack``.  Parameters as in `questions.distance.question.tolerate`."""
+        found: Slack = registry.load("asks", "distance")(self, mode, draws=draws, seed=seed, classes=classes, repeats=repeats)
+        return found
+
+    def sharing(
+        self,
+        runs: Sequence[int] = (1, 2, 4, 8),
+        forms: Sequence[Form] = ("loose",),
+        *,
+        bandwidth: float | None = None,
+        hop_seconds: float = 0.0,
+        speed: float = 1.0,
+        gain: Gain = "blocks",
+        cores: int = 0,
+    ) -> Sharing:
+        """Replay the run several times over at once: ``turnbuckle model sharing``.  Parameters: `questions.sharing.question.sharing`."""
+        settings = {"bandwidth": bandwidth, "hop_seconds": hop_seconds, "speed": speed, "gain": gain, "cores": cores}
+        found: Sharing = registry.load("asks", "sharing")(self, runs, forms, **settings)
+        return found
+
+    # --- what is shown
+
+    def provenance(
+        self, model: Model | None = None, targets: Sequence[Machine] = (), seed: int = SEED, draws: int = DRAWS
+    ) -> dict[str, Any]:
+        """Enough to repeat an answer: versions, hashes, machines, model, seed, command."""
+        facts = self.trace.facts
+        return {
+            "tool": "turnbuckle",
+            "version": version("turnbuckle"),
+            "profile": {
+                "file": self.trace.name,
+                "sha256": facts.get("sha256"),
+                "size_bytes": facts.get("size_bytes"),
+                "format": facts.get("format"),
+                "profiler_version": facts.get("product_version"),
+                "schema_version": facts.get("schema_version"),
+                "recorded_utc_ns": facts.get("session_start_utc_ns"),
+                "part": facts.get("part"),
+            },
+            "source_machine": {"name": self.source.name, "sha256": self.source.sha256},
+            "targets": [{"name": m.name, "sha256": m.sha256} for m in targets],
+            "model": None if model is None else {"name": model.name, "paper": model.paper, "alpha": model.alpha, "replay": model.replay},
+            "seed": seed,
+            "draws": draws,
+            "command": self.command,
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``inspect``."""
+        return self.summary().as_dict()
+
+    def table(self) -> pl.DataFrame:
+        """Where its time goes, as `Summary.table`."""
+        return self.summary().table()
+
+    def headline(self) -> str:
+        """The run in one line."""
+        counts = f"{self.trace.kernels.height:,} kernels, {self.trace.copies.height:,} copies, {self.trace.api.height:,} host calls"
+        flaws = len(self.findings)
+        return f"Run {self.trace.name}: {show(self.seconds, 's')} on {self.source.title}; {counts}; {flaws} finding{'s' * (flaws != 1)}"
+
+
+@dataclass(frozen=True, repr=False)
+class Summary(Shown):
+    """What a recording amounts to."""
+
+    run: Run
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``inspect``."""
+        run = self.run
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "profile": describe(run.profile, run.source, run.fits),
+            "findings": [f.as_dict() for f in run.findings],
+            "provenance": run.provenance(),
+        }
+
+    def table(self) -> pl.DataFrame:
+        """Where time goes: category, exposed seconds, share of the run time; null where it was not recorded."""
+        spent = categories_ns(self.run.profile)
+        told = {c: None if c in self.run.untold and not ns else ns * 1e-9 for c, ns in spent.items()}
+        whole = self.run.seconds
+        return pl.DataFrame(
+            {
+                "category": list(told),
+                "seconds": list(told.values()),
+                "share": [None if v is None or not whole else v / whole for v in told.values()],
+            },
+            schema={"category": pl.String, "seconds": pl.Float64, "share": pl.Float64},
+        )
+
+    def headline(self) -> str:
+        """The run in one line."""
+        return self.run.headline()
+
+
+@dataclass(frozen=True, repr=False)
+class Answer(Shown):
+    """Projections of a run.
+
+    Attributes
+    ----------
+    run : the recorded run.
+    model : price list and replay used.
+    targets : machines asked for, as declared.
+    projections : one per target, in the order asked.
+    seed, draws : of the intervals.
+    """
+
+    run: Run
+    model: Model | None = None
+    targets: tuple[Machine, ...] = ()
+    projections: list[Projection] = field(default_factory=list)
+    seed: int = SEED
+    draws: int = DRAWS
+
+    def __getitem__(self, target: str) -> Projection:
+        """The projection on a machine, by its name; KeyError names the nearest."""
+        for projection in self.projections:
+            if projection.target == target:
+                return projection
+        names = [p.target for p in self.projections]
+        raise KeyError(f"{target!r} was not asked for: {did_you_mean(target, names) or ', '.join(names)}")
+
+    def __len__(self) -> int:
+        return len(self.projections)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Flaws of the recording and of the source machine; those of a projection stand with it."""
+        return self.run.findings
+
+    def provenance(self) -> dict[str, Any]:
+        """Enough to repeat the answer: versions, hashes, machines, model, seed, command."""
+        return self.run.provenance(self.model, self.targets, self.seed, self.draws)
+
+    def table(self) -> pl.DataFrame:
+        """The projections as a table, one row a target; `.to_pandas()`, `.to_arrow()` and `.write_parquet()` take it further."""
+        flat = []
+        for p in self.projections:
+            low, high = (p.interval.low, p.interval.high) if p.interval else (p.seconds, p.seconds)
+            numbers = {"seconds": p.seconds, "low_seconds": low, "high_seconds": high, "measured_seconds": p.measured_seconds}
+            ratios = {"penalty": p.penalty, "benefit": p.benefit, "kernel_alpha": p.alpha}
+            flat.append({"target": p.target, **numbers, **ratios, **{f"{part}_seconds": v for part, v in p.breakdown.items()}})
+        return pl.DataFrame(flat, infer_schema_length=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``project``."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "projections": [p.as_dict() for p in self.projections],
+            "faster": faster(self.projections),
+            "findings": [f.as_dict() for f in self.findings],
+            "provenance": self.provenance(),
+        }
+
+    def headline(self) -> str:
+        """The answer in one line."""
+        names = ", ".join(p.target for p in self.projections) or "nothing"
+        return f"Answer: {self.run.trace.name}, recorded {show(self.run.seconds, 's')}, on {names}"
+
+
+def machine_of(machine: str | Machine) -> Machine:
+    """A machine at hand, or that of a name or file."""
+    return machine if isinstance(machine, Machine) else load(machine)

@@ -1,0 +1,185 @@
+"""Run time along a line of change: every breakpoint, both derivatives, and what the critical path is made of.
+
+Without contention the run time is a maximum of linear functions of every time parameter, so along any line it is convex
+and piecewise linear.  A line is found exactly, not sampled: where two known pieces cross, either the run time lies on
+both and there is a breakpoint, or a new piece is found (slope-intersection recursion, `turnbuckle._native.Timeline.line`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.profile.dependencies.dependencies import EDGE
+from turnbuckle.profile.pieces import Pieces
+from turnbuckle.replay.timeline import Change, TimelineReplay, no_change, parameters
+
+Float = NDArray[np.float64]
+
+#: Breakpoints looked for along one line, at most; beyond it `Curve.gap` says how far the curve may be off.
+MOST = 4096
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Run time along a line: convex, nondecreasing, piecewise linear.
+
+    Attributes
+    ----------
+    at : where the pieces meet, and both ends; shape (knots,).
+    seconds : run time there [s].
+    slopes : change of run time with `at` on each piece, shape (knots - 1,).
+    gap : largest error [s] if the search stopped at its limit; 0 where every breakpoint was found.
+    """
+
+    at: Float
+    seconds: Float
+    slopes: Float
+    gap: float
+
+    def __call__(self, at: Float | float) -> Float:
+        """Run time [s] at any points between the ends."""
+        return np.asarray(np.interp(at, self.at, self.seconds))
+
+    def reaches(self, seconds: float) -> float | None:
+        """The largest point at which the run takes no longer than `seconds`; None if it never does take longer."""
+        above = np.flatnonzero(self.seconds > seconds)
+        if not len(above):
+            return None
+        k = int(above[0])
+        if k == 0:
+            return float(self.at[0])
+        rise = self.seconds[k] - self.seconds[k - 1]
+        return float(self.at[k - 1] + (seconds - self.seconds[k - 1]) * (self.at[k] - self.at[k - 1]) / rise)
+
+    @property
+    def breakpoints(self) -> Float:
+        """Inner knots, where the critical path changes."""
+        return self.at[1:-1]
+
+
+def along(replay: TimelineReplay, change: Callable[[Float], Change], ends: Sequence[float], offset: float = 0.0, most: int = MOST) -> Curve:
+    """Run time along a line.
+
+    Parameters
+    ----------
+    replay : the compiled run.
+    change : what changes at points of the line, shape (points, 1); between neighbouring `ends` it must be linear.
+    ends : first and last point, and between them the points where `change` has a kink.
+    offset : run time outside the graph [s].
+    most : breakpoints looked for on each stretch.
+    """
+    points = np.array(sorted(set(ends)), dtype=np.float64)
+    values = np.broadcast_to(change(points[:, None]).values, (len(points), parameters(len(replay.run))))
+    threads = os.cpu_count() or 1
+    at: list[Float] = [points[:1]]
+    seconds: list[Float] = []
+    slopes: list[Float] = []
+    gap = 0.0
+    for k in range(len(points) - 1):
+        length = points[k + 1] - points[k]
+        start, direction = np.ascontiguousarray(values[k]), np.ascontiguousarray((values[k + 1] - values[k]) / length)
+        raw = replay.native.line(start, direction, 0.0, float(length), limit=most, threads=threads)
+        knots, found, slope = (np.frombuffer(b, dtype=np.float64) for b in raw[:3])
+        if not seconds:
+            seconds.append(found[:1])
+        at.append(points[k] + knots[1:])
+        seconds.append(found[1:])
+        slopes.append(slope)
+        gap = max(gap, raw[3])
+    knots, found, slope = np.concatenate(at), np.concatenate(seconds), np.concatenate(slopes)
+    # where two stretches meet there is a corner only if the slope changes
+    bends = np.concatenate([[True], np.abs(np.diff(slope)) > 1e-12 * np.abs(slope).max(initial=0.0), [True]])
+    return Curve(knots[bends], found[bends] * 1e-9 + offset, slope[bends[:-1]] * 1e-9, gap * 1e-9)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What the critical path is made of.
+
+    Attributes
+    ----------
+    what : words for a class of time.
+    seconds : time of that class on the critical path of the recorded run [s]; all classes add up to the run time.
+    left, right : change of run time per unit of relative change, when the class gets faster and slower [s]; they differ where another
+        path is as long.
+    """
+
+    what: str
+    seconds: float
+    left: float
+    right: float
+
+    def elasticity(self, run_time: float) -> float:
+        """Per cent of run time for one per cent more of this class."""
+        return self.right / run_time if run_time else 0.0
+
+
+HOST_WORK, DELIVERIES, RETURNS, REST = "application's own host work", "deliveries to the device", "returns of waits", "not explained"
+_CALLS: Final = {"launch": "launch calls", "copy": "copy calls", "sync": "synchronising calls", "alloc": "allocation calls"}
+_COPIES: Final = {
+    "h2d": "copies to the device",
+    "d2h": "copies to the host",
+    "migration_h2d": "pages to the device",
+    "migration_d2h": "pages to the host",
+}
+
+
+def classes(run: Pieces) -> NDArray[np.object_]:
+    """What each piece is, in words: the classes of time that can be scaled."""
+    words = []
+    for category, call_class, direction in zip(run.category, run.call_class, run.direction, strict=True):
+        if category == "api":
+            words.append(_CALLS.get(call_class, "other runtime calls"))
+        elif category == "copy":
+            words.append(_COPIES.get(direction, "other copies"))
+        else:
+            words.append({"kernel": "kernels", "mpi": "MPI", "cpu": HOST_WORK}[category])
+    return np.array(words, dtype=object)
+
+
+def shares(replay: TimelineReplay, beyond: float = 0.0) -> list[Share]:
+    """Attribution of the recorded run time, largest first: T = sum of theta dT/dtheta over all classes, plus what no rule explains.
+
+    Parameters
+    ----------
+    replay : the compiled run.
+    beyond : run time outside the graph [s]; counted as not explained.
+    """
+    count = len(replay.run)
+    of = classes(replay.run)
+    names = [*dict.fromkeys(of.tolist()), *({HOST_WORK} - set(of.tolist()))]
+    names.append(DELIVERIES)
+    rows = np.zeros((len(names), parameters(count)))
+    for row, name in zip(rows, names, strict=True):
+        row[:count] = of == name
+        row[4 * count] = name == HOST_WORK
+        row[4 * count + 1 :] = name == DELIVERIES
+    raw = replay.native.slopes(no_change(count).values, rows, threads=os.cpu_count() or 1)
+    derivatives = np.frombuffer(raw, dtype=np.float64).reshape(-1, 3) * 1e-9
+    on_path = _on_critical_path(replay, of)
+    on_path[REST] = on_path.get(REST, 0.0) + beyond
+    found = [Share(n, on_path.get(n, 0.0), float(d[1]), float(d[2])) for n, d in zip(names, derivatives, strict=True)]
+    found += [Share(n, on_path.get(n, 0.0), on_path.get(n, 0.0), on_path.get(n, 0.0)) for n in (RETURNS, REST)]
+    return sorted((s for s in found if s.right > 0 or s.seconds > 0), key=lambda s: -s.right)
+
+
+def _on_critical_path(replay: TimelineReplay, of: NDArray[np.object_]) -> dict[str, float]:
+    """Seconds of every class on the recorded critical path."""
+    graph = replay.graph
+    _, path = replay.path(no_change(len(replay.run)))
+    kind, target, lag = graph.kind[path], graph.target[path], graph.lag_ns[path] * 1e-9
+    if not len(path):
+        return {}
+    own = np.isin(kind, [EDGE[w] for w in ("run", "call", "meet")])
+    named = np.where(own, of[replay.piece[(target - 1) // 2]], REST)
+    for word, name in (("host", HOST_WORK), ("deliver", DELIVERIES), ("sync", RETURNS), ("queue", RETURNS), ("fault", "kernels")):
+        named[kind == EDGE[word]] = name
+    found = {str(n): float(lag[named == n].sum()) for n in np.unique(named.astype(str))}
+    found[REST] = found.get(REST, 0.0) + float(graph.residual_ns[target].sum()) * 1e-9
+    return found

@@ -1,0 +1,1 @@
+"""One folder a question: the question, its tables, its figures, its command."""

@@ -1,0 +1,1 @@
+"""A recording that can be handed on."""

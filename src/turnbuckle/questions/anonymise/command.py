@@ -1,0 +1,161 @@
+"""``turnbuckle anonymise``: a copy of a recording that can be handed on."""
+
+from __future__ import annotations
+
+import secrets as random
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.foundation.errors import UsageError, clipped
+from turnbuckle.foundation.files import free_folder, opened, whole_folder
+from turnbuckle.show.terminal.options import NoCache
+
+Profile = Annotated[Path, Parameter(help="a recording of any kind")]
+Folder = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write the trace into this folder, new or empty")]
+KeyFile = Annotated[
+    Path | None, Parameter(name="--key-file", help="key of the hashes, 16 bytes or more: the same key makes the same hashes; else random")
+]
+Keep = Annotated[str | None, Parameter(help="kernels whose names match this regular expression keep them")]
+DryRun = Annotated[bool, Parameter(name="--dry-run", help="say what would be kept, hashed and dropped; write nothing", negative=())]
+Format = Annotated[Literal["table", "json"], Parameter(name="--format", help="how the answer is written: table or json")]
+
+_LEAST_KEY: Final = 16
+_MOST_KEY: Final = 1 << 20
+_LONGEST_PATTERN: Final = 1000
+
+
+def anonymise(
+    profile: Profile,
+    /,
+    *,
+    output: Folder = None,
+    key_file: KeyFile = None,
+    keep: Keep = None,
+    dry_run: DryRun = False,
+    format: Format = "table",
+    no_cache: NoCache = False,
+) -> int:
+    """Write a copy of a recording without names, ids, dates and places of its own; every answer about it stays the same."""
+    from turnbuckle.questions.anonymise.question import anonymise as without
+    from turnbuckle.questions.anonymise.stand_in import stand_in
+    from turnbuckle.show.terminal.progress import reading
+    from turnbuckle.trace.read import read
+    from turnbuckle.trace.secrets import look
+
+    folder = _folder(output, dry_run)
+    _check_pattern(keep)
+    key = _key(key_file)
+    with reading(profile) as progress:
+        trace = read(profile, use_cache=not no_cache, progress=progress)
+    made, treated = without(trace, key, stand_in=stand_in, keep=keep)
+    found = look(profile)
+    if folder is not None and not dry_run:
+        with whole_folder(folder, "the copy") as draft:
+            made.to_parquet(draft)
+    _emit(profile, None if dry_run else folder, made, treated, found, format)
+    return 0
+
+
+def _folder(output: Path | None, dry_run: bool) -> Path | None:
+    """Where to write.  Raises A404 where that is not said, R005 where it is no folder of its own."""
+    if output is None:
+        if dry_run:
+            return None
+        raise UsageError("A404", "anonymise writes a folder", found="no --output", fix="give a new folder with -o FOLDER, or --dry-run")
+    return free_folder(output, "the copy")
+
+
+def _check_pattern(keep: str | None) -> None:
+    """Raises A402 where the text is no regular expression."""
+    if keep is None:
+        return
+    import polars as pl
+
+    from turnbuckle.questions.anonymise.question import kept_kernels
+
+    try:
+        if len(keep) > _LONGEST_PATTERN:
+            raise ValueError(f"{len(keep)} letters, of at most {_LONGEST_PATTERN}")
+        kept_kernels(pl.Series([""]), keep)
+    except ValueError as error:
+        raise UsageError(
+            "A402", "--keep is no regular expression", where="--keep", found=f"{clipped(keep)}: {clipped(str(error), 100)}",
+            fix="put a backslash before brackets and stars that stand for themselves; there is no look-around and no back-reference",
+        ) from None  # fmt: skip
+
+
+def _key(key_file: Path | None) -> bytes:
+    """The key of the hashes.  Raises A403 where the file cannot be read, or is too short or too long for one."""
+    if key_file is None:
+        return random.token_bytes(32)
+    try:
+        if not key_file.is_file():
+            raise OSError("it is no file" if key_file.exists() else "there is no such file")
+        with opened(key_file) as file:
+            key = file.read(_MOST_KEY + 1)
+    except OSError as error:
+        found = error.strerror or str(error)
+    else:
+        if _LEAST_KEY <= len(key) <= _MOST_KEY:
+            return key
+        found = f"{len(key)} bytes" if len(key) <= _MOST_KEY else f"more than {_MOST_KEY} bytes"
+    raise UsageError(
+        "A403",
+        "the key file cannot be used",
+        where=key_file.name,
+        found=found,
+        fix=f"a file of {_LEAST_KEY} bytes or more: head -c 32 /dev/urandom > KEY",
+    )
+
+
+def _emit(profile: Path, folder: Path | None, made: Any, treated: list[Any], found: Any, format: str) -> None:
+    from turnbuckle.foundation.findings import merge
+    from turnbuckle.projection.run import SCHEMA_VERSION
+    from turnbuckle.questions.anonymise.question import treated_rows
+    from turnbuckle.show.terminal.output import provenance, write_json
+
+    # what is written beside a copy must not tell what the copy leaves out
+    rows = treated_rows(treated, originals=folder is None)
+    findings = merge([*(f for f in made.findings if f.code == "P183"), *found.findings()])
+    if format == "json":
+        write_json({
+            "schema_version": SCHEMA_VERSION,
+            "folder": folder.name if folder is not None else None,
+            "treated": rows,
+            "tables": {name: frame.height for name, frame in made.tables.items()},
+            "source": {"entries": found.places if found.looked else None, "credentials": found.credentials if found.looked else None},
+            "findings": [f.as_dict() for f in findings],
+            "provenance": provenance(),
+        }, None)  # fmt: skip
+        return
+    _print(profile, folder, rows, findings, {f.code for f in found.findings()})
+
+
+def _print(profile: Path, folder: Path | None, rows: list[dict[str, Any]], findings: list[Any], of_source: set[str]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.projections import clean
+
+    console = console_for(None)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("action", style="bold cyan", no_wrap=True)
+    table.add_column("what")
+    table.add_column("number", justify="right")
+    table.add_column("for example", overflow="fold", style="dim")
+    for row in rows:
+        shown = ", ".join(clean(text, 100) for text in row["examples"])
+        table.add_row(row["action"], row["what"], f"{row['count']:,}", Text(shown))
+    console.print(table)
+    for f in findings:
+        console.print()
+        whose = "in the recording that was read, not in the copy: " if folder is not None and f.code in of_source else ""
+        console.print(Text.assemble((f"{f.code}  ", "yellow"), f"{f.count:,}  {whose}{f.meaning}; {f.advice}"))
+    console.print()
+    if folder is None:
+        console.print(Text.assemble(("next  ", "bold cyan"), f"turnbuckle anonymise {clean(profile.name, 200)} -o FOLDER writes it"))
+    else:
+        console.print(Text.assemble(("next  ", "bold cyan"), f"turnbuckle inspect {clean(folder.name, 200)}"))

@@ -1,0 +1,48 @@
+"""Words that stand in for names: a host call's name may go, what the rules read from it may not."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from typing import Final
+
+from turnbuckle.profile.classify import call_class, waits
+from turnbuckle.profile.dependencies.sides import _frees, scope_of
+
+#: Calls of the CUDA runtime, of which each class, kind of wait and scope has at least one.
+_CALLS: Final = (
+    "other", "LaunchKernel", "GraphLaunch", "MemcpyAsync", "Memcpy", "MemsetAsync", "Malloc", "Free", "FreeAsync", "DeviceSynchronize",
+    "StreamSynchronize", "EventSynchronize", "StreamWaitEvent", "EventRecord", "EventQuery", "StreamCreate", "ModuleLoad", "LaunchHostFunc",
+)  # fmt: skip
+_PARTS: Final = re.compile(r"[A-Z][a-z]+|[a-z]+")
+
+
+def read_as(name: str) -> tuple[str, bool, bool, int, bool]:
+    """What the rules read from a host call's name: class, whether it waits, whether it frees, what it waits for, whether it starts graphs.
+
+    >>> read_as("cudaMemcpy")
+    ('copy', True, False, 0, False)
+    """
+    return call_class(name), waits(name), _frees(name), scope_of(name), "GraphLaunch" in name
+
+
+_STANDS: Final = {read_as("".join(pair)): "".join(pair) for pair in reversed([*((c,) for c in _CALLS), *product(_CALLS, _CALLS)])}
+_MORE: Final = (
+    "Access Add Address Advise Alloc Array At Attribute Begin By Capture Capturing Complete Ctx Default Destroy Device Driver Elapsed "
+    "End Entry Error Exec Func Function Get Graph Host Info Instantiate Is Kernel Last Library Link Map Max Mem Mode Occupancy Peek Peer "
+    "Point Pool Prefetch Proc Query Register Release Set Symbol Unmap Value Write"
+)
+_WORDS: Final = frozenset(part for call in (*_CALLS, *_MORE.split()) for part in _PARTS.findall(call))
+
+
+def stand_in(name: str) -> str:
+    """A word that `read_as` reads as it reads the name, and that says nothing else of it.
+
+    >>> stand_in("secretMemcpyOfModel"), stand_in("launch_secret")
+    ('Memcpy', 'other')
+    """
+    wanted = read_as(name)
+    found = _STANDS.get(wanted)
+    if found is None:
+        found = "".join(part for part in _PARTS.findall(name) if part in _WORDS)
+    return found if read_as(found) == wanted else "other"

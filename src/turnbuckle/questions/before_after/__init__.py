@@ -1,0 +1,1 @@
+"""The run as recorded and as projected, activity by activity."""

@@ -1,0 +1,451 @@
+"""Before and after: a stretch of the run as recorded, and below it the same activities as projected, with the critical path of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.profile.profile import Profile
+from turnbuckle.questions.before_after.question import Moved, Window
+from turnbuckle.questions.distance.figures import digits
+from turnbuckle.show.figures.charts import Rows, Spec, layer, own_colour, quantitative, time_unit
+from turnbuckle.show.figures.figure import Figure
+from turnbuckle.show.figures.look import CRITICAL, FULL, INK, RULE, SOFT
+from turnbuckle.show.kernel_names import kernel_labels
+from turnbuckle.show.text import MINUS, clean, number, plural, shorten
+
+Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+#: Tracks shown, those with most activities first.
+MOST_TRACKS: Final = 8
+#: Height of a bar and of its track, few tracks and many; between the two time lines; of a heading [px].
+BAR, ROWS, FEW = 16, (30, 24), 4
+GAP, HEAD = 24, 18
+_LEFT, _RIGHT = 138, 14
+PLOT: Final = FULL - _LEFT - _RIGHT
+#: Pale, so that the critical path stands out; light enough for dark text.
+PALE: Final = {"kernel": "#a9c1d8", "copy": "#f6cf9f", "api": "#d5e3ea", "mpi": "#cfc8e2", "cpu": "#e6e9ed"}
+WORDS: Final = {"kernel": "kernel", "copy": "copy", "api": "call of the GPU runtime", "mpi": "MPI", "cpu": "host work"}
+#: What changes an activity itself: the delay before it, what it takes, what it waits for.  The others only follow, or absorb.
+OWN_CHANGE: Final = ("lag", "own", "waits")
+#: Edges of the critical path that are inside one activity.
+_INSIDE: Final = frozenset({"run", "call"})
+_HATCH: Final = 6
+#: A bar thinner than this would not be seen [px].
+_HAIR: Final = 0.8
+_CHARACTER: Final = 5.9
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """One of the two time lines.
+
+    Attributes
+    ----------
+    word : its heading.
+    start, end : when its activities are [s after the window's start].
+    path, begins : its critical path, and where the window begins on that [s after the run's start].
+    height_of, top : middle of each track below its own top, and that [px].
+    until : where it ends [s after the window's start].
+    shift : how much later than recorded the window begins [s].
+    critical : numbers of activities that the critical path runs inside of.
+    """
+
+    word: str
+    start: Float
+    end: Float
+    path: pl.DataFrame
+    begins: float
+    height_of: dict[int, float]
+    top: float
+    until: float
+    shift: float
+    critical: frozenset[int]
+
+
+def track_words(profile: Profile) -> dict[int, str]:
+    """Names of tracks, without ids of the machine it was recorded on: threads and processes are numbered in the order they appear."""
+    threads: dict[tuple[Any, Any], int] = {}
+    out = {}
+    for track, what, process, thread, device, stream in profile.tracks.select(
+        "track", "what", "process", "thread", "device", "stream"
+    ).iter_rows():
+        if what == "thread":
+            out[int(track)] = f"host thread {threads.setdefault((process, thread), len(threads) + 1)}"
+        elif what == "stream":
+            out[int(track)] = f"GPU {device}, stream {stream}" if stream is not None else f"GPU {device}"
+        else:
+            out[int(track)] = clean(what)
+    return out
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """What both panels share: seconds in a unit of the axis, pixels in a second, and both axes."""
+
+    divisor: float
+    scale: float
+    x: Spec
+    y: Spec
+
+    def at(self, seconds: float) -> float:
+        """A time on the axis."""
+        return digits(seconds / self.divisor, 6)
+
+
+def before_after(run: Moved, shown: Window) -> tuple[Figure, str]:
+    """The figure, and one sentence on how long the stretch takes before and after."""
+    table = run.table[shown.rows]
+    words = track_words(run.profile)
+    tracks = _tracks(run.profile, table)
+    table = table.filter(pl.col("track").is_in(tracks))
+    first, length = shown.first_ns * 1e-9, (shown.last_ns - shown.first_ns) * 1e-9
+    start, end = (table[c].to_numpy() * 1e-9 - first for c in ("start_ns", "end_ns"))
+    later, until = (table[c].to_numpy() - shown.projected_first for c in ("projected_start", "projected_end"))
+    ends = np.flatnonzero(end <= length * (1 + 1e-9))
+    final = int(ends[np.argmax(end[ends])]) if len(ends) else int(np.argmax(end))
+    took, takes = float(min(end[final], length)), float(until[final])
+    row = ROWS[len(tracks) > FEW]
+    height_of = {t: k * row + row / 2 for k, t in enumerate(tracks)}
+    below = HEAD + len(tracks) * row + GAP
+    name = f"projected on {shorten(clean(run.target.name), 40)}: {_apart(takes - took)}"
+    panels = (
+        _Panel("as recorded", start, end, run.path_before, first, height_of, HEAD, length, 0.0, _inside(run.path_before)),
+        _Panel(
+            name,
+            later,
+            until,
+            run.path_after,
+            shown.projected_first,
+            height_of,
+            below + HEAD,
+            takes + max(length - took, 0.0),
+            shown.projected_first - first,
+            _inside(run.path_after),
+        ),
+    )
+    height = below + HEAD + len(tracks) * row + 2
+    frame = _frame(max(length, panels[1].until, 1e-9), height)
+    labels = _labels(run, table)
+    layers: list[Spec] = []
+    for panel in panels:
+        layers += _backdrop(panel, {t: words[t] for t in tracks}, frame)
+        layers += _bars(panel, table, labels, frame)
+        layers += _critical(panel, _track_of(run), frame)
+        layers += _hatches(panel, table, frame) if panel is panels[1] else []
+        layers += _bar_texts(panel, table, labels, frame)
+    layers += _ends(took, takes, panels, height, frame)
+    spec = layer(*layers, height=int(height), left=_LEFT, right=_RIGHT, top=4, bottom=42)
+    sentence = _sentence(run, shown, took, takes)
+    kinds = [k for k in PALE if k in set(table["category"].cast(str).to_list())]
+    legend = (("critical path", CRITICAL), *((WORDS[k], PALE[k]) for k in kinds))
+    told = _told(table, labels, words)
+    return Figure("before-after", "Before and after", f"{sentence} {_CAPTION}", spec, told, _CAPTION, legend=legend), sentence
+
+
+def _inside(path: pl.DataFrame) -> frozenset[int]:
+    """Numbers of the activities that a critical path runs inside of."""
+    return frozenset(path.filter(pl.col("kind").cast(pl.String).is_in(list(_INSIDE)))["number"].to_list())
+
+
+def _apart(change: float) -> str:
+    """A change of the stretch."""
+    return "as long as recorded" if abs(change) < 5e-10 else f"{'+' if change > 0 else MINUS}{number(abs(change), 's')}"
+
+
+_CAPTION: Final = (
+    "Above as recorded, below as projected, both from the same moment of the run. Strong colour: the critical path, the longest chain of "
+    "waiting that sets the run time. Hatched: activities that the target changes themselves, by a longer or shorter delay before them, "
+    "duration or wait; the others only follow."
+)
+
+
+def _told(table: pl.DataFrame, labels: list[str], words: dict[int, str]) -> Rows:
+    return [
+        {
+            "track": words[r["track"]],
+            "what": name,
+            "recorded_start_seconds": r["start_ns"] * 1e-9,
+            "recorded_end_seconds": r["end_ns"] * 1e-9,
+            "projected_start_seconds": r["projected_start"],
+            "projected_end_seconds": r["projected_end"],
+            "reason": str(r["reason"]),
+            "critical_before": r["critical_before"],
+            "critical_after": r["critical_after"],
+        }
+        for r, name in zip(table.iter_rows(named=True), labels, strict=True)
+    ]
+
+
+def _sentence(run: Moved, shown: Window, took: float, takes: float) -> str:
+    what = {
+        "whole": "The whole run is shown",
+        "iterations": f"Shown {'is' if shown.iterations == 1 else 'are'} {plural(shown.iterations, 'iteration')} of a sequence of "
+        f"{plural(shown.period, 'device activity', 'device activities')} that repeats, around the one that changes as much as the median",
+        "change": "Shown is the stretch in which the critical path changes most",
+    }[shown.chosen]
+    return f"{what}: {number(took, 's', 4)} as recorded, {number(takes, 's', 4)} on {clean(run.target.name)} ({_apart(takes - took)})."
+
+
+def _tracks(profile: Profile, table: pl.DataFrame) -> list[int]:
+    """Tracks to show: host threads above device streams, the busiest where there are too many."""
+    counts = table["track"].value_counts(sort=True).head(MOST_TRACKS)["track"].to_list()
+    what = dict(profile.tracks.select("track", "what").iter_rows())
+    return [int(t) for t in sorted(counts, key=lambda t: (what[t] != "thread", t))]
+
+
+def _track_of(run: Moved) -> NDArray[np.int64]:
+    """Track of every activity of the graph by number; -1 where it is not in the table."""
+    out = np.full(run.activities + 1, -1, dtype=np.int64)
+    out[run.table["number"].to_numpy()] = run.table["track"].to_numpy()
+    return out
+
+
+def _labels(run: Moved, table: pl.DataFrame) -> list[str]:
+    names = run.profile.trace.text(table).fill_null("").to_list()
+    kernels = table["category"].cast(str).to_list()
+    kinds = table["kind"].cast(str).to_list()
+    distinct = list(dict.fromkeys(n for n, c in zip(names, kernels, strict=True) if c == "kernel"))
+    short = dict(zip(distinct, kernel_labels(distinct, 40), strict=True))
+    words = {
+        "copy_h2d": "copy to GPU",
+        "copy_d2h": "copy to host",
+        "copy_d2d": "copy in GPU",
+        "copy_p2p": "copy to GPU",
+        "migration": "pages",
+    }
+    return [
+        short[n] if c == "kernel" else words.get(k, shorten(clean(n), 40) or clean(k))
+        for n, c, k in zip(names, kernels, kinds, strict=True)
+    ]
+
+
+def _frame(widest: float, height: float) -> _Frame:
+    divisor, unit = time_unit(widest)
+    x: Spec = {
+        "scale": {"domain": [0, widest / divisor], "nice": False},
+        "axis": {"title": f"time from the start of the stretch [{unit}]", "tickCount": 7, "grid": True, "gridColor": RULE},
+    }
+    return _Frame(divisor, PLOT / widest, x, {"scale": {"domain": [height, 0], "nice": False}, "axis": None})
+
+
+def _backdrop(panel: _Panel, tracks: dict[int, str], frame: _Frame) -> list[Spec]:
+    """Name of the panel, a line a track, names of tracks."""
+    rows: Rows = [{"y": panel.top + panel.height_of[t], "label": w} for t, w in tracks.items()]
+    head: Rows = [{"y": panel.top - 9, "label": panel.word[:1].upper() + panel.word[1:]}]
+    at_y = quantitative("y", **frame.y)
+    return [
+        {"data": {"values": rows}, "mark": {"type": "rule", "color": RULE, "x": 0, "x2": PLOT}, "encoding": {"y": at_y}},
+        {
+            "data": {"values": rows},
+            "mark": {"type": "text", "align": "right", "x": -10, "color": INK, "limit": _LEFT - 14},
+            "encoding": {"y": at_y, "text": {"field": "label"}},
+        },
+        {
+            "data": {"values": head},
+            "mark": {"type": "text", "align": "left", "x": 0, "fontWeight": "bold", "fontSize": 12},
+            "encoding": {"y": at_y, "text": {"field": "label"}},
+        },
+    ]
+
+
+def _clipped(panel: _Panel) -> tuple[Float, Float, Bool]:
+    low, high = np.clip(panel.start, 0.0, panel.until), np.clip(panel.end, 0.0, panel.until)
+    seen: Bool = (panel.end >= 0.0) & (panel.start <= panel.until)
+    return low, high, seen
+
+
+def _bars(panel: _Panel, table: pl.DataFrame, labels: list[str], frame: _Frame) -> list[Spec]:
+    low, high, seen = _clipped(panel)
+    category, track = table["category"].cast(str).to_list(), table["track"].to_list()
+    longer, moved = table["longer"].to_numpy(), table["moved"].to_numpy()
+    after = panel.word != "as recorded"
+    rows: Rows = []
+    for i in np.flatnonzero(seen).tolist():
+        middle = panel.top + panel.height_of[track[i]]
+        tip = f"{labels[i]}: {number(float(panel.end[i] - panel.start[i]), 's')}"
+        if after:
+            tip += (
+                f", begins {_later(float(moved[i]) - panel.shift, 'later', 'earlier')}, takes {_later(float(longer[i]), 'longer', 'less')}"
+            )
+        to = max(float(high[i]), float(low[i]) + _HAIR / frame.scale)
+        rows.append(
+            {
+                "a": frame.at(float(low[i])), "b": frame.at(to), "y": middle - BAR / 2, "y2": middle + BAR / 2,
+                "colour": PALE.get(category[i], PALE["cpu"]), "tip": tip,
+            }
+        )  # fmt: skip
+    return [
+        {
+            "data": {"values": rows},
+            "mark": {"type": "rect", "aria": True, "stroke": "white", "strokeWidth": 0.6},
+            "encoding": {
+                "x": quantitative("a", **frame.x), "x2": {"field": "b"}, "y": quantitative("y", **frame.y), "y2": {"field": "y2"},
+                "color": own_colour(), "description": {"field": "tip"},
+            },
+        }
+    ]  # fmt: skip
+
+
+def _later(seconds: float, more: str, less: str) -> str:
+    return "as recorded" if abs(seconds) < 5e-10 else f"{number(abs(seconds), 's', 2)} {more if seconds > 0 else less}"
+
+
+def _hatches(panel: _Panel, table: pl.DataFrame, frame: _Frame) -> list[Spec]:
+    """Slanting lines over what the target changes itself: dark on pale bars, white on the critical path."""
+    low, high, seen = _clipped(panel)
+    track, number_ = table["track"].to_list(), table["number"].to_list()
+    changed = table["reason"].cast(pl.String).is_in(list(OWN_CHANGE)).to_numpy() & seen
+    out: list[Spec] = []
+    for critical, colour, opacity in ((False, INK, 0.5), (True, "#ffffff", 0.65)):
+        line: Rows = []
+        for i in np.flatnonzero(changed).tolist():
+            if (number_[i] in panel.critical) is critical and (high[i] - low[i]) * frame.scale >= 3:
+                line += _hatch(float(low[i]) * frame.scale, float(high[i]) * frame.scale, panel.top + panel.height_of[track[i]])
+        for k, point in enumerate(line):
+            point["i"] = k
+            if point["x"] is not None:
+                point["x"] = digits(point["x"] / frame.scale / frame.divisor)
+        if line:
+            out.append(
+                {
+                    "data": {"values": line},
+                    "mark": {"type": "line", "color": colour, "strokeWidth": 0.9, "opacity": opacity},
+                    "encoding": {
+                        "x": quantitative("x", **frame.x),
+                        "y": quantitative("y", **frame.y),
+                        "order": {"field": "i", "type": "quantitative"},
+                    },
+                }
+            )
+    return out
+
+
+def _hatch(low: float, high: float, middle: float) -> Rows:
+    """Slanting lines over one bar [px], one broken line in all."""
+    out: Rows = []
+    at = low - BAR + _HATCH / 2
+    while at < high:
+        a, b = max(at, low), min(at + BAR, high)
+        if b > a:
+            out += [
+                {"x": a, "y": middle + BAR / 2 - (a - at)},
+                {"x": b, "y": middle + BAR / 2 - (b - at)},
+                {"x": None, "y": None},
+            ]
+        at += _HATCH
+    return out
+
+
+def _critical(panel: _Panel, track_of: NDArray[np.int64], frame: _Frame) -> list[Spec]:
+    """The critical path: bars where it is inside an activity, lines where it waits or crosses from track to track."""
+    path = panel.path
+    start, end = path["start"].to_numpy() - panel.begins, path["end"].to_numpy() - panel.begins
+    kind, number_ = path["kind"].cast(str).to_numpy(), path["number"].to_numpy()
+    track = track_of[number_]
+    inside = np.flatnonzero((end >= 0) & (start <= panel.until))
+    bars: Rows = []
+    line: Rows = []
+    for i in inside.tolist():
+        to = panel.height_of.get(int(track[i]))
+        since = panel.height_of.get(int(track[i - 1])) if i else to
+        if to is None or since is None:
+            line.append({"x": None, "y": None})
+            continue
+        a, b = float(start[i]), float(end[i])
+        low, high = max(a, 0.0), min(b, panel.until)
+        if kind[i] in _INSIDE:
+            row = {"a": frame.at(low), "b": frame.at(max(high, low + _HAIR / frame.scale))}
+            bars.append({**row, "y": panel.top + to - BAR / 2, "y2": panel.top + to + BAR / 2})
+
+        def height_at(t: float, a: float = a, b: float = b, since: float = since, to: float = to) -> float:
+            return panel.top + (since + (to - since) * (t - a) / (b - a) if b > a else to)
+
+        line += [
+            {"x": frame.at(low), "y": digits(height_at(low))},
+            {"x": frame.at(high), "y": digits(height_at(high))},
+        ]
+    for k, point in enumerate(line):
+        point["i"] = k
+    at_y = quantitative("y", **frame.y)
+    return [
+        {
+            "data": {"values": bars},
+            "mark": {"type": "rect", "color": CRITICAL},
+            "encoding": {"x": quantitative("a", **frame.x), "x2": {"field": "b"}, "y": at_y, "y2": {"field": "y2"}},
+        },
+        {
+            "data": {"values": _without_repeats(line)},
+            "mark": {"type": "line", "color": CRITICAL, "strokeWidth": 1.6, "strokeJoin": "round"},
+            "encoding": {"x": quantitative("x", **frame.x), "y": at_y, "order": {"field": "i", "type": "quantitative"}},
+        },
+    ]
+
+
+def _without_repeats(line: Rows) -> Rows:
+    """A broken line without points that say nothing new."""
+    out: Rows = []
+    for point in line:
+        if not out or (point["x"], point["y"]) != (out[-1]["x"], out[-1]["y"]):
+            out.append(point)
+    return out
+
+
+def _bar_texts(panel: _Panel, table: pl.DataFrame, labels: list[str], frame: _Frame) -> list[Spec]:
+    """Names in the bars that have room for one."""
+    low, high, seen = _clipped(panel)
+    track = table["track"].to_list()
+    number_ = table["number"].to_list()
+    rows: Rows = []
+    for i in np.flatnonzero(seen).tolist():
+        room = float(high[i] - low[i]) * frame.scale
+        width = int((room - 8) / _CHARACTER)
+        if width >= 5 and (len(labels[i]) <= width or width >= 9):
+            filled = number_[i] in panel.critical
+            pale = PALE.get(str(table["category"][i]), PALE["cpu"])
+            rows.append(
+                {
+                    "x": frame.at(float(low[i] + high[i]) / 2),
+                    "y": panel.top + panel.height_of[track[i]],
+                    "label": shorten(labels[i], width),
+                    "ink": "#ffffff" if filled else INK,
+                    "halo": CRITICAL if filled else pale,
+                }
+            )
+    encoding = {"x": quantitative("x", **frame.x), "y": quantitative("y", **frame.y), "text": {"field": "label"}}
+    name: Spec = {"type": "text", "fontSize": 10}
+    # behind a name the hatching stops
+    return [
+        {
+            "data": {"values": rows},
+            "mark": {**name, "strokeWidth": 4, "strokeJoin": "round"},
+            "encoding": {**encoding, "stroke": own_colour("halo"), "color": own_colour("halo")},
+        },
+        {"data": {"values": rows}, "mark": name, "encoding": {**encoding, "color": own_colour("ink")}},
+    ]
+
+
+def _ends(took: float, takes: float, panels: tuple[_Panel, _Panel], height: float, frame: _Frame) -> list[Spec]:
+    """Where the stretch ends before and after, and what that adds."""
+    above, below = panels
+    change = takes - took
+    if abs(change) < 5e-10:
+        return []
+    top, foot = above.top - 2, below.top - 2
+    rows: Rows = [
+        {"x": frame.at(took), "y": top, "y2": height},
+        {"x": frame.at(takes), "y": foot, "y2": height},
+    ]
+    at_y = quantitative("y", **frame.y)
+    return [
+        {
+            "data": {"values": rows},
+            "mark": {"type": "rule", "color": SOFT, "strokeDash": [3, 3]},
+            "encoding": {"x": quantitative("x", **frame.x), "y": at_y, "y2": {"field": "y2"}},
+        },
+    ]

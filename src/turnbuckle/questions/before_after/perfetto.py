@@ -1,0 +1,472 @@
+"""A run before and after as a trace-event file, for the Perfetto UI (ui.perfetto.dev) and chrome://tracing.
+
+    Moved -> metadata, slices, flows, critical paths, accumulated delay -> JSON, compressed where the name ends in .gz
+
+Measured and projected tracks of a process stand one below the other, both with the run's start at 0; with a window, the
+projected ones are shifted so that what stands first in it begins together.  A track of nested slices can show no others,
+so activities that overlap without nesting stand on tracks of their own.  Times are microseconds with three decimals:
+nanoseconds, exactly as recorded.  The file is written piece by piece, in UTF-8: names pass through `text.clean`, so that only
+quotes and backslashes need escaping, and Perfetto shows ``\\u`` escapes as they stand.
+
+Errors (`turnbuckle.foundation.errors.ReportError`):
+
+    R001  the file cannot be written
+    R002  the folder does not exist
+    R003  the path is a folder
+
+Format: Trace Event Format, Google 2016; flows are its second version (``bind_id`` on the slices themselves).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.files import goal, whole
+from turnbuckle.foundation.units import show
+from turnbuckle.profile.dependencies.dependencies import EDGES
+from turnbuckle.profile.profile import Profile
+from turnbuckle.projection.run import Answer
+from turnbuckle.questions.before_after.question import Moved
+from turnbuckle.show.text import clean
+
+Int = NDArray[np.int64]
+
+#: Events turned to text at once.
+_AT_ONCE: Final = 50_000
+#: A colour of the format's own list, for what lies on the critical path (chrome://tracing shows it, Perfetto colours by name).
+_CRITICAL: Final = "terrible"
+_PATHS: Final = 1
+"""Process number of the critical paths; those of the recording's processes follow."""
+_FIRST_TRACK: Final = 1000
+"""Track numbers lie above all process numbers: one that equals its process's is taken for its main thread."""
+
+_KINDS: Final = {
+    "kernel": "CUDA graph or nameless kernel",
+    "copy_h2d": "copy host to device",
+    "copy_d2h": "copy device to host",
+    "copy_d2d": "copy inside a device",
+    "copy_p2p": "copy device to device",
+    "copy_h2h": "copy",
+    "migration": "migration",
+    "memset": "memset",
+}
+"""Names of activities that have none."""
+
+_EDGES: Final = {
+    "host": "host work",
+    "deliver": "delivery",
+    "stream": "stream order",
+    "engine": "order of a copy engine",
+    "barrier": "default stream",
+    "event": "event",
+    "sync": "return of a wait",
+    "queue": "room in the queue",
+    "graph": "order of a graph",
+    "fault": "kernel between page faults",
+    "meet": "meeting of processes",
+    "origin": "no rule: begins when it began",
+}
+"""What the critical path does where it is inside no activity."""
+
+
+def write(run: Moved, answer: Answer, path: str | Path) -> Path:
+    """Write a trace-event file, compressed where `path` ends in ``.gz``; an existing file is replaced, as a whole or not at all.
+
+    Parameters
+    ----------
+    run : before and after, from `turnbuckle.questions.before_after.question.moved`.
+    answer : the same question's answer; its contract of ``project`` becomes the file's ``otherData``.
+    path : where to write.
+
+    Returns
+    -------
+    The path written.
+
+    Raises
+    ------
+    ReportError : R001, R002, R003.
+    """
+    place = goal(path, "the trace", "trace.json.gz")
+    with whole(place, "the trace") as beside, beside.open("wb") as file:
+        if place.suffix == ".gz":
+            # no name and no time in the header: the same question gives the same file
+            with gzip.GzipFile("", "wb", 6, file, 0) as packed:
+                stream(run, answer, cast(BinaryIO, packed))
+        else:
+            stream(run, answer, file)
+    return place
+
+
+def stream(run: Moved, answer: Answer, sink: BinaryIO) -> int:
+    """Write the JSON to an open file, a piece at a time -> number of events.  See `write`."""
+    shift_ns = _shift_ns(run)
+    about = {**answer.as_dict(), "critical_path_explained": run.explained, "projected_tracks_shifted_s": shift_ns * 1e-9}
+    sink.write(b'{"displayTimeUnit":"ns","otherData":' + _json(about) + b',"traceEvents":[\n')
+    count = 0
+    for events in _events(run, about, shift_ns):
+        if len(events):
+            sink.write((b",\n" if count else b"") + ",\n".join(events).encode("utf-8"))
+            count += len(events)
+    sink.write(b"\n]}\n")
+    return count
+
+
+def _shift_ns(run: Moved) -> int:
+    """How much later than they are projected tracks are drawn [ns]: in a window, so that what stands first in it begins together."""
+    if run.within_ns is None or not run.table.height:
+        return 0
+    began = run.table.filter(pl.col("start_ns") >= run.within_ns[0])
+    first = (began if began.height else run.table).row(0, named=True)
+    wanted: int = first["start_ns"] - round(first["projected_start"] * 1e9)
+    return max(wanted, -int(_ns(run.table["projected_start"]).min()))
+
+
+def _ns(seconds: pl.Series) -> Int:
+    """Projected times to the nanosecond."""
+    out: Int = np.rint(seconds.to_numpy() * 1e9).astype(np.int64)
+    return out
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(_harmless(value), ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+
+
+def _harmless(value: Any) -> Any:
+    """The same value with texts made harmless, and without infinity and NaN, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {clean(k): _harmless(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_harmless(v) for v in value]
+    if isinstance(value, str):
+        return clean(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One half of the file: times [ns], and where each activity stands."""
+
+    word: str
+    machine: str
+    start_ns: Int
+    end_ns: Int
+    lane: Int
+    after: bool
+
+
+def _events(run: Moved, about: dict[str, Any], shift_ns: int) -> Iterator[list[str]]:
+    """All events as JSON texts, metadata first."""
+    table = run.table
+    before = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
+    after = _ns(table["projected_start"]) + shift_ns, _ns(table["projected_end"]) + shift_ns
+    track = table["track"].to_numpy()
+    shifted = f" ({'+' if shift_ns > 0 else '-'}{show(abs(shift_ns) * 1e-9, 's')})" if shift_ns else ""
+    sides = [
+        _Side("measured", clean(run.source.name), *before, lanes(track, *before), False),
+        _Side("projected", clean(run.target.name) + shifted, *after, lanes(track, *after), True),
+    ]
+    places = [_places(run.profile, side, track) for side in sides]
+    yield _metadata(run, sides, places)
+    labels = _labels(run)
+    for side, place in zip(sides, places, strict=True):
+        frame = _slices(run, labels, side, place)
+        for at in range(0, frame.height, _AT_ONCE):
+            yield _slice_texts(frame.slice(at, _AT_ONCE), side)
+    for side, path in zip(sides, (run.path_before, run.path_after), strict=True):
+        shown = _shown(run, path, shift_ns if side.after else 0)
+        if shown.height:
+            yield [_run_text(about, side, shown)]
+        for at in range(0, shown.height, _AT_ONCE):
+            yield _path_texts(shown.slice(at, _AT_ONCE), labels, side)
+        if side.after:
+            yield from _delay_texts(shown)
+
+
+def lanes(track: Int, start_ns: Int, end_ns: Int) -> Int:
+    """The lane of each activity on its track: 0, and more only where activities overlap without one holding the other.
+
+    >>> lanes(np.zeros(4, np.int64), np.array([0, 1, 2, 9]), np.array([5, 3, 8, 10])).tolist()
+    [0, 0, 1, 0]
+    """
+    order = np.lexsort((-end_ns, start_ns, track))
+    lane = np.zeros(len(order), dtype=np.int64)
+    starts, ends, tracks = start_ns[order], end_ns[order], track[order]
+    open_ends: list[list[int]] = []
+    at = reach = -1
+    for i in _crowded(tracks, starts, ends).tolist():
+        start, end = int(starts[i]), int(ends[i])
+        if tracks[i] != at or start >= reach:
+            at, reach, open_ends = int(tracks[i]), end, []
+        reach = max(reach, end)
+        for number, stack in enumerate(open_ends):
+            while stack and stack[-1] <= start:
+                stack.pop()
+            if not stack or end <= stack[-1]:
+                stack.append(end)
+                lane[order[i]] = number
+                break
+        else:
+            lane[order[i]] = len(open_ends)
+            open_ends.append([end])
+    return lane
+
+
+def _crowded(track: Int, start: Int, end: Int) -> Int:
+    """Sorted activities that share time with another of their track; most runs have few, and the rest need no search."""
+    if not len(start):
+        return np.zeros(0, dtype=np.int64)
+    first = np.diff(track, prepend=track[0] - 1) != 0
+    span = int(end.max()) + 1 - int(start.min())
+    # tracks one behind the other on one axis, so that one running maximum serves all
+    if int(first.sum()) * span > 1 << 62:
+        start, end = np.unique(np.stack([start, end]), return_inverse=True)[1].reshape(2, -1)
+        span = 2 * len(start)
+    offset = np.cumsum(first) * span
+    reach = np.maximum.accumulate(end + offset)
+    joined = np.concatenate([[False], (start + offset)[1:] < reach[:-1]]) & ~first
+    inside: Int = np.flatnonzero(joined | np.concatenate([joined[1:], [False]]))
+    return inside
+
+
+def _places(profile: Profile, side: _Side, track: Int) -> dict[tuple[int, int], int]:
+    """(track, lane) -> number of the track in the file, in the order to show: host threads, then streams, each by its numbers.
+
+    The two sides take turns, so that no number is used twice.
+    """
+    tracks = {row["track"]: row for row in profile.tracks.iter_rows(named=True)}
+
+    def place(pair: tuple[int, int]) -> tuple[bool, int, int, int, int, int]:
+        row = tracks[pair[0]]
+        return row["what"] == "stream", row["process"] or 0, row["thread"] or 0, row["device"] or 0, row["stream"] or 0, pair[1]
+
+    pairs = {(int(t), int(n)) for t, n in np.unique(np.stack([track, side.lane]), axis=1).T}
+    return {pair: _FIRST_TRACK + 2 * k + side.after for k, pair in enumerate(sorted(pairs, key=place))}
+
+
+def _processes(run: Moved, side: _Side) -> dict[int | None, int]:
+    """Process number of each recorded process on one side: measured and projected take turns."""
+    used = run.profile.tracks.filter(pl.col("track").is_in(run.table["track"].unique().implode()))
+    distinct = used["process"].unique(maintain_order=True).to_list()
+    return {process: _PATHS + 1 + 2 * k + side.after for k, process in enumerate(distinct)}
+
+
+def _metadata(run: Moved, sides: list[_Side], places: list[dict[tuple[int, int], int]]) -> list[str]:
+    """Names and order of all tracks."""
+    out: list[str] = []
+
+    def say(what: str, pid: int, tid: int, **args: str | int) -> None:
+        event = {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
+        out.append(json.dumps(event, ensure_ascii=False, separators=(",", ":")))
+
+    say("process_name", _PATHS, 0, name="critical path")
+    say("process_sort_index", _PATHS, 0, sort_index=0)
+    tracks = {row["track"]: row for row in run.profile.tracks.iter_rows(named=True)}
+    ranks = {thread & ~0xFFFFFF: rank for thread, rank in run.profile.trace.mpi_ranks.select("thread", "rank").iter_rows()}
+    several = len(_processes(run, sides[0])) > 1
+    for side, place in zip(sides, places, strict=True):
+        say("thread_name", _PATHS, _path_track(side), name=f"{side.word} on {side.machine}")
+        say("thread_sort_index", _PATHS, _path_track(side), sort_index=int(side.after))
+        numbers = _processes(run, side)
+        for process, pid in numbers.items():
+            rank = f", rank {ranks[process]}" if process in ranks else ""
+            which = f", process {process >> 24 & 0xFFFFFF}" if several and process is not None else ""
+            say("process_name", pid, 0, name=f"{side.word} on {side.machine}{which}{rank}")
+            say("process_sort_index", pid, 0, sort_index=pid)
+        for (track, lane), tid in place.items():
+            row = tracks[track]
+            pid = numbers[row["process"]]
+            name = {"thread": f"host thread {(row['thread'] or 0) & 0xFFFFFF}", "stream": f"GPU {row['device']} stream {row['stream']}"}
+            say("thread_name", pid, tid, name=name.get(row["what"], "host") + (f" ({lane + 1})" if lane else ""))
+            say("thread_sort_index", pid, tid, sort_index=tid)
+    return out
+
+
+def _path_track(side: _Side) -> int:
+    return _PATHS + 100 + side.after
+
+
+def _labels(run: Moved) -> pl.Series:
+    """The name of each activity as JSON, quotes included; made once for every distinct name."""
+    keys = run.table.select("name", pl.col("kind").cast(pl.String), pl.col("memory").cast(pl.String))
+    named = keys.with_columns(kind=pl.when(pl.col("name").is_null()).then("kind"), memory=pl.when(pl.col("name").is_null()).then("memory"))
+    distinct = named.unique(maintain_order=True)
+    texts = []
+    for text, kind, memory in zip(run.profile.trace.text(distinct), distinct["kind"], distinct["memory"], strict=True):
+        plain = (
+            text if text is not None else _KINDS.get(kind, kind or "nameless") + (f", {memory}" if memory not in (None, "unknown") else "")
+        )
+        texts.append(json.dumps(clean(plain) or "(no name)", ensure_ascii=False))
+    found = named.join(
+        distinct.with_columns(label=pl.Series(texts, dtype=pl.String)), on=named.columns, nulls_equal=True, maintain_order="left"
+    )
+    return found["label"]
+
+
+def _slices(run: Moved, labels: pl.Series, side: _Side, place: dict[tuple[int, int], int]) -> pl.DataFrame:
+    """One row a slice, track by track in time order, outer slices before those they hold."""
+    table, numbers = run.table, _processes(run, side)
+    of_track = {track: numbers.get(process, 0) for track, process in run.profile.tracks.select("track", "process").iter_rows()}
+    where = pl.DataFrame(
+        [(track, lane, of_track[track], tid) for (track, lane), tid in place.items()],
+        schema={"track": pl.Int32, "lane": pl.Int64, "pid": pl.Int64, "tid": pl.Int64},
+        orient="row",
+    )
+    placed = table.select("track", lane=pl.Series(side.lane)).join(where, on=["track", "lane"], how="left", maintain_order="left")
+    calls = table["caller"].drop_nulls().unique()
+    frame = table.select(
+        "number",
+        "track",
+        "size_bytes",
+        "correlation",
+        "moved",
+        "longer",
+        "added",
+        "absorbed",
+        "reason",
+        "held_by",
+        "ended_by",
+        cat=pl.col("category").cast(pl.String),
+        critical=pl.col("critical_after" if side.after else "critical_before"),
+        flow_in=pl.when(pl.col("caller").is_in(table["number"].implode())).then("caller"),
+        flow_out=pl.col("number").is_in(calls.implode()),
+    ).with_columns(placed["pid"], placed["tid"], label=labels, ts=pl.Series(side.start_ns), end=pl.Series(side.end_ns))
+    return frame.sort("tid", "ts", pl.col("end"), descending=[False, False, True])
+
+
+def _microseconds(ns: pl.Expr) -> pl.Expr:
+    """Nanoseconds as microseconds with three decimals: exact."""
+    size = ns.abs()
+    return pl.concat_str(
+        pl.when(ns < 0).then(pl.lit("-")).otherwise(pl.lit("")),
+        (size // 1000).cast(pl.String),
+        pl.lit("."),
+        (size % 1000).cast(pl.String).str.zfill(3),
+    )
+
+
+def _slice_texts(frame: pl.DataFrame, side: _Side) -> list[str]:
+    nothing = pl.lit("")
+    parts: list[pl.Expr] = []
+
+    def arg(key: str, value: pl.Expr, when: pl.Expr) -> None:
+        parts.append(pl.when(when).then(pl.concat_str(pl.lit(f',"{key}":'), value.cast(pl.String))).otherwise(nothing))
+
+    arg("bytes", pl.col("size_bytes"), pl.col("size_bytes").is_not_null())
+    arg("correlation", pl.col("correlation"), pl.col("correlation").is_not_null())
+    arg("critical", pl.lit("true"), pl.col("critical"))
+    if side.after:
+        for column in ("moved", "longer", "added", "absorbed"):
+            ns = (pl.col(column) * 1e9).round().cast(pl.Int64)
+            arg(f"{column}_us", _microseconds(ns), ns != 0)
+        for column in ("reason", "held_by", "ended_by"):
+            arg(column, pl.concat_str(pl.lit('"'), pl.col(column).cast(pl.String), pl.lit('"')), pl.col(column).is_not_null())
+    flow = (2 * pl.coalesce("flow_in", "number") + 1 + side.after).cast(pl.String)
+    text = frame.select(
+        pl.concat_str(
+            pl.lit('{"ph":"X","pid":'),
+            pl.col("pid").cast(pl.String),
+            pl.lit(',"tid":'),
+            pl.col("tid").cast(pl.String),
+            pl.lit(',"ts":'),
+            _microseconds(pl.col("ts")),
+            pl.lit(',"dur":'),
+            _microseconds(pl.col("end") - pl.col("ts")),
+            pl.lit(',"name":'),
+            "label",
+            pl.lit(',"cat":"'),
+            "cat",
+            pl.when("critical").then(pl.lit(f',critical","cname":"{_CRITICAL}"')).otherwise(pl.lit('"')),
+            pl.when(pl.col("flow_in").is_not_null())
+            .then(pl.concat_str(pl.lit(',"bind_id":"'), flow, pl.lit('","flow_in":true')))
+            .when("flow_out")
+            .then(pl.concat_str(pl.lit(',"bind_id":"'), flow, pl.lit('","flow_out":true')))
+            .otherwise(nothing),
+            pl.lit(',"args":{'),
+            pl.concat_str(*parts).str.strip_prefix(","),
+            pl.lit("}}"),
+        )
+    )
+    return cast(list[str], text.to_series().to_list())
+
+
+def _shown(run: Moved, path: pl.DataFrame, shift_ns: int) -> pl.DataFrame:
+    """The edges of a critical path that lead to an activity of the table and take time [ns]; `at` is its row there."""
+    rows = run.table.select("number").with_row_index("at")
+    first = run.within_ns[0] if run.within_ns else 0
+    return (
+        path.join(rows, on="number", how="inner", maintain_order="left")
+        .with_columns(
+            ts=((pl.col("start") * 1e9).round().cast(pl.Int64) + shift_ns).clip(lower_bound=first),
+            end=(pl.col("end") * 1e9).round().cast(pl.Int64) + shift_ns,
+            moved_ns=(pl.col("moved") * 1e9).round().cast(pl.Int64),
+        )
+        .filter(pl.col("end") > pl.col("ts"))
+    )
+
+
+def _run_text(about: dict[str, Any], side: _Side, shown: pl.DataFrame) -> str:
+    """A slice that holds the critical path of one side, and says what it is an answer to."""
+    found, made = about["projections"][0], about["provenance"]
+    seconds = found["seconds" if side.after else "measured_seconds"]
+    args = {
+        "run_time_s": seconds,
+        "penalty": found["penalty"] if side.after else 1.0,
+        "recording": made["profile"]["file"],
+        "sha256": made["profile"]["sha256"],
+        "tool": f"{made['tool']} {made['version']}",
+        "model": found["model"],
+        "replay": found["replay"],
+        "explained": about["critical_path_explained"],
+        "findings": [f"{f['code']} {f['meaning']}" for f in [*about["findings"], *found["findings"]]],
+    }
+    first, last = int(shown["ts"][0]), int(shown["end"][-1])
+    event = {"ph": "X", "pid": _PATHS, "tid": _path_track(side), "ts": first / 1000, "dur": (last - first) / 1000}
+    return _json({**event, "name": f"{side.word} run time {show(seconds, 's', 4)}", "cat": "run", "args": args}).decode("utf-8")
+
+
+def _path_texts(shown: pl.DataFrame, labels: pl.Series, side: _Side) -> list[str]:
+    """The steps of a critical path: activities by their names, and what it waits for between them."""
+    known = {kind: json.dumps(_EDGES[kind]) for kind in EDGES if kind not in ("run", "call")}
+    words = pl.col("kind").cast(pl.String).replace_strict(known, default=None)
+    text = shown.with_columns(label=labels.gather(shown["at"])).select(
+        pl.concat_str(
+            pl.lit(f'{{"ph":"X","pid":{_PATHS},"tid":{_path_track(side)},"ts":'),
+            _microseconds(pl.col("ts")),
+            pl.lit(',"dur":'),
+            _microseconds(pl.col("end") - pl.col("ts")),
+            pl.lit(',"name":'),
+            pl.coalesce(words, "label"),
+            pl.lit(f',"cat":"critical","cname":"{_CRITICAL}","args":{{"leads_to":'),
+            "label",
+            pl.lit(',"delay_us":'),
+            _microseconds(pl.col("moved_ns")),
+            pl.lit("}}"),
+        )
+    )
+    return cast(list[str], text.to_series().to_list())
+
+
+def _delay_texts(shown: pl.DataFrame) -> Iterator[list[str]]:
+    """How much later than recorded the critical path is, wherever that changes."""
+    changed = shown.filter((pl.col("moved_ns") != pl.col("moved_ns").shift(1)).fill_null(True))
+    for at in range(0, changed.height, _AT_ONCE):
+        text = changed.slice(at, _AT_ONCE).select(
+            pl.concat_str(
+                pl.lit(f'{{"ph":"C","pid":{_PATHS},"tid":{_PATHS + 101},"ts":'),
+                _microseconds(pl.col("end")),
+                pl.lit(',"name":"accumulated delay","cat":"delay","args":{"us":'),
+                _microseconds(pl.col("moved_ns")),
+                pl.lit("}}"),
+            )
+        )
+        yield cast(list[str], text.to_series().to_list())

@@ -1,0 +1,1 @@
+"""Measurements of a machine, made a machine file with errors and sources."""

@@ -1,0 +1,153 @@
+"""What a calibration answers: numbers with interval and origin, what was fitted, what the base gives; and words for all of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+from turnbuckle.foundation.findings import Finding
+from turnbuckle.machine import Machine, device_words
+from turnbuckle.machine.machine import Nature
+from turnbuckle.questions.calibrate.curve_fit import CurveFit
+
+#: Half the width of a 90 % interval, in standard deviations.
+NINETY: Final = 1.645
+#: Quantities that are a parameter as they stand: quantity -> parameter.
+DIRECT: Final = {
+    "bare.launch": "bare.launch",
+    "bare.sync": "bare.sync",
+    "bare.copy": "bare.copy",
+    "launch.call": "launch.call",
+    "alloc.call": "alloc.call",
+    "host.stream": "host.memory_bandwidth",
+}
+#: Numbers that are counted or stated, not timed.
+STATED: Final = ("host.cores", "kernel.concurrency", "memory.size", "memory.peak")
+#: Single numbers that files give, in words; those that no parameter stands for are in the summary alone.
+QUANTITIES: Final = {
+    "launch.round_trip": "launch call to idle stream",
+    "launch.busy": "launch call while the device works",
+    "launch.period": "host period of launches back to back",
+    "launch.device_period": "device period of queued launches",
+    "launch.to_flag": "launch call to a store of the kernel seen by the host",
+    "launch.graph": "launch call of a graph of one kernel",
+    "launch.gap": "time of a kernel without data in a row of kernels",
+    "copy.gap.h2d": "shortest time from copy to copy (LogGP's g), host to device",
+    "copy.gap.d2h": "shortest time from copy to copy (LogGP's g), device to host",
+    "pageable.threshold.h2d": "size from which a copy of pageable memory to the device lasts as long as its call",
+    "pageable.threshold.d2h": "the same, to the host",
+    "flag.round_trip": "flag to a running kernel and back",
+    "sync.seen": "wait returns after the last store was seen",
+    "sync.blocking": "the same, for a wait that sleeps",
+    "event.empty": "two event records behind each other",
+    "event.record": "call that records an event",
+    "event.hop": "hand-over between two streams by an event",
+    "load.l2": "load from L2",
+    "load.device": "load from device memory",
+    "load.host": "load from pinned host memory by the device",
+    "load.peer": "load from another device's memory",
+    "kernel.concurrency": "kernels side by side",
+    "contention.h2d": "time of a copy beside a memory-bound kernel over alone (h2d)",
+    "contention.d2h": "time of a copy beside a memory-bound kernel over alone (d2h)",
+    "rate.kernel_reads_host": "kernel that reads host memory",
+    "rate.kernel_writes_host": "kernel that writes host memory",
+    "migration.h2d": "unified memory to the device by page faults",
+    "migration.d2h": "unified memory to the host by page faults",
+    "fma.fp64": "chains of multiply-add, double precision",
+    "fma.fp32": "chains of multiply-add, single precision",
+}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a file's numbers are from: its name, hash, date, tool, device and driver."""
+
+    file: str
+    sha256: str
+    date: str
+    tool: str
+    device: str
+    driver: str
+
+    def words(self, where: str) -> str:
+        parts = [f"{self.tool}: {where}", f"{self.file} of {self.date}", f"sha256 {self.sha256}"]
+        parts += [f"device {self.device}"] if self.device else ["device not named"]
+        parts += [f"driver {self.driver}"] if self.driver else ["driver not named"]
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One number of the answer.
+
+    Attributes
+    ----------
+    name : a parameter of the schema, or the word of a quantity that no parameter stands for.
+    value, unit : in SI.
+    error : relative, one standard deviation.
+    nature : measured; spec where a device or a definition states it.
+    source, note : as a machine file wants them.
+    where : short, for a table: file and lines.
+    keyed : whether it is a parameter of the schema.
+    rank : which of several measurements is taken; the lowest.
+    """
+
+    name: str
+    value: float
+    unit: str
+    error: float
+    nature: Nature
+    source: str
+    where: str
+    note: str = ""
+    keyed: bool = True
+    rank: float = 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """90 %, of a log-normal around the value; a share ends at 1."""
+        low, high = (self.value * math.exp(sign * NINETY * self.error) for sign in (-1, 1))
+        return low, min(high, 1.0) if self.name.endswith(".efficiency") else high
+
+    def as_dict(self) -> dict[str, Any]:
+        low, high = self.interval
+        out = {"name": self.name, "value": self.value, "low": low, "high": high, "unit": self.unit, "error": self.error}
+        return out | {"nature": self.nature, "where": self.where, "source": self.source, "note": self.note}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The answer.
+
+    Attributes
+    ----------
+    parameters : what the machine file gets, in the order of the schema.
+    others : measured too, but no parameter stands for it, or a better measurement was taken.
+    fits : every fitted curve with its file.
+    inherited : parameters that only the base gives.
+    surface : run times of the slack proxy.
+    findings : what was left out, what does not agree.
+    base : the machine that the rest is from, or None.
+    devices, drivers : those the files name.
+    """
+
+    parameters: tuple[Estimate, ...]
+    others: tuple[Estimate, ...]
+    fits: tuple[tuple[Origin, CurveFit], ...]
+    inherited: tuple[str, ...]
+    surface: tuple[dict[str, float], ...]
+    findings: tuple[Finding, ...]
+    base: Machine | None
+    devices: tuple[str, ...]
+    drivers: tuple[str, ...]
+
+    @property
+    def stranger(self) -> str:
+        """The device that the files name, where the base is known by other names; empty where they agree or one is not named."""
+        known = {device_words(r) for r in self.base.recognise} if self.base is not None else set()
+        return next((d for d in self.devices if known and device_words(d) not in known), "")
+
+    def value(self, name: str) -> float | None:
+        """The value of a parameter or of another quantity; None where it was not measured."""
+        return next((e.value for e in (*self.parameters, *self.others) if e.name == name), None)

@@ -1,0 +1,304 @@
+"""``turnbuckle calibrate``: measurements of a machine, or measuring it, to a machine file with errors and provenance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from turnbuckle.machine import Machine
+    from turnbuckle.machine.measured.logs import Measured
+    from turnbuckle.questions.calibrate.calibration import Calibration, Origin
+
+Files = Annotated[
+    Path,
+    Parameter(help="outputs of nvbandwidth, bandwidthTest, hipBusBandwidth, OSU, gdrcopy, nccl-tests, gpu_copy, CSV, microbench, ..."),
+]
+Run = Annotated[
+    bool, Parameter(name="--run", help="measure this machine's first GPU: needs its driver and a C compiler, nothing else", negative=())
+]
+Quick = Annotated[bool, Parameter(name="--quick", help="with --run: fewer sizes and repetitions", negative=())]
+Managed = Annotated[bool, Parameter(name="--managed", help="with --run: unified memory too (32 MiB)", negative=())]
+Only = Annotated[list[str] | None, Parameter(name="--only", help="with --run: these sections alone, with commas", negative=())]
+Keep = Annotated[Path | None, Parameter(name="--keep", help="with --run: write the raw lines there, to be read again as FILE")]
+Base = Annotated[str | None, Parameter(name="--base", help="machine that gives what was not measured: a name or a TOML file")]
+Name = Annotated[str | None, Parameter(name="--name", help="what the machine is to be called")]
+CopiedSize = Annotated[str | None, Parameter(name="--copied-size", help="size of the copies in a file of rates that does not say it")]
+Between = Annotated[
+    bool, Parameter(name="--between-nodes", help="the ranks of messages were on different nodes, where the file does not say", negative=())
+]
+Form = Annotated[Literal["table", "json"], Parameter(name="--format", help="summary: table for people, json for programs (stable)")]
+Surface = Annotated[
+    Path | None,
+    Parameter(name="--surface", help="write run times of the slack proxy there (CSV), as turnbuckle slack --published reads them"),
+]
+Written = Annotated[Path | None, Parameter(name=["--output", "-o"], help="write the machine file there (TOML)")]
+
+
+def calibrate(
+    *files: Files,
+    run: Run = False,
+    base: Base = None,
+    name: Name = None,
+    copied_size: CopiedSize = None,
+    between_nodes: Between = False,
+    quick: Quick = False,
+    managed: Managed = False,
+    only: Only = None,
+    keep: Keep = None,
+    surface: Surface = None,
+    format: Form = "table",
+    output: Written = None,
+) -> int:
+    """Turn measurements of a machine into a machine file: values, errors, and which line of which file each is from."""
+    from dataclasses import replace
+
+    from turnbuckle.foundation.errors import CannotAnswer, UsageError
+    from turnbuckle.foundation.files import refuse_input
+    from turnbuckle.foundation.findings import finding
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.machine import load
+    from turnbuckle.questions.calibrate.machine_file import is_name
+    from turnbuckle.questions.calibrate.question import calibrate as fitted
+
+    if not files and not run:
+        raise UsageError(
+            "A408", "nothing to calibrate from", fix="turnbuckle calibrate FILE... -o node.toml, or --run on a machine with a GPU"
+        )
+    if not run:
+        _refuse_idle({"--quick": quick, "--managed": managed, "--only": bool(only), "--keep": keep is not None})
+    if name is not None and not is_name(name):
+        raise UsageError("A409", "not a name for a machine", found=name[:60], fix="small letters, digits, '-' and '.'; 64 at most")
+    on = load(base) if base is not None else None
+    size = None if copied_size is None else parse(copied_size, "B")
+    read: list[tuple[Origin, Measured]] = []
+    for file in files:
+        read.append(_read(file, size, between_nodes))
+    failed: list[str] = []
+    if run:
+        # the raw lines stay beside the machine file, which names their hash
+        keep = keep or (output.with_suffix(".jsonl") if output is not None else None)
+        if keep is not None:
+            refuse_input(keep, "the file of measured lines")
+        here, failed = _measured_here(keep, quick, managed, only)
+        read.append(here)
+    _one_device([o for o, _ in read])
+    answer = fitted(read, on)
+    if failed:
+        answer = replace(
+            answer, findings=(*answer.findings, finding("A333", len(failed), "sections that did not end: " + "; ".join(failed)))
+        )
+    if output is not None:
+        if not answer.parameters:
+            raise CannotAnswer(
+                "A184",
+                "nothing measured here is a parameter of a machine",
+                where=", ".join(o.file for o, _ in read)[:120],
+                found=", ".join(dict.fromkeys(e.name for e in answer.others))[:120] or "no curve with sizes enough for a line",
+                cause="a machine file holds copies over a link, launches, waits, messages of two ranks, and what a device computes",
+                fix="leave -o out for the summary, or add outputs of copies (nvbandwidth, bandwidthTest, osu_bw D D)",
+            )
+        _write(answer, read, name or output.stem.lower(), base, on, output)
+    if surface is not None:
+        _write_surface(answer, surface)
+    if format == "json":
+        from turnbuckle.projection.run import SCHEMA_VERSION
+        from turnbuckle.show.terminal.output import write_json
+
+        write_json({"schema_version": SCHEMA_VERSION, **_document(answer, read, output)}, None)
+    else:
+        from turnbuckle.questions.calibrate.tables import emit
+
+        emit(answer, [o for o, _ in read], output, keep)
+    return 0
+
+
+def _refuse_idle(given: dict[str, bool]) -> None:
+    """Raise A410 where an option of --run is given without it."""
+    from turnbuckle.foundation.errors import UsageError
+
+    word = next((option for option, there in given.items() if there), None)
+    if word is not None:
+        raise UsageError("A410", f"{word} belongs to --run", fix=f"leave {word} out, or add --run")
+
+
+def _read(path: Path, size: float | None, between_nodes: bool) -> tuple[Origin, Measured]:
+    import hashlib
+    from datetime import UTC, datetime
+
+    from turnbuckle.foundation.files import opened
+    from turnbuckle.machine.measured.logs import read_measured, split_part
+    from turnbuckle.questions.calibrate.calibration import Origin
+
+    measured = read_measured(path, size_bytes=size, with_rates=True, between_nodes=between_nodes)
+    place, _ = split_part(path)
+    with opened(place) as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    dated = datetime.fromtimestamp(place.stat().st_mtime, UTC).date().isoformat()
+    return Origin(place.name, digest, dated, measured.format, measured.device, measured.driver), measured
+
+
+def _measured_here(keep: Path | None, quick: bool, managed: bool, only: list[str] | None) -> tuple[tuple[Origin, Measured], list[str]]:
+    """Measure this machine: what was measured, and which sections failed."""
+    import sys
+    import tempfile
+
+    from turnbuckle.foundation import registry
+    from turnbuckle.show.terminal.options import flat
+
+    with tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:
+        place = keep or Path(folder) / "microbench.jsonl"
+        says = _say if sys.stderr.isatty() else None
+        failed = registry.load("services", "measure")(place, quick=quick, managed=managed, only=flat(only), says=says)
+        return _read(place, None, False), failed
+
+
+def _say(line: str) -> None:
+    import sys
+
+    print(line, file=sys.stderr, flush=True)
+
+
+def _one_device(origins: list[Origin]) -> None:
+    """Numbers of several devices make no machine.  Raises A411."""
+    from turnbuckle.foundation.errors import UsageError, clipped
+    from turnbuckle.machine.device_names import device_words, is_slice
+
+    # a slice and its whole device are two devices to measure
+    named = {(device_words(o.device), o.device if is_slice(o.device) else ""): o for o in origins if o.device}
+    if len(named) > 1:
+        found = ", ".join(f"{o.file}: {o.device}" for o in named.values())
+        raise UsageError("A411", "the files name several devices", found=clipped(found, 200), fix="calibrate each machine by its own files")
+
+
+def _write(answer: Calibration, read: list[tuple[Origin, Measured]], name: str, base: str | None, on: Machine | None, output: Path) -> None:
+    """The machine file; it is read back before anyone is told that it is there."""
+    import os
+    import re
+    from datetime import UTC, datetime
+
+    from turnbuckle.machine import Parameter as MachineParameter
+    from turnbuckle.machine import load
+    from turnbuckle.questions.calibrate.machine_file import is_name, machine_text
+    from turnbuckle.show.terminal.output import write_text
+
+    called = name if is_name(name) else re.sub(r"[^a-z0-9.-]+", "-", name).strip(".-")[:64]
+    below = ""
+    if base is not None and on is not None:
+        below = os.path.relpath(base, output.parent) if base.endswith(".toml") or "/" in base else base
+        below = below if "/" in below or not below.endswith(".toml") else f"./{below}"
+    parameters = {e.name: MachineParameter(e.value, e.error, e.unit, e.nature, e.source, e.note) for e in answer.parameters}
+    devices, drivers = ", ".join(answer.devices) or "device not named", ", ".join(answer.drivers) or "driver not named"
+    comments = [
+        f"Written by turnbuckle calibrate on {datetime.now(UTC).date().isoformat()} from",
+        *(f"  {o.file}  sha256 {o.sha256}  {o.tool}" for o, _ in read),
+        f"Device: {devices}.  Driver: {drivers}.  Errors are one standard deviation, relative.",
+        *([f"The base is known by other device names than {answer.stranger}."] if answer.stranger else []),
+        *([f"What is not named here is {base}'s."] if base else ["What is not named here was not measured."]),
+    ]
+    text = machine_text(
+        called if is_name(called) else "calibrated",
+        f"{devices}, as measured",
+        f"{len(parameters)} numbers from {len(read)} files of measurements.",
+        year=0 if on is not None else int(max(o.date for o, _ in read)[:4]),
+        coupling=_coupling(answer),
+        base=below,
+        recognise=answer.devices,
+        parameters=parameters,
+        comments=comments,
+    )
+    write_text(text, output)
+    load(f"{output.parent}/{output.name}")
+
+
+#: Device calls of one turn of the slack proxy, and bytes of an element of its matrices.
+_CALLS, _ELEMENT = 5, 4
+
+
+def _write_surface(answer: Calibration, place: Path) -> None:
+    """One line a point, a turn each.  Raises A188 without a run of the proxy."""
+    from turnbuckle.foundation.errors import CannotAnswer
+    from turnbuckle.show.terminal.output import write_text
+
+    if not answer.surface:
+        raise CannotAnswer(
+            "A188",
+            "no run of the slack proxy among the measurements",
+            cause="only --run (section slack) and the proxy of the measuring kit give one",
+            fix="leave --surface out, or add --run --only slack",
+        )
+    alone = all("kernel_seconds" in p for p in answer.surface)
+    lines = ["size [B], threads, slack [s], run time [s], calls" + (", kernel [s]" if alone else "")]
+    for p in answer.surface:
+        size = _ELEMENT * p["size"] ** 2
+        line = f"{size:.0f}, {p['threads']:.0f}, {p['slack_s']:.9g}, {p['seconds']:.9g}, {_CALLS}"
+        lines.append(line + (f", {p['kernel_seconds']:.9g}" if alone else ""))
+    write_text("\n".join(lines) + "\n", place)
+
+
+def _coupling(answer: Calibration) -> str:
+    """The base's, else that of the link whose rate the measured one fits; PCIe where none does."""
+    from turnbuckle.machine.machine import COUPLINGS
+    from turnbuckle.profile.transfers import looks_like
+
+    if answer.base is not None:
+        return answer.base.coupling
+    rate = answer.value("link.h2d.bandwidth") or answer.value("link.d2h.bandwidth")
+    kinds = {link.kind for link in looks_like(rate, answer.devices)} if rate else set()
+    kind = kinds.pop() if len(kinds) == 1 else "pcie"
+    return kind if kind in COUPLINGS else "pcie"
+
+
+def _document(answer: Calibration, read: list[tuple[Origin, Measured]], output: Path | None) -> dict[str, Any]:
+    fits = [
+        {
+            "file": origin.file,
+            "curve": f.curve.name,
+            "direction": f.curve.direction,
+            "memory": f.curve.memory,
+            "means": f.curve.means,
+            "points": len(f.curve.size_bytes),
+            "first_line": f.curve.lines[0],
+            "last_line": f.curve.lines[1],
+            "latency_s": f.line.latency,
+            "rate_bytes_per_s": f.line.rate,
+            "line_median_error": f.line_median,
+            "line_worst_error": f.line_worst,
+            "pieces": [
+                {
+                    "smallest_bytes": p.smallest,
+                    "largest_bytes": p.largest,
+                    "latency_s": p.latency,
+                    "rate_bytes_per_s": p.rate,
+                    "latency_error": p.latency_error,
+                    "rate_error": p.rate_error,
+                }
+                for p in f.pieces
+            ],
+            "pieces_median_error": f.pieces_median,
+            "pieces_worst_error": f.pieces_worst,
+            "used_median_error": f.used_median,
+            "used_worst_error": f.used_worst,
+            "held_out_median_error": f.held_median,
+            "held_out_worst_error": f.held_worst,
+            "held_out_points": f.held_points,
+        }
+        for origin, f in answer.fits
+    ]
+    return {
+        "machine_file": output.name if output else None,
+        "sources": [
+            {"file": o.file, "sha256": o.sha256, "date": o.date, "tool": o.tool, "device": o.device or None, "driver": o.driver or None}
+            for o, _ in read
+        ],
+        "parameters": [e.as_dict() for e in answer.parameters],
+        "others": [e.as_dict() for e in answer.others],
+        "inherited": list(answer.inherited),
+        "base": answer.base.name if answer.base else None,
+        "device_unlike_base": answer.stranger or None,
+        "fits": fits,
+        "surface": list(answer.surface),
+        "findings": [f.as_dict() for f in answer.findings],
+    }

@@ -1,0 +1,233 @@
+"""A line, or a few lines, through measured times by size, and how well half of the sizes tells the other half.
+
+    T(n) = a + n / b                                               [s], n in bytes
+
+by the robust relative fit that recordings get (`turnbuckle.profile.transfers.fit_line`).  Where one line does not hold, up to three
+of them, each over its own sizes (protocols, caches): a further one must lower Akaike's criterion by 10 and the worst error too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.machine.measured.logs import Curve
+from turnbuckle.profile.transfers import MIN_SIZES, MIN_SPAN, fit_line
+
+Float = NDArray[np.float64]
+
+#: Points of a piece, pieces, and places tried for an end of one.
+LEAST, MOST_PIECES, PLACES = 5, 3, 32
+#: What a further piece must be worth in Akaike's criterion.
+GAIN = 10.0
+#: Points printed more coarsely than this share are left out of a fit where finer ones are enough.
+FINE = 0.05
+#: Relative error below which no fit is believed: two runs of one test differ by as much.
+FLOOR = 0.01
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One line: sizes it holds for [B], latency a [s], rate b [B/s] (infinite where size does not matter), relative errors."""
+
+    smallest: float
+    largest: float
+    latency: float
+    rate: float
+    latency_error: float
+    rate_error: float
+
+    def seconds(self, size_bytes: Float) -> Float:
+        return np.asarray(self.latency + size_bytes / self.rate)
+
+
+@dataclass(frozen=True)
+class CurveFit:
+    """A fitted curve.
+
+    Attributes
+    ----------
+    curve : what was fitted.
+    line : one line through all points.
+    pieces : one, or up to three that follow each other.
+    line_median, line_worst : relative error of the line at its own points; ``pieces_...`` that of the pieces.
+    used_median, used_worst : relative error of the latency of the first piece and the rate of the last as one line: what models make of it.
+    held_median, held_worst : relative error at sizes that were not fitted: every other size predicts the others, and back.
+    held_points : sizes so predicted.
+    """
+
+    curve: Curve
+    line: Piece
+    pieces: tuple[Piece, ...]
+    line_median: float
+    line_worst: float
+    pieces_median: float
+    pieces_worst: float
+    used_median: float
+    used_worst: float
+    held_median: float
+    held_worst: float
+    held_points: int
+
+    def seconds(self, size_bytes: Float) -> Float:
+        """Time by the piece that a size belongs to [s]."""
+        return _by_pieces(self.pieces, np.asarray(size_bytes, dtype=np.float64))
+
+    @property
+    def broken(self) -> bool:
+        return len(self.pieces) > 1
+
+
+def fit_curve(curve: Curve) -> CurveFit | None:
+    """Fit one curve; None where its sizes are too few or too much alike to tell latency and rate apart."""
+    size, seconds = _usable(curve)
+    if len(size) < MIN_SIZES or size[-1] < MIN_SPAN * size[0]:
+        return None
+    line, pieces = _line(size, seconds), _pieces(size, seconds)
+    held = _held_out(size, seconds)
+    apart = _halves(size, seconds)
+    line = _at_least(line, apart)
+    # the first piece is believed for its latency, the last for its rate: no further than two halves of the points agree on them
+    first, last = _halves_of_pieces(size, seconds)
+    pieces = tuple(_at_least(p, (first if p is pieces[0] else 0.0, last if p is pieces[-1] else 0.0)) for p in pieces)
+    used = pieces[0].latency + size / pieces[-1].rate
+    own, parts, both = (np.abs(np.log(seconds / t)) for t in (line.seconds(size), _by_pieces(pieces, size), np.maximum(used, 1e-300)))
+    return CurveFit(
+        curve, line, pieces, _share(np.median(own)), _share(own.max()), _share(np.median(parts)), _share(parts.max()),
+        _share(np.median(both)), _share(both.max()),
+        _share(np.median(held)) if len(held) else math.nan, _share(held.max()) if len(held) else math.nan, len(held),
+    )  # fmt: skip
+
+
+def _share(log_error: float) -> float:
+    return float(np.expm1(log_error))
+
+
+def _usable(curve: Curve) -> tuple[Float, Float]:
+    fine = curve.resolution <= FINE if len(curve.resolution) == len(curve.size_bytes) else np.ones(len(curve.size_bytes), dtype=bool)
+    size = curve.size_bytes[fine]
+    if len(size) >= 2 * MIN_SIZES and size[-1] >= MIN_SPAN * size[0]:
+        return size, curve.seconds[fine]
+    return curve.size_bytes, curve.seconds
+
+
+def _line(size: Float, seconds: Float) -> Piece:
+    (a, b), covariance, _ = fit_line(size, seconds)
+    a, b = float(a), float(b)
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    return Piece(
+        float(size[0]), float(size[-1]), a, 1.0 / b if b > 0 else math.inf,
+        min(float(spread[0]) / a, 3.0) if a > 0 else 3.0, min(float(spread[1]) / b, 3.0) if b > 0 else 3.0,
+    )  # fmt: skip
+
+
+def _at_least(piece: Piece, apart: tuple[float, float]) -> Piece:
+    """Errors no smaller than the floor, and than what two halves of the points differ by."""
+    latency, rate = apart
+    return Piece(
+        piece.smallest, piece.largest, piece.latency, piece.rate,
+        min(math.hypot(piece.latency_error, latency, FLOOR), 3.0), min(math.hypot(piece.rate_error, rate, FLOOR), 3.0),
+    )  # fmt: skip
+
+
+def _halves(size: Float, seconds: Float) -> tuple[float, float]:
+    """Half the difference of latency and of rate between lines through every other size, as shares."""
+    if len(size) < 2 * MIN_SIZES:
+        return 0.0, 0.0
+    first, second = _line(size[::2], seconds[::2]), _line(size[1::2], seconds[1::2])
+    return _differ(first.latency, second.latency), _differ(1 / first.rate, 1 / second.rate)
+
+
+def _halves_of_pieces(size: Float, seconds: Float) -> tuple[float, float]:
+    """The same for the latency of the first piece and the rate of the last."""
+    if len(size) < 2 * MIN_SIZES:
+        return 0.0, 0.0
+    one, other = _pieces(size[::2], seconds[::2]), _pieces(size[1::2], seconds[1::2])
+    return _differ(one[0].latency, other[0].latency), _differ(1 / one[-1].rate, 1 / other[-1].rate)
+
+
+def _differ(one: float, other: float) -> float:
+    return abs(one - other) / (one + other) if one + other > 0 else 0.0
+
+
+def _pieces(size: Float, seconds: Float) -> tuple[Piece, ...]:
+    """Divide where it pays most, again and again."""
+    ends = [0, len(size)]
+    while len(ends) - 1 < MOST_PIECES:
+        now = _criterion(size, seconds, ends)
+        worst = _worst(size, seconds, ends)
+        tried = [sorted([*ends, k]) for k in _places(ends)]
+        if not tried:
+            break
+        best = min(tried, key=lambda e: _criterion(size, seconds, e))
+        if _criterion(size, seconds, best) > now - GAIN or _worst(size, seconds, best) > 0.8 * worst:
+            break
+        ends = best
+    return tuple(_line(size[a:b], seconds[a:b]) for a, b in itertools.pairwise(ends))
+
+
+def _places(ends: list[int]) -> list[int]:
+    out: list[int] = []
+    for a, b in itertools.pairwise(ends):
+        if b - a >= 2 * LEAST:
+            out += sorted({int(k) for k in np.linspace(a + LEAST, b - LEAST, min(PLACES, b - a - 2 * LEAST + 1))})
+    return out
+
+
+def _residuals(size: Float, seconds: Float, ends: list[int]) -> Float:
+    parts = [np.log(seconds[a:b] / _line(size[a:b], seconds[a:b]).seconds(size[a:b])) for a, b in itertools.pairwise(ends)]
+    return np.asarray(np.concatenate(parts))
+
+
+def _criterion(size: Float, seconds: Float, ends: list[int]) -> float:
+    """AICc of the log residuals, with the residuals beyond three of their robust deviations pulled in."""
+    off = _residuals(size, seconds, ends)
+    spread = max(1.4826 * float(np.median(np.abs(off))), 1e-4)
+    off = np.clip(off, -10 * spread, 10 * spread)
+    n, k = len(off), 3 * (len(ends) - 1)
+    return n * math.log(max(float((off**2).mean()), 1e-8)) + 2 * k + (2 * k * (k + 1) / (n - k - 1) if n > k + 1 else math.inf)
+
+
+def _worst(size: Float, seconds: Float, ends: list[int]) -> float:
+    return max(float(np.quantile(np.abs(_residuals(size, seconds, ends)), 0.95)), 1e-9)
+
+
+def _by_pieces(pieces: tuple[Piece, ...], size: Float) -> Float:
+    out = pieces[0].seconds(size)
+    for before, piece in itertools.pairwise(pieces):
+        out = np.where(size > math.sqrt(before.largest * piece.smallest), piece.seconds(size), out)
+    return out
+
+
+def _held_out(size: Float, seconds: Float) -> Float:
+    """Absolute log error of every size as the other half predicts it, inside that half's sizes."""
+    out = []
+    for start in (0, 1):
+        known, asked = slice(start, None, 2), slice(1 - start, None, 2)
+        n, t = size[known], seconds[known]
+        if len(n) < MIN_SIZES:
+            continue
+        inside = (size[asked] >= n[0]) & (size[asked] <= n[-1])
+        out.append(np.abs(np.log(seconds[asked][inside] / _by_pieces(_pieces(n, t), size[asked][inside]))))
+    return np.concatenate(out) if out else np.zeros(0)
+
+
+def step_of(curve: Curve) -> tuple[float, float, float] | None:
+    """Where the time of a call jumps: the size below, the size above [B], and by how many times the two differ; None without a jump.
+
+    A latency and a rate never make the time grow faster than the size, so growth beyond that is a change of how it is done:
+    by a quarter at least, and thrice what all other neighbours but one in twenty show.
+    """
+    size, seconds = curve.size_bytes, curve.seconds
+    if len(size) < 2 * MIN_SIZES:
+        return None
+    beyond = np.log(seconds[1:] / seconds[:-1]) - np.log(size[1:] / size[:-1])
+    at = int(np.argmax(beyond))
+    others = np.maximum(np.delete(beyond, at), 0.0)
+    if beyond[at] < math.log(1.25) or beyond[at] < 3 * float(np.quantile(others, 0.95)):
+        return None
+    return float(size[at]), float(size[at + 1]), float(seconds[at + 1] / seconds[at])

@@ -1,0 +1,60 @@
+"""A machine as the text of a machine file: what `turnbuckle.machine.load` reads back to the same numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from turnbuckle.machine import Parameter
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
+_LONGEST = 1200
+
+
+def is_name(text: str) -> bool:
+    """Whether a machine may be called so.
+
+    >>> is_name("our-node"), is_name("Our node"), is_name("source")
+    (True, False, False)
+    """
+    return _NAME.fullmatch(text) is not None and text not in ("source", "self")
+
+
+def quoted(text: str) -> str:
+    """A TOML text of one line; what cannot be printed becomes a blank, dots are kept to what a reader of machine files takes.
+
+    >>> quoted('a "b"' + chr(7))
+    '"a \\\\"b\\\\" "'
+    """
+    shown = "".join(c if c.isprintable() else " " for c in text)[:_LONGEST]
+    while shown.count(".") > 60:
+        shown = shown[: shown.rindex(".")]
+    return '"' + shown.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def machine_text(
+    name: str, title: str, summary: str, *, year: int, coupling: str, base: str, recognise: Sequence[str],
+    parameters: Mapping[str, Parameter], comments: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """The text of a machine file.
+
+    Parameters
+    ----------
+    base : a machine of the catalogue or a path, as the file is to name it; empty where the machine stands alone.
+    recognise : device names that mean it.
+    parameters : by their name in the schema; values in SI are written to nine digits.
+    comments : lines put before everything.
+    """
+    lines = [f"# {''.join(c if c.isprintable() else ' ' for c in c)}".rstrip() for c in comments] + ["", "[machine]"]
+    lines += [f"name = {quoted(name)}", f"title = {quoted(title)}", f"summary = {quoted(summary)}"]
+    lines += [f"year = {year}"] if year else []
+    lines.append(f"coupling = {quoted(coupling)}")
+    lines += [f"base = {quoted(base)}"] if base else []
+    lines += [f"recognise = [{', '.join(quoted(r) for r in recognise)}]"] if recognise else []
+    for dotted, p in parameters.items():
+        unit = "" if p.unit == "1" else f" {p.unit}"
+        lines += ["", f"[{dotted}]", f'value = "{p.value:.9g}{unit}"']
+        lines += [f'error = "{p.error * 100:.3g} %"'] if p.error else []
+        lines += [f'nature = "{p.nature}"', f"source = {quoted(p.source)}"]
+        lines += [f"note = {quoted(p.note)}"] if p.note else []
+    return "\n".join(lines).lstrip("\n") + "\n"

@@ -1,0 +1,410 @@
+"""From measurements to a machine: every parameter of the schema that they give, with error, interval and where it is from.
+
+Curves give latency and rate (`turnbuckle.questions.calibrate.curve_fit`); rates become shares of the nominal rate of a base, or stand for
+themselves where there is no base.  Nothing is guessed: what was not measured is the base's, or absent, and the answer says so.
+
+Errors:
+
+    M017  a base that describes changes
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from turnbuckle.foundation.errors import MachineError
+from turnbuckle.foundation.findings import Finding, finding, merge
+from turnbuckle.machine import Machine
+from turnbuckle.machine.machine import schema
+from turnbuckle.machine.measured.logs import Curve, Measured, Quantity
+from turnbuckle.questions.calibrate.calibration import DIRECT, NINETY, QUANTITIES, STATED, Calibration, Estimate, Origin
+from turnbuckle.questions.calibrate.curve_fit import CurveFit, fit_curve, step_of
+
+#: One run does not show what another run would: no median is believed better than this.
+RUN_TO_RUN: Final = 0.02
+#: Error of a rate whose copies have no size: a copy of 64 MiB still holds about this much latency.
+UNSIZED: Final = 0.01
+#: A measured rate this far above a nominal one contradicts it.
+ABOVE: Final = 1.02
+#: Beyond this median error a curve is no line at all: its rate is read off its largest copies.
+NO_LINE: Final = 0.10
+
+
+def calibrate(files: Sequence[tuple[Origin, Measured]], base: Machine | None = None) -> Calibration:
+    """Fit, and name what the schema has names for.
+
+    Parameters
+    ----------
+    files : what was read, with its origin.
+    base : the machine that gives what was not measured.
+
+    Raises
+    ------
+    MachineError : M017.
+    """
+    if base is not None and base.relative:
+        raise MachineError(
+            "M017", f"{base.name} describes changes to another machine", where=base.file, cause="a share needs a nominal rate",
+            fix="give a base that stands alone; turnbuckle machines list names them",
+        )  # fmt: skip
+    gathered = _Gathered(base)
+    fits: list[tuple[Origin, CurveFit]] = []
+    for origin, measured in files:
+        for quantity in measured.quantities:
+            gathered.quantity(origin, quantity)
+        for curve in measured.curves:
+            gathered.calls(origin, curve)
+            if curve.means != "call" and (fitted := fit_curve(curve)) is not None:
+                fits.append((origin, fitted))
+                gathered.curve(origin, fitted)
+            elif curve.means != "call":
+                gathered.few(origin, curve)
+    parameters, others = gathered.chosen()
+    known = {e.name for e in parameters}
+    found = [*gathered.found, *(f for _, m in files for f in m.findings)]
+    if broken := [f"{o.file}: {f.curve.name}" for o, f in fits if f.broken]:
+        found.append(finding("A358", len(broken), ", ".join(broken[:6])))
+    unkeyed = [e for e in others if e.name not in schema()]
+    if unkeyed:
+        found.append(finding("A359", len(unkeyed), ", ".join(dict.fromkeys(e.name for e in unkeyed))))
+    return Calibration(
+        tuple(parameters), tuple(others), tuple(fits), tuple(n for n in base.parameters if n not in known) if base else (),
+        tuple(p for _, m in files for p in m.surface), tuple(merge(found)), base,
+        tuple(dict.fromkeys(o.device for o, _ in files if o.device)), tuple(dict.fromkeys(o.driver for o, _ in files if o.driver)),
+    )  # fmt: skip
+
+
+#: Which means is believed first, for the rate and for the latency of a copy.
+_RATE_RANK: Final = {"copy": 0.0, "event": 0.5, "queued": 2.0, "host": 3.0, "nccl": 4.0, "mpi": 5.0}
+_LATENCY_RANK: Final = {"queued": 0.0, "copy": 0.5, "event": 1.0, "host": 3.0, "nccl": 4.0, "mpi": 5.0}
+_PAGEABLE_RANK: Final = {"copy": 0.0, "host": 1.0, "event": 2.0}
+
+
+class _Gathered:
+    """Everything measured, by name; what is a share is worked out at the end."""
+
+    def __init__(self, base: Machine | None) -> None:
+        self.base = base
+        self.by_name: dict[str, list[Estimate]] = {}
+        self.found: list[Finding] = []
+        self.unsized: list[str] = []
+        self.used: set[str] = set()
+
+    def add(self, name: str, value: float, unit: str, error: float, origin: Origin, where: str, note: str = "", rank: float = 0.0) -> None:
+        if not math.isfinite(value) or value <= 0:
+            return
+        source, short = origin.words(where), f"{origin.file}: {where}"
+        own = Estimate(name, value, unit, min(error, 3.0), "measured", source, short, note, name in schema(), rank)
+        self.by_name.setdefault(name, []).append(own)
+
+    def quantity(self, origin: Origin, q: Quantity) -> None:
+        error = 0.0 if q.what in STATED else math.hypot(q.error, RUN_TO_RUN, UNSIZED if q.unsized else 0.0)
+        if q.unsized:
+            self.unsized.append(f"{origin.file}: {q.what}")
+        name = q.what.removesuffix(".pinned") if q.what.startswith("rate.") else q.what
+        self.add(DIRECT.get(name, name), q.value, q.unit, error, origin, q.where, q.note, 1.0 if q.unsized else 0.0)
+
+    def calls(self, origin: Origin, curve: Curve) -> None:
+        """How the time of a call of pageable copies jumps with their size."""
+        if curve.means == "call" and (step := step_of(curve)) is not None:
+            below, above, times = step
+            middle, where = math.sqrt(below * above), _where(curve)
+            note = f"the call takes {times:.3g} times as long from {above:.0f} B on as up to {below:.0f} B"
+            # the interval is the two sizes themselves
+            self.add(f"pageable.threshold.{curve.direction}", middle, "B", math.log(above / below) / 2 / NINETY, origin, where, note)
+
+    def few(self, origin: Origin, curve: Curve) -> None:
+        """Sizes too few for a line: the rate of the largest, where it is large enough for latency not to matter."""
+        if curve.size_bytes[-1] < 16 << 20:
+            self.found.append(
+                finding(
+                    "A333",
+                    len(curve.size_bytes),
+                    f"{origin.file}: {len(curve.size_bytes)} points of {curve.name}: too few sizes for a line",
+                )
+            )
+            return
+        rate = float(curve.size_bytes[-1] / curve.seconds[-1])
+        coarse = float(curve.resolution[-1]) if len(curve.resolution) else 0.0
+        error = math.hypot(RUN_TO_RUN, UNSIZED, coarse)
+        where = f"{_where(curve)}, its largest size {curve.size_bytes[-1]:.0f} B"
+        for name, rank in self._rates(curve):
+            self.add(name, rate, "B/s", error, origin, where, "one size: the latency is in it", rank + 1.0)
+
+    def _rates(self, curve: Curve) -> list[tuple[str, float]]:
+        if curve.means == "period":
+            return []
+        way, unsure = curve.direction, 0.25 if curve.memory == "unknown" else 0.0
+        if way in ("h2d", "d2h") and curve.means in _PAGEABLE_RANK | _RATE_RANK:
+            if curve.memory == "pageable":
+                return [(f"rate.pageable.{way}", _PAGEABLE_RANK.get(curve.means, 9.0))]
+            if curve.memory in ("pinned", "unknown") and curve.means not in ("mpi", "nccl"):
+                return [(f"rate.{way}", _RATE_RANK[curve.means] + unsure)]
+            return []
+        if way in ("p2p", "d2d") and curve.means in _RATE_RANK:
+            return [(f"rate.{way}", _RATE_RANK[curve.means])]
+        if way == "network":
+            return [("nic.bandwidth", 0.0 if curve.memory == "unknown" else 1.0)]
+        return []
+
+    def curve(self, origin: Origin, fit: CurveFit) -> None:
+        curve, where = fit.curve, _where(fit.curve)
+        first = fit.pieces[0]
+        rate, error, how = _rate(fit)
+        error = math.hypot(error, RUN_TO_RUN)
+        off = (
+            f"held-out sizes: {fit.held_median:.1%} median, {fit.held_worst:.0%} worst error"
+            if fit.held_points
+            else "too few sizes to hold some out"
+        )
+        shape = f"{len(fit.pieces)} lines by size; " if fit.broken else "one line; "
+        for name, rank in self._rates(curve):
+            self.add(name, rate, "B/s", error, origin, where, f"{shape}{how}; {off}", rank)
+        latency, spread = first.latency, math.hypot(first.latency_error, RUN_TO_RUN)
+        if curve.means == "period":
+            self.add(f"copy.gap.{curve.direction}", latency, "s", spread, origin, where, "of small copies")
+            return
+        if curve.direction in ("h2d", "d2h") and curve.memory in ("pinned", "unknown") and curve.means in _LATENCY_RANK:
+            if curve.means in ("mpi", "nccl"):
+                return
+            defined = {
+                "queued": "device time of a copy behind a busy kernel",
+                "event": "between two events",
+                "host": "as the host sees it",
+            }
+            rank = _LATENCY_RANK[curve.means] + (0.25 if curve.memory == "unknown" else 0.0)
+            self.add(
+                f"link.{curve.direction}.latency",
+                latency,
+                "s",
+                spread,
+                origin,
+                where,
+                defined.get(curve.means, "") or shape.strip("; "),
+                rank,
+            )
+        elif curve.direction == "p2p" and not curve.streamed:
+            note = f"{shape}between two events" if curve.means == "event" else f"{shape}by {curve.means}"
+            self.add("link.p2p.latency", latency, "s", spread, origin, where, note, _LATENCY_RANK.get(curve.means, 9.0))
+        elif curve.direction == "network" and not curve.streamed:
+            ends = "host memories" if curve.memory == "unknown" else "device memories"
+            smallest = float(curve.seconds[0])
+            self.add(
+                "nic.latency",
+                smallest,
+                "s",
+                spread,
+                origin,
+                f"{where}, its smallest message",
+                f"between {ends}, by {curve.means}",
+                0.0 if curve.memory == "unknown" else 1.0,
+            )
+        elif curve.direction == "kernel":
+            self.add("launch.gap", latency, "s", spread, origin, where, curve.name)
+            self.add("device.stream", rate, "B/s", error, origin, where, f"largest kernels; {shape}{off}", 2.0)
+        elif curve.direction in ("collective", "mapped_h2d", "mapped_d2h", "h2h", "several"):
+            note = f"{curve.name}; --between-nodes says that its ranks were on two nodes" if curve.direction == "h2h" else curve.name
+            if not curve.streamed:
+                self.add(f"{curve.direction}.latency", latency, "s", spread, origin, where, note)
+            self.add(f"{curve.direction}.rate", rate, "B/s", error, origin, where, note)
+
+    # what the measurements come to
+
+    def best(self, name: str, uses: bool = True) -> Estimate | None:
+        """The measurement that is believed first; `uses` where another number is made of it."""
+        own = self.by_name.get(name)
+        if own and uses and name.startswith(("rate.", "device.", "memory.", "host.")):
+            self.used.add(name)
+        return min(own, key=lambda e: e.rank) if own else None
+
+    def chosen(self) -> tuple[list[Estimate], list[Estimate]]:
+        self._event_latency()
+        out: dict[str, Estimate] = {}
+        for name in list(self.by_name):
+            if name in schema() and (best := self.best(name)):
+                out[name] = best
+        for way in ("h2d", "d2h", "p2p"):
+            self._link(way, out)
+        self._both(out)
+        self._pageable(out)
+        self._memory(out)
+        self._waits(out)
+        self._device(out)
+        self._agreement()
+        if self.unsized:
+            self.found.append(finding("M105", len(self.unsized), ", ".join(self.unsized[:6])))
+        kept = self._plausible(out)
+        taken = {id(e) for e in kept.values()}
+        others = [e for name, own in self.by_name.items() if name not in self.used for e in own if id(e) not in taken]
+        return [kept[n] for n in schema() if n in kept], others
+
+    def _event_latency(self) -> None:
+        """Two events add their own time to what they enclose."""
+        empty = self.best("event.empty")
+        for name in ("link.h2d.latency", "link.d2h.latency", "link.p2p.latency"):
+            for k, e in enumerate(self.by_name.get(name, [])):
+                if empty is None or "between two events" not in e.note or e.value <= empty.value:
+                    continue
+                value = e.value - empty.value
+                error = math.hypot(e.value * e.error, empty.value * empty.error) / value
+                note = f"{e.note}, less {empty.value * 1e6:.3g} us of two events with nothing between"
+                self.by_name[name][k] = replace(e, value=value, error=min(error, 3.0), note=note)
+
+    def _nominal(self, name: str) -> float | None:
+        return self.base.value(name) if self.base is not None else None
+
+    def _derived(self, like: Estimate, name: str, value: float, error: float, note: str) -> Estimate:
+        return replace(like, name=name, value=value, error=error, unit=schema()[name].unit, note=note, keyed=True)
+
+    def _link(self, way: str, out: dict[str, Estimate]) -> None:
+        best = self.best(f"rate.{way}")
+        if best is None:
+            return
+        nominal, shown = self._nominal(f"link.{way}.bandwidth"), f"{best.value / 1e9:.4g} GB/s"
+        self._share(best, f"link.{way}.bandwidth", f"link.{way}.efficiency", nominal, shown, out)
+
+    def _share(self, best: Estimate, whole: str, share: str, nominal: float | None, shown: str, out: dict[str, Estimate]) -> None:
+        """A rate as a share of the nominal one; without one it stands for itself, and the share is 1 by definition."""
+        if nominal is None:
+            note = "what copies reached: no base states the nominal rate" + (f"; {best.note}" if best.note else "")
+            out[whole] = self._derived(best, whole, best.value, best.error, note)
+            one = "by definition: the bandwidth above is the one that was measured"
+            out[share] = replace(
+                out[whole], name=share, value=1.0, error=0.0, unit="1", nature="spec", source=one, where="definition", note=""
+            )
+        elif best.value > ABOVE * nominal:
+            self._above(best, nominal)
+        else:
+            note = f"{shown} of {nominal / 1e9:.4g}" + (f"; {best.note}" if best.note else "")
+            out[share] = self._derived(best, share, min(best.value / nominal, 1.0), best.error, note)
+
+    def _above(self, best: Estimate, nominal: float) -> None:
+        said = f"{best.where}: {best.value / 1e9:.4g} GB/s of nominal {nominal / 1e9:.4g} GB/s"
+        self.found.append(finding("M108", 1, said))
+
+    def _whole(self, way: str, out: dict[str, Estimate]) -> float | None:
+        own = out.get(f"link.{way}.bandwidth")
+        return own.value if own else self._nominal(f"link.{way}.bandwidth")
+
+    def _both(self, out: dict[str, Estimate]) -> None:
+        best, whole = self.best("rate.both"), self._whole("h2d", out) or self._whole("d2h", out)
+        if best is None or whole is None:
+            return
+        value, most = best.value / whole, 1.0
+        if value > ABOVE:
+            self._above(best, whole)
+            return
+        for way in ("h2d", "d2h"):
+            measured = out.get(f"link.{way}.efficiency")
+            alone = measured.value if measured else self._nominal(f"link.{way}.efficiency")
+            if alone is not None:
+                own = self._whole(way, out) or whole
+                most = min(most, alone * own / whole, alone)
+        note = f"{best.value / 1e9:.4g} GB/s each way" + ("; no more than one direction alone reaches" if value > most else "")
+        out["link.both.efficiency"] = self._derived(best, "link.both.efficiency", min(value, most), best.error, note)
+
+    def _pageable(self, out: dict[str, Estimate]) -> None:
+        """One share for both directions: their mean, and half their difference as an error."""
+        found = [(w, e, whole) for w in ("h2d", "d2h") if (e := self.best(f"rate.pageable.{w}")) and (whole := self._whole(w, out))]
+        if not found:
+            return
+        shares = [e.value / whole for _, e, whole in found]
+        value = sum(shares) / len(shares)
+        differ = (max(shares) - min(shares)) / 2 / value
+        error = math.hypot(max(e.error for _, e, _ in found), differ)
+        note = ", ".join(f"{w} {e.value / 1e9:.4g} GB/s" for w, e, _ in found)
+        if value > ABOVE:
+            self._above(max((e for _, e, _ in found), key=lambda e: e.value), max(whole for _, _, whole in found))
+        else:
+            out["link.pageable.efficiency"] = self._derived(found[0][1], "link.pageable.efficiency", min(value, 1.0), error, note)
+
+    def _memory(self, out: dict[str, Estimate]) -> None:
+        best = self.best("device.stream")
+        if best is None and (copies := self.best("rate.d2d")):
+            best = replace(copies, value=2 * copies.value, note=f"copies inside the device, read and written; {copies.note}")
+        if best is None:
+            return
+        peak, stated = self._nominal("gpu.memory_bandwidth"), self.best("memory.peak")
+        if peak is None and stated is not None:
+            peak = stated.value
+            whole = self._derived(stated, "gpu.memory_bandwidth", peak, 0.0, "")
+            out["gpu.memory_bandwidth"] = replace(whole, nature="spec")
+        self._share(best, "gpu.memory_bandwidth", "gpu.memory_efficiency", peak, f"{best.value / 1e9:.4g} GB/s", out)
+
+    def _waits(self, out: dict[str, Estimate]) -> None:
+        """Times whose ends are on two clocks, by the way of a store over the link."""
+        trip, load = self.best("flag.round_trip"), self.best("load.host")
+        way = load or trip
+        if load is not None and self._nominal("link.tags") is None:
+            out["link.round_trip"] = self._derived(
+                load, "link.round_trip", load.value, load.error, f"a load of the device from host memory; {load.note}".strip("; ")
+            )
+        if way is None:
+            return
+        flight, unsure = way.value / 2, way.value / 2 * (0.3 if way is load else 0.5)
+        shown = f"{flight * 1e6:.3g} us, half of {QUANTITIES[way.name]}"
+        for name, what, sign in (("launch.latency", "launch.to_flag", -1), ("sync.return", "sync.seen", 1)):
+            if (own := self.best(what)) is None:
+                continue
+            value = own.value + sign * flight
+            if value > 0:
+                error = math.hypot(own.value * own.error, unsure) / value
+                note = f"{QUANTITIES[what]} {own.value * 1e6:.3g} us, {'less' if sign < 0 else 'plus'} the way of the store, {shown}"
+                out[name] = self._derived(own, name, value, min(error, 3.0), note)
+
+    def _device(self, out: dict[str, Estimate]) -> None:
+        """What only matters where no base says better."""
+        for name, what in (("gpu.fp64", "fma.fp64"), ("gpu.fp32", "fma.fp32")):
+            if (own := self.best(what)) and self._nominal(name) is None:
+                out[name] = self._derived(own, name, own.value, own.error, f"reached by {QUANTITIES[what]}")
+        if (size := self.best("memory.size")) and self._nominal("gpu.memory_size") is None:
+            out["gpu.memory_size"] = replace(
+                self._derived(size, "gpu.memory_size", size.value, 0.0, "as the driver states it"), nature="spec"
+            )
+        out.pop("host.cores", None)
+        if cores := self.best("host.cores"):
+            out["host.cores"] = replace(self._derived(cores, "host.cores", cores.value, 0.0, "as the system states them"), nature="spec")
+
+    def _agreement(self) -> None:
+        for name, own in self.by_name.items():
+            best = self.best(name, uses=False)
+            alike = [e for e in own if best is not None and e is not best and e.rank - best.rank < 1.0]
+            if not alike or best is None or name.startswith(("collective", "launch.gap", "mapped", "h2h", "several")):
+                continue
+            for e in alike:
+                apart = abs(math.log(e.value / best.value))
+                if apart > 3 * math.hypot(e.error, best.error) and apart > 0.05:
+                    self.found.append(finding("M107", 1, f"{name}: {best.where} ({best.value:.4g}) and {e.where} ({e.value:.4g} {e.unit})"))
+
+    def _plausible(self, out: dict[str, Estimate]) -> dict[str, Estimate]:
+        kept = {}
+        for name, e in out.items():
+            meaning = schema()[name]
+            if not meaning.minimum <= e.value <= meaning.maximum:
+                self.found.append(finding("M106", 1, f"{name} {e.value:.4g} {e.unit}, {e.where}"))
+            else:
+                kept[name] = e
+        return kept
+
+
+def _where(curve: Curve) -> str:
+    first, last = curve.lines
+    return curve.name + (f", lines {first} to {last}" if 0 < first < last else f", line {first}" if first else "")
+
+
+def _rate(fit: CurveFit) -> tuple[float, float, str]:
+    """Rate of the last line [B/s], its relative error, and how it was got."""
+    last, curve = fit.pieces[-1], fit.curve
+    top = curve.size_bytes >= curve.size_bytes[-1] / 4
+    if fit.pieces_median <= NO_LINE and math.isfinite(last.rate) and (last.largest >= 2 * last.smallest):
+        return last.rate, last.rate_error, "rate of the largest sizes' line"
+    seconds = np.maximum(curve.seconds[top] - fit.line.latency, 0.05 * curve.seconds[top])
+    rates = curve.size_bytes[top] / seconds
+    middle = float(np.median(rates))
+    spread = float(np.std(np.log(rates))) if len(rates) > 1 else 0.1
+    return middle, spread, "no line holds; rate read off the largest copies"

@@ -1,0 +1,118 @@
+"""What ``turnbuckle calibrate`` shows: what was measured, what is inherited, how well curves tell sizes that were not fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from turnbuckle.foundation.units import show as quantity
+from turnbuckle.machine.machine import schema
+from turnbuckle.questions.calibrate.calibration import QUANTITIES, Calibration, Estimate, Origin
+from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.projections import plain
+from turnbuckle.show.terminal.tables import unframed
+
+#: Columns of a terminal in which a table also says where each number is from; below, that follows the table.
+_WIDE = 110
+
+
+def emit(answer: Calibration, origins: Sequence[Origin], output: Path | None, kept: Path | None) -> None:
+    """Tables on stdout."""
+    console = Terminal(highlight=False)
+    devices = ", ".join(answer.devices) or "device not named"
+    drivers = ", ".join(answer.drivers)
+    console.print(Text.assemble((_plain(devices), "bold"), f"  driver {_plain(drivers)}" if drivers else "  driver not named"))
+    for origin in origins:
+        console.print(Text(f"{_plain(origin.file)}  {origin.tool}, file of {origin.date}, sha256 {origin.sha256[:16]}", "dim"))
+    console.print()
+    if answer.parameters:
+        _estimates(console, "parameters of the machine file", answer.parameters)
+    else:
+        console.print(Text("no parameter of a machine file was measured", "yellow"))
+        console.print()
+    others = [e for e in answer.others if e.name not in schema() and not e.name.startswith("rate.")]
+    if others:
+        _estimates(console, "measured too; no parameter stands for it", others)
+    if answer.fits:
+        _fits(console, answer)
+    if answer.surface:
+        _surface(console, answer)
+    if answer.base is not None:
+        names = ", ".join(answer.inherited) or "nothing"
+        console.print(Text(f"not measured, taken from {_plain(answer.base.name)}: {names}"))
+        if answer.stranger:
+            known = ", ".join(answer.base.recognise)
+            console.print(
+                Text(
+                    f"the base is {_plain(known)}, the files name {_plain(answer.stranger)}: another machine's numbers are mixed in",
+                    "yellow",
+                )
+            )
+    else:
+        console.print(Text("not measured, and absent from the machine file: everything else; --base MACHINE gives it"))
+    for f in answer.findings:
+        style = "yellow" if f.severity == "warning" else "dim"
+        console.print(Text(f"{f.code}  {f.meaning}: {_plain(f.detail, 300)}", style))
+    for path in (kept, output):
+        if path is not None:
+            console.print(Text(str(path)))
+
+
+def _plain(text: str, most: int = 120) -> str:
+    return plain(text, most)
+
+
+def _value(value: float, unit: str) -> str:
+    return quantity(value, unit, 4)
+
+
+def _estimates(console: Terminal, title: str, estimates: Sequence[Estimate]) -> None:
+    console.print(Text(title, "italic"))
+    wide = console.width >= _WIDE
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("name", "value", "90 % interval", *(["from"] if wide else [])):
+        table.add_column(column, overflow="fold", no_wrap=column in ("name", "value"), justify="left")
+    told = []
+    for e in estimates:
+        low, high = e.interval
+        between = f"{_value(low, e.unit)} to {_value(high, e.unit)}" if e.error else "as stated"
+        words = Text(_plain("; ".join(w for w in (e.where, QUANTITIES.get(e.name, ""), e.note) if w), 400), "dim")
+        table.add_row(_plain(e.name), _value(e.value, e.unit), between, *([words] if wide else []))
+        told.append(Text(f"{_plain(e.name)}: ", "dim") + words)
+    console.print(table)
+    for line in [] if wide else told:
+        console.print(line)
+    console.print()
+
+
+def _fits(console: Terminal, answer: Calibration) -> None:
+    console.print(Text("curves: fitted on half of the sizes, they miss the other half by", "italic"))
+    table = unframed("curve", "points", "lines", "latency", "rate", "as one line off", "held-out median", "worst")
+    for origin, f in answer.fits:
+        name = f"{origin.file}: {f.curve.name}" if len(answer.fits) > 1 else f.curve.name
+        rate = quantity(f.pieces[-1].rate, "B/s") if f.pieces[-1].rate < 1e18 else "no end seen"
+        held = (f"{f.held_median:.1%}", f"{f.held_worst:.1%}") if f.held_points else ("", "")
+        table.add_row(
+            _plain(name), f"{len(f.curve.size_bytes)}", f"{len(f.pieces)}", quantity(f.pieces[0].latency, "s"), rate,
+            f"{f.used_median:.1%}, {f.used_worst:.0%} worst", *held,
+        )  # fmt: skip
+    console.print(table)
+    console.print()
+
+
+def _surface(console: Terminal, answer: Calibration) -> None:
+    """Run time of the slack proxy over that without slack."""
+    console.print(Text("slack proxy: time a turn by size of the matrices, threads and slack, over that without slack", "italic"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("size", "threads", "slack", "time", "over none"):
+        table.add_column(column, justify="right")
+    bare = {(p["size"], p["threads"]): p["seconds"] for p in answer.surface if p["slack_s"] == 0}
+    for p in answer.surface:
+        none = bare.get((p["size"], p["threads"]))
+        over = f"{p['seconds'] / none:.3f}x" if none else ""
+        table.add_row(f"{p['size']:.0f}", f"{p['threads']:.0f}", quantity(p["slack_s"], "s"), quantity(p["seconds"], "s"), over)
+    console.print(table)
+    console.print()

@@ -1,0 +1,259 @@
+"""What a question about cores per GPU is answered with: laws, counts that can be run, and the words for both."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+from turnbuckle.foundation.findings import Finding
+from turnbuckle.questions.cores.fits import Fit
+from turnbuckle.questions.cores.oversubscription import Curve
+from turnbuckle.questions.cores.runs import Runs
+
+#: Laws whose criterion differs by less fit as well (Burnham and Anderson 2002).
+TIE: Final = 2.0
+#: From here on a law is excluded unless the correction for few runs alone sets it back: its weight is below 5 %.
+FAR: Final = 2.0 * math.log(20.0)
+#: Efficiencies this close to the one asked for reach it.
+EVEN: Final = 1e-9
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One law, as fitted.
+
+    Attributes
+    ----------
+    fit : its parameters, criterion and residuals; `fit.missing` says why there are none.
+    above : how much its criterion lies above the best; None where it was not fitted.
+    cores : cores per GPU for the efficiency; infinite where no number is enough, nan where it was not fitted.
+    low, high : 90 % interval.
+    limit_seconds : shortest run time at any number of cores.
+    """
+
+    fit: Fit
+    above: float | None = None
+    cores: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    limit_seconds: float = math.nan
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        named = zip(self.fit.law.parameters, self.fit.values[0].tolist(), strict=True)
+        fitted = not self.fit.missing
+        return {
+            "law": self.fit.law.name,
+            "fitted": fitted,
+            "missing": self.fit.missing or None,
+            "parameters": {name: value for (name, _), value in named} if fitted else None,
+            "aicc": self.fit.aicc,
+            "aicc_above_best": self.above,
+            "rms_fraction": self.fit.rms,
+            "cores_per_gpu": self.cores,
+            "interval": [self.low, self.high],
+            "limit_seconds": self.limit_seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Count:
+    """A number of cores that can be run.
+
+    Attributes
+    ----------
+    cores : per GPU.
+    ranks, threads : how it is split, where the law tells splits apart.
+    seconds : run time by the law.
+    efficiency : by the law.
+    reaches : probability that it reaches the efficiency asked for: draws of all laws not excluded, by their Akaike weights.
+    measured_seconds : mean of the runs with so many cores, split like this; None where there is none.
+    """
+
+    cores: float
+    ranks: float | None
+    threads: float | None
+    seconds: float
+    efficiency: float
+    reaches: float
+    measured_seconds: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "cores_per_gpu": self.cores,
+            "ranks_per_gpu": self.ranks,
+            "threads": self.threads,
+            "seconds": self.seconds,
+            "efficiency": self.efficiency,
+            "probability": self.reaches,
+            "measured_seconds": self.measured_seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Cores:
+    """The answer for one program.
+
+    Attributes
+    ----------
+    runs : what it rests on.
+    efficiency : asked for.
+    candidates : all laws, best first, then those not fitted.
+    chosen : the law behind the answer; None where only `shared` could be answered.
+    why : why that law, in words.
+    ties : other laws that the runs do not exclude.
+    low, high : 90 % interval of the cores, laws that cannot be told apart included.
+    counts : numbers of cores that can be run: those measured, and those around the answer.
+    whole : the smallest of all that can be run that reaches the efficiency; None where none does.
+    have : what the node asked about has for each GPU; None where none was asked about.
+    shared : oversubscription, one curve for each number of threads.
+    findings : what limits the answer.
+    """
+
+    runs: Runs
+    efficiency: float
+    candidates: tuple[Candidate, ...]
+    chosen: Candidate | None
+    why: str
+    ties: tuple[Candidate, ...]
+    low: float
+    high: float
+    counts: tuple[Count, ...]
+    whole: Count | None
+    have: Count | None
+    shared: tuple[Curve, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def cores(self) -> float:
+        """Cores per GPU for the efficiency, a real number; nan without a law."""
+        return math.nan if self.chosen is None else self.chosen.cores
+
+    @property
+    def below(self) -> Count | None:
+        """The most efficient of the numbers smaller than `whole`."""
+        whole = self.whole
+        return None if whole is None else max((c for c in self.counts if c.cores < whole.cores), key=lambda c: c.efficiency, default=None)
+
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        return _sentence(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "program": self.runs.program or None,
+            "runs": len(self.runs),
+            "configurations": self.runs.shapes,
+            "measured_cores_per_gpu": [float(self.runs.cores.min()), float(self.runs.cores.max())],
+            "efficiency": self.efficiency,
+            "law": None if self.chosen is None else self.chosen.fit.law.name,
+            "why": self.why,
+            "not_excluded": [c.fit.law.name for c in self.ties],
+            "cores_per_gpu": self.cores,
+            "interval": [self.low, self.high],
+            "whole": None if self.whole is None else self.whole.as_dict(),
+            "node": None if self.have is None else self.have.as_dict(),
+            "limit_seconds": None if self.chosen is None else self.chosen.limit_seconds,
+            "laws": [c.as_dict() for c in self.candidates],
+            "counts": [c.as_dict() for c in self.counts],
+            "oversubscription": [c.as_dict() for c in self.shared],
+            "findings": [f.as_dict() for f in self.findings],
+        }
+
+
+def percent(share: float) -> str:
+    """A share for people.
+
+    >>> percent(0.8979), percent(0.9)
+    ('89.8 %', '90 %')
+    """
+    return f"{share * 100:.1f}".removesuffix(".0") + " %"
+
+
+def reached(share: float, asked: float) -> str:
+    """An efficiency for people; what does not reach the one asked for never reads as if it did.
+
+    >>> reached(0.89981, 0.9), reached(0.90001, 0.9), reached(0.8979, 0.9)
+    ('89.98 %', '90 %', '89.8 %')
+    """
+    if share < asked - EVEN and round(share * 100, 1) >= round(asked * 100, 1):
+        return f"{math.floor(share * 1e4) / 100:.2f} %"
+    return percent(share)
+
+
+def span(value: float, low: float, high: float) -> str:
+    """A number of cores with its interval, in the decimals of the number.
+
+    >>> span(3.0304, 2.871, 3.22), span(12.49, 11.4, math.inf), span(0.00304, 0.0029, 0.0032)
+    ('3.03 (2.87 to 3.22)', '12.5 (11.4 or more)', '0.00304 (0.00290 to 0.00320)')
+    """
+    places = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 0.1 else min(12, 2 - math.floor(math.log10(max(value, 1e-12))))
+    upper = f"{low:.{places}f} to {high:.{places}f}" if math.isfinite(high) else f"{low:.{places}f} or more"
+    return f"{value:.{places}f} ({upper})"
+
+
+def shape(count: Count) -> str:
+    """A number of cores that can be run, in words: ``"4 cores"``, ``"12 cores (4 ranks x 3 threads)"``."""
+    words = f"{count.cores:g} core{'' if count.cores == 1 else 's'}"
+    if count.ranks is None or count.threads is None or min(count.ranks, count.threads) <= 1:
+        return words
+    return f"{words} ({count.ranks:g} ranks x {count.threads:g} threads)"
+
+
+def _sentence(found: Cores) -> str:
+    name = f"{found.runs.program}: " if found.runs.program else ""
+    if found.chosen is None:
+        return name + "; ".join(sharing(c) for c in found.shared)
+    asked, whole, below = percent(found.efficiency), found.whole, found.below
+    if whole is not None and below is None:
+        verb = "is" if whole.cores == 1 else "are"
+        return f"{name}{shape(whole)} per GPU {verb} enough for {asked}: {reached(whole.efficiency, found.efficiency)}"
+    head = f"{name}{span(found.cores, found.low, found.high)} cores per GPU for {asked}"
+    if whole is None:
+        return f"{head}; no whole number that can be run reaches it"
+    few = "" if below is None else f"with {shape(below)} {reached(below.efficiency, found.efficiency)}, "
+    open_still = "".join(f"; {c.fit.law.name} {how_it_fits(c)} and says {number(c.cores)}" for c in found.ties)
+    return f"{head}; {few}with {shape(whole)} {reached(whole.efficiency, found.efficiency)}{open_still}"
+
+
+def sharing(curve: Curve) -> str:
+    """An oversubscription curve in one sentence."""
+    first = curve.steps[0].ranks
+    ranks = f"{curve.ranks:g} rank{'' if curve.ranks == 1 else 's'}"
+    each = "" if curve.threads == 1 else f" of {curve.threads:g} threads"
+    doubt = "single runs, no interval" if curve.low is None else f"90 % interval {curve.low:g} to {curve.high:g}"
+    if curve.ranks == first:
+        then = curve.steps[1]
+        return f"sharing a GPU does not pay: {then.ranks:g} ranks{each} gain {percent(then.gain or 0.0)} over {first:g} ({doubt})"
+    last = ", the most measured" if curve.ranks == curve.steps[-1].ranks else ""
+    return f"sharing a GPU pays up to {ranks}{each}{last}: {percent(curve.gain)} faster than with {first:g} ({doubt})"
+
+
+def number(cores: float) -> str:
+    """Cores in words, three digits."""
+    return f"{cores:.3g}" if math.isfinite(cores) else "no number of"
+
+
+def how_many(count: float) -> str:
+    """A number of cores and what they are: ``"1 core"``, ``"3.03 cores"``, ``"no number of cores"``."""
+    words = number(count)
+    return f"{words} core{'' if words == '1' else 's'}"
+
+
+def how_it_fits(c: Candidate) -> str:
+    """How a law that is not excluded compares with the chosen one."""
+    above = c.above or 0.0
+    return "fits as well" if above < TIE else "is not excluded" if above < FAR else "cannot be excluded by so few runs"
+
+
+def node_sentence(found: Cores) -> str:
+    """What the node asked about reaches; without a law nobody knows."""
+    name = f"{found.runs.program}: " if found.runs.program else ""
+    if found.have is None:
+        return f"{name}what this node reaches is not known: no law could be fitted"
+    enough = "enough" if found.have.efficiency >= found.efficiency - EVEN else "not enough"
+    efficiency = reached(found.have.efficiency, found.efficiency)
+    return f"{name}this node's {found.have.cores:.3g} cores per GPU give {efficiency}: {enough} for {percent(found.efficiency)}"

@@ -1,0 +1,292 @@
+"""``turnbuckle cores``: how many CPU cores a GPU needs, from runs with more and fewer of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from turnbuckle.foundation.findings import Finding
+    from turnbuckle.questions.cores.answer import Cores
+    from turnbuckle.questions.cores.oversubscription import Curve
+    from turnbuckle.questions.cores.runs import Runs
+
+Given = Annotated[
+    Path, Parameter(help="CSV table of runs (cores, or ranks and threads; gpus; run time [s]; mpi time, repeat, program), or a recording")
+]
+More = Annotated[Path, Parameter(help="recordings of the same program with other core counts, or further tables")]
+Efficiency = Annotated[str, Parameter(name="--efficiency", help="share of the shortest run time that any number of cores allows")]
+Law = Annotated[
+    Literal["auto", "hybrid", "exponential", "usl"],
+    Parameter(name="--law", help="law of run time against cores; auto: the one with the lowest AICc, those not told from it beside it"),
+]
+At = Annotated[str | None, Parameter(name="--at", help="cores per GPU of each recording, in order, as 4,8,16; else the ranks it shows")]
+Worth = Annotated[str, Parameter(name="--worth", help="gain in performance from which one more rank on a GPU pays")]
+Node = Annotated[str | None, Parameter(name="--node", help="a node's CPU cores and GPUs, as 64:4: says what it reaches")]
+Extrapolate = Annotated[
+    bool, Parameter(name="--extrapolate", help="answer even beyond twice the most cores that were measured", negative=())
+]
+Draws = Annotated[int, Parameter(name="--draws", help="draws for the intervals, 100 to 100000")]
+Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
+
+
+def cores(
+    runs: Given,
+    /,
+    *profiles: More,
+    efficiency: Efficiency = "90%",
+    law: Law = "auto",
+    at: At = None,
+    worth: Worth = "5%",
+    node: Node = None,
+    extrapolate: Extrapolate = False,
+    draws: Draws = 1000,
+    seed: Seed = 20261121,
+    charts: Charts = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Say how many CPU cores a GPU needs for 90 % of what it can do, and how many ranks may share it, from runs that vary them."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.questions.cores.question import cores_per_gpu
+    from turnbuckle.show.terminal.console import console_for
+
+    console = console_for(output) if format == "table" else None
+    share, gain = parse(efficiency, "1"), parse(worth, "1")
+    if not 0 <= seed < 2**63:
+        raise UsageError("A031", "--seed is out of range", found=str(seed), fix="0 or more")
+    have = _per_gpu(node)
+    given = _runs((runs, *profiles), at, no_cache)
+    found = [
+        cores_per_gpu(r, efficiency=share, law=law, worth=gain, extrapolate=extrapolate, have=have, draws=draws, seed=seed) for r in given
+    ]
+    if charts is not None:
+        from turnbuckle.questions.cores.figures import figures
+        from turnbuckle.show.figures.files import save
+
+        save(figures(found), charts)
+    if console is not None:
+        _print(console, found, have is not None)
+    else:
+        _emit(found, seed, draws, format, output)
+    return 0
+
+
+def _runs(files: tuple[Path, ...], at: str | None, no_cache: bool) -> list[Runs]:
+    """Tables by their ending, everything else is a recording."""
+    from dataclasses import replace
+
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.questions.cores.runs import from_profiles, read_runs, readable
+    from turnbuckle.show.terminal.recording import inspected
+
+    tables = [f for f in files if f.suffix.lower() == ".csv"]
+    recordings = [f for f in files if f not in tables]
+    counts = _at(at)
+    if counts is not None and not recordings:
+        raise UsageError("A032", "--at belongs to recordings", found=at or "", fix="the table of runs has its own column cores")
+    out = [(table.name, r) for table in tables for r in read_runs(table)]
+    if recordings:
+        out.append(("recordings", from_profiles([inspected(f, None, no_cache).profile for f in recordings], counts)))
+    # what has no name of its own is told apart by its file
+    return [r if r.program or len(out) == 1 else replace(r, program=readable(file)) for file, r in out]
+
+
+def _per_gpu(node: str | None) -> float | None:
+    """`64:4` -> 16 cores per GPU."""
+    from turnbuckle.foundation.errors import UsageError
+
+    if node is None:
+        return None
+    cores, _, gpus = node.partition(":")
+    if not (cores.isascii() and cores.isdigit() and gpus.isascii() and gpus.isdigit() and len(node) < 20 and int(gpus) and int(cores)):
+        raise UsageError("A031", "a node has cores and GPUs", where="--node", found=node[:60], fix="as --node 64:4")
+    return int(cores) / int(gpus)
+
+
+def _at(text: str | None) -> list[int] | None:
+    from turnbuckle.foundation.errors import UsageError
+
+    if text is None:
+        return None
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise UsageError("A032", "--at takes whole numbers", where="--at", found=text[:60], fix="as --at 4,8,16") from None
+
+
+def _emit(found: list[Cores], seed: int, draws: int, format: str, output: Path | None) -> None:
+    from turnbuckle.foundation.errors import CannotAnswer
+    from turnbuckle.show.terminal.output import provenance, write_json, write_rows
+
+    if format == "json":
+        from turnbuckle.projection.run import SCHEMA_VERSION
+
+        whence = {**provenance(), "seed": seed, "draws": draws}
+        write_json({"schema_version": SCHEMA_VERSION, "programs": [c.as_dict() for c in found], "provenance": whence}, output)
+        return
+    rows = [{"program": c.runs.program, **n.as_dict()} for c in found for n in c.counts]
+    if not rows:
+        raise CannotAnswer(
+            "A150",
+            "too few runs for any law: there is no row to write",
+            found=found[0].why,
+            fix="--format json holds the ranks that share a GPU",
+        )
+    write_rows(rows, format, output)
+
+
+def _print(console: Console, found: list[Cores], node: bool) -> None:
+    """The answers first, one sentence each, then what each rests on."""
+    from rich.text import Text
+
+    from turnbuckle.questions.cores.answer import node_sentence
+    from turnbuckle.show.terminal.projections import clean
+
+    for c in found:
+        console.print(Text.from_markup(f"[bold]{clean(c.sentence(), 400)}[/]"))
+        if node:
+            console.print(Text.from_markup(clean(node_sentence(c), 400)))
+    if len(found) > 1:
+        _print_all(console, found)
+    for c in found:
+        console.print()
+        if len(found) > 1:
+            console.print(Text.from_markup(f"[bold cyan]{clean(c.runs.program)}[/]"))
+        console.print(Text(_basis(c), "dim"))
+        if c.chosen is not None:
+            console.print(_counts_table(c))
+            console.print()
+        if any(not law.fit.missing for law in c.candidates):
+            console.print(_laws_table(c))
+        for curve in c.shared:
+            console.print()
+            console.print(_curve_table(curve, c.runs))
+        _print_findings(console, c.findings)
+
+
+def _print_all(console: Console, found: list[Cores]) -> None:
+    """The program that needs most decides the node."""
+    from turnbuckle.questions.cores.answer import percent, shape
+    from turnbuckle.show.terminal.projections import clean
+
+    needs = [(c.whole.cores, c) for c in found if c.whole is not None]
+    if len(needs) < len(found):
+        return
+    _, most = max(needs, key=lambda pair: pair[0])
+    assert most.whole is not None
+    console.print(f"[bold]all {len(found)}: {shape(most.whole)} per GPU for {percent(most.efficiency)} ({clean(most.runs.program)})[/]")
+
+
+def _basis(found: Cores) -> str:
+    """What the answer rests on, in words."""
+    runs = found.runs
+    low, high = float(runs.cores.min()), float(runs.cores.max())
+    spare = len(runs) - runs.shapes
+    repeats = ", no repeats" if not spare else ", one of them a repeat" if spare == 1 else f", {spare} of them repeats"
+    out = f"{len(runs)} runs{repeats}, {low:g} to {high:g} cores per GPU; {found.why}"
+    if found.chosen is not None:
+        best = "Highest throughput" if runs.throughput else "Shortest run time"
+        out += f". {best} by the law {_time(runs, found.chosen.limit_seconds)}"
+        fastest = float(runs.mean_of_repeats(runs.seconds).min())
+        out += f", {'highest' if runs.throughput else 'fastest'} measured {_time(runs, fastest)}"
+    return out
+
+
+def _time(runs: Runs, seconds: float | None) -> str:
+    """A run time, or the throughput where that was given."""
+    from turnbuckle.foundation.units import show
+
+    return "-" if seconds is None else f"{1.0 / seconds:.4g}" if runs.throughput else show(seconds, "s", 4)
+
+
+def _counts_table(found: Cores) -> Table:
+    from turnbuckle.questions.cores.answer import percent, reached
+    from turnbuckle.show.terminal.tables import unframed
+
+    split = any(c.ranks is not None for c in found.counts)
+    asked = percent(found.efficiency)
+    heads = ("cores", *(["ranks x threads"] if split else []), "measured", "by the law", "efficiency", f"reaches {asked}")
+    table = unframed(*heads, title="cores per GPU")
+    for c in found.counts:
+        chance = "surely" if c.reaches >= 0.995 else "surely not" if c.reaches <= 0.005 else f"{c.reaches:.0%} likely"
+        ways = [f"{c.ranks:g} x {c.threads:g}" if c.ranks is not None else ""] if split else []
+        style = "bold" if c is found.whole or (found.whole is not None and c.cores == found.whole.cores) else ""
+        table.add_row(
+            f"{c.cores:g}",
+            *ways,
+            _time(found.runs, c.measured_seconds),
+            _time(found.runs, c.seconds),
+            reached(c.efficiency, found.efficiency),
+            chance,
+            style=style,
+        )
+    return table
+
+
+def _laws_table(found: Cores) -> Table:
+    from turnbuckle.questions.cores.answer import span
+    from turnbuckle.show.terminal.projections import seconds
+    from turnbuckle.show.terminal.tables import unframed
+
+    table = unframed("law", "cores (90% interval)", "AICc", "RMS", "parameters", title="laws")
+    for c in found.candidates:
+        law = c.fit.law
+        if c.fit.missing:
+            table.add_row(law.words, "", "", "", f"needs {c.fit.missing}", style="dim")
+            continue
+        told = [
+            f"{name} {seconds(value) if unit == 's' else f'{value:.3g}'}"
+            for (name, unit), value in zip(law.parameters, c.fit.values[0].tolist(), strict=True)
+        ]
+        aicc = "lowest" if not c.above else f"+{c.above:.1f}"
+        table.add_row(law.words, span(c.cores, c.low, c.high), aicc, f"{c.fit.rms:.2%}", ", ".join(told))
+    return table
+
+
+def _curve_table(curve: Curve, runs: Runs) -> Table:
+    from turnbuckle.questions.cores.answer import percent, sharing
+    from turnbuckle.show.terminal.tables import unframed
+
+    against, pays = f"against {curve.steps[0].ranks:g}", f"pays {percent(curve.worth)}"
+    table = unframed(
+        "ranks on a GPU",
+        "runs",
+        "throughput" if runs.throughput else "run time",
+        against,
+        "gain of the step",
+        "90% interval",
+        pays,
+        title=sharing(curve),
+    )
+    for s in curve.steps:
+        gain = "" if s.gain is None else f"{s.gain:+.1%}"
+        interval = "" if s.low is None or s.high is None else f"{s.low:+.1%} to {s.high:+.1%}"
+        table.add_row(f"{s.ranks:g}", str(s.runs), _time(runs, s.seconds), f"{s.performance:.3f}x", gain, interval, s.pays)
+    return table
+
+
+def _print_findings(console: Console, findings: tuple[Finding, ...]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from turnbuckle.show.terminal.projections import clean
+
+    if not findings:
+        return
+    console.print()
+    table = Table(title="findings", title_justify="left", box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="yellow")
+    table.add_column(overflow="fold")
+    for f in findings:
+        table.add_row(f.code, f"{escape(f.meaning)}[dim] ({clean(f.detail, 200)})[/]\n[dim]{escape(f.advice)}[/]")
+    console.print(table)

@@ -1,0 +1,387 @@
+"""Laws fitted to runs: least squares on relative residuals, and a small-sample criterion to choose between them.
+
+A run's residual is divided by the mean run time of its configuration, since timings scatter in proportion; repeats are runs
+of their own, so a configuration weighs as much as it was repeated.  The report's own fit of eq 5 takes plain seconds.
+
+The laws are linear in all parameters but the rate of the exponential one.  Bounded linear least squares is exact here: with
+four unknowns at most, every set of unknowns that may be zero is tried.  The rate is found by variable projection, a search
+over a grid and then between its neighbours.  Both work on all draws at once and have no random start.
+
+    AICc = n ln(RSS / n) + 2 k + 2 k (k + 1) / (n - k - 1)         Hurvich and Tsai 1989; k counts the error's variance
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.questions.cores import laws
+from turnbuckle.questions.cores.runs import Runs
+
+Float = NDArray[np.float64]
+Name = Literal["hybrid", "exponential", "usl"]
+
+#: Residuals below this share of the run time are rounding: no law is better than another for them.
+ROUNDING: Final = 1e-9
+#: Decay between the smallest and the largest core count: rates looked at, and how many.
+_SLOWEST, _FASTEST, _GRID = 0.02, 12.0, 64
+_LARGEST_EXPONENT: Final = 600.0
+#: Numbers held at once while rates are looked at.
+_BLOCK: Final = 8_000_000
+#: Runs beyond one a configuration from which on repeats, not residuals, say how timings scatter.
+FEWEST_SPARE: Final = 3
+#: Residuals, as a share of the run time: what is far off, what is off if repeats say so too, and how unlikely that must be.
+FAR_OFF, OFF, UNLIKELY = 0.10, 0.02, 0.01
+_GOLDEN, _NARROWINGS = (math.sqrt(5.0) - 1.0) / 2.0, 32
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What a set of runs varies, and within what its answer is looked for.
+
+    Attributes
+    ----------
+    ranks, threads : least and most per GPU and per rank that an answer may have; one value where the runs have one.
+    """
+
+    ranks: laws.Range
+    threads: laws.Range
+
+    @property
+    def both(self) -> bool:
+        """Whether ranks and threads both vary."""
+        return self.ranks[0] != self.ranks[1] and self.threads[0] != self.threads[1]
+
+    @property
+    def least(self) -> float:
+        """Fewest cores per GPU."""
+        return self.ranks[0] * self.threads[0]
+
+
+def axes(runs: Runs, farthest: float = math.inf) -> Axes:
+    """What the runs vary: a count that is the same in all of them stays what it is.
+
+    `farthest` bounds ranks and threads by this multiple of the most that were run, where both vary: their product may lie
+    within what was measured while one of them is far beyond.
+    """
+    spans: list[laws.Range] = []
+    for values in (runs.ranks, runs.threads):
+        low, high = float(values.min()), float(values.max())
+        spans.append((low, low) if low == high else (min(1.0, low), math.inf))
+    found = Axes(spans[0], spans[1])
+    if not found.both or math.isinf(farthest):
+        return found
+    bounds = [(low, farthest * float(v.max())) for (low, _), v in zip(spans, (runs.ranks, runs.threads), strict=True)]
+    return Axes(bounds[0], bounds[1])
+
+
+@dataclass(frozen=True)
+class Law:
+    """One law.
+
+    Attributes
+    ----------
+    name, words, equation : for tables.
+    parameters : names and units.
+    fit : (runs, seconds (draws, runs), weights (runs,)) -> parameters (draws, parameters).
+    seconds : (parameters (draws, p), ranks, threads) -> run time without MPI [s], shape (draws, ...) .
+    limit : (parameters, t_mpi) -> shortest run time at any number of cores [s], shape (draws,).
+    cores : (parameters, t_mpi, efficiency, axes) -> fewest cores per GPU, shape (draws,).
+    needs : (runs) -> unknowns that these runs can tell apart.
+    """
+
+    name: Name
+    words: str
+    equation: str
+    parameters: tuple[tuple[str, str], ...]
+    fit: Callable[[Runs, Float, Float], Float]
+    seconds: Callable[[Float, Float, Float], Float]
+    limit: Callable[[Float, Float], Float]
+    cores: Callable[[Float, Float, float, Axes], Float]
+    needs: Callable[[Runs], int]
+
+
+def nonnegative(columns: Float, values: Float) -> Float:
+    """Least squares with unknowns that are not negative, exactly, for many right-hand sides.
+
+    Parameters
+    ----------
+    columns : shape (runs, unknowns), four unknowns at most; columns that depend on each other are not used together.
+    values : shape (draws, runs).
+
+    Returns
+    -------
+    Unknowns, shape (draws, unknowns).
+
+    >>> nonnegative(np.array([[1.0, 1.0], [1.0, 0.5], [1.0, 0.25]]), np.array([[3.0, 2.0, 1.5]])).round(9).tolist()
+    [[1.0, 2.0]]
+    """
+    size = columns.shape[1]
+    scale = np.linalg.norm(columns, axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    unit = columns / scale
+    best = np.zeros((len(values), size))
+    left = (values**2).sum(axis=1)
+    for count in range(1, size + 1):
+        for some in combinations(range(size), count):
+            part = unit[:, some]
+            if np.linalg.matrix_rank(part, tol=1e-9) < count:
+                continue
+            found = values @ np.linalg.pinv(part).T
+            rss = ((values - found @ part.T) ** 2).sum(axis=1)
+            better = (found >= 0).all(axis=1) & (rss < left * (1.0 - 1e-12))
+            left = np.where(better, rss, left)
+            best[better] = 0.0
+            best[np.ix_(better, some)] = found[better]
+    return np.asarray(best / scale)
+
+
+def _pair(column: Float, values: Float, weights: Float) -> tuple[Float, Float, Float]:
+    """Two unknowns, not negative, of a + b column: (a, b, sum of squares); arrays broadcast over all axes but the last, runs."""
+    w = weights**2
+
+    def total(x: Float) -> Float:
+        return np.asarray((w * x).sum(axis=-1))
+
+    s0, s1, s2 = float(w.sum()), total(column), total(column**2)
+    y0, y1, yy = total(values), total(column * values), total(values**2)
+    det = s0 * s2 - s1**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        both = (s2 * y0 - s1 * y1) / det, (s0 * y1 - s1 * y0) / det
+        alone_b = np.where(s2 > 0, y1 / s2, 0.0)
+    flat = ~(det > 1e-14 * s0 * s2)
+    use_a, use_b = flat | (both[1] < 0), ~flat & (both[0] < 0)
+    a = np.where(use_a, y0 / s0, np.where(use_b, 0.0, both[0]))
+    b = np.where(use_a, 0.0, np.where(use_b, alone_b, both[1]))
+    rss = yy - 2 * (a * y0 + b * y1) + a**2 * s0 + 2 * a * b * s1 + b**2 * s2
+    return a, b, rss
+
+
+def _hybrid_columns(ranks: Float, threads: Float) -> Float:
+    return np.stack([np.ones_like(ranks), 1.0 / ranks, 1.0 / threads, 1.0 / (ranks * threads)], axis=-1)
+
+
+def _fit_hybrid(runs: Runs, seconds: Float, weights: Float) -> Float:
+    columns = _hybrid_columns(runs.ranks, runs.threads)
+    # what does not vary cannot be told from c_seq; with one axis, nor can c_hyb from the coefficient of that axis
+    varies = axes(runs)
+    use = [0, *([1] if varies.ranks[0] != varies.ranks[1] else []), *([2] if varies.threads[0] != varies.threads[1] else [])]
+    if varies.both and np.linalg.matrix_rank(columns) == 4:
+        use.append(3)
+    out = np.zeros((len(seconds), 4))
+    out[:, use] = nonnegative(columns[:, use] * weights[:, None], seconds * weights)
+    return out
+
+
+def _needs_hybrid(runs: Runs) -> int:
+    return int(np.linalg.matrix_rank(_hybrid_columns(runs.ranks, runs.threads), tol=1e-9))
+
+
+def _fit_usl(runs: Runs, seconds: Float, weights: Float) -> Float:
+    n = runs.cores
+    columns = np.stack([1.0 / n, np.ones_like(n), np.maximum(n - 1.0, 0.0)], axis=-1)
+    shared, serial, each = nonnegative(columns * weights[:, None], seconds * weights).T
+    # a run that only gets slower with more cores keeps a first core, if a negligible one
+    first = np.maximum(shared + serial, np.maximum(ROUNDING * seconds.max(axis=1), 1e-300))
+    return np.stack([first, serial / first, each / first], axis=-1)
+
+
+def _fit_exponential(runs: Runs, seconds: Float, weights: Float) -> Float:
+    if len(seconds) > 1 and seconds.size * _GRID > _BLOCK:
+        parts = np.array_split(seconds, min(len(seconds), -(-seconds.size * _GRID // _BLOCK)))
+        return np.concatenate([_fit_exponential(runs, part, weights) for part in parts])
+    cores = runs.cores
+    reach = max(float(cores.max() - cores.min()), 1e-9)
+    # beta is told at no cores at all: no rate may carry it out of the numbers there are
+    fastest = min(_FASTEST / _step(cores), _LARGEST_EXPONENT / float(cores.max()))
+    grid = np.linspace(math.log(min(_SLOWEST / reach, fastest / 100)), math.log(fastest), _GRID)
+
+    def rss(log_rate: Float) -> Float:
+        # from the first core count on, so that no rate makes the column vanish
+        return _pair(np.exp(-np.exp(log_rate)[..., None] * (cores - cores.min())), seconds, weights)[2]
+
+    at = np.argmin(np.broadcast_to(rss(grid[:, None]), (_GRID, len(seconds))), axis=0)
+    low, high = grid[np.maximum(at - 1, 0)], grid[np.minimum(at + 1, _GRID - 1)]
+    for _ in range(_NARROWINGS):
+        inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        left = rss(inner) < rss(outer)
+        low, high = np.where(left, low, inner), np.where(left, outer, high)
+    rate = np.exp((low + high) / 2)
+    alpha, beta, _ = _pair(np.exp(-rate[:, None] * (cores - cores.min())), seconds, weights)
+    return np.stack([alpha, beta * np.exp(rate * cores.min()), rate], axis=-1)
+
+
+def _step(cores: Float) -> float:
+    """The smallest step between two core counts."""
+    steps = np.diff(np.unique(cores))
+    return float(steps.min()) if steps.size else 1.0
+
+
+def _at_least(cores: Float, varies: Axes) -> Float:
+    """Never fewer cores than the fewest a run can have."""
+    return np.maximum(cores, varies.least)
+
+
+LAWS: Final[dict[Name, Law]] = {
+    "hybrid": Law(
+        "hybrid",
+        "hybrid MPI x OpenMP (eq 5)",
+        "c_seq + c_mpi / ranks + c_omp / threads + c_hyb / (ranks threads)",
+        (("c_seq", "s"), ("c_mpi", "s"), ("c_omp", "s"), ("c_hyb", "s")),
+        _fit_hybrid,
+        lambda p, ranks, threads: laws.hybrid_seconds(ranks, threads, *_spread(p, ranks)),
+        lambda p, t_mpi: laws.hybrid_limit(t_mpi, p[:, 0]),
+        lambda p, t_mpi, share, varies: laws.hybrid_cores(
+            t_mpi, p[:, 0], p[:, 1], p[:, 2], p[:, 3], share, ranks=varies.ranks, threads=varies.threads
+        ),
+        _needs_hybrid,
+    ),
+    "exponential": Law(
+        "exponential",
+        "exponential (4.3.2)",
+        "alpha + beta exp(-rate cores)",
+        (("alpha", "s"), ("beta", "s"), ("rate", "1 / core")),
+        _fit_exponential,
+        lambda p, ranks, threads: laws.exponential_seconds(ranks * threads, *_spread(p, ranks)),
+        lambda p, t_mpi: np.asarray(t_mpi + p[:, 0]),
+        lambda p, t_mpi, share, varies: _at_least(laws.exponential_cores(t_mpi + p[:, 0], p[:, 1], p[:, 2], share), varies),
+        lambda runs: 3,
+    ),
+    "usl": Law(
+        "usl",
+        "contention and coherency (USL)",
+        "first ((1 - contention) / cores + contention + coherency (cores - 1))",
+        (("first", "s"), ("contention", "1"), ("coherency", "1")),
+        _fit_usl,
+        lambda p, ranks, threads: laws.usl_seconds(ranks * threads, *_spread(p, ranks)),
+        lambda p, t_mpi: laws.usl_limit(t_mpi, p[:, 0], p[:, 1], p[:, 2]),
+        lambda p, t_mpi, share, varies: _at_least(laws.usl_cores(t_mpi, p[:, 0], p[:, 1], p[:, 2], share), varies),
+        lambda runs: 3,
+    ),
+}
+
+
+def _spread(parameters: Float, like: Float) -> list[Float]:
+    """Parameters (draws, p) as p arrays (draws, 1, ...) that broadcast against core counts."""
+    return [np.asarray(column).reshape(-1, *([1] * np.ndim(like))) for column in parameters.T]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One law on one set of runs.
+
+    Attributes
+    ----------
+    law : which.
+    values : its parameters, shape (1, parameters).
+    aicc : the criterion; None where the runs are too few for it.
+    aic : the same without its correction for few runs.
+    rms : root mean square of the residuals, as a share of the run time.
+    unknowns : parameters that were free, the error's variance not among them.
+    missing : what keeps it from being fitted; empty where it is.
+    """
+
+    law: Law
+    values: Float
+    aicc: float | None
+    rms: float
+    unknowns: int
+    missing: str = ""
+    aic: float | None = None
+
+
+def weights(runs: Runs) -> Float:
+    """One over the mean run time of each run's configuration [1 / s]."""
+    return 1.0 / runs.mean_of_repeats(runs.seconds)
+
+
+def aicc(rss: float, runs: int, unknowns: int) -> float:
+    """The criterion from a sum of squared relative residuals; `unknowns` without the error's variance.
+
+    >>> round(aicc(0.01, 12, 3), 2)
+    -71.37
+    """
+    k = unknowns + 1
+    return aic(rss, runs, unknowns) + 2 * k * (k + 1) / (runs - k - 1)
+
+
+def aic(rss: float, runs: int, unknowns: int) -> float:
+    """The criterion for many runs.
+
+    >>> round(aic(0.01, 12, 3), 2)
+    -77.08
+    """
+    return runs * math.log(max(rss / runs, ROUNDING**2)) + 2 * (unknowns + 1)
+
+
+def fit(law: Law, runs: Runs) -> Fit:
+    """Fit one law to the part of the run time that is not MPI."""
+    unknowns, count = law.needs(runs), len(runs)
+    fewest = unknowns + 3
+    missing = []
+    # the same counts again say nothing about the shape of a law, nor do splits of the same cores about its limit
+    shapes = 2 if law.name == "hybrid" else unknowns
+    if runs.core_counts < shapes:
+        missing.append(f"{shapes} different core counts")
+    elif runs.shapes < unknowns:
+        missing.append(f"{unknowns} different splits")
+    if count < fewest:
+        missing.append(f"{fewest} runs")
+    if missing:
+        return Fit(law, np.zeros((1, len(law.parameters))), None, math.nan, unknowns, " and ".join(missing))
+    w = weights(runs)
+    y = (runs.seconds - runs.mpi_seconds)[None, :]
+    values = law.fit(runs, y, w)
+    rss = float((((y - law.seconds(values, runs.ranks, runs.threads)) * w) ** 2).sum())
+    return Fit(law, values, aicc(rss, count, unknowns), math.sqrt(rss / count), unknowns, aic=aic(rss, count, unknowns))
+
+
+def misses(found: Fit, runs: Runs, limit_seconds: float) -> str:
+    """How a law misses its runs, in words: by the residuals, by what repeats say of them, or by its limit; empty if it does not."""
+    from scipy.special import fdtrc
+
+    if found.rms > FAR_OFF:
+        return f"residuals of {found.rms:.0%} of the run time"
+    w, y = weights(runs), runs.seconds - runs.mpi_seconds
+    pure = float((((y - runs.mean_of_repeats(y)) * w) ** 2).sum())
+    spare, left = len(runs) - runs.shapes, runs.shapes - found.unknowns
+    if spare >= FEWEST_SPARE and left > 0 and found.rms > OFF:
+        ratio = ((found.rms**2 * len(runs) - pure) / left) / (pure / spare) if pure > 0 else math.inf
+        if fdtrc(left, spare, ratio) < UNLIKELY:
+            return f"residuals of {found.rms:.1%} of the run time, repeats differ by {math.sqrt(pure / spare):.1%}"
+    fastest = float(runs.mean_of_repeats(runs.seconds).min())
+    if fastest < (1.0 - OFF) * limit_seconds:
+        return f"fastest measured {fastest:.4g} s, shortest by the law {limit_seconds:.4g} s"
+    return ""
+
+
+def redrawn(found: Fit, runs: Runs, draws: int, seed: int) -> tuple[Float, Float]:
+    """Parameters and MPI time of draws of the runs: shapes (draws, parameters) and (draws,).
+
+    With repeats (three more runs than configurations) the deviations of repeats from the mean of their configuration are
+    drawn again; without, normal deviations as large as the residuals.  Either way the size of the noise is itself drawn, as
+    uncertain as so few runs leave it, and never below what the law leaves unexplained.
+    """
+    draw = np.random.Generator(np.random.Philox(seed))
+    w, y = weights(runs), runs.seconds - runs.mpi_seconds
+    at_law = found.law.seconds(found.values, runs.ranks, runs.threads)[0]
+    left = max(len(runs) - found.unknowns, 1)
+    residual = math.sqrt(float((((y - at_law) * w) ** 2).sum()) / left)
+    noise = residual * draw.standard_normal((draws, len(runs)))
+    if (spare := len(runs) - runs.shapes) >= FEWEST_SPARE:
+        times = np.bincount(runs.shape_of)[runs.shape_of]
+        off = ((y - runs.mean_of_repeats(y)) * w * np.sqrt(times / np.maximum(times - 1, 1)))[times > 1]
+        pure = math.sqrt(float((off**2).mean()))
+        if pure > 0.0:
+            noise = off[draw.integers(len(off), size=(draws, len(runs)))] * max(1.0, residual / pure)
+            left = spare
+    noise = noise * np.sqrt(left / draw.chisquare(left, size=(draws, 1)))
+    scatter = float(np.std(runs.mpi_seconds, ddof=1)) if len(runs) > 1 else 0.0
+    t_mpi = runs.mpi_seconds.mean() + scatter / math.sqrt(len(runs)) * draw.standard_normal(draws)
+    return found.law.fit(runs, np.maximum(at_law + noise / w, 0.0), w), np.maximum(t_mpi, 0.0)

@@ -1,0 +1,334 @@
+"""How many CPU cores a GPU needs: laws fitted to runs, one chosen, and the cores at which it reaches an efficiency.
+
+Efficiency is the shortest run time that the law allows at any number of cores, over the run time at so many.  The answer is
+always three things: cores as a real number with its interval, the next whole number that can be run, and the efficiency there
+(decision D3).
+
+The interval holds 90 % of the draws of the chosen law, and of every other law whose Akaike weight, exp(-AICc / 2) over the sum
+of the same, is 5 % or more: which law holds is a doubt of its own.  The weight is that of AIC where it is larger: at six runs the
+correction of AICc sets a law of three unknowns back by 28, however well it fits.  Laws within 2 of the lowest AICc fit as well.  An answer
+beyond the counts that were measured is a finding (A337); one beyond twice the most is refused unless asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.findings import Finding, finding, merge
+from turnbuckle.questions.cores import laws
+from turnbuckle.questions.cores.answer import EVEN, Candidate, Cores, Count, how_it_fits, how_many, number, percent
+from turnbuckle.questions.cores.fits import LAWS, Axes, Fit, Law, Name, axes, fit, misses, redrawn
+from turnbuckle.questions.cores.oversubscription import WORTH, curves
+from turnbuckle.questions.cores.runs import Runs
+
+Float = NDArray[np.float64]
+Choice = Literal["auto", "hybrid", "exponential", "usl"]
+
+EFFICIENCY: Final = 0.9
+DRAWS, SEED, LEVEL = 1000, 20261121, 0.90
+#: Laws with a smaller Akaike weight are excluded.
+EXCLUDED: Final = 0.05
+#: Answers beyond this multiple of the most cores measured are refused.
+FARTHEST: Final = 2.0
+#: Run time that rises, and MPI time that differs, by more than these shares are said.
+RISES, DIFFERS = 0.02, 0.10
+_MOST_ROWS: Final = 16
+#: Draws times runs of one program.
+_AFFORDABLE: Final = 20_000_000
+#: Whole numbers of cores looked at beyond the answer, at most.
+_WINDOW: Final = 512
+
+
+def cores_per_gpu(
+    runs: Runs,
+    *,
+    efficiency: float = EFFICIENCY,
+    law: Choice = "auto",
+    worth: float = WORTH,
+    extrapolate: bool = False,
+    have: float | None = None,
+    draws: int = DRAWS,
+    seed: int = SEED,
+) -> Cores:
+    """Cores per GPU that one program needs.
+
+    Parameters
+    ----------
+    efficiency : 0.5 to 0.999, of the shortest run time that the law allows.
+    law : one law, or the one with the lowest AICc.
+    worth : gain from which one more rank on a GPU pays.
+    extrapolate : answer even beyond twice the most cores measured.
+    have : cores per GPU of a node, to say what it reaches.
+    draws, seed : for the interval.
+
+    Raises
+    ------
+    UsageError : A031 for an efficiency, gain or number of draws out of range.
+    CannotAnswer : A150 for too few runs, A151 for an answer too far beyond what was measured.
+    """
+    _in_range(efficiency, worth, draws)
+    if have is not None and not 0.01 <= have <= 1e6:
+        raise UsageError(
+            "A031", "cores per GPU of the node are out of range", found=f"{have:g}", fix="CPU cores and GPUs of one node, as 64:4"
+        )
+    if draws * len(runs) > _AFFORDABLE:
+        fewer = f"--draws {max(100, _AFFORDABLE // len(runs))}"
+        raise UsageError("A031", "too many draws for so many runs", found=f"{draws:,} draws of {len(runs):,} runs", fix=fewer)
+    varies, t_mpi = axes(runs, math.inf if extrapolate else FARTHEST), runs.mpi_seconds.mean(keepdims=True)
+    fits = [fit(found, runs) for found in LAWS.values()]
+    shared = tuple(curves(runs, worth))
+    usable = [f for f in fits if f.aicc is not None and law in ("auto", f.law.name)]
+    if not usable:
+        if law == "auto" and shared:
+            why = f"no law: {_lacking(fits)}"
+            return Cores(runs, efficiency, tuple(Candidate(f) for f in fits), None, why, (), math.nan, math.nan, (), None, None, shared, ())
+        raise _too_few(runs, [f for f in fits if law in ("auto", f.law.name)])
+    lowest = min(f.aicc for f in fits if f.aicc is not None)
+    drawn = {f.law.name: redrawn(f, runs, draws, seed) for f in fits if f.aicc is not None}
+    ranked = sorted(fits, key=lambda f: math.inf if f.aicc is None else f.aicc)
+    candidates = [_candidate(f, lowest, drawn.get(f.law.name), t_mpi, efficiency, varies) for f in ranked]
+    chosen = next(c for c in candidates if any(c.fit is f for f in usable))
+    most = float(runs.cores.max())
+    if chosen.cores > FARTHEST * most and not (extrapolate and math.isfinite(chosen.cores)):
+        raise _too_far(chosen, runs, efficiency, varies)
+    weights = _weights(candidates)
+    ties = [c for c in candidates if c is not chosen and weights.get(c.fit.law.name, 0.0) >= EXCLUDED] if law == "auto" else []
+    low, high = min(c.low for c in (chosen, *ties)), max(c.high for c in (chosen, *ties))
+    mixed = [(c.fit.law, drawn[c.fit.law.name], weights[c.fit.law.name] if ties else 1.0) for c in (chosen, *ties)]
+    count = partial(_count, runs, chosen, varies, efficiency, mixed)
+    counts, whole = _counts(runs, chosen, varies, efficiency, count)
+    at_node = None if have is None else count(*_real_split(chosen, varies, have))
+    return Cores(
+        runs, efficiency, tuple(candidates), chosen, _why(chosen, candidates, ties, law), tuple(ties), low, high, counts,
+        whole, at_node, shared,
+        tuple(_findings(runs, chosen, whole, at_node, ties, low, high)),
+    )  # fmt: skip
+
+
+def _candidate(f: Fit, lowest: float, drawn: tuple[Float, Float] | None, t_mpi: Float, efficiency: float, varies: Axes) -> Candidate:
+    """A law with its answer; without one where it was not fitted."""
+    if f.aicc is None or drawn is None:
+        return Candidate(f)
+    values, mpi = drawn
+    low, high = np.quantile(f.law.cores(values, mpi, efficiency, varies), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
+    at = float(f.law.cores(f.values, t_mpi, efficiency, varies)[0])
+    limit = float(f.law.limit(f.values, t_mpi)[0])
+    return Candidate(f, f.aicc - lowest, at, float(min(low, at)), float(max(high, at)), limit)
+
+
+def _in_range(efficiency: float, worth: float, draws: int) -> None:
+    for what, value, least, most, example in (
+        ("--efficiency", efficiency, 0.5, 0.999, "--efficiency 0.9"), ("--worth", worth, 0.0, 1.0, "--worth 0.05"),
+        ("--draws", draws, 100, 100_000, "--draws 1000"),
+    ):  # fmt: skip
+        if not least <= value <= most:
+            raise UsageError("A031", f"{what} is out of range", found=f"{value:g}", fix=f"{least:g} to {most:g}, as {example}")
+
+
+def _lacking(fits: list[Fit]) -> str:
+    return "; ".join(f"{f.law.name} needs {f.missing}" for f in fits)
+
+
+def _too_few(runs: Runs, fits: list[Fit]) -> CannotAnswer:
+    what = "too few runs for any law" if len(fits) > 1 else f"too few runs for the {fits[0].law.name} law"
+    fix = "measure more core counts, or repeat each two or three times"
+    found = f"{_many(len(runs), 'run')} of {_many(runs.core_counts, 'core count')}; {_lacking(fits)}"
+    return CannotAnswer("A150", what, where=runs.program, found=found, fix=fix)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _too_far(chosen: Candidate, runs: Runs, efficiency: float, varies: Axes) -> CannotAnswer:
+    name, most = chosen.fit.law.name, float(runs.cores.max())
+    if math.isfinite(chosen.cores):
+        found = f"{chosen.cores:.3g} cores per GPU by the {name} law; at most {most:g} were measured"
+        fix = f"measure with up to {math.ceil(chosen.cores)} cores, or add --extrapolate"
+    elif name == "hybrid" and varies.both and math.isfinite(varies.ranks[1]) and chosen.limit_seconds > 0:
+        ranks, threads = (v[1] / FARTHEST for v in (varies.ranks, varies.threads))
+        found = f"at most {ranks:g} ranks and {threads:g} threads were measured, and twice as many are not enough by the {name} law"
+        fix = "measure with more ranks or threads, or add --extrapolate"
+    else:
+        found = f"by the {name} law the run time has no floor yet at {most:g} cores"
+        fix = "measure with more cores"
+    return CannotAnswer(
+        "A151", f"the cores for {percent(efficiency)} lie more than {FARTHEST:g} times beyond those measured", where=runs.program,
+        found=found, cause="a law says little so far outside its runs", fix=fix,
+    )  # fmt: skip
+
+
+def _weights(candidates: list[Candidate]) -> dict[Name, float]:
+    """Akaike weights by law, of AICc or of AIC, whichever is larger: few runs alone exclude no law."""
+    out: dict[Name, float] = {}
+    for criterion in ("aicc", "aic"):
+        known = {c.fit.law.name: float(getattr(c.fit, criterion)) for c in candidates if c.above is not None}
+        shares = {name: math.exp((min(known.values()) - value) / 2) for name, value in known.items()}
+        out |= {name: max(out.get(name, 0.0), share / sum(shares.values())) for name, share in shares.items()}
+    return out
+
+
+def _why(chosen: Candidate, candidates: list[Candidate], ties: list[Candidate], law: Choice) -> str:
+    if law != "auto":
+        better = [c for c in candidates if c.above is not None and chosen.above is not None and c.above < chosen.above]
+        asked = f"{chosen.fit.law.name} law, as asked for"
+        return asked + "".join(f"; AICc of {c.fit.law.name} is {_apart(chosen, c)} lower" for c in better)
+    others = [c for c in candidates if c is not chosen and c.above is not None]
+    if not others:
+        return f"{chosen.fit.law.name}: the only law that these runs can carry"
+    lowest = f"{chosen.fit.law.name} has the lowest AICc; " + ", ".join(f"{c.fit.law.name} is {_apart(c, chosen)} higher" for c in others)
+    if ties:
+        said = " and ".join(f"{c.fit.law.name} {how_it_fits(c)} ({how_many(c.cores)})" for c in ties)
+        lowest += f": {said}, so the interval includes {'it' if len(ties) == 1 else 'them'}"
+    return lowest
+
+
+def _apart(one: Candidate, other: Candidate) -> str:
+    return f"{abs((one.above or 0.0) - (other.above or 0.0)):.1f}"
+
+
+def _law_seconds(law: Law, values: Float, t_mpi: Float, ranks: float, threads: float) -> Float:
+    return np.asarray(t_mpi + law.seconds(values, np.asarray(ranks), np.asarray(threads)).reshape(-1))
+
+
+def _count(
+    runs: Runs,
+    chosen: Candidate,
+    varies: Axes,
+    efficiency: float,
+    mixed: list[tuple[Law, tuple[Float, Float], float]],
+    ranks: float,
+    threads: float,
+) -> Count:
+    """What so many ranks and threads reach; `mixed` holds the laws not excluded, with their draws and weights."""
+    law, t_mpi = chosen.fit.law, runs.mpi_seconds.mean(keepdims=True)
+    seconds = float(_law_seconds(law, chosen.fit.values, t_mpi, ranks, threads)[0])
+    told = law.name == "hybrid" or not varies.both
+    same = (runs.ranks == ranks) & (runs.threads == threads) if told else np.isclose(runs.cores, ranks * threads)
+    measured = float(runs.seconds[same].mean()) if same.any() else None
+    n, m = (ranks, threads) if runs.split and told else (None, None)
+    reaches = sum(w * _reach(one, drawn, ranks, threads, efficiency) for one, drawn, w in mixed) / sum(w for _, _, w in mixed)
+    return Count(ranks * threads, n, m, seconds, chosen.limit_seconds / seconds, reaches, measured)
+
+
+def _real_split(chosen: Candidate, varies: Axes, cores: float) -> tuple[float, float]:
+    """Ranks and threads, as real numbers, that make the best of so many cores."""
+    ranks = varies.ranks[0]
+    if varies.ranks[0] != varies.ranks[1]:
+        on_threads = chosen.fit.values[0, 1:3] if chosen.fit.law.name == "hybrid" else (0.0, 1.0)
+        ranks = float(laws.best_ranks(cores, on_threads[0], on_threads[1], varies.ranks, varies.threads))
+    return ranks, cores / ranks
+
+
+def _counts(
+    runs: Runs, chosen: Candidate, varies: Axes, efficiency: float, count: Callable[[float, float], Count]
+) -> tuple[tuple[Count, ...], Count | None]:
+    """Numbers of cores that can be run: measured ones and those around the answer; and the smallest that is enough."""
+    law, values, t_mpi = chosen.fit.law, chosen.fit.values, runs.mpi_seconds.mean(keepdims=True)
+    # what was measured, with its fastest split
+    mean = runs.mean_of_repeats(runs.seconds)
+    shown = {}
+    for n in _spread_out(np.unique(runs.cores).tolist()):
+        best = min(np.flatnonzero(runs.cores == n).tolist(), key=lambda i: float(mean[i]))
+        shown[n] = count(float(runs.ranks[best]), float(runs.threads[best]))
+    # then the answer and what lies on both sides of it
+    splits = _runnable(runs, chosen, varies)
+    ways = np.array([splits[n] for n in sorted(splits)])
+    reached_at = chosen.limit_seconds / (t_mpi[0] + law.seconds(values, ways[:, 0], ways[:, 1])[0])
+    enough = np.flatnonzero(reached_at >= efficiency - EVEN)
+    if not enough.size:
+        return tuple(shown[n] for n in sorted(shown)), None
+    at = int(enough[0])
+    more = at + 1 + np.flatnonzero(reached_at[at + 1 :] > reached_at[at])
+    near = [int(np.argmax(reached_at[:at]))] if at else []
+    whole = None
+    for i in (*near, at, *more[:1].tolist()):
+        c = count(float(ways[i, 0]), float(ways[i, 1]))
+        shown[c.cores] = c
+        whole = c if i == at else whole
+    return tuple(shown[n] for n in sorted(shown)), whole
+
+
+def _reach(law: Law, drawn: tuple[Float, Float], ranks: float, threads: float, efficiency: float) -> float:
+    """Share of the draws of a law in which a number of cores reaches an efficiency."""
+    seconds = _law_seconds(law, drawn[0], drawn[1], ranks, threads)
+    # a draw whose noise left nothing of the run time reaches nothing
+    share = np.divide(law.limit(drawn[0], drawn[1]), seconds, out=np.zeros_like(seconds), where=seconds > 0)
+    return float((share >= efficiency - EVEN).mean())
+
+
+def _spread_out(counts: list[float]) -> list[float]:
+    """Not more of them than a table has room for."""
+    if len(counts) <= _MOST_ROWS:
+        return counts
+    return [counts[round(i)] for i in np.linspace(0, len(counts) - 1, _MOST_ROWS)]
+
+
+def _runnable(runs: Runs, chosen: Candidate, varies: Axes) -> dict[float, tuple[float, float]]:
+    """Cores that can be run -> ranks and threads: whole numbers of what varies, up to twice what was measured and around the answer."""
+    most, at = float(runs.cores.max()), chosen.cores
+    unit = 1.0 if varies.both else varies.least
+    steps = set(range(1, min(math.ceil(FARTHEST * most / unit), _WINDOW) + 1))
+    steps |= set(range(max(1, math.floor(at / unit) - 2), math.floor(at / unit) + 2 + min(math.ceil(at / unit), _WINDOW)))
+    if not varies.both:
+        held_ranks = varies.ranks[0] == varies.ranks[1]
+        fixed = varies.ranks[0] if held_ranks else varies.threads[0]
+        return {fixed * n: (fixed, float(n)) if held_ranks else (float(n), fixed) for n in sorted(steps)}
+    if chosen.fit.law.name != "hybrid":
+        return {float(n): (1.0, float(n)) for n in sorted(steps)}
+    _, c_mpi, c_omp, c_hyb = chosen.fit.values[0].tolist()
+    wide = math.ceil(1.5 * at) + 2
+    ranks, threads = ((1, math.floor(v[1]) if math.isfinite(v[1]) else wide) for v in (varies.ranks, varies.threads))
+    splits = {float(n): laws.split_cores(n, c_mpi, c_omp, c_hyb, ranks, threads) for n in sorted(steps)}
+    return {n: (float(s[0]), float(s[1])) for n, s in splits.items() if s is not None}
+
+
+def _findings(
+    runs: Runs, chosen: Candidate, whole: Count | None, have: Count | None, ties: list[Candidate], low: float, high: float
+) -> list[Finding]:
+    out = []
+    least, most = float(runs.cores.min()), float(runs.cores.max())
+    if have is not None and not least <= have.cores <= most:
+        out.append(finding("A337", 1, f"{least:g} to {most:g} cores per GPU measured, the node has {have.cores:.3g}"))
+    if chosen.cores > most or high > most or chosen.cores < least:
+        said = f"{least:g} to {most:g} cores per GPU measured, answer {chosen.cores:.3g} ({low:.3g} to {number(high)})"
+        out.append(finding("A337", 1, said))
+    elif whole is not None and whole.ranks is not None and whole.threads is not None:
+        ranks, threads = float(runs.ranks.max()), float(runs.threads.max())
+        if whole.ranks > ranks or whole.threads > threads:
+            said = f"answer with {whole.ranks:g} x {whole.threads:g} ranks and threads, at most {ranks:g} and {threads:g} measured"
+            out.append(finding("A337", 1, said))
+    if missed := misses(chosen.fit, runs, chosen.limit_seconds):
+        out.append(finding("A336", 1, f"{chosen.fit.law.name}: {missed}"))
+    if ties:
+        out.append(finding("A338", len(ties), ", ".join(f"{c.fit.law.name}: {how_many(c.cores)}" for c in ties)))
+    if rising := _rising(runs):
+        out.append(finding("A339", len(rising), "; ".join(rising[:3])))
+    mpi, total = runs.mean_of_repeats(runs.mpi_seconds), float(runs.seconds.mean())
+    spread = float(mpi.max() - mpi.min())
+    if spread > DIFFERS * float(mpi.mean()) and spread > 0.01 * total:
+        out.append(finding("A340", runs.shapes, f"{mpi.min():.3g} s to {mpi.max():.3g} s; the mean is taken"))
+    return merge(out)
+
+
+def _rising(runs: Runs) -> list[str]:
+    """Where the part that is not MPI takes longer with more of one count, the other being the same."""
+    out = []
+    seconds = runs.mean_of_repeats(runs.seconds - runs.mpi_seconds)
+    axes_of = (("ranks", runs.ranks, runs.threads), ("threads" if runs.split else "cores", runs.threads, runs.ranks))
+    for word, along, fixed in axes_of:
+        for value in np.unique(fixed):
+            some = fixed == value
+            order = np.argsort(along[some], kind="stable")
+            times, counts = seconds[some][order], along[some][order]
+            best = int(np.argmin(times))
+            if times[-1] > (1 + RISES) * times[best]:
+                out.append(f"{times[-1] / times[best] - 1:.1%} longer with {counts[-1]:g} {word} than with {counts[best]:g}")
+    return out

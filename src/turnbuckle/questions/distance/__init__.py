@@ -1,0 +1,1 @@
+"""How much distance a run tolerates."""

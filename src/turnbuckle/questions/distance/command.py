@@ -1,0 +1,87 @@
+"""``turnbuckle slack``: how much distance a run tolerates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.show.terminal.asked import Seed, draws_of, replaying
+from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Profile, Source, flat
+from turnbuckle.show.terminal.recording import inspected
+
+
+def slack(
+    profile: Profile,
+    /,
+    *,
+    mode: Annotated[Literal["link", "api"], Parameter(help="link: the fabric is longer; api: every crossing call blocks")] = "link",
+    over: Annotated[
+        Literal["latency", "bandwidth", "launch", "kernel", "cpu", "both"],
+        Parameter(help="what to vary: added latency, another kind of speed, or both latency and bandwidth at once"),
+    ] = "latency",
+    published: Annotated[
+        str | None,
+        Parameter(help="also the binned answer of Shorts and Grant: modelled (their proxy in our replay), or a CSV of a measured surface"),
+    ] = None,
+    starvation: Annotated[
+        Path | None, Parameter(help="CSV of what idle gaps of the device cost, measured: lines as 1 ms, 15 us under a heading")
+    ] = None,
+    slack_class: Annotated[
+        list[str] | None,
+        Parameter(help="api: only calls of these classes are delayed, with commas: launch, copy, memset, sync, alloc, event"),
+    ] = None,
+    repeats: Annotated[
+        list[str] | None,
+        Parameter(
+            help="run times of other runs of this program over the same stretch, with commas: their spread gives run times an interval"
+        ),
+    ] = None,
+    source: Source = None,
+    draws: Annotated[int, Parameter(name="--draws", help="draws for the interval of each tolerance; 0 leaves it out")] = 100,
+    seed: Seed = 20261121,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
+) -> int:
+    """Say how much distance a run tolerates: run time against added latency, exactly, and the calls that carry it."""
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.questions.distance import question as slack_study
+    from turnbuckle.questions.distance import speeds as sweep
+    from turnbuckle.questions.distance import tables as show_slack
+    from turnbuckle.questions.distance.starvation import read_starvation
+
+    draws_of(draws)
+    if over in ("bandwidth", "launch", "kernel", "cpu") and mode != "link":
+        raise UsageError("A015", "--mode belongs to distance", found=f"--mode {mode} --over {over}", fix="leave --mode out")
+    if format == "table" and output is not None:
+        raise UsageError("A010", "tables are for the terminal", found=f"--output {output.name}", fix="add --format json, csv or parquet")
+    if over != "latency" and any(word is not None for word in (published, starvation, slack_class, repeats)):
+        what = "--published, --starvation, --slack-class and --repeats belong to added latency"
+        raise UsageError("A015", what, found=f"--over {over}", fix="leave --over out")
+    classes, others = flat(slack_class) or [], [parse(word, "s") for word in flat(repeats) or []]
+    idle_cost = read_starvation(starvation) if starvation is not None else None
+    seen = inspected(profile, source, no_cache, part)
+    if over == "latency":
+        with replaying():
+            found = slack_study.tolerate(seen, mode, draws=draws, seed=seed, starvation=idle_cost, classes=classes, repeats=others)
+            beside = _published(seen, published)
+        show_slack.emit_slack(found, beside, format, output)
+    elif over == "both":
+        with replaying():
+            surface = sweep.surface(seen, mode)
+        show_slack.emit_surface(surface, format, output)
+    else:
+        with replaying():
+            swept = sweep.sweep(seen, over)
+        show_slack.emit_sweep(swept, format, output)
+    return 0
+
+
+def _published(seen: Any, surface: str | None) -> list[Any]:
+    """The binned answers of the slack study beside the timeline's."""
+    return [] if surface is None else list(registry.load("services", "binned slack")(seen.profile, surface))

@@ -1,0 +1,348 @@
+"""Figures of distance: run time against added latency, and how much better used a pooled GPU must be to pay for it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from turnbuckle.machine.hops import fibre_metres, hops
+from turnbuckle.projection.projection import break_even_utilisation
+from turnbuckle.questions.distance.question import FARTHEST, NEAREST, Slack
+from turnbuckle.show.figures.charts import CHANGE, Rows, Spec, layer, own_colour, quantitative
+from turnbuckle.show.figures.figure import Figure
+from turnbuckle.show.figures.look import FAINT, FULL, HALF, INK, MODES, SOFT, ZONES
+from turnbuckle.show.text import NARROW, count, factor, number, percent, seconds
+
+MODE_WORDS: Final = {"link": "longer link", "api": "calls over a network"}
+#: What the fabric adds to the cost of a GPU, as stated assumptions.
+ADDERS: Final = (0.0, 0.10, 0.25)
+#: Lengthening of the run shown, lowest and highest.
+LOWEST, HIGHEST = 1e-3, 10.0
+#: The line that is labelled.
+DECISION: Final = 0.05
+#: Distances that a small figure has room to name.
+_NAMED: Final = ("rack", "row", "data centre")
+#: Points of a curve a decade.
+_PER_DECADE: Final = 14
+_CHARACTER: Final = 5.4
+#: Link trips nearer to each other than this share one name [px].
+_TOGETHER: Final = 12
+#: Classes that are one more trip over a link, not a distance among machines.
+TRIPS: Final = frozenset({"package", "C2C", "PCIe"})
+_TICKS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+#: Vega labels of a latency, and of the fibre that delays as much.
+SECONDS: Final = "replace(format(datum.value, '.3~s'), regexp('([a-zA-Zµ]?)$'), ' $1') + 's'"
+_FIBRE: Final = (
+    "(datum.value < 4e-6 ? format(datum.value / 5e-9, ',~r') + ' m' : replace(format(datum.value / 5e-6, ',~r'), ',', ' ') + ' km')"
+)
+
+
+def digits(value: float, most: int = 5) -> float:
+    """A number as a drawing needs it."""
+    return float(f"{value:.{most}g}")
+
+
+def fibre(one_way: float) -> str:
+    """The length of fibre that delays as much.
+
+    >>> fibre(1e-6), fibre(30e-6)
+    ('200\\xa0m', '6\\xa0km')
+    """
+    metres = fibre_metres(one_way)
+    if metres < 1e3:
+        return f"{float(number(metres, '1', 2)):g}{NARROW}m"
+    return f"{count(float(f'{metres:.1e}') / 1e3) if metres >= 1e4 else number(metres / 1e3, '1', 2)}{NARROW}km"
+
+
+def slack_curve(both: list[Slack]) -> Figure:
+    """Lengthening of the run against added one-way latency, both ways to be far away, over zones of slowdown."""
+    left, right, height = 72, 22, 300
+    plot = FULL - left - right
+    labels, rows = _hop_labels(plot)
+    top = 13 * rows + 8
+    x = {"scale": {"type": "log", "domain": [NEAREST, FARTHEST], "nice": False}}
+    y = {"scale": {"type": "log", "domain": [LOWEST, HIGHEST], "nice": False}}
+    xaxis: Spec = {
+        "title": "added one-way latency; below it, the length of glass fibre that delays a signal as much",
+        "values": [10.0**k for k in range(-7, 0)],
+        "labelExpr": f"[{SECONDS}, {_FIBRE}]",
+        "grid": False,
+        "labelOverlap": False,
+    }
+    yaxis: Spec = {"title": "run takes longer by", "values": list(_TICKS), "labelExpr": CHANGE, "grid": False, "labelOverlap": False}
+    zones = [{"low": max(low, LOWEST), "high": min(high, HIGHEST), "colour": colour} for low, high, colour, _ in ZONES if high > LOWEST]
+    at_x, at_y = quantitative("at", axis=xaxis, **x), quantitative("change", axis=yaxis, **y)
+    spec = layer(
+        {
+            "data": {"values": zones},
+            "mark": "rect",
+            "encoding": {"y": quantitative("low", axis=yaxis, **y), "y2": {"field": "high"}, "color": own_colour()},
+        },
+        {
+            "data": {"values": [{"change": DECISION}]},
+            "mark": {"type": "rule", "color": INK, "strokeDash": [4, 3], "strokeWidth": 1},
+            "encoding": {"y": at_y},
+        },
+        *_hop_layers(labels, at_x),
+        *_curve_layers(both, at_x, at_y, x, y),
+        height=height,
+        left=left,
+        right=right,
+        top=top,
+        bottom=58,
+    )
+    told = [
+        {"mode": s.mode, "added_one_way_seconds": float(at), "run_seconds": float(s.curve(at)), "penalty": s.penalty(float(at))}
+        for s in both
+        for at in s.shown()
+    ]
+    alt = "Lengthening of the run against added one-way latency. " + " ".join(
+        f"{MODE_WORDS[s.mode]}: " + ", ".join(f"{percent(t.share)} at {reach(t.slack)}" for t in s.tolerances) + "." for s in both
+    )
+    return Figure("slack", "How much longer the run takes with distance", alt, spec, told, _curve_caption(both), legend=_legend(both))
+
+
+def reach(slack: float | None) -> str:
+    """A tolerated latency in words."""
+    return f"more than {seconds(FARTHEST)}" if slack is None else number(slack, "s", 2, all_digits=True)
+
+
+def _legend(both: list[Slack]) -> tuple[tuple[str, str], ...]:
+    words = {"link": "longer link (solid): asynchronous calls stay asynchronous", "api": "calls over a network (dashed): every call waits"}
+    return tuple((words[s.mode], MODES[s.mode]) for s in both)
+
+
+def _curve_caption(both: list[Slack]) -> str:
+    exact = all(not s.curve.gap for s in both)
+    breaks = " and ".join(f"{len(s.curve.breakpoints)} ({MODE_WORDS[s.mode]})" for s in both)
+    caption = (
+        "Both axes are logarithmic; a run that takes longer by less than 0.1" + NARROW + "% lies on the lower edge. Dots: where the run "
+        f"is 1, 2, 5 and 10{NARROW}% longer. Upright lines: what a distance adds; dotted, what one more trip over a link does. "
+    )
+    if any(_banded(s) for s in both):
+        caption += f"Shaded along a line: 90{NARROW}% of the draws of what is not known of reads in flight. "
+    if exact:
+        return caption + f"The curves are exact: every point at which the critical path changes was found, {breaks}."
+    return (
+        caption
+        + f"The search stopped at its limit ({breaks} points at which the critical path changes): elsewhere off by "
+        + ", ".join(f"{seconds(s.curve.gap)} at most ({MODE_WORDS[s.mode]})" for s in both if s.curve.gap)
+        + "."
+    )
+
+
+def _banded(found: Slack) -> bool:
+    return any(interval_matters(t.slack, t.low, t.high) for t in found.tolerances)
+
+
+def interval_matters(slack: float | None, low: float | None, high: float | None) -> bool:
+    """Whether an interval would print as anything but the value itself."""
+    return slack is not None and (number(low, "s", 2) != number(slack, "s", 2) or number(high, "s", 2) != number(slack, "s", 2))
+
+
+def _hop_labels(plot: float) -> tuple[Rows, int]:
+    """Names of the classes of distance, in lines such that no stalk runs through a name; and how many lines."""
+    rows: Rows = []
+    per_decade = plot / np.log10(FARTHEST / NEAREST)
+    for hop in hops():
+        start = float(np.log10(hop.one_way / NEAREST) * per_decade)
+        trip = hop.name in TRIPS
+        tip = f"{hop.name}: {number(hop.one_way, 's', 2)}, {hop.what}"
+        if trip and rows and rows[-1]["trip"] and start - rows[-1]["start"] < _TOGETHER:
+            rows[-1] |= {"label": f"{rows[-1]['label']}, {hop.name}", "tip": f"{rows[-1]['tip']}; {tip}"}
+            rows.append({"at": hop.one_way, "label": "", "trip": trip, "tip": tip, "start": start})
+        else:
+            rows.append({"at": hop.one_way, "label": hop.name, "trip": trip, "tip": tip, "start": start})
+    for k in range(len(rows) - 1, -1, -1):
+        end = rows[k]["start"] + _CHARACTER * len(rows[k]["label"]) + 10
+        under = [r["line"] for r in rows[k + 1 :] if r["start"] < end and r["label"]]
+        rows[k]["line"] = 1 + max(under, default=-1) if rows[k]["label"] else -1
+    return rows, 1 + max(r["line"] for r in rows)
+
+
+def _hop_layers(labels: Rows, at_x: Spec) -> list[Spec]:
+    """A line a class of distance, dotted for one more trip over a link, each with a stalk up to its name."""
+    out: list[Spec] = []
+    for row in labels:
+        rule: Spec = {"type": "rule", "color": SOFT if row["trip"] else INK, "strokeWidth": 1, "opacity": 0.55}
+        if row["trip"]:
+            rule["strokeDash"] = [2, 3]
+        height = -13 * row["line"] - 13
+        data = {"values": [{"at": row["at"]}]}
+        out.append({"data": data, "mark": rule, "encoding": {"x": at_x}})
+        if row["label"]:
+            out.append({"data": data, "mark": {**rule, "y": 0, "y2": height}, "encoding": {"x": at_x}})
+            text: Spec = {"type": "text", "align": "left", "baseline": "middle", "dx": 4, "y": height + 6, "fontSize": 10, "aria": True}
+            out.append(
+                {
+                    "data": {"values": [row]},
+                    "mark": {**text, "color": SOFT if row["trip"] else INK},
+                    "encoding": {"x": at_x, "text": {"field": "label"}, "description": {"field": "tip"}},
+                }
+            )
+    return out
+
+
+def _curve_layers(both: list[Slack], at_x: Spec, at_y: Spec, x: Spec, y: Spec) -> list[Spec]:
+    grid = np.geomspace(NEAREST, FARTHEST, round(np.log10(FARTHEST / NEAREST) * _PER_DECADE) + 1)
+    out: list[Spec] = []
+    for s in both:
+        colour = MODES[s.mode]
+        band = [
+            {"change": t.share, "low": digits(t.low or NEAREST), "high": digits(FARTHEST if t.high is None else t.high)}
+            for t in s.tolerances
+            if t.slack is not None
+        ]
+        if _banded(s):
+            out.append(
+                {
+                    "data": {"values": band},
+                    "mark": {"type": "area", "orient": "horizontal", "color": colour, "opacity": 0.2, "clip": True},
+                    "encoding": {"y": at_y, "x": quantitative("low", **x), "x2": {"field": "high"}},
+                }
+            )
+        knots = s.curve.breakpoints
+        points = np.union1d(grid, knots[(knots > NEAREST) & (knots < FARTHEST)][:: max(1, len(knots) // 40)])
+        line = [{"at": digits(a), "change": digits(max(s.penalty(a) - 1.0, LOWEST / 2))} for a in points.tolist()]
+        dash = {"strokeDash": [7, 4]} if s.mode == "api" else {}
+        out.append(
+            {
+                "data": {"values": _to_edges(line)},
+                "mark": {"type": "line", "color": colour, "strokeWidth": 2.6, "clip": True, "strokeJoin": "round", **dash},
+                "encoding": {"x": at_x, "y": at_y},
+            }
+        )
+    return [*out, *_dots(both, at_x, at_y)]
+
+
+def _to_edges(line: Rows) -> Rows:
+    """The points inside the figure, and one more on either side of its lower and upper edge."""
+    inside = [i for i, r in enumerate(line) if LOWEST <= r["change"] <= HIGHEST]
+    if not inside:
+        return line[:1] + line[-1:]
+    return line[max(inside[0] - 1, 0) : inside[-1] + 2]
+
+
+def _dots(both: list[Slack], at_x: Spec, at_y: Spec) -> list[Spec]:
+    dots: Rows = [
+        {
+            "at": digits(t.slack),
+            "change": t.share,
+            "colour": MODES[s.mode],
+            "tip": f"{MODE_WORDS[s.mode]}: {percent(t.share)} longer at {reach(t.slack)} ({fibre(t.slack)} of fibre)",
+            "decides": t.share == DECISION,
+            "label": reach(t.slack),
+        }
+        for s in both
+        for t in s.tolerances
+        if t.slack is not None and NEAREST <= t.slack <= FARTHEST
+    ]
+    decided = sorted((d for d in dots if d["decides"]), key=lambda d: d["at"])
+    out: list[Spec] = [
+        {
+            "data": {"values": dots},
+            "mark": {"type": "point", "filled": True, "size": 62, "stroke": "white", "strokeWidth": 1.3, "opacity": 1, "aria": True},
+            "encoding": {"x": at_x, "y": at_y, "fill": own_colour(), "description": {"field": "tip"}},
+        }
+    ]
+    for k, d in enumerate(decided):
+        # the nearer to the left of its dot, the farther to the right: neither meets a curve
+        side: Spec = {"align": "right", "dx": -9, "dy": -8} if k == 0 and len(decided) > 1 else {"align": "left", "dx": 9, "dy": 9}
+        for stroke in ({"stroke": "white", "strokeWidth": 3, "strokeJoin": "round", "opacity": 0.85}, {}):
+            text = {"type": "text", "fontWeight": "bold", "fontSize": 11.5, "baseline": "middle", "color": d["colour"]}
+            out.append(
+                {
+                    "data": {"values": [d]},
+                    "mark": {**text, **side, **stroke},
+                    "encoding": {"x": at_x, "y": at_y, "text": {"field": "label"}},
+                }
+            )
+    return out
+
+
+def break_even(found: Slack, farthest: float = 1e-2) -> Figure:
+    """How much better used a pooled GPU must be than a local one, against added latency, for what the fabric may cost."""
+    height, highest = 190, 2.0
+    grid = np.geomspace(NEAREST, farthest, 61)
+    penalty = np.array([found.penalty(a) for a in grid.tolist()])
+    rows: Rows = []
+    labels: Rows = []
+    for k, adder in enumerate(ADDERS):
+        use = break_even_utilisation(1.0, adder) * penalty
+        shown = slice(0, int(np.searchsorted(use, highest)) + 1)
+        rows += [{"at": digits(a), "use": digits(u), "adder": k} for a, u in zip(grid[shown].tolist(), use[shown].tolist(), strict=True)]
+        words = "fabric at no cost" if not adder else f"fabric adds {percent(adder)}"
+        labels.append({"at": NEAREST, "use": digits(float(use[0])), "label": words})
+    x = quantitative(
+        "at",
+        scale={"type": "log", "domain": [NEAREST, farthest], "nice": False},
+        axis={
+            "title": "added one-way latency",
+            "values": [t for k in range(-7, 0) if (t := 10.0**k) <= farthest * 1.001],
+            "labelExpr": SECONDS,
+            "grid": False,
+        },
+    )
+    y = quantitative(
+        "use",
+        scale={"domain": [0.95, highest], "nice": False},
+        axis={
+            "title": "use of a pooled GPU over a local one",
+            "values": [1, 1.25, 1.5, 1.75, 2],
+            "labelExpr": "format(datum.value, '~r') + '×'",
+        },
+    )
+    colour = MODES[found.mode]
+    away: Rows = [{"at": h.one_way, "label": h.name} for h in hops() if h.name in _NAMED]
+    text = {"type": "text", "align": "left", "dx": 5, "dy": -7, "fontSize": 10.5, "color": INK}
+    spec = layer(
+        {
+            "data": {"values": away},
+            "mark": {"type": "rule", "color": FAINT, "strokeWidth": 1},
+            "encoding": {"x": x},
+        },
+        *(
+            {
+                "data": {"values": [row]},
+                "mark": {"type": "text", "color": SOFT, "fontSize": 10, "y": -7, "align": side},
+                "encoding": {"x": x, "text": {"field": "label"}},
+            }
+            for row, side in zip(away, ("center", "right", "left"), strict=True)
+        ),
+        {
+            "mark": {"type": "line", "color": colour, "strokeWidth": 2.2, "clip": True},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "strokeDash": {"field": "adder", "type": "nominal", "legend": None, "scale": {"range": [[1, 0], [6, 3], [2, 2]]}},
+            },
+        },
+        {
+            "data": {"values": labels},
+            "mark": {**text, "stroke": "white", "strokeWidth": 3, "strokeJoin": "round"},
+            "encoding": {"x": x, "y": y, "text": {"field": "label"}},
+        },
+        {"data": {"values": labels}, "mark": text, "encoding": {"x": x, "y": y, "text": {"field": "label"}}},
+        data=rows,
+        width=HALF,
+        height=height,
+        left=56,
+        right=10,
+        top=18,
+        bottom=42,
+    )
+    told = [
+        {
+            "mode": found.mode,
+            "added_one_way_seconds": float(a),
+            "penalty": float(p),
+            **{f"use_factor_at_{f:.0%}": p * (1 + f) for f in ADDERS},
+        }
+        for a, p in zip(grid[::3].tolist(), penalty[::3].tolist(), strict=True)
+    ]
+    alt = f"{MODE_WORDS[found.mode]}: " + "; ".join(
+        f"at a {h['label']}'s distance {factor(break_even_utilisation(found.penalty(h['at'])))} as well used" for h in away
+    )
+    title = MODE_WORDS[found.mode][:1].upper() + MODE_WORDS[found.mode][1:]
+    return Figure(f"break-even-{found.mode}", title, alt, spec, told, half=True)

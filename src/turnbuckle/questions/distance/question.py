@@ -1,0 +1,440 @@
+"""How much distance a run tolerates: run time against added one-way latency between host and device, exactly.
+
+Two ways to be far away, and they can differ by an order of magnitude on one profile:
+
+`link`  the fabric is longer (a composable PCIe or CXL switch, an optical cable).  Asynchronous calls stay asynchronous; every
+        one-way trip an operation waits for takes longer, and reads of host memory lose bandwidth once the requests in
+        flight cannot cover the round trip (decision D12).
+`api`   the calls themselves go over a network (API remoting), or sleep as in Shorts and Grant: every call that crosses to
+        the device blocks its host thread for the delay.
+
+The run time is the timeline's; see `turnbuckle.projection.sensitivity` for why a curve has corners and nothing between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.cost.slack import slack_seconds
+from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.units import show
+from turnbuckle.machine import Machine, Parameter, load
+from turnbuckle.machine.hops import fibre_metres, hops
+from turnbuckle.profile.classify import BOUNDARY_CLASSES
+from turnbuckle.profile.pieces import Pieces
+from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.assumptions import uncalled
+from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
+from turnbuckle.projection.order import Prepared, timeline_change
+from turnbuckle.projection.project import require_activity, require_calls, require_order
+from turnbuckle.projection.projection import break_even_utilisation
+from turnbuckle.projection.run import SCHEMA_VERSION, Run
+from turnbuckle.projection.sensitivity import MOST, Curve, Share, along, shares
+from turnbuckle.projection.shown import Shown
+from turnbuckle.projection.uncertainty import SEED, DrawnMachine, drawn_source
+from turnbuckle.questions.distance.carriers import Carrier, carriers
+from turnbuckle.questions.distance.starvation import Starvation, starved_seconds
+from turnbuckle.replay.timeline import Change, TimelineReplay, parameters
+from turnbuckle.replay.trust import Trust
+
+Float = NDArray[np.float64]
+Mode = Literal["link", "api"]
+
+MODES: Final[tuple[Mode, ...]] = ("link", "api")
+#: Added one-way latencies asked about [s], and points shown a decade.
+NEAREST, FARTHEST, PER_DECADE = 100e-9, 100e-3, 4
+#: Lengthening of the run at which a tolerance is given.
+THRESHOLDS: Final = (0.01, 0.02, 0.05, 0.10)
+#: The machine whose assumptions on reads stand in where the source machine gives none.
+_FABRIC: Final = "cdi-rack-link"
+_READS: Final = ("link.tags", "link.read_request", "link.round_trip")
+DRAWS: Final = 100
+_STRETCHES: Final = (1e-5, 1e-4, 1e-3, 1e-2)
+#: Prices of a run whose kernels stay what they are.
+MODEL: Final = replace(nething("hold"), replay="timeline")
+_MEDIAN: Final = math.pi / 2
+#: Points of the grid that tolerances of draws are read from.
+_GRID: Final = 24
+#: Instants times breakpoints of one stretch of a curve, unless the caller says how many; never fewer breakpoints than the second.
+_PLACES, _FEWEST = 2_400_000_000, 64
+#: Scenarios times instants of the spread of tolerances, at most.
+_WORK: Final = 400_000_000
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How much added latency lengthens the run by a share.
+
+    Attributes
+    ----------
+    share : of the run time, as 0.05.
+    slack : the largest added one-way latency within it [s]; None where even the farthest distance stays within.
+    interval : the same at the 5 % and 95 % quantile of what is not known of the fabric, None as above; None where nothing was drawn.
+    """
+
+    share: float
+    slack: float | None
+    interval: tuple[float | None, float | None] | None
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of the interval [s]; the tolerance itself where nothing was drawn."""
+        return self.interval[0] if self.interval else self.slack
+
+    @property
+    def high(self) -> float | None:
+        """Upper end of the interval [s]; the tolerance itself where nothing was drawn."""
+        return self.interval[1] if self.interval else self.slack
+
+
+@dataclass(frozen=True, repr=False)
+class Slack(Shown):
+    """What distance does to one run.
+
+    Attributes
+    ----------
+    mode : link or api.
+    measured : recorded run time [s].
+    curve : run time [s] against added one-way latency [s], with every breakpoint.
+    tolerances : per threshold.
+    carriers : what carries the latency on the critical path, most first, at `carried_at`.
+    carried_at : the added latency the carriers are given for [s].
+    shares : what the recorded critical path is made of, largest first; together the run time.
+    repeats : run times of the recorded run and of others of its kind [s]; their spread gives `interval`.
+    starved : run time with the cost of idle gaps on top, at the latencies shown; None where no such curve was given.
+    assumed : what had to be assumed of reads in flight.
+    """
+
+    run: Run
+    mode: Mode
+    measured: float
+    curve: Curve
+    tolerances: tuple[Tolerance, ...]
+    carriers: tuple[Carrier, ...]
+    carried_at: float
+    trust: Trust
+    shares: list[Share]
+    repeats: tuple[float, ...] = ()
+    starved: Curve | None = None
+    assumed: Mapping[str, Parameter] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def penalty(self, slack: float) -> float:
+        """Run time at an added latency [s] over the recorded one."""
+        return float(self.curve(slack)) / self.measured if self.measured else 1.0
+
+    def interval(self, slack: float, of: int = 1) -> tuple[float, float] | None:
+        """90 % interval of the run time of another run at an added latency [s], or of the median of so many; None without `repeats`."""
+        if not self.repeats:
+            return None
+        return around(float(self.curve(slack)), self.measured, self.repeats, of)
+
+    def tolerance(self, share: float) -> float | None:
+        """The added one-way latency that lengthens the run by a share [s]; None where even the farthest distance does not."""
+        return self.curve.reaches(self.measured * (1 + share))
+
+    def table(self) -> pl.DataFrame:
+        """Run time at the latencies shown: ``slack_s``, ``seconds``, ``penalty``, and the 90 % interval where there are `repeats`."""
+        at = [0.0, *(float(s) for s in shown())]
+        rows: dict[str, list[float]] = {
+            "slack_s": at,
+            "seconds": [float(self.curve(s)) for s in at],
+            "penalty": [self.penalty(s) for s in at],
+        }
+        if self.repeats:
+            rows["low_seconds"], rows["high_seconds"] = (list(side) for side in zip(*(self.interval(s) or () for s in at), strict=True))
+        return pl.DataFrame(rows)
+
+    def headline(self) -> str:
+        """The answer in one line."""
+        told = [f"{t.share:.0%} longer " + ("nowhere" if t.slack is None else f"at {show(t.slack, 's')}") for t in self.tolerances]
+        return f"Slack ({self.mode}): {self.run.trace.name}, recorded {show(self.measured, 's')}; {', '.join(told)}"
+
+    def shown(self) -> Float:
+        """Latencies a table shows [s]."""
+        return shown()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``slack``."""
+        curve = self.curve
+        points = [
+            {
+                "slack_s": float(s), "seconds": float(curve(s)), "penalty": self.penalty(s),
+                **({"interval": list(self.interval(float(s)) or ())} if self.repeats else {}),
+                **({} if self.starved is None else {"starved_seconds": float(self.starved(s))}),
+            }
+            for s in (0.0, *shown())
+        ]  # fmt: skip
+        breaks = [
+            {"slack_s": float(s), "seconds": float(t), "slope_before": float(a), "slope_after": float(b)}
+            for s, t, a, b in zip(curve.at[1:-1], curve.seconds[1:-1], curve.slopes[:-1], curve.slopes[1:], strict=True)
+        ]
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "mode": self.mode,
+            "measured_seconds": self.measured,
+            "curve": points,
+            "breakpoints": breaks,
+            "curve_error_seconds": curve.gap,
+            "tolerance": {f"{t.share:.0%}": {"slack_s": t.slack, "interval": t.interval and list(t.interval)} for t in self.tolerances},
+            "hops": [
+                {
+                    "hop": h.name, "one_way_s": h.one_way, "seconds": float(curve(h.one_way)), "penalty": self.penalty(h.one_way),
+                    "utilisation_factor": break_even_utilisation(self.penalty(h.one_way)), "source": h.source,
+                }
+                for h in hops()
+            ],
+            "calls": [c.as_dict() for c in self.carriers],
+            "calls_at_slack_s": self.carried_at,
+            "fibre_metres_per_second_of_slack": fibre_metres(1.0),
+            "critical_path": [
+                {
+                    "what": s.what, "seconds": s.seconds, "seconds_if_faster": s.left, "seconds_if_slower": s.right,
+                    "elasticity": s.elasticity(self.measured),
+                }
+                for s in self.shares
+            ],
+            "explained": self.trust.explained,
+            "unexplained": [d.as_dict() for d in self.trust.doubts],
+            "findings": [f.as_dict() for f in [*self.run.findings, *self.findings]],
+            "provenance": self.run.provenance(),
+        }  # fmt: skip
+
+
+def tolerate(
+    seen: Run,
+    mode: Mode = "link",
+    *,
+    draws: int = DRAWS,
+    seed: int = SEED,
+    ready: Prepared | None = None,
+    most: int | None = None,
+    starvation: Starvation | None = None,
+    classes: Sequence[str] = (),
+    repeats: Sequence[float] = (),
+) -> Slack:
+    """Run time of an inspected profile against added distance.
+
+    Parameters
+    ----------
+    seen : what `inspect` gave.
+    mode : link or api.
+    draws, seed : of the interval of each tolerance; 0 draws leave it out.
+    ready : the profile prepared for the timeline, if that has been done.
+    starvation : measured cost of idle gaps, replayed at the latencies shown, on top of the curve; None leaves it out.
+    most : breakpoints looked for on each stretch of the curve; None is as many as a run of its size affords.  `Curve.gap` says the error.
+    classes : api: only calls of these classes are delayed; empty is every call that crosses to the device.
+    repeats : run times of other runs of the same kind, over the same stretch [s]; empty leaves out the intervals of run times.
+
+    Raises
+    ------
+    UsageError : A015 for classes in the other mode, A004 for an unknown one, A427 for a run time that is none.
+    """
+    if any(not 0 < seconds < math.inf for seconds in repeats):
+        raise UsageError("A427", "a run time of another run must be positive", found=", ".join(f"{s:g} s" for s in repeats),
+                         fix="leave out runs that were not timed")  # fmt: skip
+    distance = Distance.of(seen, mode, ready, classes)
+    replay, measured = distance.replay, seen.profile.seconds
+    beyond = measured - float(replay.graph.time_ns.max()) * 1e-9
+    most = most or min(max(_PLACES // len(replay.graph.time_ns), _FEWEST), MOST)
+    # in stretches, so that the near end is found as finely as the far one
+    curve = along(replay, distance.change, [0.0, *distance.kinks(), *_STRETCHES, FARTHEST], beyond, most)
+    # the curve's own zero is the recorded run, to the nanosecond
+    curve = replace(curve, seconds=curve.seconds + (measured - curve.seconds[0]))
+    reached = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
+    intervals = distance.spread(curve, measured, draws, seed)
+    tolerances = tuple(Tolerance(*t) for t in zip(THRESHOLDS, reached, intervals, strict=True))
+    at = next((t.slack for t in reversed(tolerances) if t.slack), FARTHEST)
+    carried = carriers(seen.profile, replay, curve, distance.change, at)
+    assert distance.ready.trust is not None
+    findings = [finding("A309", 1, distance.ready.trust.words()), *uncalled(seen.profile), *distance.unpriced()]
+    starved = None
+    if starvation is not None:
+        points = np.concatenate([[0.0], shown()])
+        values = np.broadcast_to(distance.change(points[:, None]).values, (len(points), parameters(len(replay.run))))
+        seconds = starved_seconds(seen.profile, replay, values, starvation)
+        starved = Curve(points, seconds + (measured - seconds[0]), np.diff(seconds) / np.diff(points), 0.0)
+    return Slack(
+        run=seen,
+        mode=mode,
+        measured=measured,
+        curve=curve,
+        tolerances=tolerances,
+        carriers=tuple(carried),
+        carried_at=at,
+        trust=distance.ready.trust,
+        shares=shares(replay, beyond),
+        repeats=(measured, *repeats) if repeats else (),
+        starved=starved,
+        assumed=distance.assumed,
+        findings=findings,
+    )
+
+
+def around(seconds: float, measured: float, repeats: Sequence[float], of: int = 1) -> tuple[float, float]:
+    """90 % interval [s] of a run time that was replayed from a run of `measured` seconds, from the run times of runs without change.
+
+    The recorded part of the run is taken to vary as those do: their logarithms as of a normal distribution, the interval as Student's t
+    has it for a new run (or the median of `of` new ones) around their median.  What is added does not vary.
+    """
+    from scipy.stats import t
+
+    logs = np.log(repeats)
+    middle, count = float(np.median(logs)), len(repeats)
+    # the variance of a median of n normal values is pi / 2 n, of one value 1 / n
+    new = 1.0 if of == 1 else _MEDIAN / of
+    reach = float(t.ppf(0.95, count - 1)) * float(logs.std(ddof=1)) * math.sqrt(new + _MEDIAN / count)
+    low, high = (math.exp(middle + sign * reach) - measured for sign in (-1, 1))
+    return seconds + low, seconds + high
+
+
+def shown() -> Float:
+    """Latencies a table shows [s]: `PER_DECADE` a decade from `NEAREST` to `FARTHEST`."""
+    decades = np.log10(FARTHEST / NEAREST)
+    return np.append(NEAREST * 10 ** (np.arange(round(decades * PER_DECADE)) / PER_DECADE), FARTHEST)
+
+
+def delaying(classes: Sequence[str]) -> Model:
+    """The prices of `MODEL` where only calls of these classes are delayed."""
+
+    def covers(p: Pieces) -> NDArray[np.bool_]:
+        return np.isin(p.call_class, list(classes))
+
+    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
+        value = machine.value("slack.call")
+        return slack_seconds(np.ones(int(covers(p).sum()), dtype=np.bool_), 0.0 if value is None else value)
+
+    charges = tuple(replace(c, covers=covers, seconds=seconds) if c.name == "slack" else c for c in MODEL.charges)
+    return replace(MODEL, charges=charges)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """One profile made ready to be moved away from its device.
+
+    Attributes
+    ----------
+    source : the machine it ran on, with what is assumed of reads in flight.
+    model : the prices.
+    """
+
+    mode: Mode
+    ready: Prepared
+    replay: TimelineReplay
+    source: Machine
+    assumed: Mapping[str, Parameter]
+    model: Model = MODEL
+
+    @classmethod
+    def of(cls, seen: Run, mode: Mode, ready: Prepared | None = None, classes: Sequence[str] = ()) -> Distance:
+        """Prepare an inspected profile; with classes, only their calls are delayed (`tolerate`)."""
+        if classes and mode != "api":
+            raise UsageError(
+                "A015", "classes of calls belong to --mode api", found=f"--mode {mode} --slack-class {','.join(classes)}",
+                fix="--mode api, or leave --slack-class out",
+            )  # fmt: skip
+        if strange := [word for word in classes if word not in BOUNDARY_CLASSES]:
+            raise UsageError(
+                "A004", f"no class of calls that cross to the device is called {clipped(strange[0], 40)!r}", found=clipped(strange[0], 40),
+                fix=did_you_mean(strange[0], BOUNDARY_CLASSES) or f"one of {', '.join(BOUNDARY_CLASSES)}",
+            )  # fmt: skip
+        require_activity(seen.profile)
+        require_calls(seen.profile)
+        ready = ready or seen.prepared(MODEL)
+        require_order(ready)
+        assert ready.timeline is not None
+        fabric = {c.parameter: c.assume for c in load(_FABRIC).changes}
+        missing = {n: p for n in _READS if seen.source.value(n) is None and (p := fabric[n]) is not None}
+        source = _covered(seen.source.with_parameters(missing))
+        return cls(mode, ready, ready.timeline, source, missing, delaying(classes) if classes else MODEL)
+
+    def change(self, slack: Float, drawn: DrawnMachine | None = None) -> Change:
+        """What an added one-way latency changes; `slack` of shape (points, 1) [s]."""
+        here = drawn or self.plain()
+        there = DrawnMachine({**here.values, "slack.link" if self.mode == "link" else "slack.call": slack}, here.copies_vanish)
+        return timeline_change(anchored(self.ready.run, here, there, self.model))
+
+    def unpriced(self) -> list[Finding]:
+        """What could not be priced because the source machine lacks a number: it stays as recorded at every distance."""
+        plain = self.plain()
+        missing = anchored(self.ready.run, plain, plain, MODEL).missing
+        names = [n for c in MODEL.charges if c.name in missing for n in c.needs if self.source.value(n) is None]
+        return [finding("M104", len(set(names)), ", ".join(dict.fromkeys(names)))] if names else []
+
+    def plain(self) -> DrawnMachine:
+        """The source machine at its values, as arrays."""
+        return DrawnMachine({n: np.full((1, 1), p.value) for n, p in self.source.parameters.items()}, self.source.copies_vanish)
+
+    def kinks(self) -> list[float]:
+        """Added latencies [s] from which on reads in flight no longer cover the round trip."""
+        reached = link_bandwidth(self.source, "h2d", self.source)
+        window, trip = _window(self.source), self.source.value("link.round_trip")
+        if self.mode == "api" or not reached or not window or not trip:
+            return []
+        return [s for s in [(window / float(reached) - trip) / 2] if 0 < s < FARTHEST]
+
+    def spread(self, curve: Curve, measured: float, draws: int, seed: int) -> list[tuple[float | None, float | None] | None]:
+        """5 % and 95 % quantile of each tolerance over what is not known of reads in flight [s]; None without draws."""
+        if not draws:
+            return [None] * len(THRESHOLDS)
+        exact = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
+        reads = bool(((self.ready.run.kind == "copy_h2d") | (self.ready.run.direction == "migration_h2d")).any())
+        known = [s for s in exact if s]
+        draws = min(draws, max(_WORK // (len(self.replay.graph.time_ns) * _GRID), 20))
+        if self.mode == "api" or not reads or not known:
+            return [(s, s) for s in exact]
+        grid = np.geomspace(min(known) / 10, min(max(known) * 10, FARTHEST), _GRID)
+        drawn = _covered_draws(drawn_source(self.source, draws, seed))
+        found = []
+        for d in range(draws):
+            one = DrawnMachine({n: v[min(d, len(v) - 1)].reshape(1, 1) for n, v in drawn.values.items()}, drawn.copies_vanish)
+            change = self.change(np.concatenate([[0.0], grid])[:, None], one)
+            seconds = self.replay.seconds(change)
+            bent = Curve(np.concatenate([[0.0], grid]), seconds - seconds[0] + measured, np.diff(seconds), 0.0)
+            found.append([np.inf if (s := bent.reaches(measured * (1 + share))) is None else s for share in THRESHOLDS])
+        quantile = np.quantile(np.array(found), [0.05, 0.95], axis=0, method="nearest")
+        # the stated values are inside, whatever the draws and the grid make of the edges
+        stated = [np.inf if s is None else s for s in exact]
+        low, high = np.minimum(quantile[0], stated), np.maximum(quantile[1], stated)
+        return [(None if np.isinf(a) else float(a), None if np.isinf(b) else float(b)) for a, b in zip(low, high, strict=True)]
+
+
+def _window(machine: Machine) -> float:
+    """Bytes a device has asked for and not yet got, at most."""
+    return (machine.value("link.tags") or 0.0) * (machine.value("link.read_request") or 0.0)
+
+
+def _covered(source: Machine) -> Machine:
+    """A link that reached B over a round trip R had B x R on its way: no assumption on reads in flight may say less (Little's law)."""
+    parts = {n: source.parameters[n] for n in _READS}
+    values = _at_least(
+        {n: np.float64(p.value) for n, p in parts.items()}, source.value("link.h2d.bandwidth"), source.value("link.h2d.efficiency")
+    )
+    tags = parts["link.tags"]
+    if values["link.tags"] > tags.value:
+        note = f"at least what the observed bandwidth needs over the round trip; {tags.note}"
+        tags = replace(tags, value=float(values["link.tags"]), note=note)
+    return source.with_parameters({"link.tags": tags})
+
+
+def _covered_draws(drawn: DrawnMachine) -> DrawnMachine:
+    values = dict(drawn.values)
+    values |= _at_least({n: values[n] for n in _READS}, values.get("link.h2d.bandwidth"), values.get("link.h2d.efficiency"))
+    return DrawnMachine(values, drawn.copies_vanish)
+
+
+def _at_least(reads: Mapping[str, Any], bandwidth: Any, efficiency: Any) -> dict[str, Any]:
+    """Tags raised to what the link needs to reach its bandwidth."""
+    if bandwidth is None:
+        return dict(reads)
+    reached = bandwidth * (1.0 if efficiency is None else np.minimum(efficiency, 1.0))
+    needed = reached * reads["link.round_trip"] / reads["link.read_request"]
+    return {**reads, "link.tags": np.maximum(reads["link.tags"], needed)}

@@ -1,0 +1,298 @@
+"""Run time against one kind of speed, exactly, and against added latency and link bandwidth at once, with an error bound.
+
+A speed enters as its inverse, the cost of a unit of work: 2 is twice as slow, 0.5 twice as fast.  Along a cost the run time is
+convex and piecewise linear, and it is found with every breakpoint.  Over two costs it is a convex surface: planes that touch it
+bound it from below, straight lines between known points from above, and the two together bound the error of what is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.findings import Finding
+from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.order import Prepared, timeline_change
+from turnbuckle.projection.run import SCHEMA_VERSION, Run
+from turnbuckle.projection.sensitivity import Curve, along
+from turnbuckle.projection.uncertainty import DrawnMachine
+from turnbuckle.questions.distance.question import FARTHEST, MODEL, THRESHOLDS, Distance, Mode
+from turnbuckle.replay.timeline import Change, no_change, parameters
+
+Float = NDArray[np.float64]
+Over = Literal["bandwidth", "launch", "kernel", "cpu"]
+
+OVER: Final[tuple[Over, ...]] = get_args(Over)
+WORDS: Final[dict[Over, str]] = {
+    "bandwidth": "time of a byte on the link",
+    "launch": "time of a launch call and of the delivery after it",
+    "kernel": "time of every kernel",
+    "cpu": "time of the application's own host work and of its runtime calls",
+}
+#: Cost of a unit of work, relative to the recorded run.
+CHEAPEST, DEAREST = 0.1, 10.0
+#: Grid points times instants up to which a surface is replayed at each of its points.
+_WORK: Final = 2_000_000_000
+SHOWN: Final = (0.1, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 2.0, 5.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Run time along one cost.
+
+    Attributes
+    ----------
+    over : which speed.
+    curve : run time [s] against the cost relative to the recorded run (1), from `CHEAPEST` to `DEAREST`.
+    tolerances : for each of `questions.distance.question.THRESHOLDS` the cost that lengthens the run by as much; None beyond `DEAREST`.
+    elasticity : per cent of run time for one per cent of cost, going up and going down.
+    """
+
+    run: Run
+    over: Over
+    measured: float
+    curve: Curve
+    tolerances: tuple[float | None, ...]
+    elasticity: tuple[float, float]
+    findings: tuple[Finding, ...] = ()
+
+    def penalty(self, cost: float) -> float:
+        """Run time at a cost over the recorded one."""
+        return float(self.curve(cost)) / self.measured if self.measured else 1.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``slack --over``."""
+        curve = self.curve
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "over": self.over,
+            "cost_of": WORDS[self.over],
+            "measured_seconds": self.measured,
+            "curve": [{"cost": c, "seconds": float(curve(c)), "penalty": self.penalty(c)} for c in SHOWN],
+            "breakpoints": [{"cost": float(s), "seconds": float(t)} for s, t in zip(curve.at[1:-1], curve.seconds[1:-1], strict=True)],
+            "curve_error_seconds": curve.gap,
+            "tolerance": {f"{share:.0%}": cost for share, cost in zip(THRESHOLDS, self.tolerances, strict=True)},
+            "elasticity": {"up": self.elasticity[0], "down": self.elasticity[1]},
+            "findings": [f.as_dict() for f in [*self.run.findings, *self.findings]],
+            "provenance": self.run.provenance(),
+        }
+
+
+def sweep(seen: Run, over: Over) -> Sweep:
+    """Run time of an inspected profile against one kind of speed.
+
+    Raises
+    ------
+    CannotAnswer : A121, A122.
+    """
+    ready = Distance.of(seen, "link")
+    unpriced = tuple(ready.unpriced()) if over == "bandwidth" else ()
+    measured = seen.profile.seconds
+    curve = along(ready.replay, cost_change(ready, over), [CHEAPEST, 1.0, DEAREST], _beyond(ready, measured))
+    curve = replace(curve, seconds=curve.seconds + (measured - float(curve(1.0))))
+    left = curve.slopes[np.searchsorted(curve.at, 1.0) - 1]
+    right = curve.slopes[np.searchsorted(curve.at, 1.0, side="right") - 1]
+    tolerances = tuple(curve.reaches(measured * (1 + share)) for share in THRESHOLDS)
+    elasticity = (float(right) / measured, float(left) / measured) if measured else (0.0, 0.0)
+    return Sweep(seen, over, measured, curve, tolerances, elasticity, unpriced)
+
+
+def cost_change(ready: Distance, over: Over) -> Callable[[Float], Change]:
+    """What a cost of shape (points, 1) changes; linear in the cost."""
+    run = ready.ready.run
+    none = no_change(len(run))
+
+    def bandwidth(cost: Float) -> Change:
+        here = ready.plain()
+        rates = {n: v / cost for n, v in here.values.items() if n in ("link.h2d.bandwidth", "link.d2h.bandwidth")}
+        # a link of another speed is another link: its reads in flight are not this one's
+        unlimited = {n: v for n, v in here.values.items() if n != "link.tags"}
+        return timeline_change(anchored(run, DrawnMachine(unlimited, False), DrawnMachine({**unlimited, **rates}, False), MODEL))
+
+    def launch(cost: Float) -> Change:
+        dearer = 1.0 + (cost - 1.0) * (run.kind == "launch")
+        return replace(none, ratio=dearer, delivery_ratio=dearer)
+
+    def kernel(cost: Float) -> Change:
+        return replace(none, ratio=1.0 + (cost - 1.0) * (run.category == "kernel"))
+
+    def cpu(cost: Float) -> Change:
+        return replace(none, ratio=1.0 + (cost - 1.0) * (run.category == "api"), host=cost)
+
+    return {"bandwidth": bandwidth, "launch": launch, "kernel": kernel, "cpu": cpu}[over]
+
+
+@dataclass(frozen=True)
+class Surface:
+    """Run time over added one-way latency and link bandwidth.
+
+    Attributes
+    ----------
+    slack : added one-way latencies [s], shape (m,).
+    bandwidth : link bandwidth relative to the recorded one, shape (n,).
+    seconds : run time [s], shape (m, n): midway between the bounds.
+    bound : how far it may be off either way, as a share of the recorded run time; the largest over the surface.
+    evaluations : longest paths it took.
+    """
+
+    run: Run
+    mode: Mode
+    measured: float
+    slack: Float
+    bandwidth: Float
+    seconds: Float
+    bound: float
+    evaluations: int
+
+    @property
+    def penalties(self) -> Float:
+        """Run time over the recorded one, shape (m, n)."""
+        return self.seconds / self.measured if self.measured else np.ones_like(self.seconds)
+
+    def rows(self) -> list[dict[str, float]]:
+        """One row a point: added latency [s], bandwidth relative to now, run time [s], penalty."""
+        return [
+            {"slack_s": float(s), "bandwidth": float(b), "seconds": float(self.seconds[i, j]), "penalty": float(self.penalties[i, j])}
+            for i, s in enumerate(self.slack)
+            for j, b in enumerate(self.bandwidth)
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``slack --over both``."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "over": "both",
+            "mode": self.mode,
+            "measured_seconds": self.measured,
+            "points": self.rows(),
+            "error_bound": self.bound,
+            "longest_paths": self.evaluations,
+            "findings": [f.as_dict() for f in self.run.findings],
+            "provenance": self.run.provenance(),
+        }
+
+
+def surface(
+    seen: Run,
+    mode: Mode = "link",
+    slack: Float | None = None,
+    bandwidth: Float | None = None,
+    every: int | None = None,
+    ready: Prepared | None = None,
+) -> Surface:
+    """Run time over latency and bandwidth.
+
+    Parameters
+    ----------
+    every : a longest path with both slopes is found at every so many points of the grid, and the rest lies between bounds; None replays
+        every point (no error at all) unless the run is too large for that, and then every third.
+    slack, bandwidth : the grid; None is 100 ns to 10 ms by 0 first, and an eighth to eight times the bandwidth.
+    ready : the profile, compiled already.
+    """
+    distance = Distance.of(seen, mode, ready)
+    measured = seen.profile.seconds
+    slack = np.concatenate([[0.0], np.geomspace(1e-7, FARTHEST / 10, 21)]) if slack is None else np.asarray(slack, dtype=np.float64)
+    bandwidth = np.geomspace(1 / 8, 8, 19) if bandwidth is None else np.asarray(bandwidth, dtype=np.float64)
+    cost = 1.0 / bandwidth
+    link, reads = _Branch.of(distance, _priced(distance, reads=False)), _Branch.of(distance, _priced(distance, reads=True))
+    # the recorded run is itself, to the last bit
+    beyond = measured - float(distance.replay.seconds_at(np.maximum(link.at(0.0, 1.0), reads.at(0.0, 1.0)), 1))
+    if every is None and len(slack) * len(cost) * len(distance.replay.graph.time_ns) <= _WORK:
+        # one latency at a time: the parameters of all points together would be larger than the run
+        rows = (np.array([np.maximum(link.at(s, c), reads.at(s, c)) for c in cost]) for s in slack)
+        seconds = np.stack([distance.replay.seconds_at(row) for row in rows]) + beyond
+        return Surface(seen, mode, measured, slack, bandwidth, seconds, 0.0, seconds.size)
+    low, high, count = _bounds(distance, link, reads, slack, cost, every or 3)
+    bound = float((high - low).max() / 2 / measured) if measured else 0.0
+    return Surface(seen, mode, measured, slack, bandwidth, (low + high) / 2 + beyond, bound, count)
+
+
+def _bounds(distance: Distance, link: _Branch, reads: _Branch, slack: Float, cost: Float, every: int) -> tuple[Float, Float, int]:
+    """Run time [s] between planes below and straight lines above, shape (slack, cost), and from how many longest paths."""
+    rows, columns = _every(len(slack), every), _every(len(cost), every)
+    at = [(slack[i], cost[j]) for i in rows for j in columns]
+    known, slopes = _touching(distance, link, reads, at)
+    grid = np.stack(np.meshgrid(slack, cost, indexing="ij"), axis=-1)
+    planes = known[:, None, None] + np.einsum("pk,pijk->pij", slopes, grid[None] - np.array(at)[:, None, None])
+    known = known.reshape(len(rows), len(columns))
+    high = _between(_between(known, slack[rows], slack), cost[columns][::-1], cost, flip=True)
+    # straight lines between known points are above in any case; a plane may be off by rounding
+    return np.minimum(planes.max(axis=0), high), high, len(at)
+
+
+def _every(count: int, step: int) -> list[int]:
+    return sorted({*range(0, count, step), count - 1})
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """Parameters of the replay as a plane over (added latency, cost of a byte): value = base + slack x later + cost x dearer."""
+
+    base: Float
+    later: Float
+    dearer: Float
+
+    @classmethod
+    def of(cls, ready: Distance, price: Callable[[float, float], Change]) -> _Branch:
+        """From three corners; `price` must be linear."""
+
+        def values(slack: float, cost: float) -> Float:
+            return price(slack, cost).values.reshape(-1)[-parameters(len(ready.replay.run)) :]
+
+        corner = values(0.0, 1.0)
+        later, dearer = (values(1.0, 1.0) - corner), values(0.0, 2.0) - corner
+        return cls(corner - dearer, later, dearer)
+
+    def at(self, slack: float, cost: float) -> Float:
+        return self.base + slack * self.later + cost * self.dearer
+
+
+def _touching(distance: Distance, link: _Branch, reads: _Branch, at: list[tuple[float, float]]) -> tuple[Float, Float]:
+    """Run time [s] at points (slack, cost of a byte), and the slopes of a plane that touches it there, shape (points,) and (points, 2).
+
+    A read of host memory takes what the slower of the link and the reads in flight allows: two branches, each linear, and the run
+    time is convex in both.  The slopes come from one longest path on the branch that decides at the point.
+    """
+    seconds, slopes = [], []
+    for slack, cost in at:
+        ours, other = link.at(slack, cost), reads.at(slack, cost)
+        branch = link if (ours >= other).all() else reads
+        instants, path = distance.replay.replayed(np.maximum(ours, other))
+        seconds.append(float(instants.max()))
+        slopes.append([float(distance.replay.slopes(path, d).sum()) for d in (branch.later, branch.dearer)])
+    return np.array(seconds), np.array(slopes)
+
+
+def _priced(ready: Distance, reads: bool) -> Callable[[float, float], Change]:
+    """Added latency and another bandwidth at once, where the link decides (`reads` False) or the reads in flight do."""
+    here = ready.plain()
+    way = "slack.link" if ready.mode == "link" else "slack.call"
+
+    def change(slack: float, cost: float) -> Change:
+        values = {**here.values, way: np.full((1, 1), slack)}
+        for direction in ("h2d", "d2h"):
+            name = f"link.{direction}.bandwidth"
+            if name in values:
+                values[name] = values[name] / cost
+        if reads and "link.h2d.bandwidth" in values:
+            values["link.h2d.bandwidth"] = np.full((1, 1), np.inf)
+        if not reads:
+            values.pop("link.tags", None)
+        return timeline_change(anchored(ready.ready.run, here, DrawnMachine(values, here.copies_vanish), MODEL))
+
+    return change
+
+
+def _between(values: Float, known: Float, wanted: Float, flip: bool = False) -> Float:
+    """Straight lines between known points along one axis (the last with `flip`)."""
+    if flip:
+        return np.stack([np.interp(wanted, known, row[::-1]) for row in values])
+    return np.stack([np.interp(wanted, known, column) for column in values.T], axis=1)
+
+
+def _beyond(ready: Distance, measured: float) -> float:
+    return measured - float(ready.replay.graph.time_ns.max()) * 1e-9

@@ -1,0 +1,227 @@
+"""What `turnbuckle slack` shows: a curve, what a run tolerates, and which calls carry the latency."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from turnbuckle.foundation.units import show as quantity
+from turnbuckle.machine.hops import fibre_metres, hops
+from turnbuckle.projection.run import Answer
+from turnbuckle.questions.distance.question import FARTHEST, NEAREST, THRESHOLDS, Slack
+from turnbuckle.questions.distance.speeds import SHOWN, WORDS, Surface, Sweep
+from turnbuckle.show.terminal.console import console_for
+from turnbuckle.show.terminal.output import write_answer
+from turnbuckle.show.terminal.projections import clean, print_findings, seconds
+
+if TYPE_CHECKING:
+    from turnbuckle.papers.row_slack.row_slack import Beside
+
+_BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"
+#: A what-if is worth showing if it saves this share of the run time.
+_WORTH = 1e-3
+#: Names of calls stand on one line; longer ones are cut (JSON keeps them whole).
+_CALL_WIDTH = 28
+READS = {"link.tags": "requests in flight", "link.read_request": "bytes a request", "link.round_trip": "round trip"}
+_MODES = {
+    "link": "on the link: the fabric is longer, asynchronous calls stay asynchronous",
+    "api": "in the calls (api): each call that crosses to the device blocks its thread for the delay",
+}
+
+
+def emit_slack(found: Slack, published: list[Beside], format: str, output: Path | None) -> None:
+    """Write the answer of ``slack``, and the binned answers beside it; CSV and Parquet hold the curve."""
+    if format != "table":
+        document = {**found.as_dict(), **({"published": [_beside(b) for b in published]} if published else {})}
+        write_answer(document, document["curve"], format, output)
+    else:
+        console = console_for(output)
+        _print_curve(console, found)
+        _print_tolerances(console, found)
+        _print_carriers(console, found)
+        if published:
+            _print_published(console, published)
+        print_findings(console, Answer(found.run), brief=True)
+
+
+def emit_sweep(found: Sweep, format: str, output: Path | None) -> None:
+    """Write the answer of ``slack --over``; CSV and Parquet hold the curve."""
+    if format != "table":
+        document = found.as_dict()
+        write_answer(document, document["curve"], format, output)
+    else:
+        console = console_for(output)
+        table = _table(console, f"run time against the {WORDS[found.over]} (measured {seconds(found.measured)})", "cost", "time", "vs now")
+        for cost in SHOWN:
+            time = float(found.curve(cost))
+            table.add_row(f"{cost:g}x", seconds(time), f"{found.penalty(cost):.3f}x")
+        console.print(table)
+        console.print()
+        table = _table(console, "how much dearer it may become", "run longer by", "cost")
+        for share, reached in zip(THRESHOLDS, found.tolerances, strict=True):
+            table.add_row(f"{share:.0%}", "beyond 10x" if reached is None else f"{reached:.3f}x")
+        console.print(table)
+        console.print()
+        up, down = found.elasticity
+        console.print(f"one per cent dearer lengthens the run by {up / 100:.3%}, one per cent cheaper shortens it by {down / 100:.3%}")
+        console.print(_exactness(len(found.curve.breakpoints), found.curve.gap), style="dim")
+
+
+def emit_surface(found: Surface, format: str, output: Path | None) -> None:
+    """Write the answer of ``slack --over both``: run time over added latency and bandwidth."""
+    if format != "table":
+        write_answer(found.as_dict(), found.rows(), format, output)
+    else:
+        console = console_for(output)
+        columns = [j for j, b in enumerate(found.bandwidth) if j % 3 == 0]
+        heads = [f"{found.bandwidth[j]:.3g}x" for j in columns]
+        table = _table(console, f"run time against now, over added one-way latency and link bandwidth ({found.mode})", "latency", *heads)
+        for i, slack in enumerate(found.slack):
+            if i % 2 == 0:
+                cells = [f"{found.penalties[i, j]:.3f}x" for j in columns]
+                table.add_row(seconds(float(slack)), *cells)
+        console.print(table)
+        console.print()
+        console.print(f"off by {found.bound:.2%} of the run time at most; {found.evaluations} longest paths", style="dim")
+
+
+def _table(console: Console, title: str, *columns: str) -> Table:
+    """A table under its title; numbers are never cut, whatever the width."""
+    console.print(Text(title, "italic"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for k, column in enumerate(columns):
+        table.add_column(column, justify="left" if k == 0 else "right", no_wrap=k > 0, overflow="fold", min_width=9 if k else 6)
+    return table
+
+
+def _print_curve(console: Console, found: Slack) -> None:
+    console.print()
+    console.print(Text(f"run time {seconds(found.measured)}; distance {_MODES[found.mode]}"))
+    at = np.geomspace(NEAREST, FARTHEST, 49)
+    longer = np.array([found.penalty(float(s)) - 1.0 for s in at])
+    ramp = _BARS if _encodes(console, _BARS) else _PLAIN_BARS
+    level = np.clip((np.log10(np.maximum(longer, 1e-4)) + 4) / 5 * (len(ramp) - 1), 0, len(ramp) - 1)
+    bars = "".join(ramp[round(float(v))] for v in level)
+    console.print(Text.assemble(("100 ns ", "dim"), (bars, "cyan"), (" 100 ms", "dim")))
+    console.print(Text("lowest bar: 0.01 % longer or less; highest: ten times or more", "dim"))
+    console.print()
+    starved = [] if found.starved is None else ["with idle gaps"]
+    spread = ["90% interval"] if found.repeats else []
+    table = _table(console, "one-way latency added", "as much as", "latency", "time", *spread, "vs now", *starved)
+
+    def row(words: str, slack: float) -> None:
+        above = [] if found.starved is None or not found.measured else [f"{float(found.starved(slack)) / found.measured:.3f}x"]
+        ends = found.interval(slack)
+        interval = [] if ends is None else [f"[{seconds(ends[0])}, {seconds(ends[1])}]"]
+        table.add_row(words, seconds(slack), seconds(float(found.curve(slack))), *interval, f"{found.penalty(slack):.3f}x", *above)
+
+    for hop in hops():
+        row(f"one more {hop.name} trip" if hop.name in ("package", "C2C", "PCIe", "switch") else f"a {hop.name} away", hop.one_way)
+    for slack in (1e-5, 1e-4, 1e-3):
+        row(f"{quantity(fibre_metres(slack) / 1e3, '1')} km of fibre", slack)
+    console.print(table)
+    if found.repeats:
+        console.print(Text(f"the interval is that of one more run, from how {len(found.repeats)} runs without added latency differ", "dim"))
+    parts = [f"{s.what} {s.seconds / found.measured:.1%}" for s in found.shares if found.measured and s.seconds >= 0.005 * found.measured]
+    console.print(Text(f"the run's critical path: {', '.join(parts)}", "dim"))
+    console.print(Text(f"dependency rules explain {found.trust.words()}", "dim"))
+    console.print()
+
+
+def _encodes(console: Console, text: str) -> bool:
+    try:
+        text.encode(console.encoding)
+    except (UnicodeError, LookupError):
+        return False
+    return True
+
+
+def _print_tolerances(console: Console, found: Slack) -> None:
+    table = _table(console, "what the run tolerates", "run longer by", "latency", "90% interval", "fibre")
+    for t in found.tolerances:
+        if t.slack is None:
+            table.add_row(f"{t.share:.0%}", f"over {seconds(FARTHEST)}", "", "")
+            continue
+        low, high = (f"over {seconds(FARTHEST)}" if v is None else seconds(v) for v in (t.low, t.high))
+        interval = "" if t.interval is None else "exact" if t.low == t.high else f"[{low}, {high}]"
+        metres = fibre_metres(t.slack)
+        table.add_row(f"{t.share:.0%}", seconds(t.slack), interval, f"{metres:,.0f} m" if metres < 1e4 else f"{metres / 1e3:,.0f} km")
+    console.print(table)
+    console.print(_exactness(len(found.curve.breakpoints), found.curve.gap), style="dim")
+    if found.assumed and any(t.low != t.high for t in found.tolerances):
+        console.print(
+            "the interval is what is not known of reads in flight: " + ", ".join(f"{READS[name]} {p}" for name, p in found.assumed.items()),
+            style="dim",
+        )
+    console.print()
+
+
+def _print_carriers(console: Console, found: Slack) -> None:
+    if not found.carriers:
+        console.print("no call carries added latency into the run time")
+        return
+    table = Table(title=f"what carries the latency, at {seconds(found.carried_at)}", title_justify="left", box=None, pad_edge=False,
+                  header_style="dim")  # fmt: skip
+    for column, justify in (("of the penalty", "right"), ("adds", "right"), ("what", "left"), ("call", "left"), ("what if", "left")):
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=column == "call")  # type: ignore[arg-type]
+    there = float(found.curve(found.carried_at))
+    for c in found.carriers[:8]:
+        options = []
+        if c.asynchronous is not None and c.asynchronous < there * (1 - _WORTH):
+            options.append(f"not waiting: {seconds(c.asynchronous)}")
+        if c.batched is not None and c.batched < there * (1 - _WORTH):
+            options.append(f"all {c.of:,} in {c.batches:,} batches: {seconds(c.batched)}")
+        table.add_row(
+            f"{c.share:.1%}",
+            seconds(c.seconds),
+            clean(c.what.removesuffix(f" of {c.call}"), 160),
+            clean(c.call, _CALL_WIDTH),
+            "; ".join(options),
+        )
+    console.print(table)
+    console.print(
+        Text(f"the run takes {seconds(float(found.curve(found.carried_at)))} there; what if: the same run with these calls changed", "dim")
+    )
+    console.print()
+
+
+def _beside(b: Beside) -> dict[str, object]:
+    return {
+        "slack_s": b.slack_seconds,
+        "threads": b.binned.threads,
+        "timeline_penalty": b.causal,
+        "calls": b.calls,
+        "felt_calls": b.felt,
+        "binned_penalty": [b.binned.lower, b.binned.upper],
+        "surface": b.binned.label,
+        "findings": [f.as_dict() for f in b.binned.findings],
+    }
+
+
+def _print_published(console: Console, published: list[Beside]) -> None:
+    """The binned answer is a penalty for an application whose copies and kernels are those of the proxy."""
+    table = _table(
+        console,
+        "slack on every call: this replay, and the binned answer of Shorts and Grant",
+        "latency",
+        "timeline",
+        "felt by",
+        "threads",
+        "binned",
+    )
+    for b in published:
+        table.add_row(seconds(b.slack_seconds), f"{b.causal:.3f}x", f"{b.felt:,.0f} of {b.calls:,} calls", str(b.binned.threads),
+                      f"{b.binned.lower:.3f} to {b.binned.upper:.3f}x")  # fmt: skip
+    console.print(table)
+    console.print(Text(f"surface: {clean(published[0].binned.label, 200)}", "dim"))
+    console.print()
+
+
+def _exactness(breakpoints: int, gap: float) -> str:
+    found = f"{breakpoints:,} breakpoint{'' if breakpoints == 1 else 's'}"
+    return f"exact, with {found}" if not gap else f"the first {found}; elsewhere off by {seconds(gap)} at most"

@@ -1,0 +1,1 @@
+"""What a recording amounts to."""

@@ -1,0 +1,65 @@
+"""``turnbuckle inspect``, and ``turnbuckle FILE`` alone: what a recording amounts to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from turnbuckle.foundation import registry
+from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Profile, Source
+from turnbuckle.show.terminal.recording import inspected
+
+Minus = Annotated[
+    Path | None, Parameter(help="a run of the same program, all ranks on one node: shows the traffic bound for the network card")
+]
+
+
+
+def _untimed(path: Path) -> ModuleType | None:
+    """What inspects a file that holds no times, such as a schedule; None for every other file."""
+    for entry in registry.entries("untimed").values():
+        module: ModuleType = entry.load()
+        if module.sniff(path):
+            return module
+    return None
+
+
+def overview(profile: Profile, /, *, source: Source = None, format: FormatOption = "table", no_cache: NoCache = False) -> int:
+    """Inspect a recording and project it on the default couplings (what `turnbuckle FILE` does)."""
+    from turnbuckle.show.terminal import projections as show
+
+    if _untimed(profile) is not None:
+        return inspect(profile, source=source, format=format, no_cache=no_cache)
+    seen = inspected(profile, source, no_cache)
+    show.emit(seen.project() if seen.projectable else seen, "overview", format, None)
+    return 0
+
+
+def inspect(
+    profile: Profile,
+    /,
+    *,
+    minus: Minus = None,
+    source: Source = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
+) -> int:
+    """Say what a recording amounts to: where time goes, what the link did, what is wrong with the recording."""
+    from turnbuckle.show.terminal import projections as show
+
+    given: dict[str, object] = {"--minus": minus, "--source": source, "--window": part.window, "--nvtx": part.nvtx, "--rank": part.rank}
+    given["--clean-time"] = part.clean_time
+    if (untimed := _untimed(profile)) is not None:
+        untimed.inspect(profile, format, output, given)
+        return 0
+    seen = inspected(profile, source, no_cache, part)
+    if minus is not None:
+        show.emit_placement(seen, inspected(minus, source, no_cache, part), format, output)
+    else:
+        show.emit(seen, "inspect", format, output)
+    return 0

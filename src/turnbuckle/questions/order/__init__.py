@@ -1,0 +1,1 @@
+"""What several recordings of one program say about its order."""

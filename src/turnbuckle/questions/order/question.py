@@ -1,0 +1,254 @@
+"""What several runs of one program say about its order: dependencies, how many of them are false, concurrency.
+
+`turnbuckle.questions.order.poset` holds the order itself.  Here it is judged: each run in turn is left out, and what the others
+hold for a dependency is looked up in it.  With two orders equally likely for independent instants, half of the false
+dependencies of R - 1 runs survive the R-th; that gives how many are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.profile.dependencies.dependencies import Graph, dependencies
+from turnbuckle.profile.profile import Profile
+from turnbuckle.projection.run import SCHEMA_VERSION, Run
+from turnbuckle.questions.distance.question import Distance, Mode
+from turnbuckle.questions.order.at_once import AtOnce, at_once, kernel_seconds
+from turnbuckle.questions.order.poset import Runs, clocks, covers, matched, ordered, ranks
+from turnbuckle.replay.tasks import Tasks, replay_tasks
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+#: Instants up to which the rules' own order is worked out, to see which of the found dependencies they explain.
+_MOST_EXPLAINED = 400_000
+#: Passes over the edges until nothing more follows; edges of no length may stand in any order.
+_ROUNDS = 4
+
+
+def survival(first_share: Float | float, runs: int) -> Float:
+    """Share of independent pairs still taken for dependent after some runs: q^R + (1-q)^R (poger; models.md 3.6).
+
+    Parameters
+    ----------
+    first_share : q, how often one of the two comes first.
+
+    >>> survival(0.5, 4).item()
+    0.125
+    """
+    q = np.asarray(first_share, dtype=np.float64)
+    return np.asarray(q**runs + (1 - q) ** runs)
+
+
+def false_share(refuted: Float | float, first_share: Float | float, runs: int) -> Float:
+    """Share of the dependencies of `runs` runs that are false.
+
+    Parameters
+    ----------
+    refuted : share of the dependencies of one run fewer that the last run refutes.
+    first_share : q of independent pairs; 0.5 where nothing prefers one order.
+
+    >>> round(false_share(0.25, 0.5, 5).item(), 3)
+    0.333
+    """
+    kept = survival(first_share, runs) / survival(first_share, runs - 1)
+    refuted = np.minimum(np.asarray(refuted, dtype=np.float64), 1.0 - kept)
+    out: Float = np.divide(refuted * kept, (1.0 - kept) * (1.0 - refuted), out=np.zeros_like(refuted * kept), where=refuted > 0)
+    return np.minimum(out, 1.0)
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order that several runs have in common.
+
+    Attributes
+    ----------
+    runs : activities and times.
+    clock : how many instants of each track precede an instant, shape (instants, tracks).
+    source, target : dependencies across tracks that no other instant stands between (instants: 2i begins, 2i+1 ends activity i).
+    refuted : share of the other runs' dependencies that each run refutes, shape (runs,).
+    first_share : of pairs that were seen in both orders, how often the commoner one came first.
+    profiles : the recordings.
+    """
+
+    runs: Runs
+    clock: Int
+    source: Int
+    target: Int
+    refuted: Float
+    first_share: float
+    profiles: tuple[Profile, ...]
+
+    @property
+    def false(self) -> tuple[float, float] | None:
+        """Share of the dependencies that are false: where both orders are equally likely, and with the preference that was seen.
+
+        None where no recording refutes another, so that nothing was seen.
+        """
+        if not self.refuted.any():
+            return None
+        mean, runs = float(self.refuted.mean()), len(self.refuted)
+        found = [float(false_share(mean, q, runs)) for q in (0.5, min(self.first_share, 0.95))]
+        return min(found), max(found)
+
+    @cached_property
+    def levels(self) -> Int:
+        """Activities of each level, shape (levels,): a level holds those whose longest chain of predecessors is equally long."""
+        return np.bincount(self._level)
+
+    @cached_property
+    def _level(self) -> Int:
+        return np.round(self._begins(np.ones(len(self.runs)))).astype(np.int64)
+
+    @cached_property
+    def at_once(self) -> AtOnce:
+        """Which kernels may run at once, and whether a second device would be used."""
+        seconds = kernel_seconds(self.runs)
+        chain = float((self._begins(seconds) + seconds).max(initial=0.0)) if len(self.runs) else 0.0
+        return at_once(self.runs, self.clock, self._level, chain)
+
+    def _begins(self, seconds: Float) -> Float:
+        """When each activity begins if each takes so long [s], and each waits for those before it alone."""
+        count = len(self.runs)
+        begins, track = 2 * np.arange(count), self.runs.track
+        first = np.flatnonzero(np.diff(track, prepend=-1))
+        number = np.cumsum(np.diff(track, prepend=-1) != 0) - 1
+        source, target = [], []
+        for one in range(self.clock.shape[1]):
+            # whole activities of the track that have ended
+            ended = self.clock[begins, one] // 2
+            there = (ended > 0) & (number != one)
+            source.append(first[one] + ended[there] - 1)
+            target.append(np.flatnonzero(there))
+        begin, end = np.concatenate(source), np.concatenate(target)
+        out: Float = replay_tasks(Tasks(seconds, track, begin, end, np.zeros(len(begin)))).start_seconds
+        return out
+
+    @cached_property
+    def explained(self) -> Bool | None:
+        """Which dependencies follow from the rules on the first recording; None where that would take too long."""
+        graph = dependencies(self.profiles[0])
+        if len(graph.time_ns) > _MOST_EXPLAINED:
+            return None
+        return _follows(graph, self.runs, self.source, self.target)
+
+    def graph(self, run: int = 0) -> Graph:
+        """The graph of one recording with the dependencies found across tracks, for the timeline replay."""
+        return ordered(dependencies(self.profiles[run]), self.runs, self.source, self.target, run)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``model order``."""
+        told, levels = self.explained, self.levels
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "runs": len(self.profiles),
+            "activities": len(self.runs),
+            "tracks": len(self.runs.tracks),
+            "unmatched": self.runs.unmatched.tolist(),
+            "disordered": self.runs.disordered,
+            "dependencies": len(self.source),
+            "explained_share": None if told is None or not len(told) else float(told.mean()),
+            "refuted": self.refuted.tolist(),
+            "first_share": self.first_share,
+            "false_share": self.false and list(self.false),
+            "levels": len(levels),
+            "widest_level": int(levels.max(initial=0)),
+            "mean_level": float(levels.mean()) if len(levels) else 0.0,
+            **self.at_once.as_dict(),
+        }
+
+    def table(self) -> pl.DataFrame:
+        """Dependencies across tracks, one a row.
+
+        first_track, first, first_instant, then_track, then, then_instant: what precedes what; gap_ns: the least time between
+        over the runs; rule: whether it follows from the rules, null where that was not worked out.
+        """
+        runs = self.runs
+        gap = (runs.time_ns[:, self.target] - runs.time_ns[:, self.source]).min(0)
+        told = self.explained
+        columns: dict[str, object] = {}
+        for word, instants in (("first", self.source), ("then", self.target)):
+            at = instants // 2
+            columns |= {
+                f"{word}_track": [runs.tracks[t] for t in runs.track[at].tolist()],
+                word: [runs.names[i] for i in at.tolist()],
+                f"{word}_instant": np.where(instants % 2 == 0, "begin", "end").tolist(),
+            }
+        columns["gap_ns"] = np.maximum(gap, 0)
+        columns["rule"] = [None] * len(self.source) if told is None else told
+        return pl.DataFrame(columns, schema_overrides={"rule": pl.Boolean})
+
+
+def order(profiles: Sequence[Profile]) -> Order:
+    """The order that several recordings of one program have in common.
+
+    Raises
+    ------
+    CannotAnswer : A162, A163 (`turnbuckle.questions.order.poset.matched`).
+    """
+    runs = matched(profiles)
+    placed, chain = ranks(runs), runs.chain
+    clock = clocks(chain, placed)
+    source, target = covers(chain, clock)
+    refuted, commoner = [], []
+    everyone = np.arange(len(placed))
+    for out in everyone.tolist():
+        others = placed[everyone != out]
+        first, then = covers(chain, clocks(chain, others))
+        wrong = placed[out, first] > placed[out, then]
+        refuted.append(float(wrong.mean()) if len(first) else 0.0)
+        before = (placed[:, first[wrong]] < placed[:, then[wrong]]).mean(0)
+        commoner.append(np.maximum(before, 1 - before))
+    seen = np.concatenate(commoner)
+    share = float(seen.mean()) if len(seen) else 0.5
+    return Order(runs, clock, source, target, np.array(refuted), share, tuple(profiles))
+
+
+def at_distance(seen: Run, found: Order, slack_seconds: float, mode: Mode = "link") -> tuple[float, float]:
+    """Run time of the first recording with added one-way latency [s]: by the rules alone, and with the order found besides.
+
+    Parameters
+    ----------
+    seen : the first recording, inspected.
+    slack_seconds : added latency [s].
+
+    Raises
+    ------
+    CannotAnswer : A122, its recorded order cannot be trusted.
+    """
+    distance = Distance.of(seen, mode)
+    beyond = seen.profile.seconds - float(distance.replay.graph.time_ns.max()) * 1e-9
+    change = distance.change(np.array([[slack_seconds]]))
+    rules, both = (float(r.seconds(change)[0]) + beyond for r in (distance.replay, distance.replay.on(found.graph())))
+    return rules, both
+
+
+def _follows(graph: Graph, runs: Runs, source: Int, target: Int) -> Bool:
+    """Which pairs of instants follow from the edges of a graph: a clock per instant, handed on along the edges."""
+    own = 2 * np.repeat(runs.rows[0], 2) + 1 + np.tile([0, 1], len(runs))
+    chain, tracks = runs.chain, len(runs.tracks)
+    place = np.arange(len(chain)) - np.flatnonzero(np.diff(chain, prepend=-1))[np.cumsum(np.diff(chain, prepend=-1) != 0) - 1]
+    clock = np.zeros((len(graph.time_ns), tracks), dtype=np.int64)
+    column = np.full(len(graph.time_ns), -1, dtype=np.int64)
+    number = np.cumsum(np.diff(chain, prepend=-1) != 0) - 1
+    column[own] = number
+    clock[own, number] = place + 1
+    # edges lead forward in time; those without delay in the order in which a thread or a stream does things
+    order = np.lexsort((graph.target, graph.source, graph.time_ns[graph.target]))
+    for _ in range(_ROUNDS):
+        before = clock.sum()
+        for begin, end in zip(graph.source[order].tolist(), graph.target[order].tolist(), strict=True):
+            np.maximum(clock[end], clock[begin], out=clock[end])
+        if clock.sum() == before:
+            break
+    first = clock[own[source], number[source]]
+    held: Bool = clock[own[target], number[source]] >= first
+    return held

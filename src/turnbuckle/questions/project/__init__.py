@@ -1,0 +1,1 @@
+"""A recording on other machines."""

@@ -1,0 +1,74 @@
+"""``turnbuckle project``: a recording on other machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.show.terminal.asked import Alpha, Draws, On, Replay, Seed, draws_of, model_of, replaying, targets
+from turnbuckle.show.terminal.options import NO_PART, FormatOption, NoCache, Output, PartOptions, Source, flat, lambdas_of
+from turnbuckle.show.terminal.recording import inspected
+
+Method = Annotated[Literal["nething", "additive"], Parameter(help="which published method")]
+Lambda = Annotated[list[str] | None, Parameter(name="--lambda", help="additive: improvement by class, as data=10,control=10", negative=())]
+Charges = Annotated[
+    list[str] | None,
+    Parameter(name="--charge", help="also charge what an installed package adds under that name; not with additive", negative=()),
+]
+Totals = Annotated[
+    str | None,
+    Parameter(help="additive from five printed numbers [s]: gpu=16.79,control=22.10,data=5.05,cpu=6.54,mpi=0.66[,total=50.5]"),
+]
+FailIf = Annotated[str | None, Parameter(help='gate for scripts, as "penalty > 5%"; exit 1 if true for any target')]
+
+
+
+def project(
+    profile: Annotated[Path | None, Parameter(help="a recording; left out with --totals")] = None,
+    /,
+    *,
+    on: On = None,
+    source: Source = None,
+    alpha: Alpha = "flop",
+    model: Method = "nething",
+    lambda_: Lambda = None,
+    charge: Charges = None,
+    totals: Totals = None,
+    replay: Replay = "auto",
+    draws: Draws = None,
+    seed: Seed = 20261121,
+    fail_if: FailIf = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
+) -> int:
+    """Project a recording on other machines: run time with interval, breakdown, and the change in coupling behind it."""
+    from dataclasses import replace
+
+    from turnbuckle.show.terminal import projections as show
+    from turnbuckle.show.terminal.gate import gate
+
+    if totals is not None:
+        return show.emit_totals(totals, lambdas_of(lambda_), format, output)
+    if lambda_ and model != "additive":
+        raise UsageError("A012", "--lambda belongs to the additive model", found=f"--model {model}", fix="add --model additive")
+    if charge and model == "additive":
+        raise UsageError("A012", "--charge has no place in the additive model", fix="leave it out")
+    if profile is None:
+        raise UsageError("A006", "no recording given", fix="turnbuckle project FILE --on MACHINE")
+    machines = targets(on)
+    condition = gate(fail_if) if fail_if else None
+    # the published additive model is a sum
+    priced = model_of(alpha, model, lambda_, flat(charge) or ())
+    chosen = replace(priced, replay="sum" if model == "additive" and replay == "auto" else replay)
+    seen = inspected(profile, source, no_cache, part)
+    with replaying():
+        answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed)
+    show.emit(answer, "project", format, output)
+    if condition:
+        condition.hold(answer.projections)
+    return 0

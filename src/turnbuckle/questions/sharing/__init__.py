@@ -1,0 +1,1 @@
+"""Several runs behind one host link, or on one GPU."""

@@ -1,0 +1,441 @@
+"""``turnbuckle model sharing``: several runs behind one host link, or one larger GPU instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, Source, listed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnbuckle.questions.sharing.differences import Difference
+    from turnbuckle.questions.sharing.pairs import Beside as Pair
+    from turnbuckle.questions.sharing.question import Form, Sharer, Sharing
+    from turnbuckle.questions.sharing.surface import SharingSurface
+
+Recording = Annotated[Path, Parameter(help="a recording of a run on a GPU, of any kind")]
+Runs = Annotated[str, Parameter(name="--runs", help="how many at once, or how many times as large a GPU")]
+Forms = Annotated[
+    str,
+    Parameter(
+        name="--form",
+        help="loose: a GPU for each run, one link; tight: one run on a GPU as many times as large; pooled: all runs on that GPU; shared: "
+        "all runs on the recorded GPU; with commas; both is loose,tight, all is the four",
+    ),
+]
+Link = Annotated[
+    str | None,
+    Parameter(name="--link", help="the shared link: its bandwidth one way, or pcie4-x16; the recorded machine's if left out"),
+]
+Hop = Annotated[str, Parameter(name="--hop", help="latency that a switch adds to each copy")]
+Surface = Annotated[bool, Parameter(name="--surface", help="run time over latency, bandwidth and number of runs", negative=())]
+Latency = Annotated[
+    list[str] | None, Parameter(help="surface: times from a call to the work it starts, with commas; 1 us to 1 ms", negative=())
+]
+Bandwidth = Annotated[list[str] | None, Parameter(help="surface: bandwidths of the link, with commas; 1 to 64 GB/s", negative=())]
+LawOption = Annotated[
+    Literal["anchored", "agochart"],
+    Parameter(
+        name="--law",
+        help="surface: anchored keeps what copies and deliveries cost beyond link and latency; agochart has them cost nothing else",
+    ),
+]
+Units = Annotated[int, Parameter(help="multiprocessors of the recorded GPU; 0: as the recording says", show_default=False)]
+Speed = Annotated[float, Parameter(help="speed of a multiprocessor over the recorded one's, in every form")]
+Kernels = Annotated[
+    Literal["blocks", "rounds", "full"],
+    Parameter(
+        help="larger GPU: a kernel gains as its blocks, or as rounds of resident blocks, get fewer: the more of the two (blocks), the less "
+        "(rounds), or the GPU's full size (full)"
+    ),
+]
+Apart = Annotated[bool, Parameter(help="GPUs of two processes are two even if both call theirs by one number", negative=())]
+Beside = Annotated[Path | None, Parameter(name="--beside", help="another recording: both run at once, with --form loose or shared")]
+Cores = Annotated[
+    int,
+    Parameter(help="host cores that all runs have between them; a call that waits leaves its core; 0: one a thread", show_default=False),
+]
+Steps = Annotated[bool, Parameter(name="--differences", help="what a step of each parameter does to the most runs asked", negative=())]
+
+
+def sharing(
+    recording: Recording,
+    /,
+    *,
+    runs: Runs = "1,2,4,8",
+    beside: Beside = None,
+    form: Forms = "loose",
+    link: Link = None,
+    hop: Hop = "0 us",
+    surface: Surface = False,
+    latency: Latency = None,
+    bandwidth: Bandwidth = None,
+    law: LawOption = "anchored",
+    units: Units = 0,
+    speed: Speed = 1.0,
+    cores: Cores = 0,
+    kernels: Kernels = "blocks",
+    apart: Apart = False,
+    differences: Steps = False,
+    charts: Charts = None,
+    source: Source = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Replay a run several times over at once behind one host link, or on one larger GPU: how much each slows the others down."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.projection.run import SCHEMA_VERSION
+    from turnbuckle.questions.sharing import question as study
+    from turnbuckle.show.terminal.idle_options import refuse_idle
+    from turnbuckle.show.terminal.output import write_answer
+    from turnbuckle.show.terminal.progress import working
+    from turnbuckle.show.terminal.recording import inspected
+
+    counts, forms = _counts(runs), _forms(form)
+    mapped = surface or latency is not None or bandwidth is not None or charts is not None
+    if mapped and (link is not None or differences):
+        raise UsageError(
+            "A096", "a surface has bandwidths of its own, and no steps", found="--link" if link is not None else "--differences",
+            fix="--bandwidth for a surface; ask for differences without one",
+        )  # fmt: skip
+    if law != "anchored" and not mapped:
+        raise UsageError("A096", "a law is for a surface", found=f"--law {law}", fix="add --surface")
+    if beside is not None:
+        refuse_idle(
+            {"--surface": mapped, "--differences": differences, "--runs": runs != "1,2,4,8", "--kernels": kernels != "blocks"},
+            "two recordings run once each", "--runs asks about a recording several times over",
+        )  # fmt: skip
+    elif set(forms) == {"loose"}:
+        idle = {"--kernels": kernels != "blocks", "--units": units != 0}
+        refuse_idle(idle, "loose runs keep the GPUs they have", "--form tight, pooled or all asks about a larger GPU")
+    rate, delay = _bandwidth(link), parse(hop, "s")
+    given: dict[str, Any] = {"hop_seconds": delay, "speed": speed, "gain": kernels, "cores": cores}
+    axes = {
+        "latencies": None if latency is None else [parse(word, "s") for word in listed(latency)],
+        "bandwidths": None if bandwidth is None else [parse(word, "B/s") for word in listed(bandwidth)],
+    }
+    seen = inspected(recording, source, no_cache)
+    run = study.ready(seen, units=units, apart=apart)
+    if beside is not None:
+        from turnbuckle.questions.sharing.pairs import pair
+
+        other = inspected(beside, source, no_cache)
+        with working("replaying"):
+            second = study.ready(other, units=units, apart=apart)
+            pairs = [pair(run, second, f, bandwidth=rate, hop_seconds=delay, speed=speed, cores=cores) for f in forms]
+        if format != "table":
+            rows = [p.as_dict() for p in pairs]
+            provenances = {"provenance": seen.provenance(), "provenance_beside": other.provenance()}
+            write_answer({"schema_version": SCHEMA_VERSION, "rows": rows, **provenances}, rows, format, output)
+        else:
+            _print_pairs(output, pairs, cores, (seen.profile.trace.name, other.profile.trace.name))
+        return 0
+    if mapped:
+        asked = {**{name: values for name, values in axes.items() if values is not None}, "law": law, **given}
+        return _surface(seen, run, forms, counts, asked, charts, format, output)
+    with working("replaying"):
+        found = study.sharing(run, counts, forms, bandwidth=rate, **given)
+        steps = _differences(run, forms, max(counts), {"bandwidth": rate, **given}) if differences else {}
+    if format != "table":
+        document = {**found.as_dict(), **({"differences": _step_rows(steps)} if differences else {}), "provenance": seen.provenance()}
+        write_answer(document, document["differences" if differences else "rows"], format, output)
+    else:
+        from turnbuckle.show.terminal.console import console_for
+
+        console = console_for(output)
+        _print(console, found, speed, kernels)
+        if differences:
+            _print_steps(console, steps, max(counts))
+    return 0
+
+
+def _counts(text: str) -> list[int]:
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.questions.sharing.question import MOST, counted
+
+    try:
+        counts = [int(word) for word in text.split(",")]
+    except ValueError:
+        raise UsageError("A075", f"runs at once are whole numbers from 1 to {MOST}", found=text[:60], fix="--runs 1,2,4,8") from None
+    counted(counts)
+    return counts
+
+
+def _forms(text: str) -> list[Form]:
+    from turnbuckle.foundation.errors import UsageError, did_you_mean
+    from turnbuckle.questions.sharing.question import FORMS
+
+    sets: dict[str, tuple[Form, ...]] = {"both": ("loose", "tight"), "all": FORMS, **{f: (f,) for f in FORMS}}
+    chosen: list[Form] = []
+    for word in (w.strip() for w in text.split(",")):
+        if word not in sets:
+            raise UsageError(
+                "A097", "not a way to put GPUs together", found=word[:40] or "nothing",
+                fix=did_you_mean(word, list(sets)) or "loose, tight, pooled, shared, both or all",
+            )  # fmt: skip
+        chosen += sets[word]
+    return list(dict.fromkeys(chosen))
+
+
+def _bandwidth(text: str | None) -> float | None:
+    """``25 GB/s``, or what a link named as pcie4-x16 gives one way to a large copy."""
+    from turnbuckle.foundation.units import parse
+
+    if text is None:
+        return None
+    if text.strip()[:1].isalpha():
+        from turnbuckle.cost.packet import link
+
+        return float(link(text).bandwidth(1 << 30, "read"))
+    return parse(text, "B/s")
+
+
+# --- several runs -----------------------------------------------------------------------------------------------------
+
+
+def _print(console: Console, found: Sharing, speed: float, kernels: str) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.show.terminal.projections import seconds
+
+    for form in found.forms:
+        console.print(Text(_verdict(found) if form == "loose" else _larger(found, form), "bold"))
+    run, several = found.run, len(found.forms) > 1 or found.forms != ("loose",)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    if several:
+        table.add_column("form", overflow="fold")
+    names = ["runs at once", "GPUs", "run time of each", "vs recorded", "link busy to device", "to host"]
+    if several:
+        names = ["runs", "GPUs", "run time", "vs recorded", "work done", "busy to device", "to host"]
+    for name in names:
+        table.add_column(name, justify="right", overflow="fold")
+    for row in found.rows:
+        many = {"loose": str(row.runs * run.devices), "shared": str(run.devices)}
+        large = many.get(row.form, f"{run.devices} ({row.runs}x)")
+        cells = [str(1 if row.form == "tight" else row.runs), large, seconds(row.seconds), f"{row.penalty:.3f}x"]
+        cells += [f"{row.gain:.2f}x"] if several else []
+        table.add_row(*([row.form] if several else []), *cells, f"{row.busy_to_device:.1%}", f"{row.busy_to_host:.1%}")
+    console.print(table)
+    if several:
+        console.print(
+            Text("work done: runs in a time, over those of one run alone; busy: the link, at full bandwidth; (2x): twice as large", "dim")
+        )
+    whence = "stated" if found.stated else run.link_from
+    told = (
+        f"link {show(found.bandwidth, 'B/s')} each way ({whence}), {show(found.hop_seconds, 's')} added to each copy; a run makes "
+        f"{len(run.moved.activity):,} copies, {show(found.to_device_bytes, 'B')} to its devices and {show(found.to_host_bytes, 'B')} back; "
+        f"what a copy cost beyond its link stays; fair shares; {_hosts(found.cores)}"
+    )
+    console.print(Text(told, style="dim"))
+    _notes(console, run, not {"tight", "pooled"}.isdisjoint(found.forms), speed, kernels)
+
+
+def _print_pairs(output: Path | None, pairs: list[Pair], cores: int, names: tuple[str, str]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.projections import seconds
+
+    console = console_for(output)
+    words = {"shared": "on one GPU", "loose": "on a GPU each, behind one link"}
+    for p in pairs:
+        told = f"{words[p.form]}: both are done in {seconds(p.together)}; one after the other they take {seconds(sum(p.alone))}"
+        console.print(Text(told, "bold"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("form", overflow="fold")
+    table.add_column("run", overflow="fold")
+    for name in ("recorded", "beside the other", "ratio"):
+        table.add_column(name, justify="right", overflow="fold")
+    for p in pairs:
+        for name, alone, beside, ratio in zip(names, p.alone, p.seconds, p.penalties, strict=True):
+            table.add_row(p.form, Text(name), seconds(alone), seconds(beside), f"{ratio:.3f}x")
+    console.print(table)
+    told = "both begin at once; the link and the GPU are shared fairly, and what is left when one ends is the other's; "
+    console.print(Text(told + _hosts(cores), style="dim"))
+
+
+def _hosts(cores: int) -> str:
+    """What runs share besides GPUs and link."""
+    if not cores:
+        return "cores and host memory are not shared"
+    return f"{cores} host core{'s' if cores > 1 else ''} shared fairly, which waiting calls leave; host memory is not shared"
+
+
+def _notes(console: Console, run: Sharer, larger: bool, speed: float, kernels: str) -> None:
+    """What the answer takes for granted."""
+    from rich.text import Text
+
+    if run.devices > 1:
+        console.print(Text(f"all {run.devices} GPUs of a run are behind the one link, one run alone too", "yellow"))
+    if run.sharers > 1:
+        told = f"{run.sharers} processes call a GPU by one number: taken for one GPU; --apart takes each process's for its own"
+        console.print(Text(told, "yellow"))
+    faster = f"a multiprocessor is {speed:g} times as fast as recorded" if speed != 1.0 else ""
+    if not larger:
+        if faster:
+            console.print(Text(faster, "dim"))
+        return
+    if kernels == "full":
+        told = "every kernel gains the full size of a larger GPU: the best that can be"
+    elif run.blocks_known:
+        told = "a kernel gains as its blocks, or rounds of resident blocks, get fewer on each multiprocessor: "
+        told += "the more of the two, up to the less" if kernels == "blocks" else "the less of the two"
+        told += f"; {run.unfilled:.1%} of kernel time is in kernels with too few blocks to gain"
+        told += "" if run.blocks_known > 0.995 else f"; blocks of {1 - run.blocks_known:.1%} are unknown and taken to fill any"
+    else:
+        told = "no thread blocks or multiprocessors are known (--units): every kernel is taken to fill a larger GPU, the best that can be"
+    console.print(Text("; ".join(word for word in (told, faster) if word), "dim"))
+
+
+def _verdict(found: Sharing) -> str:
+    fit, most = found.fit, max(r.runs for r in found.rows if r.form == "loose")
+    if fit is None:
+        return "not even one run keeps within 5 % of its recorded time behind this link"
+    if fit == most:
+        return f"{fit} of these runs fit behind one link within 5 % each; more were not tried"
+    return f"{fit} of these runs fit behind one link within 5 % each, {fit + 1} do not"
+
+
+def _larger(found: Sharing, form: Form) -> str:
+    """What a GPU as many times as large as was asked comes to."""
+    most = max(r.runs for r in found.rows if r.form == form)
+    row = next(r for r in found.rows if (r.form, r.runs) == (form, most))
+    slow, better = found.slowest(form, most), found.benefit(most, form)
+    span = f"{row.penalty:.3f}x" if slow is None or f"{slow:.3f}" == f"{row.penalty:.3f}" else f"{row.penalty:.3f}x to {slow:.3f}x"
+    runs = "one run takes" if form == "tight" else f"{most} runs take"
+    one = "a GPU" if found.run.devices == 1 else f"{found.run.devices} GPUs"
+    if form == "shared":
+        of_it = "one GPU" if found.run.devices == 1 else f"the {one} of one run"
+        return f"on {of_it} {runs} {span} the recorded time: {row.gain:.2f} times the work of one run alone"
+    said = f"on {one} {most} times as large {runs} {span} the recorded time"
+    return said if better is None or most == 1 else f"{said}: {better:.2f} times the work of {most} on {one} each"
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+_SHOWN = {"latency": "s", "bandwidth": "B/s"}
+
+
+def _differences(run: Sharer, forms: list[Form], runs: int, given: dict[str, Any]) -> dict[Form, dict[str, Difference]]:
+    from turnbuckle.questions.sharing.surface import parameter_differences
+
+    return {form: parameter_differences(run, form, runs, **given) for form in forms}
+
+
+def _step_rows(steps: dict[Form, dict[str, Difference]]) -> list[dict[str, Any]]:
+    return [{"form": form, "parameter": name, **d.as_dict()} for form, found in steps.items() for name, d in found.items()]
+
+
+def _print_steps(console: Console, steps: dict[Form, dict[str, Difference]], runs: int) -> None:
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.questions.sharing.differences import SPREAD
+    from turnbuckle.questions.sharing.surface import STEPS
+    from turnbuckle.show.terminal.tables import titled
+
+    console.print()
+    title = f"a step of each parameter, {runs} at once: run time for 1 % of it"
+    table = titled(console, title, "form", "parameter", "at", "median", "from", "to", "run time", words=("parameter", "run time"))
+    scattered = len(next(iter(next(iter(steps.values())).values())).forward)
+    for form, found in steps.items():
+        for name, d in found.items():
+            at = show(d.at, _SHOWN[name]) if name in _SHOWN else "1"
+            share = 0.01 * abs(d.at) / d.seconds if d.at else 0.0
+            low, high = d.interval
+            table.add_row(form, name, at, *(f"{v * share:+.3%}" for v in (d.slope, low, high)), d.sign)
+    console.print(table)
+    told = (
+        f"steps of {' and '.join(f'{h:.0%}' for h in STEPS)} to either side, in {scattered} runs whose work is scattered by {SPREAD:.0%}, "
+        "the same on both sides; runs that compete have no derivative: not stable means that steps disagree"
+    )
+    console.print(Text(told, "dim"))
+
+
+# --- surface ----------------------------------------------------------------------------------------------------------
+
+
+def _surface(
+    seen: Any,
+    run: Sharer,
+    forms: list[Form],
+    counts: list[int],
+    given: dict[str, Any],
+    charts: Path | None,
+    format: str,
+    output: Path | None,
+) -> int:
+    from turnbuckle.questions.sharing.surface import sharing_surface
+    from turnbuckle.show.terminal.output import write_answer
+    from turnbuckle.show.terminal.progress import working
+
+    with working("replaying"):
+        found = sharing_surface(run, forms, counts, **given)
+    if charts is not None:
+        from turnbuckle.questions.sharing.figures import sharing_figure
+        from turnbuckle.show.figures.files import save
+
+        save([sharing_figure(found)], charts)
+    if format != "table":
+        write_answer({**found.as_dict(), "provenance": seen.provenance()}, [p.as_dict() for p in found.points], format, output)
+    else:
+        from turnbuckle.show.terminal.console import console_for
+
+        _print_surface(console_for(output), found, given)
+    return 0
+
+
+def _print_surface(console: Console, found: SharingSurface, given: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show
+    from turnbuckle.show.terminal.tables import titled
+
+    words = {
+        "loose": "{0} runs on a GPU each, one link",
+        "tight": "one run on a GPU {0} times as large",
+        "pooled": "{0} runs on one GPU {0} times as large",
+        "shared": "{0} runs on one GPU as recorded",
+    }
+    for form in found.forms:
+        for count in found.runs:
+            if count == 1 and form != found.forms[0]:
+                continue
+            said = words[form].format(count) if count > 1 else "one run alone"
+            table = titled(console, f"{said}: run time over the recorded one", "latency", *(show(b, "B/s") for b in found.bandwidths))
+            for latency in found.latencies:
+                row = [found.at(form, count, latency, b) for b in found.bandwidths]
+                table.add_row(show(latency, "s"), *("" if s is None else f"{s.penalty:.3f}x" for s in row))
+            console.print(table)
+            console.print()
+    for name, value in found.comparisons().items():
+        told = {
+            "integration": "from 100 us to 10 us at 16 GB/s, one run: {0:.2f} times as fast",
+            "disaggregation": "from 100 us to 1 ms at 16 GB/s, one run: {0:.2f} times as long",
+            "gpu_gpu_tight": "at 10 us and 16 GB/s: one run on a GPU {1} times as large does {0:.2f} times the work of {1} on a GPU each",
+            "gpu_gpu_pooled": "at 10 us and 16 GB/s: {1} runs on one {1} times as large do {0:.2f} times the work of {1} on a GPU each",
+            "gpu_gpu_shared": "at 10 us and 16 GB/s: {1} runs on one GPU do {0:.2f} times the work of {1} on a GPU each",
+        }[name]
+        console.print(Text(told.format(value, max(found.runs)), "bold"))
+    run = found.run
+    kept = (
+        "what copies and deliveries cost beyond link and latency stays"
+        if found.law == "anchored"
+        else "copies and deliveries cost nothing else"
+    )
+    told = (
+        f"recorded: {show(run.recorded_latency, 's')} from a call to the work it starts (median), link "
+        f"{show(run.recorded_bandwidth, 'B/s')} ({run.link_from}); {kept}; {show(found.hop_seconds, 's')} added to each copy; "
+        "every point is a replay"
+    )
+    console.print(Text(told, "dim"))
+    _notes(console, run, not {"tight", "pooled"}.isdisjoint(found.forms), given["speed"], given["gain"])

@@ -1,0 +1,144 @@
+"""How a contended run time changes with a parameter: finite differences with common random numbers (decision D18).
+
+Runs that compete have no derivative: run time jumps where an order changes, and a faster part can make the run longer.  What can be
+said is what a step does, and whether it does the same at other steps and in runs a little different:
+
+    forward   (T(x + h) - T(x)) / h          backward   (T(x) - T(x - h)) / h          central   (T(x + h) - T(x - h)) / (2 h)
+
+Each run a little different (its compute scattered by a small log-normal) is asked on all sides, so that what differs between the
+sides is the parameter alone.  The sign is stable if no step of any run, to either side, goes the other way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.replay.contention.contention import Program
+
+Float = NDArray[np.float64]
+Sign = Literal["rises", "falls", "no change", "not stable"]
+
+#: Steps, as shares of where one stands.
+STEPS: Final = (0.01, 0.03, 0.1)
+#: Runs asked: the recorded one (0), and some a little different.
+SEEDS: Final = (0, 1, 2, 3, 4)
+#: Standard deviation of the logarithm of compute in those.
+SPREAD: Final = 0.01
+#: Change of run time, as a share of it, that is rounding: times are whole picoseconds, thousands of them in a row.
+_ROUNDING: Final = 1e-8
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Change of a run time with a parameter, at one value of it.
+
+    Attributes
+    ----------
+    at : the value.
+    seconds : run time there, of the recorded run [s].
+    steps : to either side, in the parameter's unit, shape (steps,).
+    forward, backward, central : slopes [s a unit], shape (runs, steps); nan where the parameter cannot go.
+    """
+
+    at: float
+    seconds: float
+    steps: Float
+    forward: Float
+    backward: Float
+    central: Float
+
+    @property
+    def slope(self) -> float:
+        """Median of the central differences; of the one-sided ones where one side cannot be [s a unit]."""
+        two = self.central[~np.isnan(self.central)]
+        return float(np.median(two if len(two) else self.one_sided))
+
+    @property
+    def one_sided(self) -> Float:
+        """All slopes to either side."""
+        both = np.concatenate([self.forward.reshape(-1), self.backward.reshape(-1)])
+        slopes: Float = both[~np.isnan(both)]
+        return slopes
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Smallest and largest slope of any step to either side of any run [s a unit]."""
+        return float(self.one_sided.min()), float(self.one_sided.max())
+
+    @property
+    def elasticity(self) -> float:
+        """Per cent of run time for one per cent of the parameter; nan at 0."""
+        return self.slope * self.at / self.seconds if self.at and self.seconds else math.nan
+
+    @property
+    def sign(self) -> Sign:
+        """Whether the run time rises or falls with the parameter, at every step and in every run."""
+        rounding = _ROUNDING * self.seconds / np.concatenate([np.broadcast_to(self.steps, self.forward.shape).reshape(-1)] * 2)
+        slopes = np.concatenate([self.forward.reshape(-1), self.backward.reshape(-1)])
+        up, down = bool((slopes > rounding).any()), bool((slopes < -rounding).any())
+        return "not stable" if up and down else "rises" if up else "falls" if down else "no change"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; slopes in seconds a unit of the parameter."""
+        low, high = self.interval
+        return {
+            "at": self.at, "seconds": self.seconds, "slope": self.slope, "slope_low": low, "slope_high": high,
+            "elasticity": self.elasticity, "sign": self.sign, "runs": len(self.forward), "steps": self.steps.tolist(),
+        }  # fmt: skip
+
+
+def differences(
+    run: Callable[[float], float] | Sequence[Callable[[float], float]],
+    at: float,
+    steps: Sequence[float] = STEPS,
+    *,
+    unit: float | None = None,
+    least: float = 0.0,
+) -> Difference:
+    """Finite differences of a run time.
+
+    Parameters
+    ----------
+    run : run time [s] at a value of the parameter; or several, the recorded run first and then runs a little different, each of which
+        must give the same answer to the same value.
+    at : where; `steps` to either side, as shares of `unit`, which is `at` unless said.
+    least : the parameter cannot be below: what would be is left out.
+
+    Raises
+    ------
+    UsageError : A095, steps that are none, or a value below the least.
+
+    >>> found = differences(lambda x: x**2, 3.0)
+    >>> round(found.slope, 6), found.sign
+    (6.0, 'rises')
+    >>> differences(lambda x: abs(x - 3.0), 3.0).sign
+    'not stable'
+    """
+    asked = list(run) if isinstance(run, Sequence) else [run]
+    size = abs(at) if unit is None else unit
+    h = np.asarray(steps, dtype=np.float64) * size
+    if not len(h) or not len(asked) or not (np.isfinite(h).all() and (h > 0).all() and math.isfinite(at) and at >= least):
+        raise UsageError(
+            "A095", "a finite difference needs steps above nothing, and a value that the parameter can have",
+            found=f"steps {list(steps)} of {size:g} at {at:g}"[:80], fix="at 0 say what a step is a share of",
+        )  # fmt: skip
+    here = np.array([one(at) for one in asked])[:, None]
+    above = np.array([[one(at + float(d)) for d in h] for one in asked])
+    below = np.array([[one(at - float(d)) if at - float(d) >= least else math.nan for d in h] for one in asked])
+    return Difference(at, float(here[0, 0]), h, (above - here) / h, (here - below) / h, (above - below) / (2 * h))
+
+
+def scattered(program: Program, seed: int, spread: float = SPREAD) -> Program:
+    """A program whose compute takes a little more or less each time: log-normal with median 1, the same for the same seed; 0 leaves it."""
+    if seed == 0 or not len(program.work_seconds):
+        return program
+    factor = np.exp(spread * np.random.default_rng(seed).standard_normal(len(program.work_seconds)))
+    factor[: len(program.overhead)][program.overhead] = 1.0
+    return replace(program, work_seconds=program.work_seconds * factor)

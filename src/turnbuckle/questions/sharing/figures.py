@@ -1,0 +1,220 @@
+"""Maps of latency and bandwidth for runs that share a link: one panel a number of GPUs, one row a way to put them together."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Final
+
+from turnbuckle.questions.distance.figures import SECONDS, digits
+from turnbuckle.questions.distance.surface_figure import colour_of
+from turnbuckle.questions.sharing.question import Form
+from turnbuckle.questions.sharing.surface import Point, SharingSurface
+from turnbuckle.show.figures.charts import Rows, Spec, own_colour, quantitative
+from turnbuckle.show.figures.figure import Figure
+from turnbuckle.show.figures.look import FULL, INK, RECORDED
+from turnbuckle.show.text import NARROW, factor, number, percent, signed
+
+#: Panels beside each other, at most.
+MOST: Final = 4
+_GAP, _LEFT, _CELL, _WIDEST = 18, 62, 21, 230
+#: Shades for a factor of e, as on the map of slack.
+_STEPS: Final = 10.0
+#: Cells narrower than this have no room for a number [px].
+_ROOM: Final = 21
+_RATE: Final = "format(datum.value / 1e9, '~r')"
+
+
+def shown(found: SharingSurface) -> list[list[tuple[Form, int]]]:
+    """Panels by row: a form each, with all its numbers of runs or the first, the last and some between; all in one row if they fit.
+
+    One run alone is the same in every form and stands in the first row only.
+    """
+    out: list[list[tuple[Form, int]]] = []
+    for form in found.forms:
+        runs = [k for k in found.runs if k > 1 or form == found.forms[0]]
+        if len(runs) > MOST:
+            runs = [runs[round(i * (len(runs) - 1) / (MOST - 1))] for i in range(MOST)]
+        if runs:
+            out.append([(form, k) for k in runs])
+    flat = [panel for row in out for panel in row]
+    return [flat] if len(flat) <= MOST else out
+
+
+def sharing_figure(found: SharingSurface) -> Figure:
+    """Run time of each run over the recorded one, at every point."""
+    panels = shown(found)
+    columns = max(len(row) for row in panels)
+    width = min((FULL - _LEFT - _GAP * (columns - 1)) / columns, _WIDEST)
+    rows = [
+        {
+            "hconcat": [
+                # an axis has its title under the last panel of a column
+                _panel(found, form, k, width, first=i == 0, bottom=all(i >= len(lower) for lower in panels[n + 1 :]))
+                for i, (form, k) in enumerate(row)
+            ],
+            "spacing": _GAP,
+        }
+        for n, row in enumerate(panels)
+    ]
+    spec: Spec = {"padding": {"left": 4, "right": 8, "top": 4, "bottom": 4}, "vconcat": rows, "spacing": 16}
+    changes = [p.found.penalty - 1.0 for p in found.points]
+    return Figure(
+        "sharing", "Runs that share: latency, bandwidth and number of GPUs", _alt(found), spec, [p.as_dict() for p in found.points],
+        _caption(found), legend=_legend(min(changes), max(changes)),
+    )  # fmt: skip
+
+
+def title(form: Form, runs: int, devices: int = 1) -> tuple[str, str]:
+    """What a panel shows: how many runs, on what."""
+    if runs == 1:
+        return "one run", "alone on its link" if devices == 1 else f"its {devices} GPUs on one link"
+    return {
+        "loose": (f"{runs} runs", "a GPU each, one link" if devices == 1 else f"{devices} GPUs each, one link"),
+        "tight": ("one run", f"GPU {runs}× as large" if devices == 1 else f"GPUs {runs}× as large"),
+        "pooled": (f"{runs} runs", f"one GPU {runs}× as large" if devices == 1 else f"{devices} GPUs {runs}× as large"),
+        "shared": (f"{runs} runs", "one GPU as recorded" if devices == 1 else f"{devices} GPUs as recorded"),
+    }[form]
+
+
+def edges(values: tuple[float, ...]) -> list[float]:
+    """Where the cells of an axis meet, and its ends half a cell beyond: geometric means, since both axes are logarithmic.
+
+    >>> edges((1.0, 4.0))
+    [0.5, 2.0, 8.0]
+    """
+    if len(values) == 1:
+        return [values[0] / 2, values[0] * 2]
+    middle = [math.sqrt(a * b) for a, b in pairwise(values)]
+    return [digits(v) for v in (values[0] ** 2 / middle[0], *middle, values[-1] ** 2 / middle[-1])]
+
+
+def _panel(found: SharingSurface, form: Form, runs: int, width: float, *, first: bool, bottom: bool) -> Spec:
+    # no latency at all has no place on a logarithmic axis: it is drawn a cell below the shortest
+    latencies = tuple(v or _below(found.latencies) for v in found.latencies)
+    across, up = edges(found.bandwidths), edges(latencies)
+    height = _CELL * len(latencies)
+    x = {
+        "scale": {"type": "log", "domain": [across[0], across[-1]], "nice": False},
+        "axis": {
+            "title": f"bandwidth [GB/s]{NARROW}" if bottom else None,
+            "values": list(found.bandwidths),
+            "labelExpr": _RATE,
+            "grid": False,
+        },
+    }
+    none = f"datum.value < {latencies[0] * 1.01} ? '0' : {SECONDS}" if found.latencies[0] == 0 else SECONDS
+    y = {
+        "scale": {"type": "log", "domain": [up[0], up[-1]], "nice": False},
+        "axis": {
+            "title": "latency" if first else None, "values": list(latencies), "labelExpr": none, "labels": first, "ticks": first,
+            "domain": first, "grid": False, "labelOverlap": False,
+        },
+    }  # fmt: skip
+    cells: Rows = []
+    for p in _points(found, form, runs):
+        i, j = found.bandwidths.index(p.bandwidth), found.latencies.index(p.latency)
+        change = p.found.penalty - 1.0
+        cells.append(
+            {
+                "a": across[i], "b": across[i + 1], "c": up[j], "d": up[j + 1], "at": p.bandwidth, "up": latencies[j],
+                "colour": colour_of(change, _STEPS), "ink": "#ffffff" if change > 1.2 or change < -0.21 else INK,
+                "label": _short(p.found.penalty),
+                "tip": f"{number(p.latency, 's')}, {number(p.bandwidth, 'B/s')}: {factor(p.found.penalty, 4)} the recorded run time",
+            }
+        )  # fmt: skip
+    layers: list[Spec] = [
+        {
+            "data": {"values": cells},
+            "mark": {"type": "rect", "stroke": "white", "strokeWidth": 0.8, "aria": True},
+            "encoding": {
+                "x": quantitative("a", **x), "x2": {"field": "b"}, "y": quantitative("c", **y), "y2": {"field": "d"},
+                "fill": own_colour(), "description": {"field": "tip"},
+            },
+        }
+    ]  # fmt: skip
+    if width / len(found.bandwidths) >= _ROOM:
+        layers.append(
+            {
+                "data": {"values": cells},
+                "mark": {"type": "text", "fontSize": 9.5 if width / len(found.bandwidths) < 26 else 10.5},
+                "encoding": {
+                    "x": quantitative("at", **x),
+                    "y": quantitative("up", **y),
+                    "text": {"field": "label"},
+                    "color": own_colour("ink"),
+                },
+            }
+        )
+    here = found.run.recorded_bandwidth, found.run.recorded_latency
+    if runs == 1 and across[0] <= here[0] <= across[-1] and up[0] <= here[1] <= up[-1]:
+        layers.append(
+            {
+                "data": {"values": [{"at": here[0], "up": here[1]}]},
+                "mark": {"type": "point", "filled": False, "size": 190, "stroke": RECORDED, "strokeWidth": 2.2, "opacity": 1},
+                "encoding": {"x": quantitative("at", **x), "y": quantitative("up", **y)},
+            }
+        )
+    return {
+        "width": width,
+        "height": height,
+        "title": dict(zip(("text", "subtitle"), title(form, runs, found.run.devices), strict=True)),
+        "layer": layers,
+    }
+
+
+def _below(latencies: tuple[float, ...]) -> float:
+    some = [v for v in latencies if v > 0]
+    if len(some) < 2:
+        return some[0] / 10 if some else 1e-9
+    return some[0] ** 2 / some[1]
+
+
+def _points(found: SharingSurface, form: Form, runs: int) -> list[Point]:
+    return [p for p in found.points if p.found.form == form and p.found.runs == runs]
+
+
+def _short(penalty: float) -> str:
+    """A factor in three characters or four."""
+    return f"{penalty:.2f}" if penalty < 9.995 else f"{penalty:.1f}" if penalty < 99.95 else f"{penalty:.0f}"
+
+
+def _legend(low: float, high: float) -> tuple[tuple[str, str], ...]:
+    marks = [v for v in (-0.8, -0.5, -0.3, -0.1, 0.0, 0.05, 0.1, 0.5, 2.0, 10.0) if low - 0.05 <= v <= max(high, 0.06)]
+    words = {0.0: "as recorded", 2.0: f"{factor(3.0, 1)} the time", 10.0: f"{factor(11.0, 2)} the time"}
+    return tuple((words.get(v, signed(v)), colour_of(v)) for v in marks)
+
+
+def _alt(found: SharingSurface) -> str:
+    said = []
+    for form in found.forms:
+        worst = max((p for p in found.points if p.found.form == form), key=lambda p: p.found.penalty)
+        best = min((p for p in found.points if p.found.form == form), key=lambda p: p.found.penalty)
+        said.append(f"{form}: from {factor(best.found.penalty, 3)} to {factor(worst.found.penalty, 3)} the recorded run time")
+    return "Run time over latency and bandwidth. " + "; ".join(said) + "."
+
+
+def _caption(found: SharingSurface) -> str:
+    run = found.run
+    anchored = (
+        "What a copy costs beyond its link, and a delivery beyond the latency, stays as recorded."
+        if found.law == "anchored"
+        else "A copy takes its bytes over the bandwidth, and each delivery the latency, as in AgoChart."
+    )
+    told = (
+        f"Run time of each run over the recorded one, {number(run.measured, 's', 4)}. Latency: from a call to what it starts. "
+        f"Ring: the recorded machine, {number(run.recorded_latency, 's')} and {number(run.recorded_bandwidth, 'B/s')} ({run.link_from}). "
+    )
+    limit = ""
+    if set(found.forms) - {"loose"}:
+        fewer = " A kernel gains as its blocks, or rounds of resident blocks, get fewer on each multiprocessor,"
+        limit = {
+            "full": " Every kernel is taken to fill the larger GPU, which is the best that can be.",
+            "blocks": f"{fewer} the more of the two: {percent(run.unfilled)} of kernel time is in kernels with too few to gain.",
+            "rounds": f"{fewer} the less of the two.",
+        }[found.gain]
+        if not run.blocks_known:
+            limit = " No thread blocks are known: every kernel is taken to fill the larger GPU, which is the best that can be."
+    asked = f" {number(found.hop_seconds, 's')} are added to each copy." if found.hop_seconds else ""
+    asked += f" A multiprocessor is {found.speed:g} times as fast as recorded." if found.speed != 1.0 else ""
+    return told + anchored + asked + limit

@@ -1,0 +1,108 @@
+"""Two recorded runs at once, on one GPU or on a GPU each behind one link: how much does each slow the other down?
+
+The replay and what is shared are those of `turnbuckle.questions.sharing.question`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.questions.sharing.question import FULL, MOST_PROCESSES, Form, Sharer, core_count, delay, link_rate, require_work
+from turnbuckle.replay.contention.contention import replay
+from turnbuckle.replay.contention.graphs import beside, placed
+from turnbuckle.replay.contention.network import Network
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Two runs at once, each once.
+
+    Attributes
+    ----------
+    form : ``loose`` or ``shared``.
+    alone, seconds : run time of each, recorded and beside the other [s].
+    """
+
+    form: Form
+    alone: tuple[float, float]
+    seconds: tuple[float, float]
+
+    @property
+    def penalties(self) -> tuple[float, float]:
+        """Run time of each over the recorded one."""
+        return self.seconds[0] / self.alone[0], self.seconds[1] / self.alone[1]
+
+    @property
+    def together(self) -> float:
+        """Until both are done [s]."""
+        return max(self.seconds)
+
+    @property
+    def saved(self) -> float:
+        """Share of the time of one run after the other that is saved."""
+        return 1.0 - self.together / sum(self.alone)
+
+    def as_dict(self) -> dict[str, Any]:
+        """A row of ``model sharing --beside``."""
+        return {
+            "form": self.form,
+            "alone_seconds": list(self.alone),
+            "seconds": list(self.seconds),
+            "penalties": list(self.penalties),
+            "until_both_are_done_seconds": self.together,
+            "saved_over_one_after_the_other": self.saved,
+        }
+
+
+def pair(
+    one: Sharer,
+    other: Sharer,
+    form: Form = "shared",
+    *,
+    bandwidth: float | None = None,
+    hop_seconds: float = 0.0,
+    speed: float = 1.0,
+    cores: int = 0,
+) -> Beside:
+    """Replay two recorded runs that begin at once, on a GPU each behind one link (``loose``) or on one GPU (``shared``).
+
+    Kernels and copies of both are as fast on what they share as each was recorded alone.
+
+    Parameters
+    ----------
+    bandwidth : of the link, one way [B/s]; None takes the faster of the recorded links.
+    hop_seconds, speed, cores : as in `Sharer.together`.
+
+    Raises
+    ------
+    CannotAnswer : A165, a link without copies; A166, too large; A172, a GPU without kernels.
+    UsageError : A096, a bandwidth or latency that cannot be; A097, a form or a speed that cannot be.
+    """
+    if form not in ("loose", "shared"):
+        raise UsageError("A097", "two runs are beside each other on GPUs of their own or on one", found=form, fix="--form loose or shared")
+    for run in (one, other):
+        require_work(run, [form], speed)
+    if (size := one.processes(form, 1, cores) + other.processes(form, 1, cores)) > MOST_PROCESSES:
+        raise CannotAnswer("A166", "too many activities to replay at once", found=f"{size:,}", fix="shorter recordings")
+    if bandwidth is None:
+        # one link for both, on which each alone is as recorded
+        rate = max(one.recorded_bandwidth, other.recorded_bandwidth)
+        one, other = (replace(run, recorded_bandwidth=rate) for run in (one, other))
+    else:
+        rate = link_rate(bandwidth)
+    devices = max(one.devices, other.devices) if form == "shared" else 0
+    given: dict[str, Any] = {"hop_seconds": delay(hop_seconds), "speed": speed, "cores": core_count(cores), "devices": devices}
+    first, hosts = one.program(form, 1, rate, **given)
+    second, more = other.program(form, 1, rate, **given)
+    loose = form == "loose"
+    hosts += more - 1 if loose else 0
+    both = beside(first, second, hosts=one.devices if loose else 0, engines_apart=loose)
+    both, hosts = placed(both, hosts)
+    done = replay(both, Network(hosts, rate if loose and not cores else FULL, 0.0), "flow")
+    ends = np.split(done.ends, [first.processes])
+    seconds = tuple(float(end.max()) + run.beyond for end, run in zip(ends, (one, other), strict=True))
+    return Beside(form, (one.measured, other.measured), (seconds[0], seconds[1]))

@@ -1,0 +1,234 @@
+"""Run time over initiation latency, link bandwidth and number of GPUs, for one recorded run (AgoChart, Austin et al. 2021, 5.5, 7.5, 8.5).
+
+Every point is a replay of its own.  Alone on its link a run is convex in the latency; together nothing of that kind is promised
+(decision D18).  The report's three questions are three ratios of points:
+
+integration       run time at 100 us over that at 10 us, both at 16 GB/s
+disaggregation    run time at 1 ms over that at 100 us (the report does not print which latency it took)
+GPU to GPU        work done in a time on one GPU k times as large over that on k behind one link, at 10 us
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.projection.run import SCHEMA_VERSION
+from turnbuckle.questions.sharing.differences import SEEDS, Difference, differences
+from turnbuckle.questions.sharing.question import (
+    FORMS,
+    Form,
+    Gain,
+    Law,
+    Shared,
+    Sharer,
+    core_count,
+    counted,
+    delay,
+    link_rate,
+    require_work,
+)
+
+#: AgoChart's ranges.
+LATENCIES: Final = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3)
+BANDWIDTHS: Final = (1e9, 2e9, 4e9, 8e9, 16e9, 32e9, 64e9)
+#: What its comparisons stand at: latency of integration, of today, of disaggregation [s]; bandwidth [B/s].
+NEAR, NOW, FAR, RATE = 1e-5, 1e-4, 1e-3, 16e9
+#: Activities replayed in all, some minutes of them.
+_MOST_ACTIVITIES: Final = 200_000_000
+#: Steps of the differences, as shares.
+STEPS: Final = (0.02, 0.1)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A replay: latency [s], bandwidth [B/s], and what came out."""
+
+    latency: float
+    bandwidth: float
+    found: Shared
+
+    def as_dict(self) -> dict[str, Any]:
+        """A row of the table."""
+        return {
+            "form": self.found.form,
+            "runs": self.found.runs,
+            "latency_seconds": self.latency,
+            "bandwidth": self.bandwidth,
+            "seconds": self.found.seconds,
+            "penalty": self.found.penalty,
+            "gain": self.found.gain,
+        }
+
+
+@dataclass(frozen=True)
+class SharingSurface:
+    """Run time over latency, bandwidth and number of GPUs.
+
+    Attributes
+    ----------
+    run : the recorded run.
+    law, gain : what copies and deliveries follow, and what kernels gain on a larger GPU, see `Sharer.together`.
+    hop_seconds, speed : added to each copy [s]; of one multiprocessor over the recorded one's.
+    latencies, bandwidths, runs : the grid [s], [B/s].
+    points : by form, runs, latency and bandwidth.
+    cores : host cores that all runs have between them; 0: as many as they ask for.
+    """
+
+    run: Sharer
+    law: Law
+    gain: Gain
+    hop_seconds: float
+    speed: float
+    latencies: tuple[float, ...]
+    bandwidths: tuple[float, ...]
+    runs: tuple[int, ...]
+    points: tuple[Point, ...]
+    cores: int = 0
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """What was asked."""
+        return tuple(f for f in FORMS if any(p.found.form == f for p in self.points))
+
+    def at(self, form: Form, runs: int, latency: float, bandwidth: float) -> Shared | None:
+        """One point; None where it is not on the grid."""
+        for p in self.points:
+            if (p.found.form, p.found.runs) == (form, runs) and math.isclose(p.latency, latency) and math.isclose(p.bandwidth, bandwidth):
+                return p.found
+        return None
+
+    def comparisons(self) -> dict[str, float]:
+        """The report's ratios that the grid has the points of; `gpu_gpu` for the most runs asked."""
+        now, near, far = (self.at("loose", 1, latency, RATE) or self.at("tight", 1, latency, RATE) for latency in (NOW, NEAR, FAR))
+        out: dict[str, float] = {}
+        if now is not None and near is not None:
+            out["integration"] = now.seconds / near.seconds
+        if now is not None and far is not None:
+            out["disaggregation"] = far.seconds / now.seconds
+        most = max(self.runs)
+        loose = self.at("loose", most, NEAR, RATE)
+        for form in ("tight", "pooled", "shared"):
+            one = self.at(form, most, NEAR, RATE)
+            if loose is not None and one is not None and most > 1:
+                out[f"gpu_gpu_{form}"] = one.gain / loose.gain
+        return out
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``model sharing --surface``."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "measured_seconds": self.run.measured,
+            "devices": self.run.devices,
+            "law": self.law,
+            "kernels_gain": self.gain,
+            "hop_seconds": self.hop_seconds,
+            "speed": self.speed,
+            "cores": self.cores or None,
+            "recorded_bandwidth": self.run.recorded_bandwidth,
+            "recorded_bandwidth_from": self.run.link_from,
+            "recorded_latency_seconds": self.run.recorded_latency,
+            "comparisons": self.comparisons(),
+            "points": [p.as_dict() for p in self.points],
+        }
+
+
+def sharing_surface(
+    run: Sharer,
+    forms: Sequence[Form] = ("loose",),
+    runs: Sequence[int] = (1, 2, 4),
+    latencies: Sequence[float] = LATENCIES,
+    bandwidths: Sequence[float] = BANDWIDTHS,
+    *,
+    hop_seconds: float = 0.0,
+    law: Law = "anchored",
+    speed: float = 1.0,
+    gain: Gain = "blocks",
+    cores: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> SharingSurface:
+    """Replay a run at every point of a grid.
+
+    Raises
+    ------
+    CannotAnswer : A172, a larger GPU for a run without kernels; A173, a grid too large.
+    UsageError : A075, a number of runs that is none; A096, latencies or bandwidths that cannot be; A097, a speed that cannot be.
+    """
+    counted(runs)
+    require_work(run, forms, speed)
+    latencies, bandwidths, runs = _axis(latencies, delay), _axis(bandwidths, link_rate), sorted(set(runs))
+    hop_seconds = delay(hop_seconds)
+    chosen = [form for form in FORMS if form in forms]
+    work = sum(run.processes(form, count, cores) for form in chosen for count in runs) * len(latencies) * len(bandwidths)
+    _bounded(work, "a surface of that many points", "points")
+    given: dict[str, Any] = {"hop_seconds": hop_seconds, "law": law, "speed": speed, "gain": gain, "cores": core_count(cores)}
+    grid = [(form, count, at, rate) for form in chosen for count in runs for at in latencies for rate in bandwidths]
+    points: list[Point] = []
+    for form, count, latency, bandwidth in grid:
+        points.append(Point(latency, bandwidth, run.together(form, count, bandwidth=bandwidth, latency=latency, **given)))
+        if progress is not None:
+            progress(len(points) / len(grid))
+    return SharingSurface(run, law, gain, hop_seconds, speed, tuple(latencies), tuple(bandwidths), tuple(runs), tuple(points), cores)
+
+
+def _bounded(work: int, what: str, fewer: str) -> None:
+    """Refuse what would take too long (A173)."""
+    if work > _MOST_ACTIVITIES:
+        raise CannotAnswer(
+            "A173", f"{what} is too much to replay", found=f"{work:,} activities",
+            fix=f"at most {_MOST_ACTIVITIES:,}: fewer {fewer} or runs at once, or a shorter recording",
+        )  # fmt: skip
+
+
+def _axis(values: Sequence[float], check: Callable[[float], float]) -> list[float]:
+    """Values of an axis in order; refused where one cannot be (A096)."""
+    if not values:
+        raise UsageError(
+            "A096", "a surface needs latencies and bandwidths", found="none", fix="--latency 1us,10us --bandwidth 1GB/s,16GB/s"
+        )
+    return sorted({check(v) for v in values})
+
+
+def parameter_differences(
+    run: Sharer,
+    form: Form,
+    runs: int,
+    *,
+    bandwidth: float | None = None,
+    hop_seconds: float = 0.0,
+    speed: float = 1.0,
+    gain: Gain = "blocks",
+    cores: int = 0,
+) -> dict[str, Difference]:
+    """What a step of each parameter does to runs that share: latency [s], bandwidth [B/s], cost of a copy and compute (as factors).
+
+    Each is asked of the recorded run and of some a little different, with the same seeds on both sides.
+    """
+    counted([runs])
+    require_work(run, [form], speed)
+    rate = run.recorded_bandwidth if bandwidth is None else link_rate(bandwidth)
+    _bounded(run.processes(form, runs, cores) * 4 * len(SEEDS) * (2 * len(STEPS) + 1), "steps of that many runs", "forms")
+    asked: dict[str, tuple[float, Callable[[float, int], float]]] = {}
+
+    def seconds(seed: int, **changed: float) -> float:
+        given: dict[str, Any] = {
+            "bandwidth": rate,
+            "hop_seconds": hop_seconds,
+            "speed": speed,
+            "gain": gain,
+            "cores": core_count(cores),
+            **changed,
+        }
+        return run.together(form, runs, seed=seed, **given).seconds
+
+    asked["latency"] = (run.recorded_latency, lambda value, seed: seconds(seed, latency=value))
+    asked["bandwidth"] = (rate, lambda value, seed: seconds(seed, bandwidth=value))
+    asked["copy cost"] = (1.0, lambda value, seed: seconds(seed, copy_cost=value))
+    asked["kernel time"] = (1.0, lambda value, seed: seconds(seed, speed=speed / value))
+    return {
+        name: differences([lambda v, s=seed, one=one: one(v, s) for seed in SEEDS], at, STEPS, unit=at or 1e-6)  # type: ignore[misc]
+        for name, (at, one) in asked.items()
+    }

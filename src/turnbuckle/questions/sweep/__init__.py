@@ -1,0 +1,1 @@
+"""Every combination of settings on every recording, as one table."""

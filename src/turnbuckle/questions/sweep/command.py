@@ -1,0 +1,234 @@
+"""``turnbuckle sweep``: every combination of settings on every recording, resumable, as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import Charts, FormatOption, Output
+
+if TYPE_CHECKING:
+    from turnbuckle.foundation.settings import Scalar
+    from turnbuckle.questions.sweep.grid import Study
+    from turnbuckle.questions.sweep.question import Progress, Swept
+
+What = Annotated[list[Path] | None, Parameter(help="a study file (TOML), or recordings with --axis", json_list=False)]
+Axis = Annotated[list[str] | None, Parameter(name="--axis", help="a setting that varies: path=hostcopy,gpudirect", negative=())]
+Fixed = Annotated[list[str] | None, Parameter(name="--set", help="a setting that stays: hop_seconds=1us", negative=())]
+ModelName = Annotated[str | None, Parameter(name="--model", help="messages (if left out), project, slack or sharing; with --axis")]
+Shard = Annotated[str | None, Parameter(name="--shard", help="one part of so many, for job arrays: 2/8; needs --output")]
+Workers = Annotated[int | None, Parameter(name="--workers", help="processes; as many as there are cores if left out")]
+Again = Annotated[bool, Parameter(name="--again", help="ask again where the journal holds a refusal", negative=())]
+By = Annotated[str | None, Parameter(name="--by", help="show the smallest values of this column first")]
+Settings = Annotated[str | None, Parameter(name="--settings", help="list what a model can be asked: messages, project, slack or sharing")]
+Most = Annotated[int, Parameter(name="--rows", help="rows shown; the file has all")]
+#: Names that tools give to every recording, or people to the folder of each.
+_ALIKE = ("traces", "trace", "archive", "anchor", "report1")
+_FORMATS: dict[str, Literal["json", "csv", "parquet"]] = {".json": "json", ".csv": "csv", ".parquet": "parquet"}
+
+
+def sweep(
+    what: What = None,
+    /,
+    *,
+    axis: Axis = None,
+    set_: Fixed = None,
+    model: ModelName = None,
+    shard: Shard = None,
+    workers: Workers = None,
+    again: Again = False,
+    by: By = None,
+    rows: Most = 20,
+    settings: Settings = None,
+    charts: Charts = None,
+    format: FormatOption = "table",
+    output: Output = None,
+) -> int:
+    """Answer every combination of settings on every recording: a study file, or --axis on the command line.
+
+    With --output what is answered is kept in a journal beside the table; the same command goes on where a stopped one was.
+    """
+    import sys
+
+    from turnbuckle.foundation.errors import CannotAnswer
+    from turnbuckle.foundation.files import goal
+    from turnbuckle.questions.sweep.grid import shard_of
+    from turnbuckle.questions.sweep.kinds import kind_named
+    from turnbuckle.questions.sweep.question import sweep as swept_of
+    from turnbuckle.questions.sweep.tables import print_settings, print_swept
+
+    if settings is not None:
+        print_settings(kind_named(settings))
+        return 0
+    study = _study(what or [], axis or [], set_ or [], model)
+    kind = _format(format, output)
+    if output is not None:
+        # what cannot be written is refused before anything is answered
+        goal(output, "the output", "table.parquet")
+    part = shard_of(shard) if shard is not None else None
+    try:
+        with _progress(study.name) as progress:
+            found = swept_of(study, output=output, shard=part, workers=workers, again=again, progress=progress)
+    except KeyboardInterrupt:
+        kept = "what was answered is in the journal; the same command goes on from there" if output else "without --output nothing is kept"
+        print(kept, file=sys.stderr)
+        raise
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if output is not None and not found.missing:
+        _emit(found, kind, output)
+    if charts is not None:
+        _draw(found, charts)
+    if output is None and kind != "table":
+        _emit(found, kind, None)
+    elif format == "table" or output is not None:
+        print_swept(found, output, by=by, most=rows)
+    failed = sum(found.failed.values())
+    if failed and failed == len(study):
+        code, count = max(found.failed.items(), key=lambda entry: entry[1])
+        why = next(o.error for o in found.outcomes if o is not None and o.code == code)
+        raise CannotAnswer(
+            "A167", "no point of this sweep has an answer", found=f"{code} at {count:,} of {len(study):,} points: {why}"[:200]
+        )
+    return 0
+
+
+def _study(what: list[Path], axes: list[str], fixed: list[str], model: str | None) -> Study:
+    """The study of a file, or of recordings and options.  Raises A083 where it is neither, or both."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.questions.sweep.study_file import read_study
+
+    if not what:
+        raise UsageError("A083", "nothing to sweep", fix="a study file, or a recording and --axis; --settings messages lists settings")
+    if [p.suffix.lower() for p in what] == [".toml"]:
+        if axes or fixed or model:
+            raise UsageError("A083", "a study file says its axes, settings and model itself", where=what[0].name, fix="leave them out")
+        return read_study(what[0])
+    if any(p.suffix.lower() == ".toml" for p in what):
+        names = ", ".join(p.name for p in what)[:60]
+        raise UsageError("A083", "a study file stands alone", found=names, fix="it names its recordings itself")
+    return _quick(what, axes, fixed, model or "messages")
+
+
+def _format(format: str, output: Path | None) -> str:
+    """The format asked for, else the one that the output's name tells.  Raises A083 where it tells none."""
+    from turnbuckle.foundation.errors import UsageError
+
+    if output is None or format != "table":
+        return format
+    if output.suffix.lower() not in _FORMATS:
+        fix = "name it .parquet, .csv or .json, or add --format"
+        raise UsageError("A083", "the name of the output does not tell its format", where="--output", found=output.name[-60:], fix=fix)
+    return _FORMATS[output.suffix.lower()]
+
+
+def _draw(found: Swept, folder: Path) -> None:
+    """Figures into a folder; what has none is said."""
+    import sys
+
+    from turnbuckle.questions.sweep.figures import MOST, figures
+    from turnbuckle.show.figures.files import save
+
+    if found.missing:
+        print("note: figures follow when all shards are done", file=sys.stderr)
+        return
+    made = figures(found)
+    save(made, folder)
+    if len(made) in (0, MOST):
+        why = f"the first {MOST} figures are drawn" if made else "nothing varies, or no point has an answer: no figures"
+        print(f"note: {why}", file=sys.stderr)
+
+
+def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str) -> Study:
+    """A study from the command line."""
+    from turnbuckle.foundation.errors import TurnbuckleError, UsageError
+    from turnbuckle.foundation.settings import known
+    from turnbuckle.questions.sweep.grid import Study
+    from turnbuckle.questions.sweep.kinds import kind_named
+
+    kind = kind_named(model)
+    legal = kind.legal
+
+    def given(words: list[str], option: str) -> Iterator[tuple[str, list[Scalar]]]:
+        for word in words:
+            name, equals, values = word.partition("=")
+            name = name.strip().replace("-", "_") if name.strip() not in legal else name.strip()
+            setting = known(name, legal, f"model {model}")
+            if not equals or not values.strip():
+                raise UsageError(
+                    "A081", f"no value for {name}", where=option, found=word[:60], fix=f"{option} {name}={setting.wanted}"[:160]
+                )
+            try:
+                yield name, [setting.read(value.strip()) for value in values.split(",")]
+            except TurnbuckleError as error:
+                error.where = f"{option} {name}"
+                raise
+
+    names = [_called(p) for p in recordings]
+    if len({*names}) < len(names):
+        # archives are often called alike, and their folders are not
+        names = [f"{p.absolute().parent.name}-{p.stem}" for p in recordings]
+    safe = ["".join(c if c.isascii() and (c.isalnum() or c in "_.+-") else "_" for c in n).lstrip("_.+-")[:80] or "run" for n in names]
+    if len({*safe}) < len(safe):
+        raise UsageError(
+            "A081", "recordings of one name", found=", ".join(p.name for p in recordings)[:60], fix="write a study file: it names them"
+        )
+    settings = {}
+    for name, values in given(fixed, "--set"):
+        if len(values) > 1:
+            raise UsageError(
+                "A081", f"{name} stays, and has one value", where="--set", found=f"{len(values)} values", fix=f"--axis {name}=..."
+            )
+        settings[name] = values[0]
+    varied: dict[str, list[Scalar]] = {}
+    for name, values in given(axes, "--axis"):
+        varied[name] = [*varied.get(name, []), *values]
+    paths = [p.absolute() for p in recordings]
+    return Study("sweep", kind, dict(zip(safe, paths, strict=True)), settings, (), varied, Path.cwd())
+
+
+def _called(recording: Path) -> str:
+    """A recording by its own name; Score-P calls every archive traces.otf2, and then the folder tells more."""
+    path = recording.absolute()
+    named = [path.stem, *(p.name for p in path.parents if p.name)]
+    return next((n for n in named[:3] if n.lower() not in _ALIKE), path.stem)
+
+
+def _emit(found: Swept, format: str, output: Path | None) -> None:
+    from turnbuckle.show.terminal.output import write_frame, write_json
+
+    if format == "json":
+        write_json(found.as_dict(), output)
+    else:
+        write_frame(found.table(), format, output)
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Progress | None]:
+    """A bar on stderr, on a terminal only."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None, failed="")
+
+        def told(done: int, total: int, failed: int) -> None:
+            bar.update(task, completed=done, total=total, failed=f"{failed:,} failed" if failed else "")
+
+        yield told

@@ -1,0 +1,410 @@
+"""Figures of a sweep: time over each axis, what GPUDirect gains over each, and what runs are made of by node shape.
+
+A figure shows one axis, or two; everything else that varies keeps its first value there, and the caption says which.  After Figs 5 to 7
+of Khetawat et al. (GPUDirect in TraceR-CODES).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from turnbuckle.foundation.settings import Scalar, unit_of
+from turnbuckle.questions.sweep.question import Swept
+from turnbuckle.questions.sweep.summary import DIRECT, HOST, TALK, gained, valued, varying
+from turnbuckle.show.figures.charts import CHANGE, Rows, Spec, layer, own_colour, quantitative, stacked_bars, time_unit
+from turnbuckle.show.figures.figure import Figure
+from turnbuckle.show.figures.look import CATEGORIES, FULL, INK, PARTS, TARGET_COLOURS
+from turnbuckle.show.text import clean, shorten, signed
+
+#: Figures of one sweep at most: what follows is left out, and said.
+MOST: Final = 24
+#: Lines of one path, and values along an axis that are written below it.
+_LINES, _TICKS = 5, 8
+#: Light to dark, for lines of one path; those of no path.
+_SHADES: Final[Mapping[str, tuple[str, ...]]] = {
+    HOST: ("#fdbf7a", "#f59d3d", "#e08214", "#b35806", "#7f3b08"),
+    DIRECT: ("#9ecae1", "#6baed6", "#3f88bd", "#1f5a96", "#08306b"),
+    "p2p": ("#b9d9b0", "#8cc47f", "#5aa653", "#2f8139", "#0b5a22"),
+    "host": ("#c9cdd2", "#a9afb6", "#858d96", "#626b75", "#3f4852"),
+}
+_PATH_WORDS: Final = {HOST: "host copies", DIRECT: "GPUDirect", "p2p": "GPU to GPU inside a node", "host": "buffers on the host"}
+_LEFT, _RIGHT, _TOP, _BOTTOM, _HIGH = 74, 18, 12, 52, 280
+#: Axes that node shapes are told by, the first that varies.
+_SHAPES: Final = ("ranks_per_node", "gpus_per_node", "network")
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A sweep's table and what varies in it.
+
+    Attributes
+    ----------
+    rows : those with an answer.
+    axes : varying settings with their values, in order, without the path.
+    paths : values of the path that vary; one empty text where it does not.
+    metric : the column that is drawn.
+    """
+
+    found: Swept
+    rows: list[dict[str, Any]]
+    axes: dict[str, list[Scalar]]
+    paths: list[str]
+    metric: str
+
+    def value(self, name: str, value: Any) -> str:
+        """A value with its unit."""
+        return clean(valued(value, unit_of(name, self.found.study.kind.legal)), 40)
+
+    def title(self, name: str) -> str:
+        """An axis in words."""
+        return re.sub(r" (seconds|bytes)$", "", name.replace("_", " "))
+
+    def others(self, shown: Sequence[str]) -> dict[str, Scalar]:
+        """The first value of every axis that a figure does not show."""
+        return {n: v[0] for n, v in self.axes.items() if n not in shown}
+
+    def kept(self, others: Mapping[str, Scalar]) -> str:
+        """Those in words, for a caption."""
+        told = ", ".join(f"{self.title(n)} {self.value(n, v)}" for n, v in others.items())
+        return f" Everything else as first asked: {told}." if told else ""
+
+    def pick(self, recording: str, at: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The row of a recording at these values."""
+        return self.index.get((recording, *(at.get(n, self.paths[0] if n == "path" else None) for n in ("path", *self.axes))))
+
+    @property
+    def index(self) -> dict[tuple[Any, ...], dict[str, Any]]:
+        """Rows by recording, path and axes."""
+        made: dict[tuple[Any, ...], dict[str, Any]] | None = self.__dict__.get("_index")
+        if made is None:
+            made = {(r["recording"], r["path"] if self.paths != [""] else "", *(r[n] for n in self.axes)): r for r in self.rows}
+            object.__setattr__(self, "_index", made)
+        return made
+
+
+def figures(found: Swept) -> list[Figure]:
+    """All figures of a sweep, at most `MOST`; none where nothing varies or no point has an answer."""
+    asked = _asked(found)
+    if not asked.rows:
+        return []
+    out: list[Figure] = []
+    compared = {HOST, DIRECT} <= set(asked.paths)
+    for name in asked.axes:
+        if compared and (one := gain_over(asked, name)):
+            out.append(one)
+    recordings = [n for n in found.study.recordings if any(r["recording"] == n for r in asked.rows)]
+    shape = next((n for n in _SHAPES if n in asked.axes), None)
+    for recording in recordings:
+        out += [made for name in asked.axes if (made := over(asked, recording, name))]
+        if "compute_seconds" in asked.rows[0] and (shape or asked.paths != [""]) and (made := split(asked, recording, shape)):
+            out.append(made)
+    return out[:MOST]
+
+
+def _asked(found: Swept) -> _Asked:
+    rows = found.rows()
+    varied = varying(found.study)
+    axes: dict[str, list[Scalar]] = {n: list(dict.fromkeys(r[n] for r in rows)) for n in varied if n != "path"}
+    metric = TALK if rows and TALK in rows[0] else "seconds"
+    answered = [r for r in rows if not r["code"] and isinstance(r.get(metric), int | float)]
+    paths = list(dict.fromkeys(str(r["path"]) for r in rows)) if "path" in varied else [""]
+    return _Asked(found, answered, axes, paths, metric)
+
+
+def _named(*words: str) -> str:
+    return "-".join(["sweep", *(re.sub(r"[^A-Za-z0-9]+", "-", w).strip("-") for w in words)])[:100]
+
+
+# --- an axis ----------------------------------------------------------------------------------------------------------
+
+
+def numeric(values: Sequence[Scalar]) -> bool:
+    """Whether the values of an axis are numbers."""
+    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+
+
+def logarithmic(values: Sequence[float]) -> bool:
+    """Whether values are spaced by factors rather than by steps.
+
+    >>> logarithmic([1, 2, 4, 8]), logarithmic([1, 2, 3, 4]), logarithmic([0, 1, 10])
+    (True, False, False)
+    """
+    some = sorted(values)
+    if some[0] <= 0 or len(some) < 2:
+        return False
+    if len(some) == 2:
+        return some[1] / some[0] >= 8
+    steps = [b - a for a, b in pairwise(some)]
+    factors = [math.log(b / a) for a, b in pairwise(some)]
+    return max(factors) / min(factors) < max(steps) / min(steps)
+
+
+def _few(values: Sequence[Any], most: int) -> list[Any]:
+    """The ends and some between, evenly."""
+    if len(values) <= most:
+        return list(values)
+    return [values[round(k * (len(values) - 1) / (most - 1))] for k in range(most)]
+
+
+def _across(asked: _Asked, name: str) -> tuple[Spec, bool]:
+    """The channel of an axis, its values written below it, and whether it is one of numbers."""
+    values = asked.axes[name]
+    title = asked.title(name)
+    if not numeric(values):
+        axis: Spec = {"title": title, "labelAngle": 0 if len(values) <= 6 else -35, "labelLimit": 130}
+        scale: Spec = {"domain": [asked.value(name, v) for v in values], "padding": 0.5}
+        return {"field": "x", "type": "ordinal", "axis": axis, "scale": scale}, False
+    some = sorted(float(v) for v in values)
+    ticks = _few(some, _TICKS)
+    exact = {float(v): v for v in values}
+    said = " : ".join(f"datum.value == {json.dumps(t)} ? {json.dumps(_unbroken(asked.value(name, exact[t])))}" for t in ticks)
+    axis = {"title": title, "values": ticks, "labelExpr": f"{said} : ''", "labelOverlap": "greedy", "grid": True}
+    if logarithmic(some):
+        side = (some[-1] / some[0]) ** 0.05
+        scale = {"type": "log", "domain": [some[0] / side, some[-1] * side], "nice": False}
+    else:
+        side = 0.05 * (some[-1] - some[0])
+        scale = {"domain": [some[0] - side, some[-1] + side], "nice": False, "zero": False}
+    return quantitative("x", axis=axis, scale=scale), True
+
+
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "\N{NO-BREAK SPACE}").replace("us", "µs") if text[:1].isdigit() else text
+
+
+def _upright(values: Sequence[float], title: str) -> tuple[Spec, float]:
+    """The channel of times, and by what they are divided: logarithmic where they span more than a decade and a half."""
+    divisor, unit = time_unit(max(values) or 1e-9)
+    low, high = min(values) / divisor, max(values) / divisor
+    axis: Spec = {"title": f"{title} [{unit}]", "tickCount": 6, "grid": True}
+    if low > 0 and high / low > 30:
+        return quantitative(
+            "y", axis={**axis, "format": "~g"}, scale={"type": "log", "domain": [low / 1.15, high * 1.15], "nice": False}
+        ), divisor
+    return quantitative("y", axis=axis, scale={"domain": [0, high * 1.06], "nice": False}), divisor
+
+
+def _lines(points: Rows, x: Spec, y: Spec, *, connected: bool) -> list[Spec]:
+    """Points of one colour a series, joined where they stand along numbers."""
+    shift: Spec = {} if connected else {"xOffset": {"field": "series", "type": "nominal", "sort": None}}
+    drawn: list[Spec] = []
+    if connected:
+        drawn.append(
+            {
+                "data": {"values": points},
+                "mark": {"type": "line", "strokeWidth": 2.2},
+                "encoding": {"x": x, "y": y, "color": own_colour(), "detail": {"field": "series", "type": "nominal"}},
+            }
+        )
+    drawn.append(
+        {
+            "data": {"values": points},
+            "mark": {"type": "point", "filled": True, "size": 46 if connected else 70, "opacity": 1, "stroke": "white",
+                     "strokeWidth": 0.8, "aria": True},
+            "encoding": {"x": x, "y": y, **shift, "fill": own_colour(), "description": {"field": "tip"}},
+        }
+    )  # fmt: skip
+    return drawn
+
+
+def _plot(*layers: Spec, width: int = FULL, height: int = _HIGH) -> Spec:
+    return layer(*layers, width=width, height=height, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
+
+
+# --- time over an axis ------------------------------------------------------------------------------------------------
+
+
+def _second(asked: _Asked, name: str) -> str | None:
+    """The other axis that a figure shows as lines: node shapes, else the one with the fewest values."""
+    others = [n for n in asked.axes if n != name]
+    if not others:
+        return None
+    return next((n for n in _SHAPES if n in others), None) or min(others, key=lambda n: len(asked.axes[n]))
+
+
+def over(asked: _Asked, recording: str, name: str) -> Figure | None:
+    """Communication, or run time, of a recording over one axis; a line for each path and each value of one more axis."""
+    second = _second(asked, name)
+    some = _few(asked.axes[second], _LINES) if second else [None]
+    others = asked.others([name, *([second] if second else [])])
+    series: list[tuple[str, str, Rows]] = []
+    for path in asked.paths:
+        for k, value in enumerate(some):
+            at = {**others, "path": path, **({second: value} if second else {})}
+            found = [(v, row) for v in asked.axes[name] if (row := asked.pick(recording, {**at, name: v}))]
+            words = [_PATH_WORDS.get(path, path)] if path else []
+            words += [f"{asked.title(second)} {asked.value(second, value)}"] if second else []
+            label = ", ".join(words) or clean(recording, 40)
+            colour = _colour(path, k, len(some))
+            series.append((label, colour, [{"value": v, "seconds": row[asked.metric]} for v, row in found]))
+    every = [p["seconds"] for _, _, points in series for p in points]
+    if not every:
+        return None
+    x, connected = _across(asked, name)
+    what = "communication, mean over the ranks" if asked.metric == TALK else "run time"
+    y, divisor = _upright(every, what)
+    points: Rows = []
+    told: Rows = []
+    for label, colour, some_points in series:
+        for p in some_points:
+            at_x = float(p["value"]) if connected else asked.value(name, p["value"])
+            tip = f"{label}, {asked.title(name)} {asked.value(name, p['value'])}: {valued(p['seconds'], 's')}"
+            points.append({"x": at_x, "y": p["seconds"] / divisor, "series": label, "colour": colour, "tip": tip})
+            told.append({"line": label, name: p["value"], asked.metric: p["seconds"]})
+    legend = tuple((label, colour) for label, colour, some_points in series if some_points)
+    title = f"{shorten(clean(recording, 80), 40)}: {'communication' if asked.metric == TALK else 'run time'} over {asked.title(name)}"
+    left_out = (
+        ""
+        if second is None or len(some) == len(asked.axes[second])
+        else f" Of {len(asked.axes[second])} values of {asked.title(second)} {len(some)} are drawn."
+    )
+    gone = len(series) * len(asked.axes[name]) - len(points)
+    caption = (
+        ("Of each rank, all that is not its compute." if asked.metric == TALK else f"As model {asked.found.study.kind.name} tells it.")
+        + asked.kept(others) + left_out + (f" {gone} point{'s' * (gone > 1)} without an answer." if gone else "")
+    )  # fmt: skip
+    alt = f"{title}. " + " ".join(f"{p['tip']}." for p in points[:60])
+    spec = _plot(*_lines(points, x, y, connected=connected))
+    return Figure(_named(recording, "over", name), title, alt, spec, told, caption, legend=legend)
+
+
+def _colour(path: str, k: int, count: int) -> str:
+    if not path or path not in _SHADES:
+        return TARGET_COLOURS[k % len(TARGET_COLOURS)]
+    shades = _SHADES[path]
+    return shades[2] if count == 1 else shades[round(k * (len(shades) - 1) / (count - 1))]
+
+
+# --- what GPUDirect gains ---------------------------------------------------------------------------------------------
+
+
+def gain_over(asked: _Asked, name: str) -> Figure | None:
+    """Gain of communication by GPUDirect over one axis, a line a recording, and how far it goes with everything else that varies."""
+    others = asked.others([name])
+    x, connected = _across(asked, name)
+    points: Rows = []
+    spans: Rows = []
+    told: Rows = []
+    legend: list[tuple[str, str]] = []
+    for k, recording in enumerate(asked.found.study.recordings):
+        colour = TARGET_COLOURS[k % len(TARGET_COLOURS)]
+        found, _ = gained([r for r in asked.rows if r["recording"] == recording], ("path", *asked.axes))
+        label = shorten(clean(recording, 80), 40)
+        for value in asked.axes[name]:
+            here = [g for g in found if g.values[name] == value]
+            first = next((g.gain for g in here if all(g.values[n] == v for n, v in others.items())), None)
+            if not here:
+                continue
+            low, high = min(g.gain for g in here), max(g.gain for g in here)
+            at = float(value) if connected and isinstance(value, int | float) else asked.value(name, value)
+            tip = f"{label}, {asked.title(name)} {asked.value(name, value)}: " + (f"{first:+.1%}" if first is not None else "no answer")
+            tip += f", {low:+.1%} to {high:+.1%} with all else that varies" if high > low else ""
+            common = {"x": at, "series": label, "colour": colour, "tip": tip}
+            spans.append({**common, "low": low, "high": high})
+            if first is not None:
+                points.append({**common, "y": first})
+            told.append({"recording": recording, name: value, "gain": first, "least_gain": low, "most_gain": high})
+        if any(s["series"] == label for s in spans):
+            legend.append((label, colour))
+    if not spans:
+        return None
+    low, high = min(0.0, *(s["low"] for s in spans)), max(0.0, *(s["high"] for s in spans))
+    side = 0.06 * (high - low or 0.01)
+    scale: Spec = {"domain": [low - side, high + side], "nice": False}
+    y: Spec = {
+        "axis": {"title": "gain: host copies over GPUDirect, less 1", "labelExpr": CHANGE, "tickCount": 6, "grid": True}, "scale": scale,
+    }  # fmt: skip
+    shift: Spec = {} if connected else {"xOffset": {"field": "series", "type": "nominal", "sort": None}}
+    layers: list[Spec] = [
+        {"data": {"values": [{"y": 0.0}]}, "mark": {"type": "rule", "color": INK}, "encoding": {"y": quantitative("y", **y)}},
+        {
+            "data": {"values": [s for s in spans if s["high"] > s["low"]]},
+            "mark": {"type": "area", "opacity": 0.12} if connected else {"type": "rule", "strokeWidth": 5, "opacity": 0.3},
+            "encoding": {
+                "x": x, **shift, "y": quantitative("low", **y), "y2": {"field": "high"}, "color": own_colour(),
+                **({"detail": {"field": "series", "type": "nominal"}} if connected else {}),
+            },
+        },
+        *_lines(points, x, quantitative("y", **y), connected=connected),
+    ]  # fmt: skip
+    layers = [la for la in layers if la["data"]["values"]]
+    title = f"Gain of communication by GPUDirect over {asked.title(name)}: {_span(told)}"
+    pale = " Pale: from the least to the most gain with everything else that varies." if any(s["high"] > s["low"] for s in spans) else ""
+    caption = "Communication by host copies over communication by GPUDirect, less 1." + pale + asked.kept(others)
+    alt = f"{title}. " + " ".join(f"{s['tip']}." for s in spans[:60])
+    return Figure(_named("gain", "over", name), title, alt, _plot(*layers), told, caption, legend=tuple(legend))
+
+
+def _span(told: Rows) -> str:
+    """How far communication changes."""
+    low, high = min(r["least_gain"] for r in told), max(r["most_gain"] for r in told)
+    return signed(low) if signed(low) == signed(high) else f"{signed(low)} to {signed(high)}"
+
+
+# --- what runs are made of --------------------------------------------------------------------------------------------
+
+
+def split(asked: _Asked, recording: str, shape: str | None) -> Figure | None:
+    """Compute and communication of a recording by node shape and path: the whole, and communication alone."""
+    others = asked.others([shape] if shape else [])
+    values = _few(asked.axes[shape], _TICKS) if shape else [None]
+    bars: Rows = []
+    heads: Rows = []
+    down = 0.0
+    for value in values:
+        first = True
+        for path in asked.paths:
+            row = asked.pick(recording, {**others, "path": path, **({shape: value} if shape else {})})
+            if row is None:
+                continue
+            compute, talk = float(row["compute_seconds"]), float(row[TALK])
+            head = f"{asked.title(shape)} {asked.value(shape, value)}" if shape else ""
+            name = _PATH_WORDS.get(path, path)
+            tip = f"{', '.join(t for t in (head, name) if t)}: compute {valued(compute, 's')}, communication {valued(talk, 's')}"
+            heads.append({"y": down + 8, "shape": head if first else "", "name": name})
+            bars.append({"y": down, "y2": down + 15, "compute": compute, "talk": talk, "tip": tip, "path": path, "shape": value})
+            down, first = down + 18, False
+        down += 0 if first else 10
+    if not bars:
+        return None
+    left = 16.0 + max(len(h["name"]) for h in heads) * 6.0 + max(len(h["shape"]) for h in heads) * 6.4
+    width = (FULL - int(left) - 56) // 2
+    longest, talked = max(b["compute"] + b["talk"] for b in bars), max(b["talk"] for b in bars)
+    colours = {"compute": PARTS["other"], "talk": CATEGORIES["mpi"]}
+    whole: Rows = []
+    alone: Rows = []
+    for b in bars:
+        common = {"y": b["y"], "y2": b["y2"], "tip": b["tip"]}
+        whole.append({**common, "a": 0.0, "b": b["compute"], "colour": colours["compute"]})
+        whole.append({**common, "a": b["compute"], "b": b["compute"] + b["talk"], "colour": colours["talk"]})
+        alone.append({**common, "a": 0.0, "b": b["talk"], "colour": colours["talk"]})
+    spec: Spec = {
+        "hconcat": [
+            stacked_bars(whole, heads, longest, width, down, "mean over the ranks"),
+            stacked_bars(alone, [], talked, width, down, "communication alone"),
+        ],
+        "spacing": 30,
+        "padding": 6,
+    }
+    told = [{**({shape: b["shape"]} if shape else {}), "path": b["path"], "compute_seconds": b["compute"], TALK: b["talk"]} for b in bars]
+    shares = [b["talk"] / (b["compute"] + b["talk"]) for b in bars if b["compute"] + b["talk"] > 0]
+    share = _share(min(shares, default=0.0), max(shares, default=0.0))
+    title = f"{shorten(clean(recording, 80), 40)}: communication is {share} of a rank's time"
+    caption = "Compute is what a rank does between its calls; communication is all else until its end." + asked.kept(others)
+    alt = f"{title}. " + " ".join(f"{b['tip']}." for b in bars)
+    legend = (("compute", colours["compute"]), ("communication", colours["talk"]))
+    return Figure(_named(recording, "node-shapes"), title, alt, spec, told, caption, legend=legend)
+
+
+def _share(low: float, high: float) -> str:
+    ends = list(dict.fromkeys(f"{100 * s:.2g}" if s < 0.1 else f"{100 * s:.0f}" for s in (low, high)))
+    return " to ".join(ends) + "\N{NO-BREAK SPACE}%"
+
+
+__all__ = ["MOST", "figures", "gain_over", "logarithmic", "numeric", "over", "split"]

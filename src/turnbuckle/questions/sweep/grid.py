@@ -1,0 +1,210 @@
+"""A study: recordings, settings that stay, settings that vary; and the points that these make, each with a key of its own.
+
+The points are the Cartesian product of recordings, pairs and axes, in the order in which the study names them, the last axis
+fastest.  A key is a hash of what an answer depends on: the recording's content, every setting (those left out at their defaults),
+the content of other files named, the model and its release.  Two points of one key have one answer.
+
+    A081  a setting that is not known, or a value that it cannot have
+    A082  a recording of the study that is not there
+    A083  a shard that is none
+    A084  no points, or too many
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import UsageError, clipped
+from turnbuckle.foundation.settings import Scalar, known
+from turnbuckle.questions.sweep.points import Kind, hashed
+
+#: Points of one study.
+MOST: Final = 200_000
+MOST_SHARDS: Final = 100_000
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
+#: Columns that every table of a sweep has.
+RESERVED: Final = ("recording", "code", "error")
+#: Recordings of one file.  Of others those belong together that have these endings, and names that are alike but for the rank at the end.
+_WHOLE: Final = (".sqlite", ".trace", ".xz", ".gz", ".goal")
+_TOGETHER: Final = {
+    ".meta": ((".meta", ".bin"), re.compile("-[0-9]+$")), ".bin": ((".meta", ".bin"), re.compile("-[0-9]+$")),
+    ".prv": ((".prv", ".pcf", ".row"), None),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Point:
+    """One question of a study.
+
+    Attributes
+    ----------
+    index : its place in the table.
+    recording : by its name in the study.
+    values : what the study sets here, by name.
+    """
+
+    index: int
+    recording: str
+    values: Mapping[str, Scalar]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Recordings and settings.
+
+    Attributes
+    ----------
+    name : of the study.
+    kind : of question.
+    recordings : files by the name that the table gives them.
+    settings : that stay.
+    pairs : settings that change together, one mapping a combination; all name the same.
+    axes : settings that vary, each with its values.
+    folder : files that settings name are relative to it.
+    """
+
+    name: str
+    kind: Kind
+    recordings: Mapping[str, Path]
+    settings: Mapping[str, Scalar] = field(default_factory=dict)
+    pairs: Sequence[Mapping[str, Scalar]] = ()
+    axes: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
+    folder: Path = Path()
+
+    def __post_init__(self) -> None:
+        for name in (self.name, *self.recordings):
+            if not _NAME.fullmatch(name):
+                raise UsageError("A081", "no name", found=clipped(name, 40), fix="letters, digits and _ . + -, 80 at most")
+        legal = self.kind.legal
+        varied = [*self.axes, *(self.pairs[0] if self.pairs else ())]
+        for name in (*self.settings, *varied):
+            known(name, legal, f"model {self.kind.name}")
+            if [*self.settings, *varied].count(name) > 1:
+                raise UsageError("A081", f"{name} is set twice", found=name, fix="a setting stays, varies, or belongs to the pairs")
+        for pair in self.pairs:
+            if set(pair) != set(self.pairs[0]):
+                raise UsageError("A081", "pairs that do not set the same", found=", ".join(pair)[:60], fix=", ".join(self.pairs[0])[:80])
+        for name, values in self.axes.items():
+            if not values or len(set(map(repr, values))) != len(values):
+                what = "a value stands twice" if values else "an axis without values"
+                raise UsageError("A084", f"{what}: {name}", fix="give each value once")
+        if not 0 < len(self) <= MOST:
+            fix = "name a recording" if not self.recordings else "fewer values, or several studies"
+            raise UsageError("A084", f"a study has 1 to {MOST:,} points", found=f"{len(self):,}", fix=fix)
+        for combination in self._combinations():
+            self.kind.made(combination, self.folder)
+
+    def __len__(self) -> int:
+        return len(self.recordings) * max(len(self.pairs), 1) * math.prod(len(v) for v in self.axes.values())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the study sets, in the order of the table."""
+        return (*self.settings, *(self.pairs[0] if self.pairs else ()), *self.axes)
+
+    def points(self) -> Iterator[Point]:
+        """All points, in the order of the table."""
+        index = 0
+        for recording in self.recordings:
+            for values in self._combinations():
+                yield Point(index, recording, values)
+                index += 1
+
+    def _combinations(self) -> Iterator[dict[str, Scalar]]:
+        """What is set at each point of one recording."""
+        for pair in self.pairs or ({},):
+            for values in product(*self.axes.values()):
+                yield {**self.settings, **pair, **dict(zip(self.axes, values, strict=True))}
+
+    def block(self, shard: tuple[int, int] | None) -> range:
+        """Points of shard i of n: a stretch of the table, so that a shard reads few recordings."""
+        if shard is None:
+            return range(len(self))
+        i, n = shard
+        return range(len(self) * (i - 1) // n, len(self) * i // n)
+
+    def keys(self, recording: str, digest: str) -> list[tuple[str, Any]]:
+        """Key and settings of every point of a recording whose content has a hash."""
+        out = []
+        for values in self._combinations():
+            made = self.kind.made(values, self.folder)
+            out.append((key_of(digest, self.kind.identity(made)), made))
+        return out
+
+
+def key_of(digest: str, identity: Any) -> str:
+    """A point's key.
+
+    >>> key_of("ab", {"x": 1.0}) == key_of("ab", {"x": 1.0}) != key_of("ab", {"x": 2.0})
+    True
+    """
+    text = json.dumps([digest, identity], sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def digest_of(path: Path, name: str = "") -> str:
+    """SHA-256 of a recording: of its file, or of all files that it is made of by their names and contents.
+
+    Raises
+    ------
+    UsageError : A082 where it is not there.
+    """
+    try:
+        parts = files_of(path)
+        if parts == [path]:
+            return hashed(path)
+        told = [(p.relative_to(path.parent).as_posix() if p.is_relative_to(path.parent) else p.name, hashed(p)) for p in parts]
+        if not told:
+            raise FileNotFoundError(2, "No such file or directory")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not a file name"
+        fix = "name its .otf2 file" if path.is_dir() else "paths are relative to the study file, or to where the command runs"
+        raise UsageError("A082", "a recording cannot be opened", where=name, found=f"{path.name}: {why}", fix=fix) from None
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that a recording is made of, by its format: an archive, a set with a file a rank, names beside events, or one file."""
+    suffix = path.suffix.lower()
+    if suffix == ".otf2":
+        parts = [path, path.with_suffix(".def"), *sorted(p for p in path.with_suffix("").rglob("*") if p.is_file())]
+        return [p for p in parts if p.is_file()]
+    if (path / "trace.json").is_file():  # a folder of Turnbuckle's own
+        return sorted(p for p in path.iterdir() if p.name == "trace.json" or p.suffix == ".parquet")
+    if not path.is_file() or suffix in _WHOLE:
+        return [path]
+    if (parts := registry.load("services", "files of a schedule")(path)) is not None:
+        return list(parts)
+    endings, rank = _TOGETHER.get(suffix, ((suffix,), re.compile("[0-9]+$")))
+
+    def stem(file: Path) -> str:
+        return rank.sub("", file.stem) if rank else file.stem
+
+    alike = (p for p in path.parent.iterdir() if p.suffix.lower() in endings and stem(p) == stem(path))
+    return [path, *sorted(p for p in alike if p != path and p.is_file())]
+
+
+def shard_of(text: str) -> tuple[int, int]:
+    """``2/8`` -> (2, 8).
+
+    >>> shard_of("2/8")
+    (2, 8)
+
+    Raises
+    ------
+    UsageError : A083.
+    """
+    match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
+    i, n = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= i <= n <= MOST_SHARDS:
+        raise UsageError("A083", "a shard is one of so many, counted from 1", found=clipped(text, 40), fix="--shard 2/8")
+    return i, n

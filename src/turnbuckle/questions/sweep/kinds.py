@@ -1,0 +1,204 @@
+"""The kinds of question that a sweep can ask.
+
+`messages`  an MPI run with its messages taken one way, on one machine (`turnbuckle.mpi.questions.messages.exchanged`)
+`project`   run time on another machine (`turnbuckle.projection.project`)
+`slack`     run time at one added latency, and what a run tolerates (`turnbuckle.questions.distance.question`)
+`sharing`   so many runs behind one host link (`turnbuckle.questions.sharing.question`)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Final, Literal
+
+from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import CannotAnswer, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.settings import Setting
+from turnbuckle.machine import Pair, Parameter, load, schema
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.project import answered, require_calls
+from turnbuckle.projection.uncertainty import uncertain, with_interval
+from turnbuckle.questions.distance.question import FARTHEST, tolerate
+from turnbuckle.questions.sharing import question as sharing
+from turnbuckle.questions.sweep.points import Held, Kind
+
+_MACHINE: Final = {"file": True}
+#: Of a replay of several runs, on a small machine.
+_MOST_PROCESSES: Final = 20_000_000
+
+
+# --- on another machine -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A recording on another machine.
+
+    Attributes
+    ----------
+    on : machine, a name or a TOML file; ``self`` is the machine it ran on.
+    source : machine it ran on; recognised if left out.
+    alpha : how much faster kernels run: a number, flop, memory or hold.
+    replay : how activities add up.
+    draws : parameter draws for the interval; 0 leaves it out.
+    seed : of the draws.
+    others : parameters of the target machine, by name, as ``link.h2d.bandwidth``, in place of its own.
+    """
+
+    on: str = field(metadata=_MACHINE)
+    source: str = field(default="", metadata=_MACHINE)
+    alpha: float | Literal["flop", "memory", "hold"] = "flop"
+    replay: Literal["auto", "sum", "timeline"] = "auto"
+    draws: int = 200
+    seed: int = 20261121
+    others: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.alpha, str) and not 1e-3 <= self.alpha <= 1e3:
+            raise UsageError("A081", "no value for alpha", found=f"{self.alpha:g}", fix="a speed-up between 0.001 and 1000")
+        if not 0 <= self.draws <= 100_000:
+            raise UsageError("A081", "no value for draws", found=str(self.draws), fix="0 to 100000")
+        for name, value in self.others:
+            if not 0 <= value < math.inf or (value == 0 and not name.startswith("slack.")):
+                raise UsageError("A081", f"no value for {name}", found=f"{value:g}", fix="a number above 0")
+
+
+@cache
+def _parameters() -> Mapping[str, Setting]:
+    """Parameters of machines that a target may be given, as settings."""
+    rows = schema().values()
+    target = [m for m in rows if not m.parameter.startswith("observed.")]
+    return {m.parameter: Setting(m.parameter, m.unit, frozenset({"float"}), meaning=f"of the target: {m.meaning}") for m in target}
+
+
+def _machines(made: Any) -> Mapping[str, Any]:
+    """Name and hash of the machines a question names, and of what they are based on."""
+    names = {name: value for name in ("on", "source") if (value := getattr(made, name, "")) not in ("", "self")}
+    return {name: [m.name, m.sha256, [digest for _, digest in m.lineage]] for name, m in ((n, load(v)) for n, v in names.items())}
+
+
+def _projected(held: Held, asked: Projected) -> Mapping[str, Any]:
+    seen = held.seen(asked.source)
+    target = seen.source if asked.on == "self" else load(asked.on)
+    given = {n: Parameter(v, 0.0, schema()[n].unit, "assumption", "set by the study") for n, v in asked.others}
+    if given:
+        target = target.with_parameters(given)
+    how = (asked.alpha, asked.replay)
+    model = replace(nething(asked.alpha), replay=asked.replay)
+    ready = held.once(("prepared", *how), lambda: seen.prepared(model))
+    pair = Pair(seen.source, target)
+    if target is not seen.source:
+        require_calls(seen.profile)
+    found = answered(seen.profile, ready, pair, model)
+    if asked.draws:
+        drawn = ("drawn", *how, asked.source, asked.draws, asked.seed)
+        question = held.once(drawn, lambda: uncertain(ready, seen.source, seen.fits, asked.draws, asked.seed))
+        found = with_interval(found, question, target, pair, model, drivers=False)
+    interval = found.interval
+    return {
+        "seconds": found.seconds,
+        "low_seconds": interval.low if interval else None,
+        "high_seconds": interval.high if interval else None,
+        "measured_seconds": found.measured_seconds,
+        "penalty": found.penalty,
+        **{f"{part}_seconds": value for part, value in found.breakdown.items()},
+        "replayed": found.replay,
+        "findings": " ".join(sorted({f.code for f in found.findings})),
+    }
+
+
+# --- farther away -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Distant:
+    """A recording with its device farther away.
+
+    Attributes
+    ----------
+    slack_seconds : added one-way latency [s].
+    mode : link, the fabric is longer; api, every crossing call blocks.
+    source : machine it ran on; recognised if left out.
+    """
+
+    slack_seconds: float
+    mode: Literal["link", "api"] = "link"
+    source: str = field(default="", metadata=_MACHINE)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.slack_seconds <= FARTHEST:
+            raise UsageError("A081", "no value for slack_seconds", found=f"{self.slack_seconds:g} s", fix=f"0 to {FARTHEST:g} s")
+
+
+def _distant(held: Held, asked: Distant) -> Mapping[str, Any]:
+    found = held.once((asked.source, asked.mode), lambda: tolerate(held.seen(asked.source), asked.mode, draws=0))
+    return {
+        "seconds": float(found.curve(asked.slack_seconds)),
+        "penalty": found.penalty(asked.slack_seconds),
+        "measured_seconds": found.measured,
+        **{f"tolerance_{t.share * 100:.0f}_percent_seconds": t.slack for t in found.tolerances},
+    }
+
+
+# --- behind one link --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several runs of a recording behind one host link, or one on a larger GPU.
+
+    Attributes
+    ----------
+    runs : at once, or times as large.
+    form : what is shared.
+    bandwidth : of the link, one way [B/s]; the recorded one if left out.
+    latency_seconds : initiation latency of copies and kernels [s]; as recorded if left out.
+    hop_seconds : latency that a switch adds to each copy [s].
+    cores : host cores that all runs have between them; as many as they ask for if left out.
+    source : machine it ran on; recognised if left out.
+    """
+
+    runs: int
+    form: sharing.Form = "loose"
+    bandwidth: float | None = None
+    latency_seconds: float | None = None
+    hop_seconds: float = 0.0
+    cores: int = 0
+    source: str = field(default="", metadata=_MACHINE)
+
+    def __post_init__(self) -> None:
+        sharing.core_count(self.cores)
+        sharing.counted([self.runs])
+        sharing.delay(self.hop_seconds)
+        if self.bandwidth is not None:
+            sharing.link_rate(self.bandwidth)
+        if self.latency_seconds is not None:
+            sharing.delay(self.latency_seconds)
+
+
+def _together(held: Held, asked: Together) -> Mapping[str, Any]:
+    run = held.once(("sharing", asked.source), lambda: sharing.ready(held.seen(asked.source)))
+    sharing.require_work(run, [asked.form])
+    if (size := run.processes(asked.form, asked.runs, asked.cores)) > _MOST_PROCESSES:
+        raise CannotAnswer("A166", "too many activities to replay at once", found=f"{size:,}", fix="fewer runs, or a shorter recording")
+    found = run.together(
+        asked.form, asked.runs, bandwidth=asked.bandwidth, latency=asked.latency_seconds, hop_seconds=asked.hop_seconds, cores=asked.cores
+    )
+    return {**found.__dict__, "measured_seconds": run.measured, "recorded_bandwidth": run.recorded_bandwidth}
+
+
+PROJECT: Final = Kind("project", Projected, _projected, _parameters, _machines)
+SLACK: Final = Kind("slack", Distant, _distant, inputs=_machines)
+SHARING: Final = Kind("sharing", Together, _together, inputs=_machines)
+
+
+def kind_named(name: object) -> Kind:
+    """The kind of a name.  Raises A081."""
+    if not isinstance(name, str) or name not in registry.entries("sweeps"):
+        fix = did_you_mean(str(name), names := registry.entries("sweeps")) or f"one of {', '.join(names)}"
+        raise UsageError("A081", "no model of a sweep", found=clipped(str(name), 40), fix=fix)
+    found: Kind = registry.load("sweeps", name)
+    return found

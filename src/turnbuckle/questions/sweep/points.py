@@ -1,0 +1,180 @@
+"""A kind of question that a sweep asks: a dataclass of settings, a function that answers one point, and the recording it is asked of.
+
+A kind of your own is a `Kind` with a frozen dataclass and a function, both at the top of a module, so that other processes find them;
+`turnbuckle.questions.sweep.kinds` holds those that ship.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from turnbuckle.foundation.errors import TurnbuckleError, UsageError
+from turnbuckle.foundation.files import opened
+from turnbuckle.foundation.settings import Scalar, Setting, known, settings_of
+
+Made = TypeVar("Made")
+#: Things made of one recording that a worker keeps.
+_KEPT: Final = 6
+_FILES: Final = (".toml", ".csv", ".txt")
+
+
+class Held:
+    """The recording a worker has at hand; what was made of it is kept with it, as long as it is asked for.
+
+    Attributes
+    ----------
+    reading_seconds : what reading it took [s].
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.reading_seconds = 0.0
+        self._profile: Any = None
+        self._made: dict[object, Any] = {}
+
+    @property
+    def profile(self) -> Any:
+        """The recording as a profile, read when first asked for."""
+        if self._profile is None:
+            self._profile = _caught(self._read)
+        return _given(self._profile)
+
+    def given(self) -> Any:
+        """The same, asked for as a function."""
+        return self.profile
+
+    def _read(self) -> Any:
+        from turnbuckle.profile.profile import build
+        from turnbuckle.trace.read import read
+
+        began = time.perf_counter()
+        try:
+            return build(read(self.path))
+        finally:
+            self.reading_seconds += time.perf_counter() - began
+
+    def seen(self, source: str = "") -> Any:
+        """The recording inspected, as run on a machine; recognised where none is named."""
+        from turnbuckle.projection.run import Run
+
+        return self.once(("seen", source), lambda: Run.of(self.profile, source=source or None))
+
+    def once(self, name: object, make: Callable[[], Made]) -> Made:
+        """What `make` gives, made once for this recording; a refusal is kept as well.  Of many, those asked for last are kept."""
+        made = self._made.pop(name) if name in self._made else _caught(make)
+        self._made[name] = made
+        if len(self._made) > _KEPT:
+            del self._made[next(iter(self._made))]
+        found: Made = _given(made)
+        return found
+
+
+def _caught(make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except TurnbuckleError as error:
+        return error
+
+
+def _given(made: Any) -> Any:
+    if isinstance(made, TurnbuckleError):
+        raise made
+    return made
+
+
+@cache
+def _version() -> str:
+    """Looked up once: it reads a file, and every point asks."""
+    return version("turnbuckle")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of question.
+
+    Attributes
+    ----------
+    name : as in a study file.
+    settings : frozen dataclass whose fields are the settings; its own checks may refuse values.
+    evaluate : (recording at hand, settings) -> results by name: numbers, texts, truth values or None.
+    more : settings beyond the fields: they reach the field `others` as pairs of name and value.
+    inputs : what stands in a point's key for settings that name files: by setting, what the file holds and not where it is.
+    release : of what answers, Turnbuckle's own where empty: answers of another release are not used again.
+    """
+
+    name: str
+    settings: type
+    evaluate: Callable[[Held, Any], Mapping[str, Any]]
+    more: Callable[[], Mapping[str, Setting]] = dict
+    inputs: Callable[[Any], Mapping[str, Any]] = lambda _: {}
+    release: str = ""
+
+    @property
+    def legal(self) -> dict[str, Setting]:
+        """Every setting by name."""
+        return {**settings_of(self.settings), **self.more()}
+
+    @property
+    def released(self) -> str:
+        """The release that answers."""
+        return self.release or _version()
+
+    def made(self, values: Mapping[str, Scalar], folder: Path) -> Any:
+        """The settings of one point.
+
+        Parameters
+        ----------
+        values : by name; what is not named keeps its default.
+        folder : files are relative to it.
+
+        Raises
+        ------
+        UsageError : A081 a name that is not known or one that is needed; and what the dataclass itself refuses.
+        """
+        legal = self.legal
+        own = settings_of(self.settings)
+        given: dict[str, Any] = {}
+        others: list[tuple[str, Scalar]] = []
+        for name, value in values.items():
+            setting = known(name, legal, f"model {self.name}")
+            if setting.file and isinstance(value, str) and ("/" in value or Path(value).suffix.lower() in _FILES):
+                value = str(folder / value)
+            if name in own:
+                given[name] = value
+            else:
+                others.append((name, value))
+        if missing := [s.name for s in own.values() if s.needed and s.name not in given]:
+            raise UsageError("A081", f"model {self.name} needs {missing[0]}", fix=f"give {missing[0]} in settings, axes or pairs")
+        return self.settings(**given, **({"others": tuple(others)} if others else {}))
+
+    def identity(self, made: Any) -> Any:
+        """What makes an answer, besides the recording: settings with defaults, other files, release."""
+        files = self.inputs(made)
+        settings = {f.name: getattr(made, f.name) for f in fields(made) if f.name not in files}
+        return {"model": self.name, "release": self.released, "settings": settings, "files": files}
+
+
+def scalars(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Results as a table can hold them: what is no number (nan) or has no bound becomes None, NumPy's numbers become Python's."""
+    out: dict[str, Any] = {}
+    for name, value in found.items():
+        plain = value.item() if hasattr(value, "item") else value
+        if isinstance(plain, float) and not math.isfinite(plain):
+            plain = None
+        if plain is None or isinstance(plain, str | int | float | bool):
+            out[name] = plain
+    return out
+
+
+def hashed(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with opened(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

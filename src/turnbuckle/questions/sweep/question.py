@@ -1,0 +1,521 @@
+"""Answers all points of a study, on any executor, and goes on where an earlier sweep was stopped.
+
+A worker takes points in batches of one recording and hands back what it did in about `PATIENCE` seconds, so that a kill costs little
+and nobody waits for the last batch.  The recording it read last stays with it: a batch of the same recording reads nothing.  The
+table is put together in the order of the study, whoever answered what and when.
+
+    A083  a shard without a journal, workers that cannot be
+    A086  workers cannot start
+    A168  a worker ended before it answered (a row of the table, where the sweep runs its own workers)
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process, resource_tracker
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import polars as pl
+
+from turnbuckle.foundation.errors import CannotAnswer, InternalError, TurnbuckleError, UsageError, clipped
+from turnbuckle.questions.sweep.grid import RESERVED, Point, Study, digest_of
+from turnbuckle.questions.sweep.journal import Journal, Outcome, beside, journal_of, read_journal
+from turnbuckle.questions.sweep.points import Held, scalars
+from turnbuckle.questions.sweep.study_file import read_study
+
+if TYPE_CHECKING:
+    from turnbuckle.questions.sweep.summary import Summary
+
+#: A worker hands back what it has after so long [s].
+PATIENCE: Final = 1.0
+#: Points of a batch at most; of an executor of the caller's, batches under way at once, and workers it is taken to have.
+_BATCH, _UNDER_WAY, _SOME = 64, 256, 16
+
+Evaluate = Callable[[Held, Any], Mapping[str, Any]]
+#: Told after every batch: points done, points to do, points without an answer.
+Progress = Callable[[int, int, int], None]
+
+
+class Serial(Executor):
+    """Runs everything at once, in this process."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run it now."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+# --- in the worker ----------------------------------------------------------------------------------------------------
+
+_here = threading.local()
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a worker did of a batch: the first of its points, and how long reading took [s]."""
+
+    outcomes: list[Outcome]
+    reading_seconds: float
+
+
+def answer(evaluate: Evaluate, path: Path, digest: str, questions: Sequence[Any], patience: float = PATIENCE) -> Answered:
+    """Answer points of one recording, the first at least, until patience ends.  Refusals are answers; anything else is raised."""
+    held: Held | None = getattr(_here, "held", None)
+    if held is None or _here.digest != digest:
+        _here.held = _here.digest = None  # before the next is read: memory holds one
+        held = Held(path)
+        _here.held, _here.digest = held, digest
+    began, read_before = time.monotonic(), held.reading_seconds
+    outcomes: list[Outcome] = []
+    for asked in questions:
+        outcomes.append(_outcome(evaluate, held, asked))
+        if time.monotonic() - began > patience:
+            break
+    return Answered(outcomes, held.reading_seconds - read_before)
+
+
+def _outcome(evaluate: Evaluate, held: Held, asked: Any) -> Outcome:
+    try:
+        return Outcome(scalars(evaluate(held, asked)))
+    except InternalError:
+        raise
+    except TurnbuckleError as error:
+        return _refusal(error)
+    except Exception as error:
+        # an exception of an unknown class may not survive the way back
+        raise RuntimeError(f"{type(error).__name__}: {error} (at {asked})") from error
+
+
+def _refusal(error: TurnbuckleError) -> Outcome:
+    """An error as a row; where it stands is left out, for that may be a path of this machine."""
+    found = f": {error.found}" if error.found else ""
+    return Outcome({}, error.code, clipped(error.what + found, 200))
+
+
+def _forget() -> None:
+    """Let go of the recording that this thread holds."""
+    _here.__dict__.clear()
+
+
+def _as_worker() -> None:
+    """A worker leaves Ctrl-C to the sweep, and ends when the sweep does, however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (connection.wait([parent.sentinel]), os._exit(1)), daemon=True).start()
+
+
+def once(_call: str, *args: Any) -> Answered:
+    """`answer`, under a name of its own: Dask takes equal calls for one, and would hand on what a stopped sweep had cancelled."""
+    return answer(*args)
+
+
+# --- in the sweep -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Task:
+    key: str
+    asked: Any
+
+
+@dataclass
+class _Batch:
+    recording: str
+    tasks: list[_Task]
+
+
+@contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Ctrl-C waits, and a process that begins here never sees it: the whole terminal is told, and a worker that still imports would say so.
+
+    The tracker of multiprocessing lifts the mask when it starts, so it starts before.
+    """
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Lane:
+    """An executor and the recording it saw last; a lane of our own is one process, which we may end."""
+
+    def __init__(self, executor: Executor | None, workers: int = 1) -> None:
+        self.own = executor is None
+        self.workers = workers
+        self.width = 1 if self.own else max(_UNDER_WAY, 2 * workers)
+        self.last = ""
+        self.under_way = 0
+        self._executor = executor
+        self._hello: Future[int] | None = None
+
+    def submit(self, *args: Any) -> Future[Answered]:
+        if self._executor is None:
+            # spawned, not forked: the libraries below have threads of their own
+            self._executor = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_as_worker)
+            with _no_interrupt():
+                self._hello = self._executor.submit(os.getpid)
+        return self._executor.submit(once, uuid4().hex, *args)
+
+    def renew(self) -> None:
+        """After its process ended: begin another.  Raises A086 where it never began."""
+        if self._hello is not None and self._hello.exception() is not None:
+            raise UsageError(
+                "A086", "worker processes cannot start", cause='in a script: no if __name__ == "__main__"; or no memory left',
+                fix="sweep(study, Serial()), or --workers 1",
+            )  # fmt: skip
+        assert self._executor is not None
+        self._executor.shutdown(wait=False)
+        self._executor, self._hello, self.last = None, None, ""
+
+    def end(self, at_once: bool) -> None:
+        """End a process of our own; an executor of the caller's stays."""
+        if not self.own or self._executor is None:
+            return
+        if at_once and self._hello is not None and self._hello.done() and self._hello.exception() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._hello.result(), signal.SIGTERM)
+        up = self._hello is not None and self._hello.done()
+        self._executor.shutdown(wait=up or not at_once, cancel_futures=True)
+
+
+class _Work:
+    """Points to answer, by recording, and who answers them."""
+
+    def __init__(self, tasks: Mapping[str, Sequence[_Task]], lanes: Sequence[_Lane]) -> None:
+        self.waiting = {recording: deque(some) for recording, some in tasks.items() if some}
+        self.lanes = list(lanes)
+        self.left = sum(map(len, self.waiting.values()))
+        self.lost: Counter[str] = Counter()
+
+    def next(self, lane: _Lane) -> _Batch | None:
+        """Points for a lane: of the recording it has, else of one that nobody has, else of the one with most left."""
+        if not self.waiting:
+            return None
+        taken = {each.last for each in self.lanes}
+        untouched = (r for r in self.waiting if r not in taken)
+        fallback = next(untouched, None) or max(self.waiting, key=lambda r: len(self.waiting[r]))
+        recording = lane.last if lane.last in self.waiting else fallback
+        waiting = self.waiting[recording]
+        size = min(max(self.left // (4 * sum(each.workers for each in self.lanes)), 1), _BATCH)
+        if self.lost[waiting[0].key]:
+            size = 1  # alone, to see whether this is the one
+        tasks = [waiting.popleft() for _ in range(min(size, len(waiting)))]
+        if not waiting:
+            del self.waiting[recording]
+        lane.last = recording
+        self.left -= len(tasks)
+        return _Batch(recording, tasks)
+
+    def back(self, batch: _Batch, done: int) -> None:
+        """Take back what was not answered."""
+        if rest := batch.tasks[done:]:
+            self.waiting.setdefault(batch.recording, deque()).extendleft(reversed(rest))
+            self.left += len(rest)
+
+    def broken(self, batch: _Batch) -> list[tuple[str, Outcome]]:
+        """A worker ended over a batch: its points are tried one by one; one that does it again alone has no answer."""
+        self.lost.update(t.key for t in batch.tasks)
+        (key, times) = (batch.tasks[0].key, self.lost[batch.tasks[0].key])
+        if len(batch.tasks) == 1 and times > 1:
+            return [(key, _refusal(CannotAnswer("A168", "a worker ended before it answered", found="out of memory, or killed")))]
+        self.back(batch, 0)
+        return []
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A study and its answers.
+
+    Attributes
+    ----------
+    study : what was asked.
+    outcomes : one a point, in the order of the study; None where another shard has yet to answer.
+    computed : points answered now; `from_journal`: before, of this sweep's share.
+    digests : SHA-256 of the recordings that were looked at, by name.
+    seconds, reading_seconds : how long it took, and what the workers together spent reading [s].
+    notes : what else there is to say: a file system without locks, lines of a journal that could not be read.
+    """
+
+    study: Study
+    outcomes: Sequence[Outcome | None]
+    computed: int
+    from_journal: int
+    digests: Mapping[str, str]
+    seconds: float
+    reading_seconds: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> int:
+        """Points that no journal answers yet."""
+        return sum(o is None for o in self.outcomes)
+
+    @property
+    def failed(self) -> dict[str, int]:
+        """Points without an answer, by the code that says why."""
+        return dict(sorted(Counter(o.code for o in self.outcomes if o is not None and o.code).items()))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table as rows: recording, what the study sets, results, code, error; points not answered yet are left out."""
+        columns = self.study.columns
+        results = [n for n in self.results() if n not in columns and n not in RESERVED]
+        out = []
+        for point, outcome in zip(self.study.points(), self.outcomes, strict=True):
+            if outcome is not None:
+                row = {
+                    "recording": point.recording,
+                    **{c: point.values[c] for c in columns},
+                    **{n: outcome.results.get(n) for n in results},
+                }
+                out.append({**row, "code": outcome.code or None, "error": outcome.error or None})
+        return out
+
+    def results(self) -> list[str]:
+        """Names of all results, in the order in which points give them first."""
+        return list(dict.fromkeys(name for o in self.outcomes if o is not None for name in o.results))
+
+    def table(self) -> pl.DataFrame:
+        """The table; columns have the types of their values, whatever points failed."""
+        rows = self.rows()
+        names = list(rows[0]) if rows else ["recording", *self.study.columns, "code", "error"]
+        return pl.DataFrame([_column(n, [r[n] for r in rows]) for n in names])
+
+    def summaries(self) -> list[Summary]:
+        """What there is to say of each recording."""
+        from turnbuckle.questions.sweep.summary import summaries  # workers need none of what it needs
+
+        return summaries(self.study, self.rows())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``sweep``."""
+        from turnbuckle.projection.run import SCHEMA_VERSION  # brings SciPy, which a worker may not need
+
+        study = self.study
+        files = {n: {"file": p.name, "sha256": self.digests.get(n)} for n, p in study.recordings.items()}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "study": study.name,
+            "model": study.kind.name,
+            "points": len(study),
+            "missing": self.missing,
+            "failed": self.failed,
+            "summary": [s.as_dict() for s in self.summaries()],
+            "rows": self.rows(),
+            "provenance": {"tool": "turnbuckle", "version": study.kind.released, "recordings": files},
+        }
+
+
+def _column(name: str, values: list[Any]) -> pl.Series:
+    kinds = {type(v) for v in values if v is not None}
+    if str in kinds or name in RESERVED:
+        return pl.Series(name, [v if v is None else str(v) for v in values], dtype=pl.String)
+    if kinds == {bool}:
+        return pl.Series(name, values, dtype=pl.Boolean)
+    if kinds == {int}:
+        return pl.Series(name, values, dtype=pl.Int64)
+    return pl.Series(name, [v if v is None else float(v) for v in values], dtype=pl.Float64)
+
+
+def sweep(
+    study: Study | str | Path,
+    executor: Executor | None = None,
+    *,
+    output: Path | None = None,
+    shard: tuple[int, int] | None = None,
+    workers: int | None = None,
+    again: bool = False,
+    progress: Progress | None = None,
+) -> Swept:
+    """Answer all points of a study.
+
+    Parameters
+    ----------
+    study : a study, or the path of its file.
+    executor : any executor, with workers that see the recordings under the same paths; None runs a process for each core.
+    output : the table that will be written; its journal, beside it, is gone on from and kept up.  None keeps no journal.
+    shard : (i, n), to answer the i-th of n parts only; needs `output`.
+    workers : processes where no executor is given; else how many workers it has, if known, so that batches suit them.
+    again : ask again where the journal holds a refusal.
+    progress : told after every batch how far it is.
+
+    Raises
+    ------
+    UsageError : A080 to A086.  Whatever is no refusal of Turnbuckle's stops the sweep; what was answered stays in the journal.
+    """
+    study = study if isinstance(study, Study) else read_study(study)
+    if shard is not None and (output is None or not 1 <= shard[0] <= shard[1]):
+        raise UsageError(
+            "A083", "a shard needs an output, and is one of so many", found=f"{shard[0]}/{shard[1]}", fix="-o table.parquet --shard 2/8"
+        )
+    if workers is not None and not 1 <= workers <= 4096:
+        raise UsageError("A083", "workers are a whole number from 1 to 4096", found=str(workers), fix="leave --workers out")
+    began = time.monotonic()
+    with ExitStack() as stack:
+        journal = stack.enter_context(Journal(journal_of(output, shard))) if output is not None else None
+        known, notes = _known(journal, output)
+        running = _Sweep(study, journal, known, again)
+        mine = study.block(shard)
+        tasks = running.tasks(mine)
+        before = len(mine) - running.waiting(mine)
+        reading = running.run(tasks, _lanes(executor, workers, sum(map(len, tasks.values()))), progress)
+    if shard is not None and output is not None:
+        known.update(_known(None, output)[0])
+    outcomes = running.outcomes(mine)
+    return Swept(study, outcomes, len(mine) - before, before, running.digests, time.monotonic() - began, reading, tuple(notes))
+
+
+def _known(journal: Journal | None, output: Path | None) -> tuple[dict[str, Outcome], list[str]]:
+    """What the journals of a table hold, and what is odd about them."""
+    known: dict[str, Outcome] = {}
+    notes = []
+    for path in beside(output) if output is not None else []:
+        found, unread = read_journal(path)
+        # an answer of one journal outweighs a refusal in another
+        known.update({k: o for k, o in found.items() if not o.code or k not in known or known[k].code})
+        if unread:
+            notes.append(f"{unread} lines of {path.name} cannot be read; their points are computed again")
+    if journal is not None and not journal.locked:
+        notes.append(f"the file system of {journal.path.name} has no locks: nothing keeps a second process from this journal")
+    return known, notes
+
+
+def _lanes(executor: Executor | None, workers: int | None, tasks: int) -> list[_Lane]:
+    if executor is None and workers == 1:
+        executor = Serial()
+    if executor is not None:
+        return [_Lane(executor, workers or _SOME)]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return [_Lane(None) for _ in range(max(min(workers or cores, tasks), 1))]
+
+
+class _Sweep:
+    """A sweep under way."""
+
+    def __init__(self, study: Study, journal: Journal | None, known: dict[str, Outcome], again: bool) -> None:
+        self.study, self.journal, self.known = study, journal, known
+        self.digests: dict[str, str] = {}
+        self._keys: dict[str, list[tuple[str, Any]]] = {}
+        self._stale = {k for k, o in known.items() if o.code} if again else set[str]()
+
+    def keyed(self, recording: str) -> list[tuple[str, Any]]:
+        """Key and settings of each point of a recording, which is hashed for it."""
+        if recording not in self._keys:
+            path = self.study.recordings[recording]
+            self.digests[recording] = digest_of(path, recording)
+            self._keys[recording] = self.study.keys(recording, self.digests[recording])
+        return self._keys[recording]
+
+    def spans(self, mine: range) -> Iterable[tuple[str, range]]:
+        """Recordings that have points in a stretch of the table, and which of their points."""
+        each = len(self.study) // len(self.study.recordings)
+        for k, recording in enumerate(self.study.recordings):
+            first, last = max(mine.start - k * each, 0), min(mine.stop - k * each, each)
+            if first < last:
+                yield recording, range(first, last)
+
+    def tasks(self, mine: range) -> dict[str, list[_Task]]:
+        """Points to answer, each key once."""
+        taken: set[str] = set()
+        out: dict[str, list[_Task]] = {}
+        for recording, span in self.spans(mine):
+            some = out.setdefault(recording, [])
+            for key, asked in self.keyed(recording)[span.start : span.stop]:
+                if (key not in self.known or key in self._stale) and key not in taken:
+                    taken.add(key)
+                    some.append(_Task(key, asked))
+        return out
+
+    def waiting(self, mine: range) -> int:
+        """Points of a stretch without an answer."""
+        keys = (key for recording, span in self.spans(mine) for key, _ in self.keyed(recording)[span.start : span.stop])
+        return sum(key not in self.known or key in self._stale for key in keys)
+
+    def run(self, tasks: Mapping[str, Sequence[_Task]], lanes: list[_Lane], progress: Progress | None) -> float:
+        """Answer them -> seconds that workers spent reading."""
+        work = _Work(tasks, lanes)
+        total, done, failed, reading = work.left, 0, 0, 0.0
+        flying: dict[Future[Answered], tuple[_Lane, _Batch]] = {}
+        whole = False
+        if progress is not None:
+            progress(0, total, 0)
+        try:
+            while work.waiting or flying:
+                self._fill(work, lanes, flying)
+                for future in wait(flying, return_when=FIRST_COMPLETED).done:
+                    lane, batch = flying.pop(future)
+                    lane.under_way -= 1
+                    told, seconds = self._landed(future, work, lane, batch)
+                    reading += seconds
+                    done, failed = done + len(told), failed + sum(o.code != "" for _, o in told)
+                if progress is not None:
+                    progress(done, total, failed)
+            whole = True
+        finally:
+            for future in flying:
+                future.cancel()
+            for lane in lanes:
+                lane.end(at_once=not whole)
+            _forget()
+        return reading
+
+    def _fill(self, work: _Work, lanes: list[_Lane], flying: dict[Future[Answered], tuple[_Lane, _Batch]]) -> None:
+        for lane in lanes:
+            while lane.under_way < lane.width and (batch := work.next(lane)) is not None:
+                recording = batch.recording
+                path = self.study.recordings[recording].absolute()
+                asked = [t.asked for t in batch.tasks]
+                future = lane.submit(self.study.kind.evaluate, path, self.digests[recording], asked)
+                flying[future] = lane, batch
+                lane.under_way += 1
+                if future.done():
+                    return  # an executor that runs at once: write its answers down before the next
+
+    def _landed(self, future: Future[Answered], work: _Work, lane: _Lane, batch: _Batch) -> tuple[list[tuple[str, Outcome]], float]:
+        """Note what came of a batch."""
+        try:
+            found = future.result()
+            told = [(t.key, o) for t, o in zip(batch.tasks, found.outcomes, strict=False)]
+            work.back(batch, len(told))
+            seconds = found.reading_seconds
+        except BrokenExecutor:
+            if not lane.own:
+                raise
+            lane.renew()
+            told, seconds = work.broken(batch), 0.0
+        if told and self.journal is not None:
+            self.journal.write(told)
+        self.known.update(told)
+        self._stale -= {key for key, _ in told}
+        return told, seconds
+
+    def outcomes(self, mine: range) -> list[Outcome | None]:
+        """One a point of the whole study.  A shard looks up what others answered only where all may be there: that hashes recordings."""
+        study = self.study
+        each = len(study) // len(study.recordings)
+        here = {recording for recording, _ in self.spans(mine)}
+        everywhere = len(mine) == len(study) or len(self.known) >= len(study)
+        out: list[Outcome | None] = []
+        for recording in study.recordings:
+            looked_up = everywhere or recording in here
+            out += [self.known.get(key) for key, _ in self.keyed(recording)] if looked_up else [None] * each
+        return out
+
+
+__all__ = ["PATIENCE", "Point", "Serial", "Swept", "answer", "sweep"]

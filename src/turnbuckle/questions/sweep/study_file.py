@@ -1,0 +1,160 @@
+"""Reads a study from a TOML file, and says for every flaw where it stands.
+
+::
+
+    [study]
+    name = "cards"
+    model = "messages"                    # messages, project, slack or sharing
+
+    [recordings]
+    melt = "melt-16/traces.otf2"          # relative to this file
+
+    [settings]                            # the same at every point
+    fidelity = "flow"
+
+    [axes]                                # every combination of their values is a point
+    path = ["hostcopy", "gpudirect"]
+    card_bandwidth = ["100 Gb/s", "200 Gb/s"]
+    hop_seconds = {from = "0.5 us", to = "50 us", points = 5, spacing = "log"}
+
+    [[pairs]]                             # settings that change together, one table a combination
+    source = "a100-pcie-40"
+    on = "gh200"
+
+Nothing is guessed: a name that the model does not have, a quantity without a unit, a value that stands twice stops the reading:
+
+    A080  not TOML, an unknown or missing key, a table that is none
+    A081  a setting that is not known, or a value that it cannot have
+    A084  no points, or too many
+    U0xx  a quantity without a unit, or with the wrong one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnbuckle.foundation.errors import UnitError, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.settings import Scalar, Setting, known, spaced
+from turnbuckle.foundation.table_file import read_text
+from turnbuckle.foundation.toml_text import NotToml, parsed
+from turnbuckle.questions.sweep.grid import MOST, Study
+from turnbuckle.questions.sweep.kinds import kind_named
+
+_LINE = 1 << 16
+_RANGE = ("from", "to", "points", "spacing")
+_TABLES = ("study", "recordings", "settings", "axes", "pairs")
+
+
+def read_study(path: str | Path) -> Study:
+    """Read a study file.
+
+    Raises
+    ------
+    UsageError : A061 where the file cannot be read; A080, A081, A084 with file:line:column.  UnitError : U0xx.
+    """
+    text = read_text(path, "the study", largest_bytes=1 << 24, fix="give a TOML file in UTF-8")
+    return _Reading(Path(path), text).study()
+
+
+class _Reading:
+    """One study file being read; knows where everything stands."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.folder, self.name = path.parent, path.name
+        try:
+            self.document, self.positions = parsed(text, longest_line=_LINE)
+        except NotToml as flaw:
+            fix = flaw.fix or '[study], then name = "NAME"'
+            raise UsageError("A080", "the study is not TOML", where=self.name + flaw.at, cause=flaw.why, fix=fix) from None
+
+    def study(self) -> Study:
+        self._keys((), self.document, _TABLES, "a table")
+        head = self._table("study", needed=True)
+        self._keys(("study",), head, ("name", "model"), "a key")
+        for key in ("name", "model"):
+            if not isinstance(head.get(key), str):
+                raise self._flaw(("study", key), f"a study needs a {key}", fix=f'{key} = "..." under [study]')
+        kind = self._at(("study", "model"), lambda: kind_named(head["model"]))
+        legal = kind.legal
+        settings = {n: self._value(("settings", n), n, v, legal, kind.name) for n, v in self._table("settings").items()}
+        axes = {n: self._axis(n, v, legal, kind.name) for n, v in self._table("axes").items()}
+        pairs = self._pairs(legal, kind.name)
+        recordings = self._recordings()
+        where = ("axes",) if axes else ("study",)
+        made: Study = self._at(where, lambda: Study(head["name"], kind, recordings, settings, pairs, axes, self.folder))
+        return made
+
+    def _recordings(self) -> dict[str, Path]:
+        given = self._table("recordings", needed=True)
+        for name, file in given.items():
+            if not isinstance(file, str) or not file or not file.isprintable():
+                raise self._flaw(
+                    ("recordings", name), "a recording is the path of a file", found=str(file), fix=f'{name[:40]} = "run.sqlite"'
+                )
+        return {name: self.folder / file for name, file in given.items()}
+
+    def _pairs(self, legal: Mapping[str, Setting], model: str) -> list[dict[str, Scalar]]:
+        given = self.document.get("pairs", [])
+        if not isinstance(given, list) or not all(isinstance(p, dict) and p for p in given):
+            raise self._flaw(("pairs",), "pairs are tables", fix="[[pairs]], then settings that change together")
+        return [{n: self._value(("pairs", n), n, v, legal, model) for n, v in pair.items()} for pair in given]
+
+    def _axis(self, name: str, given: object, legal: Mapping[str, Setting], model: str) -> Sequence[Scalar]:
+        at = ("axes", name)
+        setting = self._at(at, lambda: known(name, legal, f"model {model}"))
+        if isinstance(given, list):
+            return [self._at((*at, str(k)), lambda v=v: setting.read(v)) for k, v in enumerate(given)]
+        if not isinstance(given, dict):
+            raise self._flaw(at, f"{name} is no axis", found=str(given), fix="a list of values, or {from, to, points, spacing}")
+        self._keys(at, given, _RANGE, "a key of a range")
+        if missing := [k for k in _RANGE[:3] if k not in given]:
+            raise self._flaw(at, f"a range needs {missing[0]}", fix='{from = ..., to = ..., points = 5, spacing = "log"}')
+        points, spacing = given["points"], given.get("spacing", "linear")
+        if not isinstance(points, int) or isinstance(points, bool) or not 2 <= points <= MOST:
+            raise self._flaw((*at, "points"), "points are a whole number of 2 or more", found=str(points))
+        if spacing not in ("linear", "log"):
+            raise self._flaw((*at, "spacing"), "no such spacing", found=str(spacing), fix="linear or log")
+        ends = [self._at((*at, end), lambda end=end: setting.read(given[end])) for end in ("from", "to")]
+        if not all(isinstance(e, int | float) and not isinstance(e, bool) for e in ends) or ends[0] == ends[1]:
+            raise self._flaw(at, "a range goes from one number to another", found=f"{ends[0]} to {ends[1]}", fix="give a list of values")
+        if spacing == "log" and not min(ends) > 0:
+            raise self._flaw(at, "logarithms need numbers above 0", found=f"{ends[0]} to {ends[1]}", fix='spacing = "linear"')
+        values = spaced(float(ends[0]), float(ends[1]), points, spacing)
+        if "float" in setting.kinds:
+            return values
+        if any(v != int(v) for v in values):
+            odd = next(v for v in values if v != int(v))
+            raise self._flaw(at, f"{name} is a whole number", found=f"{odd:g} between the ends", fix="give a list of values")
+        return [int(v) for v in values]
+
+    def _value(self, at: tuple[str, ...], name: str, value: object, legal: Mapping[str, Setting], model: str) -> Scalar:
+        setting = self._at(at, lambda: known(name, legal, f"model {model}"))
+        found: Scalar = self._at(at, lambda: setting.read(value))
+        return found
+
+    def _table(self, name: str, needed: bool = False) -> dict[str, Any]:
+        table = self.document.get(name, {})
+        if not isinstance(table, dict) or (needed and not table):
+            raise self._flaw((name,), f"a study needs a table {name}", fix=f"[{name}]")
+        return table
+
+    def _keys(self, at: tuple[str, ...], table: dict[str, Any], allowed: Sequence[str], what: str) -> None:
+        for key in table:
+            if key not in allowed:
+                fix = did_you_mean(key, allowed) or f"known are {', '.join(allowed)}"
+                raise self._flaw((*at, key), f"{what} that a study does not have", found=key, fix=fix)
+
+    def _at(self, at: tuple[str, ...], make: Any) -> Any:
+        """What `make` gives; what it refuses is told with its place."""
+        try:
+            return make()
+        except (UsageError, UnitError) as error:
+            line, column = self.positions.value(at)
+            error.where = error.where or f"{self.name}:{line}:{column}"
+            raise
+
+    def _flaw(self, at: tuple[str, ...], what: str, *, found: str = "", fix: str = "") -> UsageError:
+        line, column = self.positions.key(at)
+        return UsageError("A080", what, where=f"{self.name}:{line}:{column}", found=clipped(found, 80), fix=fix)

@@ -1,0 +1,232 @@
+"""What a sweep says of each recording in words: its best point, and where messages go two ways, whether GPUDirect helps.
+
+Two points that differ in the path alone are compared, at every combination of the other settings where both have an answer:
+
+    gain = communication by host copies / communication by GPUDirect - 1
+
+GPUDirect helps at a combination where that is above `NO_DIFFERENCE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from turnbuckle.foundation.settings import Setting, unit_of
+from turnbuckle.foundation.units import show
+from turnbuckle.questions.sweep.grid import Study
+
+Verdict = Literal["helps", "does not help", "makes no difference", "depends", "cannot be told", ""]
+#: A path that makes less of a difference than this to the communication makes none.
+NO_DIFFERENCE: Final = 0.01
+HOST, DIRECT, TALK = "hostcopy", "gpudirect", "communication_seconds"
+#: More ranks have more to do: points are best among those of as many.
+_SIZE: Final = "ranks"
+#: Values of an axis that a sentence names.
+_NAMED: Final = 4
+
+
+@dataclass(frozen=True)
+class Gained:
+    """GPUDirect against host copies at one combination of the other settings.
+
+    Attributes
+    ----------
+    values : what varies besides the path.
+    gain, run_gain : of communication, and of the run time.
+    """
+
+    values: Mapping[str, Any]
+    gain: float
+    run_gain: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One recording of a sweep.
+
+    Attributes
+    ----------
+    best : the row with the shortest run (of most ranks where those vary); None where no point has an answer.
+    varied : names of what varies.
+    gained : GPUDirect against host copies; empty where the sweep does not ask for both.
+    unpaired : combinations at which one of the two paths has no answer.
+    unmatched : share of the calls that have no other side in the recording.
+    """
+
+    recording: str
+    best: Mapping[str, Any] | None
+    varied: tuple[str, ...]
+    gained: tuple[Gained, ...]
+    unpaired: int
+    unmatched: float
+    settings: Mapping[str, Setting]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether GPUDirect helps; empty where nothing is compared."""
+        if not self.gained:
+            return ""
+        if self.unmatched > 0.5:
+            return "cannot be told"
+        helped = [g.gain > NO_DIFFERENCE for g in self.gained]
+        if all(helped):
+            return "helps"
+        if any(helped):
+            return "depends"
+        return "does not help" if min(g.gain for g in self.gained) < -NO_DIFFERENCE else "makes no difference"
+
+    @property
+    def sentence(self) -> str:
+        """In words, without the name of the recording."""
+        if self.best is None:
+            return "no point has an answer"
+        said = [f"shortest run {self._value('seconds', self.best['seconds'])}"]
+        if TALK in self.best:
+            said[0] += f", {self._value(TALK, self.best[TALK])} of it communication"
+        if place := self._at(self.best) if self.varied else "":
+            # "at on gh200" would say it twice
+            said[0] += f", {place}" if place.startswith("on ") else f", at {place}"
+        if self.verdict == "cannot be told":
+            said.append(f"whether GPUDirect helps cannot be told: {self.unmatched:.0%} of its calls have no other side")
+        elif self.verdict:
+            said.append(self._compared())
+        if self.unpaired:
+            some = f"{self.unpaired:,} combination{'s' * (self.unpaired > 1)}"
+            said.append(f"at {some} one path or both have no answer")
+        return "; ".join(said)
+
+    def _compared(self) -> str:
+        low, high = (end(self.gained, key=lambda g: g.gain) for end in (min, max))
+        runs = [g.run_gain for g in self.gained]
+        several = len(self.gained) > 1 and high.gain > low.gain
+        ends = f"{_signed(low.gain)} to {_signed(high.gain)}" if several else _signed(high.gain)
+        run = f"{_signed(min(runs))} to {_signed(max(runs))}" if _signed(min(runs)) != _signed(max(runs)) else _signed(max(runs))
+        told = f"GPUDirect {self.verdict}"
+        if self.verdict == "depends":
+            told = "whether GPUDirect helps depends" + (f" (it {decided})" if (decided := self._decided()) else "")
+        told += f": gain of communication {ends}"
+        if several and low.values:
+            told += f" (least at {self._at(low.values)}; most at {self._at(high.values)})"
+        return f"{told}, of the run {run}"
+
+    def _decided(self) -> str:
+        """The one setting whose value says where GPUDirect helps, in words; empty where there is none."""
+        for name in self.varied:
+            by: dict[Any, set[bool]] = {}
+            for g in self.gained:
+                if name in g.values:
+                    by.setdefault(g.values[name], set()).add(g.gain > NO_DIFFERENCE)
+            if not by or any(len(kinds) > 1 for kinds in by.values()):
+                continue
+            yes = [v for v, kinds in by.items() if True in kinds]
+            no = [v for v in by if v not in yes]
+            if all(isinstance(v, int | float) and not isinstance(v, bool) for v in by) and len(by) > 2:
+                if min(yes) > max(no):
+                    return f"helps from {name} {self._value(name, min(yes))} on"
+                if max(yes) < min(no):
+                    return f"helps up to {name} {self._value(name, max(yes))}"
+            if min(len(yes), len(no)) <= _NAMED:
+                word, some = ("helps at", yes) if len(yes) <= _NAMED else ("helps but at", no)
+                return f"{word} {name} {', '.join(self._value(name, v) for v in some)}"
+        return ""
+
+    def _at(self, values: Mapping[str, Any]) -> str:
+        return ", ".join(f"{n} {self._value(n, values[n])}" for n in self.varied if n in values)
+
+    def _value(self, name: str, value: Any) -> str:
+        return valued(value, unit_of(name, self.settings))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Of ``summary`` in the JSON contract of ``sweep``."""
+        best = self.best
+        out: dict[str, Any] = {"recording": self.recording, "sentence": self.sentence, "best": None, "gpudirect": None}
+        if best is not None:
+            out["best"] = {n: best[n] for n in (*self.varied, "seconds", TALK) if n in best}
+        if self.gained:
+            ends = {name: end(self.gained, key=lambda g: g.gain) for name, end in (("least", min), ("most", max))}
+            told = {n: {"communication": g.gain, "run_time": g.run_gain, "at": dict(g.values)} for n, g in ends.items()}
+            out["gpudirect"] = {"verdict": self.verdict, "combinations": len(self.gained), "unpaired": self.unpaired, **told}
+        return out
+
+
+def valued(value: Any, unit: str) -> str:
+    """A setting or a result as a sentence has it."""
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else show(value, unit, 4) if unit == "1" else show(value, unit)
+
+
+def _signed(share: float) -> str:
+    """A change in three digits.
+
+    >>> _signed(0.123456), _signed(-2e-5), _signed(1.5)
+    ('+12.3%', '-0.002%', '+150%')
+    """
+    text = f"{100 * share:+.3g}" if abs(share) < 10 else f"{100 * share:+.0f}"
+    return f"{text}%" if share else "0%"
+
+
+def gained(rows: Iterable[Mapping[str, Any]], varied: Sequence[str]) -> tuple[list[Gained], int]:
+    """Every combination of what varies besides the path, with its gain where both paths have an answer; and at how many they have not."""
+    others = [n for n in varied if n != "path"]
+    pairs: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["path"] in (HOST, DIRECT):
+            pairs.setdefault(tuple(row[n] for n in others), {})[row["path"]] = row
+    out = []
+    for at, pair in pairs.items():
+        times = [_times(pair[p]) for p in (HOST, DIRECT) if p in pair]
+        if len(times) == 2 and times[0] and times[1]:
+            (host, host_run), (direct, direct_run) = times[0], times[1]
+            out.append(Gained(dict(zip(others, at, strict=True)), host / direct - 1.0, host_run / direct_run - 1.0))
+    return out, len(pairs) - len(out)
+
+
+def _times(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Communication and run time of an answer, where both take time."""
+    talk, run = row.get(TALK), row.get("seconds")
+    return (float(talk), float(run)) if not row["code"] and talk and run else None
+
+
+def varying(study: Study) -> tuple[str, ...]:
+    """Settings that have more than one value in a study."""
+    pairs = [n for n in (study.pairs[0] if study.pairs else ()) if len({p[n] for p in study.pairs}) > 1]
+    return (*pairs, *(n for n, values in study.axes.items() if len(values) > 1))
+
+
+def summaries(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[Summary]:
+    """What there is to say of each recording.
+
+    Parameters
+    ----------
+    rows : as `turnbuckle.questions.sweep.question.Swept.rows` gives them.
+    """
+    varied, legal = varying(study), study.kind.legal
+    by: dict[str, list[Mapping[str, Any]]] = {name: [] for name in study.recordings}
+    for row in rows:
+        by[row["recording"]].append(row)
+    both = "path" in varied and {HOST, DIRECT} <= {row["path"] for row in rows}
+    out = []
+    for name, mine in by.items():
+        answered = [r for r in mine if not r["code"] and isinstance(r.get("seconds"), int | float)]
+        compared, unpaired = gained(mine, varied) if both else ([], 0)
+        out.append(Summary(name, _best(answered, varied), varied, tuple(compared), unpaired, _unmatched(answered), legal))
+    return out
+
+
+def _best(answered: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> Mapping[str, Any] | None:
+    if _SIZE in varied and answered:
+        most = max(r[_SIZE] for r in answered)
+        answered = [r for r in answered if r[_SIZE] == most]
+    return min(answered, key=lambda r: (r["seconds"], r.get(TALK) or 0.0), default=None)
+
+
+def _unmatched(answered: Sequence[Mapping[str, Any]]) -> float:
+    shares = [r["unmatched_share"] for r in answered if r.get("unmatched_share") is not None]
+    return float(max(shares, default=0.0))

@@ -1,0 +1,1 @@
+"""Copies of one node on the data sheet of another."""

@@ -1,0 +1,368 @@
+"""``turnbuckle transfers``: copies of one node on the data sheet of another, and how far off that is where both were measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, Source, listed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from turnbuckle.machine import Machine
+    from turnbuckle.questions.transfers.datasheet import Error, Projected, Study
+    from turnbuckle.questions.transfers.question import Transfers
+    from turnbuckle.questions.transfers.sheet import Sheet
+
+#: Asked when the user names no node: today's host links.
+DEFAULT_LINKS = ("pcie4-x16", "pcie5-x16", "pcie6-x16")
+#: Columns of a terminal in which an interval stands on one line.
+_WIDE = 90
+#: Columns below which every column of a table may take several lines.
+_NARROW = 80
+#: Of any time, size or bandwidth that is given, SI.
+_LEAST, _MOST = 1e-15, 1e18
+WORDS = {"projected": "packets", "peak": "peak bandwidth", "envelope": "back of the envelope"}
+
+File = Annotated[
+    str,
+    Parameter(help="recordings or measured copies (bandwidthTest, hipBusBandwidth, OSU, gpu_copy, CSV); NAME=FILE names one, FILE#2 picks"),
+]
+On = Annotated[
+    list[str] | None,
+    Parameter(name="--on", help="link (pcie5-x16, nvlink2-x2) or machine of the other node; several times or with commas", negative=()),
+]
+MeasuredThere = Annotated[
+    list[str] | None,
+    Parameter(name="--measured", help="recording or measured copies of the other node; one for each file, in the same order", negative=()),
+]
+TransfersOf = Annotated[
+    Literal["own", "measured"],
+    Parameter(name="--transfers-of", help="whose transfers are priced: the files' own, or those of --measured with (L+O) of the files"),
+]
+HostMemory = Annotated[str | None, Parameter(help="bandwidth of host memory there, for pageable copies; instead of the machine's")]
+DeviceMemory = Annotated[str | None, Parameter(help="bandwidth of device memory there, for copies inside a device")]
+Peer = Annotated[str | None, Parameter(help="link between devices there, as nvlink3-x4")]
+Latency = Annotated[str | None, Parameter(help="(L+O), the time of a one-byte copy; instead of the smallest copies of each file")]
+CopiedSize = Annotated[str | None, Parameter(help="size of the copies in a file of rates that does not say it (gpu_copy)")]
+
+
+def transfers(
+    *files: File,
+    on: On = None,
+    measured: MeasuredThere = None,
+    transfers_of: TransfersOf = "own",
+    host_memory: HostMemory = None,
+    device_memory: DeviceMemory = None,
+    peer: Peer = None,
+    latency: Latency = None,
+    copied_size: CopiedSize = None,
+    source: Source = None,
+    charts: Charts = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Project every copy of a run on the data sheet of another node (AHEAD), and say how far off that is where both were measured."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.foundation.units import parse
+    from turnbuckle.questions.transfers.datasheet import study
+    from turnbuckle.show.terminal.console import console_for
+
+    if not files:
+        raise UsageError("A024", "no file to project", fix="turnbuckle transfers RUN.sqlite --on pcie5-x16")
+    console = console_for(output) if format == "table" else None
+    there, targets = _flat("--measured", measured), _flat("--on", on) or list(DEFAULT_LINKS)
+    if there and len(there) != len(files):
+        raise UsageError(
+            "A024", "files and --measured do not pair up", found=f"{len(files)} files, {len(there)} measured",
+            fix="give one --measured for each file, in the same order",
+        )  # fmt: skip
+    if there and len(files) > 1 and len(targets) not in (1, len(files)):
+        raise UsageError(
+            "A024", "files and --on do not pair up", found=f"{len(files)} files, {len(targets)} nodes",
+            fix="with --measured give one --on for all files, or one for each in the same order",
+        )  # fmt: skip
+    if transfers_of == "measured" and not there:
+        raise UsageError("A024", "--transfers-of measured without --measured", fix="give a recording or a measurement of the other node")
+    size = None if copied_size is None else _above(parse(copied_size, "B"), "--copied-size")
+    options: dict[str, Any] = {
+        "host_memory": None if host_memory is None else _above(parse(host_memory, "B/s"), "--host-memory"),
+        "device_memory": None if device_memory is None else _above(parse(device_memory, "B/s"), "--device-memory"),
+        "peer": peer,
+    }
+    fixed = None if latency is None else _above(parse(latency, "s"), "--latency")
+    here = [_read(word, source, size, no_cache) for word in files]
+    if source is not None and not any(machine for _, machine in here):
+        raise UsageError("A024", "--source belongs to a recording", found="measured copies alone", fix="leave --source out")
+    beyond = [_read(word, None, size, no_cache)[0] for word in there] if there else [None] * len(here)
+    named = _apart([found for found, _ in here])
+    paired = bool(there) and len(targets) == len(files) > 1
+    sheets = [_sheets([targets[k]] if paired else targets, machine, options) for k, (_, machine) in enumerate(here)]
+    found = study(list(zip(named, beyond, strict=True)), sheets, all_of_there=transfers_of == "measured", latency=fixed)
+    if charts is not None:
+        from turnbuckle.questions.transfers.figures import figures
+        from turnbuckle.show.figures.files import save
+
+        save(figures(found), charts)
+    emit(found, format, output, console)
+    return 0
+
+
+def _flat(option: str, words: list[str] | None) -> list[str]:
+    """The words of an option that takes several, also with commas; none where it is left out."""
+    from turnbuckle.foundation.errors import UsageError
+
+    found = listed(words or [])
+    if words is not None and not found:
+        raise UsageError("A024", f"{option} names nothing", fix=f"leave {option} out, or name something")
+    return found
+
+
+def _above(value: float, option: str) -> float:
+    from turnbuckle.foundation.errors import UsageError
+
+    if value <= 0:
+        raise UsageError("A023", f"{option} must be above zero", found=f"{value:g}")
+    if not _LEAST <= value <= _MOST:
+        raise UsageError("A023", f"{option} is beyond what any machine has", found=f"{value:g}", fix="give it in another unit")
+    return value
+
+
+def _sheets(targets: list[str], machine: Machine | None, options: dict[str, Any]) -> list[Sheet]:
+    from turnbuckle.questions.transfers.sheet import sheet
+
+    return [sheet(name, source=machine, **options) for name in targets]
+
+
+def _read(word: str, source: str | None, size: float | None, no_cache: bool) -> tuple[Transfers, Machine | None]:
+    """A recording, or measured copies: the first bytes tell."""
+    from turnbuckle.foundation.errors import ProfileError
+    from turnbuckle.machine.measured.logs import format_of, read_measured, split_part, unknown_format
+    from turnbuckle.questions.transfers.question import measured, recorded
+
+    name, equals, file = word.partition("=")
+    if not equals or not name or not file or Path(word).exists():
+        name, file = "", word
+    place, _ = split_part(file)
+    text = _text_of(place)
+    if text is not None and format_of(text) is not None:
+        return measured(read_measured(file, size_bytes=size), name), None
+    from turnbuckle.show.terminal.recording import inspected
+
+    try:
+        seen = inspected(place, source, no_cache)
+    except ProfileError as error:
+        if text is not None and error.code == "P013":
+            raise unknown_format(place.name) from None
+        raise
+    return recorded(seen.profile, name), seen.source
+
+
+def _text_of(place: Path) -> str | None:
+    """The text of a small file, or None where it is something else."""
+    from turnbuckle.foundation.files import opened
+    from turnbuckle.machine.measured.logs import LARGEST_BYTES
+
+    try:
+        if not place.is_file() or place.stat().st_size > LARGEST_BYTES:
+            return None
+        with opened(place) as file:
+            raw = file.read()
+    except (OSError, ValueError):
+        return None
+    if b"\x00" in raw[:4096]:
+        return None
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+
+
+def _apart(found: list[Transfers]) -> list[Transfers]:
+    """Names that occur twice get a number."""
+    from dataclasses import replace
+
+    names = [f.name for f in found]
+    return [
+        replace(f, name=f"{f.name} ({names[: k + 1].count(f.name)})" if names.count(f.name) > 1 else f.name) for k, f in enumerate(found)
+    ]
+
+
+def emit(found: Study, format: str, output: Path | None, console: Console | None) -> None:
+    """Write the answer; CSV and Parquet hold the totals by class."""
+    from turnbuckle.show.terminal.output import write_answer
+
+    if console is not None:
+        _print(console, found)
+    else:
+        write_answer(found.as_dict(), found.rows(), format, output)
+
+
+def _table(console: Console, title: str, *columns: str, folds: tuple[str, ...] = ()) -> Table:
+    """A table under its title; nothing is cut.  The first column and `folds` may take several lines, all may on a narrow terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print(Text(title, "italic"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for k, column in enumerate(columns):
+        wraps = k == 0 or column in folds or console.width < _NARROW
+        table.add_column(column, justify="left" if k == 0 else "right", no_wrap=not wraps, overflow="fold")
+    return table
+
+
+def _print(console: Console, found: Study) -> None:
+    last = ""
+    for projected in found.projected:
+        if projected.application != last:
+            mine = [p for p in found.projected if p.application == projected.application]
+            _print_application(console, mine, next(s for s in found.subjects if s.name == projected.application))
+            last = projected.application
+        _print_totals(console, projected)
+        if projected.errors:
+            _print_errors(console, projected)
+        _print_findings(console, projected)
+    judged = [p for p in found.projected if p.errors]
+    if len(judged) > 1:
+        _print_summary(console, judged)
+
+
+def _plain(text: str) -> str:
+    """Text of a user or a file without anything a terminal obeys, for places that know no markup."""
+    from turnbuckle.show.terminal.projections import plain
+
+    return plain(text, 120)
+
+
+def _class(direction: str, memory: str) -> str:
+    from turnbuckle.questions.transfers.question import words
+    from turnbuckle.show.terminal.projections import clean
+
+    return "all" if direction == "all" else clean(words((direction, memory)))
+
+
+def _print_application(console: Console, on: list[Projected], subject: Transfers) -> None:
+    """What is the same on every node, with the answer first."""
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show as quantity
+    from turnbuckle.questions.transfers.question import distribution
+
+    count, projected = subject.rows.height, on[0]
+    console.print(Text.assemble((_plain(projected.application), "bold"), f"  {count:,} transfer{'' if count == 1 else 's'}"))
+    if projected.transfers_of != projected.application:
+        console.print(Text(f"transfers of {_plain(projected.transfers_of)}, (L+O) of {_plain(projected.application)}", "dim"))
+    for one in on:
+        console.print(_answer(one, count))
+    console.print()
+    table = _table(console, "(L+O), the fixed part of a copy, kept for the other node", "copies", "(L+O)", "read off", "of size")
+    for (direction, memory), latency in projected.latency.items():
+        size = f"{latency.size_bytes:,.0f} B" if latency.copies else ""
+        of = f"{latency.copies:,} {latency.source if latency.borrowed else 'smallest'}" if latency.copies else "as given"
+        table.add_row(_class(direction, memory), quantity(latency.seconds, "s"), of, size)
+    console.print(table)
+    console.print()
+    table = _table(console, "transfers by size", "size", "transfers", "of them", "of their time")
+    for row in distribution(subject):
+        low, high = (quantity(row[k], "B") for k in ("low_bytes", "high_bytes"))
+        table.add_row(f"{low} to {high}", f"{row['count']:,}", f"{row['count_share']:.1%}", f"{row['time_share']:.1%}")
+    console.print(table)
+    console.print()
+
+
+def _answer(projected: Projected, count: int) -> Text:
+    """All transfers on one node, in a line."""
+    from rich.text import Text
+
+    from turnbuckle.show.terminal.projections import seconds
+
+    total = projected.totals[-1]
+    words = f"{seconds(total.projected)} projected on {_plain(projected.target)}"
+    words += f", {seconds(total.measured)} here" if total.measured is not None else ""
+    return Text(words + (f" ({count - total.count:,} of them not priced)" if total.count < count else ""))
+
+
+def _print_totals(console: Console, projected: Projected) -> None:
+    from rich.text import Text
+
+    from turnbuckle.foundation.units import show as quantity
+    from turnbuckle.projection.uncertainty import LEVEL
+    from turnbuckle.show.terminal.projections import seconds
+
+    own = projected.totals[-1].measured is not None
+    target = _plain(projected.target)
+    title = f"on {target}" if projected.link == projected.target else f"on {target} ({projected.link})"
+    interval = f"{LEVEL:.0%} interval"
+    columns = ["transfers", "count", "size", *(["here"] if own else []), "packets", interval, "peak", "envelope"]
+    table = _table(console, title, *columns, folds=(interval,))
+    totals = projected.totals if len(projected.totals) > 2 else projected.totals[:1]
+    between = " " if console.width >= _WIDE else "\n"
+    for t in totals:
+        low, high = (quantity(end, "s") for end in (t.low, t.high))
+        measured = [seconds(t.measured)] if own else []
+        table.add_row(
+            _class(t.direction, t.memory), f"{t.count:,}", quantity(t.size_bytes, "B"), *measured, seconds(t.projected),
+            f"\\[{low},{between}{high}]", seconds(t.peak), seconds(t.envelope),
+        )  # fmt: skip
+    console.print(table)
+    parts = [f"{name} {share:.0%}" for name, share in list(projected.totals[-1].drivers.items())[:3]]
+    if parts:
+        console.print(Text(f"the interval is what no data sheet says: {', '.join(parts)}", "dim"))
+    slowed = [f"{_class(t.direction, t.memory)} {seconds(t.read_limited)}" for t in totals if t.read_limited is not None]
+    if slowed:
+        console.print(Text(f"with its reads in flight limited (tags), which the paper leaves out: {', '.join(slowed)}"))
+    console.print()
+
+
+def _print_errors(console: Console, projected: Projected) -> None:
+    from turnbuckle.show.terminal.projections import seconds
+
+    title = "against the times measured there: WMAPE and spread [%] of three approaches"
+    table = _table(console, title, "transfers", "count", "there", "packets", "peak", "envelope", "packets/there")
+    by_class: dict[tuple[str, str], list[Error]] = {}
+    for e in projected.errors:
+        by_class.setdefault((e.direction, e.memory), []).append(e)
+    shown = list(by_class.items())
+    for which, group in shown if len(shown) > 2 else shown[:1]:
+        first = group[0]
+        cells = [_off(e) for e in group]
+        table.add_row(_class(*which), f"{first.count:,}", seconds(first.actual), *cells, f"{first.predicted / first.actual:.2f}x")
+    console.print(table)
+    console.print()
+
+
+def _off(error: Error) -> str:
+    return f"{error.wmape:.1f} ± {error.spread:.1f}"
+
+
+def _print_summary(console: Console, judged: list[Projected]) -> None:
+    """The paper's Tables III and IV, a row an application."""
+    from turnbuckle.show.terminal.projections import clean
+
+    columns = ("application", "node", "transfers", "packets", "peak", "envelope")
+    table = _table(console, "by application: WMAPE and spread [%]", *columns, folds=("node",))
+    for p in judged:
+        group = [e for e in p.errors if e.direction == "all"]
+        table.add_row(clean(p.application, 60), clean(p.target, 40), f"{group[0].count:,}", *(_off(e) for e in group))
+    means = [sum(e.wmape for p in judged for e in p.errors if (e.direction, e.approach) == ("all", a)) / len(judged) for a in WORDS]
+    table.add_row("mean", "", "", *(f"{m:.1f}" for m in means))
+    console.print(table)
+
+
+def _print_findings(console: Console, projected: Projected) -> None:
+    from rich.text import Text
+
+    from turnbuckle.show.terminal.projections import clean
+
+    for f in projected.findings:
+        style = "yellow" if f.severity == "warning" else "dim"
+        for line in (f.detail or f.meaning).split("; "):
+            console.print(Text.from_markup(f"{f.code}  {clean(line, 240)}", style=style))
+    if projected.findings:
+        console.print()

@@ -1,0 +1,370 @@
+"""Validation cases: a prediction from one recording or measurement, and what was measured elsewhere.
+
+A case is a folder with a file ``case.toml``::
+
+    title = "CloverLeaf's copies, from PCIe 4 to PCIe 5"
+    known = "the link's generation; nothing of the copies on B"    # what was known before, besides A
+    why = "two devices share one root port"                        # why it is wrong where it is
+    waits = "a GPU whose calls can be delayed"                     # only where the answer is still to be measured
+
+    [a]                                    # what the prediction is made from
+    what = "CloverLeaf, A100-SXM4-80GB"
+    file = "nsys/run.sqlite"               # under the data folder; "./run.csv" lies beside the case
+    machine = "a100-sxm4-80"               # where the recording does not tell
+
+    [b]                                    # the answer
+    what = "an LLM workload on two H100"
+    file = "nsys/other.sqlite"
+
+    [[measured]]                           # or answers as numbers
+    what = "managed copies to the device"
+    value = "48.3 ms"
+    source = "nvprof's summary"
+
+    [[ask]]                                # one question and the model that answers it; keys by model: `ASKS`
+    model = "datasheet"
+    on = "pcie5-x16"
+
+Nothing is guessed:
+
+    A416  no such case, or no case in the folder
+    A417  not TOML, an unknown or missing key, a value that cannot be
+    A418  a path that leaves the data folder or the case
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from turnbuckle.foundation.errors import UnitError, UsageError, clipped, did_you_mean
+from turnbuckle.foundation.table_file import read_text
+from turnbuckle.foundation.toml_text import NotToml, parsed
+from turnbuckle.foundation.units import parse
+
+FILE: Final = "case.toml"
+#: Keys of a question by the model that answers it, and what each must be: ``text``, ``words`` (a list), ``count`` or a unit.
+ASKS: Final[dict[str, dict[str, str]]] = {
+    "datasheet": {"on": "text", "host_memory": "B/s", "device_memory": "B/s", "copied_size": "B"},
+    "machine": {"on": "text"},
+    "line": {
+        "direction": "text",
+        "memory": "text",
+        "from_direction": "text",
+        "from_memory": "text",
+        "up_to": "B",
+        "group": "text",
+        "on_other": "text",
+    },
+    "slack": {"iterations": "count"},
+    "distance": {"measured": "text"},
+    "message delay": {"measured": "text", "network": "text"},
+    "sharing": {"measured": "text", "cores": "count"},
+    "projection": {"on": "text", "alpha": "text"},
+    "variant": {"states": "words", "phase": "count", "removed": "text", "other": "text", "sizes": "words"},
+    "counts": {"variants": "words"},
+    "repeat": {"others": "words"},
+    "rate": {"on": "text"},
+}
+_SIDE: Final = {"what": "text", "file": "text", "machine": "text"}
+_MEASURED: Final = {
+    "what": "text", "value": "text", "source": "text", "direction": "text", "count": "count", "size": "B", "delay": "s",
+    "file": "text",
+}  # fmt: skip
+_TOP: Final = {"title": "text", "known": "text", "why": "text", "waits": "text"}
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,79}")
+_TEXT = 1500
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two ends of a case: what it is in words, its file (relative, with ``/``) and its machine; empty where not given."""
+
+    what: str = ""
+    file: str = ""
+    machine: str = ""
+
+
+@dataclass(frozen=True)
+class Number:
+    """One answer as a number.
+
+    Attributes
+    ----------
+    what : in words.
+    value : the measured value as written, with unit; its unit follows from the question.
+    source : who measured it, where it stands.
+    direction : of copies, or of the rate.
+    count, size_bytes : how many copies, of how many bytes in all; 0 where they do not apply.
+    delay : of every boundary call in the run that was measured [s]; 0 without.
+    file : where the number stands, under the data folder; empty for a printed source.
+    """
+
+    what: str
+    value: str
+    source: str
+    direction: str = ""
+    count: int = 0
+    size_bytes: float = 0.0
+    delay: float = 0.0
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One question: the model that answers it, and its keys."""
+
+    model: str
+    given: Mapping[str, Any]
+
+    def text(self, key: str) -> str:
+        """A word of the question; empty where it is not given."""
+        return str(self.given.get(key, ""))
+
+    def number(self, key: str) -> float | None:
+        """A quantity of the question [SI], or None."""
+        value = self.given.get(key)
+        return None if value is None else float(value)
+
+    def words(self, key: str) -> tuple[str, ...]:
+        """A list of the question."""
+        return tuple(self.given.get(key, ()))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case.
+
+    Attributes
+    ----------
+    name, folder : of the folder that holds it.
+    title, known, why : in words: what is compared, what was known before besides A, why it is wrong where it is.
+    waits : what its measurement waits for; empty where there is one.
+    a, b : what the prediction is made from, and the answer.
+    measured : answers as numbers.
+    asks : the questions.
+    """
+
+    name: str
+    folder: Path
+    title: str
+    known: str
+    why: str
+    waits: str
+    a: Side
+    b: Side
+    measured: tuple[Number, ...]
+    asks: tuple[Ask, ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Every file that its questions read, once."""
+        more = [w for ask in self.asks for key in ("variants", "others") for w in ask.words(key)]
+        more += [ask.text(key) for ask in self.asks for key in ("other", "measured")]
+        return tuple(dict.fromkeys(f for f in (self.a.file, self.b.file, *(n.file for n in self.measured), *more) if f))
+
+    def place(self, file: str, data: Path | None) -> Path | None:
+        """Where a file of this case lies; None where it needs a data folder and there is none.
+
+        ``*`` in its last part stands for anything, if one file alone fits.
+        """
+        place = self.folder / file[2:] if file.startswith("./") else None if data is None else data / file
+        if place is None or "*" not in place.name:
+            return place
+        fit = sorted(place.parent.glob(place.name))
+        return fit[0] if len(fit) == 1 else place
+
+    def missing(self, data: Path | None) -> tuple[str, ...]:
+        """Files that are not there; a file inside an archive counts as there if the archive is."""
+        places = {f: self.place(f, data) for f in self.files}
+        return tuple(f for f, place in places.items() if place is None or not Path(_outside(str(place))).exists())
+
+
+def _outside(path: str) -> str:
+    """The file on disk of a path that may lead into an archive (``x.tar.gz::y``) or name a part (``x.txt#2``)."""
+    return re.sub(r"#[0-9]{1,4}$", "", path.partition("::")[0])
+
+
+def find(words: Sequence[str], root: Path) -> list[Case]:
+    """The cases named, or all of a folder of cases.
+
+    Parameters
+    ----------
+    words : names of cases below `root`, folders of a case, or folders of cases; none is all of `root`.
+    root : the folder of cases.
+
+    Raises
+    ------
+    UsageError : A416, A417, A418, A061.
+    """
+    if not words:
+        cases = _inside(root)
+        if not cases:
+            raise UsageError(
+                "A416", "no validation cases", where=str(root), found="no such folder" if not root.is_dir() else "no folder with case.toml",
+                cause="the cases stand in the source tree, under validation/cases; they are not installed",
+                fix="name a case or a folder of cases, or print what was found last: turnbuckle validate --card",
+            )  # fmt: skip
+        return cases
+    out: dict[Path, Case] = {}
+    for word in words:
+        found = next((p for p in (Path(word), root / word) if _is_case(p)), None)
+        cases = [read_case(found)] if found else _inside(Path(word))
+        if not cases:
+            known = [c.name for c in sorted(root.iterdir()) if _is_case(c)] if root.is_dir() else []
+            raise UsageError(
+                "A416", f"no validation case is called {clipped(word)}", where=clipped(str(root)),
+                fix=did_you_mean(word, known) or (f"one of {', '.join(known[:8])}" if known else "name a folder that holds case.toml"),
+            )  # fmt: skip
+        out |= {case.folder.resolve(): case for case in cases}
+    return list(out.values())
+
+
+def _is_case(folder: Path) -> bool:
+    try:
+        return (folder / FILE).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _inside(root: Path) -> list[Case]:
+    try:
+        folders = sorted(p for p in root.iterdir() if _is_case(p))
+    except (OSError, ValueError):
+        return []
+    return [read_case(folder) for folder in folders]
+
+
+def read_case(folder: Path) -> Case:
+    """Read one case.
+
+    Raises
+    ------
+    UsageError : A061 where its file cannot be read; A417, A418 with file:line:column.
+    """
+    text = read_text(folder / FILE, "the case", largest_bytes=1 << 20, fix="give a TOML file in UTF-8")
+    return _Reading(folder, text).case()
+
+
+class _Reading:
+    """One case file being read; knows where everything stands."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        self.folder, self.name = folder, folder.resolve().name
+        self.file = f"{self.name}/{FILE}"
+        try:
+            self.document, self.positions = parsed(text)
+        except NotToml as flaw:
+            fix = flaw.fix or '[a], [b], [[ask]], then KEY = "VALUE"'
+            raise UsageError("A417", "the case is not TOML", where=self.file + flaw.at, cause=flaw.why, fix=fix) from None
+
+    def case(self) -> Case:
+        if not _NAME.fullmatch(self.name):
+            raise UsageError("A417", "no name for a case", where=clipped(self.name), fix="name its folder with a-z, 0-9, _ . -")
+        top = {k: v for k, v in self.document.items() if k not in ("a", "b", "measured", "ask")}
+        about = self._table((), top, _TOP, ("title",), ("a", "b", "measured", "ask"))
+        waits = str(about.get("waits", ""))
+        a, b = (Side(**self._table((k,), self._one(k), _SIDE, ())) for k in ("a", "b"))
+        numbers = tuple(self._number(k, t) for k, t in enumerate(self._several("measured")))
+        asks = tuple(self._ask(k, t) for k, t in enumerate(self._several("ask")))
+        if not asks and not waits:
+            raise self._flaw((), "a case that asks nothing", fix="[[ask]] with model = ..., or waits = ... where nothing is measured yet")
+        if asks and not a.file and any(ask.model != "rate" for ask in asks):
+            raise self._flaw(("a",), "a case without anything to predict from", fix='[a] with file = "..."')
+        case = Case(self.name, self.folder, about["title"], about.get("known", ""), about.get("why", ""), waits, a, b, numbers, asks)
+        for file in case.files:
+            self._stays(file)
+        self._can_fail(case)
+        return case
+
+    def _can_fail(self, case: Case) -> None:
+        """A prediction made from its own answer says nothing."""
+        own = not case.b.file or case.b.file == case.a.file
+        lines = [ask for ask in case.asks if ask.model == "line" and own and not case.measured]
+        closed = [ask for ask in lines if not any(ask.given.get(k) for k in ("up_to", "from_direction", "from_memory"))]
+        if closed or (case.b.file and case.b.file == case.a.file and any(ask.model not in ("line", "rate") for ask in case.asks)):
+            raise self._flaw(
+                ("b",) if case.b.file else (), "a case whose answer is what it is predicted from", found=case.b.file or case.a.file,
+                fix='give [b] another file; a line fitted to the smaller copies of one file has up_to = "1 MB"',
+            )  # fmt: skip
+
+    def _stays(self, file: str) -> None:
+        path = PurePosixPath(file.partition("::")[0])
+        if path.is_absolute() or ".." in path.parts or "**" in file or "\\" in file or "\0" in file or re.match(r"[A-Za-z]:", file):
+            raise UsageError(
+                "A418", "a path that leaves the data folder", where=self.file, found=clipped(file),
+                fix='give it relative to the data folder, or as "./FILE" beside the case',
+            )  # fmt: skip
+
+    def _number(self, at: int, table: dict[str, Any]) -> Number:
+        given = self._table(("measured", str(at)), table, _MEASURED, ("what", "value", "source"))
+        size = given.pop("size", 0.0)
+        return Number(**given, size_bytes=size)
+
+    def _ask(self, at: int, table: dict[str, Any]) -> Ask:
+        model = table.get("model")
+        if not isinstance(model, str) or model not in ASKS:
+            fix = did_you_mean(str(model), ASKS) or f"one of {', '.join(ASKS)}"
+            raise self._flaw(("ask",), "no model answers that", found=str(model)[:40], fix=fix)
+        given = self._table(("ask", str(at)), {k: v for k, v in table.items() if k != "model"}, ASKS[model], ())
+        return Ask(model, given)
+
+    def _one(self, key: str) -> dict[str, Any]:
+        table = self.document.get(key, {})
+        if not isinstance(table, dict):
+            raise self._flaw((key,), f"{key} is a table", fix=f"[{key}], then KEY = VALUE")
+        return table
+
+    def _several(self, key: str) -> list[dict[str, Any]]:
+        tables = self.document.get(key, [])
+        if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
+            raise self._flaw((key,), f"{key} are tables", fix=f"[[{key}]], one for each")
+        return tables
+
+    def _table(
+        self, at: tuple[str, ...], table: dict[str, Any], keys: Mapping[str, str], needed: Sequence[str], tables: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """A table's values by key: all known, none missing, each of its kind."""
+        out: dict[str, Any] = {}
+        for key, value in table.items():
+            if key not in keys:
+                fix = did_you_mean(key, keys) or f"keys are {', '.join((*keys, *tables))}"
+                raise self._flaw((*at, key), "a key that a case does not have", found=key[:40], fix=fix)
+            out[key] = self._value((*at, key), value, keys[key])
+        for key in needed:
+            if key not in out:
+                raise self._flaw(at, f"{key} is missing", fix=f'{key} = "..."')
+        return out
+
+    def _value(self, at: tuple[str, ...], value: Any, kind: str) -> Any:
+        if kind == "count":
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10**12:
+                raise self._flaw(at, f"{at[-1]} is a whole number of 1 or more", found=str(value)[:40])
+            return value
+        if kind == "words":
+            if not isinstance(value, list) or not 1 <= len(value) <= 64 or not all(isinstance(v, str) and v for v in value):
+                raise self._flaw(at, f"{at[-1]} is a list of texts", found=str(value)[:40], fix='["one", "other"]')
+            return tuple(value)
+        if not isinstance(value, str) or not 0 < len(value) <= _TEXT:
+            raise self._flaw(at, f"{at[-1]} is a text", found=str(value)[:40], fix="write it in quotes, 1500 letters at most")
+        if kind == "text":
+            return " ".join(value.split())
+        try:
+            found = parse(value, kind)
+        except UnitError as error:
+            error.where = self._where(at)
+            raise
+        if not 0 < found <= 1e18:
+            raise self._flaw(at, f"{at[-1]} is beyond what any machine has", found=value[:40], fix="look at its unit")
+        return found
+
+    def _where(self, at: tuple[str, ...]) -> str:
+        # tables that stand several times have no position of their own each: the first stands for all
+        line, column = self.positions.key(tuple(part for part in at if not part.isdigit()))
+        return f"{self.file}:{line}:{column}"
+
+    def _flaw(self, at: tuple[str, ...], what: str, *, found: str = "", fix: str = "") -> UsageError:
+        return UsageError("A417", what, where=self._where(at) if at else self.file, found=clipped(found, 120), fix=fix)

@@ -1,0 +1,283 @@
+"""``turnbuckle validate``: predictions against measurements, case by case, and the card that sums them up."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from turnbuckle.show.terminal.options import Charts, FormatOption, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from turnbuckle.questions.validate.question import Group, Validation
+    from turnbuckle.questions.validate.rows import Row
+
+CaseNames = Annotated[str, Parameter(help="names or folders of cases, or folders of cases; all of --cases if left out")]
+Cases = Annotated[Path, Parameter(name="--cases", help="folder of cases")]
+DataFolder = Annotated[Path | None, Parameter(name="--data", help="folder that the cases' recordings lie under")]
+Card = Annotated[bool, Parameter(name="--card", help="the card that ships with this version, without running anything", negative=())]
+FailIf = Annotated[
+    str | None,
+    Parameter(name="--fail-if", help='exit 1 if this is true: "coverage < 50%", "median > 30%", "worst > 200%", "not_run > 0"'),
+]
+#: Cases that are explained beside their numbers, if there are no more.
+_FEW = 3
+#: Columns of a terminal in which an interval stands on one line.
+_WIDE = 100
+#: A table is no wider than this.
+_MOST = 130
+#: What a gate can look at: the largest of what the card holds decides, for the coverage all intervals together.
+GATES = ("coverage", "median", "worst", "not_run")
+
+
+def validate(
+    *cases: CaseNames,
+    data: DataFolder = None,
+    cases_folder: Cases = Path("validation/cases"),
+    card: Card = False,
+    fail_if: FailIf = None,
+    charts: Charts = None,
+    format: FormatOption = "table",
+    output: Output = None,
+) -> int:
+    """Predict what was measured elsewhere, and say how far off that is: by case, and as a card by kind of question."""
+    from turnbuckle.foundation.errors import UsageError
+    from turnbuckle.questions.validate.question import row_dict, shipped
+    from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.output import write_answer
+
+    condition = _gate(fail_if) if fail_if else None
+    if card and (cases or data is not None):
+        raise UsageError(
+            "A419", "--card prints what was found when this version was released", found="cases or a data folder with it",
+            fix="leave --card out to run the cases again",
+        )  # fmt: skip
+    found = shipped() if card else _run(cases, cases_folder, data)
+    if charts is not None:
+        from turnbuckle.questions.validate.figures import figures
+        from turnbuckle.show.figures.files import save
+
+        save(figures(found), charts)
+    if format != "table":
+        write_answer(found.as_dict(), [row_dict(r) for r in found.rows], format, output)
+    else:
+        show(console_for(output), found, card)
+    if condition is not None:
+        condition(found)
+    return 0
+
+
+def _run(names: Sequence[str], root: Path, data: Path | None) -> Validation:
+    from turnbuckle.foundation.errors import UsageError, clipped
+    from turnbuckle.questions.validate.cases import find
+    from turnbuckle.questions.validate.question import validate as run
+
+    if data is not None and not data.is_dir():
+        raise UsageError(
+            "A420", "--data is no folder", where=clipped(data.name), fix="name the folder that the cases' recordings lie under"
+        )
+    return run(find(names, root), data)
+
+
+def _gate(text: str) -> Callable[[Validation], None]:
+    """Parse ``QUANTITY < NUMBER%``."""
+    from turnbuckle.foundation.errors import CannotAnswer, GateFailed, UsageError, did_you_mean
+    from turnbuckle.show.terminal.gate import COMPARISONS
+
+    example = '--fail-if "coverage < 50%"'
+    match = re.fullmatch(r"\s*([a-z_]+)\s*(>=|<=|>|<)\s*([0-9]+(?:\.[0-9]+)?)\s*(?:(%)\s*)?", text)
+    if match is None:
+        raise UsageError("A008", "a gate reads QUANTITY > NUMBER or QUANTITY > NUMBER%", found=text, fix=example)
+    quantity, compare, number, percent = match.groups()
+    if quantity not in GATES:
+        fix = did_you_mean(quantity, GATES) or f"one of {', '.join(GATES)}"
+        raise UsageError("A008", f"a gate cannot look at {quantity!r}", found=text, fix=fix)
+    limit = float(number) / (100.0 if percent else 1.0)
+
+    def hold(found: Validation) -> None:
+        values = _values(found, quantity)
+        if not values:
+            raise CannotAnswer(
+                "A191", f"no case gave a {quantity} to gate on", found=f"{len(found.rows)} quantities from {found.cases} cases",
+                cause="their recordings are not there, or no interval was stated", fix="name the recordings' folder with --data",
+            )  # fmt: skip
+        hit = [f"{name} {value:.3g}" for name, value in values if COMPARISONS[compare](value, limit)]
+        if hit:
+            raise GateFailed("A201", f"gate: {text.strip()}", found=", ".join(hit[:6]), fix="none: the gate did what it was asked to do")
+
+    return hold
+
+
+def _values(found: Validation, quantity: str) -> list[tuple[str, float]]:
+    from turnbuckle.questions.validate.question import FLOOR, TITLES
+
+    if quantity == "not_run":
+        return [("not run", float(sum(n.code != "A361" for n in found.not_run)))]
+    if quantity == "coverage":
+        every = found.coverage
+        return [] if every is None or every.coverage is None else [("coverage", every.coverage)]
+    groups = [(g, g.median if quantity == "median" else g.worst) for g in found.card if g.kind != FLOOR]
+    return [(f"{TITLES[g.kind]} ({g.model})", value) for g, value in groups if value is not None]
+
+
+# --- for people -----------------------------------------------------------------------------------------------------------
+
+
+def show(console: Console, found: Validation, card_alone: bool = False) -> None:
+    """Rows by kind of question, the card, what was not run, what is not validated."""
+    from rich.text import Text
+
+    from turnbuckle.questions.validate.question import TITLES
+    from turnbuckle.show.terminal.tables import unframed
+
+    if not card_alone:
+        for kind, title in TITLES.items():
+            rows = [r for r in found.rows if r.kind == kind]
+            if rows:
+                _print_rows(console, title, rows)
+        if len(found.abouts) <= _FEW:
+            _print_abouts(console, found)
+    every = found.coverage
+    head = f"{len(found.rows)} quantities of {len({r.case for r in found.rows} - {'(all)'})} cases, {found.day}, version {found.release}"
+    console.print(Text.assemble(("how good the predictions are", "bold"), f"  {head}"))
+    if found.rows:
+        _print_card(console, found.card)
+    if every is not None and every.coverage is not None:
+        console.print(
+            f"of {every.stated} stated 90 % intervals {every.covered} hold the measured value: {every.coverage:.0%}, itself between "
+            f"{every.low:.0%} and {every.high:.0%}"
+        )
+    console.print()
+    if found.not_run:
+        console.print(Text("not run", "italic"))
+        table = unframed("case", "code", "why", words=("case", "code", "why"))
+        for n in found.not_run:
+            table.add_row(_plain(n.case), n.code, _plain(n.why))
+        console.print(table)
+        console.print()
+    beyond = found.not_validated if len(found.abouts) > 1 else ()
+    if beyond:
+        console.print(Text("not validated", "italic"))
+    for line in beyond:
+        console.print(Text(f"- {line}"))
+    for f in found.findings:
+        if f.code == "A363":
+            console.print()
+            console.print(Text(f"{f.code}  {f.meaning}: {f.detail}", "yellow"))
+
+
+def _print_abouts(console: Console, found: Validation) -> None:
+    """What few cases are: with many, the manual has it."""
+    from rich.text import Text
+
+    for about in found.abouts:
+        console.print(Text.from_markup(_plain(about.title), style="bold"))
+        said = (("from", about.a), ("answer", about.b), ("known before", about.known), ("why it is off", about.why))
+        for name, text in said:
+            if text:
+                console.print(Text.from_markup(f"{name}: {clean(text, 1500)}"))
+        console.print()
+
+
+def _aligned(console: Console, first: str, columns: Sequence[tuple[str, int]], heading: bool) -> Table:
+    """A table as wide as the terminal whose number columns have the widths given, so that several stand below each other in line."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim", show_header=heading, expand=True, width=min(console.width, _MOST))
+    table.add_column(first, ratio=1, overflow="fold")
+    for name, width in columns:
+        table.add_column(name, justify="right", width=width, no_wrap=True)
+    return table
+
+
+def _print_rows(console: Console, title: str, rows: list[Row]) -> None:
+    """A line a quantity, under the name of its case."""
+    from rich.text import Text
+
+    from turnbuckle.questions.validate.question import MODEL_TITLES
+
+    wide = console.width >= _WIDE
+    between = " .. " if wide else "\n.. "
+    columns = (
+        ("predicted", 9),
+        ("90 % interval", 20 if wide else 13),
+        ("measured", 9),
+        ("off", 8),
+        ("in it", 5),
+        *([("n", 6)] if wide else []),
+    )
+    console.print(Text(title, "italic"))
+    console.print(_aligned(console, "", columns, True))
+    for case in dict.fromkeys(r.case for r in rows):
+        console.print(Text.from_markup(_plain(case), style="bold"))
+        table = _aligned(console, "", columns, False)
+        for row in (r for r in rows if r.case == case):
+            held = {True: "yes", False: "NO", None: ""}[row.covered]
+            interval = (
+                "" if row.low is None or row.high is None else f"{quantity(row.low, row.unit)}{between}{quantity(row.high, row.unit)}"
+            )
+            value = [quantity(row.predicted, row.unit), interval, quantity(row.measured, row.unit), _off(row), held]
+            if row.tau is not None:
+                value = [f"tau {row.tau:.2f}", f"p {row.p_value:.2g}", "", "", ""]
+            name = f"  {_plain(row.quantity)} [dim]by {MODEL_TITLES.get(row.model, row.model)}[/dim]"
+            table.add_row(name, *value, *([f"{row.count:,}"] if wide else []))
+        console.print(table)
+    console.print()
+
+
+def _off(row: Row) -> str:
+    """WMAPE without a sign, a single error with one."""
+    if row.wmape is not None:
+        return f"{row.wmape:.1%}"
+    return "" if row.error is None else f"{row.error:+.1%}"
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A value in its unit; counts and ratios without."""
+    from turnbuckle.foundation.units import show
+
+    if value is None:
+        return ""
+    return show(value, unit) if unit else f"{value:.4g}"
+
+
+def _print_card(console: Console, card: list[Group]) -> None:
+    """A line a model, under the kind of question."""
+    from rich.text import Text
+
+    from turnbuckle.questions.validate.question import MODEL_TITLES, TITLES
+
+    columns = (("cases", 5), ("n", 3), ("median", 6), ("worst", 6), ("in interval", 11), ("90 % of that", 12))
+    console.print(_aligned(console, "how far off, by", columns, True))
+    for kind in dict.fromkeys(g.kind for g in card):
+        console.print(Text(TITLES[kind], "bold"))
+        table = _aligned(console, "", columns, False)
+        for g in (g for g in card if g.kind == kind):
+            held = (
+                ("none stated", "") if g.low is None or g.high is None else (f"{g.covered} of {g.stated}", f"\\[{g.low:.0%}, {g.high:.0%}]")
+            )
+            if g.orders:
+                tau, p_value, count = g.orders[0]
+                held = (f"tau {tau:.2f}", f"p {p_value:.2g} of {count}")
+            median, worst = ("" if v is None else f"{v:.1%}" if v < 1 else f"{v:.0%}" for v in (g.median, g.worst))
+            table.add_row(f"  {MODEL_TITLES.get(g.model, g.model)}", f"{g.cases}", f"{g.count}", median, worst, *held)
+        console.print(table)
+
+
+def _plain(text: str) -> Any:
+    """Text of a file, without markup or anything that steers a terminal."""
+    return clean(text, 200)
+
+
+def clean(text: str, width: int) -> str:
+    """`turnbuckle.show.terminal.projections.clean`, imported when it is needed."""
+    from turnbuckle.show.terminal import projections as shown
+
+    return shown.clean(text, width)

@@ -1,0 +1,253 @@
+"""Copies, migrations and messages of a validation case: predicted from a data sheet, a machine file, or the line fitted to A.
+
+Nothing is fitted to an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import CannotAnswer, UsageError, clipped
+from turnbuckle.foundation.units import parse, show
+from turnbuckle.machine import Pair, load
+from turnbuckle.profile.pieces import Pieces
+from turnbuckle.profile.transfers import LinkFit, fit_class
+from turnbuckle.projection.model import Charge, nething
+from turnbuckle.projection.priors import (
+    COPY_LATENCY_SD,
+    DEVICE,
+    DEVICE_SHARE,
+    LATENCY,
+    LINK,
+    NODE_SHARE,
+    PEER,
+    PEER_SHARE,
+    STAGED,
+    STAGED_SPREAD,
+    half_normal,
+    of_pair,
+    other_host,
+)
+from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED, Draws, drawn_source, drawn_target, normals, on_other_machine
+from turnbuckle.questions.transfers.datasheet import project as on_sheet
+from turnbuckle.questions.transfers.datasheet import wmape
+from turnbuckle.questions.transfers.question import words
+from turnbuckle.questions.transfers.sheet import sheet
+from turnbuckle.questions.validate.cases import Ask, Case, Number
+from turnbuckle.questions.validate.rows import Data, Row
+
+Float = NDArray[np.float64]
+
+#: Quantiles of a 90 % interval.
+_TAILS: Final = ((1.0 - LEVEL) / 2, (1.0 + LEVEL) / 2)
+
+
+def datasheet(case: Case, question: Ask, data: Data) -> Iterator[Row]:
+    """Copies of B on its data sheet, with (L+O) of A."""
+    size = question.number("copied_size")
+    here, machine = data.transfers(data.path(case, case.a.file), case.a.machine, size)
+    there, _ = data.transfers(data.path(case, case.b.file), case.b.machine, size)
+    on = sheet(
+        question.text("on"), source=machine, host_memory=question.number("host_memory"), device_memory=question.number("device_memory")
+    )
+    found = on_sheet(here, on, there, all_of_there=True)
+    for total in found.totals[:-1]:
+        which = (total.direction, total.memory, "projected")
+        error = next(e for e in found.errors if (e.direction, e.memory, e.approach) == which)
+        yield Row(
+            case.name, _kind(total.memory), question.model, f"{words((total.direction, total.memory))} on {on.name}", "s", total.projected,
+            error.actual, total.low, total.high, error.wmape / 100.0, total.count, float(total.size_bytes),
+        )  # fmt: skip
+
+
+def machine_file(case: Case, question: Ask, data: Data) -> Iterator[Row]:
+    """Copies of B priced on B's machine file: the link's own line, and what pageable memory cost beyond its link on A.
+
+    The interval is from the errors of both machines' numbers, the scatter of A's copies about their line, and what no file says of
+    another machine (decision 0018).
+    """
+    seen = data.seen(data.path(case, case.a.file), case.a.machine)
+    there, _ = data.transfers(data.path(case, case.b.file), case.b.machine, None)
+    declared = load(question.text("on"))
+    pair = Pair(seen.source, declared)
+    source = drawn_source(seen.source)
+    target = drawn_target(declared, pair.target, source)
+    found = False
+    for which in there.classes:
+        charge = _copies_charge(which[0])
+        run = _as_pieces(there.of(which))
+        single = charge.seconds(run, pair.target, seen.source) if charge else None
+        drawn = charge.seconds(run, target, source) if charge else None
+        if single is None or drawn is None:
+            continue
+        found = True
+        drawn = np.broadcast_to(drawn, (DRAWS, len(run))) * _form(seen.fits.get(which), which, run.size_bytes, DRAWS)
+        if other_host(pair):
+            drawn = on_other_machine(drawn, run, pair, Draws(DRAWS, SEED))
+        low, high = (float(q) for q in np.quantile(drawn.sum(axis=-1), _TAILS))
+        low, high = min(low, float(single.sum())), max(high, float(single.sum()))
+        actual = there.of(which)["seconds"].to_numpy()
+        yield Row(
+            case.name, _kind(which[1]), question.model, f"{words(which)} on {declared.name}", "s", float(single.sum()), float(actual.sum()),
+            low, high, wmape(actual, single) / 100.0, len(actual), float(run.size_bytes.sum()),
+        )  # fmt: skip
+    if not found:
+        raise CannotAnswer(
+            "A192", "no copies that both machines can price", where=case.name, found=", ".join(words(c) for c in there.classes),
+            cause="the method needs the link's bandwidth on both sides and a fixed part of a copy on A", fix="ask another model",
+        )  # fmt: skip
+
+
+def _kind(memory: str) -> str:
+    """Copies that the host stages are a question of their own: no data sheet says how fast it does."""
+    return "pageable" if memory == "pageable" else "transfers"
+
+
+def _copies_charge(direction: str) -> Charge | None:
+    return next((c for c in nething().charges if c.name == f"copy_{direction}"), None)
+
+
+def _as_pieces(rows: pl.DataFrame) -> Pieces:
+    """Copies as pieces of one activity each."""
+    many, direction = rows.height, rows["direction"].to_list()
+    text = np.full(many, "", dtype=object)
+    return Pieces(
+        kind=np.array([f"copy_{d}" for d in direction], dtype=object), category=np.full(many, "copy", dtype=object), call_class=text,
+        direction=np.array(direction, dtype=object), memory=np.array(rows["memory"].to_list(), dtype=object),
+        idle_device=np.zeros(many, dtype=np.bool_), size_bytes=rows["size_bytes"].to_numpy(), count=np.ones(many),
+        seconds=rows["seconds"].to_numpy(), exposed_seconds=rows["seconds"].to_numpy(), tail_count=np.zeros(many),
+    )  # fmt: skip
+
+
+def _form(fit: LinkFit | None, which: tuple[str, str], size_bytes: Float, draws: int) -> Float:
+    """Factors of the line's own scatter, one a size decade as in `study.uncertainty`, shape (draws, copies)."""
+    if fit is None:
+        return np.ones((draws, 1))
+    decade = np.floor(np.log10(np.maximum(size_bytes, 1.0))).astype(int)
+    spread = min(fit.residual_spread, 0.7)
+    one = {d: np.exp(spread * normals(f"form/copy_{which[0]}/{which[1]}/1e{d}", draws, SEED)) for d in np.unique(decade).tolist()}
+    return np.stack([one[d] for d in decade.tolist()], axis=1)
+
+
+def fitted_line(case: Case, question: Ask, data: Data) -> Iterator[Row]:
+    """B's copies, migrations or messages on the line fitted to A's, or the larger ones of a file on the line of the smaller ones.
+
+    A line that is carried to another machine (``on_other = "machine"``) has its priors in the interval as well.
+    """
+    if question.text("on_other") not in ("", "machine"):
+        raise UsageError(
+            "A417", "a line is carried to another machine, or stays", where=case.name, found=clipped(question.text("on_other"), 40),
+            fix='on_other = "machine", or leave it out',
+        )  # fmt: skip
+    points = data.points(data.path(case, case.a.file))
+    from_class = tuple(question.text(f"from_{k}") or question.text(k) for k in ("direction", "memory"))
+    mine = _chosen(points, *from_class)
+    limit = question.number("up_to")
+    if limit is not None:
+        mine = mine.filter(pl.col("size_bytes") <= limit)
+    if mine.height < 2:
+        raise CannotAnswer(
+            "A192", "nothing to fit a line to", where=case.name, found=f"{mine.height} points of {' '.join(from_class)}",
+            fix="name another direction or memory",
+        )  # fmt: skip
+    fit = fit_class(from_class[0], from_class[1], mine["size_bytes"].to_numpy(), mine["seconds"].to_numpy())
+    kind = question.text("group") or ("messages" if mine["direction"][0] in ("h2h", "network") else _kind(question.text("memory")))
+    if case.measured:
+        for number in case.measured:
+            if number.direction == question.text("direction"):
+                yield _numbered(case, question, fit, number, kind)
+        return
+    theirs = _chosen(data.points(data.path(case, case.b.file or case.a.file)), question.text("direction"), question.text("memory"))
+    if limit is not None:
+        theirs = theirs.filter(pl.col("size_bytes") > limit)
+    if not theirs.height:
+        raise CannotAnswer("A192", "nothing to compare the line with", where=case.name, fix="name another direction or memory")
+    size, actual = theirs["size_bytes"].to_numpy(), theirs["seconds"].to_numpy()
+    by_decade = [np.bincount(_decades(size), weights=w, minlength=32) for w in (np.ones(len(size)), size)]
+    low, high = _line_interval(fit, by_decade[0], by_decade[1], _carried(question, question.text("direction")))
+    what = f"{question.text('direction')} {question.text('memory')}".strip()
+    what += f", larger than {show(limit, 'B')}" if limit is not None else ""
+    yield Row(
+        case.name, kind, question.model, what, "s", float(fit.seconds(size).sum()), float(actual.sum()), low, high,
+        wmape(actual, fit.seconds(size)) / 100.0, len(size), float(size.sum()),
+    )  # fmt: skip
+
+
+def _chosen(points: pl.DataFrame, direction: str, memory: str) -> pl.DataFrame:
+    rows = points.filter(pl.col("direction") == direction)
+    return rows.filter(pl.col("memory") == memory) if memory else rows
+
+
+def _decades(size: Float) -> NDArray[np.int64]:
+    return np.floor(np.log10(np.maximum(size, 1.0))).astype(np.int64)
+
+
+def _carried(question: Ask, direction: str) -> str:
+    """What decides on another machine: its link, its host's staging, its devices; empty on the machine that the line is of."""
+    if not question.text("on_other"):
+        return ""
+    if direction in ("d2d", "p2p"):
+        return DEVICE if direction == "d2d" else PEER
+    return STAGED if question.text("memory") == "pageable" or direction.startswith("migration") else LINK
+
+
+def _line_interval(fit: LinkFit, count: NDArray[Any], size_bytes: NDArray[Any], carried: str = "") -> tuple[float, float]:
+    """90 % interval of a sum over copies, given by size decade, from the errors of the fitted line, its scatter and another machine."""
+    known = max(fit.bandwidth or 0.0, 0.0)
+    latency = (
+        fit.latency_s * np.exp(min(fit.latency_error / fit.latency_s, 1.0) * normals("validate/latency", DRAWS, SEED))
+        if fit.latency_s
+        else 0.0
+    )
+    total = np.zeros(DRAWS)
+    spread = min(fit.residual_spread, 0.7)
+    per_byte = (
+        0.0 if not known else np.exp(min((fit.bandwidth_error or 0.0) / known, 0.7) * normals("validate/bandwidth", DRAWS, SEED)) / known
+    )
+    for decade in np.flatnonzero(count):
+        scatter = np.exp(spread * normals(f"validate/form/1e{decade}", DRAWS, SEED))
+        total = total + scatter * (count[decade] * latency + size_bytes[decade] * per_byte)
+    if carried:
+        z, fixed, moved = normals(carried, DRAWS, SEED), count.sum() * latency, size_bytes.sum() * per_byte
+        shares: dict[str, float] = {DEVICE: DEVICE_SHARE, PEER: PEER_SHARE, LINK: NODE_SHARE}
+        share = shares.get(carried)
+        # the fixed and the moving part become longer each in its own way; the line's scatter is on top
+        longer = np.exp(of_pair(STAGED_SPREAD) * z) if share is None else half_normal(z, share)
+        late = np.exp(COPY_LATENCY_SD * normals(LATENCY, DRAWS, SEED))
+        total = total * (fixed * late + moved * longer) / (fixed + moved)
+    low, high = (float(q) for q in np.quantile(total, _TAILS))
+    # a link is never faster than its line, so that the quantiles alone may leave out the line itself
+    stated = float(count.sum() * fit.latency_s + (size_bytes.sum() / known if known else 0.0))
+    return min(low, stated), max(high, stated)
+
+
+def _numbered(case: Case, question: Ask, fit: LinkFit, number: Number, kind: str) -> Row:
+    """A sum of copies that is known by its count, its bytes and its time alone: what a line needs."""
+    if not number.count or not number.size_bytes:
+        raise CannotAnswer(
+            "A192", "a sum of copies needs its count and its size", where=case.name, found=number.what, fix="count = ..., size = ..."
+        )
+    mean = np.array([number.size_bytes / number.count])
+    decade = _decades(mean)
+    count, total = (np.bincount(decade, weights=np.array([w]), minlength=32) for w in (float(number.count), number.size_bytes))
+    low, high = _line_interval(fit, count, total, _carried(question, number.direction))
+    predicted = float(fit.seconds(mean)[0]) * number.count
+    return Row(
+        case.name,
+        kind,
+        question.model,
+        number.what,
+        "s",
+        predicted,
+        parse(number.value, "s"),
+        low,
+        high,
+        None,
+        number.count,
+        number.size_bytes,
+    )

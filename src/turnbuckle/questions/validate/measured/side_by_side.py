@@ -1,0 +1,80 @@
+"""Programs that really ran at once on one device, beside what `turnbuckle model sharing --form shared` says of them.
+
+Each prediction is made from the recordings of the programs alone.  A file of measurements is JSON, times in seconds unless a name says
+otherwise::
+
+    {"alone": {"fft": {"window_ns": [0, 91000000], "seconds": [0.091, 0.094]}},    the stretch of its recording that was timed
+     "points": [{"programs": ["fft", "fft"], "seconds": [[0.12, 0.13], [0.13, 0.12]]}]}    of each program, a list a run
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from turnbuckle.foundation.errors import CannotAnswer, clipped
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.distance.question import around
+from turnbuckle.questions.sharing.pairs import pair
+from turnbuckle.questions.sharing.question import Sharer, ready
+from turnbuckle.questions.validate.cases import Ask, Case
+from turnbuckle.questions.validate.measured.measurements import read_measurements
+from turnbuckle.questions.validate.rows import Data, Row
+from turnbuckle.trace.window import Part
+
+#: The form of a file of measurements.
+FORM: Final = {
+    "alone": {"*": {"window_ns": (int, int), "seconds": [float]}},
+    "points": [{"programs": (str, str), "seconds": [(float, float)]}],
+}  # fmt: skip
+_KIND: Final = "sharing"
+
+
+def side_by_side(case: Case, question: Ask, data: Data) -> Iterator[Row]:
+    """A's programs, two at a time: a row for each program of each pair, and what stands beside it in one row a model.
+
+    ``nothing``: each takes what it takes alone.  ``turns``: they take turns at everything, so that each takes its own time and as much
+    again until the shorter is done.
+
+    Raises
+    ------
+    CannotAnswer : A121, A122, and A192 for a file that holds no points, or a program that was not measured alone.
+    UsageError : A061, A417 for a file that is none of measurements.
+    """
+    folder, source = data.path(case, case.a.file), case.a.machine
+    if source.startswith("./"):
+        source = str(data.path(case, source))
+    measurements = data.path(case, question.text("measured"))
+    told = read_measurements(measurements, FORM)
+    if not told["points"] or not all(point["seconds"] for point in told["points"]):
+        raise CannotAnswer("A192", "no measured points", where=measurements.name, fix="measure again")
+    if missing := [name for point in told["points"] for name in point["programs"] if name not in told["alone"]]:
+        raise CannotAnswer("A192", "a program was not measured alone", where=measurements.name, found=clipped(missing[0]), fix="measure it")
+    # the folder says which recordings there are: a name in the measurements leads to no other
+    there = {place.name: place for place in folder.iterdir()}
+    if missing := [name for name in told["alone"] if name not in there]:
+        raise CannotAnswer("A192", "no recording of a program", where=measurements.name, found=clipped(missing[0]), fix="record it alone")
+    runs = {name: _run(there[name], alone, source or None) for name, alone in told["alone"].items()}
+    beside: dict[str, list[tuple[float, float]]] = {"nothing": [], "turns": []}
+    for point in told["points"]:
+        names = point["programs"]
+        both = pair(runs[names[0]], runs[names[1]], cores=int(question.number("cores") or 0))
+        for k, name in enumerate(names):
+            times = [seconds[k] for seconds in point["seconds"]]
+            measured, predicted = statistics.median(times), both.seconds[k]
+            low, high = around(predicted, both.alone[k], told["alone"][name]["seconds"], len(times))
+            what = f"{name} beside {names[1 - k]}" + (", the second of them" if k and names[0] == names[1] else "")
+            yield Row(case.name, _KIND, "shared", what, "s", predicted, measured, low, high, count=len(times))
+            beside["nothing"].append((both.alone[k], measured))
+            beside["turns"].append((both.alone[k] + min(both.alone), measured))
+    for model, pairs in beside.items():
+        total = sum(measured for _, measured in pairs)
+        off = sum(abs(predicted - measured) for predicted, measured in pairs) / total
+        yield Row(case.name, _KIND, model, "all programs", "s", sum(p for p, _ in pairs), total, wmape=off, count=len(pairs))
+
+
+def _run(recording: Path, alone: Mapping[str, Any], source: str | None) -> Sharer:
+    begin, end = alone["window_ns"]
+    return ready(Run.read(recording, source=source, use_cache=False, part=Part(window_ns=(begin, end))))

@@ -1,0 +1,245 @@
+"""What each question of a validation case predicts, beside what was measured.  One function a model; nothing is fitted to an answer.
+
+    datasheet      copies of B on B's data sheet, with (L+O) of A (AHEAD)                        `study.datasheet`
+    machine        copies of B on B's machine file, with A's staging of pageable memory (LogGP)  `model.nething`
+    line           copies, migrations or messages of B on the line fitted to A (LogGP)           `profile.transfers`
+    projection     A's run on B's machine: run time, kernels as a ratio, launches                `study.run`
+    slack          A's run with every boundary call delayed                                      `study.slack`
+    distance       A's run with calls delayed and copies slowed, many points                     `study.distance`
+    message delay  A's MPI runs with messages delayed, many points                               `study.message_delay`
+    variant        a variant of a program from another, after one stated change                  `study.variants`
+    counts         variants of a program from one of them: its costs, their counts               additive model
+    repeat         a run from a run of the same configuration: the floor of every error
+    rate           what a machine file says against what others measured there
+
+Those of copies stand in `turnbuckle.questions.validate.copies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from turnbuckle.foundation.errors import CannotAnswer, UsageError, clipped
+from turnbuckle.foundation.units import parse
+from turnbuckle.machine import Pair, load
+from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.source import CALL_ERROR
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.priors import LAUNCH_ERROR, LINK, NODE_SHARE, PEER_SHARE, half_normal, other_host
+from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED, alpha_spread, normals
+from turnbuckle.questions.distance.question import tolerate
+from turnbuckle.questions.validate.cases import Ask, Case
+from turnbuckle.questions.validate.rows import Data, Row
+from turnbuckle.questions.validate.variants import Costs, Part, by_sum, by_timeline, changed, costs, cut, line, prepare, without
+from turnbuckle.trace.read import read
+
+#: Standard normal quantile of a 90 % interval.
+_REACH: Final = 1.6448536269514722
+#: A part of a run below this share of it is not compared from run to run.
+_NOTABLE: Final = 0.005
+
+
+def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
+    """A's run on B's machine, as `turnbuckle project` says it: run time, kernels as a stated ratio, launches."""
+    here = data.seen(data.path(case, case.a.file), case.a.machine)
+    there = data.seen(data.path(case, case.b.file), case.b.machine)
+    word = question.text("alpha") or "flop"
+    if word not in _ALPHAS:
+        raise UsageError(
+            "A417", "no ratio of kernels is called that", where=case.name, found=clipped(word, 40), fix=f"one of {', '.join(_ALPHAS)}"
+        )
+    model = replace(nething(word), replay="auto")
+    answer = here.project([question.text("on")], model=model)
+    (found,), (declared,) = answer.projections, answer.targets
+    low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
+    by = "" if word == "flop" else f", kernels by {word}"
+    called = question.model + by
+    yield Row(case.name, "run time", called, f"run time{by}", "s", found.seconds, there.profile.seconds, low, high)
+    kernels = [float(side.profile.of("kernel")["seconds"].sum()) for side in (here, there)]
+    if found.alpha and kernels[1] > 0:
+        spread = float(np.exp(_REACH * alpha_spread(Pair(here.source, declared), model)))
+        name = f"kernel time, A over B{by}"
+        yield Row(
+            case.name, "kernels", called, name, "", found.alpha, kernels[0] / kernels[1], found.alpha / spread, found.alpha * spread,
+            count=there.profile.of("kernel").height,
+        )  # fmt: skip
+    if word != "flop":
+        return
+    target = Pair(here.source, declared).target
+    for name in ("launch.call", "launch.latency"):
+        told, seen = target.get(name) or here.source.get(name), there.source.get(name)
+        if told is None or seen is None or seen.source.partition(":")[0] != "this profile":
+            continue
+        unsaid = LAUNCH_ERROR if target.get(name) is None and other_host(Pair(here.source, declared)) else 0.0
+        reach = float(np.exp(_REACH * np.hypot(max(told.error, CALL_ERROR), unsaid)))
+        kept = "" if target.get(name) else ", kept from A"
+        yield Row(
+            case.name, "launches", question.model, f"{_LAUNCHES[name]}{kept}", "s", told.value, seen.value,
+            told.value / reach, told.value * reach,
+            count=there.profile.of("launch").height,
+        )  # fmt: skip
+    yield Row(
+        case.name, "launch counts", question.model, "number of launches", "", float(here.profile.of("launch").height),
+        float(there.profile.of("launch").height),
+    )  # fmt: skip
+
+
+_ALPHAS: Final = ("flop", "memory", "hold")
+_LAUNCHES: Final = {"launch.call": "length of a launch call, median", "launch.latency": "launch to kernel on an idle device, median"}
+
+
+def delayed(case: Case, question: Ask, data: Data) -> Iterator[Row]:
+    """A's run with every boundary call delayed, as `turnbuckle slack --mode api` says it from the recording without delay.
+
+    Each number says its delay; that without one is the run where nothing was recorded, to which what the delay adds is added.
+    """
+    seen = data.seen(data.path(case, case.a.file), case.a.machine)
+    bare = next((n for n in case.measured if not n.delay), None)
+    later = [n for n in case.measured if n.delay]
+    turns = float(question.given.get("iterations", 1))
+    if bare is None or not later:
+        raise CannotAnswer(
+            "A192", "run times without and with a delay are needed", where=case.name, found=f"{len(later)} with a delay",
+            fix='one [[measured]] without delay, the others with delay = "10 us"',
+        )  # fmt: skip
+    curve = tolerate(seen, "api", draws=0).curve
+    for number in later:
+        added = (float(curve(number.delay)) - float(curve(0.0))) / turns
+        yield Row(
+            case.name,
+            "slack",
+            "timeline",
+            number.what,
+            "s",
+            parse(bare.value, "s") + added,
+            parse(number.value, "s"),
+            count=number.count or 1,
+        )
+
+
+def variant(case: Case, question: Ask, data: Data) -> Iterator[Row]:
+    """The part of B that uses the GPU from that of A, after one stated change (`docs/validation.md`).
+
+    Where the change takes mean times of single activities from B, only the replay is tested; the kind says so.
+    """
+    number = question.given.get("phase")
+    first, second = (data.path(case, side.file) for side in (case.a, case.b))
+
+    def part_of(path: Path) -> Part:
+        try:
+            return prepare(cut(read(path, use_cache=False), int(number) if number is not None else None))
+        except ValueError as error:
+            raise CannotAnswer(
+                "A192", "no such part of the recording", where=case.name, found=str(error), fix="another phase, or none"
+            ) from None
+
+    part, target = part_of(first), part_of(second)
+    removed = question.text("removed")
+    if removed:
+        if removed not in part.key:
+            raise CannotAnswer("A192", "no call of that name to take out", where=case.name, found=clipped(removed), fix="a host call of A")
+        part = without(part, removed)
+    old = costs(part)
+    taken = bool(question.words("states")) and not question.text("other")
+    new = costs(target) if taken else Costs()
+    if question.text("other"):
+        sizes = [float(parse(s, "1")) for s in question.words("sizes")]
+        if len(sizes) != 3 or len(set(sizes[:2])) != 2:
+            raise UsageError(
+                "A417", "a line needs the sizes of the other run, of A and of B", where=case.name, fix='sizes = ["1", "2", "4"]'
+            )
+        new = line(costs(part_of(data.path(case, question.text("other")))), old, *sizes)
+    change = changed(part, old, new, frozenset(question.words("states")))
+    timeline, summed = by_timeline(part, change), by_sum(part, old, change)[0]
+    phase = f", phase {number}" if number is not None else ""
+    kind = "replay" if taken else "variants"
+    for name, seconds in (("timeline", timeline), ("sum", summed)):
+        yield Row(case.name, kind, name, f"part that uses the GPU{phase}, {name}", "s", seconds, target.seconds)
+
+
+def counts(case: Case, question: Ask, data: Data) -> Iterator[Row]:
+    """Variants of a program: A's exposed time per activity of each kind, times the variant's count; then their order."""
+    first = data.seen(data.path(case, case.a.file), case.a.machine).profile
+    price = {kind: exposed / many for kind, (many, exposed) in _by_kind(first).items() if many}
+    predicted, actual = [_priced(first, price)], [_priced(first, price)]
+    for file in question.words("variants"):
+        profile = data.seen(data.path(case, file), case.a.machine).profile
+        seconds, measured_seconds = _priced(profile, price), sum(s for k, (_, s) in _by_kind(profile).items())
+        predicted.append(seconds)
+        actual.append(measured_seconds)
+        name = f"{Path(file).parent.name}: run time without allocations"
+        yield Row(case.name, "variants", question.model, name, "s", seconds, measured_seconds)
+    if len({*predicted}) < 2 or len({*actual}) < 2 or len(actual) < 3:
+        return  # two, or all alike, are in no order
+    from scipy.stats import kendalltau
+
+    tau = kendalltau(predicted, actual)
+    yield Row(
+        case.name, "ranking", question.model, f"order of {len(actual)} variants by run time", "", None, None, count=len(actual),
+        tau=float(tau.statistic), p_value=float(tau.pvalue),
+    )  # fmt: skip
+
+
+def _by_kind(profile: Profile) -> dict[str, tuple[int, float]]:
+    """Count and exposed time [s] by kind; allocations set a run up and are left out."""
+    rows = profile.activities.filter(pl.col("kind") != "alloc").group_by("kind").agg(pl.len(), pl.col("exposed_ns").sum())
+    return {str(kind): (int(many), float(exposed) * 1e-9) for kind, many, exposed in rows.rows()}
+
+
+def _priced(profile: Profile, price: Mapping[str, float]) -> float:
+    return sum(many * price.get(kind, 0.0) for kind, (many, _) in _by_kind(profile).items())
+
+
+def repeat(case: Case, question: Ask, data: Data) -> Iterator[Row]:
+    """A run of one configuration as the prediction of another: what no model can beat."""
+    first = data.seen(data.path(case, case.a.file), case.a.machine).profile
+    for file in (*([case.b.file] if case.b.file else []), *question.words("others")):
+        second = data.seen(data.path(case, file), case.a.machine).profile
+        which = f" ({Path(file.rpartition('::')[2]).name.partition('.')[0]})" if question.words("others") else ""
+        yield Row(case.name, "noise", question.model, f"run time{which}", "s", first.seconds, second.seconds)
+        for kind, name in (
+            ("kernel", "kernel time"),
+            ("launch", "time of launch calls"),
+            ("copy_h2d", "time of h2d copies"),
+            ("copy_d2h", "time of d2h copies"),
+        ):
+            mine, theirs = (p.of(kind) for p in (first, second))
+            # a part that hardly takes time says more of the clock than of the run
+            if mine.height == theirs.height and float(mine["seconds"].sum()) > _NOTABLE * first.seconds:
+                yield Row(
+                    case.name, "noise", question.model, f"{name}{which}", "s", float(mine["seconds"].sum()), float(theirs["seconds"].sum()),
+                    count=theirs.height,
+                )  # fmt: skip
+
+
+def rate(case: Case, question: Ask, data: Data) -> Iterator[Row]:
+    """A machine file's bandwidth, times the share of it that is reached, against what others measured there."""
+    machine = load(question.text("on"))
+    for number in case.measured:
+        parts = [machine.get(f"{_RATES[number.direction]}{word}") for word in _WORDS] if number.direction in _RATES else []
+        known = [p for p in parts if p is not None]
+        if len(known) != len(_WORDS):
+            raise CannotAnswer(
+                "A192", "the machine file does not say that", where=machine.name, found=number.direction or "no direction",
+                cause=f"directions: {', '.join(_RATES)}", fix="name another machine or direction",
+            )  # fmt: skip
+        value = float(np.prod([p.value for p in known]))
+        drawn = value * np.exp(float(np.sqrt(sum(p.error**2 for p in known))) * normals("validate/rate", DRAWS, SEED))
+        if number.direction != "memory":  # another node of this kind
+            spread = PEER_SHARE if number.direction == "p2p" else NODE_SHARE
+            drawn = drawn / half_normal(normals(LINK, DRAWS, SEED), spread)
+        low, high = (float(q) for q in np.quantile(drawn, [(1.0 - LEVEL) / 2, (1.0 + LEVEL) / 2]))
+        yield Row(
+            case.name, "rates", question.model, f"{number.what} on {machine.name}", "B/s", value, parse(number.value, "B/s"),
+            min(low, value), max(high, value),
+        )  # fmt: skip
+
+
+_RATES: Final = {"h2d": "link.h2d.", "d2h": "link.d2h.", "p2p": "link.p2p.", "memory": "gpu.memory_"}
+_WORDS: Final = ("bandwidth", "efficiency")

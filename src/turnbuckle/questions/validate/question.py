@@ -1,0 +1,349 @@
+"""Predictions against measurements: every validation case run, and the card that says how good the predictions are.
+
+    off        WMAPE as a sum where there are many activities (D7), else |predicted / measured - 1|
+    coverage   share of the stated 90 % intervals that hold the measured value, with its own 90 % interval (Clopper and Pearson 1934,
+               of as many draws as there are cases: the quantities of one case err together)
+    order      Kendall's tau-b, with the p value of no relation
+
+The card that ships with Turnbuckle (``accuracy.json``) is what `validate` came to when it was released.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import date
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.foundation.findings import Finding, finding, merge
+from turnbuckle.projection.uncertainty import LEVEL
+from turnbuckle.questions.validate.cases import Case
+from turnbuckle.questions.validate.rows import KINDS, Data, Row
+
+SCHEMA_VERSION: Final = 1
+#: Kinds of question in words.
+TITLES: Final = {
+    "run time": "run time on another machine",
+    "slack": "run time with every boundary call delayed",
+    "distance": "run time at added distance, measured",
+    "bandwidth": "run time at less bandwidth, measured",
+    "tolerance": "delay that a run tolerates, measured",
+    "message delay": "message delay, measured",
+    "sharing": "run time of two at once, measured",
+    "transfers": "time of pinned and device copies",
+    "pageable": "time of pageable copies",
+    "migrations": "time of unified memory's moves",
+    "messages": "time of MPI messages",
+    "rates": "bandwidths of machine files",
+    "launches": "time of launches",
+    "launch counts": "number of launches",
+    "kernels": "kernel time as a stated ratio",
+    "replay": "run time, kernels' own times given",
+    "variants": "run time of a variant, nothing given",
+    "ranking": "order",
+    "noise": "a run from another of one configuration",
+}
+#: Models in words.
+MODEL_TITLES: Final = {
+    "datasheet": "data sheet",
+    "machine": "machine file",
+    "rate": "machine file",
+    "line": "line fitted to A",
+    "projection": "project",
+    "projection, kernels by memory": "project --alpha memory",
+    "timeline": "timeline",
+    "sum": "sum",
+    "counts": "A's costs, counts of B",
+    "repeat": "the other run",
+    "nothing": "nothing changes",
+    "logp": "message replay",
+    "count": "messages x delay",
+    "shared": "model sharing",
+    "turns": "taking turns",
+}
+#: Copies of so many bytes on average show a bandwidth rather than a latency.
+LARGE_BYTES: Final = 1e6
+#: Kinds whose error is not one of a model: what no model can beat.
+FLOOR: Final = "noise"
+#: What no case looks at, whatever is found.
+NOT_VALIDATED: Final = (
+    "added distance on a GPU: what was measured is an OpenCL device on a processor whose calls were delayed",
+    "run time across a change of coupling alone: the run times of the card are across two vendors' GPUs, of two programs",
+    "kernels by anything but one ratio for all of them",
+    "collectives of more than two ranks, and copies between devices that share a host's link",
+    "host work on another CPU: it is taken over as recorded",
+    "cores per GPU, sharing and contention on GPUs (held against their papers and other simulators; sharing on one OpenCL device)",
+)
+CARD_FILE: Final = "accuracy.json"
+
+
+@dataclass(frozen=True)
+class Group:
+    """One line of the card: a kind of question, answered by one model.
+
+    Attributes
+    ----------
+    kind, model : which.
+    cases, count : cases and quantities.
+    median, worst : of how far off they are, as shares; None for an order.
+    worst_case : where the worst is.
+    covered, stated : intervals that hold the measured value, and intervals in all.
+    low, high : 90 % interval of the coverage; None without intervals.
+    orders : (tau, p value, how many were put in order) of each order.
+    """
+
+    kind: str
+    model: str
+    cases: int
+    count: int
+    median: float | None
+    worst: float | None
+    worst_case: str
+    covered: int
+    stated: int
+    low: float | None
+    high: float | None
+    orders: tuple[tuple[float, float, int], ...] = ()
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of the intervals that hold the measured value."""
+        return self.covered / self.stated if self.stated else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        orders = [{"tau": tau, "p_value": p, "count": n} for tau, p, n in self.orders]
+        return {**asdict(self), "title": TITLES[self.kind], "coverage": self.coverage, "orders": orders}
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """A case, or one of its questions, without a number: its name, the finding's code, why."""
+
+    case: str
+    code: str
+    why: str
+
+
+@dataclass(frozen=True)
+class About:
+    """What a case is, in words."""
+
+    name: str
+    title: str
+    known: str
+    why: str
+    a: str
+    b: str
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Everything that was found.
+
+    Attributes
+    ----------
+    rows : predicted and measured, in the order of the cases.
+    abouts : the cases behind them.
+    not_run : what gave no number.
+    day, release : when and by which version, as text.
+    cases : how many were asked.
+    not_validated : what none of them looks at.
+    """
+
+    rows: tuple[Row, ...]
+    abouts: tuple[About, ...] = ()
+    not_run: tuple[NotRun, ...] = ()
+    day: str = ""
+    release: str = ""
+    cases: int = 0
+    not_validated: tuple[str, ...] = NOT_VALIDATED
+
+    @property
+    def card(self) -> list[Group]:
+        """One group a kind and model, in the order of the kinds."""
+        keys = dict.fromkeys((r.kind, r.model) for r in self.rows)
+        return [_group([r for r in self.rows if (r.kind, r.model) == key]) for key in sorted(keys, key=lambda k: KINDS.index(k[0]))]
+
+    @property
+    def coverage(self) -> Group | None:
+        """All intervals together; None without any."""
+        stated = [r for r in self.rows if r.covered is not None]
+        return _group(stated) if stated else None
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was not run, and models whose intervals are too narrow beyond chance; where no single one is, all together."""
+        out = [finding(n.code, 1, n.case) for n in self.not_run]
+        narrow = [g for g in self.card if g.high is not None and g.high < LEVEL]
+        out += [finding("A363", g.stated - g.covered, f"{TITLES[g.kind]} ({MODEL_TITLES[g.model]}): {_held(g)}") for g in narrow]
+        every = self.coverage
+        if not narrow and every is not None and every.high is not None and every.high < LEVEL:
+            out.append(finding("A363", every.stated - every.covered, f"all intervals together: {_held(every)}"))
+        return merge(out)
+
+    def in_words(self, kind: str, model: str) -> str:
+        """How far off a kind of question was, in one line; empty where nothing is known of it."""
+        found = next((g for g in self.card if (g.kind, g.model) == (kind, model) and g.median is not None), None)
+        if found is None or found.median is None or found.worst is None:
+            return ""
+        held = f", {found.covered} of {found.stated} in the interval" if found.stated else ""
+        cases = f"{found.cases} case{'' if found.cases == 1 else 's'}"
+        return f"{TITLES[kind]} off by {found.median:.1%} in the median, {found.worst:.0%} at worst, {cases}{held}"
+
+    def about(self, name: str) -> About | None:
+        """What a case is."""
+        return next((a for a in self.abouts if a.name == name), None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of ``validate``."""
+        every = self.coverage
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "date": self.day,
+            "version": self.release,
+            "level": LEVEL,
+            "cases": [asdict(a) for a in self.abouts],
+            "rows": [row_dict(r) for r in self.rows],
+            "card": [g.as_dict() for g in self.card],
+            "coverage": None if every is None else {k: v for k, v in every.as_dict().items() if k in _COVERAGE},
+            "not_run": [asdict(n) for n in self.not_run],
+            "not_validated": list(self.not_validated),
+            "findings": [f.as_dict() for f in self.findings],
+        }
+
+
+_COVERAGE: Final = ("cases", "covered", "stated", "coverage", "low", "high")
+
+
+def row_dict(row: Row) -> dict[str, Any]:
+    """One row for JSON and CSV; values are in the row's own unit."""
+    return {**asdict(row), "error": row.error, "off": row.off, "covered": row.covered}
+
+
+def _held(group: Group) -> str:
+    return f"{group.covered} of {group.stated}"
+
+
+def _group(rows: Sequence[Row]) -> Group:
+    off = [(r.off, r.case) for r in rows if r.off is not None]
+    worst, where = max(off, default=(None, ""))
+    stated = [r for r in rows if r.covered is not None]
+    covered = sum(bool(r.covered) for r in stated)
+    # quantities of one case err together: each case counts as one draw
+    draws = len({r.case for r in stated})
+    low, high = coverage_interval(covered * draws / len(stated), draws) if stated else (None, None)
+    orders = tuple((r.tau, r.p_value, r.count) for r in rows if r.tau is not None and r.p_value is not None)
+    median = float(np.median([o for o, _ in off])) if off else None
+    cases = len({r.case for r in rows})
+    return Group(rows[0].kind, rows[0].model, cases, len(rows), median, worst, where, covered, len(stated), low, high, orders)
+
+
+def coverage_interval(covered: float, stated: int, level: float = LEVEL) -> tuple[float, float]:
+    """Interval of the coverage behind `covered` of `stated` independent intervals (Clopper and Pearson 1934); parts of one may count.
+
+    >>> [round(x, 3) for x in coverage_interval(9, 10)]
+    [0.606, 0.995]
+    """
+    from scipy.stats import beta
+
+    tail = (1.0 - level) / 2
+    low = 0.0 if covered == 0 else float(beta.ppf(tail, covered, stated - covered + 1))
+    high = 1.0 if covered == stated else float(beta.ppf(1.0 - tail, covered + 1, stated - covered))
+    return low, high
+
+
+def validate(cases: Iterable[Case], data: Path | None, progress: Callable[[str], object] | None = None) -> Validation:
+    """Run cases.
+
+    Parameters
+    ----------
+    cases : from `turnbuckle.questions.validate.cases.find`.
+    data : the folder their recordings lie under, or None.
+    progress : called with the name of each case before it runs.
+
+    Returns
+    -------
+    Rows of all questions that could be answered; the others are in `not_run`: A360 its files are not there, A361 it waits for
+    a measurement, A362 Turnbuckle refused it.
+    """
+    shelf, abouts = Data(data), []
+    rows: list[Row] = []
+    left: list[NotRun] = []
+    listed = list(cases)
+    for case in listed:
+        abouts.append(About(case.name, case.title, case.known, case.why, case.a.what, case.b.what or case.a.what))
+        if progress is not None:
+            progress(case.name)
+        if case.waits:
+            left.append(NotRun(case.name, "A361", f"waits for {case.waits}"))
+        elif gone := case.missing(data):
+            more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+            left.append(NotRun(case.name, "A360", f"{gone[0]}{more} not there" + ("" if data else "; no data folder was given")))
+        else:
+            for question in case.asks:
+                try:
+                    for row in registry.load("predictions", question.model)(case, question, shelf):
+                        if row.measured is not None and not 0.0 < row.measured < float("inf"):
+                            why = f"{question.model}: {row.quantity}: the measured value is none: {row.measured:g}"
+                            left.append(NotRun(case.name, "A362", why))
+                        else:
+                            rows.append(row)
+                except TurnbuckleError as error:
+                    found = f": {error.found}" if error.found else ""
+                    left.append(NotRun(case.name, "A362", f"{question.model}: {error.code} {error.what}{found}"))
+    rows += _machines_in_order(rows)
+    return Validation(tuple(rows), tuple(abouts), tuple(left), date.today().isoformat(), version("turnbuckle"), len(listed))
+
+
+def _machines_in_order(rows: Sequence[Row]) -> list[Row]:
+    """Which machine copies faster: the cases' large copies to the device in order of their bandwidth, as the data sheets have it."""
+    from scipy.stats import kendalltau
+
+    copies = (r for r in rows if r.kind in ("transfers", "pageable") and r.model == "datasheet" and r.quantity.startswith("h2d"))
+    large = [r for r in copies if r.size_bytes >= LARGE_BYTES * r.count and r.predicted and r.measured]
+    if len(large) < 3:
+        return []
+    predicted, actual = ([r.size_bytes / (value or 1.0) for r, value in zip(large, values, strict=True)] for values in _both(large))
+    if len({*predicted}) < 2 or len({*actual}) < 2:
+        return []  # all alike are in no order
+    tau = kendalltau(predicted, actual)
+    name = "order of nodes by the bandwidth of large copies to the device"
+    return [
+        Row("(all)", "ranking", "datasheet", name, "", None, None, count=len(large), tau=float(tau.statistic), p_value=float(tau.pvalue))
+    ]
+
+
+def _both(rows: Sequence[Row]) -> tuple[list[float | None], list[float | None]]:
+    return [r.predicted for r in rows], [r.measured for r in rows]
+
+
+def from_dict(found: Mapping[str, Any]) -> Validation:
+    """What `Validation.as_dict` wrote."""
+    names = [f.name for f in fields(Row)]
+    rows = tuple(Row(**{n: row[n] for n in names}) for row in found["rows"])
+    abouts = tuple(About(**a) for a in found["cases"])
+    return Validation(
+        rows,
+        abouts,
+        tuple(NotRun(**n) for n in found["not_run"]),
+        found["date"],
+        found["version"],
+        len(abouts),
+        tuple(found["not_validated"]),
+    )
+
+
+@cache
+def shipped() -> Validation:
+    """The card that ships with this version."""
+    return from_dict(json.loads((files("turnbuckle.questions.validate") / CARD_FILE).read_text(encoding="utf-8")))

@@ -1,0 +1,166 @@
+"""One quantity of a validation case, predicted and measured, and the files that cases are made from, each read once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from turnbuckle.foundation.errors import CannotAnswer
+from turnbuckle.foundation.files import opened
+from turnbuckle.machine import Machine
+from turnbuckle.machine.measured.logs import LARGEST_BYTES, format_of, read_measured, split_part
+from turnbuckle.profile.profile import Profile
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.transfers.question import Transfers, measured, recorded
+from turnbuckle.questions.validate.cases import Case
+
+#: Kinds of question, in the order of the card; words for people stand in `turnbuckle.questions.validate.question`.
+KINDS: Final = (
+    "run time", "slack", "distance", "bandwidth", "tolerance", "message delay", "sharing",
+    "transfers", "pageable", "migrations", "messages", "rates", "launches", "launch counts", "kernels", "replay",
+    "variants", "ranking", "noise",
+)  # fmt: skip
+_POINTS: Final = {"direction": pl.String, "memory": pl.String, "size_bytes": pl.Float64, "seconds": pl.Float64}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity, predicted and measured.
+
+    Attributes
+    ----------
+    case, kind, model, quantity : where it belongs and what it is.
+    unit : of the values; empty for counts and ratios.
+    predicted, measured : values; None for an order.
+    low, high : the prediction's 90 % interval; None where the model states none.
+    wmape : share of the measured time by which single activities are off, added up without sign; None where there is one value.
+    count : activities, points or runs behind it.
+    size_bytes : bytes behind a time of copies [B]; 0 otherwise.
+    tau, p_value : of an order.
+    """
+
+    case: str
+    kind: str
+    model: str
+    quantity: str
+    unit: str
+    predicted: float | None
+    measured: float | None
+    low: float | None = None
+    high: float | None = None
+    wmape: float | None = None
+    count: int = 1
+    size_bytes: float = 0.0
+    tau: float | None = None
+    p_value: float | None = None
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, less 1."""
+        if self.predicted is None or not self.measured:
+            return None
+        return self.predicted / self.measured - 1.0
+
+    @property
+    def off(self) -> float | None:
+        """How far off, without sign: WMAPE where there are many activities, else the relative error."""
+        return self.wmape if self.wmape is not None else None if self.error is None else abs(self.error)
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether the interval holds the measured value; None without an interval."""
+        if self.low is None or self.high is None or self.measured is None:
+            return None
+        return self.low <= self.measured <= self.high
+
+
+class Data:
+    """The files of the cases, each read once."""
+
+    def __init__(self, root: Path | None) -> None:
+        self.root = root
+        self.seen = cache(self._seen)
+        self.transfers = cache(self._transfers)
+        self.points = cache(self._points)
+
+    def path(self, case: Case, file: str) -> Path:
+        """Where a file lies.  Raises CannotAnswer A192 where the case names none."""
+        place = case.place(file, self.root) if file else None
+        if place is None:
+            raise CannotAnswer(
+                "A192", "the case names no file for this question", where=case.name, fix='give [a] and [b] their file = "..."'
+            )
+        return place
+
+    def _seen(self, path: Path, machine: str) -> Run:
+        return Run.read(path, source=machine or None, use_cache=False)
+
+    def _transfers(self, path: Path, machine: str, copied_size: float | None) -> tuple[Transfers, Machine | None]:
+        """Copies of a recording, or of measured curves: the text tells."""
+        if self._measured(path):
+            return measured(read_measured(path, size_bytes=copied_size)), None
+        seen = self.seen(path, machine)
+        return recorded(seen.profile), seen.source
+
+    def _measured(self, path: Path) -> bool:
+        place, _ = split_part(path)
+        if not place.is_file() or place.stat().st_size > LARGEST_BYTES:
+            return False
+        with opened(place) as file:
+            raw = file.read()
+        return b"\x00" not in raw[:4096] and not raw.startswith(b"\x1f\x8b") and format_of(raw.decode("utf-8", "replace")) is not None
+
+    def _points(self, path: Path) -> pl.DataFrame:
+        """Direction, memory, size [B] and time [s] of every copy, migration, measured point, or turn of a ping-pong."""
+        if self._measured(path):
+            parts = [
+                pl.DataFrame(
+                    {"direction": c.direction, "memory": c.memory, "size_bytes": c.size_bytes, "seconds": c.seconds}, schema=_POINTS
+                )
+                for c in read_measured(path).curves
+            ]
+            return pl.concat(parts)
+        profile = self.seen(path, "").profile
+        if profile.trace.mpi.height and not profile.trace.copies.height:
+            return ping_pong(profile)
+        moved = pl.col("kind").cast(pl.String).str.starts_with("copy_") | (pl.col("kind") == "migration")
+        return (
+            profile.activities.filter(moved & (pl.col("size_bytes") > 0) & (pl.col("seconds") > 0))
+            .sort("start_ns")
+            .select(
+                pl.col("direction").cast(pl.String), pl.col("memory").cast(pl.String).fill_null("unknown"),
+                pl.col("size_bytes").cast(pl.Float64), "seconds",
+            )
+        )  # fmt: skip
+
+
+def ping_pong(profile: Profile) -> pl.DataFrame:
+    """Half the time from each send of the first rank to the end of its receive of as many bytes right after: one way of a ping-pong.
+
+    Raises
+    ------
+    CannotAnswer : A192 where no send is answered so.
+    """
+    calls = profile.trace.mpi
+    names = profile.trace.text(calls).to_list()
+    frame = calls.with_columns(called=pl.Series([(n or "").removeprefix("P") for n in names])).sort("start_ns")
+    first = frame.filter(pl.col("thread") == frame["thread"].min())
+    turn = first.with_columns(
+        then=pl.col("called").shift(-1),
+        then_bytes=pl.coalesce("receive_bytes", "size_bytes").shift(-1),
+        returned_ns=pl.col("end_ns").shift(-1),
+    )
+    pairs = turn.filter((pl.col("called") == "MPI_Send") & (pl.col("then") == "MPI_Recv") & (pl.col("size_bytes") == pl.col("then_bytes")))
+    if not pairs.height:
+        raise CannotAnswer(
+            "A192", "no ping-pong in the recording", where=profile.trace.name, found=f"{calls.height} MPI calls",
+            cause="a send of the first rank, then its receive of as many bytes, was looked for", fix="record a ping-pong between two ranks",
+        )  # fmt: skip
+    return pairs.select(
+        direction=pl.lit("h2h"), memory=pl.lit("unknown"), size_bytes=pl.col("size_bytes").cast(pl.Float64),
+        seconds=(pl.col("returned_ns") - pl.col("start_ns")) * 0.5e-9,
+    ).filter(pl.col("size_bytes") > 0)  # fmt: skip

@@ -1,0 +1,192 @@
+"""Measures the GPU of this machine: builds our measuring program, asks it for one section after the other, keeps its lines.
+
+The program needs the driver and a C compiler; no CUDA toolkit, PyTorch or CuPy.  It changes no setting of the device.
+
+Errors:
+
+    A185  no driver on this machine                 N020  no C compiler
+    A186  a driver, but no device                   N021  the program does not build
+    A187  a driver too old                          N022  sections that failed or ran out of time, and none that did not
+    A414  a section that does not exist             N023  lines that cannot be kept
+    N024  a temporary folder that another user may change
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from turnbuckle.foundation import private_folder
+from turnbuckle.foundation.errors import CannotAnswer, NativeError, UsageError, clipped, did_you_mean
+from turnbuckle.machine.driver import present
+from turnbuckle.recorder.toolchain import compiler, native
+
+#: What the compiler is told.
+OPTIONS: Final = ("-O2", "-std=gnu11")
+#: Sections in order of importance, with seconds that each may take, at most; `managed` is asked for by name only.
+SECTIONS: Final = {
+    "launch": 90, "copy": 150, "gap": 90, "sync": 60, "host": 60, "device": 90,
+    "threshold": 60, "alloc": 60, "event": 60, "concurrent": 60, "contention": 60, "peer": 60, "slack": 120, "managed": 60,
+}  # fmt: skip
+QUICK_SECONDS: Final = 15
+#: Beyond its own limit, for starting and for the repetition that is under way [s].
+GRACE: Final = 20
+#: How long a program that was ended may take to be gone [s].
+ENDING: Final = 5
+_NO_DRIVER, _NO_DEVICE, _OLD_DRIVER = 5, 6, 7
+
+
+def measure(
+    place: Path, *, quick: bool = False, managed: bool = False, only: Sequence[str] | None = None, says: Callable[[str], None] | None = None
+) -> list[str]:
+    """Run the sections; their lines go to `place`, each as soon as it is there.
+
+    Parameters
+    ----------
+    quick : fewer sizes and repetitions.
+    managed : unified memory too.
+    only : these sections alone.
+    says : is told which section begins.
+
+    Returns
+    -------
+    Sections that failed or ran out of time, each with what was said.
+
+    Raises
+    ------
+    CannotAnswer : A185, A186, A187 where there is nothing to measure.
+    NativeError : N020 to N024.
+    UsageError : A414.
+    """
+    wanted = list(only) if only else [s for s in SECTIONS if s != "managed" or managed]
+    if unknown := [s for s in wanted if s not in SECTIONS]:
+        fix = did_you_mean(unknown[0], SECTIONS) or f"one of {', '.join(SECTIONS)}"
+        raise UsageError("A414", "no such section to measure", where="--only", found=clipped(unknown[0]), fix=fix)
+    _driver()
+    failed: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:
+        try:
+            private_folder.look(Path(folder))
+        except private_folder.Shared as shared:
+            raise NativeError(
+                "N024", "another user may change the folder for temporary files", where=str(shared.path), found=shared.why,
+                cause="the measuring program is built and run there", fix="set TMPDIR to a folder of your own",
+            ) from None  # fmt: skip
+        program = build(Path(folder))
+        _probe(program)
+        try:
+            with place.open("w", encoding="utf-8") as out:
+                for k, section in enumerate(wanted, 1):
+                    if says is not None:
+                        says(f"measuring {section} ({k} of {len(wanted)})")
+                    line, said = _section(program, section, quick)
+                    if line:
+                        out.write(line + "\n")
+                        out.flush()
+                    else:
+                        failed.append(f"{section}: {said}")
+        except OSError as error:
+            raise NativeError(
+                "N023", "the lines cannot be kept", where=place.name, found=error.strerror or "", fix="name a file with --keep"
+            ) from None
+    if len(failed) == len(wanted):
+        raise NativeError(
+            "N022", "no section could be measured", found=clipped("; ".join(failed), 300),
+            cause="the device is in use or in a bad state, or its memory is full", fix="look at nvidia-smi, then try again with --quick",
+        )  # fmt: skip
+    return failed
+
+
+def _driver() -> None:
+    """Raises A185, A186."""
+    try:
+        present()
+    except CannotAnswer as error:
+        if error.code == "A180":
+            raise CannotAnswer(
+                "A185", "no CUDA driver on this machine", found=error.found, cause="libcuda.so.1 comes with the driver of the GPU",
+                fix="run it on the machine that has the GPU, or give files that were measured there: turnbuckle calibrate FILE...",
+            ) from None  # fmt: skip
+        raise _no_device(error.found) from None
+
+
+def _no_device(found: str) -> CannotAnswer:
+    return CannotAnswer(
+        "A186", "a CUDA driver, but no device that can be used", found=found,
+        cause="no GPU, none given to this job, or CUDA_VISIBLE_DEVICES is empty", fix="ask the scheduler for one; nvidia-smi lists them",
+    )  # fmt: skip
+
+
+def build(folder: Path) -> Path:
+    """Compile the measuring program.  Raises N020, N021."""
+    try:
+        words = compiler()
+    except NativeError as error:
+        raise NativeError(
+            "N020", "no C compiler", found=error.found, cause="the measuring program is built where it runs",
+            fix="install gcc, or name a compiler in CC",
+        ) from None  # fmt: skip
+    program = folder / "microbench"
+    command = [*words, *OPTIONS, str(native() / "microbench.c"), "-o", str(program), "-ldl", "-lpthread", "-lm"]
+    try:
+        made = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=120, check=False)
+        said, code = made.stderr.strip(), made.returncode
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        said, code = str(failure), -1
+    if code != 0 or not program.exists():
+        raise NativeError(
+            "N021",
+            "the measuring program does not build",
+            where=Path(words[0]).name,
+            found=clipped(said, 200),
+            fix="name another compiler in CC",
+        )
+    return program
+
+
+def _probe(program: Path) -> None:
+    code, _, said = _run([str(program), "probe"], 60)
+    if code in (_NO_DRIVER, _NO_DEVICE):
+        raise _no_device(clipped(said, 120))
+    if code == _OLD_DRIVER:
+        raise CannotAnswer("A187", "a CUDA driver that is too old", found=clipped(said, 120), fix="it needs a driver of CUDA 10 or newer")
+
+
+def _section(program: Path, section: str, quick: bool) -> tuple[str, str]:
+    """The line of one section, or nothing and what was said instead."""
+    seconds = min(SECTIONS[section], QUICK_SECONDS) if quick else SECTIONS[section]
+    code, out, said = _run([str(program), section, f"quick={int(quick)}", f"seconds={seconds}"], seconds + GRACE)
+    if code is None:
+        return "", f"no end within {seconds + GRACE} s"
+    if code != 0:
+        return "", f"exit {code}: {clipped(said, 80)}"
+    try:
+        json.loads(out)
+    except ValueError:
+        return "", "its line is no JSON"
+    return out.strip(), ""
+
+
+def _run(command: list[str], seconds: float) -> tuple[int | None, str, str]:
+    """Exit code (None: out of time), output, and the last line of what it complained of."""
+    try:
+        started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+    except OSError as error:
+        return 126, "", error.strerror or type(error).__name__
+    try:
+        out, said = started.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        started.kill()
+        # a process that the driver holds in the kernel does not end before the driver lets it go
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            started.communicate(timeout=ENDING)
+        return None, "", ""
+    except BaseException:
+        started.kill()
+        raise
+    return started.returncode, out, said.strip().rpartition("\n")[2]

@@ -1,0 +1,65 @@
+"""``turnbuckle record --opencl``: the program runs under the OpenCL layer instead of CUPTI's recorder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from turnbuckle.foundation.errors import CannotAnswer, NativeError
+
+#: What the layer is told; the other settings are CUPTI's.
+_SETTINGS: Final = (
+    "TB_MEMORY_MB", "TB_FLUSH_MS", "TB_SLACK_NS", "TB_SLACK_CLASSES", "TB_SLACK_WHERE", "TB_JITTER_FROM_NS", "TB_JITTER_TO_NS",
+    "TB_JITTER_SEED", "TB_LINK_BANDWIDTH",
+)  # fmt: skip
+
+
+def record_opencl(
+    command: Sequence[str],
+    output: Path | None,
+    settings: Mapping[str, str],
+    headers: Path | None,
+    cupti_only: Mapping[str, bool],
+    keep: Callable[[Path, Path, Any], None],
+) -> int:
+    """Run `command` under the layer, and turn what it wrote into the trace.
+
+    Parameters
+    ----------
+    command, output : as of ``turnbuckle record``.
+    settings : what the recorder is told through the environment.
+    headers : folder of ``CL/cl_layer.h``.
+    cupti_only : options that mean nothing here, and whether they were given.
+    keep : writes the trace and says what it holds: folder of the files, place of the trace, how the program ended.
+
+    Raises
+    ------
+    NativeError : N001, N004, N005, N007, N009, N011, N016 to N019, N024.
+    """
+    from turnbuckle.recorder import opencl_layer
+    from turnbuckle.recorder import run as record_run
+    from turnbuckle.trace.cache import cache
+
+    for option, given in cupti_only.items():
+        if given:
+            raise NativeError(
+                "N011", f"{option} is not for OpenCL", cause="it steers CUPTI", fix="leave it out, or record without --opencl"
+            )
+    program = record_run.program(command)
+    place = record_run.place_of(output, command)
+    with opencl_layer.cached(cache.folder(), headers) as (library, _), record_run.private(place) as folder:
+        asked = {name: settings[name] for name in _SETTINGS if name in settings}
+        trace = {"TB_TRACE": str(folder.resolve() / f"%p{record_run.SUFFIX}")}
+        ran = record_run.run(
+            [program, *command[1:]], {**record_run.inherited(), **opencl_layer.environment(library, os.environ), **trace, **asked}
+        )
+        ended = f"the command ended with {ran.code} after {ran.seconds:.3g} s"
+        if not record_run.files(folder):
+            raise opencl_layer.nothing_recorded(f"{ended}; no file")
+        try:
+            keep(folder, place, ran)
+        except CannotAnswer as why:
+            raise opencl_layer.nothing_recorded(f"{ended}; {why.found.partition('; ')[2] or why.what}") from None
+    return int(ran.code)

@@ -1,0 +1,106 @@
+"""Building the OpenCL layer on the machine that runs it: a C compiler, the OpenCL headers, and the sources in ``native/``.
+
+Nothing is downloaded, and no OpenCL library is linked: the loader hands the layer what it calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from turnbuckle.foundation.errors import NativeError
+from turnbuckle.recorder.toolchain import compiler, complaint, lent, native
+
+SOURCES: Final = (
+    "opencl_layer.c", "opencl_memory.c", "opencl_usm.c", "opencl_enqueue.c", "opencl_commands.c", "opencl_objects.c", "opencl_calls.c",
+    "opencl_link.c", "output.c", "clock.c", "settings.c", "slack.c", "link.c",
+)  # fmt: skip
+#: What the compiler is told; part of what a cached library is known by.  The runtime may still call the layer when the loader is gone.
+OPTIONS: Final = (
+    "-std=c11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wl,-z,nodelete"
+)  # fmt: skip
+LIBRARY: Final = "libturnbuckle-opencl.so"
+_PROBE: Final = "#define CL_TARGET_OPENCL_VERSION 300\n#include <CL/cl_layer.h>\n"
+
+
+def build(target: Path, *, headers: Path | None = None, strict: bool = False) -> None:
+    """Compile the layer into the file `target`.
+
+    Parameters
+    ----------
+    target : the library; written whole or not at all.
+    headers : folder that holds ``CL/cl_layer.h``; where the compiler looks if not given.
+    strict : warnings are errors (the tests).
+
+    Raises
+    ------
+    NativeError : N001 without a compiler, N016 without headers that know layers, N017 with the compiler's first complaint, N018 where
+        the folder cannot be written.
+    """
+    words = [*compiler(), *(() if headers is None else ("-isystem", str(headers)))]
+    if (first := complaint([*words, "-fsyntax-only", "-x", "c", "-"], _PROBE)) is not None:
+        raise NativeError(
+            "N016", "there are no OpenCL headers that know layers", where="" if headers is None else str(headers), found=first,
+            cause="CL/cl_layer.h comes with the OpenCL headers of 2021 and newer",
+            fix="install opencl-headers (apt), or name the folder of newer ones with --opencl-headers",
+        )  # fmt: skip
+    sources = [str(native() / name) for name in SOURCES]
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
+            made = Path(folder) / target.name
+            first = complaint([*words, *OPTIONS, *(["-Werror"] if strict else []), *sources, "-o", str(made)])
+            if first is not None:
+                raise NativeError(
+                    "N017", "the OpenCL layer cannot be compiled", found=first, cause="the compiler and the OpenCL headers do not fit",
+                    fix="try other headers (--opencl-headers FOLDER) or another compiler (CC), and report the line above",
+                )  # fmt: skip
+            made.replace(target)
+    except OSError as error:
+        raise _unwritten(target.parent, error) from None
+
+
+def _unwritten(folder: Path, error: OSError) -> NativeError:
+    return NativeError(
+        "N018", "the OpenCL layer cannot be written", where=str(folder), found=error.strerror or str(error),
+        fix="set XDG_CACHE_HOME to a folder you may write to",
+    )  # fmt: skip
+
+
+@contextmanager
+def cached(cache: Path, headers: Path | None = None) -> Iterator[tuple[Path, bool]]:
+    """Lend a copy of the layer from the folder `cache`, and say whether it was built for that.
+
+    Raises
+    ------
+    NativeError : N001, N016 to N018, and N024 where another user may change the cache.
+    """
+    known = hashlib.sha256(repr((OPTIONS, compiler(), headers)).encode())
+    for name in sorted([*SOURCES, *(path.name for path in native().glob("*.h"))]):
+        known.update(name.encode() + b"\0" + (native() / name).read_bytes())
+    with lent(cache, known.hexdigest()[:20], LIBRARY, lambda target: build(target, headers=headers), _unwritten) as copy:
+        yield copy
+
+
+def environment(library: Path, before: Mapping[str, str]) -> dict[str, str]:
+    """What the program's environment gets for the loader to load the layer; layers that are named there already stay, below it.
+
+    >>> environment(Path("layer.so"), {"OPENCL_LAYERS": "other.so"})
+    {'OPENCL_LAYERS': 'layer.so:other.so'}
+    """
+    others = before.get("OPENCL_LAYERS", "")
+    return {"OPENCL_LAYERS": f"{library}:{others}" if others else str(library)}
+
+
+def nothing_recorded(found: str) -> NativeError:
+    """N019: the program ended, and there is no recording, or one without records; `found` says how it ended."""
+    return NativeError(
+        "N019", "the program left no recording of OpenCL", found=found,
+        cause="it made no OpenCL call, it was killed before anything was flushed, or its loader (libOpenCL.so) is older than layers, which "
+        "need ocl-icd 2.3 or Khronos' of 2021-06-30",
+        fix="of a program that is killed at once, --flush 50ms leaves more; else see that it uses OpenCL, with a newer loader",
+    )  # fmt: skip

@@ -1,0 +1,209 @@
+"""Running a program under a recorder: its environment, its signals, its end, and the files it leaves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from turnbuckle.foundation.errors import NativeError, clipped
+from turnbuckle.machine.driver import INJECTION
+
+SUFFIX: Final = ".trace.csv"
+NVTX: Final = "NVTX_INJECTION64_PATH"
+#: Variables by which launchers tell a process its rank, and how many there are.
+_RANKS: Final = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMIX_RANK", ""), ("PMI_RANK", "PMI_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"),
+)  # fmt: skip
+#: Signals that are handed on to the program.
+_HANDED_ON: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
+_MARKS: Final = (b"InitializeInjection", b"turnbuckle-trace 1")
+#: The recorder's settings: one that this shell has set is not taken over.  Other words that begin with TB_ are the program's own.
+_STEERING: Final = (
+    "TRACE", "KINDS", "MEMORY_MB", "FLUSH_MS", "CLOCK", "WINDOW", "SLACK_NS", "SLACK_CLASSES", "SLACK_WHERE", "SLACK_STATS",
+    "JITTER_FROM_NS", "JITTER_TO_NS", "JITTER_SEED", "LINK_BANDWIDTH",
+)  # fmt: skip
+_SETTINGS: Final = frozenset(f"TB_{word}" for word in _STEERING)
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a program ended: its exit code (128 and the signal's number where one ended it) and how long it took [s]."""
+
+    code: int
+    seconds: float
+
+
+def rank() -> int | None:
+    """This process's rank, where a launcher says so."""
+    for name, _ in _RANKS:
+        text = os.environ.get(name, "")
+        if text.isdecimal() and len(text) < 10:
+            return int(text)
+    return None
+
+
+def program(command: Sequence[str]) -> str:
+    """Path of the program that a command line begins with.  Raises N004 where there is none."""
+    if not command:
+        raise NativeError("N004", "there is no command to record", fix="turnbuckle record -- ./program ARGUMENTS")
+    if command[0].startswith("-"):
+        raise NativeError(
+            "N004", "the command begins with an option", found=clipped(command[0]), cause="turnbuckle record has no such option",
+            fix="turnbuckle record --help lists its options; the program comes behind --",
+        )  # fmt: skip
+    found = shutil.which(command[0])
+    if found:
+        return found
+    place = Path(command[0])
+    why = "it is not executable" if place.is_file() else "there is no such program"
+    raise NativeError(
+        "N004", "the command cannot be started", where=clipped(command[0], 200), found=why,
+        fix=f"./{place.name} names a program in this folder" if place.exists() and "/" not in command[0] else "check its name and path",
+    )  # fmt: skip
+
+
+def place_of(output: Path | None, command: Sequence[str]) -> Path:
+    """Folder that the recording goes to; %r in its name is the rank, %p the process id.
+
+    Raises
+    ------
+    NativeError : N005 it is there already, N007 the folder above it is not there or may not be written.
+    """
+    mine = rank()
+    ranked = "" if mine is None else f".{mine}"
+    given = output if output is not None else Path(f"{Path(command[0]).name}{ranked}.turnbuckle")
+    place = given.with_name(given.name.replace("%r", str(mine or 0)).replace("%p", str(os.getpid())))
+    if place.exists() or place.is_symlink():
+        raise NativeError(
+            "N005", "the output is there already", where=str(place), fix="name another with -o, or remove it; it is never written over"
+        )
+    if not place.parent.is_dir() or not os.access(place.parent, os.W_OK | os.X_OK):
+        why = "no permission to write there" if place.parent.is_dir() else "there is no such folder"
+        raise NativeError(
+            "N007", "the recording cannot be written", where=str(place.parent), found=why, fix="name a folder that you may write to with -o"
+        )
+    return place
+
+
+def usable(library: Path) -> Path:
+    """A library that was built before.  Raises N006 where it is no recorder."""
+    try:
+        with library.open("rb") as file:
+            text = file.read(64 << 20)
+    except OSError as error:
+        raise NativeError(
+            "N006",
+            "the library cannot be read",
+            where=str(library),
+            found=error.strerror or str(error),
+            fix="turnbuckle record --build -o FOLDER",
+        ) from None
+    if not text.startswith(b"\x7fELF") or any(mark not in text for mark in _MARKS):
+        raise NativeError(
+            "N006", "the file is no recorder", where=str(library), found="another file" if text else "an empty file",
+            cause="--library takes what turnbuckle record --build made", fix="turnbuckle record --build -o FOLDER",
+        )  # fmt: skip
+    return library.resolve()
+
+
+def inherited() -> dict[str, str]:
+    """This environment without what a recorder would take for its settings."""
+    return {name: value for name, value in os.environ.items() if name not in _SETTINGS}
+
+
+def environment(library: Path, folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """The program's environment: this one, and what loads and steers the recorder.
+
+    Raises
+    ------
+    NativeError : N010, another tool is to be loaded into CUDA programs.
+    """
+    for name in (INJECTION, NVTX):
+        if other := os.environ.get(name):
+            raise NativeError(
+                "N010", "another tool is set to be loaded into CUDA programs", where=name, found=Path(other).name,
+                cause="a profiler started this shell, or a site's module sets it", fix=f"unset {name}, or record without that tool",
+            )  # fmt: skip
+    return {**inherited(), INJECTION: str(library), NVTX: str(library), "TB_TRACE": str(folder.resolve() / f"%p{SUFFIX}"), **settings}
+
+
+@contextmanager
+def private(place: Path) -> Iterator[Path]:
+    """A folder beside the output that only this user may enter; removed at the end unless it was renamed.  Raises N007."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+    except OSError as error:
+        raise NativeError(
+            "N007",
+            "the recording cannot be written",
+            where=str(place.parent),
+            found=error.strerror or str(error),
+            fix="name another folder with -o",
+        ) from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(words: Sequence[str], env: Mapping[str, str]) -> Run:
+    """Run a program to its end; signals for this process go to it.
+
+    SIGINT from the terminal reaches the program by itself; this process waits for it to end.  Raises N004 where it cannot be started.
+    """
+    begin = time.monotonic()
+    child: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
+
+    def hand_on(number: int, frame: FrameType | None) -> None:
+        if child is None:
+            early.append(number)
+            return
+        with suppress(ProcessLookupError):
+            child.send_signal(number)
+
+    # a handler is the program's default again, while what is ignored (nohup) stays ignored in it
+    old = {number: signal.signal(number, hand_on) for number in _HANDED_ON if signal.getsignal(number) != signal.SIG_IGN}
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        old[signal.SIGINT] = signal.signal(signal.SIGINT, _leave if _at_terminal() else hand_on)
+    try:
+        child = subprocess.Popen(list(words), env=dict(env))
+        for number in early:
+            child.send_signal(number)
+        code = child.wait()
+    except OSError as error:
+        raise NativeError(
+            "N004", "the command cannot be started", where=Path(words[0]).name, found=error.strerror or str(error),
+            fix="check that it is a program for this machine",
+        ) from None  # fmt: skip
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+    return Run(128 - code if code < 0 else code, time.monotonic() - begin)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """The program has the signal already."""
+
+
+def _at_terminal() -> bool:
+    """Whether an interrupt key reaches program and recorder alike."""
+    return any(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def files(folder: Path) -> list[Path]:
+    """What the recorder left, in the order of the processes' begins."""
+    found = [path for path in folder.iterdir() if SUFFIX in path.name and path.is_file() and not path.is_symlink()]
+    return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))

@@ -1,0 +1,369 @@
+"""Building the recorder on the machine that runs it: a C compiler, CUPTI's headers and library, and the sources in ``native/``.
+
+Nothing is downloaded.  CUPTI comes with the CUDA toolkit, and as the Python packages that PyTorch depends on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from turnbuckle.foundation import private_folder
+from turnbuckle.foundation.errors import NativeError
+
+#: Records that CUPTI renumbers, by the macros of ``native/records.c``: NAME_RECORD and NAME_NUMBER.
+RECORDS: Final = {
+    "KERNEL": "CUpti_ActivityKernel",
+    "COPY": "CUpti_ActivityMemcpy",
+    "PEER": "CUpti_ActivityMemcpyPtoP",
+    "MEMSET": "CUpti_ActivityMemset",
+    "WAIT": "CUpti_ActivitySynchronization",
+    "EVENT": "CUpti_ActivityCudaEvent",
+    "MEMORY": "CUpti_ActivityMemory",
+    "GRAPH": "CUpti_ActivityGraphTrace",
+    "OVERHEAD": "CUpti_ActivityOverhead",
+    "UNIFIED": "CUpti_ActivityUnifiedMemoryCounter",
+    "MARKER": "CUpti_ActivityMarker",
+    "DEVICE": "CUpti_ActivityDevice",
+}
+SOURCES: Final = ("output.c", "clock.c", "settings.c", "slack.c", "link.c", "copies.c", "delays.c", "records.c", "recorder.c")
+HEADERS: Final = ("output.h", "clock.h", "settings.h", "slack.h", "delays.h", "records.h", "headers/crt/host_defines.h")
+#: What the compiler is told; part of what a cached library is known by.  A thread of the library's may outlive who loaded it.
+OPTIONS: Final = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,nodelete")
+LIBRARY: Final = "libturnbuckle-cupti.so"
+_DIGEST: Final = "sha256"
+_BUILD_LIMIT_SECONDS: Final = 300
+_HEADERS: Final = ("", "include", "extras/CUPTI/include", "targets/x86_64-linux/include", "targets/sbsa-linux/include")
+_LIBRARIES: Final = (
+    "",
+    "lib64",
+    "lib",
+    "extras/CUPTI/lib64",
+    "targets/x86_64-linux/lib",
+    "targets/sbsa-linux/lib",
+    "lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
+)
+_ADVICE: Final = "pip install 'turnbuckle[record]', or install the CUDA toolkit, or name the folder of CUPTI with --cupti"
+
+
+@dataclass(frozen=True)
+class Cupti:
+    """One CUPTI of this machine.
+
+    Attributes
+    ----------
+    includes : folders of its headers and of the ``cuda.h`` beside them.
+    library : its shared library.
+    version : CUPTI_API_VERSION of the header; cuda : release of CUDA as (major, minor).
+    """
+
+    includes: tuple[Path, ...]
+    library: Path
+    version: int
+    cuda: tuple[int, int]
+
+    @property
+    def label(self) -> str:
+        """Release and version in words."""
+        return f"CUPTI {self.version} of CUDA {self.cuda[0]}.{self.cuda[1]}"
+
+
+def compiler() -> list[str]:
+    """Words that call the C compiler: CC, or cc, or gcc, or clang.  Raises N001 where there is none."""
+    given = shlex.split(os.environ.get("CC", ""))
+    for words in [given] if given else [["cc"], ["gcc"], ["clang"]]:
+        if words and (found := shutil.which(words[0])):
+            return [found, *words[1:]]
+    raise NativeError(
+        "N001", "there is no C compiler to build the recorder with", found=f"CC={given[0]}" if given else "neither cc, gcc nor clang",
+        fix="install gcc, or set CC, or build on another machine: turnbuckle record --build -o FOLDER, then --library FOLDER/" + LIBRARY,
+    )  # fmt: skip
+
+
+def folders() -> Iterator[Path]:
+    """Folders that may hold CUPTI: CUDA_HOME, the toolkit around nvcc, Python packages of this environment, the usual places."""
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(name):
+            yield Path(os.environ[name])
+    if nvcc := shutil.which("nvcc"):
+        yield Path(nvcc).resolve().parents[1]
+    for scheme in dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")):
+        packages = Path(scheme) / "nvidia"
+        yield from sorted([*packages.glob("cu[1-9]*"), *packages.glob("cuda_cupti")], reverse=True)
+    yield Path("/usr/local/cuda")
+    yield from sorted(Path("/usr/local").glob("cuda-*"), reverse=True)
+    yield from (Path("/opt/cuda"), Path("/usr"))
+
+
+def at(folder: Path) -> Cupti | None:
+    """The CUPTI in one folder, or None."""
+    header = _first(folder, _HEADERS, "cupti.h")
+    library = _first(folder, _LIBRARIES, "libcupti.so") or _first(folder, _LIBRARIES, "libcupti.so.[1-9]*")
+    if header is None or library is None:
+        return None
+    beside = [folder, folder.parent / "cuda_runtime", *(p.parent for p in (folder, header.parent, header.parent.parent))]
+    cuda = next((found for place in beside if (found := _first(place, _HEADERS, "cuda.h"))), None)
+    if cuda is None:
+        return None
+    version = _defined(header.parent / "cupti_version.h", "CUPTI_API_VERSION")
+    release = _defined(cuda, "CUDA_VERSION")
+    if not version or not release:
+        return None
+    return Cupti(tuple(dict.fromkeys((header.parent, cuda.parent))), library.resolve(), version, (release // 1000, release % 1000 // 10))
+
+
+def _suits(cupti: Cupti, driver: int | None) -> tuple[int, bool, int, int]:
+    """How well a CUPTI suits a driver: the driver's major release, for an older CUPTI does not know new devices; then one that is not newer
+    than the driver, then the newest of those, or else the least new."""
+    newer = driver is not None and cupti.cuda > (driver // 1000, driver % 1000 // 10)
+    minor = cupti.cuda[1]
+    return cupti.cuda[0], not newer, -minor if newer else minor, cupti.version
+
+
+def _first(folder: Path, places: tuple[str, ...], pattern: str) -> Path | None:
+    for place in places:
+        with suppress(OSError, ValueError):
+            if found := sorted(path for path in (folder / place).glob(pattern) if path.is_file()):
+                return found[-1]
+    return None
+
+
+def _defined(header: Path, name: str) -> int:
+    """Number that a header defines `name` as; 0 where it does not."""
+    try:
+        text = header.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    found = re.search(rf"^[ \t]*#[ \t]*define[ \t]+{name}[ \t]+(\d{{1,9}})[ \t]*$", text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def choose(driver: int | None = None, folder: Path | None = None) -> Cupti:
+    """The CUPTI to build against: that in `folder`, or of all in `folders` the one that suits a driver of CUDA `driver` best.
+
+    Of several of one release the newest wins, for NVIDIA mends CUPTI in updates: that of 13.0 itself records no waits for the device, and
+    may fail in a flush; its update 1 has both right.  Of equal ones the first in the order of `folders` does.
+
+    Parameters
+    ----------
+    driver : version of the driver as cuDriverGetVersion says (13000 is CUDA 13.0); None where it is not known.
+    folder : where to look instead of everywhere.
+
+    Raises
+    ------
+    NativeError : N002, there is none, or only for newer drivers.
+    """
+    places = [folder] if folder is not None else list(dict.fromkeys(place for place in folders() if place.is_dir()))
+    found = [cupti for place in places if (cupti := at(place))]
+    fit = [cupti for cupti in found if driver is None or cupti.cuda[0] <= driver // 1000]
+    if fit:
+        return max(fit, key=lambda cupti: _suits(cupti, driver))
+    if found:
+        raise NativeError(
+            "N002", "CUPTI is newer than the driver", found=f"{found[0].label}, and a driver of CUDA {driver // 1000 if driver else 0}",
+            cause="CUPTI needs a driver of its own major release or a newer one",
+            fix="install CUPTI of the driver's release, for CUDA 12: pip install nvidia-cuda-cupti-cu12 nvidia-cuda-runtime-cu12",
+        )  # fmt: skip
+    raise NativeError(
+        "N002", "there is no CUPTI to build the recorder against", where=str(folder) if folder else "",
+        found="no folder with cupti.h, cuda.h and libcupti.so: " + ", ".join(p.name or str(p) for p in places[:8]) if places else "no CUDA",
+        fix=_ADVICE,
+    )  # fmt: skip
+
+
+def record_options(header: str) -> list[str]:
+    """Compiler options that name the newest record of each family in the text of CUPTI's header.
+
+    >>> record_options("} CUpti_ActivityKernel9; } CUpti_ActivityKernel10; } CUpti_ActivityMemcpyPtoP4;")
+    ['-DKERNEL_RECORD=CUpti_ActivityKernel10', '-DKERNEL_NUMBER=10', '-DPEER_RECORD=CUpti_ActivityMemcpyPtoP4', '-DPEER_NUMBER=4']
+    """
+    out = []
+    for name, family in RECORDS.items():
+        numbers = [int(n or 1) for n in re.findall(rf"}}\s*{family}(\d{{0,4}})\s*;", header)]
+        if numbers:
+            newest = max(numbers)
+            out += [f"-D{name}_RECORD={family}{newest if newest > 1 else ''}", f"-D{name}_NUMBER={newest}"]
+    return out
+
+
+def native() -> Path:
+    """Folder of the sources."""
+    return Path(str(files("turnbuckle.recorder") / "native"))
+
+
+def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = False) -> None:
+    """Compile the recorder into the file `target`.
+
+    Parameters
+    ----------
+    cupti : what to build against.
+    target : the library; written whole or not at all.
+    run_path : where the library looks for CUPTI's when it is loaded; the folder of `cupti`'s if empty.
+    strict : warnings are errors (the tests).
+
+    Raises
+    ------
+    NativeError : N001 without a compiler, N003 with its first complaint, N012 where the folder cannot be written.
+    """
+    text = "".join(p.read_text(encoding="utf-8", errors="replace") for p in cupti.includes[0].glob("cupti_activity*.h"))
+    # the compiler's own folder must keep its place
+    headers = [word for path in cupti.includes if path != Path("/usr/include") for word in ("-isystem", str(path))]
+    sources = [str(native() / name) for name in SOURCES]
+    words = [
+        *compiler(), *OPTIONS, *(["-Werror"] if strict else []), *record_options(text), *headers, "-idirafter", str(native() / "headers"),
+        *sources, str(cupti.library), f"-Wl,-rpath,{run_path or cupti.library.parent}", "-ldl", "-lpthread", "-o",
+    ]  # fmt: skip
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
+            made = Path(folder) / target.name
+            if (first := complaint([*words, str(made)])) is not None:
+                raise NativeError(
+                    "N003", "the recorder cannot be compiled", found=first, cause="the compiler and CUPTI's headers do not fit each other",
+                    fix="try another CUPTI (--cupti FOLDER) or compiler (CC), and report the line above",
+                )  # fmt: skip
+            made.replace(target)
+    except OSError as error:
+        raise _unwritten(target.parent, error) from None
+
+
+def _unwritten(folder: Path, error: OSError) -> NativeError:
+    return NativeError(
+        "N012", "the recorder cannot be written", where=str(folder), found=error.strerror or str(error),
+        fix="set XDG_CACHE_HOME to a folder you may write to, or build into one: turnbuckle record --build -o FOLDER",
+    )  # fmt: skip
+
+
+def complaint(words: list[str], text: str = "") -> str | None:
+    """The first complaint of a compiler that is given `text`; None where it was content."""
+    try:
+        done = subprocess.run(
+            words, input=text, capture_output=True, text=True, errors="replace", timeout=_BUILD_LIMIT_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)[:300]
+    if done.returncode == 0:
+        return None
+    said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    return next((line for line in said if "error" in line), said[0] if said else f"it ended with {done.returncode} and no message")[:300]
+
+
+def key(cupti: Cupti) -> str:
+    """What a built library is known by: sources, options, compiler, CUPTI (path, version, size and time of its library)."""
+    about = cupti.library.stat()
+    known = hashlib.sha256(repr((OPTIONS, compiler(), cupti, about.st_size, about.st_mtime_ns)).encode())
+    for name in (*SOURCES, *HEADERS):
+        known.update(name.encode() + b"\0" + (native() / name).read_bytes())
+    return known.hexdigest()[:20]
+
+
+@contextmanager
+def cached(cupti: Cupti, cache: Path) -> Iterator[tuple[Path, bool]]:
+    """Lend a copy of the recorder for `cupti` from the folder `cache`, and say whether it was built for that.
+
+    Raises
+    ------
+    NativeError : N001, N003, N012, and N024 where another user may change the cache.
+    """
+    with lent(cache, key(cupti), LIBRARY, lambda target: build(cupti, target), _unwritten) as copy:
+        yield copy
+
+
+@contextmanager
+def lent(
+    cache: Path, key: str, name: str, build: Callable[[Path], None], unwritten: Callable[[Path, OSError], NativeError]
+) -> Iterator[tuple[Path, bool]]:
+    """Lend a private copy of a library that the cache keeps; programs load it by its path.
+
+    The library is read once and held against the digest of what was built.  What was read is what the copy holds.
+
+    Parameters
+    ----------
+    cache : the cache folder; the library is kept in its folder ``native/KEY``.
+    key : what the library is known by.
+    name : of its file.
+    build : writes the library to a path.
+    unwritten : the error where the cache cannot be written.
+
+    Yields
+    ------
+    The copy, which is removed at the end, and whether the library was built now.
+
+    Raises
+    ------
+    NativeError : N024 where another user may change the cache; what `build` and `unwritten` give.
+    """
+    folder = cache / "native" / key
+    with ExitStack() as stack:
+        try:
+            private_folder.make(cache, "native", key)
+            content = _kept(folder / name)
+            if fresh := content is None:
+                build(folder / name)
+                (folder / name).chmod(0o600)
+                content = (folder / name).read_bytes()
+                private_folder.write(folder / _DIGEST, hashlib.sha256(content).hexdigest().encode())
+            place = stack.enter_context(tempfile.TemporaryDirectory(prefix="run-", dir=folder, ignore_cleanup_errors=True))
+            copy = Path(place) / name
+            private_folder.write(copy, content or b"")
+        except private_folder.Shared as shared:
+            raise NativeError(
+                "N024", "another user may change the cache folder", where=str(shared.path), found=shared.why,
+                cause="what lies there is loaded into the recorded program, and so would be what another user puts there",
+                fix=f"chmod go-w {shlex.quote(str(shared.path))} where it is yours, or set XDG_CACHE_HOME to a folder of your own",
+            ) from None  # fmt: skip
+        except OSError as error:
+            raise unwritten(folder, error) from None
+        yield copy, fresh
+
+
+def _kept(library: Path) -> bytes | None:
+    """Return the content of a library of the cache; None where it is not there, not ours alone, or not what was built."""
+    with suppress(OSError), private_folder.opened(library) as file, private_folder.opened(library.with_name(_DIGEST)) as digest:
+        content = file.read()
+        if hashlib.sha256(content).hexdigest().encode() == digest.read():
+            return content
+    return None
+
+
+def carry(cupti: Cupti, folder: Path) -> list[Path]:
+    """A recorder to take along: `folder` gets it and CUPTI's library, which it looks for beside itself.
+
+    Raises
+    ------
+    NativeError : N001, N003, N012.
+    """
+    target = folder / LIBRARY
+    build(cupti, target, run_path="$ORIGIN")
+    beside = folder / _soname(cupti.library)
+    try:
+        shutil.copyfile(cupti.library, beside)
+    except OSError as error:
+        raise NativeError(
+            "N012",
+            "the recorder cannot be written",
+            where=str(folder),
+            found=error.strerror or str(error),
+            fix="name another folder with -o",
+        ) from None
+    return [target, beside]
+
+
+def _soname(library: Path) -> str:
+    """Name that what was linked against a library asks for: ``libcupti.so.12`` of ``libcupti.so.2022.4.0`` and of itself."""
+    text = library.read_bytes()
+    found = sorted(set(re.findall(rb"libcupti\.so\.\d+(?:\.\d+)?(?=\0)", text)), key=len)
+    return found[0].decode() if found else library.name

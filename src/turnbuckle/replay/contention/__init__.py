@@ -1,0 +1,1 @@
+"""Processes that share resources and links, event by event."""

@@ -1,0 +1,137 @@
+"""What the run time of a contended replay is made of: one chain of what waited for what, back from the last end to the start.
+
+Every picosecond of the run belongs to one link of the chain, so that the parts add up to the run time.  A process that waited for a message
+leads to whoever was late: its sender, or for a rendezvous its receiver.  One that waited for a resource stays where it is; who held the
+resource is not followed.  With contention this chain is not what shortening would help (decision D18): it says where the time went.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.replay.contention.contention import Contended, Leaves, Op, Program
+
+Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Parts of a run time [s]; they add up to it.
+
+    Attributes
+    ----------
+    compute : work of processes.
+    copies : between host and device, with their latency and the wait for a copy engine; of nodes without GPUs they are compute.
+    network : messages under way between processes.
+    delays : between the time a message may leave and the time it does: handshakes, pinned memory.
+    overheads : processor time of sending and receiving.
+    resources : what several processes share, used and waited for: exclusive resources, and the time of a GPU.
+    """
+
+    compute: float
+    copies: float
+    network: float
+    delays: float
+    overheads: float
+    resources: float
+
+    @property
+    def seconds(self) -> float:
+        """All of it [s]: the run time."""
+        return float(sum(getattr(self, f.name) for f in fields(self)))
+
+
+_KINDS: Final = tuple(f.name for f in fields(Chain))
+_EDGE, _READY = int(Leaves.EDGE), int(Leaves.READY)
+_KIND_OF: Final = {Op.WORK: "compute", Op.USE: "resources", Op.TAKE: "resources", Op.GIVE: "copies"}
+
+
+def chain(program: Program, done: Contended) -> Chain:
+    """The chain behind the last end.
+
+    Parameters
+    ----------
+    done : of this program, traced.
+    """
+    if not len(done.done):
+        return Chain(*np.zeros(len(_KINDS)).tolist())
+    return Chain(**_Walk(program, done).back())
+
+
+class _Walk:
+    def __init__(self, program: Program, done: Contended) -> None:
+        self.program, self.done = program, done
+        code, arg = np.asarray(program.code), np.asarray(program.arg)
+        self.begins = np.asarray(program.first).astype(np.int64)
+        count, messages = len(code), len(np.asarray(program.source))
+        self.sent, self.posted = np.full(messages, -1), np.full(messages, -1)
+        for op, where in ((Op.SEND, self.sent), (Op.POST, self.posted)):
+            of = np.flatnonzero(code == op)
+            where[arg[of]] = of
+        before = np.append(0.0, done.done[:-1])
+        before[self.begins[:-1][self.begins[:-1] < count]] = 0.0
+        self.spent = done.done - before
+        self.kind = np.array([_KINDS.index(_KIND_OF.get(Op(c), "overheads")) for c in range(len(Op))], dtype=np.uint8)[code]
+        if len(program.overhead):
+            self.kind[(code == Op.WORK) & program.overhead[np.where(code == Op.WORK, arg, 0)]] = _KINDS.index("overheads")
+        # what waits for a message that came later leads to another process
+        waiting = np.flatnonzero((code == Op.AWAIT) | (code == Op.SENT) & (self.spent > 0))
+        about = arg[waiting]
+        late = done.arrived[about] > before[waiting]
+        waiting, about = waiting[late], about[late]
+        # nobody makes room for a copy, nor for work that is a flow over the time of a GPU: these stay with their process
+        own = (self.posted[about] < 0) & (np.asarray(program.leaves)[about] != _EDGE)
+        self.kind[waiting[own]] = _KINDS.index("resources")
+        self.kind[program.copying] = _KINDS.index("copies")
+        self.wait = np.full(count, -1)
+        self.wait[waiting[~own]] = waiting[~own]
+        np.maximum.accumulate(self.wait, out=self.wait)
+
+    def back(self) -> dict[str, float]:
+        """Seconds of each kind."""
+        program, done = self.program, self.done
+        last = int(np.argmax(done.ends))
+        at = int(self.begins[last + 1]) - 1
+        out = dict.fromkeys(_KINDS, 0.0)
+        if at < self.begins[last]:
+            return out
+        # what a process did not do as its last operation it ended with
+        out["compute"] += float(done.ends[last] - done.done[at])
+        arg = np.asarray(program.arg)
+        passed = np.zeros(len(self.wait) + 1, dtype=np.int32)
+        while True:
+            begin, wait = int(self.begins[np.searchsorted(self.begins, at, side="right") - 1]), int(self.wait[at])
+            passed[max(begin, wait + 1)] += 1
+            passed[at + 1] -= 1
+            if wait < begin:
+                break
+            at = self._message(int(arg[wait]), float(done.done[wait]), out)
+        times = np.cumsum(passed[:-1], dtype=np.int32)
+        for name, seconds in zip(_KINDS, np.bincount(self.kind, times * self.spent, minlength=len(_KINDS)).tolist(), strict=True):
+            out[name] += seconds
+        return out
+
+    def _message(self, m: int, now: float, out: dict[str, float]) -> int:
+        """Back over a message that was waited for: to what whoever made it leave as late as it did had done by then."""
+        program, done = self.program, self.done
+        arrived = min(float(done.arrived[m]), now)
+        out["overheads"] += now - arrived
+        sender, receiver = int(self.sent[m]), int(self.posted[m])
+        began, sent = float(done.began[m]), float(done.done[sender])
+        if program.leaves[m] == _EDGE:
+            out["delays"] += arrived - sent
+            return sender
+        out["network"] += arrived - began
+        late, who = sent, sender
+        if program.leaves[m] == _READY and receiver >= 0:
+            posted = float(done.done[receiver])
+            delay = float(program.delay_seconds[m]) if len(program.delay_seconds) else 0.0
+            # with a handshake, what is sent is asked for one way later, and answered another: then it begins to leave
+            if posted > (sent + began - delay) / 2:
+                late, who = posted, receiver
+        out["delays"] += began - late
+        return who

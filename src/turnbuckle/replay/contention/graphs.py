@@ -1,0 +1,459 @@
+"""A recorded run as a program for the contention replay, once or several times over, with what it shares.
+
+Every activity is a process: it awaits what its begin waits for, works as long as it did, awaits what its end waits for, and
+tells those who wait for it.  All edges of the recorded graph are messages with a fixed delay, and what no rule explains stays a
+delay of its own, so that alone on its link a run takes exactly what the timeline replay says (a law).
+
+A copy between host and device becomes a flow over the host's link and the device's own, at the rate it was recorded at and no faster.
+What else copies at the same time on the same link takes its share.  Where several runs share one GPU, a kernel is a flow as well:
+over a link that stands for the GPU's multiprocessors, at the share of them that it can use and no faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.profile.dependencies.dependencies import EDGE, Graph
+from turnbuckle.profile.profile import Profile
+from turnbuckle.replay.contention.contention import Leaves, Op, Program
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+#: Within an activity: what its begin waits for, what is told then, its work, what its end waits for, what is told then.
+_BEGIN, _TOLD, _WORK, _END, _LAST = range(5)
+_MOVES: Final = {"copy_h2d": True, "copy_d2h": False}
+_UNKNOWN: Final = -1
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies between host and device of a graph.
+
+    Attributes
+    ----------
+    activity : index into `Graph.activity`.
+    to_device : direction.
+    size_bytes : of each [B].
+    seconds : as recorded [s].
+    device : which device of the run, counted from 0.
+    """
+
+    activity: Int
+    to_device: Bool
+    size_bytes: Float
+    seconds: Float
+    device: Int
+
+    @property
+    def rate(self) -> Float:
+        """Bytes over time [B/s]."""
+        return self.size_bytes / self.seconds
+
+    def on_link(self, bandwidth: float, recorded: float, own: bool = True) -> Copies:
+        """The same copies where a byte of the link costs another time; what a copy cost beyond its link stays.
+
+        Parameters
+        ----------
+        bandwidth : of the link [B/s].
+        recorded : bandwidth of the link they were recorded on [B/s].
+        own : False drops what they cost beyond their link: a copy then takes its bytes over the bandwidth.
+
+        >>> import numpy as np
+        >>> one = Copies(np.array([0]), np.array([True]), np.array([1e6]), np.array([1e-4]), np.array([0]))
+        >>> [round(float(one.on_link(at, 25e9, own).seconds[0]) * 1e6, 6) for at, own in ((25e9, True), (12.5e9, True), (12.5e9, False))]
+        [100.0, 140.0, 80.0]
+        """
+        if bandwidth == recorded and own:
+            return self
+        beyond = np.maximum(self.seconds - self.size_bytes / recorded, 0.0) if own else 0.0
+        return replace(self, seconds=beyond + self.size_bytes / bandwidth)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Kernels of a graph that take time.
+
+    Attributes
+    ----------
+    activity : index into `Graph.activity`.
+    device : which device of the run, counted from 0.
+    seconds : as recorded [s].
+    blocks, threads, registers : thread blocks, threads a block, registers a thread; 0 where the recording does not say.
+    units : multiprocessors of its device; 0 where the recording does not say.
+    at_once : most kernels that its device held at any time while it ran, itself among them.
+    """
+
+    activity: Int
+    device: Int
+    seconds: Float
+    blocks: Int
+    threads: Int
+    registers: Int
+    units: Int
+    at_once: Int
+
+
+#: Places of host work before it is known how many other hosts there are.
+CORES: Final = (-1, -2)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One GPU of each number for all runs, in place of one for each run.
+
+    Attributes
+    ----------
+    kernels : of one run.
+    share : of the recorded GPU that each held, shape (kernels,).
+    most : how many times faster each can get, shape (kernels,).
+    size : of the GPU over the recorded one, in recorded GPUs' work a second.
+    devices : GPUs that there are, at least.
+    """
+
+    kernels: Kernels
+    share: Float
+    most: Float
+    size: float
+    devices: int = 0
+
+
+@dataclass(frozen=True)
+class _Flows:
+    """What goes over the network: activity of each, whether it comes to it or goes from it, hosts of both sides, size, most rate, the
+    engine it keeps meanwhile (-1: none), and a delay before the first byte."""
+
+    activity: Int
+    comes: Bool
+    here: Int
+    there: Int
+    size: Float
+    limit: Float
+    engine: Int
+    after: float = 0.0
+
+
+def numbered(profile: Profile, graph: Graph, *, apart: bool = False) -> tuple[Int, list[int]]:
+    """Which device each activity of a graph ran on, counted from 0 (-1 off the device), and the numbers the recording gives them.
+
+    Parameters
+    ----------
+    apart : devices of two processes are two, whatever their numbers: each process saw devices of its own as number 0.
+    """
+    rows = profile.activities.select("track", "kind")[graph.activity]
+    places = profile.tracks.select("track", "process", "device")
+    placed = rows.join(places, on="track", how="left", maintain_order="left")
+    device = placed["device"].cast(pl.Int64).fill_null(_UNKNOWN).to_numpy()
+    # a copy whose device was not recorded was still made by one
+    works = (device != _UNKNOWN) | placed["kind"].cast(pl.String).is_in([*_MOVES, "kernel"]).to_numpy()
+    process = placed["process"].cast(pl.Int64).fill_null(_UNKNOWN).to_numpy() if apart else np.zeros_like(device)
+    keys, number = np.unique(np.stack([process[works], device[works]], axis=1), axis=0, return_inverse=True)
+    found = np.full(len(device), -1, dtype=np.int64)
+    found[works] = number.reshape(-1)
+    return found, [int(k[1]) for k in keys]
+
+
+def copies(profile: Profile, graph: Graph, *, apart: bool = False) -> Copies:
+    """Copies of a profile that take time and carry something; `apart` as in `numbered`."""
+    rows = profile.activities.select("kind", "size_bytes", "start_ns", "end_ns")[graph.activity].with_row_index("i")
+    kind = pl.col("kind").cast(pl.String)
+    mine = rows.filter(kind.is_in(list(_MOVES)), pl.col("size_bytes") > 0, pl.col("end_ns") > pl.col("start_ns"))
+    activity = mine["i"].to_numpy().astype(np.int64)
+    return Copies(
+        activity,
+        (mine["kind"].cast(pl.String) == "copy_h2d").to_numpy(),
+        mine["size_bytes"].to_numpy().astype(np.float64),
+        (mine["end_ns"] - mine["start_ns"]).to_numpy() * 1e-9,
+        numbered(profile, graph, apart=apart)[0][activity],
+    )
+
+
+def kernels(profile: Profile, graph: Graph, *, apart: bool = False) -> Kernels:
+    """Kernels of a profile that take time; `apart` as in `numbered`."""
+    rows = profile.activities.select("kind", "row", "start_ns", "end_ns")[graph.activity].with_row_index("i")
+    mine = rows.filter(pl.col("kind").cast(pl.String) == "kernel", pl.col("end_ns") > pl.col("start_ns"))
+    activity = mine["i"].to_numpy().astype(np.int64)
+    place, numbers = numbered(profile, graph, apart=apart)
+    start, end = mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy()
+    trace = profile.trace
+    shape = {name: np.zeros(len(activity), dtype=np.int64) for name in ("blocks", "threads", "registers")}
+    table = trace.kernels
+    if table.height:
+        # a CUDA graph that was recorded whole is a kernel too, with a row in a table of its own
+        row = np.clip(mine["row"].fill_null(-1).to_numpy(), 0, table.height - 1)
+        same = (table["start_ns"].to_numpy()[row] == start) & (table["end_ns"].to_numpy()[row] == end)
+        shape = {name: np.where(same, table[name].fill_null(0).to_numpy()[row], 0).astype(np.int64) for name in shape}
+    stated = dict(trace.devices.select("device", "multiprocessors").drop_nulls().iter_rows()) if trace.devices.height else {}
+    units = np.array([int(stated.get(n, 0)) for n in numbers], dtype=np.int64)
+    device = place[activity]
+    at_once = np.ones(len(activity), dtype=np.int64)
+    for number in np.unique(device):
+        here = device == number
+        at_once[here] = _most_at_once(start[here], end[here])
+    seconds = (end - start) * 1e-9
+    return Kernels(activity, device, seconds, **shape, units=units[device] if len(units) else np.zeros(0, np.int64), at_once=at_once)
+
+
+def engines(moved: Copies, graph: Graph) -> Int:
+    """Copy engines, shape (devices, 2), those to the device first: one each, or as many copies as were recorded at once."""
+    devices = int(moved.device.max(initial=-1)) + 1
+    found = np.ones((devices, 2), dtype=np.int64)
+    start, end = graph.time_ns[2 * moved.activity + 1], graph.time_ns[2 * moved.activity + 2]
+    for device in range(devices):
+        for way in (True, False):
+            here = (moved.device == device) & (moved.to_device == way)
+            if here.any():
+                found[device, int(not way)] = _most_at_once(start[here], end[here]).max()
+    return found
+
+
+def _most_at_once(start: Int, end: Int) -> Int:
+    """Of intervals that are not empty: how many there were at most at any time within each, itself among them."""
+    times = np.concatenate([start, end])
+    change = np.concatenate([np.ones(len(start), np.int64), -np.ones(len(end), np.int64)])
+    order = np.lexsort((change, times))
+    level, sorted_times = np.cumsum(change[order]), times[order]
+    # after the last change at a time the level holds until the next
+    kept = np.append(sorted_times[1:] != sorted_times[:-1], True)
+    at, level = sorted_times[kept], np.append(level[kept], 0)
+    pairs = np.stack([np.searchsorted(at, start), np.searchsorted(at, end)], axis=1).reshape(-1)
+    most: Int = np.maximum.reduceat(level, pairs)[::2]
+    return most
+
+
+def initiation(graph: Graph) -> float:
+    """Median time from a call to the device work it starts, where nothing else holds the work [s]; 0 where none is known."""
+    lags = graph.lag_ns[graph.kind == EDGE["deliver"]]
+    return float(np.median(lags)) * 1e-9 if len(lags) else 0.0
+
+
+def initiated(graph: Graph, seconds: float, *, recorded: float | None = None) -> Graph:
+    """The same run where device work begins sooner or later after its call.
+
+    Parameters
+    ----------
+    seconds : initiation latency [s].
+    recorded : that of the recording: each delivery changes by the difference, and none gets shorter than nothing.  None gives all
+        deliveries the same length.
+    """
+    mine = graph.kind == EDGE["deliver"]
+    there = round(seconds * 1e9)
+    lag = np.full(int(mine.sum()), there) if recorded is None else np.maximum(graph.lag_ns[mine] + there - round(recorded * 1e9), 0)
+    lags = graph.lag_ns.copy()
+    lags[mine] = lag
+    return replace(graph, lag_ns=lags)
+
+
+def behind_one_link(
+    graph: Graph,
+    moved: Copies,
+    times: int = 1,
+    *,
+    kernel: Float | float = 1.0,
+    kernels: Bool | Int | None = None,
+    engines: Int | None = None,
+    pool: Pool | None = None,
+    after: float = 0.0,
+    full: float = 1.0,
+    cores: int = 0,
+) -> Program:
+    """A recorded run, `times` over at once, all copies on one host's link.
+
+    Host 0 of the network is the host; every device of every run has a host of its own on it.  With a `pool` every device has one for
+    all runs, and two more that the work of its kernels goes between: hosts 1 + d, 1 + D + d and 1 + 2 D + d of D devices.
+
+    Parameters
+    ----------
+    graph, moved : of one profile.
+    times : how many runs.
+    kernel : times the recorded length of the activities that are `kernels`; one number, or one for each.
+    kernels : which activities these are: shape (activities,), or their indices.
+    engines : copies that each device makes at once, by direction, shape (devices, 2): the others wait for their turn, first come, first
+        served.  None lets all begin at once.
+    pool : one GPU for all runs.
+    after : delay before a copy's first byte [s].
+    full : bandwidth of every link of the network that a pool or cores are replayed on [B/s]: it stands for all of the pool's GPU, and
+        for all cores.
+    cores : that all runs have between them for their calls and their own work, each thread one at most; 0: as many as they ask for.  Two
+        more hosts stand for them, `CORES`; see `placed`.
+    """
+    graph = with_gaps(graph) if cores else graph
+    count = len(graph.activity)
+    devices = int(moved.device.max(initial=-1)) + 1
+    zero = np.zeros(len(moved.activity), dtype=np.int64)
+    engine = np.full(len(zero), -1) if engines is None else 2 * moved.device + np.where(moved.to_device, 0, 1)
+    flows = [_Flows(moved.activity, moved.to_device, 1 + moved.device, zero, moved.size_bytes, moved.rate, engine, after)]
+    if pool is not None:
+        held = pool.kernels
+        devices = max(devices, int(held.device.max(initial=-1)) + 1, pool.devices)
+        # work is counted in whole parts, and a kernel of few of them still takes its time
+        size = np.maximum(np.round(held.seconds * pool.share / pool.size * full), 1.0)
+        here, there = 1 + 2 * devices + held.device, 1 + devices + held.device
+        none = np.full(len(here), -1)
+        flows.append(_Flows(held.activity, np.ones(len(here), np.bool_), here, there, size, size / held.seconds * pool.most, none))
+    if cores:
+        flows.append(_on_cores(graph, cores, full))
+    one = _once(graph, flows, kernel, np.zeros(count, dtype=np.bool_) if kernels is None else kernels)
+    processes, messages, works = len(one.host), len(one.source), len(one.work_seconds)
+    run = np.arange(times)
+    is_message = np.isin(one.code, [Op.SEND, Op.POST, Op.AWAIT, Op.SENT])
+    capacity = np.ones(0, dtype=np.int64) if engines is None else engines.reshape(-1)
+    sets = times if pool is None else 1
+    resources = len(capacity) if sets > 1 else 0
+    step = np.select([is_message, one.code == Op.WORK, one.code >= Op.TAKE], [messages, works, resources])
+    arg = one.arg[None, :] + step[None, :] * run[:, None]
+    first = (one.first[None, :-1] + len(one.code) * run[:, None]).reshape(-1)
+    own = devices if pool is None else 0
+    host = np.where(one.host[None, :] > 0, one.host[None, :] + own * run[:, None], one.host[None, :])
+    ends = [(side[None, :] + processes * run[:, None]).reshape(-1) for side in (one.source, one.target)]
+    capacities = np.tile(capacity, sets)
+    return Program(
+        np.append(first, len(one.code) * times), np.tile(one.code, times), arg.reshape(-1).astype(np.int64),
+        np.tile(one.work_seconds, times), np.arange(len(capacities)), np.zeros(len(capacities)), capacities, host.reshape(-1),
+        ends[0], ends[1], np.tile(one.size_bytes, times), np.tile(one.leaves, times), np.tile(one.rate_limit, times),
+    )  # fmt: skip
+
+
+def with_gaps(graph: Graph) -> Graph:
+    """The same graph with the time between a thread's calls as activities of their own, behind the others."""
+    gap = np.flatnonzero((graph.kind == EDGE["host"]) & (graph.lag_ns > 0))
+    number, none = len(graph.activity) + np.arange(len(gap)), np.zeros(len(gap), dtype=np.int64)
+    first, last = 2 * number + 1, 2 * number + 2
+    start, long = graph.time_ns[graph.source[gap]], graph.lag_ns[gap]
+    source, lag = graph.source.copy(), graph.lag_ns.copy()
+    source[gap], lag[gap] = last, 0
+    both = np.stack([start, start + long], axis=1).reshape(-1)
+    kinds = np.concatenate([graph.kind, np.full(len(gap), EDGE["host"]), np.full(len(gap), EDGE["call"])]).astype(np.int8)
+    return replace(
+        graph, time_ns=np.append(graph.time_ns, both), activity=np.append(graph.activity, none - 1),
+        source=np.concatenate([source, graph.source[gap], first]).astype(graph.source.dtype),
+        target=np.concatenate([graph.target, first, last]).astype(graph.target.dtype), lag_ns=np.concatenate([lag, none, long]),
+        kind=kinds, residual_ns=np.append(graph.residual_ns, np.zeros(len(both), dtype=np.int64)),
+        clipped_ns=np.append(graph.clipped_ns, np.zeros(len(both), dtype=np.int64)), paid=None,
+    )  # fmt: skip
+
+
+def _on_cores(graph: Graph, cores: int, full: float) -> _Flows:
+    """Calls and a thread's own work as flows between the two hosts that stand for the cores."""
+    within = (graph.source > 0) & ((graph.source - 1) // 2 == (graph.target - 1) // 2)
+    work = within & (graph.kind == EDGE["call"]) & (graph.lag_ns > 0)
+    mine, seconds = ((graph.target[work] - 1) // 2).astype(np.int64), graph.lag_ns[work] * 1e-9
+    size, ones = np.maximum(np.round(seconds / cores * full), 1.0), np.ones(len(mine), dtype=np.int64)
+    return _Flows(mine, ones.astype(np.bool_), CORES[0] * ones, CORES[1] * ones, size, size / seconds, -ones)
+
+
+def placed(program: Program, hosts: int) -> tuple[Program, int]:
+    """A program whose cores are the last hosts of a network of so many others, and how many hosts there are then."""
+    host = np.asarray(program.host)
+    if not len(host) or host.min() >= 0:
+        return program, hosts
+    return replace(program, host=np.where(host < 0, hosts - 1 - host, host)), hosts + 2
+
+
+def beside(one: Program, other: Program, *, hosts: int = 0, engines_apart: bool = False) -> Program:
+    """Two programs of `behind_one_link` that begin at once, on one network.
+
+    Parameters
+    ----------
+    hosts : of the first but host 0, which the second's come after; 0 has both on the same.
+    engines_apart : each has copy engines of its own; else device d of both is one.
+    """
+    messages, works, uses, resources = len(one.source), len(one.work_seconds), len(one.resource), len(one.capacity)
+    is_message = np.isin(other.code, [Op.SEND, Op.POST, Op.AWAIT, Op.SENT])
+    step = np.select([is_message, other.code == Op.WORK, other.code >= Op.TAKE], [messages, works, uses])
+    capacity = np.append(one.capacity, other.capacity)
+    if not engines_apart:
+        most = max(resources, len(other.capacity))
+        capacity = np.maximum(*(np.pad(np.asarray(p.capacity), (0, most - len(p.capacity))) for p in (one, other)))
+    pairs = {name: np.append(getattr(one, name), getattr(other, name)) for name in _SIDE_BY_SIDE}
+    return Program(
+        first=np.append(one.first[:-1], np.asarray(other.first) + len(one.code)),
+        arg=np.append(one.arg, np.asarray(other.arg) + step),
+        resource=np.append(one.resource, np.asarray(other.resource) + (resources if engines_apart else 0)),
+        capacity=capacity,
+        host=np.append(one.host, np.where(np.asarray(other.host) > 0, np.asarray(other.host) + hosts, other.host)),
+        source=np.append(one.source, np.asarray(other.source) + one.processes),
+        target=np.append(one.target, np.asarray(other.target) + one.processes),
+        **pairs,
+    )
+
+
+#: What two programs beside each other have one after the other, as it is.
+_SIDE_BY_SIDE = ("code", "work_seconds", "use_seconds", "size_bytes", "leaves", "rate_limit")
+
+
+def _once(graph: Graph, flows: list[_Flows], kernel: Float | float, kernels: Bool | Int) -> Program:
+    """One run; process i is activity i, the last but the flows' own is the run's start."""
+    count = len(graph.activity)
+    start, hosts = count, count + 1
+    within = (graph.source > 0) & ((graph.source - 1) // 2 == (graph.target - 1) // 2)
+    mine, comes, here, there, size, limit, engine = (
+        np.concatenate([getattr(f, n) for f in flows]) for n in ("activity", "comes", "here", "there", "size", "limit", "engine")
+    )
+    after = np.concatenate([np.full(len(f.activity), f.after) for f in flows])
+    # the edge that is a copy's own work becomes the flow
+    work = within & np.isin(graph.kind, [EDGE["run"], EDGE["call"]])
+    length = np.zeros(count)
+    owner = (graph.target[work] - 1) // 2
+    length[owner] = graph.lag_ns[work] * 1e-9
+    length[kernels] *= kernel
+    length[mine] = 0.0
+    others = ~work
+    source, target, lag = graph.source[others], graph.target[others], graph.lag_ns[others] * 1e-9
+    edges = len(source)
+    lists: list[tuple[Int, Int | int, Int | int, Op, Int]] = []
+    work_seconds: list[Float] = []
+
+    def wait(process: Int, phase: Int | int, order: int, seconds: Float) -> None:
+        some = seconds > 0
+        first = sum(len(w) for w in work_seconds)
+        work_seconds.append(seconds[some])
+        held = np.broadcast_to(np.asarray(phase), process.shape)[some]
+        lists.append((process[some], held, order, Op.WORK, first + np.arange(int(some.sum()))))
+
+    def process_of(instant: Int) -> Int:
+        return np.where(instant == 0, start, (instant - 1) // 2)
+
+    number, every = np.arange(edges), np.arange(count)
+    begins, told = target % 2 == 1, (source == 0) | (source % 2 == 1)
+    lists.append((process_of(target), np.where(begins, _BEGIN, _END), 0, Op.AWAIT, number))
+    lists.append((process_of(source), np.where(told, _TOLD, _LAST), 0, Op.SEND, number))
+    unexplained = np.asarray(graph.residual_ns * 1e-9, dtype=np.float64)
+    wait(every, _BEGIN, 1, unexplained[1::2])
+    wait(every, _WORK, 0, length)
+    wait(every, _END, 1, unexplained[2::2])
+    # a copy takes its engine and asks the other side, and what is moved comes back as a flow
+    k = len(mine)
+    asks, moves, other = edges + np.arange(k), edges + k + np.arange(k), hosts + np.arange(k)
+    lists += [
+        (mine, _WORK, 0, Op.SEND, asks),
+        (other, _BEGIN, 0, Op.AWAIT, asks),
+        (np.where(comes, other, mine), np.where(comes, _TOLD, _WORK), 1, Op.SEND, moves),
+        (np.where(comes, mine, other), np.where(comes, _WORK, _TOLD), 2, Op.AWAIT, moves),
+    ]
+    back = ~comes
+    lists += [(other[back], _TOLD, 0, Op.POST, moves[back]), (mine[back], _WORK, 2, Op.SENT, moves[back])]
+    turn = engine >= 0
+    lists += [(mine[turn], _WORK, -1, Op.TAKE, engine[turn]), (mine[turn], _WORK, 3, Op.GIVE, engine[turn])]
+    keys = [np.concatenate([np.broadcast_to(np.asarray(one[c]), one[0].shape) for one in lists]) for c in range(3)]
+    code = np.concatenate([np.full(len(one[0]), int(one[3]), dtype=np.uint8) for one in lists])
+    arg = np.concatenate([one[4] for one in lists])
+    order = np.lexsort((keys[2], keys[1], keys[0]))
+    processes = hosts + k
+    host = np.zeros(processes, dtype=np.int64)
+    host[mine], host[other] = here, there
+    both = np.stack([mine, other])
+    sends = np.where(comes, both[1], both[0]), np.where(comes, both[0], both[1])
+    return Program(
+        np.searchsorted(keys[0][order], np.arange(processes + 1)), code[order], arg[order], np.concatenate(work_seconds),
+        np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64), host, np.concatenate([process_of(source), mine, sends[0]]),
+        np.concatenate([process_of(target), other, sends[1]]), np.concatenate([lag, after, size]),
+        np.concatenate([np.full(edges + k, Leaves.EDGE), np.where(comes, Leaves.EAGER, Leaves.READY)]).astype(np.uint8),
+        np.concatenate([np.full(edges + k, np.finfo(np.float64).max / 1e13), limit]),
+    )  # fmt: skip

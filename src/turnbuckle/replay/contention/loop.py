@@ -1,0 +1,206 @@
+"""Calls in a closed loop as a program for the contention replay: send, kernel, receive, again and again (SSI, Austin et al. 2021, 4.4).
+
+A stream is four processes: the host sends, a worker computes, the device sends back, the host receives.  Links and workers are
+resources that all streams share; what one process tells the next is a message with a fixed delay.  A bounded queue is a message
+back, its credit: the sender awaits the credit of the entry so many before.
+
+``quantum`` says what propagation is paid for (decision D9).  By the ``message`` a link takes n / B and is free again while the
+message is still on its way; by the ``byte`` each byte waits for the one before to arrive, and a link takes n (x + 1 / B).
+
+Errors:
+
+    A087  a loop or a link that cannot be
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
+from turnbuckle.replay.contention.network import Network
+
+Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+Quantum = Literal["message", "byte"]
+
+#: Calls of all streams that one replay holds in memory on a small machine.
+MOST_CALLS: Final = 5_000_000
+#: A replay counts whole picoseconds; times are stretched until all of them fill this many seconds, so that none is lost.
+_FILLED: Final = 1e6
+_DOWN, _UP, _WORKERS = range(3)
+_COUNTS: Final = ("calls", "streams", "workers", "width")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What each stream does.
+
+    Attributes
+    ----------
+    calls : of each stream, N.
+    to_device_bytes, to_host_bytes : of one call [B].
+    kernel_seconds : of one call on a worker [s].
+    host_seconds : of the host before each call [s].
+    streams : loops at once; each has a host thread of its own, in whose order its calls stay.
+    workers : kernels at once.
+    in_flight : calls of a stream that may be on their way before a result is back; 1 is a blocking call, 0 is no limit.
+    queue : entries of a stream that fit at the device, kernel included; 0 is no limit.
+    """
+
+    calls: int
+    to_device_bytes: float
+    to_host_bytes: float
+    kernel_seconds: float
+    host_seconds: float = 0.0
+    streams: int = 1
+    workers: int = 1
+    in_flight: int = 1
+    queue: int = 0
+
+
+@dataclass(frozen=True)
+class Link:
+    """What lies between host and device; both directions are alike and apart.
+
+    Attributes
+    ----------
+    name : as it stands beside every ratio.
+    bandwidth : of one of its links, one way [B/s].
+    width : links side by side; each carries one message at a time.
+    """
+
+    name: str
+    bandwidth: float
+    width: int = 1
+
+
+@dataclass(frozen=True)
+class Looped:
+    """A loop replayed.
+
+    Attributes
+    ----------
+    seconds : run time [s].
+    busy_to_device, busy_to_host, busy_workers : share of it in which links and workers were taken.
+    """
+
+    seconds: float
+    busy_to_device: float
+    busy_to_host: float
+    busy_workers: float
+
+
+def run(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum = "message") -> Looped:
+    """Replay a loop over a link.
+
+    Parameters
+    ----------
+    propagation_seconds : one way, of a message or of a byte [s].
+
+    Raises
+    ------
+    UsageError : A087.
+
+    >>> run(Loop(10, 1e6, 1e6, 100e-6), Link("a link", 10e9), 1e-6).seconds
+    0.00302
+    """
+    _sound(loop, link, propagation_seconds)
+    takes = (*taken(loop, link, propagation_seconds, quantum), loop.kernel_seconds)
+    most = loop.calls * (loop.streams * sum(takes) + loop.host_seconds + 3 * propagation_seconds)
+    if not most < _FILLED:
+        raise _refused(f"a loop of {most:.3g} s", "a shorter loop: fewer calls, or shorter ones")
+    if most == 0.0:
+        return Looped(0.0, 0.0, 0.0, 0.0)
+    # a power of two changes no digit
+    stretch = 2.0 ** math.floor(math.log2(_FILLED / most))
+    seconds = replay(program(loop, link, propagation_seconds, quantum, stretch), Network(1, 1.0, 0.0)).seconds / stretch
+    every, room = loop.calls * loop.streams, (link.width, link.width, loop.workers)
+    return Looped(seconds, *(every * t / (seconds * r) if seconds else 0.0 for t, r in zip(takes, room, strict=True)))
+
+
+def taken(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum) -> tuple[float, float]:
+    """How long one call takes a link, to the device and to the host [s]: n / B, or n (x + 1 / B) by the byte.
+
+    >>> taken(Loop(1, 1e6, 0, 1e-6), Link("a link", 10e9), 1e-9, "byte")
+    (0.0011, 0.0)
+    """
+    each = 1.0 / link.bandwidth + (propagation_seconds if quantum == "byte" else 0.0)
+    return loop.to_device_bytes * each, loop.to_host_bytes * each
+
+
+def program(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum = "message", stretch: float = 1.0) -> Program:
+    """A loop as a program; all its messages are edges.
+
+    Parameters
+    ----------
+    propagation_seconds, quantum : as in `run`; a credit pays one propagation, whatever the quantum.
+    stretch : times every time.
+    """
+    down, up = taken(loop, link, propagation_seconds, quantum)
+    streams, calls = loop.streams, loop.calls
+    number = np.arange(streams)[:, None] * calls + np.arange(calls)[None, :]
+    every = streams * calls
+    data, ready, result, back, slot = (number + k * every for k in range(5))
+    nth = np.arange(calls)
+    window, room = (min(k or calls, calls) for k in (loop.in_flight, loop.queue))
+    whole = np.ones(calls, dtype=np.bool_)
+    host = whole if loop.host_seconds > 0 else ~whole
+    zero = np.zeros_like(number)
+    lists = (
+        [
+            (Op.AWAIT, back - window, nth >= window), (Op.AWAIT, slot - room, nth >= room), (Op.WORK, zero, host),
+            (Op.USE, zero + _DOWN, whole), (Op.SEND, data, whole),
+        ],
+        [(Op.AWAIT, data, whole), (Op.USE, zero + _WORKERS, whole), (Op.SEND, ready, whole), (Op.SEND, slot, nth < calls - room)],
+        [(Op.AWAIT, ready, whole), (Op.USE, zero + _UP, whole), (Op.SEND, result, whole)],
+        [(Op.AWAIT, result, whole), (Op.SEND, back, nth < calls - window)],
+    )  # fmt: skip
+    parts = [_flat(one) for one in lists]
+    # streams one after the other in each kind of process
+    code, arg = (np.concatenate([part[k].reshape(-1) for part in parts]) for k in range(2))
+    lengths = np.repeat([part[0].shape[1] for part in parts], streams)
+    sender, worker, device, receiver = (np.repeat(np.arange(streams) + k * streams, calls) for k in range(4))
+    arrives = propagation_seconds if quantum == "message" else 0.0
+    delays = np.repeat([arrives, 0.0, arrives, 0.0, propagation_seconds], every) * stretch
+    return Program(
+        np.append(0, np.cumsum(lengths)), code.astype(np.uint8), arg, np.array([loop.host_seconds * stretch]),
+        np.array([_DOWN, _UP, _WORKERS]), np.array([down, up, loop.kernel_seconds]) * stretch,
+        np.array([link.width, link.width, loop.workers]), np.zeros(4 * streams, dtype=np.int64),
+        np.concatenate([sender, worker, device, receiver, worker]), np.concatenate([worker, device, receiver, sender, sender]),
+        delays, np.full(5 * every, Leaves.EDGE, dtype=np.uint8),
+    )  # fmt: skip
+
+
+def _flat(steps: list[tuple[Op, Int, Bool]]) -> tuple[Int, Int]:
+    """Codes and arguments of one kind of process, shape (streams, operations): its steps call by call, but those that are not there."""
+    there = np.stack([mask for _, _, mask in steps], axis=1).reshape(-1)
+    streams, calls = steps[0][1].shape
+    code = np.tile(np.array([op for op, _, _ in steps]), calls)[there]
+    arg = np.stack([arg for _, arg, _ in steps], axis=2).reshape(streams, -1)[:, there]
+    return np.broadcast_to(code, (streams, len(code))), arg
+
+
+def _sound(loop: Loop, link: Link, propagation_seconds: float) -> None:
+    """Refuse what cannot be, by name."""
+    for of in (loop, link):
+        for name in (f.name for f in fields(of) if f.name != "name"):
+            value = getattr(of, name)
+            least = 1 if name in _COUNTS else 0
+            if not (math.isfinite(value) and value >= least) or (name == "bandwidth" and value == 0):
+                raise _refused(f"{name} of {value:g}")
+    if not (math.isfinite(propagation_seconds) and propagation_seconds >= 0):
+        raise _refused(f"a propagation of {propagation_seconds:g} s")
+    if loop.calls * loop.streams > MOST_CALLS:
+        raise _refused(f"{loop.calls * loop.streams:,} calls", f"at most {MOST_CALLS:,} in all streams; a closed loop repeats itself")
+    if max(loop.workers, link.width) >= 1 << 32:
+        raise _refused(f"{max(loop.workers, link.width):,} workers or links")
+
+
+def _refused(found: str, fix: str = "") -> UsageError:
+    return UsageError("A087", "the loop or its link cannot be", found=found, fix=fix)

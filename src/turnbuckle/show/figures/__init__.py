@@ -1,0 +1,1 @@
+"""Figures: Vega-Lite specifications, drawn to static SVG."""

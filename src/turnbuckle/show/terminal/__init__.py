@@ -1,0 +1,1 @@
+"""The command line of a question: options, output, progress, tables on the terminal."""

@@ -1,0 +1,68 @@
+"""Options of verbs that project: on which machines, by which model, with how many draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from turnbuckle.foundation.errors import UsageError, did_you_mean
+from turnbuckle.show.terminal.options import flat, lambdas_of
+
+On = Annotated[
+    list[str] | None,
+    Parameter(name="--on", help="target machine, a name, a TOML file or self; give it several times or with commas", negative=()),
+]
+Alpha = Annotated[str, Parameter(name="--alpha", help="how much faster kernels run on the target: a number, flop, memory or hold")]
+Replay = Annotated[
+    Literal["auto", "sum", "timeline"],
+    Parameter(name="--replay", help="how activities add up; auto: the timeline where the recorded order can be trusted, else the sum"),
+]
+Draws = Annotated[
+    int | None, Parameter(name="--draws", help="parameter draws for the interval: 1000, or fewer for very long runs; 0 leaves it out")
+]
+Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
+
+
+
+def targets(on: Sequence[str] | None) -> list[str] | None:
+    """Return the machines that ``--on`` names, None where it is left out.  Raises A013 where it names none."""
+    names = flat(on)
+    if names == []:
+        raise UsageError("A013", "--on names no machine", fix="turnbuckle machines list names them all; self is the source")
+    return names
+
+
+def model_of(alpha: str, model: str, lambdas: list[str] | None, charges: Sequence[str] = ()) -> Any:
+    """Return the model that ``--model`` and ``--alpha`` name.  Raises A003 for an alpha that is none."""
+    from turnbuckle.projection.model import additive, nething
+
+    if model == "additive":
+        return additive(lambdas_of(lambdas))
+    if alpha in ("flop", "memory", "hold"):
+        return nething(alpha, charges)
+    try:
+        value = float(alpha)
+    except ValueError:
+        raise UsageError(
+            "A003", f"--alpha {alpha} is no number and none of flop, memory, hold", fix=did_you_mean(alpha, ["flop", "memory", "hold"])
+        ) from None
+    if not 1e-3 <= value <= 1e3:
+        raise UsageError("A003", f"--alpha {alpha} is out of range", found=alpha, fix="give a speed-up between 0.001 and 1000")
+    return nething(value, charges)
+
+
+def draws_of(draws: int | None) -> int | None:
+    """Return the number of draws.  Raises A007 where it is out of range."""
+    if draws is not None and not 0 <= draws <= 100_000:
+        raise UsageError("A007", f"--draws {draws} is out of range", fix="0 to 100000")
+    return draws
+
+
+def replaying() -> AbstractContextManager[Any]:
+    """Show on a terminal that a replay runs."""
+    from turnbuckle.show.terminal.progress import working
+
+    return working("replaying")

@@ -1,0 +1,65 @@
+"""Gates for scripts: ``--fail-if "penalty > 5%"``."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from turnbuckle.foundation.errors import GateFailed, UsageError, did_you_mean
+from turnbuckle.projection.projection import Projection
+
+#: What a gate can look at; a percentage means slower (or faster) than measured.
+QUANTITIES: dict[str, Callable[[Projection], float]] = {
+    "penalty": lambda p: p.penalty,
+    "benefit": lambda p: p.benefit,
+    "seconds": lambda p: p.seconds,
+    "upper": lambda p: p.interval.high / p.measured_seconds if p.interval and p.measured_seconds else p.penalty,
+}
+COMPARISONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One condition; fails if it is true for any target."""
+
+    text: str
+    quantity: str
+    compare: str
+    limit: float
+
+    def hold(self, projections: Sequence[Projection]) -> None:
+        """Raise `GateFailed` (A201) if the condition is true for any projection."""
+        hit = [p for p in projections if COMPARISONS[self.compare](QUANTITIES[self.quantity](p), self.limit)]
+        if hit:
+            found = ", ".join(f"{p.target} {QUANTITIES[self.quantity](p):.4g}" for p in hit)
+            raise GateFailed("A201", f"gate: {self.text}", found=found, fix="none: the gate did what it was asked to do")
+
+
+def gate(text: str) -> Gate:
+    """Parse ``QUANTITY > NUMBER[%]``.  A percentage of penalty, benefit or upper counts from 1: 5% is 1.05.
+
+    >>> gate("penalty > 5%").limit
+    1.05
+    """
+    match = re.fullmatch(r"\s*([a-z]+)\s*(>=|<=|>|<)\s*([0-9.]+(?:e-?[0-9]+)?)\s*(?:(%)\s*)?", text)
+    if not match:
+        raise UsageError("A008", "a gate reads QUANTITY > NUMBER or QUANTITY > NUMBER%", found=text, fix='--fail-if "penalty > 5%"')
+    quantity, compare, number, percent = match.groups()
+    if quantity not in QUANTITIES:
+        raise UsageError(
+            "A008",
+            f"a gate cannot look at {quantity!r}",
+            found=text,
+            fix=did_you_mean(quantity, QUANTITIES) or f"one of {', '.join(QUANTITIES)}",
+        )
+    try:
+        value = float(number)
+    except ValueError:
+        raise UsageError("A008", f"{number!r} is no number", found=text, fix='--fail-if "penalty > 5%"') from None
+    if percent:
+        if quantity == "seconds":
+            raise UsageError("A008", "seconds cannot be compared with a percentage", found=text, fix='--fail-if "seconds > 12.5"')
+        value = 1.0 + value / 100.0
+    return Gate(text.strip(), quantity, compare, value)

@@ -1,0 +1,99 @@
+"""Where results go: stdout or a file, as JSON, CSV or Parquet."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from turnbuckle.foundation import csv_text
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.files import is_input, opened, whole, write_parquet
+
+
+def provenance() -> dict[str, Any]:
+    """Tool, version, command line, and name and SHA-256 of every input that the command line names."""
+    from importlib.metadata import version
+
+    from turnbuckle.show.terminal.recording import command_line
+    from turnbuckle.trace.readers.parquet import digest
+
+    inputs = []
+    for word in dict.fromkeys(part for given in sys.argv[1:] for part in (given, given.partition("=")[2])):
+        try:
+            if word and len(word) < 4096 and (Path(word) / "trace.json").is_file():
+                inputs.append({"file": Path(word).name, "sha256": digest(Path(word))})
+            elif word and len(word) < 4096 and is_input(word):
+                with opened(word) as file:
+                    inputs.append({"file": Path(word).name, "sha256": hashlib.file_digest(file, "sha256").hexdigest()})
+        except (OSError, ValueError):
+            continue  # no file after all
+    return {"tool": "turnbuckle", "version": version("turnbuckle"), "command": command_line(), "inputs": inputs}
+
+
+def write_json(value: dict[str, Any], output: Path | None) -> None:
+    """Write one JSON document, in ASCII: names from a recording may hold characters that steer a terminal.
+
+    What does not say where it comes from gets the version, the command line and the hashes of the files named in it.
+    """
+    from turnbuckle.projection.shown import finite
+
+    value = value if "provenance" in value else {**value, "provenance": provenance()}
+    write_text(json.dumps(finite(value), indent=1) + "\n", output)
+
+
+def write_text(text: str, output: Path | None) -> None:
+    """Write text to a file or to stdout."""
+    if output is None:
+        sys.stdout.write(text)
+        return
+    with whole(output, "the output") as draft:
+        draft.write_text(text, encoding="utf-8", errors="replace")
+
+
+def write_answer(document: dict[str, Any], rows: list[dict[str, Any]], format: str, output: Path | None) -> None:
+    """Write an answer for programs: the whole document as JSON, or its flat table as CSV or Parquet."""
+    if format == "json":
+        write_json(document, output)
+    else:
+        write_rows(rows, format, output)
+
+
+def write_rows(rows: list[dict[str, Any]], format: str, output: Path | None) -> None:
+    """Write a flat table as CSV or Parquet; nested values are left out of the columns."""
+    import polars as pl
+
+    names = list(dict.fromkeys(k for row in rows for k, v in row.items() if not isinstance(v, dict | list)))
+    frame = pl.DataFrame([{k: row.get(k) for k in names} for row in rows], infer_schema_length=None)
+    write_frame(frame, format, output)
+
+
+def write_frame(frame: Any, format: str, output: Path | None) -> None:
+    """Write a Polars frame as CSV or Parquet."""
+    if format == "csv":
+        write_text(csv_text.of_frame(frame), output)
+        return
+    if output is None:
+        if sys.stdout.isatty():
+            raise UsageError("A009", "Parquet is not for a terminal", fix="give a file with --output FILE.parquet")
+        # whole first: a reader who goes away is met where text is written, not inside the library
+        held = io.BytesIO()
+        frame.write_parquet(held)
+        sys.stdout.buffer.write(held.getbuffer())
+        return
+    with whole(output, "the output") as draft:
+        write_parquet(frame, draft)
+
+
+def flattened(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dictionaries as one row: {"a": {"b": 1}} -> {"a.b": 1}; lists are left out."""
+    out: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(item, dict):
+            out |= flattened(item, f"{prefix}{key}.")
+        elif not isinstance(item, list):
+            out[f"{prefix}{key}"] = item
+    return out

@@ -1,0 +1,485 @@
+"""What people see: tables on stdout, drawn with rich; programs get JSON, CSV or Parquet instead."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from turnbuckle.foundation.errors import UsageError, did_you_mean
+from turnbuckle.foundation.findings import Finding
+from turnbuckle.foundation.units import show as quantity
+from turnbuckle.profile.messages.traffic import traffic
+from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.summary import summary
+from turnbuckle.profile.summary.coverage import coverage
+from turnbuckle.profile.summary.describe import scope
+from turnbuckle.projection.projection import Projection
+from turnbuckle.projection.run import DEFAULT_TARGETS, SCHEMA_VERSION, Answer, Run
+from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.output import flattened, write_answer, write_frame, write_json
+from turnbuckle.trace.recorders import recorder
+
+#: Names longer than this are cut in tables (JSON and reports keep them whole).
+NAME_WIDTH = 60
+#: Colour of each kind of verdict.
+COLOURS = {"self": "dim", "faster": "green", "inside": "green", "undecided": "yellow", "over": "red"}
+
+
+def plain(text: object, width: int = NAME_WIDTH) -> str:
+    """Text from outside for `rich.text.Text`, which has no markup: no control characters, not too long."""
+    said = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+    return said if len(said) <= width else said[: width - 1] + "…"
+
+
+def clean(text: object, width: int = NAME_WIDTH) -> str:
+    """Text from outside for where rich reads markup: `plain`, and nothing in it is markup."""
+    return escape(plain(text, width))
+
+
+def on_one_line(name: object) -> Text:
+    """A name in a table: cut where the terminal ends, so that each row stays one line."""
+    return Text(plain(name), no_wrap=True, overflow="ellipsis")
+
+
+def seconds(value: float | None) -> str:
+    """A time for people; a dash where there is none."""
+    return "-" if value is None else quantity(value, "s")
+
+
+def ns(value: int | None) -> str:
+    """Nanoseconds for people."""
+    return seconds(None if value is None else value * 1e-9)
+
+
+def emit(answer: Answer | Run, what: str, format: str, output: Path | None) -> None:
+    """Write an answer, or a run that was asked nothing: `what` is ``overview``, ``demo``, ``inspect`` or ``project``."""
+    answer = Answer(answer) if isinstance(answer, Run) else answer
+    if format == "table":
+        if output is not None:
+            raise UsageError(
+                "A010",
+                "tables are for the terminal",
+                found=f"--output {output.name}",
+                fix="add --format json, csv or parquet, or use turnbuckle report",
+            )
+        console = Terminal(soft_wrap=False, highlight=False)
+        brief = what in ("overview", "demo")
+        if what != "project":
+            print_inspection(console, answer, brief=brief)
+        if what != "inspect":
+            print_projections(console, answer)
+        print_findings(console, answer, brief=brief)
+        print_next(console, answer, what)
+        return
+    document = {**(answer.run.as_dict() if what != "project" else {}), **(answer.as_dict() if what != "inspect" else {})}
+    if what == "inspect":
+        rows = [flattened(document["profile"])]
+    else:
+        rows = [flattened(p) | {"low_seconds": p["interval"][0], "high_seconds": p["interval"][1]} for p in document["projections"]]
+    write_answer(document, rows, format, output)
+
+
+def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
+    """The head lines, then where time goes, then (unless brief) calls, kernels and copies."""
+    profile, facts = answer.run.profile, answer.run.profile.trace.facts
+    head = Table.grid(padding=(0, 2))
+    head.add_column(style="bold cyan")
+    head.add_column(overflow="fold")
+    kernels = summary.kernels(profile)
+    writer, schema = facts.get("product_version") or "", facts.get("schema_version") or "before 2.7"
+    made = clean(recorder(facts), 120)
+    if "synthetic" in writer:
+        made = f"[bold yellow]SYNTHETIC: written by a script, nobody ran this[/]  Nsight Systems schema {clean(schema)}"
+    devices = answer.run.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
+    counts = [
+        f"{what} not recorded" if category in answer.run.untold else many(rows, one, what)
+        for category, rows, one, what in (
+            ("kernel", kernels["count"], "kernel", "kernels"),
+            ("copy", profile.trace.copies.height, "copy", "copies"),
+            ("api", profile.trace.api.height, "host call", "host calls"),
+        )
+    ]
+    if not answer.run.on_device and not profile.trace.api.height:
+        counts = ["no GPU activity recorded"]
+    if facts.get("rank") is not None:
+        counts.append(f"rank {facts['rank']:,}" + (f" of {facts['world_size']}" if facts.get("world_size") else ""))
+    mpi = traffic(profile.trace)
+    if mpi:
+        counts.append(f"{mpi['calls']:,} MPI calls")
+    head.add_row("profile", f"{clean(profile.trace.name)}  {made}")
+    head.add_row("", f"run time {seconds(profile.seconds)}, {', '.join(counts)}")
+    if "part" in facts:
+        head.add_row("part", scope(facts["part"]))
+    if mpi:
+        sends, met, wide = mpi["sends"], mpi["messages"]["matched"], sum(mpi["collectives"].values())
+        sent = f"{sends['count']:,} sends of {quantity(sends['bytes'], 'B')}, {mpi['receives']['count']:,} receives"
+        head.add_row("MPI", f"{mpi['ranks'] or '?'} ranks; {sent}, {met:,} messages with both sides; {wide:,} collective calls")
+    head.add_row("source", f"{clean(answer.run.source.title)}" + (f"  (device: {clean(', '.join(devices))})" if devices else ""))
+    for direction, line in link_lines(answer).items():
+        head.add_row(f"link {direction}", line)
+    if kernels["count"]:
+        head.add_row("launch", launch_line(answer))
+        window = summary.kernel_window_ns(profile)
+        head.add_row("window", f"first kernel to last {ns(window)}, kernels busy {kernels['union_ns'] / max(window or 1, 1):.1%} of it")
+    for line in coverage_lines(profile):
+        head.add_row("coverage", line)
+    hidden = summary.overlap(profile)
+    if hidden["copy_hidden_fraction"] is not None:
+        head.add_row(
+            "overlap", f"{hidden['copy_hidden_fraction']:.1%} of copy time hidden behind kernels, {ns(hidden['copy_exposed_ns'])} exposed"
+        )
+    console.print(head)
+    console.print()
+    console.print(categories_table(answer))
+    if not brief:
+        for table in (copies_table(answer), calls_table(answer), kernels_table(answer)):
+            if table.row_count:
+                console.print()
+                console.print(table)
+
+
+def many(count: int, one: str, more: str) -> str:
+    """`1 kernel`, `2 kernels`."""
+    return f"{count:,} {one if count == 1 else more}"
+
+
+def launch_line(answer: Answer) -> str:
+    """What a launch keeps the host busy for, and how late an idle device begins."""
+    launch = summary.launch(answer.run.profile)
+    if not launch["count"]:
+        return "host calls not recorded" if "api" in answer.run.untold else "no launch recorded"
+    idle = f"{launch['idle_count']:,} of {many(launch['count'], 'launch', 'launches')}"
+    said = f"call {ns(launch['call_median_ns'])} median; device idle to kernel start "
+    return said + (f"{ns(launch['latency_median_ns'])} ({idle})" if launch["idle_count"] else f"not known ({idle} found it idle)")
+
+
+def coverage_lines(profile: Profile) -> list[str]:
+    """What of the launches has rows on a device, and what of the device's time has its call."""
+    found = coverage(profile)
+    rows, launches, graphs = found["device_rows"], found["launches"], found["graph_launches"]
+    said = []
+    if launches and launches["share"] is not None:
+        of_graphs = f"; of {graphs['count']:,} graph launches {graphs['share']:.1%}" if graphs["share"] is not None else ""
+        said.append(f"{launches['share']:.1%} of {launches['count']:,} launches have rows on a device{of_graphs}")
+    if rows and rows["time_share"] is not None:
+        said.append(f"{rows['time_share']:.1%} of device time has its host call")
+    return ["; ".join(said)] if said else []
+
+
+def link_lines(answer: Answer) -> dict[str, str]:
+    """One sentence a direction: rate, what it looks like, latency."""
+    from turnbuckle.profile.summary.describe import links
+
+    out = {}
+    for direction, link in links(answer.run.source, answer.run.fits).items():
+        if link["bandwidth"] is None:
+            continue
+        looks = f", looks like {' or '.join(link['looks_like'])}" if link["looks_like"] else ""
+        of = f" of {quantity(link['nominal'], 'B/s')} ({link['efficiency']:.0%})" if link["nominal"] else ""
+        # a fit that ends at no latency at all has not told it from the rate
+        latency = seconds(link["latency_s"]) if link["latency_s"] else "not told"
+        out[direction.replace("migration_", "moved ")] = (
+            f"{quantity(link['bandwidth'], 'B/s')}{of}{looks}; {link['memory']} copies, o+L {latency}"
+        )
+    return out
+
+
+def categories_table(answer: Answer) -> Table:
+    """The exclusive time line as bars."""
+    profile = answer.run.profile
+    shares = summary.categories_ns(profile)
+    total = max(profile.run_time_ns, 1)
+    names = {
+        "kernel": "kernel",
+        "copy": "copy, no kernel running",
+        "mpi": "MPI, device idle",
+        "api": "GPU calls, device idle",
+        "cpu": "host work, nothing else" if answer.run.projectable or not answer.run.on_device else "nothing recorded",
+    }
+    table = Table(
+        title="where the run time goes (each instant counted once)", title_justify="left", box=None, pad_edge=False, header_style="dim"
+    )
+    table.add_column(no_wrap=True)
+    for column in ("time", "share"):
+        table.add_column(column, justify="right", no_wrap=True)
+    # where there is no room it is the bar that ends early
+    table.add_column()
+    for category, value in shares.items():
+        if category in answer.run.untold and not value:
+            table.add_row(names[category], "not recorded", "", "", style="dim")
+            continue
+        bar = "█" * round(40 * value / total) or ("▏" if value else "")
+        table.add_row(names[category], ns(value), f"{value / total:.1%}", Text(bar, "cyan", no_wrap=True, overflow="crop"))
+    table.add_row("closure defect", ns(summary.closure_defect_ns(profile)), "", "", style="dim")
+    return table
+
+
+def copies_table(answer: Answer) -> Table:
+    """Copies and migrations by class."""
+    table = Table(title="copies", title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for column in ("class", "count", "bytes", "busy", "mean rate"):
+        table.add_column(column, justify="left" if column == "class" else "right")
+    for name, row in summary.copies(answer.run.profile).items():
+        if row["count"]:
+            known = row["bytes"] is not None
+            rate = quantity(row["bytes"] / (row["busy_ns"] * 1e-9), "B/s") if known and row["busy_ns"] else "-"
+            table.add_row(name, f"{row['count']:,}", quantity(row["bytes"], "B") if known else "-", ns(row["busy_ns"]), rate)
+    return table
+
+
+def calls_table(answer: Answer, most: int = 10) -> Table:
+    """Host calls by time."""
+    table = Table(title=f"host calls (top {most} by time)", title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for column in ("call", "class", "count", "time", "median", "of run, exposed"):
+        table.add_column(column, justify="left" if column in ("call", "class") else "right", no_wrap=column != "call")
+    for row in summary.calls(answer.run.profile).head(most).to_dicts():
+        table.add_row(
+            on_one_line(row["call"]),
+            row["call_class"],
+            f"{row['count']:,}",
+            seconds(row["seconds"]),
+            seconds(row["median_seconds"]),
+            f"{row['exposed_share']:.1%}",
+        )
+    return table
+
+
+def kernels_table(answer: Answer, most: int = 10) -> Table:
+    """Kernels by time."""
+    table = Table(title=f"kernels (top {most} by time)", title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for column in ("kernel", "count", "time", "share", "median"):
+        table.add_column(column, justify="left" if column == "kernel" else "right", no_wrap=column != "kernel")
+    for row in summary.kernel_table(answer.run.profile).head(most).to_dicts():
+        table.add_row(
+            on_one_line(row["kernel"]), f"{row['count']:,}", seconds(row["seconds"]), f"{row['share']:.1%}", seconds(row["median_seconds"])
+        )
+    return table
+
+
+def print_projections(console: Console, answer: Answer) -> None:
+    """One line a target, what changes under it, and what to measure to be surer."""
+    from turnbuckle.show.unknowns import advice, unknown_label
+    from turnbuckle.show.verdict import verdicts
+
+    if not answer.projections:
+        return
+    level = next((p.interval.level for p in answer.projections if p.interval), 0.9)
+    title = f"projected run time (measured {seconds(answer.run.profile.seconds)})"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for column, justify in (
+        ("target", "left"),
+        ("time", "right"),
+        ("vs now", "right"),
+        (f"{level:.0%} interval", "left"),
+        ("verdict", "left"),
+    ):
+        table.add_column(column, justify=justify, no_wrap=column != "verdict")  # type: ignore[arg-type]
+    changes = Table.grid(padding=(0, 2))
+    for v in verdicts(answer.projections):
+        p, m = v.projection, v.projection.measured_seconds or 1.0
+        interval = f"[{p.interval.low / m:.3f}, {p.interval.high / m:.3f}]" if p.interval else "-"
+        table.add_row(
+            Text(p.target, style="bold"),
+            seconds(p.seconds),
+            f"{p.penalty:.3f}x",
+            Text(interval),
+            Text(v.words, style=COLOURS[v.kind]),
+        )
+        changes.add_row(Text(p.target), Text(change(p)), style="dim")
+    console.print()
+    console.print(table)
+    console.print()
+    console.print(Text("what changes (host-to-device link: bandwidth, latency)", style="dim italic"))
+    console.print(changes)
+    if uncalled := next((f.detail for p in answer.projections for f in p.findings if f.code == "A365"), ""):
+        console.print()
+        console.print(Text(f"changes are larger than this table says: {uncalled} have no host call in the recording", style="yellow"))
+    if explained := next((f.detail for p in answer.projections for f in p.findings if f.code == "A309"), ""):
+        console.print()
+        console.print(Text(f"replayed as a timeline: dependency rules explain {explained}", style="dim"))
+    drawn = [p for p in answer.projections if p.interval and p.drivers]
+    if drawn:
+        widest = max(drawn, key=lambda p: p.interval.high - p.interval.low if p.interval else 0.0)
+        name, share = next(iter(widest.drivers.items()))
+        console.print()
+        console.print(
+            Text.assemble(("biggest unknown  ", "bold cyan"), f"{unknown_label(name)}: {share:.0%} of the spread of {widest.target}")
+        )
+        console.print(Text.assemble(("measure next     ", "bold cyan"), advice(name)))
+    if said := card_line(answer):
+        console.print()
+        console.print(Text(said, style="dim"))
+
+
+def card_line(answer: Answer) -> str:
+    """How good such predictions were, from the card that ships; empty for a question that is none of its kinds."""
+    from turnbuckle.foundation import registry
+
+    shipped = registry.load("services", "card")
+    if answer.model is None or answer.model.name != "nething":
+        return ""
+    if all(m.relative for m in answer.targets):
+        said = shipped().in_words("distance", "timeline")
+        return f"held against an OpenCL device on a processor, not yet a GPU: {said}; turnbuckle validate --card" if said else ""
+    model = "projection, kernels by memory" if answer.model.alpha == "memory" else "projection"
+    said = shipped().in_words("run time", model)
+    return f"held against measurement: {said}; turnbuckle validate --card" if said else ""
+
+
+def change(p: Projection) -> str:
+    """The change in coupling in a few words: bandwidth and latency of the host-to-device link, added distance."""
+    link = p.coupling["h2d"]
+    if p.coupling["copies_vanish"]:
+        return "one memory: copies vanish"
+    words = []
+    if link["source_bandwidth"] and link["target_bandwidth"]:
+        words.append(f"{quantity(link['source_bandwidth'], 'B/s')} -> {quantity(link['target_bandwidth'], 'B/s')}")
+    else:
+        words.append("link not observed")
+    if link["source_latency_s"] is not None and link["target_latency_s"] is not None:
+        words.append(f"{seconds(link['source_latency_s'])} -> {seconds(link['target_latency_s'])}")
+    for way, what in (("call", "call"), ("link", "trip")):
+        if added := p.coupling[f"added_{way}_slack_s"]:
+            words.append(f"+{seconds(added)} a {what}")
+    return ", ".join(words)
+
+
+def print_findings(console: Console, answer: Answer, brief: bool) -> None:
+    """Findings, worst first; `brief` leaves out what changes no number."""
+    found: list[Finding] = list(answer.findings)
+    seen = {f.code for f in found}
+    for p in answer.projections:
+        found += [f for f in p.findings if f.code not in seen and not seen.add(f.code)]  # type: ignore[func-returns-value]
+    found.sort(key=lambda f: ("error", "warning", "info").index(f.severity))
+    shown = [f for f in found if not brief or f.severity != "info"]
+    if not shown:
+        return
+    console.print()
+    table = Table(title="findings", title_justify="left", box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right")
+    table.add_column(overflow="fold")
+    for f in shown:
+        colour = {"error": "red", "warning": "yellow", "info": "dim"}[f.severity]
+        detail = f" ({clean(f.detail, 160)})" if f.detail else ""
+        table.add_row(Text(f.code, style=colour), f"{f.count:,}", f"{escape(f.meaning)}[dim]{detail}[/]")
+    console.print(table)
+    if brief and len(shown) < len(found):
+        console.print(Text(f"and {len(found) - len(shown)} remarks that change no number: turnbuckle inspect", style="dim"))
+
+
+def print_next(console: Console, answer: Answer, what: str) -> None:
+    """Always say what to do next."""
+    file = clean(answer.run.profile.trace.name, 200)
+    asked = tuple(p.target for p in answer.projections)
+    following = {
+        "demo": "turnbuckle YOUR_RUN.sqlite, exported with nsys export --type sqlite",
+        "overview": f"turnbuckle report {file} -o report.html",
+        "inspect": f"turnbuckle project {file} --on nvlink-c2c,cdi-row-link",
+        "project": f"turnbuckle report {file}"
+        + (" --on " + ",".join(asked) if answer.model and answer.model.name != "additive" and asked != DEFAULT_TARGETS else ""),
+    }[what]
+    if not answer.run.projectable and what != "demo":
+        # no coupling to move it to: what an MPI run without a GPU can be asked, or what can always be made
+        following = f"turnbuckle model messages {file}" if answer.run.trace.mpi.height else f"turnbuckle report {file} -o report.html"
+    console.print()
+    # a command is copied: it stands on one line, however long
+    console.print(Text.assemble(("next  ", "bold cyan"), following), soft_wrap=True)
+
+
+def emit_placement(spread: Run, packed: Run, format: str, output: Path | None) -> None:
+    """Traffic bound for the network card: the spread run minus the packed one."""
+    from turnbuckle.profile.summary.placement import nic_bound
+
+    frame = nic_bound(spread.profile, packed.profile)
+    if format == "json":
+        write_json(
+            {"schema_version": SCHEMA_VERSION, "placement": frame.to_dicts(), "provenance": [spread.provenance(), packed.provenance()]},
+            output,
+        )
+    elif format != "table":
+        write_frame(frame, format, output)
+    else:
+        table = Table(
+            title="host-link traffic bound for the network card (spread run - packed run)",
+            title_justify="left",
+            box=None,
+            pad_edge=False,
+            header_style="dim",
+        )
+        for column in ("direction", "spread", "packed", "bound for the NIC", "share", "copies"):
+            table.add_column(column, justify="left" if column == "direction" else "right")
+        for r in frame.to_dicts():
+            share = "-" if r["nic_bound_share"] is None else f"{r['nic_bound_share']:.1%}"
+            sign = "-" if r["nic_bound_bytes"] < 0 else ""
+            table.add_row(
+                r["direction"],
+                quantity(r["spread_bytes"], "B"),
+                quantity(r["packed_bytes"], "B"),
+                sign + quantity(abs(r["nic_bound_bytes"]), "B"),
+                share,
+                f"{r['nic_bound_count']:,}",
+            )
+        Terminal(highlight=False).print(table)
+
+
+def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path | None) -> int:
+    """The additive model on five numbers as printed in a paper or a table."""
+    from turnbuckle.cost.ratio import AdditiveTotals
+
+    known = ("gpu", "control", "data", "cpu", "mpi", "total")
+    values: dict[str, Any] = {}
+    for word in text.split(","):
+        name, _, number = word.strip().partition("=")
+        if name not in known:
+            raise UsageError(
+                "A011",
+                f"--totals knows no {name!r}",
+                found=text,
+                fix=did_you_mean(name, known) or f"give {', '.join(known[:5])} in seconds, total if printed",
+            )
+        try:
+            values[name] = float(number)
+            if not 0 <= values[name] < math.inf:
+                raise ValueError
+        except ValueError:
+            raise UsageError("A011", f"{name} is no time in seconds", found=word, fix=f"{name}=12.5") from None
+    if missing := [n for n in known[:5] if n not in values]:
+        raise UsageError("A011", f"--totals lacks {', '.join(missing)}", found=text, fix="give all five in seconds; 0 where there is none")
+    if extra := set(lambdas) - {"data", "control"}:
+        raise UsageError("A011", f"printed totals have no class {sorted(extra)[0]!r}", fix="--lambda data=10,control=10")
+    if bad := [n for n, v in lambdas.items() if not 0 < v < math.inf]:
+        raise UsageError("A004", f"lambda of {bad[0]} must be positive", found=str(lambdas[bad[0]]), fix="above 1 is better hardware")
+    totals = AdditiveTotals(**values)
+    projected = totals.projected(lambdas.get("data", 1.0), lambdas.get("control", 1.0))
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "totals": values,
+        "lambda": lambdas,
+        "summed_seconds": totals.summed,
+        "closure_defect_seconds": totals.closure_defect,
+        "projected_seconds": projected,
+        "benefit": totals.summed / projected if projected else None,
+        "penalty": projected / totals.summed if totals.summed else None,
+    }
+    if format != "table":
+        write_answer(document, [flattened(document)], format, output)
+    else:
+        console = Terminal(highlight=False)
+        console.print(
+            f"sum of the five terms {seconds(totals.summed)}, projected {seconds(projected)}: "
+            + (
+                f"benefit {totals.summed / projected:.3g}, penalty {projected / totals.summed:.3g}"
+                if projected and totals.summed
+                else "no ratio"
+            )
+        )
+        if totals.closure_defect is not None:
+            console.print(f"closure defect (stated total - sum) {totals.closure_defect:+.4g} s; ratios are taken over the sum", style="dim")
+    return 0

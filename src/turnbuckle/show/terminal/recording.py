@@ -1,0 +1,59 @@
+"""A recording a verb is asked about: read with progress, under the command line that asked."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from turnbuckle.projection.run import Run
+    from turnbuckle.show.terminal.options import PartOptions
+
+
+def inspected(profile: Path, source: str | None, no_cache: bool, part: PartOptions | None = None) -> Run:
+    """Read a recording, or a part of one."""
+    from turnbuckle.foundation.errors import ProfileError
+    from turnbuckle.projection.run import Run
+    from turnbuckle.show.terminal.progress import reading
+
+    try:
+        with reading(profile) as progress:
+            asked = {} if part is None else part.asked()
+            return Run.read(profile, source=source, use_cache=not no_cache, progress=progress, command=command_line(), **asked)
+    except ProfileError as error:
+        if error.code == "P013":
+            _refuse_schedule(profile)
+        raise
+
+
+def _refuse_schedule(path: Path) -> None:
+    """Raise A077 where a file that no reader takes is a schedule: what reads it is another verb."""
+    from turnbuckle.foundation import registry
+    from turnbuckle.foundation.errors import UsageError
+
+    untimed = next((module for entry in registry.entries("untimed").values() if (module := entry.load()).sniff(path)), None)
+    if untimed is not None:
+        raise UsageError(
+            "A077", "this needs a recording", where=path.name, found=untimed.HOLDS, cause="a schedule says what each "
+            "rank does, and not when", fix=f"turnbuckle inspect {path.name} says what it holds; record the run itself for the rest",
+        ) from None  # fmt: skip
+
+
+def refuse_asked(path: Path, asked: dict[str, object], found: str) -> None:
+    """Raise A077 where an option is given that needs a recording; `found` says what the file holds instead."""
+    from turnbuckle.foundation.errors import UsageError
+
+    given = [name for name, value in asked.items() if value is not None]
+    if given:
+        raise UsageError("A077", f"{given[0]} needs a recording", where=path.name, found=found, fix=f"leave {given[0]} out")
+
+
+def command_line() -> str:
+    """The command line with folders left out, so that no user or project name of this machine enters an output."""
+    return " ".join(["turnbuckle", *(_without_folder(word) for word in sys.argv[1:])])
+
+
+def _without_folder(word: str) -> str:
+    option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    return option + equals + (Path(value).name if "/" in value else value)

@@ -1,0 +1,245 @@
+"""From numbers to words: is a target inside the line, over it, or is that not known yet?
+
+The line is a slowdown of 5 %.  A target is decided when its whole 90 % interval lies on one side; otherwise the verdict
+says how likely it is inside, and which number to measure.  Where host calls are missing (finding A365) changes are larger
+than computed, so that no target is called inside; one that is faster or over the line stays so.
+
+``docs/start.md`` lists every verdict with its thresholds; a test compares that table with this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from turnbuckle.projection.projection import PARTS, Projection
+from turnbuckle.show.figures.look import colours
+from turnbuckle.show.text import bounds, clean, listed, percent, probability, seconds, shorten, signed
+from turnbuckle.show.unknowns import advice, unknown_label
+
+LINE: Final = 0.05
+#: A change smaller than this is none.
+NOTHING: Final = 0.001
+#: Slowdowns that a target inside the line is said to stay within, smallest first.
+STEPS: Final = (0.01, 0.02, LINE)
+#: A target whose whole interval lies beyond this is said to be over it.
+FAR: Final = 0.10
+
+Kind = Literal["self", "faster", "inside", "undecided", "over"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One projection in words.
+
+    Attributes
+    ----------
+    projection, name, colour : what it is about; the name is fit to print.
+    change : slowdown at the stated values (0.05 is 5 % slower).
+    low, high : the interval of the change; equal to `change` where nothing was drawn.
+    half_low, half_high : the middle half of the draws.
+    inside : probability that the change is at most `LINE`; None where nothing was drawn.
+    kind, words : the verdict.
+    unknown : name of the number that moves the answer most; empty where nothing does.
+    uncalled : whether it is undecided because host calls are missing.
+    """
+
+    projection: Projection
+    name: str
+    colour: str
+    change: float
+    low: float
+    high: float
+    half_low: float
+    half_high: float
+    inside: float | None
+    kind: Kind
+    words: str
+    unknown: str = ""
+    uncalled: bool = False
+
+    @property
+    def interval(self) -> str:
+        """The interval for print; empty where nothing was drawn."""
+        return "" if self.inside is None or self.kind == "self" else bounds(self.low, self.high)
+
+    @property
+    def sure(self) -> str:
+        """How likely the target is inside the line."""
+        return "" if self.inside is None else probability(self.inside)
+
+
+def verdicts(projections: list[Projection]) -> list[Verdict]:
+    """One verdict a projection, in the same order."""
+    colour = colours([p.target for p in projections])
+    return [_verdict(p, c) for p, c in zip(projections, colour, strict=True)]
+
+
+def _verdict(p: Projection, colour: str) -> Verdict:
+    measured = p.measured_seconds or 1.0
+    change = p.penalty - 1.0
+    low = high = half_low = half_high = change
+    inside: float | None = None
+    if p.interval is not None:
+        low, high = p.interval.low / measured - 1.0, p.interval.high / measured - 1.0
+        half_low, half_high = low, high
+    if p.sample is not None and p.interval is not None:
+        quarters = np.quantile(p.sample, [0.25, 0.75]) / measured - 1.0
+        half_low, half_high = min(float(quarters[0]), change), max(float(quarters[1]), change)
+        inside = float(np.mean(p.sample <= measured * (1.0 + LINE)))
+    unknown = next(iter(p.drivers), "")
+    kind = _kind(p, low, high)
+    words = _words(kind, low, high, inside)
+    uncalled = kind == "inside" and any(f.code == "A365" for f in p.findings)
+    if uncalled:
+        kind, words = "undecided", "undecided, host calls are missing"
+    name = "the same machine" if p.target == "self" else shorten(clean(p.target), 40)
+    return Verdict(p, name, colour, change, low, high, half_low, half_high, inside, kind, words, unknown, uncalled)
+
+
+def _kind(p: Projection, low: float, high: float) -> Kind:
+    if p.target == "self":
+        return "self"
+    if high < -NOTHING:
+        return "faster"
+    if high <= LINE:
+        return "inside"
+    return "over" if low > LINE else "undecided"
+
+
+def _words(kind: Kind, low: float, high: float, inside: float | None) -> str:
+    if kind == "self":
+        return "as recorded"
+    if kind == "faster":
+        return "faster"
+    if kind == "over":
+        return f"over {percent(FAR if low > FAR else LINE)}"
+    if kind == "undecided":
+        return f"undecided at {percent(LINE)}" if inside is None else f"undecided, {probability(inside)} within {percent(LINE)}"
+    step = next(s for s in STEPS if high <= s)
+    return f"within {percent(step)}" + (", perhaps faster" if low < -NOTHING else "")
+
+
+def sentence(found: list[Verdict], measured_seconds: float) -> str:
+    """The whole answer in one sentence, from the numbers."""
+    asked = [v for v in found if v.kind != "self"]
+    if not asked:
+        return f"The run took {seconds(measured_seconds)}; nothing was projected, so this report only says what was recorded."
+    parts: list[str] = []
+    if faster := [v for v in asked if v.kind == "faster"]:
+        said = listed([f"{v.name} is {signed(-v.change).lstrip('+')} faster{_range(v)}" for v in faster])
+        parts.append(said)
+    if inside := [v for v in asked if v.kind == "inside"]:
+        least = min((v.inside for v in inside if v.inside is not None), default=None)
+        sure = "" if least is None else f" ({'each ' if len(inside) > 1 else ''}with probability {probability(least)})"
+        parts.append(
+            f"{listed([v.name for v in inside])} {_verb(inside, 'stays', 'stay')} within {percent(LINE)} of the recorded time{sure}"
+        )
+    if undecided := [v for v in asked if v.kind == "undecided"]:
+        said = listed([f"{v.name}{_how_sure(v)}" for v in undecided])
+        measure = list(dict.fromkeys(unknown_label(v.unknown) for v in undecided if v.unknown and not v.uncalled))
+        parts.append(
+            f"{said} {_verb(undecided, 'is', 'are')} undecided at {percent(LINE)}" + (f"; measure {listed(measure)}" if measure else "")
+        )
+    if over := [v for v in asked if v.kind == "over"]:
+        said = listed([f"{v.name} ({signed(v.change)}{', ' + v.interval if v.interval else ''})" for v in over])
+        parts.append(f"{said} {_verb(over, 'lies', 'lie')} beyond {percent(LINE)}")
+    return f"Against the recorded {seconds(measured_seconds)}, " + "; ".join(parts) + "."
+
+
+def _how_sure(v: Verdict) -> str:
+    if v.uncalled:
+        return " (host calls are missing in the recording)"
+    return "" if v.inside is None else f" ({v.sure} likely inside)"
+
+
+def _range(v: Verdict) -> str:
+    return "" if v.inside is None else f" ({signed(-v.high).lstrip('+')} to {signed(-v.low).lstrip('+')})"
+
+
+def _verb(of: list[Verdict], one: str, many: str) -> str:
+    return one if len(of) == 1 else many
+
+
+def on_timeline(found: list[Verdict]) -> bool:
+    """Whether the answers are the timeline's: their parts then add up along the critical path, not over exposed time."""
+    return any(v.projection.replay == "timeline" for v in found if v.kind != "self")
+
+
+def three_sentences(found: list[Verdict]) -> list[str]:
+    """What the run is made of, what the best target gains and where, what the worst loses and where."""
+    asked = [v for v in found if v.kind != "self"]
+    if not asked:
+        return []
+    p = asked[0].projection
+    where = "time on the critical path" if on_timeline(found) else "recorded time"
+    hidden = "" if on_timeline(found) else " that no kernel hides"
+    late = "launches and other deliveries to an idle device" if on_timeline(found) else "launches of an idle device"
+    shares = {k: v / p.measured_seconds if p.measured_seconds else 0.0 for k, v in p.measured_breakdown.items()}
+    out = [
+        f"Of the {where}, {percent(shares['copy'])} is copies{hidden}, {percent(shares['launch'])} is {late}, "
+        f"{percent(shares['kernel'])} is kernels and {percent(shares['other'])} is everything else; a coupling acts on "
+        "the first two and on waiting calls."
+    ]
+    best, worst = min(asked, key=lambda v: v.change), max(asked, key=lambda v: v.change)
+    if best.change < -NOTHING:
+        out.append(
+            f"The largest gain is {best.name}: {signed(best.change)} {best.interval or '(no interval drawn)'}, "
+            f"{_where(best.projection, -1)}."
+        )
+    else:
+        out.append(f"No target asked is faster than the recorded machine by more than {percent(NOTHING)} at the stated values.")
+    if worst is not best and worst.change > NOTHING:
+        out.append(
+            f"The largest loss is {worst.name}: {signed(worst.change)} {worst.interval or '(no interval drawn)'}, "
+            f"{_where(worst.projection, 1)}."
+        )
+    else:
+        out.append(f"No target asked is slower than the recorded machine by more than {percent(NOTHING)} at the stated values.")
+    return out
+
+
+def _where(p: Projection, sign: int) -> str:
+    """Which parts the change comes from, the largest first."""
+    change = {part: sign * (p.breakdown[part] - p.measured_breakdown[part]) for part in PARTS}
+    total = sum(c for c in change.values() if c > 0)
+    named = {"copy": "copies", "launch": "launches", "kernel": "kernels", "other": "waiting and other host calls"}
+    against = -sum(c for c in change.values() if c < 0)
+    if against > 0.1 * (total - against) > 0:
+        # the critical path took another way: what one part loses another gains
+        parts = sorted(change.items(), key=lambda kv: -abs(kv[1]))
+        return (
+            listed([f"{named[k]} {signed(sign * c / (p.measured_seconds or 1.0))}" for k, c in parts if abs(c) > 0.05 * total])
+            + " of the run"
+        )
+    top = [(part, c / total) for part, c in sorted(change.items(), key=lambda kv: -kv[1]) if total > 0 and c / total >= 0.05]
+    if len(top) == 1:
+        return f"nearly all of it in {named[top[0][0]]}" if top[0][1] < 0.9995 else f"all of it in {named[top[0][0]]}"
+    return listed([f"{percent(share, 2)} of it in {named[part]}" for part, share in top]) if top else "spread over all parts"
+
+
+def what_would_change(found: list[Verdict]) -> list[str]:
+    """What could turn a verdict round: the unknown behind it, the order of activities, a finding."""
+    out = []
+    warned: dict[str, tuple[str, list[str]]] = {}
+    for v in found:
+        if v.kind == "self":
+            continue
+        p, m = v.projection, v.projection.measured_seconds or 1.0
+        best, worst = p.envelope[0] / m - 1.0, p.envelope[1] / m - 1.0
+        if v.kind == "undecided" and v.unknown and not v.uncalled:
+            out.append(f"{v.name}: {unknown_label(v.unknown)} decides; {advice(v.unknown)}.")
+        elif v.kind in ("inside", "faster") and worst > LINE:
+            out.append(
+                f"{v.name}: if the run lost the overlap it has (every delay exposed, no saving), it could reach "
+                f"{signed(worst)}{'; the timeline replay would tell' if p.replay == 'sum' else ''}."
+            )
+        elif v.kind == "over" and best <= LINE:
+            hiding = "delays hidden behind other work" if p.replay == "sum" else "an order of the same calls that hides more of the delays"
+            out.append(f"{v.name}: {hiding} could bring it down to {signed(best)} at best.")
+        for f in p.findings:
+            if f.severity == "warning":
+                warned.setdefault(f.code, (f.meaning, []))[1].append(f"{v.name}{' (' + clean(f.detail) + ')' if f.detail else ''}")
+    return out + [f"{code}, {meaning}: {'; '.join(where)}." for code, (meaning, where) in sorted(warned.items())]

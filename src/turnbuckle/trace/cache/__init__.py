@@ -1,0 +1,1 @@
+"""Copies of big recordings' tables in the user's cache folder."""

@@ -1,0 +1,1 @@
+"""Recordings of one run, a file a process or a machine, made one on one clock."""

@@ -1,0 +1,454 @@
+"""Several recordings of one run, a file a process or a machine, made one: processes apart, names once, one clock.
+
+Clocks are first taken as the files state them, then checked and put right on the collectives that the recordings share
+(`turnbuckle.trace.merge.alignment`).  Where nothing can be checked, or what is left is beyond the bound, the merge is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from turnbuckle.foundation import schema
+from turnbuckle.foundation.errors import CannotAnswer, ProfileError, UsageError, clipped
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.foundation.findings import merge as merged_findings
+from turnbuckle.foundation.units import show
+from turnbuckle.trace.check import DEVICE_TABLES, sound
+from turnbuckle.trace.merge.alignment import QUANTILES, Clocks, align
+from turnbuckle.trace.merge.shared_collectives import groups, lanes
+from turnbuckle.trace.trace import Trace, dtypes
+
+Clock = Literal["collectives", "recorded"]
+
+MAX_SKEW_NS: Final = 100_000
+"""How far a merged clock may be off [ns]: what a collective of few bytes takes; beyond it, waits between ranks are the clocks' error."""
+
+_PROCESS: Final = ~0xFFFFFF
+_HOUR_NS: Final = 3_600_000_000_000
+_NAMES: Final = ("name", "short_name")
+_TIMES: Final = ("start_ns", "end_ns", "time_ns")
+_BUSY: Final = (*DEVICE_TABLES, "api", "mpi")
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What became of several recordings.
+
+    Attributes
+    ----------
+    trace : the one recording.
+    clocks : what was added to the times of each, and how well they agree.
+    rows : one row a recording: file, name, ranks, processes, and the figures of `clocks`.
+    """
+
+    trace: Trace
+    clocks: Clocks
+    rows: list[dict[str, Any]]
+
+
+def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns: int = MAX_SKEW_NS, name: str = "merged") -> Merged:
+    """Make one recording of several.
+
+    Parameters
+    ----------
+    traces : the recordings, each with processes of its own.
+    clock : ``collectives``: put clocks right on what the recordings share; ``recorded``: take them as the files state them.
+    max_skew_ns : how far a clock may still be off, else the merge is refused.
+    name : what the merged recording is called.
+
+    Raises
+    ------
+    UsageError : A405 fewer than two recordings, or one twice, A407 a bound that is none.
+    ProfileError : P062 one of them is merged already.
+    CannotAnswer : A176 clocks that cannot be aligned within the bound, A177 no collectives that tie them together, A178 they are not of
+        one run, A179 they do not state their clocks.
+    """
+    if len(traces) < 2:
+        raise UsageError(
+            "A405", "there is nothing to merge", found=f"{len(traces)} recording", fix="name two recordings or more of one run"
+        )
+    if max_skew_ns < 1:
+        raise UsageError("A407", "the skew allowed is no time", found=f"{max_skew_ns} ns", fix='give a time above 0, as "100 us"')
+    for trace in traces:
+        if trace.table("processes").height:
+            raise ProfileError(
+                "P062", "the recording is merged already", where=trace.name, found="a table of processes with their files",
+                cause="what was merged before has lost its own clocks", fix="merge all recordings at once",
+            )  # fmt: skip
+    _distinct(traces)
+    parts, flaws = [], []
+    for trace in traces:
+        kept, found = sound({n: trace.table(n) for n in trace.has}, trace.facts)
+        parts.append(Trace(kept, trace.names, trace.facts, trace.findings, trace.name))
+        flaws += [*trace.findings, *found]
+    numbers = [_processes(part) for part in parts]
+    renumbered = _apart(numbers)
+    ranks, untold = _ranks(parts, numbers)
+    _one_run(parts, ranks)
+    offsets = _offsets(parts, clock)
+    stated = [part.facts.get("session_start_utc_ns") is not None for part in parts]
+    shared = groups(lanes(parts, offsets, stated))
+    clocks = align(shared, len(parts), stated=stated, keep=clock == "recorded")
+    if clock == "collectives":
+        _tied(parts, clocks)
+        _within(parts, clocks, max_skew_ns)
+    names, indices = _merged_names(parts)
+    tables = _tables(parts, indices, renumbered, offsets, clocks)
+    tables["processes"] = _processes_table(numbers, renumbered, ranks, indices, offsets, clocks)
+    flaws += _flaws(clocks, clock, untold)
+    trace = Trace(tables, names, _facts(parts, offsets), merged_findings(flaws), name)
+    return Merged(trace, clocks, _rows(parts, numbers, ranks, offsets, clocks))
+
+
+def _distinct(traces: Sequence[Trace]) -> None:
+    """Raise A405 where two recordings hold the same rows: a copy of a file, or its folder, would count as one more rank."""
+    seen: dict[tuple[Any, ...], list[Trace]] = {}
+    for trace in traces:
+        held = tuple(sorted(trace.has))
+        key = (trace.facts.get("session_start_utc_ns"), held, *(trace.table(name).height for name in held))
+        for other in seen.setdefault(key, []):
+            if held and all(trace.table(name).equals(other.table(name)) for name in held):
+                raise UsageError(
+                    "A405", "a recording is given twice", found=f"{clipped(other.name)} and {clipped(trace.name)} hold the same rows",
+                    cause="one is a copy of the other, or was written from it", fix="name each recording once",
+                )  # fmt: skip
+        seen[key].append(trace)
+
+
+# --- processes and ranks ----------------------------------------------------------------------------------------------
+
+
+def _processes(trace: Trace) -> list[int]:
+    """All processes of a recording."""
+    found: set[int] = set()
+    for frame in trace.tables.values():
+        if "process" in frame.columns:
+            found |= set(frame["process"].drop_nulls().unique().to_list())
+        if "thread" in frame.columns:
+            found |= set(frame.select((pl.col("thread") & _PROCESS).drop_nulls().unique()).to_series().to_list())
+    return sorted(found)
+
+
+def _apart(numbers: Sequence[Sequence[int]]) -> list[dict[int, int]]:
+    """For each recording its processes' numbers, and those that they get: their own, or where another has it the next free one."""
+    taken: set[int] = set()
+    every = {process for some in numbers for process in some}
+    free = 1
+    out = []
+    for some in numbers:
+        mine = {}
+        for process in some:
+            number = process
+            while number in taken:
+                number, free = free << 24, free + 1
+                if number in every:
+                    number = process
+            mine[process] = number
+            taken.add(number)
+        out.append(mine)
+    return out
+
+
+def _ranks(traces: Sequence[Trace], numbers: Sequence[Sequence[int]]) -> tuple[list[dict[int, int]], int]:
+    """Rank of the processes that did something, by recording; and how many no recording tells: those follow the order of the files."""
+    told: list[dict[int, int]] = []
+    busy: list[list[int]] = []
+    for trace, some in zip(traces, numbers, strict=True):
+        by_mpi = {thread & _PROCESS: rank for thread, rank in trace.mpi_ranks.select("thread", "rank").drop_nulls().iter_rows()}
+        work: Counter[int] = Counter()
+        for table in _BUSY:
+            frame = trace.table(table)
+            process = frame["process"] if "process" in frame.columns else frame["thread"] & _PROCESS
+            work.update(dict(process.drop_nulls().value_counts().iter_rows()))
+        if not by_mpi and trace.facts.get("rank") is not None and (work or some):
+            by_mpi = {max(work, key=lambda p: (work[p], -p), default=some[0] if some else 0): int(trace.facts["rank"])}
+        told.append(by_mpi)
+        busy.append(sorted(work) if not by_mpi else [])
+    taken = {rank for some in told for rank in some.values()}
+    rank, untold = 0, 0
+    for known, unnamed in zip(told, busy, strict=True):
+        for number in unnamed:
+            while rank in taken:
+                rank += 1
+            known[number] = rank
+            taken.add(rank)
+            untold += 1
+    return told, untold
+
+
+def _one_run(traces: Sequence[Trace], ranks: Sequence[Mapping[int, int]]) -> None:
+    """Raise A178 where recordings state worlds of different sizes, or one rank twice."""
+    worlds = {trace.facts["world_size"]: trace.name for trace in traces if trace.facts.get("world_size") is not None}
+    if len(worlds) > 1:
+        said = "; ".join(f"{clipped(name)}: {size} ranks" for size, name in sorted(worlds.items())[:2])
+        raise _not_one_run(said, "each states how many ranks its run had")
+    first: dict[int, int] = {}
+    for file, known in enumerate(ranks):
+        for rank in known.values():
+            if rank in first:
+                where = " and ".join(dict.fromkeys(clipped(traces[f].name) for f in (first[rank], file)))
+                raise _not_one_run(f"rank {rank} twice: {where}", "a rank of a run is recorded once")
+            first[rank] = file
+
+
+def _not_one_run(found: str, cause: str) -> CannotAnswer:
+    return CannotAnswer(
+        "A178", "the recordings are not of one run", found=found, cause=cause, fix="merge recordings made together, one of each process"
+    )
+
+
+# --- clocks -----------------------------------------------------------------------------------------------------------
+
+
+def _span(trace: Trace) -> tuple[int, int] | None:
+    """First begin and last end of what a recording holds [ns]."""
+    frames = [trace.table(name) for name in (*_BUSY, "ranges") if trace.table(name).height]
+    if not frames:
+        return None
+    first = min(frame["start_ns"][0] for frame in frames)
+    last = max(frame.select(pl.max_horizontal("start_ns", "end_ns").max()).item() for frame in frames)
+    return int(first), int(last)
+
+
+def _offsets(traces: Sequence[Trace], clock: Clock) -> list[int]:
+    """What puts the recordings on one clock as they state it [ns]: when each began, after the first.
+
+    Raises
+    ------
+    CannotAnswer : A178 they lie hours apart, or with the recorded clock apart at all; A179 a recorded clock that is not stated.
+    """
+    began = [trace.facts.get("session_start_utc_ns") for trace in traces]
+    known = [utc for trace, utc in zip(traces, began, strict=True) if utc is not None and _span(trace) is not None]
+    if None in began and clock == "recorded":
+        lacking = next(trace.name for trace, utc in zip(traces, began, strict=True) if utc is None)
+        raise CannotAnswer(
+            "A179", "a recording does not state when it was made", where=clipped(lacking), found="no time of day",
+            cause="its times count from its own begin", fix="leave --clock recorded out: collectives tell the clocks too",
+        )  # fmt: skip
+    zero = min(known, default=0)
+    offsets = [0 if utc is None or _span(trace) is None else utc - zero for trace, utc in zip(traces, began, strict=True)]
+    spans = sorted(
+        (offset + span[0], offset + span[1], trace.name)
+        for trace, offset, utc in zip(traces, offsets, began, strict=True)
+        if utc is not None and (span := _span(trace)) is not None
+    )
+    until = None
+    for start, end, name in spans:
+        if until is not None and start - until > (_HOUR_NS if clock == "collectives" else 0):
+            raise _not_one_run(
+                f"{clipped(name)} begins {_time(start - until)} after the one before it ended", "each states when it was made"
+            )
+        until = end if until is None else max(until, end)
+    return offsets
+
+
+def _tied(traces: Sequence[Trace], clocks: Clocks) -> None:
+    """Raise A177 where no collectives tie a recording to the first."""
+    loose = [trace.name for trace, linked in zip(traces, clocks.linked, strict=True) if not linked]
+    if loose:
+        raise CannotAnswer(
+            "A177", "no collective tells how the clocks of the recordings lie", where=clipped(traces[0].name),
+            found=f"{len(loose)} of {len(traces)} recordings share none with it: {', '.join(clipped(name) for name in loose[:3])}",
+            cause="NCCL kernels and MPI collectives are matched by name and order, where they end together on all ranks",
+            fix="--clock recorded trusts the clocks that the files state; or record NCCL kernels or MPI collectives on every rank",
+        )  # fmt: skip
+
+
+def _within(traces: Sequence[Trace], clocks: Clocks, max_skew_ns: int) -> None:
+    """Raise A176 where a clock may be off by more than the bound."""
+    uncertain = clocks.uncertain_ns
+    worst = int(uncertain.argmax())
+    if clocks.contradiction_ns <= max_skew_ns and uncertain[worst] <= max_skew_ns:
+        return
+    least = _time(_above(max(clocks.contradiction_ns, float(uncertain[worst]))))
+    if clocks.contradiction_ns > max_skew_ns:
+        found = f"collectives contradict each other by {_time(clocks.contradiction_ns)}"
+    else:
+        found = f"{clipped(traces[worst].name)}: its clock may be off by {_time(uncertain[worst])}, by what ends and bounds tell"
+    raise CannotAnswer(
+        "A176", "the clocks cannot be aligned within the bound", found=f"{found}; allowed {_time(max_skew_ns)}",
+        cause="a clock that jumps or changes its speed during the run, or recordings of different runs",
+        fix=f'--max-skew "{least}", if waits between ranks may be off by that',
+    )  # fmt: skip
+
+
+def _above(value: float) -> float:
+    """The next value of 1, 2 or 5 and zeros."""
+    step = 1.0
+    while step < value:
+        step *= 2 if str(step)[0] in "15" else 2.5
+    return step
+
+
+_DAY_NS: Final = 86_400 * 10**9
+
+
+def _time(value: float) -> str:
+    return show(value * 1e-9, "s") if value < 2 * _DAY_NS else f"{value / _DAY_NS:,.0f} days"
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _merged_names(traces: Sequence[Trace]) -> tuple[pl.Series, list[pl.Series]]:
+    """All texts once, the files' names behind them; and for each recording where its texts went, its file's name last."""
+    number: dict[str, int] = {}
+    where = []
+    for trace in traces:
+        texts = [*trace.names.to_list(), trace.name]
+        where.append(pl.Series([number.setdefault(text, len(number)) for text in texts], dtype=pl.Int32))
+    return pl.Series("name", list(number), dtype=pl.String), where
+
+
+def _tables(
+    traces: Sequence[Trace], indices: Sequence[pl.Series], numbers: Sequence[Mapping[int, int]], offsets: Sequence[int], clocks: Clocks
+) -> dict[str, pl.DataFrame]:  # fmt: skip
+    """All rows, with new numbers of processes and names and on one clock, in the order of their begins."""
+    out = {}
+    for name in schema.tables("trace"):
+        frames = []
+        for file, trace in enumerate(traces):
+            frame = trace.table(name)
+            if frame.height:
+                frame = frame.with_columns(_on_one_clock(column, file, offsets, clocks) for column in frame.columns if column in _TIMES)
+                frames.append(_renamed(_renumbered(frame, numbers[file]), name, indices[file]))
+        if not frames:
+            continue
+        whole = pl.concat(frames)
+        order = next((column for column in ("start_ns", "time_ns") if column in whole.columns), None)
+        if order is not None:
+            whole = whole.sort(order, maintain_order=True)
+        elif name == "devices":
+            whole = whole.unique(maintain_order=True)
+        out[name] = whole
+    return out
+
+
+def _on_one_clock(column: str, file: int, offsets: Sequence[int], clocks: Clocks) -> pl.Expr:
+    """Times of a recording on the merged clock."""
+    stated = pl.col(column) + offsets[file]
+    moved = stated + int(clocks.shift_ns[file])
+    if not clocks.drift[file]:
+        return moved
+    return moved + ((stated - clocks.at_ns) * float(clocks.drift[file])).round().cast(pl.Int64)
+
+
+def _renumbered(frame: pl.DataFrame, number: Mapping[int, int]) -> pl.DataFrame:
+    changed = {old: new for old, new in number.items() if old != new}
+    if not changed:
+        return frame
+    if "process" in frame.columns:
+        frame = frame.with_columns(pl.col("process").replace(changed))
+    if "thread" in frame.columns:
+        frame = frame.with_columns(thread=(pl.col("thread") & _PROCESS).replace(changed) | (pl.col("thread") & ~_PROCESS))
+    return frame
+
+
+def _renamed(frame: pl.DataFrame, table: str, index: pl.Series) -> pl.DataFrame:
+    types = dtypes(table)
+    return frame.with_columns(index.gather(frame[c]).alias(c) for c in frame.columns if c in _NAMES and types[c] == pl.Int32)
+
+
+def _processes_table(
+    numbers: Sequence[Sequence[int]], renumbered: Sequence[Mapping[int, int]], ranks: Sequence[Mapping[int, int]],
+    indices: Sequence[pl.Series], offsets: Sequence[int], clocks: Clocks,
+) -> pl.DataFrame:  # fmt: skip
+    rows = []
+    for file, some in enumerate(numbers):
+        about = {"file": file, "name": int(indices[file][-1]), "offset_ns": offsets[file], **_of_clock(clocks, file)}
+        rows += [{"process": renumbered[file][process], "rank": ranks[file].get(process), **about} for process in some]
+    types = dtypes("processes")
+    return pl.DataFrame({c: [row[c] for row in rows] for c in types}, schema=types)
+
+
+def _of_clock(clocks: Clocks, file: int) -> dict[str, Any]:
+    """Figures of one recording's clock, by the columns of ``processes``."""
+    checked = bool(clocks.collectives[file])
+    return {
+        "shift_ns": int(clocks.shift_ns[file]),
+        "shift_low_ns": clocks.low_ns[file] if checked else None,
+        "shift_high_ns": clocks.high_ns[file] if checked else None,
+        "drift_ns_per_s": round(float(clocks.drift[file]) * 1e9),
+        "skew_ns": round(float(clocks.skew_ns[file, 1])) if checked else None,
+        "collectives": int(clocks.collectives[file]),
+    }
+
+
+# --- what is said of it -----------------------------------------------------------------------------------------------
+
+
+def _facts(traces: Sequence[Trace], offsets: Sequence[int]) -> dict[str, Any]:
+    def common(fact: str) -> Any:
+        values = list(dict.fromkeys(trace.facts.get(fact) for trace in traces))
+        return values[0] if len(values) == 1 else None
+
+    began = [trace.facts.get("session_start_utc_ns") for trace in traces]
+    lasts = [trace.facts.get("analysis_duration_ns") for trace in traces]
+    counts: Counter[str] = Counter()
+    nodes: dict[str, Any] = {}
+    for trace in traces:
+        counts.update(trace.facts.get("tables") or {})
+        nodes |= trace.facts.get("node_of_rank") or {}
+    sources = [{"name": t.name, "format": str(t.facts.get("format") or ""), "sha256": str(t.facts.get("sha256") or "")} for t in traces]
+    told = "".join(f"{source['name']} {source['sha256']}\n" for source in sources)
+    files = {str(trace.facts.get("sha256")): trace.facts.get("size_bytes") or 0 for trace in traces}
+    worlds = [trace.facts["world_size"] for trace in traces if trace.facts.get("world_size") is not None]
+    return {
+        "format": common("format") or "turnbuckle",
+        "schema_version": common("schema_version"),
+        "product_version": common("product_version"),
+        "session_start_utc_ns": None if None in began else min(utc for utc in began if utc is not None),
+        "analysis_duration_ns": None
+        if None in lasts
+        else max(o + last for o, last in zip(offsets, lasts, strict=True) if last is not None),
+        "rank": None,
+        "world_size": worlds[0] if worlds else None,
+        "tables": dict(counts),
+        "size_bytes": sum(files.values()),
+        "sha256": hashlib.sha256(told.encode()).hexdigest(),
+        "sources": sources,
+        **({"node_of_rank": nodes} if nodes else {}),
+    }
+
+
+def _flaws(clocks: Clocks, clock: Clock, untold: int) -> Iterable[Finding]:
+    files = len(clocks.shift_ns)
+    shared = clocks.skew_ns[clocks.collectives > 0, 1]
+    left = f"ends of collectives agree within {_time(shared.max())} in nine of ten" if shared.size else ""
+    if clock == "recorded":
+        checked = int((clocks.collectives > 0).sum())
+        doubt = f", and contradict them by {_time(clocks.early_ns)}" if clocks.early_ns else ""
+        yield finding("P187", files, f"collectives tie {checked} of {files} together{doubt}; {left}" if checked else "")
+    if moved := int((clocks.shift_ns != 0).sum()):
+        yield finding("P188", moved, f"by up to {_time(abs(clocks.shift_ns).max())}; {left}")
+    if untold:
+        yield finding("P189", untold)
+    if drifting := int((clocks.drift != 0).sum()):
+        yield finding("P190", drifting, f"by up to {abs(clocks.drift).max() * 1e6:.3g} parts in a million")
+
+
+def _rows(
+    traces: Sequence[Trace], numbers: Sequence[Sequence[int]], ranks: Sequence[Mapping[int, int]], offsets: Sequence[int], clocks: Clocks
+) -> list[dict[str, Any]]:  # fmt: skip
+    """One row a recording, as tables and JSON show it."""
+    out = []
+    for file, trace in enumerate(traces):
+        checked = bool(clocks.collectives[file])
+        quantiles = zip(QUANTILES, clocks.skew_ns[file], strict=True)
+        skew = {f"skew_p{q * 100:.0f}_ns": round(float(value)) if checked else None for q, value in quantiles}
+        figures = _of_clock(clocks, file)
+        figures.pop("skew_ns")
+        out.append(
+            {
+                "file": file, "name": trace.name, "format": trace.facts.get("format"), "sha256": trace.facts.get("sha256"),
+                "ranks": sorted(ranks[file].values()), "processes": len(numbers[file]), "offset_ns": offsets[file], **figures, **skew,
+                "bounding_collectives": int(clocks.bounding[file]),
+            }
+        )  # fmt: skip
+    return out

@@ -1,0 +1,1 @@
+"""Execution traces of MLCommons Chakra and of PyTorch."""

@@ -1,0 +1,1 @@
+"""SQLite files of nvprof and the Visual Profiler."""

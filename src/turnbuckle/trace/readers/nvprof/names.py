@@ -1,0 +1,73 @@
+"""Names of kernels as C++ says them: the mangling of the Itanium C++ ABI, as far as kernels use it.
+
+nvprof writes ``_Z5scaleIfEvPT_i``; people and the other recordings say ``void scale<float>(float*, int)``.  What is not known here,
+too long or too deep stays as it was written: a name is read in bounded time and never grows beyond 64 KiB.
+"""
+
+from __future__ import annotations
+
+import re
+
+from turnbuckle.trace.readers.nvprof.mangling import LONGEST, Mangled, Unknown
+
+_UNNAMED = "(anonymous namespace)"
+
+
+def demangled(name: str) -> str:
+    """A name as C++ says it; the name itself where it is not mangled or not understood.
+
+    >>> demangled("_Z5scaleIfEvPT_i")
+    'void scale<float>(float*, int)'
+    >>> demangled("_ZN4cuda6detail4copyEPKdS2_")
+    'cuda::detail::copy(double const*, double const*)'
+    >>> demangled("cupy_fill"), demangled("_Z3f")
+    ('cupy_fill', '_Z3f')
+    """
+    if not name.startswith("_Z") or len(name) > LONGEST or "\x01" in name:
+        return name
+    try:
+        return Mangled(name).whole()
+    except (Unknown, IndexError, ValueError, RecursionError):
+        return name
+
+
+def short(name: str) -> str:
+    """A function's own name: no return type, no namespaces, no template arguments, no parameters.
+
+    >>> [short(n) for n in ("void ns::scale<float>(float*, int)", "cupy_fill", "(anonymous namespace)::f(int)", "a::operator()(int)")]
+    ['scale', 'cupy_fill', 'f', 'operator()']
+    >>> short("_ZN4cuda4copyIXquestionableEEv")
+    'copy'
+    """
+    if name.startswith("_Z"):
+        return _last_identifier(name)
+    text = name[:LONGEST].replace("<unnamed>", _UNNAMED).replace(_UNNAMED + "::", "")
+    found = re.search(r"(?:^|\b)operator\s*(?:\(\)|\[\]|[^\w\s(]{1,3})", text)
+    if found:
+        return found[0]
+    outside: list[str] = []
+    depth = 0
+    for c in text:
+        if c == "(" and depth == 0 and outside:
+            break
+        if c in "<([{":
+            depth += 1
+        elif c in ">)]}":
+            depth = max(depth - 1, 0)
+        elif depth == 0:
+            outside.append(c)
+    plain = "".join(outside).strip()
+    return plain.rsplit("::", 1)[-1].rsplit(" ", 1)[-1] or name
+
+
+def _last_identifier(name: str) -> str:
+    """The last identifier of a mangled name before its template arguments or parameters."""
+    at = 2 + (name[2:3] == "N")
+    last = name
+    while found := re.compile(r"(?:NK?|S[0-9A-Z]*_|St|L)?(\d{1,4})").match(name, at):
+        size = int(found[1])
+        at = found.end() + size
+        if at > len(name) or not size:
+            break
+        last = name[found.end() : at]
+    return last

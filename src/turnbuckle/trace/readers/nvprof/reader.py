@@ -1,0 +1,142 @@
+"""SQLite files of nvprof and the Visual Profiler (``nvprof -o RUN.nvvp``, CUDA 5 to 11 and later): one file a process.
+
+Tables are those of CUPTI's activity records, columns by name, so that the versions differ only in what is absent.  Times are absolute
+nanoseconds: the clock of the trace begins 1 us before the first record, and the fact ``session_start_utc_ns`` keeps when that was.
+Calls have numbers; their names are in ``nvprof_calls.csv``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.files import opened
+from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.trace.readers.nvprof.source import READ, gather
+from turnbuckle.trace.readers.nvprof.tables import KIND, Database
+from turnbuckle.trace.readers.parts.sqlite_tables import ERRORS, MAGIC, columns, connect
+from turnbuckle.trace.trace import Trace
+
+_NAMED: Final = (".nvvp", ".nvprof")
+_SUMMARY: Final = re.compile(rb"^==(?:\d+|====)== ?(?:NVPROF is profiling|Profiling (?:application|result)|Unified Memory profiling)", re.M)
+#: Of a text file, what may stand before nvprof's own lines: the application's output.
+_BEGINNING: Final = 1 << 16
+
+
+def sniff(head: bytes, path: Path) -> bool:
+    """Whether the file is nvprof's: SQLite with its tables and not those of Nsight Systems; or a text summary, to be refused by name."""
+    if not head.startswith(MAGIC):
+        return b"\x00" not in head and is_summary(path)
+    try:
+        connection = connect(path, immutable=True)
+        try:
+            tables = columns(connection)
+            kinds = [t for t in tables if t.startswith(KIND)]
+            return "StringTable" in tables and "StringIds" not in tables and any("_id_" in tables[t] for t in kinds)
+        finally:
+            connection.close()
+    except (*ERRORS, ValueError):
+        # damaged: the name tells whose error message is the right one
+        return path.suffix.lower() in _NAMED
+
+
+def is_summary(path: Path) -> bool:
+    """Whether a file is text that nvprof prints; the application's own output may stand before it."""
+    try:
+        if not path.is_file():
+            return False
+        with opened(path) as file:
+            begin = file.read(_BEGINNING)
+    except (OSError, ValueError):
+        return False
+    return b"\x00" not in begin[:512] and _SUMMARY.search(begin) is not None
+
+
+def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
+    """Read a file.
+
+    Raises
+    ------
+    ProfileError : P038 damaged or cut off, P039 being written, P040 without a column that is needed, P043 a summary in text.
+    """
+    del threads
+    with opened(path) as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise ProfileError(
+                "P043", "a summary of nvprof is not a recording", where=str(path), found="sums by kernel and by call, as text",
+                cause="a summary has no order and no times, so nothing can be projected from it but sums",
+                fix=f"turnbuckle model additive {path.name} --lambda data=10,control=10 takes it; or record with nvprof -o RUN.nvvp",
+            )  # fmt: skip
+    digest = _Digest(path)
+    with Database(path, progress) as database:
+        counts = database.counts()
+        rows = gather(database, counts)
+        version = _version(database, counts)
+        findings = [*rows.findings, *_whole_file(database, counts)]
+    tables, base = rows.on_one_clock()
+    names = pl.Series("name", rows.names, dtype=pl.String)
+    findings += rows.clock_findings
+    facts: dict[str, Any] = {
+        "format": "nvprof", "schema_version": version, "product_version": "nvprof", "session_start_utc_ns": base,
+        "analysis_duration_ns": None, "tables": counts, "size_bytes": path.stat().st_size, "sha256": digest.result(),
+    }  # fmt: skip
+    return Trace(tables, names, facts, findings, path.name)
+
+
+class _Digest(threading.Thread):
+    """SHA-256 of a file, computed beside the reading."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(daemon=True)
+        self._path, self._hex = path, ""
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with opened(self._path) as file:
+                self._hex = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError:
+            self._hex = ""
+
+    def result(self) -> str | None:
+        """The digest, or None where the file could not be read to its end."""
+        self.join()
+        return self._hex or None
+
+
+def _version(database: Database, counts: dict[str, int]) -> str | None:
+    if not database.has("Version", "version") or not counts.get("Version"):
+        return None
+    value = int(database.integers("Version", ["version"], counts["Version"])["version"][0])
+    return str(value) if 0 < value < 10_000 else None
+
+
+def _whole_file(database: Database, counts: dict[str, int]) -> list[Finding]:
+    """Values of other types, texts, tables with rows that nothing is made of, and what is secret."""
+    found = []
+    if odd := sum(database.odd.values()):
+        found.append(finding("P105", odd, _listed(database.odd)))
+    if database.broken_texts:
+        found.append(finding("P107", database.broken_texts))
+    unread = {
+        t.removeprefix(KIND): n
+        for t, n in counts.items()
+        if n and t not in READ and re.fullmatch(r"[A-Za-z0-9_]{1,64}", t)
+    }  # fmt: skip
+    if unread:
+        found.append(finding("P120", len(unread), ", ".join(list(unread)[:12])))
+    if counts.get(f"{KIND}NAME"):
+        found.append(finding("P119", 1, "NAME"))
+    return found
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{t.removeprefix(KIND)} {n}" for t, n in counts.items())

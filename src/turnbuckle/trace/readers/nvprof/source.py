@@ -1,0 +1,524 @@
+"""Activity records of nvprof to rows of the tables of ``schema/trace.csv``.
+
+Enumerations are CUPTI's (``cupti_activity.h``): copy kinds 0 to 10, memory kinds 0 to 7 (the numbers of the vocabulary), kinds of
+synchronisation 1 to 4, flags of streams 1 to 3, causes of migrations 1 to 5, and counters of unified memory 1 to 8.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.findings import finding
+from turnbuckle.trace.readers.nvprof.names import demangled, short
+from turnbuckle.trace.readers.nvprof.rows import Rows
+from turnbuckle.trace.readers.nvprof.tables import KIND, MISSING, Database, Int, numbered
+
+Columns = dict[str, Int]
+
+#: Direction by CUPTI's copy kind: unknown, h2d, d2h, host to array, array to host, four inside a device, h2h, p2p.
+_DIRECTIONS: Final = np.array([0, 1, 2, 1, 2, 3, 3, 3, 3, 5, 4])
+_P2P: Final = 4
+#: Direction of a migration by counter, and the counters of faults.
+_MIGRATED: Final = {1: 6, 2: 7, 8: 8}
+_CPU_FAULTS, _GPU_FAULTS = 3, 4
+_MANAGED: Final = 5
+#: What CUPTI writes for "no such device, stream or event", signed and unsigned.
+_NONE: Final = (-1, 0xFFFFFFFF)
+_THREAD: Final = 2
+_MARK, _BEGINS, _ENDS = 1, 2, 4
+_THREAD_BITS: Final = 24
+_MOST_THREADS: Final = 1 << 20
+
+_NAMES: Final = ("StringTable", "Version", "sqlite_sequence")
+#: Tables of the file that something is made of, and NAME, which holds the command and is never read.
+READ: Final = frozenset(
+    {
+        *_NAMES,
+        *(
+            f"{KIND}{t}"
+            for t in (
+                "RUNTIME", "DRIVER", "CONCURRENT_KERNEL", "KERNEL", "MEMCPY", "MEMCPY2", "MEMSET", "SYNCHRONIZATION", "CUDA_EVENT",
+                "GRAPH_TRACE", "MARKER", "MARKER_DATA", "OVERHEAD", "UNIFIED_MEMORY_COUNTER", "MEMORY", "MEMORY2", "DEVICE", "CONTEXT",
+                "STREAM", "NAME",
+            )
+        ),
+    }
+)  # fmt: skip
+
+
+@cache
+def call_names() -> dict[tuple[int, int], str]:
+    """Name of a host call by level (0 runtime, 1 driver) and CUPTI's number of it (cbid).
+
+    Numbers and names are the enumerations of ``cupti_runtime_cbid.h`` and ``cupti_driver_cbid.h`` of CUDA 11.8, 12.9 and 13.5: one
+    number has one meaning in all of them, and later versions add numbers.
+    """
+    text = (files("turnbuckle.trace.readers.nvprof") / "calls.csv").read_text(encoding="utf-8")
+    return {(int(row["level"]), int(row["cbid"])): row["name"] for row in csv.DictReader(text.splitlines())}
+
+
+def gather(database: Database, counts: Mapping[str, int]) -> Rows:
+    """Read every table that becomes rows."""
+    rows = Rows()
+    source = _Source(database, counts, rows)
+    source.host_calls()
+    source.kernels()
+    source.copies()
+    source.memsets()
+    source.waits_and_events()
+    source.graphs()
+    source.markers()
+    source.overheads()
+    source.unified_memory()
+    source.allocations()
+    source.devices_and_streams()
+    if total := sum(rows.too_large.values()):
+        where = ", ".join(f"{k} {n}" for k, n in rows.too_large.items() if n)
+        rows.findings.append(finding("P106", total, where))
+    return rows
+
+
+class _Source:
+    """The file's tables, one after the other."""
+
+    def __init__(self, database: Database, counts: Mapping[str, int], rows: Rows) -> None:
+        self.database, self.counts, self.rows = database, counts, rows
+
+    def take(self, table: str, needed: Sequence[str], wished: Sequence[str] = ()) -> Columns | None:
+        """Columns of a table that has rows: the needed ones, and what there is of the others."""
+        name = KIND + table
+        rows = self.counts.get(name, 0)
+        if not rows:
+            return None
+        has = self.database.columns[name]
+        if missing := [c for c in needed if c not in has]:
+            raise ProfileError(
+                "P040", "a table of the nvprof file has no column that is needed", where=str(self.database.path),
+                found=f"{name} without {', '.join(missing)}", cause="another program wrote or changed the file",
+                fix="record again with nvprof -o RUN.nvvp",
+            )  # fmt: skip
+        return self.database.integers(name, [*needed, *(c for c in wished if c in has)], rows)
+
+    # --- the host ---
+
+    def host_calls(self) -> None:
+        """Runtime and driver calls."""
+        found = []
+        for level, table in enumerate(("RUNTIME", "DRIVER")):
+            taken = self.take(table, ["cbid", "start", "end"], ["processId", "threadId", "correlationId", "returnValue"])
+            if taken:
+                found.append((level, taken))
+        pids = {pid for _, taken in found if "processId" in taken for (pid,) in numbered(taken["processId"])[0]}
+        if len(pids) == 1:
+            (pid,) = pids
+            self.rows.process = pid << _THREAD_BITS if 0 < pid < 1 << 38 else 0
+        self._callers(found)
+        unknown: Counter[str] = Counter()
+        while found:
+            level, taken = found.pop(0)
+            numbers, back = numbered(taken["cbid"])
+            texts = [call_names().get((level, n)) for (n,) in numbers]
+            index = np.array([MISSING if t is None else self.rows.name(t) for t in texts], dtype=np.int64)
+            name = index[back]
+            missing = int((name == MISSING).sum())
+            if missing:
+                some = [str(n) for (n,), t in zip(numbers, texts, strict=True) if t is None and n != MISSING][:8]
+                unknown[f"{('runtime', 'driver')[level]} {', '.join(some)}"] += missing
+            process, thread = self._places(taken.get("processId"), taken.get("threadId"), len(name))
+            self.rows.add(
+                "api", len(name), start_ns=taken["start"], end_ns=taken["end"], process=process, thread=thread,
+                correlation=_none(taken.get("correlationId"), 0), name=name, result=taken.get("returnValue"),
+                level=np.full(len(name), level),
+            )  # fmt: skip
+        if unknown:
+            self.rows.findings.append(finding("P170", sum(unknown.values()), "; ".join(unknown)))
+
+    def _callers(self, found: Sequence[tuple[int, Columns]]) -> None:
+        """Number the threads: their own number where it fits 24 bits, else counted down from the largest, as in every trace."""
+        for _, taken in found:
+            if "processId" in taken and "threadId" in taken:
+                distinct, _ = numbered(taken["processId"], taken["threadId"])
+                self.number([(p, t) for p, t in distinct[:_MOST_THREADS]])
+
+    def number(self, callers: Sequence[tuple[int, int]]) -> None:
+        """Give threads that have none yet their id."""
+        taken: dict[int, set[int]] = {}
+        for (process, _), place in self.rows.threads.items():
+            taken.setdefault(process, set()).add(place & ((1 << _THREAD_BITS) - 1))
+        fresh = sorted(c for c in set(callers) if c not in self.rows.threads)
+        for process, thread in fresh:
+            if 0 < thread < 1 << _THREAD_BITS:
+                taken.setdefault(process, set()).add(thread)
+        following: dict[int, int] = {}
+        for process, thread in fresh:
+            own = thread
+            if not 0 < thread < 1 << _THREAD_BITS:
+                own = following.get(process, (1 << _THREAD_BITS) - 1)
+                while own in taken.setdefault(process, set()):
+                    own -= 1
+                following[process] = own - 1
+                taken[process].add(own)
+            self.rows.threads[process, thread] = (max(process, 0) & ((1 << 38) - 1)) << _THREAD_BITS | own
+
+    def _places(self, process: Int | None, thread: Int | None, rows: int) -> tuple[Int, Int]:
+        """Ids of the processes and threads of calls; calls that name none are of thread 1 of process 0."""
+        if process is None or thread is None:
+            return np.zeros(rows, np.int64), np.ones(rows, np.int64)
+        distinct, back = numbered(process, thread)
+        of = np.array([self.rows.threads.get((p, t), 1) for p, t in distinct], dtype=np.int64)[back]
+        return of & ~((1 << _THREAD_BITS) - 1), of
+
+    def _process(self, rows: int) -> Int:
+        """The process of device records: that of all calls, or missing where the file holds several."""
+        return np.full(rows, MISSING if self.rows.process is None else self.rows.process)
+
+    # --- the device ---
+
+    def _where(self, taken: Columns) -> Columns:
+        """Columns that all device records have."""
+        rows = len(taken["start"])
+        correlation = taken.get("correlationId")
+        if correlation is not None and "runtimeCorrelationId" in taken:
+            # before CUDA 6 the one is of the driver call, the other of the runtime call around it, which is the outer one
+            correlation = np.where(taken["runtimeCorrelationId"] > 0, taken["runtimeCorrelationId"], correlation)
+        out: dict[str, Int | None] = {
+            "start_ns": taken["start"], "end_ns": taken["end"], "process": self._process(rows), "device": _none(taken.get("deviceId")),
+            "context": _none(taken.get("contextId")), "stream": _none(taken.get("streamId")), "correlation": _none(correlation, 0),
+            "graph_node": _none(taken.get("graphNodeId"), 0),
+        }  # fmt: skip
+        return {k: v for k, v in out.items() if v is not None}
+
+    _PLACE: Final = ("deviceId", "contextId", "streamId", "correlationId", "runtimeCorrelationId", "graphNodeId")
+
+    def kernels(self) -> None:
+        """Kernels of both tables: those that may run side by side, and those that the profiler serialised."""
+        shape = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+        more = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "graphId")
+        for table in ("CONCURRENT_KERNEL", "KERNEL"):
+            taken = self.take(table, ["start", "end"], [*self._PLACE, "name", *shape, *more])
+            if taken is None:
+                continue
+            rows = len(taken["start"])
+            full, brief = self._texts(taken.get("name"), kernel=True)
+            self.rows.add(
+                "kernels", rows, **self._where(taken), **_some(
+                    name=full, short_name=brief, blocks=_product(taken, shape[:3]), threads=_product(taken, shape[3:]),
+                    registers=taken.get("registersPerThread"), shared_bytes=_sum(taken, more[1:3]), graph=_none(taken.get("graphId"), 0),
+                )
+            )  # fmt: skip
+
+    def _texts(self, ids: Int | None, kernel: bool = False) -> tuple[Int | None, Int | None]:
+        """Indices of texts, and of the short names of kernels; ids that the string table does not hold are P128."""
+        if ids is None:
+            return None, None
+        distinct, back = numbered(ids)
+        known = [i for (i,) in distinct]
+        texts = self.database.texts([i for i in known if i > 0])
+        gone = np.array([i not in texts and i not in (0, MISSING) for i in known])[back]
+        if gone.any():
+            self.rows.findings.append(finding("P128", int(gone.sum())))
+        full = {i: demangled(t) if kernel else t for i, t in texts.items()}
+        names = np.array([self.rows.name(full[i]) if i in full else MISSING for i in known], dtype=np.int64)
+        brief = np.array([self.rows.name(short(full[i])) if i in full else MISSING for i in known] if kernel else names)
+        return names[back], brief[back]
+
+    def copies(self) -> None:
+        """Copies, and copies between devices; of memory kinds the numbers are the vocabulary's."""
+        kinds = ("srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
+        strange = 0
+        for table in ("MEMCPY", "MEMCPY2"):
+            taken = self.take(table, ["start", "end", "bytes", "copyKind"], [*self._PLACE, *kinds])
+            if taken is None:
+                continue
+            rows = len(taken["start"])
+            known = (taken["copyKind"] > 0) & (taken["copyKind"] < len(_DIRECTIONS))
+            strange += int((~known).sum())
+            direction = np.where(known, _DIRECTIONS[np.where(known, taken["copyKind"], 0)], 0)
+            if table == "MEMCPY2" and {"srcDeviceId", "dstDeviceId"} <= taken.keys():
+                direction = np.where(taken["srcDeviceId"] != taken["dstDeviceId"], _P2P, direction)
+            self.rows.add(
+                "copies", rows, **self._where(taken), size_bytes=taken["bytes"], direction=direction, **_some(
+                    source_memory=_memory(taken.get("srcKind"), rows), target_memory=_memory(taken.get("dstKind"), rows),
+                    source_device=_none(taken.get("srcDeviceId")), target_device=_none(taken.get("dstDeviceId")),
+                )
+            )  # fmt: skip
+        if strange:
+            self.rows.findings.append(finding("P127", strange))
+
+    def memsets(self) -> None:
+        """Memory sets."""
+        taken = self.take("MEMSET", ["start", "end"], [*self._PLACE, "bytes", "memoryKind"])
+        if taken:
+            rows = len(taken["start"])
+            sizes = _some(size_bytes=taken.get("bytes"))
+            self.rows.add("memsets", rows, **self._where(taken), **sizes, memory=_memory(taken.get("memoryKind"), rows))
+
+    def graphs(self) -> None:
+        """Graphs recorded whole."""
+        taken = self.take("GRAPH_TRACE", ["start", "end"], [*self._PLACE, "graphId"])
+        if taken:
+            where = self._where(taken)
+            where.pop("graph_node", None)
+            self.rows.add("graphs", len(taken["start"]), **where, **_some(graph=_none(taken.get("graphId"), 0)))
+
+    def waits_and_events(self) -> None:
+        """What each wait is for, and where events were recorded."""
+        taken = self.take("SYNCHRONIZATION", ["start", "end"], ["type", *self._PLACE[1:4], "cudaEventId"])
+        if taken:
+            where = self._where(taken)
+            known = _some(sync_type=_none(taken.get("type"), 0), event=_none(taken.get("cudaEventId")))
+            self.rows.add("syncs", len(taken["start"]), **where, **known)
+        events = self.take("CUDA_EVENT", ["eventId"], ["correlationId", "contextId", "streamId"])
+        if events:
+            rows = len(events["eventId"])
+            places = _some(
+                context=_none(events.get("contextId")), stream=_none(events.get("streamId")),
+                correlation=_none(events.get("correlationId"), 0), event=_none(events["eventId"]),
+            )  # fmt: skip
+            self.rows.add("events", rows, process=self._process(rows), **places)
+
+    # --- ranges and overhead ---
+
+    def _threads(self, table: str, rows: int, kind: Int | None) -> Int:
+        """Thread of each row by its ``objectId``: process and thread as two 32-bit words; missing where the object is none."""
+        if not rows or not self.database.has(KIND + table, "objectId"):
+            return np.full(rows, MISSING)
+        codes, objects = self.database.objects(KIND + table, rows)
+        callers = [(int.from_bytes(o[:4], "little"), int.from_bytes(o[4:8], "little", signed=True)) for o in objects]
+        self.number([c for c, o in zip(callers, objects, strict=True) if len(o) >= 8][:_MOST_THREADS])
+        ids = [self.rows.threads.get(c, MISSING) if len(o) >= 8 else MISSING for c, o in zip(callers, objects, strict=True)]
+        thread = np.array(ids, dtype=np.int64)[codes] if ids else np.full(rows, MISSING)
+        thread = np.concatenate([thread, np.full(rows - len(thread), MISSING)])
+        return thread if kind is None else np.where(kind == _THREAD, thread, MISSING)
+
+    def markers(self) -> None:
+        """NVTX: a range is a row where it begins and a row with the same id where it ends; only the first has the name."""
+        taken = self.take("MARKER", ["flags", "timestamp", "id"], ["objectKind", "name", "domain"])
+        if taken is None:
+            return
+        rows = len(taken["id"])
+        name, _ = self._texts(taken.get("name"))
+        frame = pl.DataFrame(
+            {
+                "at": taken["timestamp"], "flags": taken["flags"], "range": taken["id"],
+                "thread": self._threads("MARKER", rows, taken.get("objectKind")),
+                "name": np.full(rows, MISSING) if name is None else name,
+                "domain": taken.get("domain", np.zeros(rows, np.int64)),
+            }
+        ).join(self._categories(), on="range", how="left", maintain_order="left")  # fmt: skip
+        marks = frame.filter(pl.col("flags") & _MARK != 0)
+        # an id that comes again begins another range
+        turn = pl.int_range(pl.len()).over("range").alias("turn")
+        begins = frame.filter(pl.col("flags") & (_MARK | _BEGINS) == _BEGINS).with_columns(turn)
+        ends = frame.filter(pl.col("flags") & (_MARK | _BEGINS | _ENDS) == _ENDS).with_columns(turn)
+        ranges = begins.join(
+            ends.select("range", "turn", pl.col("at").alias("end_ns"), pl.col("thread").alias("ended_by")),
+            on=["range", "turn"], how="left", maintain_order="left",
+        )  # fmt: skip
+        own = (pl.col("thread") != MISSING) & (pl.col("ended_by").is_null() | (pl.col("thread") == pl.col("ended_by")))
+        ranges = ranges.with_columns(kind=pl.when(own).then(59).otherwise(60))
+        open_ranges = ranges["end_ns"].null_count()
+        alone = ends.height - (ranges.height - open_ranges)
+        nothing = rows - marks.height - begins.height - ends.height
+        if open_ranges or alone or nothing:
+            parts = {"begin without end": open_ranges, "end without begin": alone, "of other kinds": nothing}
+            self.rows.findings.append(
+                finding("P173", open_ranges + alone + nothing, ", ".join(f"{n} {what}" for what, n in parts.items() if n))
+            )
+        marks = marks.with_columns(kind=pl.lit(34), end_ns=pl.lit(None, dtype=pl.Int64))
+        shown = ["at", "end_ns", "thread", "kind", "name", "domain", "category", "range"]
+        every = pl.concat([ranges.select(shown), marks.select(shown)], how="vertical_relaxed")
+        known = {c: _nothing(every[c]) for c in ("end_ns", "thread", "name", "domain", "range")}
+        known |= {"start_ns": _nothing(every["at"]), "kind": every["kind"], "category": every["category"]}
+        self.rows.add("ranges", every.height, **known)
+
+    def _categories(self) -> pl.DataFrame:
+        """Category of a marker by its id; 0 stands for none."""
+        taken = self.take("MARKER_DATA", ["id"], ["category"])
+        if taken is None or "category" not in taken:
+            return pl.DataFrame(schema={"range": pl.Int64, "category": pl.Int64})
+        frame = pl.DataFrame({"range": taken["id"], "category": taken["category"]})
+        return frame.filter(~pl.col("category").is_in([0, MISSING])).unique("range", keep="first", maintain_order=True)
+
+    def overheads(self) -> None:
+        """What profiler and driver cost; kinds above the compiler are numbered in the upper 16 bits."""
+        taken = self.take("OVERHEAD", ["start", "end"], ["overheadKind", "objectKind"])
+        if taken is None:
+            return
+        rows = len(taken["start"])
+        kind = taken.get("overheadKind", np.zeros(rows, np.int64))
+        high = kind >> 16
+        kind = np.where(kind == 1, 2, np.where((high > 0) & (high < 1 << 8), high + 2, MISSING))
+        thread = self._threads("OVERHEAD", rows, taken.get("objectKind"))
+        self.rows.add("overheads", rows, start_ns=taken["start"], end_ns=taken["end"], thread=thread, kind=kind)
+
+    # --- memory ---
+
+    def unified_memory(self) -> None:
+        """Migrations and page faults; other counters, and those of CUDA 6 that have no begin, are P174."""
+        if not self.counts.get(f"{KIND}UNIFIED_MEMORY_COUNTER"):
+            return
+        taken = self.take("UNIFIED_MEMORY_COUNTER", ["counterKind", "value"], ["start", "end", "srcId", "dstId", "processId", "flags"])
+        assert taken is not None
+        kind, rows = taken["counterKind"], len(taken["value"])
+        if not {"start", "end"} <= taken.keys():
+            self.rows.findings.append(finding("P174", rows, "counters with one time stamp (CUDA 6)"))
+            return
+        source, target = (_none(taken.get(c)) for c in ("srcId", "dstId"))
+        process = self._owners(taken.get("processId"), rows)
+        for counter, direction in _MIGRATED.items():
+            mine = kind == counter
+            here = source if counter == 2 else target
+            cause = _between(taken.get("flags"), 1, 5)
+            between = {"source_device": source, "target_device": target} if counter == 8 else {}
+            columns = {"device": here, "cause": cause, **between}
+            count = int(mine.sum())
+            self.rows.add(
+                "copies", count, start_ns=taken["start"][mine], end_ns=taken["end"][mine], process=process[mine],
+                size_bytes=taken["value"][mine], direction=np.full(count, direction), source_memory=np.full(count, _MANAGED),
+                target_memory=np.full(count, _MANAGED), **{k: v[mine] for k, v in columns.items() if v is not None},
+            )  # fmt: skip
+        for counter in (_CPU_FAULTS, _GPU_FAULTS):
+            mine = kind == counter
+            end = np.where(taken["end"] > 0, taken["end"], MISSING)
+            device = {} if counter == _CPU_FAULTS or source is None else {"device": source[mine]}
+            ended = {} if counter == _CPU_FAULTS else {"end_ns": end[mine]}
+            self.rows.add(
+                "page_faults", int(mine.sum()), start_ns=taken["start"][mine], process=process[mine],
+                count=np.maximum(taken["value"][mine], 1), **device, **ended,
+            )  # fmt: skip
+        known = (*_MIGRATED, _CPU_FAULTS, _GPU_FAULTS)
+        if others := int((~np.isin(kind, known)).sum()):
+            self.rows.findings.append(finding("P174", others, "thrashing, throttling, remote mappings or unknown"))
+
+    def _owners(self, process: Int | None, rows: int) -> Int:
+        if process is None:
+            return self._process(rows)
+        return np.where((process > 0) & (process < 1 << 38), process << _THREAD_BITS, self._process(rows))
+
+    def allocations(self) -> None:
+        """Device memory taken and given back: one row each (CUDA 11), or one row for both (before)."""
+        wished = ["processId", "deviceId", "contextId", "correlationId", "memoryKind", "address"]
+        taken = self.take("MEMORY2", ["memoryOperationType", "bytes", "timestamp"], wished)
+        if taken:
+            self._allocated(taken, taken["timestamp"], taken["memoryOperationType"] - 1)
+        taken = self.take("MEMORY", ["bytes", "start", "end"], wished)
+        if taken:
+            self._allocated(taken, taken["start"], np.zeros_like(taken["start"]))
+            freed = {name: values[taken["end"] > 0] for name, values in taken.items()}
+            self._allocated(freed, freed["end"], np.ones_like(freed["end"]))
+
+    def _allocated(self, taken: Columns, time: Int, operation: Int) -> None:
+        rows = len(time)
+        places = _some(
+            device=_none(taken.get("deviceId")), context=_none(taken.get("contextId")), correlation=_none(taken.get("correlationId"), 0),
+            address=taken.get("address"),
+        )  # fmt: skip
+        self.rows.add(
+            "allocations", rows, time_ns=time, process=self._owners(taken.get("processId"), rows), size_bytes=taken["bytes"],
+            operation=np.where((operation == 0) | (operation == 1), operation, MISSING), memory=_memory(taken.get("memoryKind"), rows),
+            **places,
+        )  # fmt: skip
+
+    # --- descriptions ---
+
+    def devices_and_streams(self) -> None:
+        """Every device of the node, used or not, and the streams."""
+        wished = [
+            "id", "globalMemoryBandwidth", "globalMemorySize", "coreClockRate", "numMemcpyEngines", "numMultiprocessors",
+            "computeCapabilityMajor", "computeCapabilityMinor", "name",
+        ]  # fmt: skip
+        taken = self.take("DEVICE", [], wished)
+        if taken and "id" in taken:
+            texts = self.database.texts(taken["name"].tolist()) if "name" in taken else {}
+            names = pl.Series([texts.get(i) for i in taken.get("name", np.zeros(len(taken["id"]), np.int64)).tolist()], dtype=pl.String)
+            known = _some(
+                memory_bytes=taken.get("globalMemorySize"), memory_bandwidth=_thousand(taken.get("globalMemoryBandwidth")),
+                clock_hz=_thousand(taken.get("coreClockRate")), multiprocessors=taken.get("numMultiprocessors"),
+                copy_engines=taken.get("numMemcpyEngines"), compute_major=taken.get("computeCapabilityMajor"),
+                compute_minor=taken.get("computeCapabilityMinor"),
+            )  # fmt: skip
+            self.rows.add("devices", len(taken["id"]), device=taken["id"], name=names, **known)
+        else:
+            self.rows.findings.append(finding("P123"))
+        self._streams()
+
+    def _streams(self) -> None:
+        taken = self.take("STREAM", ["contextId", "streamId"], ["priority", "flag"])
+        known: set[tuple[int, int]] = set()
+        if taken:
+            rows = len(taken["streamId"])
+            known = set(zip(taken["contextId"].tolist(), taken["streamId"].tolist(), strict=True))
+            flags = {} if "flag" not in taken else {"kind": _between(taken["flag"] & 0xFFFF, 1, 3)}
+            self.rows.add(
+                "streams", rows, process=self._process(rows), context=taken["contextId"], stream=taken["streamId"],
+                **_some(priority=taken.get("priority"), **flags),
+            )  # fmt: skip
+        contexts = self.take("CONTEXT", ["contextId"], ["nullStreamId"])
+        if contexts and "nullStreamId" in contexts:
+            pairs = sorted(set(zip(contexts["contextId"].tolist(), contexts["nullStreamId"].tolist(), strict=True)) - known)
+            pairs = [(c, s) for c, s in pairs if MISSING not in (c, s) and s not in _NONE]
+            if pairs:
+                context, stream = np.array(pairs, dtype=np.int64).T
+                self.rows.add(
+                    "streams", len(pairs), process=self._process(len(pairs)), context=context, stream=stream, kind=np.full(len(pairs), 3)
+                )
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _some(**columns: Int | None) -> dict[str, Int]:
+    return {k: v for k, v in columns.items() if v is not None}
+
+
+def _none(values: Int | None, *nothing: int) -> Int | None:
+    """Ids with `MISSING` for what stands for none."""
+    if values is None:
+        return None
+    out: Int = np.where(np.isin(values, nothing or _NONE), MISSING, values)
+    return out
+
+
+def _between(values: Int | None, low: int, high: int) -> Int | None:
+    return None if values is None else np.where((values >= low) & (values <= high), values, MISSING)
+
+
+def _nothing(values: pl.Series) -> pl.Series:
+    return values.set(values == MISSING, None)
+
+
+def _memory(kind: Int | None, rows: int) -> Int:
+    """Kind of memory; unknown where it is not written or not known."""
+    return np.zeros(rows, np.int64) if kind is None else np.where((kind >= 0) & (kind <= 7), kind, 0)
+
+
+def _thousand(values: Int | None) -> Int | None:
+    """kB/s to B/s, kHz to Hz."""
+    return None if values is None else np.where((values > 0) & (values < 1 << 40), values * 1000, MISSING)
+
+
+def _product(taken: Columns, names: Sequence[str]) -> Int | None:
+    if any(n not in taken for n in names):
+        return None
+    a, b, c = (taken[n] for n in names)
+    sound: NDArray[np.bool_] = np.all([(v > 0) & (v < 1 << 31) for v in (a, b, c)], axis=0) & (a.astype(np.float64) * b * c < 2.0**62)
+    return np.where(sound, a * b * c, MISSING)
+
+
+def _sum(taken: Columns, names: Sequence[str]) -> Int | None:
+    if any(n not in taken for n in names):
+        return None
+    parts = [taken[n] for n in names]
+    sound: NDArray[np.bool_] = np.all([(v >= 0) & (v < 1 << 40) for v in parts], axis=0)
+    return np.where(sound, parts[0] + parts[1], MISSING)

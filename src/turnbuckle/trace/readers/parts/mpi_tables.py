@@ -1,0 +1,207 @@
+"""What readers of MPI recordings have in common: rows that become tables, ranks and communicators.
+
+A row of MPI calls means here what it means in an OTF2 archive: one row a message, request or collective, a wait a row for each request it
+completes, sizes of collectives as Score-P counts them (`carried`).
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from turnbuckle.trace.readers.parts.columns import by_two
+from turnbuckle.trace.trace import dtypes
+
+#: A missing number in a row.
+NO: Final = -(1 << 63)
+#: Kinds of MPI calls as the vocabulary numbers them.
+MESSAGE, COLLECTIVE, REQUEST, OTHER = range(4)
+#: Beyond this no time is believed [ns].
+LARGEST_NS: Final = 2**53
+#: Largest number that a column of sizes, tags or counts may hold.
+LARGEST: Final = 2**62
+#: Ranks that the ids of threads can tell apart and that fit into memory as a communicator's members.
+MOST_RANKS: Final = 1 << 24
+
+_COLUMNS: Final = (
+    "start_ns", "end_ns", "rank", "kind", "name", "size_bytes", "receive_bytes", "partner", "root", "tag", "communicator", "request",
+    "outer", "thread",
+)  # fmt: skip
+_COLLECTIVES: Final = (
+    "barrier", "bcast", "gather", "gatherv", "scatter", "scatterv", "allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw",
+    "reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan",
+)  # fmt: skip
+ROOTED: Final = ("bcast", "gather", "gatherv", "scatter", "scatterv", "reduce")
+_SENDS: Final = re.compile(r"i?[bsr]?send")
+_RECEIVES: Final = re.compile(r"i?m?recv")
+_WAITS: Final = re.compile(r"(wait|test)(all|any|some)?")
+
+
+@lru_cache(maxsize=4096)
+def operation(name: str) -> str:
+    """Name of an MPI call in lower case without its prefix; empty for what is no MPI call.
+
+    >>> operation("PMPI_Isend"), operation("computing")
+    ('isend', '')
+    """
+    found = re.fullmatch(r"p?mpi_([a-z][a-z_0-9]{0,60})", name.lower())
+    return found[1].rstrip("_") if found else ""
+
+
+@lru_cache(maxsize=4096)
+def sort_of(does: str) -> str:
+    """What an operation is: ``send``, ``receive``, ``both``, ``wait``, ``start``, ``collective`` or ``other``."""
+    if _SENDS.fullmatch(does):
+        return "send"
+    if _RECEIVES.fullmatch(does):
+        return "receive"
+    if does in ("sendrecv", "sendrecv_replace"):
+        return "both"
+    if _WAITS.fullmatch(does):
+        return "wait"
+    if does in ("start", "startall"):
+        return "start"
+    return "collective" if does in _COLLECTIVES or (does[:1] == "i" and does[1:] in _COLLECTIVES) else "other"
+
+
+def carried(does: str, sent: int, received: int, members: int, root: bool) -> tuple[int, int]:
+    """Bytes sent and received by one member of a collective, as Score-P counts them: what goes to and comes from all members.
+
+    Parameters
+    ----------
+    sent, received : bytes for one partner; of the operations with a size for each partner (``v``, ``reduce_scatter``) for all together.
+    members : of the communicator.
+    root : whether this is the root; ignored where there is none.
+
+    >>> carried("allreduce", 8, 8, 4, False), carried("bcast", 8, 8, 4, True), carried("bcast", 8, 8, 4, False)
+    ((32, 32), (32, 8), (0, 8))
+    """
+    base = does[1:] if does[:1] == "i" else does
+    if base == "barrier":
+        return 0, 0
+    if base in ("allreduce", "allgather", "alltoall"):
+        return members * sent, members * received
+    if base == "allgatherv":
+        return members * sent, received
+    if base == "bcast":
+        return (members * sent if root else 0), sent
+    if base == "reduce":
+        return sent, members * sent if root else 0
+    if base == "gather":
+        return sent, members * received if root else 0
+    if base == "scatter":
+        return (members * sent if root else 0), received
+    if base == "gatherv":
+        return sent, received if root else 0
+    if base == "scatterv":
+        return (sent if root else 0), received
+    return sent, received
+
+
+class Names:
+    """Texts that tables refer to, each once."""
+
+    def __init__(self) -> None:
+        self._number: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        """Index of a text."""
+        return self._number.setdefault(text, len(self._number))
+
+    def series(self) -> pl.Series:
+        """All texts by their index."""
+        return pl.Series("name", list(self._number), dtype=pl.String)
+
+
+class Calls:
+    """Rows of MPI calls in the order in which they were begun; `NO` is a missing number."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, array[int]] = {name: array("q") for name in _COLUMNS}
+        self._appends = [column.append for column in self.columns.values()]
+
+    def __len__(self) -> int:
+        return len(self.columns["rank"])
+
+    def add(
+        self, rank: int, start: int, end: int, kind: int, name: int, *, size: int = NO, received: int = NO, partner: int = NO,
+        root: int = NO, tag: int = NO, communicator: int = NO, request: int = NO, outer: int = 0, thread: int = 1,
+    ) -> int:  # fmt: skip
+        """One row; returns its number.  `rank` is in the world, `thread` inside its process from 1 on; of rows that begin together, those
+        of smaller `outer` come first."""
+        # one after the other: a loop over the columns takes twice as long, and this is most of what reading does
+        a = self._appends
+        a[0](start), a[1](end), a[2](rank), a[3](kind), a[4](name), a[5](size), a[6](received), a[7](partner)
+        a[8](root), a[9](tag), a[10](communicator), a[11](request), a[12](outer), a[13](thread)
+        return len(self) - 1
+
+    def table(self) -> pl.DataFrame:
+        """The table ``mpi`` of the vocabulary, in the order of begin, rank and row."""
+        held = {
+            name: np.frombuffer(column, dtype=np.int64) if len(column) else np.zeros(0, np.int64) for name, column in self.columns.items()
+        }
+        order = np.lexsort((np.arange(len(self)), held["outer"], held["rank"], held["start_ns"]))
+        thread = held["rank"] + 1 << 24 | held["thread"]
+        # a copy in their order: the arrays' memory is not polars' to keep
+        return mpi_table(lambda name: (thread if name == "thread" else held[name])[order])
+
+
+def mpi_table(values: Callable[[str], NDArray[np.int64]]) -> pl.DataFrame:
+    """The table ``mpi`` of the vocabulary from what gives its columns, one after the other; `NO` is a missing number."""
+    columns: dict[str, pl.Series] = {}
+    for name, kind in dtypes("mpi").items():
+        column = pl.Series(name, values(name))
+        columns[name] = pl.select(pl.when(column != NO).then(column).cast(kind).alias(name)).to_series()
+    return pl.DataFrame(columns)
+
+
+def ranges_table(start: NDArray[np.int64], end: NDArray[np.int64], rank: NDArray[np.int64], name: NDArray[np.int64]) -> pl.DataFrame:
+    """The table ``ranges`` of the vocabulary: what ranks do between MPI calls, where the recording has a name for it."""
+    order = by_two(start, rank)
+    if ((start[order[1:]] == start[order[:-1]]) & (rank[order[1:]] == rank[order[:-1]])).any():
+        # of those that begin together the longest comes first
+        order = np.lexsort((-end, rank, start))
+    values: dict[str, Any] = {
+        "start_ns": start,
+        "end_ns": end,
+        "thread": rank + 1 << 24 | 1,
+        "kind": np.full(len(start), 59),
+        "name": name,
+    }
+    return pl.DataFrame(
+        {
+            c: pl.Series(values[c][order], dtype=t) if c in values else pl.repeat(None, len(start), dtype=t, eager=True)
+            for c, t in dtypes("ranges").items()
+        }
+    )
+
+
+def ranks_table(ranks: int) -> pl.DataFrame:
+    """The table ``mpi_ranks`` of one thread a rank."""
+    rank = np.arange(ranks, dtype=np.int64)
+    return pl.DataFrame({"thread": rank + 1 << 24 | 1, "rank": rank}, schema=dtypes("mpi_ranks"))
+
+
+def communicators_table(groups: Iterable[tuple[int, int, list[int]]]) -> pl.DataFrame:
+    """The table ``mpi_communicators``: handle, time [ns] and ranks in the world of each; handles mean the same on every rank."""
+    handle, time, rank, inside, size, root = ([np.zeros(0, dtype=np.int64)] for _ in range(6))
+    for number, made, members in groups:
+        count = len(members)
+        for column, value in ((handle, number), (time, made), (size, count), (root, members[0])):
+            column.append(np.full(count, value, dtype=np.int64))
+        rank.append(np.array(members, dtype=np.int64))
+        inside.append(np.arange(count, dtype=np.int64))
+    held = {
+        "rank": rank, "time_ns": time, "communicator": handle, "local_rank": inside, "size": size, "group_root": root,
+        "group_number": handle,
+    }  # fmt: skip
+    frame = pl.DataFrame({name: np.concatenate(parts) for name, parts in held.items()}).with_columns(parent=pl.lit(None, pl.Int64))
+    frame = frame.sort(["time_ns", "rank", "size", "communicator"], descending=[False, False, True, False], maintain_order=True)
+    return frame.select(pl.col(name).cast(kind) for name, kind in dtypes("mpi_communicators").items())

@@ -1,0 +1,194 @@
+"""Text files, packed by xz or gzip or not, read piece by piece: what is unpacked is never held whole, and may not grow without end."""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.foundation.files import opened
+
+_PIECE: Final = 1 << 20
+_LONGEST_LINE: Final = 1 << 20
+#: What some editors put before a text.
+MARK: Final = b"\xef\xbb\xbf"
+_XZ, _GZ = b"\xfd7zXZ\x00", b"\x1f\x8b\x08"
+#: What a packed recording may grow to: this [B], or this many times what was read of it so far if that is more.
+_FREE: Final = 64 << 20
+_GROWTH: Final = 200
+_MEMORY: Final = 256 << 20
+
+
+def most_bytes(size_bytes: int) -> int:
+    """What a packed file of that size may grow to [B]."""
+    return max(_FREE, _GROWTH * size_bytes)
+
+
+def packed(head: bytes) -> bool:
+    """Whether a file that begins so is packed by xz or gzip."""
+    return head.startswith((_XZ, _GZ))
+
+
+def beginning(head: bytes, path: Path, most: int = 1 << 16) -> bytes:
+    """The first bytes of a file, unpacked; `head` where it cannot be read."""
+    try:
+        out = b""
+        with opened(path) as file:
+            for piece in unpacked(iter(lambda: file.read(_PIECE), b""), path):
+                out += piece
+                if len(out) >= most:
+                    break
+        return out[:most].removeprefix(MARK)
+    except (OSError, ProfileError):
+        return b"" if packed(head) else head
+
+
+class Text:
+    """A text file, packed or not, line by line.
+
+    Attributes
+    ----------
+    digest : of the file as it stands, once it is read to its end (hex of SHA-256).
+    size_bytes : of the file as it stands.
+    """
+
+    def __init__(self, path: Path, progress: Callable[[float], object] | None = None) -> None:
+        self.path, self.progress = path, progress
+        self.size_bytes = path.stat().st_size
+        self._hash = hashlib.sha256()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what was read."""
+        return self._hash.hexdigest()
+
+    def _raw(self) -> Iterator[bytes]:
+        done = 0
+        with opened(self.path) as file:
+            while piece := file.read(_PIECE):
+                self._hash.update(piece)
+                done += len(piece)
+                yield piece
+                if self.progress is not None:
+                    self.progress(min(done / max(self.size_bytes, 1), 1.0))
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Lines without their end.  Raises as `blocks` does."""
+        for block in self.blocks():
+            lines = block.split(b"\n")
+            if not lines[-1]:
+                lines.pop()
+            yield from lines
+
+    def blocks(self) -> Iterator[bytes]:
+        """Whole lines, a piece of the file at a time; only the file's last may lack its end.
+
+        Raises `ProfileError` P025 where the file is damaged, P026 where it grows beyond measure, P029 where a line does.
+        """
+        rest, begun = b"", False
+        for piece in unpacked(self._raw(), self.path):
+            if not begun:
+                piece, begun = piece.removeprefix(MARK), True
+            lines, end, left = piece.rpartition(b"\n")
+            if end:
+                yield rest + lines + end
+                rest = left
+            else:
+                rest += left
+            if len(rest) > _LONGEST_LINE:
+                raise ProfileError(
+                    "P029", "the recording is not the text that its begin promises", where=str(self.path),
+                    found=f"a line of more than {_LONGEST_LINE} letters", cause="the file is damaged, or binary",
+                    fix="copy it again from where it was recorded",
+                )  # fmt: skip
+        if rest:
+            yield rest
+
+
+def unpacked(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    """The pieces of a file, unpacked where they are packed.  Raises `ProfileError` P025, P026."""
+    first = next(pieces, b"")
+    pieces = chain([first], pieces)
+    if not packed(first):
+        yield from pieces
+        return
+    grown = taken = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal taken
+        for piece in pieces:
+            taken += len(piece)
+            yield piece
+
+    for piece in _inflated(counted(), path, xz=first.startswith(_XZ)):
+        grown += len(piece)
+        if grown > most_bytes(taken):
+            raise grows(path, f"{grown} bytes from the first {taken} packed ones")
+        yield piece
+
+
+def json_text(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    """The pieces of a JSON text.  Raises `ProfileError` P029 at the first NUL byte, which no such text holds: a hole may be endless."""
+    before = 0
+    for piece in pieces:
+        if (at := piece.find(b"\0")) >= 0:
+            before += at
+            raise ProfileError(
+                "P029", "the recording is not the text that its begin promises", where=str(path),
+                found=f"a NUL byte behind {before} bytes of text", cause="the file was not copied or written to its end, or is binary",
+                fix=f"copy it again from where it was recorded; of the unpacked text head -c {before} keeps what can be read",
+            )  # fmt: skip
+        before += len(piece)
+        yield piece
+
+
+def _inflated(pieces: Iterator[bytes], path: Path, xz: bool) -> Iterator[bytes]:
+    """Unpacked pieces of at most `_PIECE` bytes; several members after each other are one file."""
+    engine: Any = None
+    ended = True
+    try:
+        for given in pieces:
+            piece = given
+            while piece or (engine is not None and not ended and _holds_more(engine, xz)):
+                if engine is None:
+                    if not packed(piece) and piece.strip(b"\0") == b"":
+                        break  # padding after the last member
+                    engine, ended = (lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY) if xz else zlib.decompressobj(31)), False
+                if xz:
+                    out, piece = engine.decompress(piece, _PIECE), b""
+                else:
+                    out = engine.decompress(piece, _PIECE)
+                    piece = engine.unconsumed_tail
+                if out:
+                    yield out
+                if engine.eof:
+                    piece, engine, ended = engine.unused_data, None, True
+    except (lzma.LZMAError, zlib.error) as error:
+        raise spoilt(path, str(error)) from error
+    if not ended:
+        raise spoilt(path, "it ends inside a packed block")
+
+
+def _holds_more(engine: Any, xz: bool) -> bool:
+    return bool(xz and not engine.needs_input)
+
+
+def grows(path: Path, found: str) -> ProfileError:
+    """P026: more comes out than a recording of that size holds."""
+    return ProfileError(
+        "P026", "the packed file grows beyond measure", where=str(path), found=found,
+        cause="it is not a recording, or one that repeats itself without end", fix="unpack it yourself and name the unpacked file",
+    )  # fmt: skip
+
+
+def spoilt(path: Path, found: str) -> ProfileError:
+    """P025: what is packed cannot be unpacked to its end."""
+    return ProfileError(
+        "P025", "the packed file is damaged or cut off", where=str(path), found=found[:120],
+        cause="it was not copied or written to its end", fix="copy it again, or unpack it with another tool and name what comes out",
+    )  # fmt: skip

@@ -1,0 +1,136 @@
+"""SQLite files of strangers: opened read-only, only real tables read, no view, trigger or function of the file run.
+
+Cells come as what they should be or not at all: SQLite lets any cell hold any type.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from turnbuckle.foundation.errors import ProfileError, clipped
+from turnbuckle.foundation.files import noted, opened
+
+MAGIC: Final = b"SQLite format 3\x00"
+_PIECE_ROWS: Final = 1 << 16
+_LONGEST_TEXT: Final = 1 << 16
+_LONGEST_CELL: Final = 1 << 26
+#: What reading a damaged file may raise; SQLite says "no memory" to lengths that cannot be.
+ERRORS: Final = (sqlite3.Error, MemoryError)
+_VIRTUAL: Final = re.compile(r"\s*create\s+virtual\b", re.IGNORECASE)
+
+
+def connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
+    """Open read-only, and so that nothing stored in the file is run; `immutable` looks at no log beside it.  Raises `sqlite3.Error`."""
+    for beside in (path, Path(f"{path}-wal")):
+        with suppress(OSError, ValueError):
+            noted(beside)
+    how = "mode=ro&immutable=1" if immutable else "mode=ro"
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=1.0, isolation_level=None)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA query_only = ON")
+    connection.execute("PRAGMA cell_size_check = ON")
+    # a damaged header may claim cells of any length
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
+    return connection
+
+
+def connected(path: Path) -> closing[sqlite3.Connection]:
+    """`connect` for the length of a block, texts with bad bytes replaced."""
+    connection = connect(path)
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    return closing(connection)
+
+
+def names(path: Path) -> list[str]:
+    """Names of a file's real tables; none where it cannot be read."""
+    try:
+        with connected(path) as connection:
+            return list(columns(connection))
+    except (*ERRORS, OSError, UnicodeError):
+        return []
+
+
+def columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """Columns of every real table, by its name."""
+    found = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").fetchall()
+    real = [n for n, sql in found if isinstance(n, str) and not _VIRTUAL.match(sql if isinstance(sql, str) else "")]
+    return {n: [row[1] for row in connection.execute(f"PRAGMA table_info({quoted(n)})")] for n in real}
+
+
+def count(connection: sqlite3.Connection, table: str) -> int:
+    """Rows of a table.  Raises `sqlite3.DatabaseError` where they are more than its file has room for: pages that link in a ring."""
+    ((pages,),), ((size,),) = (connection.execute(f"PRAGMA {what}").fetchall() for what in ("page_count", "page_size"))
+    # a row takes four bytes at least
+    most = pages * size // 4 + 1024
+    found = int(connection.execute(f"SELECT count(*) FROM (SELECT 1 FROM {quoted(table)} LIMIT {most + 1})").fetchone()[0])
+    if found > most:
+        raise sqlite3.DatabaseError("a table holds more rows than fit the file")
+    return found
+
+
+def quoted(name: str) -> str:
+    """A name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def whole(expression: str) -> str:
+    """SQL for a cell that should hold a whole number; texts of digits count."""
+    return (
+        f"CASE typeof({expression}) WHEN 'integer' THEN {expression} "
+        f"WHEN 'text' THEN CASE WHEN {expression} <> '' AND length({expression}) < 19 AND {expression} NOT GLOB '*[^0-9]*' "
+        f"THEN CAST({expression} AS INTEGER) END END"
+    )
+
+
+def text(expression: str) -> str:
+    """SQL for a cell that should hold a text."""
+    return f"CASE typeof({expression}) WHEN 'text' THEN substr({expression}, 1, {_LONGEST_TEXT}) END"
+
+
+def pieces(
+    connection: sqlite3.Connection, select: Mapping[str, str], source: str, most: int, tick: Callable[[int], None] | None = None
+) -> Iterator[pl.DataFrame]:
+    """Rows of a query in pieces of bounded size.
+
+    Parameters
+    ----------
+    select : SQL of every column by its name; names that begin with ``text_`` are texts, all others whole numbers.
+    source : what stands behind FROM.
+    most : rows that the first table has; ids that occur twice would make more of them, and raise `sqlite3.DataError`.
+    tick : called with the number of rows of each piece.
+    """
+    schema: dict[str, Any] = {name: pl.String if name.startswith("text_") else pl.Int64 for name in select}
+    cells = ", ".join(f"{text(e) if n.startswith('text_') else whole(e)}" for n, e in select.items())
+    cursor = connection.execute(f"SELECT {cells} FROM {source} LIMIT {most + 1}")
+    done = 0
+    while rows := cursor.fetchmany(_PIECE_ROWS):
+        done += len(rows)
+        if done > most:
+            raise sqlite3.DataError("an id that must be unique occurs twice")
+        yield pl.DataFrame(rows, schema=schema, orient="row")
+        if tick is not None:
+            tick(len(rows))
+
+
+def digest(path: Path) -> tuple[str, int]:
+    """SHA-256 and size [B] of a file."""
+    with opened(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size
+
+
+def unreadable(path: Path, error: Exception) -> ProfileError:
+    """P049: the database cannot be read."""
+    said = clipped(str(error), 100)
+    if "locked" in said:
+        cause, fix = "another program has it open", "close the program that writes it, or copy the file"
+    else:
+        cause, fix = "it was copied while it was written, or it is damaged", "copy it again, or record the run again"
+    return ProfileError("P049", "the profiler's database cannot be read", where=str(path), found=said, cause=cause, fix=fix)

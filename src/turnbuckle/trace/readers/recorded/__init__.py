@@ -1,0 +1,1 @@
+"""What Turnbuckle's own recorders write."""

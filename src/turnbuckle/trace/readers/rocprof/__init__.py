@@ -1,0 +1,1 @@
+"""Recordings of AMD's profilers: databases, JSON and CSV."""

@@ -1,0 +1,476 @@
+"""rocprof (the first; up to ROCm 6): its database ``results.db`` and the Chrome JSON it makes of it, ``results.json``.
+
+Both hold calls (HIP, HSA), kernels (OPS, or KERN where they were profiled one by one), copies and sets (COPY) and the ranges
+of roctx.  The database joins them by an index, the JSON by arrows in whole microseconds.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from array import array
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from turnbuckle.foundation.errors import ProfileError
+from turnbuckle.trace.readers.parts import sqlite_tables
+from turnbuckle.trace.readers.parts.json_pieces import Cut, Json
+from turnbuckle.trace.readers.parts.mpi_tables import NO
+from turnbuckle.trace.readers.rocprof.parts import ALLOCATED, FREED, Agents
+from turnbuckle.trace.readers.rocprof.rows import DRIVER, MARK, MEMORY, PUSHED, RUNTIME, Rows, direction_of, kernel_name, named, unquoted
+
+#: Tables of a database, each with what its rows are.
+TABLES: Final = frozenset(("rocTX", "HIP", "HSA", "OPS", "COPY", "KERN"))
+#: What the begin of the JSON holds, and no other Chrome trace.
+SIGNS: Final = re.compile(rb'"(?:BeginNs|DispatchNs)"|"(?:CPU (?:HIP|HSA) API|Markers and Ranges)"|^\s*\{ ?"traceEvents":\[\{\}')
+#: HSA calls are numbered on their own; their numbers are moved out of the way of HIP's.
+_HSA_IDS: Final = 1 << 40
+_HSA_COPY: Final = "async-copy"
+#: Commands of a queue that are no work.
+_MARKERS: Final = re.compile(r"Unknown command type|<barrier packet>|Marker")
+_FILLS: Final = re.compile(r"Fill(?:Buffer|Image)\w*")
+#: What a copy is called; rocprof takes kernels with ``Copy`` or ``Fill`` in their names for copies too.
+_COPIES: Final = re.compile(r"async-copy|\w+")
+_AGENT: Final = re.compile(r"Agent(\d{1,4})\.(Name|MarketingName|DeviceType|ComputeUnit|MaxClockFreq\.\(MHz\)|PoolInfo\.Pool1\.Size)")
+_STARTS_WORK: Final = r"Memcpy|Memset|Launch|WaitEvent|Synchronize|WaitValue|WriteValue"
+_MOVES: Final = r"^hip(?:Memcpy|Memset)"
+_ALLOCATES: Final = r"^hip(?:Ext)?(?:Host)?(?:Malloc|Alloc)(?:Host|Managed|Async|WithFlags|FromPoolAsync)?$|^hipMemAlloc"
+_FREES: Final = r"^hip(?:Host)?Free(?:Host|Async)?$"
+_ON_HOST: Final = r"Host"
+
+
+# --- database ---------------------------------------------------------------------------------------------------------
+
+
+def recognised(path: Path) -> bool:
+    """Whether one of the tables holds times as rocprof names them."""
+    try:
+        with sqlite_tables.connected(path) as connection:
+            found = sqlite_tables.columns(connection)
+    except (*sqlite_tables.ERRORS, OSError, UnicodeError):
+        return False
+    return any("Index" in found[t] and ("BeginNs" in found[t] or "KernelName" in found[t]) for t in TABLES & set(found))
+
+
+def read_database(path: Path, rows: Rows, progress: Callable[[float], object] | None) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """All tables into `rows`; gives the table ``devices`` and facts.  Raises `ProfileError` P045, P049."""
+    try:
+        with sqlite_tables.connected(path) as connection:
+            return _Database(path, connection, rows, progress).read()
+    except sqlite_tables.ERRORS as error:
+        raise sqlite_tables.unreadable(path, error) from None
+
+
+class _Database:
+    def __init__(self, path: Path, connection: sqlite3.Connection, rows: Rows, progress: Callable[[float], object] | None) -> None:
+        self.path, self.connection, self.rows, self.progress = path, connection, rows, progress
+        found = sqlite_tables.columns(connection)
+        self.columns = {t: c for t, c in found.items() if t in TABLES}
+        self.seen = {t: sqlite_tables.count(connection, t) for t in found if t in TABLES}
+        self.done = 0
+
+    def read(self) -> tuple[pl.DataFrame, dict[str, Any]]:
+        timed = [t for t, c in self.columns.items() if {"BeginNs", "EndNs"} <= set(c)]
+        if not any(self.seen[t] for t in timed) and any(self.seen.values()):
+            raise untimed(self.path)
+        for table, level in (("HIP", RUNTIME), ("HSA", DRIVER)):
+            if table in timed:
+                self._calls(table, level)
+        for table in ("OPS", "COPY"):
+            if table in timed:
+                self._works(table)
+        if "KERN" in timed and not self.seen.get("OPS"):
+            self._kernels()
+        elif self.seen.get("KERN"):
+            self.rows.unread["kernels that two tables hold"] += self.seen["KERN"]
+        if "rocTX" in timed:
+            self._ranges()
+        completed(self.rows)
+        return Agents().table(), {"format": "rocprof", "product_version": "rocprof", "container": "sqlite", "tables": self.seen}
+
+    def _select(self, table: str, wanted: Mapping[str, str]) -> Any:
+        """Pieces of a table; a column that the table does not have is missing.  Names that begin with ``text_`` are texts."""
+        have = self.columns[table]
+        select = {n: sqlite_tables.quoted(c) if c in have else "NULL" for n, c in wanted.items()}
+        return sqlite_tables.pieces(self.connection, select, sqlite_tables.quoted(table), self.seen[table], self._tick)
+
+    def _tick(self, rows: int) -> None:
+        self.done += rows
+        if self.progress is not None:
+            self.progress(min(self.done / max(sum(self.seen.values()), 1), 1.0))
+
+    def _process(self, table: str) -> str:
+        """Column of the process: the first versions wrote a number of their own under ``pid``."""
+        have = self.columns[table]
+        if "proc-id" in have:
+            return "proc-id"
+        return "pid" if "__section" in have or table == "KERN" else ""
+
+    def _calls(self, table: str, level: int) -> None:
+        wanted = {
+            "start_ns": "BeginNs", "end_ns": "EndNs", "pid": self._process(table), "tid": "tid", "correlation": "Index",
+            "text_name": "Name", "text_args": "args",
+        }  # fmt: skip
+        for piece in self._select(table, wanted):
+            add_calls(self.rows, piece, level)
+
+    def _works(self, table: str) -> None:
+        new = "stream-id" in self.columns[table]
+        wanted = {
+            "start_ns": "BeginNs", "end_ns": "EndNs", "pid": self._process(table), "device": "dev-id", "queue": "queue-id",
+            "stream": "stream-id" if new else "tid", "correlation": "Index", "text_name": "Name",
+        }  # fmt: skip
+        for piece in self._select(table, wanted):
+            add_works(self.rows, piece, copies=table == "COPY")
+
+    def _kernels(self) -> None:
+        if set(self.columns["KERN"]) - PLAIN_COLUMNS:
+            self.rows.flaws["P181"] += self.seen["KERN"]
+        for piece in self._select("KERN", KERNEL_COLUMNS):
+            add_kernels(self.rows, piece)
+
+    def _ranges(self) -> None:
+        wanted = {"start_ns": "BeginNs", "end_ns": "EndNs", "pid": self._process("rocTX"), "tid": "tid", "text_name": "Name"}
+        for piece in self._select("rocTX", wanted):
+            add_ranges(self.rows, piece)
+
+
+def untimed(path: Path) -> ProfileError:
+    """P044: kernels without times."""
+    return ProfileError(
+        "P044", "a summary has no time line", where=str(path), found="kernels without BeginNs and EndNs",
+        cause="rocprof writes times only where it is told to", fix="record again: rocprof --timestamp on --hip-trace -o OUT.csv PROGRAM",
+    )  # fmt: skip
+
+
+# --- rows, from either --------------------------------------------------------------------------------------------------
+
+
+#: Where a profiled kernel's values stand, in the database and in the CSV.
+KERNEL_COLUMNS: Final = {
+    "start_ns": "BeginNs", "end_ns": "EndNs", "pid": "pid", "device": "gpu-id", "queue": "queue-id", "items": "grd", "threads": "wgr",
+    "shared_bytes": "lds", "vectors": "arch_vgpr", "accumulators": "accum_vgpr", "registers": "vgpr", "text_name": "KernelName",
+}  # fmt: skip
+
+
+#: Columns of profiled kernels that are no counters.
+PLAIN_COLUMNS: Final = frozenset((
+    *KERNEL_COLUMNS.values(), "Index", "queue-index", "tid", "scr", "sgpr", "wave_size", "sig", "obj", "DispatchNs", "CompleteNs",
+    "DurationNs", "fbar", "Data", "stream-id", "roctx-range", "__section", "__lane",
+))  # fmt: skip
+
+
+def add_kernels(rows: Rows, piece: pl.DataFrame) -> None:
+    """Profiled kernels: grid and work-group are products of their three sides."""
+    fits = (pl.col("threads") > 0) & (pl.col("items") > 0)
+    vectors = pl.when(pl.col("vectors") > 0).then(pl.col("vectors") + pl.col("accumulators").fill_null(0).clip(0))
+    piece = piece.with_columns(
+        blocks=pl.when(fits).then((pl.col("items") - 1) // pl.col("threads") + 1),
+        registers=pl.coalesce(vectors, pl.when(pl.col("registers") > 0).then("registers")),
+        name=named(piece["text_name"], rows, kernel_name),
+    )
+    rows.flaws["P128"] += piece["name"].null_count()
+    rows.flaws["P169"] = max(rows.flaws["P169"], piece["device"].drop_nulls().n_unique())
+    rows.frame("kernels", piece)
+
+
+def add_calls(rows: Rows, piece: pl.DataFrame, level: int) -> None:
+    """Calls; what their arguments tell of memory is kept: bytes moved or set, and what is allocated and freed."""
+    name, args = pl.col("text_name"), pl.col("text_args")
+    plain = args.str.extract(r"\b(?:sizeBytes|ByteCount)\((\d{1,18})\)").cast(pl.Int64)
+    sides = [args.str.extract(rf"\b{side}\((\d{{1,9}})\)").cast(pl.Int64) for side in ("width", "height")]
+    moves = name.str.contains(_MOVES)
+    piece = piece.with_columns(
+        name=named(piece["text_name"], rows), level=pl.lit(level),
+        size=pl.when(moves & ~name.str.contains("2D|3D|Array")).then(plain)
+        .when(moves & name.str.contains("2D")).then(sides[0] * sides[1]),
+    )  # fmt: skip
+    if level == DRIVER:
+        piece = piece.with_columns(pl.col("correlation") + _HSA_IDS)
+    rows.frame("api", piece)
+    address = args.str.extract(r"\b(?:ptr|dev_ptr|hostPtr)\(0x([0-9a-fA-F]{1,15})\)").str.to_integer(base=16, strict=False)
+    held = piece.lazy().with_columns(address=address, size_bytes=args.str.extract(r"\bsize(?:Bytes)?\((\d{1,18})\)").cast(pl.Int64))
+    host = pl.when(name.str.contains(_ON_HOST)).then(MEMORY["pinned"]).when(name.str.contains("Managed")).then(MEMORY["managed"])
+    made = held.filter(name.str.contains(_ALLOCATES)).with_columns(time_ns="end_ns", operation=pl.lit(ALLOCATED), memory=host.otherwise(3))
+    freed = held.filter(name.str.contains(_FREES)).with_columns(
+        time_ns="start_ns", operation=pl.lit(FREED), memory=pl.lit(0), size_bytes=None
+    )
+    for frame in (made, freed):
+        known = frame.filter(pl.col("address").is_not_null() & (pl.col("address") != 0)).collect()
+        if known.height:
+            rows.frame("allocations", known)
+
+
+def add_works(rows: Rows, piece: pl.DataFrame, *, copies: bool) -> None:
+    """What ran on a device: kernels and barriers, or copies and sets."""
+    names = [unquoted(n) if n is not None else "" for n in piece["text_name"]]
+    if copies:
+        fills = pl.Series([bool(_FILLS.fullmatch(n)) for n in names], dtype=pl.Boolean)
+        kernels = pl.Series([not _COPIES.fullmatch(n) for n in names], dtype=pl.Boolean)
+        rows.frame("memsets", piece.filter(fills))
+        mine = piece.filter(kernels)
+        rows.frame("kernels", mine.with_columns(name=named(mine["text_name"], rows, kernel_name)))
+        direction = pl.Series([direction_of(n, "", "", None) for n in names], dtype=pl.Int64)
+        of_hsa = pl.Series([n == _HSA_COPY for n in names], dtype=pl.Boolean)
+        moved = pl.select(pl.when(of_hsa).then(piece["correlation"] + _HSA_IDS).otherwise(piece["correlation"])).to_series()
+        rows.frame("copies", piece.with_columns(direction=direction, correlation=moved).filter(~fills & ~kernels))
+        return
+    idle = pl.Series([bool(_MARKERS.fullmatch(n)) for n in names], dtype=pl.Boolean)
+    rows.flaws["P176"] += int(idle.sum())
+    piece = piece.filter(~idle)
+    rows.frame("kernels", piece.with_columns(name=named(piece["text_name"], rows, kernel_name)))
+
+
+def add_ranges(rows: Rows, piece: pl.DataFrame) -> None:
+    """Ranges of roctx; a mark is written as a range of one nanosecond."""
+    mark = pl.col("end_ns") - pl.col("start_ns") <= 1
+    piece = piece.with_columns(name=named(piece["text_name"], rows), kind=pl.when(mark).then(MARK).otherwise(PUSHED))
+    rows.frame("ranges", piece.with_columns(end_ns=pl.when(~mark).then("end_ns")))
+
+
+def completed(rows: Rows) -> None:
+    """What only all rows together tell: processes, calls inside others, and copies that are there twice."""
+    _processes(rows)
+    api = rows.table("api").sort("pid", "tid", "start_ns", "end_ns", descending=[False, False, False, True], maintain_order=True)
+    thread = ["pid", "tid"]
+    reach = pl.col("end_ns").cum_max().shift(1).over(thread)
+    api = api.with_columns(inside=((pl.col("start_ns") < reach) & (pl.col("end_ns") <= reach)).fill_null(False))
+    outer = pl.col("correlation").first().over(*thread, (~pl.col("inside")).cum_sum().over(thread))
+    rows.replaced("api", api.with_columns(ancestor=pl.when("inside").then(outer)))
+    copies = rows.table("copies")
+    of_hsa = pl.col("correlation").fill_null(0) >= _HSA_IDS
+    low, high = copies.filter(of_hsa), copies.filter(~of_hsa)
+    if low.height and high.height:
+        # the runtime makes its copies through HSA: the same ones, once more
+        rows.unread["copies that two traces hold"] += low.height
+        rows.replaced("copies", high)
+
+
+def _processes(rows: Rows) -> None:
+    """Calls and ranges of the first versions name no process: where there are several, a main thread has its process's number."""
+    works = [rows.table(t)["pid"].drop_nulls().unique() for t in ("kernels", "copies", "memsets")]
+    known = pl.concat(works).unique()
+    if len(known) > 1:
+        for table in ("api", "ranges"):
+            frame = rows.table(table)
+            own = pl.when(pl.col("tid").is_in(known.implode())).then("tid")
+            rows.replaced(table, frame.with_columns(pid=pl.coalesce("pid", own)))
+
+
+# --- Chrome JSON ------------------------------------------------------------------------------------------------------
+
+
+def read_json(text: Json, rows: Rows) -> tuple[pl.DataFrame, dict[str, int], bool]:
+    """All events into `rows`; gives the table ``devices``, rows of every lane, and whether the text's end was reached."""
+    events = _Events(rows)
+    whole = True
+    agents: dict[int, dict[str, str]] = {}
+    try:
+        for key in text.members():
+            if key == "traceEvents":
+                for event in text.elements():
+                    events.add(event)
+            elif key == "otherData" and text.peek() == "{":
+                _agents(text, agents)
+            else:
+                text.skip()
+    except (Cut, ValueError):
+        whole = False
+    events.close()
+    completed(rows)
+    return _devices(agents), dict(events.seen), whole
+
+
+def _agents(text: Json, agents: dict[int, dict[str, str]]) -> None:
+    # the command line and the system's texts stand here too; they are passed over
+    for key in text.members():
+        found = _AGENT.fullmatch(key)
+        if found is None:
+            text.skip()
+        elif isinstance(value := text.value(), str):
+            agents.setdefault(int(found[1]), {})[found[2]] = value
+
+
+def _devices(agents: Mapping[int, Mapping[str, str]]) -> pl.DataFrame:
+    out = Agents()
+    for number, told in sorted(agents.items()):
+        memory = re.match(r"(\d{1,15})", told.get("PoolInfo.Pool1.Size", ""))
+        figures = {k: re.match(r"\d{1,9}", told.get(k, "")) for k in ("ComputeUnit", "MaxClockFreq.(MHz)")}
+        units, clock = (int(m[0]) if m else 0 for m in figures.values())
+        out.add(
+            number, told.get("DeviceType", ""), NO, name=told.get("MarketingName", ""), chip=told.get("Name", ""),
+            memory_bytes=1024 * int(memory[1]) if memory else 0, multiprocessors=units, clock_hz=1_000_000 * clock,
+        )  # fmt: skip
+    return out.table()
+
+
+class _Lane:
+    """Events of one kind, in pieces of bounded size; where each stood in the picture is kept for the arrows."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self.columns = columns
+        self._rows: list[tuple[Any, ...]] = []
+        self._pieces: list[pl.DataFrame] = []
+        #: lane, row of the lane, begin and length [us] of every event
+        self.places = array("q")
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        self._rows.append(row)
+        if len(self._rows) >= _PIECE_ROWS:
+            self._close()
+
+    def _close(self) -> None:
+        schema: dict[str, Any] = {c: pl.String if c.startswith("text_") else pl.Int64 for c in self.columns}
+        frame = pl.DataFrame(self._rows, schema=schema, orient="row")
+        self._pieces.append(frame.with_columns(pl.when(pl.col(c) != NO).then(c) for c in self.columns if not c.startswith("text_")))
+        self._rows = []
+
+    def taken(self) -> pl.DataFrame:
+        """All of them."""
+        self._close()
+        return pl.concat(self._pieces)
+
+
+_PIECE_ROWS: Final = 1 << 16
+_CALL = ("start_ns", "end_ns", "pid", "tid", "correlation", "text_name", "text_args", "driver")
+_WORK = ("start_ns", "end_ns", "pid", "device", "queue", "stream", "correlation", "text_name")
+_LANES: Final = re.compile(r"(Markers and Ranges)|(COPY)|CPU (HIP|HSA) API|GPU(?: Barriers)?\d+")
+
+
+class _Events:
+    """Events of the Chrome JSON: each names its lane, and the lanes are named by events."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.seen: Counter[str] = Counter()
+        self.lane: dict[int, str] = {}
+        self.held = {
+            "HIP": _Lane(_CALL), "OPS": _Lane(_WORK), "COPY": _Lane(_WORK),
+            "rocTX": _Lane(("start_ns", "end_ns", "pid", "tid", "text_name")), "KERN": _Lane(tuple(KERNEL_COLUMNS)),
+        }  # fmt: skip
+        #: id, begin [us], lane, row of the lane; of tails and of heads
+        self.tails, self.heads = array("q"), array("q")
+
+    def add(self, event: object) -> None:
+        """One event."""
+        if not isinstance(event, dict):
+            self.rows.flaws["P162"] += 1
+            return
+        phase = event.get("ph")
+        number = self.rows.number
+        if phase == "X":
+            self._complete(event)
+        elif phase in ("s", "t", "f"):
+            row = [number(event.get(k)) for k in ("id", "ts", "pid", "tid")]
+            if NO not in row:
+                (self.tails if phase == "s" else self.heads).extend(row)
+        elif phase == "M" and event.get("name") == "process_name":
+            args = event.get("args")
+            found = _LANES.match(str(args.get("name"))) if isinstance(args, dict) else None
+            if found:
+                self.lane[number(event.get("pid"))] = "rocTX" if found[1] else "COPY" if found[2] else found[3] or "GPU"
+        elif phase is not None:
+            self.rows.unread["other events"] += 1
+
+    def _complete(self, event: dict[str, Any]) -> None:
+        number, args = self.rows.number, event.get("args")
+        lane = self.lane.get(number(event.get("pid")), "")
+        if not isinstance(args, dict) or "BeginNs" not in args or not lane:
+            self.rows.unread["events of unknown lanes"] += 1
+            return
+        times = number(args["BeginNs"]), number(args.get("EndNs"))
+        own = number(args.get("pid"))
+        # the first versions write the lane's number under pid
+        pid = number(args["proc-id"]) if "proc-id" in args else own if own != number(event.get("pid")) else NO
+        kind = "KERN" if lane == "GPU" and "KernelName" in args else {"HSA": "HIP", "GPU": "OPS"}.get(lane, lane)
+        self.seen["HSA" if lane == "HSA" else kind] += 1
+        held = self.held[kind]
+        name = _text(args.get("KernelName" if kind == "KERN" else "Name"))
+        if kind == "HIP":
+            held.add((*times, pid, number(args.get("tid")), NO, name, _text(args.get("args")), int(lane == "HSA")))
+        elif kind == "rocTX":
+            held.add((*times, pid, number(args.get("tid")), name))
+        elif kind == "KERN":
+            held.add(tuple(name if c == "text_name" else number(args.get(k)) for c, k in KERNEL_COLUMNS.items()))
+        else:
+            stream = number(args.get("stream-id", args.get("tid")))
+            held.add((*times, pid, number(args.get("dev-id")), number(args.get("queue-id")), stream, NO, name))
+        if kind in ("HIP", "OPS", "COPY"):
+            held.places.extend(number(event.get(k)) for k in ("pid", "tid", "ts", "dur"))
+
+    def close(self) -> None:
+        """All that is held into the rows, joined by the arrows."""
+        places = {k: np.frombuffer(self.held[k].places, np.int64).reshape(-1, 4) for k in ("HIP", "OPS", "COPY") if self.held[k].places}
+        frames = {k: lane.taken() for k, lane in self.held.items()}
+        ids = _arrows(self.tails, self.heads, places, frames["HIP"]["text_name"])
+        for kind, found in ids.items():
+            frames[kind] = frames[kind].with_columns(correlation=pl.Series(found).replace(NO, None))
+        for level in (RUNTIME, DRIVER):
+            calls = frames["HIP"].filter(pl.col("driver") == level)
+            if calls.height:
+                add_calls(self.rows, calls, level)
+        add_works(self.rows, frames["OPS"], copies=False)
+        add_works(self.rows, frames["COPY"], copies=True)
+        if frames["KERN"].height and not frames["OPS"].height:
+            add_kernels(self.rows, frames["KERN"])
+        elif frames["KERN"].height:
+            self.rows.unread["kernels that two lanes hold"] += frames["KERN"].height
+        add_ranges(self.rows, frames["rocTX"])
+
+
+def _text(value: object) -> str | None:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else None
+
+
+def _arrows(tails: Any, heads: Any, places: Mapping[str, Any], names: pl.Series) -> dict[str, Any]:
+    """Ids of calls, and of what the arrows say that each started: shape (rows,) a kind, `NO` where none does.
+
+    An arrow's tail lies in the call [us], its head at the begin of what the call started.  Of calls inside each other the
+    innermost that starts work has it.
+    """
+    out = {k: np.full(len(p), NO, np.int64) for k, p in places.items()}
+    if "HIP" not in out:
+        return out
+    out["HIP"] = np.arange(1, len(out["HIP"]) + 1)
+    if not len(tails) or not len(heads):
+        return out
+    tail = np.frombuffer(tails, np.int64).reshape(-1, 4)
+    head = np.frombuffer(heads, np.int64).reshape(-1, 4)
+    called = _callers(tail, places["HIP"], names)
+    for kind in ("OPS", "COPY"):
+        if kind not in out:
+            continue
+        keys = ["lane", "row", "at"]
+        of = pl.DataFrame(places[kind][:, :3], schema=keys).with_row_index("record").unique(keys, keep="last")
+        to = pl.DataFrame({"id": head[:, 0], "at": head[:, 1], "lane": head[:, 2], "row": head[:, 3]})
+        joined = to.join(of, on=keys).join(called, on="id").unique("id", keep="first").unique("call", keep="first")
+        begun = places["HIP"][joined["call"].to_numpy(), 2]
+        found = joined.select(pl.col("record").cast(pl.Int64), id=pl.col("call").cast(pl.Int64) + 1)
+        out[kind] = _shared(places[kind], found.with_columns(begun=pl.Series(begun)))
+    return out
+
+
+def _shared(place: Any, found: pl.DataFrame) -> Any:
+    """Of several records that one call started only the last has an arrow: those before it on their stream are the call's too."""
+    records = pl.DataFrame({"lane": place[:, 0], "row": place[:, 1], "at": place[:, 2]}).with_row_index("record")
+    records = records.with_columns(pl.col("record").cast(pl.Int64)).join(found, on="record", how="left")
+    filled = records.sort("lane", "row", "at", "record").with_columns(pl.col("id", "begun").backward_fill().over("lane", "row"))
+    mine = filled.with_columns(id=pl.when(pl.col("begun") <= pl.col("at")).then("id")).sort("record")
+    return mine["id"].fill_null(NO).to_numpy()
+
+
+def _callers(tail: Any, place: Any, names: pl.Series) -> pl.DataFrame:
+    """The call that every tail lies in: columns ``id`` and ``call``."""
+    able = np.flatnonzero(names.str.contains(_STARTS_WORK).fill_null(False).to_numpy())
+    calls = pl.DataFrame({"call": able, "thread": place[able, 1], "begin": place[able, 2], "length": place[able, 3]})
+    # of those that begin together the shorter is the inner
+    calls = calls.sort("begin", "length", descending=[False, True])
+    at = pl.DataFrame({"id": tail[:, 0], "at": tail[:, 1], "thread": tail[:, 3]}).unique("id").sort("at")
+    found = at.join_asof(calls, left_on="at", right_on="begin", by="thread", strategy="backward", check_sortedness=False)
+    inside = found.filter(pl.col("call").is_not_null() & (pl.col("at") <= pl.col("begin") + pl.col("length") + 1))
+    return inside.select("id", "call")

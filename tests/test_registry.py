@@ -1,0 +1,152 @@
+"""What packages of third parties add, as a real installed package: a reader, a question, a machine, a charge."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.projection.model import nething
+
+#: A format of ours alone: a line a kernel, its start and end [ns]; and what else a package may bring.
+PACKAGE = '''
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import polars as pl
+from cyclopts import Parameter
+
+from turnbuckle.foundation import schema
+from turnbuckle.projection.model import Charge
+from turnbuckle.show.terminal.options import Profile
+from turnbuckle.show.terminal.recording import inspected
+from turnbuckle.trace.trace import Trace, completed
+
+CACHED = False
+
+
+def sniff(head, path):
+    return head.startswith(b"lab-kernels 1")
+
+
+def read(path, *, threads=0, progress=None):
+    lines = [line.split() for line in Path(path).read_text().splitlines()[1:]]
+    start, end = ([int(line[at]) for line in lines] for at in (0, 1))
+    kernels = pl.DataFrame({"start_ns": start, "end_ns": end, "name": 0}).with_columns(device=0, stream=7, process=1)
+    facts = {"format": "lab", "tables": {"kernels": len(lines)}}
+    return Trace({"kernels": completed("kernels", kernels)}, pl.Series(["solve"]), facts, [], Path(path).name)
+
+
+def kernels(profile: Profile, /) -> int:
+    """Count the kernels of a recording."""
+    print(inspected(profile, None, True).trace.kernels.height, "kernels")
+    return 0
+
+
+def folder():
+    return Path(__file__).parent / "machines"
+
+
+def _seconds(pieces, machine, source):
+    return np.asarray(0.0 if machine is source else 1e-3)
+
+
+toll = Charge("toll", lambda pieces: pieces.kind == "kernel", _seconds, "difference")
+'''
+POINTS = """[turnbuckle.readers]
+lab = lab
+nsys = lab
+[turnbuckle.questions]
+kernels = lab:kernels
+[turnbuckle.machines]
+lab = lab:folder
+[turnbuckle.charges]
+toll = lab:toll
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder on the path of packages, as pip leaves it: the package, and what says its entry points."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "lab.py").write_text(PACKAGE)
+    (site / "lab-1.0.dist-info").mkdir()
+    (site / "lab-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1.0\n")
+    (site / "lab-1.0.dist-info" / "entry_points.txt").write_text(POINTS)
+    (site / "machines").mkdir()
+    (site / "machines" / "lab-box.toml").write_text(
+        '[machine]\nname = "lab-box"\ntitle = "the box of the lab"\nsummary = "As bought."\nyear = 2024\n'
+        'coupling = "pcie"\nbase = "a100-pcie-40"\n'
+    )
+    (site / "run.lab").write_text("lab-kernels 1\n1000 3000\n4000 9000\n")
+    return site
+
+
+def asked(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command line, in a process that has the package installed."""
+    env = {**os.environ, "PYTHONPATH": str(site)}
+    return subprocess.run([sys.executable, "-m", "turnbuckle", *words], env=env, capture_output=True, text=True, check=False, cwd=site)
+
+
+def test_a_foreign_reader_gives_a_recording_like_any_other(installed: Path) -> None:
+    done = asked(installed, "inspect", "run.lab", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    profile = json.loads(done.stdout)["profile"]
+    assert profile["kernels"]["count"] == 2 and profile["kernels"]["busy_ns"] == 7000
+
+
+def test_a_foreign_question_is_a_verb(installed: Path) -> None:
+    assert asked(installed, "kernels", "run.lab").stdout == "2 kernels\n"
+    assert "Count the kernels of a recording" in asked(installed, "kernels", "--help").stdout
+    assert " kernels " in asked(installed, "--help").stdout
+
+
+def test_a_foreign_machine_joins_the_catalogue(installed: Path) -> None:
+    done = asked(installed, "machines", "show", "lab-box", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["machine"]["title"] == "the box of the lab"
+
+
+def test_a_foreign_charge_comes_on_top_and_is_nothing_at_the_identity(installed: Path) -> None:
+    sample = "from turnbuckle import sample, read, nething\nwith sample() as path: run = read(path)\n"
+    each = "run.project([on], model=nething('hold', c), draws=0).projections[0].seconds"
+    look = f"{sample}print(*({each} for on in ('self', 'a100-pcie-40') for c in ((), ('toll',))))"
+    env = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run([sys.executable, "-c", look], env=env, capture_output=True, text=True, check=True)
+    same, tolled_same, other, tolled = map(float, done.stdout.split())
+    assert same == tolled_same and tolled > other
+
+
+def test_a_foreign_entry_replaces_nothing(installed: Path) -> None:
+    look = "from turnbuckle.foundation.registry import entries\nprint(entries('readers')['nsys'].place)"
+    env = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run([sys.executable, "-c", look], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "turnbuckle.trace.readers.nsys\n"
+
+
+def test_a_charge_that_nobody_has() -> None:
+    with pytest.raises(UsageError, match="A429"):
+        nething(charges=["toll"])
+
+
+@pytest.mark.parametrize("kind", ["readers", "questions", "untimed", "asks", "sweeps", "predictions", "services", "machines", "charges"])
+def test_everything_that_is_listed_is_there(kind: str) -> None:
+    for name, entry in registry.entries(kind).items():
+        assert entry.load() is not None, name
+        if kind == "questions":
+            assert (entry.load().__doc__ or "").splitlines()[0].strip() == entry.sentence, name
+
+
+def test_nobody_lists_a_name_twice() -> None:
+    from importlib import import_module
+
+    for kind in ("readers", "questions", "untimed", "asks", "sweeps", "predictions", "services"):
+        names = [name for product in registry.PRODUCTS for name in import_module(product).ADDS.get(kind, {})]
+        assert len(names) == len(set(names)), kind
