@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 ROOT = Path(__file__).resolve().parents[1]
+#: Fixtures of several rooms: the command line in this process; answers and a browser (``tests/builders``).
+pytest_plugins = ["command_line", "answers"]
 
 #: What a terminal, a batch system or a user may set, and what changes what Turnbuckle prints or does.
 WISHES = (

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-
 from regexes import growth, uses
+
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.foundation.table_file import Column, read_table
 from turnbuckle.profile import classify
@@ -42,7 +42,7 @@ def test_every_pattern_takes_time_in_proportion_to_its_text() -> None:
     assert len(patterns) > 250, "the sources have more patterns than were found"
     slow = {(where, pattern, kind) for where, pattern, flags, method in patterns if (kind := growth(pattern, flags, method))}
     listed = {case: {s for s in slow if s[0] == case[0] and str(s[1]).startswith(case[1])} for case in BOUNDED}
-    assert slow == set().union(*listed.values()), "see tests/regexes.py: bound the text and list the pattern, or mend it"
+    assert slow == set().union(*listed.values()), "see tests/builders/regexes.py: bound the text and list the pattern, or mend it"
     assert all(listed.values()), "a pattern is listed that is not slow any more"
 
 

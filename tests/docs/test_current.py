@@ -130,7 +130,8 @@ def test_keys_that_are_data_and_keys_that_are_alternatives(word: str) -> None:
 
 
 def test_command_line_page_shows_every_verb() -> None:
-    from turnbuckle.cli.app import app, machines_app, models_app
+    from turnbuckle.cli.app import app, models_app
+    from turnbuckle.cli.machines import machines_app
 
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     verbs = [v for v in app if not v.startswith("-")] + [

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from alike import moved, renamed, renumbered
 from event_by_event import replayed
 from graphs import PARAMETERS, Edge, Instants, either_way, graphs, lags, of_run, quarters, values
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import FEWER, FULL, LAW, gpu_traces, machine, parameter, soups
-from test_invariance import moved, renamed, renumbered
 
 from turnbuckle.machine import Pair
 from turnbuckle.profile.dependencies.dependencies import EDGES, dependencies

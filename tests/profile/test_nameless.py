@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rows import call, on_device, profile_of
 from strategies import FULL, machine
-from test_summary import call, on_device, profile_of
 
 from turnbuckle.machine import Pair
 from turnbuckle.projection.model import nething

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import copy, on_device, profile_of
 from strategies import D2H, H2D, LAW, gpu_traces
-from test_summary import copy, on_device, profile_of
 
 from turnbuckle.profile.profile import build
 from turnbuckle.profile.summary.offload import disaggregation_penalty, map_lines, offload_map, offload_ratio_limit

@@ -2,53 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import D2D, D2H, DEVICE, H2D, LAW, MIGRATION_D2H, MIGRATION_H2D, NAMES, P2P, PAGEABLE, PINNED, gpu_traces, soups, trace_of
+from rows import OTHER, PROCESS, THREAD, Row, allocation, call, copy, on_device, profile_of
+from strategies import D2D, D2H, DEVICE, H2D, LAW, MIGRATION_D2H, MIGRATION_H2D, NAMES, P2P, PAGEABLE, PINNED, gpu_traces, soups
 
 from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.profile.pieces import pieces
-from turnbuckle.profile.profile import Profile, build
+from turnbuckle.profile.profile import build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.summary import summary
 from turnbuckle.profile.summary.describe import describe, transfer_distribution
 from turnbuckle.profile.summary.offload import offload_map
 from turnbuckle.profile.summary.placement import nic_bound
 from turnbuckle.trace.trace import Trace
-
-PROCESS = 1000 << 24
-THREAD, OTHER = PROCESS | 1, PROCESS | 2
-
-Row = dict[str, Any]
-
-
-def call(start: int, end: int, correlation: int | None = None, name: str = "cudaLaunchKernel", thread: int = THREAD, **more: Any) -> Row:
-    about = {"process": PROCESS, "thread": thread, "correlation": correlation, "name": NAMES.index(name), "result": 0, "level": 0}
-    return {"start_ns": start, "end_ns": end, **about, **more}
-
-
-def on_device(start: int, end: int, correlation: int | None = None, **more: Any) -> Row:
-    about = {"process": PROCESS, "device": 0, "context": 1, "stream": 7, "correlation": correlation, "name": 0}
-    return {"start_ns": start, "end_ns": end, **about, **more}
-
-
-def copy(
-    start: int, end: int, direction: int = H2D, size: int = 4096, correlation: int | None = None, memory: int = PINNED, **more: Any
-) -> Row:
-    ends = {H2D: (memory, DEVICE), D2H: (DEVICE, memory)}.get(direction, (DEVICE, DEVICE))
-    return on_device(
-        start, end, correlation, direction=direction, size_bytes=size, source_memory=ends[0], target_memory=ends[1], **more
-    )  # fmt: skip
-
-
-def profile_of(**rows: list[Row]) -> Profile:
-    return build(trace_of(rows))
-
 
 # --- launches ---------------------------------------------------------------------------------------------------------
 
@@ -146,16 +116,6 @@ def test_return_of_a_wait_beside_other_work() -> None:
     assert everything == pytest.approx(100e-9), "the legacy default stream is waited for with those that wait for it"
 
 
-def allocation(time: int, operation: int, size: int, address: int, memory: int = DEVICE) -> Row:
-    return {
-        "time_ns": time,
-        "process": PROCESS,
-        "device": 0,
-        "operation": operation,
-        "size_bytes": size,
-        "address": address,
-        "memory": memory,
-    }
 
 
 def test_memory_over_time() -> None:

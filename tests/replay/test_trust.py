@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
+from rows import PROCESS, THREAD, call, on_device, profile_of
+from strategies import FEWER, flawed_traces, gpu_traces, soups, traces
 
 from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.profile.profile import Profile, build
@@ -17,11 +18,6 @@ from turnbuckle.questions.distance.question import MODEL
 from turnbuckle.replay.trust import EXPLAINED, LOST, Doubt, Trust, trust
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace
-
-# the strategies live with the profile's tests
-sys.path.insert(0, str(Path(__file__).parents[1] / "profile"))
-from strategies import FEWER, flawed_traces, gpu_traces, soups, traces
-from test_summary import PROCESS, THREAD, call, on_device, profile_of
 
 
 def ready(profile: Profile) -> tuple[Trust, Prepared]:

@@ -345,7 +345,7 @@ def facts(built: dict[str, str]) -> Iterator[Verdict]:
 def lengths(folder: Path) -> Iterator[Verdict]:
     """CUPTI's own iterator steps by the lengths of the records that the recorder reads."""
     chain = builder.toolchain()
-    source = HERE.parents[1] / "tests" / "native" / "real_cupti.c"
+    source = HERE.parents[1] / "tests" / "recorder" / "real_cupti.c"
     try:
         cupti = builder.chosen(chain)
         text = "".join(p.read_text(encoding="utf-8", errors="replace") for p in cupti.includes[0].glob("cupti_activity*.h"))

@@ -52,7 +52,7 @@ fn coded(py: Python<'_>, class: &str, trouble: &Trouble) -> PyErr {
         kwargs.set_item("found", &trouble.found)?;
         kwargs.set_item("cause", &trouble.cause)?;
         kwargs.set_item("fix", &trouble.fix)?;
-        let error = py.import("turnbuckle.errors")?.getattr(class)?.call((trouble.code, &trouble.what), Some(&kwargs))?;
+        let error = py.import("turnbuckle.foundation.errors")?.getattr(class)?.call((trouble.code, &trouble.what), Some(&kwargs))?;
         Ok(PyErr::from_value(error))
     };
     build().unwrap_or_else(|error| error)

@@ -54,7 +54,7 @@ class Setup:
     ranks_per_node, gpus_per_node : ranks of a node, and its GPUs; 0 for what the network says, else for one GPU a rank.
     gpu_shared : ranks of one GPU compute one after the other, or at once with even shares of its time.
     mapping : of ranks to nodes: ``linear``, ``round robin``, ``random``, ``greedy``, or the name of a file.
-    network : a machine, by its name or file (`turnbuckle.replay.contention.network_file`); what is set besides replaces what it says.
+    network : a machine, by its name or file; what is set besides replaces what it says.
     topology : of the network between cards; ``as given`` by the network, one switch without.
     taper : of a fat tree, hosts below a leaf switch over cables above it.
     leaf_cards : cards below a leaf switch of a fat tree.

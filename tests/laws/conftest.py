@@ -1,8 +1,0 @@
-"""The strategies live with the profile's tests."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "profile"))

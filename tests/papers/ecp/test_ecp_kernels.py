@@ -1,0 +1,45 @@
+"""Kernels in the ECP report: Table 1 against Table 7, and what 9.1 only draws."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from turnbuckle.papers.ecp import kernels as ecp_kernels
+from turnbuckle.papers.ecp.kernels import PAPER, cycle_rates, ipc_errors, recompute
+
+
+def test_every_number_stands_in_the_paper(shared: Path) -> None:
+    (paper,) = (shared / "seeds").glob("000_*.txt")
+    text = paper.read_text(encoding="utf-8")
+    assert [p for p in PAPER.all if p.text not in text] == []
+
+
+def test_verdicts_agree_with_the_table_of_all_papers(shared: Path) -> None:
+    ids = ("R.T1.close", "R.T1T7", "R.9.1")
+    with (shared / "reference" / "published.csv").open(encoding="utf-8", newline="") as file:
+        wanted = {row["id"]: (row["verdict"], row["paper"], row["recomputed"]) for row in csv.DictReader(file) if row["id"] in ids}
+    assert {r.id: (r.verdict, r.printed, r.recomputed) for r in recompute()} == wanted
+
+
+def test_errors_and_rates() -> None:
+    assert list(ipc_errors().values()) == pytest.approx([0.33 / 0.9 - 1, 0.7 / 0.46 - 1, 0.38 / 0.314 - 1, 0.6 / 0.497 - 1])
+    rates = cycle_rates()
+    assert rates["MiniVite"] == pytest.approx(138628618 / (0.7 * 50022e-6))
+    assert max(rates.values()) / min(rates.values()) == pytest.approx(426, abs=1)
+
+
+def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Close(type(PAPER)):  # type: ignore[misc]
+        def text(self, subject: str, quantity: str, at: str | None = None) -> str:
+            if quantity == "IPC" and at == "calculated":
+                at = "measured"
+            if quantity == "kernel time":
+                cycles = super().number(subject, "instructions").value / super().number(subject, "IPC", "measured").value
+                return f"{cycles / 1e9 * 1e6:.6f}"
+            return str(super().text(subject, quantity, at))
+
+    monkeypatch.setattr(ecp_kernels, "PAPER", Close("ecp/kernels"))
+    assert {r.id: r.verdict for r in recompute()} == {"R.T1.close": "reproduced", "R.T1T7": "reproduced", "R.9.1": "n/r"}

@@ -1,0 +1,80 @@
+"""The ECP report's tables, row by row, against the recorded verdicts; and its inputs against themselves."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from published_rows import agrees, number, recorded
+
+from turnbuckle.papers.ecp import tables as ecp_tables
+from turnbuckle.papers.ecp.tables import PAPER, recompute
+from turnbuckle.papers.numbers import printed
+
+ROWS = {row.id: row for row in recompute()}
+#: Ids of `published.csv` that these tables answer.
+FAMILIES = re.compile(
+    r"R\.(T(2|3|4|5|8|9|11|12)\..+|T13\.(Castro|GTCP|eps|sig)|T8T9|5\.3\..+|7\.3\..+|8\.1\.k|8\.2\..+|8\.3|6\.5\.1|1\.med|11\..+)"
+)
+
+
+
+
+
+
+
+
+def test_every_row_is_as_recorded(shared: Path) -> None:
+    golden = recorded(shared, FAMILIES)
+    assert set(ROWS) == set(golden) and len(golden) == 69
+    assert [difference for id, row in ROWS.items() for difference in agrees(row, golden[id])] == []
+
+
+def test_intervals_hold_the_recorded_number(shared: Path) -> None:
+    for id, golden in recorded(shared, FAMILIES).items():
+        row, value = ROWS[id], number(golden["recomputed"])
+        if value is not None and row.low is not None and row.high is not None:
+            assert row.low <= value + 1e-3 * abs(value) and row.high >= value - 1e-3 * abs(value), id
+
+
+def test_every_row_says_why_and_every_contradiction_what_we_do() -> None:
+    for row in ROWS.values():
+        assert row.note and "\n" not in row.note and len(row.note) < 160, row.id
+        assert (row.verdict == "contradiction") == bool(re.match(r"D\d+", row.resolution)), row.id
+
+
+def test_the_verdict_follows_the_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No verdict is written down: with another printed number another one comes out."""
+    changed = [
+        said._replace(text="5.84") if (said.subject, said.quantity) == ("Epsilon", "disaggregation penalty") else said for said in PAPER.all
+    ]
+    monkeypatch.setitem(PAPER.__dict__, "all", tuple(changed))
+    rows = {row.id: row for row in recompute()}
+    assert rows["R.T3.dis"].verdict == "reproduced" and rows["R.T3.dis2"].verdict == "off"
+    share = [said._replace(text="1.3") if said.quantity == "share of MPI" else said for said in changed]
+    monkeypatch.setitem(PAPER.__dict__, "all", tuple(share))
+    assert {row.id: row for row in recompute()}["R.T3.mpi"].verdict == "reproduced"
+
+
+def test_inputs_are_the_papers() -> None:
+    """Every number is a plain one, stands once, and has its place; tables add to their own subtotals where they do in the paper."""
+    seen = set()
+    for said in PAPER.all:
+        assert said.source.startswith(("Table", "section", "sections")) and said.unit, said
+        assert (said.subject, said.quantity, said.at) not in seen, said
+        seen.add((said.subject, said.quantity, said.at))
+        for text in said.text.split("–") if "/" not in said.text else ():
+            printed(text)
+    assert len([s for s in PAPER.all if s.at == "Table 13"]) == 57
+    for app, kinds in (("Epsilon", ("control",)), ("Sigma", ("GPU", "control", "data")), ("GTC-P", ("GPU", "control", "data"))):
+        for kind in kinds:
+            rows = [float(t) for t in PAPER.texts(app, f"{kind} function, time").values()]
+            assert sum(rows) == pytest.approx(float(PAPER.text(app, "time", kind)), abs=0.006), (app, kind)
+
+
+def test_gtcp_closes_only_without_its_waits() -> None:
+    terms = [i.value for i in ecp_tables.gtcp_terms()]
+    totals = ecp_tables.gtcp(*terms)
+    total = float(PAPER.text("GTC-P", "time", "total"))
+    assert totals.counted == pytest.approx(total, abs=1e-9) and totals.summed > 1.6 * total
