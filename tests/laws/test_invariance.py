@@ -111,12 +111,6 @@ def _digits(value: float | None) -> str:
     return "none" if value is None else f"{value + 0.0:.7g}" if abs(value) > 1e-14 else "0"
 
 
-
-
-
-
-
-
 @LAW
 @given(gpu_traces() | soups(), st.sampled_from([1, 999, 10**9, 10**14]))
 def test_the_zero_of_the_clock_says_nothing(trace: Trace, shift: int) -> None:

@@ -116,8 +116,6 @@ def test_return_of_a_wait_beside_other_work() -> None:
     assert everything == pytest.approx(100e-9), "the legacy default stream is waited for with those that wait for it"
 
 
-
-
 def test_memory_over_time() -> None:
     rows = [
         allocation(1_000, 0, 100, 0xA),

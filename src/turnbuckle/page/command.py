@@ -17,7 +17,6 @@ ReportTo = Annotated[
 Question = Annotated[str, Parameter(help="the question, as the cover page should put it")]
 
 
-
 def report(
     profile: Profile,
     /,

@@ -19,12 +19,6 @@ FAMILIES = re.compile(
 )
 
 
-
-
-
-
-
-
 def test_every_row_is_as_recorded(shared: Path) -> None:
     golden = recorded(shared, FAMILIES)
     assert set(ROWS) == set(golden) and len(golden) == 69

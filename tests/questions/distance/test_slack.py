@@ -31,12 +31,6 @@ AWAY = st.sampled_from([0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, FARTHEST]) | st.float
 SMALL = ("jacobi_gh200", "cloverleaf_a100_perlmutter", "softmax_uvm_t4", "nvfuser_matmul_h100")
 
 
-
-
-
-
-
-
 def far(ready: Distance, slack: float) -> Machine:
     """A relative machine that is `slack` away and says of reads what was assumed of the source."""
     way = "slack.link" if ready.mode == "link" else "slack.call"
@@ -48,10 +42,6 @@ def far(ready: Distance, slack: float) -> Machine:
 def seconds_at(ready: Distance, slack: float, seen: Run) -> float:
     """Run time at a distance by the way `turnbuckle project` goes."""
     return project(seen.profile, Pair(ready.source, far(ready, slack)), MODEL).seconds
-
-
-
-
 
 
 # --- the curve --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ Minus = Annotated[
 ]
 
 
-
 def _untimed(path: Path) -> ModuleType | None:
     """What inspects a file that holds no times, such as a schedule; None for every other file."""
     for entry in registry.entries("untimed").values():

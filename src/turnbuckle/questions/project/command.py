@@ -25,7 +25,6 @@ Totals = Annotated[
 FailIf = Annotated[str | None, Parameter(help='gate for scripts, as "penalty > 5%"; exit 1 if true for any target')]
 
 
-
 def project(
     profile: Annotated[Path | None, Parameter(help="a recording; left out with --totals")] = None,
     /,

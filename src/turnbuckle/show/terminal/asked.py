@@ -26,7 +26,6 @@ Draws = Annotated[
 Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
 
 
-
 def targets(on: Sequence[str] | None) -> list[str] | None:
     """Return the machines that ``--on`` names, None where it is left out.  Raises A013 where it names none."""
     names = flat(on)
