@@ -12,8 +12,8 @@ from strategies import trace_of
 
 from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.profile.profile import Profile, build
+from turnbuckle.projection.admission import require_activity, require_calls
 from turnbuckle.projection.assumptions import uncalled
-from turnbuckle.projection.project import require_activity, require_calls
 from turnbuckle.projection.run import Run
 
 NAMES = pl.Series("name", ["cudaLaunchKernel", "k"])

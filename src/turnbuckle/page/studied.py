@@ -97,7 +97,7 @@ def _latencies(link: Slack) -> Float:
 
 def _both(answer: Answer, ready: Prepared) -> list[tuple[Projection, Projection]]:
     """Every target through both replays, at the stated values."""
-    if answer.model is None or answer.model.name == "additive":
+    if answer.model is None or answer.model.machine_free:
         return []
     timed, summed = replace(answer.model, replay="timeline"), replace(answer.model, replay="sum")
     found = []

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.schema import words
-from turnbuckle.trace.check import DEVICE_TABLES, launch_pairs
+from turnbuckle.trace.check import DEVICE_TABLES
 from turnbuckle.trace.trace import Trace
 
 _MIGRATIONS = [code for code, word in enumerate(words("directions")) if word.startswith("migration")]
@@ -16,7 +16,7 @@ _MIGRATIONS = [code for code, word in enumerate(words("directions")) if word.sta
 
 def device_rows(trace: Trace) -> dict[str, Any] | None:
     """The part of `turnbuckle.profile.summary.coverage.coverage` on device rows."""
-    pairs = launch_pairs(trace.tables)
+    pairs = trace.launch_pairs
     count = with_call = time = called = 0
     for name in DEVICE_TABLES:
         frame = trace.table(name)

@@ -20,7 +20,8 @@ from turnbuckle.foundation.schema import words
 from turnbuckle.profile.classify import CALL_CLASS, CALL_CLASSES, CATEGORIES, CATEGORY, KIND, KIND_OF_CLASS, KINDS, call_classes, calls_wait
 from turnbuckle.profile.device_rows import device_rows
 from turnbuckle.profile.exposure import between, exposed
-from turnbuckle.trace.check import DEVICE_TABLES, check, launch_pairs, nested_calls, sound
+from turnbuckle.trace.check import DEVICE_TABLES, check, nested_calls, sound
+from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.intervals import covered_ns
 from turnbuckle.trace.intervals import merge as merge_intervals
 from turnbuckle.trace.recorders import recorder_of
@@ -123,7 +124,9 @@ def build(trace: Trace) -> Profile:
     """
     tables, set_aside = sound(trace.tables, trace.facts)
     trace = replace(trace, tables={name: frame for name, frame in tables.items() if frame.height})
-    findings = advised(merge([*trace.findings, *set_aside, *check(trace.tables, trace.facts, trace.names)]), recorder_of(trace.facts))
+    findings = advised(
+        merge([*trace.findings, *set_aside, *check(trace.tables, trace.facts, trace.names, trace.launch_pairs)]), recorder_of(trace.facts)
+    )
     rows = _recorded(trace)
     first, last = _span(rows, trace)
     rows, tracks = _tracked(pl.concat([rows, _gaps(rows, first, last)], how="diagonal"))
@@ -246,7 +249,7 @@ def _host_part(trace: Trace) -> pl.DataFrame:
 
 def _copies_on_device(trace: Trace) -> NDArray[np.bool_]:
     """Calls that copy inside one device: whatever their name, the host does not wait for those."""
-    pairs = launch_pairs(trace.tables).filter(pl.col("table") == "copies")
+    pairs = trace.launch_pairs.filter(pl.col("table") == "copies")
     inside = trace.copies["direction"].to_numpy()[pairs["row"].to_numpy()] == DIRECTIONS.index("d2d")
     found = np.zeros(trace.api.height, dtype=np.bool_)
     found[pairs["api_row"].to_numpy()[inside]] = True
@@ -256,7 +259,7 @@ def _copies_on_device(trace: Trace) -> NDArray[np.bool_]:
 def _deliveries(trace: Trace) -> tuple[pl.Series, pl.Series]:
     """Per host call: when the first of what it started began, if its device was idle until then [ns], else null; and
     whether it was idle, null where the call started nothing."""
-    pairs = launch_pairs(trace.tables)
+    pairs = trace.launch_pairs
     # in merged recordings, a device's number means something inside one process only
     merged = trace.table("processes").height > 0
     calls, starts, frees = [], [], []
@@ -315,7 +318,7 @@ def device_busy(
 
 
 def _mpi_part(trace: Trace) -> pl.DataFrame:
-    return _rows(trace.mpi, kind=KIND["mpi"], category=CATEGORY["mpi"], level=2, process=pl.col("thread") & ~0xFFFFFF)
+    return _rows(trace.mpi, kind=KIND["mpi"], category=CATEGORY["mpi"], level=2, process=process_of(pl.col("thread")))
 
 
 def _span(rows: pl.DataFrame, trace: Trace) -> tuple[int, int]:

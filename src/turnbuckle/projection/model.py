@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
@@ -76,7 +76,13 @@ class Charge:
 
 @dataclass(frozen=True)
 class Model:
-    """Price list and replay, with the paper it comes from."""
+    """Price list and replay, with the paper it comes from.
+
+    Attributes
+    ----------
+    machine_free : whether its charges hold all that changes, so that it has no target machine.
+    carded : whether the accuracy card has rows for its run times.
+    """
 
     name: str
     sentence: str
@@ -84,7 +90,8 @@ class Model:
     charges: tuple[Charge, ...]
     replay: Replay = "sum"
     alpha: float | str = "flop"
-    needs: frozenset[str] = field(default_factory=frozenset)
+    machine_free: bool = False
+    carded: bool = False
 
 
 def nething(alpha: float | str = "flop", charges: Sequence[str] = ()) -> Model:
@@ -138,6 +145,7 @@ def nething(alpha: float | str = "flop", charges: Sequence[str] = ()) -> Model:
         "Groves et al., PMBS 2022",
         (*priced, *map(charge_named, charges)),
         alpha=alpha,
+        carded=not charges,
     )
 
 
@@ -203,7 +211,14 @@ def additive(lambdas: dict[str, float]) -> Model:
         charges.append(factor("data", lambda p: np.isin(p.kind, moved)))
     if "kernel" in lambdas:
         charges.append(factor("kernel", lambda p: p.kind == "kernel"))
-    return Model("additive", "each class of time divided by its lambda", "Austin et al. 2021, eqs 3-4", tuple(charges), alpha="hold")
+    return Model(
+        "additive",
+        "each class of time divided by its lambda",
+        "Austin et al. 2021, eqs 3-4",
+        tuple(charges),
+        alpha="hold",
+        machine_free=True,
+    )
 
 
 # --- prices -----------------------------------------------------------------------------------------------------------

@@ -9,25 +9,14 @@ and shows what came out (`report`, `cli`).
 
 from __future__ import annotations
 
-from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.machine import Pair
 from turnbuckle.profile.profile import Profile
-from turnbuckle.profile.summary.coverage import time_with_call
+from turnbuckle.projection.admission import require, require_order
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.order import Prepared, prepared, replayed
 from turnbuckle.projection.projection import Projection
-from turnbuckle.trace.recorders import with_calls
-
-#: Tables of a trace of which at least one must hold rows for a coupling to matter.
-DEVICE_ACTIVITY = frozenset({"kernels", "copies", "graphs", "memsets"})
-
-LEAST_CALLED = 0.5
-"""Share of the device's time that must name its host call: with less, most of what distance could change is not in the recording."""
-
-#: Of fewer rows on devices a share says little: the answer stands, with finding A365.
-_FEW = 32
 
 
 def project(profile: Profile, pair: Pair, model: Model) -> Projection:
@@ -72,68 +61,3 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model) -> Pro
         order=ready.trust.as_dict() if ready.trust is not None else {},
         findings=findings(profile, ready, pair, model, durations.missing),
     )
-
-
-def require_order(ready: Prepared, otherwise: str = "") -> None:
-    """Refuse a timeline whose recorded order cannot be trusted (A122); `otherwise` names a way that needs no order."""
-    if ready.timeline is not None and ready.trust is not None and ready.trust.refused:
-        raise CannotAnswer(
-            "A122", "the recorded order cannot be trusted, so the timeline cannot be replayed elsewhere",
-            found=ready.trust.refused, fix=ready.trust.record + otherwise,
-        )  # fmt: skip
-
-
-def require(profile: Profile, pair: Pair) -> None:
-    """Refuse before any work what the profile cannot answer."""
-    if pair.target is not pair.source:
-        require_activity(profile)
-
-
-def require_activity(profile: Profile) -> None:
-    """Refuse a profile without any GPU activity (A121)."""
-    if not profile.has & DEVICE_ACTIVITY:
-        raise CannotAnswer(
-            "A121", "this profile holds no GPU activity, so another coupling changes nothing that can be said",
-            found="no kernels, copies or memsets" + (", only MPI calls" if profile.trace.mpi.height else ""),
-            cause=_OF_PART if _in_part(profile) else "recorded without GPU tracing, or a run without a GPU",
-            fix=_other_part(profile) + f"record the GPU too: {with_calls(profile.trace.facts)}" + (
-                "; turnbuckle model messages FILE replays the messages of an MPI run" if profile.trace.mpi.height else ""
-            ),
-        )  # fmt: skip
-
-
-_OF_PART = "the part of the recording that was asked for holds none"
-
-
-def _in_part(profile: Profile) -> bool:
-    part = profile.trace.facts.get("part") or {}
-    return bool(part.keys() & {"bounds_ns", "rank"})
-
-
-def _other_part(profile: Profile) -> str:
-    return "name another part, or " if _in_part(profile) else ""
-
-
-def require_calls(profile: Profile) -> None:
-    """Refuse a recording of the device alone, or nearly so (A140): what is not recorded would seem not to depend on distance.
-
-    In a part that was asked for the calls may lie before it, and few rows make no share: there A365 says what is missing.
-    """
-    if not profile.has & DEVICE_ACTIVITY:
-        return
-    trace = profile.trace
-    share = 0.0 if not trace.api.height else time_with_call(profile)
-    if share is None or share >= LEAST_CALLED:
-        return
-    if trace.api.height and (_in_part(profile) or (profile.device_rows or {"count": 0})["count"] < _FEW):
-        return
-    work = f"{trace.kernels.height:,} kernels and {trace.copies.height:,} copies"
-    raise CannotAnswer(
-        "A140", "this recording lacks the host calls behind its work, and what another coupling changes is what they cost and wait for",
-        found=f"{work}, {share:.0%} of their time with a call" if trace.api.height else f"{work} without the calls behind them",
-        cause=_OF_PART if _in_part(profile) else _OTHER_TIMES if trace.api.height else "recorded on the device alone",
-        fix=f"{_other_part(profile)}record host calls too: {with_calls(trace.facts)}",
-    )  # fmt: skip
-
-
-_OTHER_TIMES = "records were lost, or calls and device were recorded over different stretches of the run"

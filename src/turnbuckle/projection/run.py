@@ -26,10 +26,10 @@ from turnbuckle.profile.source import observed_machine
 from turnbuckle.profile.summary.describe import describe, untold
 from turnbuckle.profile.summary.summary import categories_ns
 from turnbuckle.profile.transfers import LinkFit
+from turnbuckle.projection.admission import DEVICE_ACTIVITY, require_calls
 from turnbuckle.projection.clean import cleaned
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.order import Prepared, prepared
-from turnbuckle.projection.project import DEVICE_ACTIVITY, require_calls
 from turnbuckle.projection.projection import Projection, faster
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import DRAWS, SEED, project_many
@@ -187,7 +187,7 @@ class Run(Shown):
         """
         model = model or replace(nething(), replay="auto")
         asked = [on] if isinstance(on, str | Machine) else on
-        if model.name == "additive":
+        if model.machine_free:
             if asked is not None and set(asked) != {"self"}:
                 names = ", ".join(m if isinstance(m, str) else m.name for m in asked)
                 raise UsageError(

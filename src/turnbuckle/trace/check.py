@@ -302,7 +302,7 @@ def _outer_order(api: pl.DataFrame) -> NDArray[np.int64]:
 # --- flaws that are counted -------------------------------------------------------------------------------------------
 
 
-def check(tables: Tables, facts: Mapping[str, Any], names: pl.Series | None = None) -> list[Finding]:
+def check(tables: Tables, facts: Mapping[str, Any], names: pl.Series | None = None, pairs: pl.DataFrame | None = None) -> list[Finding]:
     """Count the flaws of sound tables (see `sound`); changes nothing.
 
     Parameters
@@ -310,13 +310,14 @@ def check(tables: Tables, facts: Mapping[str, Any], names: pl.Series | None = No
     tables : tables of ``schema/trace.csv`` by name, without the rows that `sound` sets aside.
     facts : facts about the file.
     names : texts that the name columns index; without them graph launches that left no record cannot be told.
+    pairs : what `launch_pairs` gives for these tables, if that is known already.
 
     Returns
     -------
     Findings P104, P109, P111, P115 to P118, P122, P124 to P126, P132 and P133, those that occur, in that order.
     """
     complete = {name: tables[name] for name in schema_tables() if name in tables and tables[name].height}
-    pairs = launch_pairs(complete)
+    pairs = launch_pairs(complete) if pairs is None else pairs
     part = facts.get("part") or {}
     found = [
         *_zero_durations(complete),

@@ -16,6 +16,7 @@ from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.foundation.files import refuse_input, write_parquet
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.trace.cache.parquet_file import loaded
+from turnbuckle.trace.check import launch_pairs
 
 LAYOUT = 1
 """Version of the folder that `Trace.to_parquet` writes."""
@@ -81,6 +82,11 @@ class Trace:
         if isinstance(self.tables, dict):
             return frozenset(name for name, frame in self.tables.items() if frame.height)
         return frozenset(self.tables)  # tables that are read when asked for: only those with rows are named
+
+    @cached_property
+    def launch_pairs(self) -> pl.DataFrame:
+        """Which host call started which device record, joined once (`turnbuckle.trace.check.launch_pairs`)."""
+        return launch_pairs(self.tables)
 
     def text(self, frame: pl.DataFrame, column: str = "name") -> pl.Series:
         """Texts of a name column of `frame` (length ``frame.height``); null where the column is."""

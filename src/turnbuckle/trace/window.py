@@ -29,12 +29,11 @@ from numpy.typing import NDArray
 from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.schema import tables
-from turnbuckle.trace.check import DEVICE_TABLES, launch_pairs, sound
+from turnbuckle.trace.check import DEVICE_TABLES, sound
+from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.recorders import what_to_record
 from turnbuckle.trace.trace import Trace
 
-#: A process's threads share everything but the low bits of their id.
-_PROCESS: Final = ~0xFFFFFF
 #: What runs, as far as a run's begin and end are concerned.
 _RUNS: Final = ("api", "kernels", "copies", "memsets", "graphs", "mpi")
 _HOST: Final = ("os_calls", "ranges")
@@ -120,7 +119,7 @@ def processes_by_rank(trace: Trace) -> dict[int, list[int]]:
     """Processes of each rank, as far as the recording names ranks: by MPI, by the tables of merged recordings, by the file's own rank."""
     known: dict[int, set[int]] = {}
     for thread, rank in trace.mpi_ranks.select("thread", "rank").iter_rows():
-        known.setdefault(rank, set()).add(thread & _PROCESS)
+        known.setdefault(rank, set()).add(process_of(thread))
     if "processes" in tables("trace"):
         for process, rank in trace.table("processes").select("process", "rank").drop_nulls().iter_rows():
             known.setdefault(rank, set()).add(process)
@@ -136,7 +135,7 @@ def _processes(trace: Trace) -> set[int]:
         if "process" in frame.columns:
             out |= set(frame["process"].drop_nulls().unique().to_list())
         elif "thread" in frame.columns:
-            out |= {t & _PROCESS for t in frame["thread"].drop_nulls().unique().to_list()}
+            out |= {process_of(t) for t in frame["thread"].drop_nulls().unique().to_list()}
     return out
 
 
@@ -162,7 +161,7 @@ def of_rank(trace: Trace, rank: int) -> Trace:
         if "process" in frame.columns:
             process = pl.col("process")
         elif "thread" in frame.columns:
-            process = pl.col("thread") & _PROCESS
+            process = process_of(pl.col("thread"))
         else:
             kept[name] = frame
             continue
@@ -285,7 +284,7 @@ def _parted(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, NDArr
     call_inside = inside["api"]
     ahead: dict[str, int] = {}
     started, starts_here = np.zeros(len(call_inside), dtype=np.bool_), np.zeros(len(call_inside), dtype=np.bool_)
-    pairs = launch_pairs(trace.tables)
+    pairs = trace.launch_pairs
     for name in DEVICE_TABLES:
         if name not in inside:
             continue

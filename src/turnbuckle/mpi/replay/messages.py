@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.mpi.collectives.collectives import Selection, chosen, operation_of, pattern
 from turnbuckle.profile.dependencies.sides import activities
-from turnbuckle.profile.messages.mpi_calls import ALL, KNOWN, PROCESS, Exchanges, exchanges, in_words, operation
+from turnbuckle.profile.messages.mpi_calls import ALL, KNOWN, Exchanges, exchanges, in_words, operation
 from turnbuckle.profile.profile import Profile
+from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.recorders import recorder_of, what_to_record
 
 Float = NDArray[np.float64]
@@ -184,9 +185,9 @@ def recorded(profile: Profile) -> Traffic:
 
 def _threads(profile: Profile, mpi: pl.DataFrame) -> tuple[dict[int, int], Int]:
     """Thread -> number, in the order of the ranks in the world, and the rank of each number: threads of a process are one rank."""
-    known = {t & PROCESS: r for t, r in profile.trace.mpi_ranks.select("thread", "rank").iter_rows()}
-    order = sorted((known.get(t & PROCESS, 1 << 60), t) for t in mpi["thread"].unique().to_list())
-    places = [(rank, t & PROCESS) for rank, t in order]
+    known = {process_of(t): r for t, r in profile.trace.mpi_ranks.select("thread", "rank").iter_rows()}
+    order = sorted((known.get(process_of(t), 1 << 60), t) for t in mpi["thread"].unique().to_list())
+    places = [(rank, process_of(t)) for rank, t in order]
     rank = np.cumsum([a != b for a, b in zip(places, [None, *places[:-1]], strict=True)]) - 1
     return {t: n for n, (_, t) in enumerate(order)}, rank.astype(np.int64)
 

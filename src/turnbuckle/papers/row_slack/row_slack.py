@@ -28,9 +28,9 @@ from turnbuckle.papers.numbers import Paper
 from turnbuckle.papers.row_slack.proxy import Proxy, slack_change
 from turnbuckle.papers.row_slack.surface import Surface, modelled_surface
 from turnbuckle.profile.profile import Profile
+from turnbuckle.projection.admission import require_order
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import prepared
-from turnbuckle.projection.project import require_order
 from turnbuckle.trace.intervals import union_ns
 from turnbuckle.trace.recorders import what_to_record
 

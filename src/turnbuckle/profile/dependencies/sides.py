@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from turnbuckle.profile.classify import KIND, by_name, call_class, opencl
 from turnbuckle.profile.messages.mpi_calls import same_call
 from turnbuckle.profile.profile import Profile
-from turnbuckle.trace.check import launch_pairs
 from turnbuckle.trace.trace import Trace
 
 Int = NDArray[np.int64]
@@ -134,7 +133,7 @@ class Device:
         self.node: Int = np.full(rows.height, -1, dtype=np.int64)
         self.pageable: Bool = (rows["memory"] == "pageable").fill_null(False).to_numpy()
         context = np.full(rows.height, UNKNOWN, dtype=np.int64)
-        pairs = launch_pairs(trace.tables)
+        pairs = trace.launch_pairs
         for name, code in TABLE.items():
             mine = self.rows[self.table[self.rows] == code]
             if not len(mine):

@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.profile.messages.mpi_calls import PROCESS, collectives, described, matched
+from turnbuckle.profile.messages.mpi_calls import collectives, described, matched
+from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.trace import Trace
 
 Int = NDArray[np.int64]
@@ -22,7 +23,7 @@ def exchange_numbers(trace: Trace) -> Int:
     Shape (rows, 2): the message that it sends or the collective that it is in, and the message that it receives.
     """
     number = np.full((trace.mpi.height, 2), -1, dtype=np.int64)
-    if (trace.mpi["thread"] & PROCESS).n_unique() < 2:
+    if process_of(trace.mpi["thread"]).n_unique() < 2:
         return number
     calls, members = described(trace, np.arange(trace.mpi.height, dtype=np.int64))
     rounds, _ = collectives(calls, members, _ANY_SIZE)

@@ -19,6 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.foundation.errors import clipped
+from turnbuckle.trace.ids import process_of, thread_number
 from turnbuckle.trace.trace import Trace
 
 Int = NDArray[np.int64]
@@ -28,8 +29,6 @@ MOST_MEMBERS: Final = 64
 _MOST_LEVELS: Final = 64
 #: Wildcard receives times open streams of one rank that are compared.
 _MOST_COMPARED: Final = 4096
-#: A process's threads share everything but the low bits of their id.
-PROCESS: Final = ~0xFFFFFF
 
 _SEND: Final = r"^i?[bsr]?send(_init)?$"
 _RECEIVE: Final = r"^i?m?recv(_init)?$"
@@ -110,7 +109,7 @@ class Exchanges:
 
 def exchanges(rows: pl.DataFrame, trace: Trace, most_members: int = MOST_MEMBERS) -> Exchanges | None:
     """All messages and collectives of a profile's MPI calls; None where only one process made any."""
-    if (trace.mpi["thread"] & PROCESS).n_unique() < 2:
+    if process_of(trace.mpi["thread"]).n_unique() < 2:
         return None
     activity = np.full(trace.mpi.height, -1, dtype=np.int64)
     mine = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi", pl.col("row").is_not_null())
@@ -123,17 +122,18 @@ def exchanges(rows: pl.DataFrame, trace: Trace, most_members: int = MOST_MEMBERS
 
 def in_words(calls: pl.DataFrame, trace: Trace, first_ns: int, most: int = 3) -> str:
     """Who made calls, and when: the first few of a table with does, thread and start_ns (after `first_ns`, where the run begins)."""
-    rank = {thread & PROCESS: rank for thread, rank in trace.mpi_ranks.select("thread", "rank").iter_rows()}
+    rank = {process_of(thread): rank for thread, rank in trace.mpi_ranks.select("thread", "rank").iter_rows()}
     said = []
     for does, thread, start in calls.select("does", "thread", "start_ns").head(most).iter_rows():
-        who = f"rank {rank[thread & PROCESS]}" if thread & PROCESS in rank else f"thread {thread & ~PROCESS}"
+        process = process_of(thread)
+        who = f"rank {rank[process]}" if process in rank else f"thread {thread_number(thread)}"
         said.append(f"{who} in MPI_{clipped(does or '(no name)', 30).capitalize()} at {(start - first_ns) * 1e-9:.6g} s")
     return "; ".join(said) + ("; ..." if calls.height > most else "")
 
 
 def described(trace: Trace, activity: Int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """MPI calls that begin something, with what completes them, and all communicators' members; `activity` numbers each row's activity."""
-    mpi = trace.mpi.with_row_index("at").with_columns(pl.col("at").cast(pl.Int64), process=pl.col("thread") & PROCESS)
+    mpi = trace.mpi.with_row_index("at").with_columns(pl.col("at").cast(pl.Int64), process=process_of(pl.col("thread")))
     made = communicators(trace)
     stands = same_call(trace)
     calls = placed(mpi.with_columns(does=operation(trace), activity=activity[stands], until=mpi["end_ns"].to_numpy()[stands]), made)
@@ -148,7 +148,7 @@ def communicators(trace: Trace) -> pl.DataFrame:
     their groups (``group_root``, ``group_number``), where the recording has it.  A duplicate is recorded with neither rank
     nor size: it has its parent's.
     """
-    ranks = trace.mpi_ranks.select("rank", process=pl.col("thread") & PROCESS).unique()
+    ranks = trace.mpi_ranks.select("rank", process=process_of(pl.col("thread"))).unique()
     # one rank in two processes is two programs; two ranks in one process have their handles in common
     ranks = ranks.unique("rank", keep="none").unique("process", keep="none")
     made = trace.mpi_communicators.drop_nulls(["rank", "time_ns", "communicator"]).join(ranks, on="rank")

@@ -9,7 +9,7 @@ import polars as pl
 
 from turnbuckle.profile.classify import CALL_CLASS, call_classes
 from turnbuckle.profile.profile import Profile
-from turnbuckle.trace.check import launch_pairs, nested_calls
+from turnbuckle.trace.check import nested_calls
 
 
 def coverage(profile: Profile) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def coverage(profile: Profile) -> dict[str, Any]:
     where none is recorded.
     """
     trace = profile.trace
-    pairs = launch_pairs(trace.tables)
+    pairs = trace.launch_pairs
     launches, graphs = (_launches(profile, pairs, graphs=only) for only in (False, True))
     return {"launches": launches, "graph_launches": graphs, "device_rows": profile.device_rows}
 

@@ -19,12 +19,11 @@ from turnbuckle.foundation import schema
 from turnbuckle.foundation.errors import clipped
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.trace.check import sound
+from turnbuckle.trace.ids import id_of, process_of, thread_number
 from turnbuckle.trace.trace import Trace
 
 #: Bytes of a hash: among a million names, two are alike with a chance of 3e-8.
 DIGEST_BYTES: Final = 8
-_PROCESS: Final = ~0xFFFFFF
-_LOW: Final = 0xFFFFFF
 #: The first record begins here [ns]: a time of 0 means a lost one.
 _FIRST_NS: Final = 1
 _EXAMPLES: Final = 3
@@ -312,16 +311,16 @@ def _renumbered(tables: Mapping[str, pl.DataFrame], treated: list[Treated]) -> d
         processes.update(out[table][column].drop_nulls().unique().to_list())
     for table, column in _columns(out, "thread"):
         threads.update(out[table][column].drop_nulls().unique().to_list())
-    wholes = sorted({p & _PROCESS for p in processes | threads})
+    wholes = sorted({process_of(p) for p in processes | threads})
     number = {p: i for i, p in enumerate(wholes, 1)}
     # a process whose id has low bits is told apart from another with the same high ones
     new_thread: dict[int, int] = {}
     last: dict[int, int] = {}
     for id in sorted(processes | threads):
-        whole = id & _PROCESS
+        whole = process_of(id)
         low = 0 if id == whole else last.get(whole, 0) + 1
         last[whole] = max(low, last.get(whole, 0))
-        new_thread[id] = number[whole] << 24 | low & _LOW
+        new_thread[id] = id_of(number[whole], thread_number(low))
     for table, column in _columns(out, "process", "thread"):
         out[table] = out[table].with_columns(_mapped(out[table][column], new_thread))
     for what, ids in (("processes", processes), ("threads", threads)):

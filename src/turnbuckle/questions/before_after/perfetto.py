@@ -38,6 +38,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.run import Answer
 from turnbuckle.questions.before_after.question import Moved
 from turnbuckle.show.text import clean
+from turnbuckle.trace.ids import process_number, process_of, thread_number
 
 Int = NDArray[np.int64]
 
@@ -271,7 +272,7 @@ def _metadata(run: Moved, sides: list[_Side], places: list[dict[tuple[int, int],
     say("process_name", _PATHS, 0, name="critical path")
     say("process_sort_index", _PATHS, 0, sort_index=0)
     tracks = {row["track"]: row for row in run.profile.tracks.iter_rows(named=True)}
-    ranks = {thread & ~0xFFFFFF: rank for thread, rank in run.profile.trace.mpi_ranks.select("thread", "rank").iter_rows()}
+    ranks = {process_of(thread): rank for thread, rank in run.profile.trace.mpi_ranks.select("thread", "rank").iter_rows()}
     several = len(_processes(run, sides[0])) > 1
     for side, place in zip(sides, places, strict=True):
         say("thread_name", _PATHS, _path_track(side), name=f"{side.word} on {side.machine}")
@@ -279,13 +280,13 @@ def _metadata(run: Moved, sides: list[_Side], places: list[dict[tuple[int, int],
         numbers = _processes(run, side)
         for process, pid in numbers.items():
             rank = f", rank {ranks[process]}" if process in ranks else ""
-            which = f", process {process >> 24 & 0xFFFFFF}" if several and process is not None else ""
+            which = f", process {thread_number(process_number(process))}" if several and process is not None else ""
             say("process_name", pid, 0, name=f"{side.word} on {side.machine}{which}{rank}")
             say("process_sort_index", pid, 0, sort_index=pid)
         for (track, lane), tid in place.items():
             row = tracks[track]
             pid = numbers[row["process"]]
-            name = {"thread": f"host thread {(row['thread'] or 0) & 0xFFFFFF}", "stream": f"GPU {row['device']} stream {row['stream']}"}
+            name = {"thread": f"host thread {thread_number(row['thread'] or 0)}", "stream": f"GPU {row['device']} stream {row['stream']}"}
             say("thread_name", pid, tid, name=name.get(row["what"], "host") + (f" ({lane + 1})" if lane else ""))
             say("thread_sort_index", pid, tid, sort_index=tid)
     return out

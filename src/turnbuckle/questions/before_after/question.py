@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import Profile
+from turnbuckle.projection.admission import require, require_calls
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.order import Prepared, prepared, timeline_change
-from turnbuckle.projection.project import answered, require, require_calls
+from turnbuckle.projection.project import answered
 from turnbuckle.projection.projection import Projection
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 

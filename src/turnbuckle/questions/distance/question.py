@@ -30,11 +30,11 @@ from turnbuckle.machine import Machine, Parameter, load
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.profile.classify import BOUNDARY_CLASSES
 from turnbuckle.profile.pieces import Pieces
+from turnbuckle.projection.admission import require_activity, require_calls, require_order
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.assumptions import uncalled
 from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
 from turnbuckle.projection.order import Prepared, timeline_change
-from turnbuckle.projection.project import require_activity, require_calls, require_order
 from turnbuckle.projection.projection import break_even_utilisation
 from turnbuckle.projection.run import SCHEMA_VERSION, Run
 from turnbuckle.projection.sensitivity import MOST, Curve, Share, along, shares

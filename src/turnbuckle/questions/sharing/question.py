@@ -28,8 +28,8 @@ from turnbuckle.cost.gpu_size import resident_at_most, spread_speedup, unit_shar
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.foundation.units import show
 from turnbuckle.profile.dependencies.dependencies import Graph
+from turnbuckle.projection.admission import require_activity, require_order
 from turnbuckle.projection.model import link_bandwidth
-from turnbuckle.projection.project import require_activity, require_order
 from turnbuckle.projection.run import SCHEMA_VERSION, Run
 from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.sharing.differences import scattered

@@ -18,8 +18,9 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import CannotAnswer, UsageError, clipped, did_you_mean
 from turnbuckle.foundation.settings import Setting
 from turnbuckle.machine import Pair, Parameter, load, schema
+from turnbuckle.projection.admission import require_calls
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.project import answered, require_calls
+from turnbuckle.projection.project import answered
 from turnbuckle.projection.uncertainty import uncertain, with_interval
 from turnbuckle.questions.distance.question import FARTHEST, tolerate
 from turnbuckle.questions.sharing import question as sharing

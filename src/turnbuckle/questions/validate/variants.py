@@ -18,7 +18,7 @@ from turnbuckle.profile.pieces import Pieces, described
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.replay.sum import replay_sum
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
-from turnbuckle.trace.check import DEVICE_TABLES, launch_pairs
+from turnbuckle.trace.check import DEVICE_TABLES
 from turnbuckle.trace.trace import Trace
 
 Float = NDArray[np.float64]
@@ -89,7 +89,7 @@ def cut(trace: Trace, phase: int | None = None) -> Trace:
     ------
     ValueError : there is no such phase, or no device work.
     """
-    pairs = launch_pairs(trace.tables)
+    pairs = trace.launch_pairs
     parts = []
     for table in DEVICE_TABLES:
         mine = pairs.filter(pl.col("table") == table)

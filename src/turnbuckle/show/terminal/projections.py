@@ -322,7 +322,7 @@ def card_line(answer: Answer) -> str:
     from turnbuckle.foundation import registry
 
     shipped = registry.load("services", "card")
-    if answer.model is None or answer.model.name != "nething":
+    if answer.model is None or not answer.model.carded:
         return ""
     if all(m.relative for m in answer.targets):
         said = shipped().in_words("distance", "timeline")

@@ -20,6 +20,7 @@ from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.findings import merge as merged_findings
 from turnbuckle.foundation.units import show
 from turnbuckle.trace.check import DEVICE_TABLES, sound
+from turnbuckle.trace.ids import id_of, process_of, thread_number
 from turnbuckle.trace.merge.alignment import QUANTILES, Clocks, align
 from turnbuckle.trace.merge.shared_collectives import groups, lanes
 from turnbuckle.trace.trace import Trace, dtypes
@@ -29,7 +30,6 @@ Clock = Literal["collectives", "recorded"]
 MAX_SKEW_NS: Final = 100_000
 """How far a merged clock may be off [ns]: what a collective of few bytes takes; beyond it, waits between ranks are the clocks' error."""
 
-_PROCESS: Final = ~0xFFFFFF
 _HOUR_NS: Final = 3_600_000_000_000
 _NAMES: Final = ("name", "short_name")
 _TIMES: Final = ("start_ns", "end_ns", "time_ns")
@@ -131,7 +131,7 @@ def _processes(trace: Trace) -> list[int]:
         if "process" in frame.columns:
             found |= set(frame["process"].drop_nulls().unique().to_list())
         if "thread" in frame.columns:
-            found |= set(frame.select((pl.col("thread") & _PROCESS).drop_nulls().unique()).to_series().to_list())
+            found |= set(frame.select(process_of(pl.col("thread")).drop_nulls().unique()).to_series().to_list())
     return sorted(found)
 
 
@@ -146,7 +146,7 @@ def _apart(numbers: Sequence[Sequence[int]]) -> list[dict[int, int]]:
         for process in some:
             number = process
             while number in taken:
-                number, free = free << 24, free + 1
+                number, free = id_of(free), free + 1
                 if number in every:
                     number = process
             mine[process] = number
@@ -160,11 +160,11 @@ def _ranks(traces: Sequence[Trace], numbers: Sequence[Sequence[int]]) -> tuple[l
     told: list[dict[int, int]] = []
     busy: list[list[int]] = []
     for trace, some in zip(traces, numbers, strict=True):
-        by_mpi = {thread & _PROCESS: rank for thread, rank in trace.mpi_ranks.select("thread", "rank").drop_nulls().iter_rows()}
+        by_mpi = {process_of(thread): rank for thread, rank in trace.mpi_ranks.select("thread", "rank").drop_nulls().iter_rows()}
         work: Counter[int] = Counter()
         for table in _BUSY:
             frame = trace.table(table)
-            process = frame["process"] if "process" in frame.columns else frame["thread"] & _PROCESS
+            process = frame["process"] if "process" in frame.columns else process_of(frame["thread"])
             work.update(dict(process.drop_nulls().value_counts().iter_rows()))
         if not by_mpi and trace.facts.get("rank") is not None and (work or some):
             by_mpi = {max(work, key=lambda p: (work[p], -p), default=some[0] if some else 0): int(trace.facts["rank"])}
@@ -346,7 +346,7 @@ def _renumbered(frame: pl.DataFrame, number: Mapping[int, int]) -> pl.DataFrame:
     if "process" in frame.columns:
         frame = frame.with_columns(pl.col("process").replace(changed))
     if "thread" in frame.columns:
-        frame = frame.with_columns(thread=(pl.col("thread") & _PROCESS).replace(changed) | (pl.col("thread") & ~_PROCESS))
+        frame = frame.with_columns(thread=process_of(pl.col("thread")).replace(changed) | thread_number(pl.col("thread")))
     return frame
 
 

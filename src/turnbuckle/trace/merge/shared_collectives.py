@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.trace import Trace
 
 Int = NDArray[np.int64]
@@ -35,7 +36,6 @@ _PIECES, _FOR_DRIFT = 16, 32
 _PEAKS: Final = 8
 #: Operations of two lanes that are compared.
 _USED: Final = 4096
-_PROCESS: Final = ~0xFFFFFF
 _KERNEL: Final = r"^(void |_z\d+)?(nccl|rccl)\w*kernel"
 _DOES: Final = r"(allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce)"
 #: Operations of NCCL, and of MPI, that nobody leaves before all have come; of MPI, if they carry something.
@@ -271,7 +271,7 @@ def _of_mpi(file: int, trace: Trace, offset: int, words: dict[str, int]) -> list
     texts = trace.text(calls).fill_null("").str.to_lowercase().str.replace(r"^p?mpi_", "")
     every = (texts == "barrier") | (calls["size_bytes"] > 0).fill_null(False)
     rows = calls.with_columns(
-        process=pl.col("thread") & _PROCESS, device=pl.lit(_HOST), word=_by_text("mpi " + texts, words), near=texts.str.contains(_MPI)
+        process=process_of(pl.col("thread")), device=pl.lit(_HOST), word=_by_text("mpi " + texts, words), near=texts.str.contains(_MPI)
     ).with_columns(every=every & pl.col("near"), pair=every & pl.col("near"))
     about = _communicators(trace)
     out = []
@@ -283,7 +283,7 @@ def _of_mpi(file: int, trace: Trace, offset: int, words: dict[str, int]) -> list
 
 def _communicators(trace: Trace) -> dict[tuple[int, int], tuple[int, tuple[int, ...]]]:
     """Size and marks of each process's handles; those made more than once mean different things and are left out."""
-    ranks = trace.mpi_ranks.select("rank", process=pl.col("thread") & _PROCESS).unique("process", keep="none")
+    ranks = trace.mpi_ranks.select("rank", process=process_of(pl.col("thread"))).unique("process", keep="none")
     made = (
         trace.mpi_communicators.join(ranks, on="rank").drop_nulls(["communicator", "size"]).unique(["process", "communicator"], keep="none")
     )

@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from turnbuckle._native import read_nsys
+from turnbuckle.trace.ids import process_number, thread_number
 from turnbuckle.trace.readers.parts.native import native_trace
 from turnbuckle.trace.readers.parts.sqlite_tables import MAGIC
 from turnbuckle.trace.trace import Trace
@@ -43,7 +44,7 @@ def _of_the_machine(trace: Trace, numbers: Mapping[str, int]) -> Trace:
         columns = [c for c in _DEVICES if c in frame.columns] if "process" in frame.columns else []
         tables[name] = frame
         for column in columns:
-            pid = (pl.col("process") // (1 << 24)) % (1 << 24)
+            pid = thread_number(process_number(pl.col("process")))
             own = tables[name].select(pid=pid, own=pl.col(column).cast(pl.Int32))
             numbered = own.join(known, on=["pid", "own"], how="left", maintain_order="left")["gpu"]
             tables[name] = tables[name].with_columns(numbered.alias(column))

@@ -28,6 +28,7 @@ from turnbuckle.papers.models.node.cost import Staged, all_on_node, fraction_spe
 from turnbuckle.profile.messages.mpi_calls import communicators, operation, placed, posted, same_call
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import UNNAMED
+from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.intervals import union_ns
 from turnbuckle.trace.recorders import recorder_of, what_to_record
 from turnbuckle.trace.trace import Trace
@@ -37,7 +38,6 @@ Mapping = Literal["linear", "round robin"]
 #: A path of messages: latency [s] and bandwidth [B/s].
 Link = tuple[float, float]
 
-_PROCESS: Final = ~0xFFFFFF
 _SENDS: Final = r"^i?[bsr]?send(_init)?$"
 _BOTH: Final = r"^i?sendrecv(_replace)?$"
 #: Collectives that move nothing: no bandwidth makes them faster.
@@ -230,7 +230,7 @@ def _calls(trace: Trace, worlds: pl.DataFrame) -> pl.DataFrame:
     sizes = made.drop_nulls("comm").join(told, on=["rank", "communicator", "time_ns"], how="left").group_by("comm")
     members = sizes.agg(members=pl.max_horizontal(pl.col("me").n_unique().cast(pl.Int64), pl.col("size").max()))
     calls = trace.mpi.with_columns(
-        at=pl.Series(at), process=pl.col("thread") & _PROCESS, does=operation(trace).fill_null(""),
+        at=pl.Series(at), process=process_of(pl.col("thread")), does=operation(trace).fill_null(""),
         activity=pl.Series(stands), until=trace.mpi["end_ns"].gather(stands), stands=pl.Series(stands == at),
         function=trace.text(trace.mpi).fill_null(UNNAMED),
     )  # fmt: skip
@@ -248,7 +248,7 @@ def _worlds(trace: Trace) -> pl.DataFrame:
 
     What a handle means is known here without the other ranks' recordings.  One that was made twice may mean something else.
     """
-    ranks = trace.mpi_ranks.select("rank", process=pl.col("thread") & _PROCESS).unique()
+    ranks = trace.mpi_ranks.select("rank", process=process_of(pl.col("thread"))).unique()
     made = trace.mpi_communicators.drop_nulls(["rank", "communicator"]).join(ranks.unique("rank", keep="none"), on="rank")
     made = made.unique(["process", "communicator"], keep="none")
     own = made.filter(pl.col("parent").fill_null(0) == 0, pl.col("local_rank") == pl.col("rank")).select("process", "communicator", "size")
@@ -293,7 +293,7 @@ def _messages(posts: pl.DataFrame, trace: Trace, worlds: pl.DataFrame) -> pl.Dat
     """Sent messages with both ends as ranks of the world."""
     made = communicators(trace)
     members = made.drop_nulls("comm").select("comm", partner="me", target="rank").unique(["comm", "partner"])
-    ranks = trace.mpi_ranks.select("rank", process=pl.col("thread") & _PROCESS).unique("process", keep="none")
+    ranks = trace.mpi_ranks.select("rank", process=process_of(pl.col("thread"))).unique("process", keep="none")
     does = pl.col("does")
     both = does.str.contains(_BOTH)
     call = ["thread", "start_ns", "name"]

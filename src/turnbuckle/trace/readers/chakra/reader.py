@@ -17,6 +17,7 @@ import polars as pl
 
 from turnbuckle.foundation.errors import CannotAnswer, ProfileError
 from turnbuckle.foundation.findings import Finding, finding
+from turnbuckle.trace.ids import id_of, thread_number
 from turnbuckle.trace.readers.chakra import json as chakra_json
 from turnbuckle.trace.readers.chakra import wire as chakra_wire
 from turnbuckle.trace.readers.chakra.files import beginning, digest, pieces
@@ -385,7 +386,7 @@ def _trace(found: ExecutionGraph, path: Path) -> Trace:
     findings = list(found.findings)
     first = int(nodes["start_ns"].min())  # type: ignore[arg-type]
     nodes = nodes.with_columns(
-        start_ns=pl.col("start_ns") - first, end_ns=pl.col("start_ns") - first + pl.col("duration_ns"), process=pl.lit(1 << 24)
+        start_ns=pl.col("start_ns") - first, end_ns=pl.col("start_ns") - first + pl.col("duration_ns"), process=pl.lit(id_of(1))
     ).sort("start_ns", maintain_order=True)
     for code, kinds in (("P185", (OPERATOR,)), ("P102", DEVICE)):
         if lost := found.of(*kinds).height - nodes.filter(pl.col("kind").is_in(list(kinds))).height:
@@ -404,7 +405,7 @@ def _trace(found: ExecutionGraph, path: Path) -> Trace:
     if unsized := copies["size_bytes"].null_count():
         findings.append(finding("P166", unsized))
     operators = nodes.filter(pl.col("kind") == OPERATOR).with_columns(
-        thread=(1 << 24) | (pl.col("thread").fill_null(0) & 0xFFFFFF), kind=pl.lit(59)
+        thread=id_of(1, thread_number(pl.col("thread").fill_null(0))), kind=pl.lit(59)
     )
     memsets = nodes.filter(pl.col("kind") == MEMSET).with_columns(memory=pl.lit(3))
     tables = {"kernels": compute.with_columns(short_name="name"), "copies": copies, "memsets": memsets, "ranges": operators}

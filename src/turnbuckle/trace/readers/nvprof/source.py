@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.foundation.findings import finding
+from turnbuckle.trace.ids import MOST_THREADS, id_of, process_of, thread_number
 from turnbuckle.trace.readers.nvprof.names import demangled, short
 from turnbuckle.trace.readers.nvprof.rows import Rows
 from turnbuckle.trace.readers.nvprof.tables import KIND, MISSING, Database, Int, numbered
@@ -36,7 +37,6 @@ _MANAGED: Final = 5
 _NONE: Final = (-1, 0xFFFFFFFF)
 _THREAD: Final = 2
 _MARK, _BEGINS, _ENDS = 1, 2, 4
-_THREAD_BITS: Final = 24
 _MOST_THREADS: Final = 1 << 20
 
 _NAMES: Final = ("StringTable", "Version", "sqlite_sequence")
@@ -121,7 +121,7 @@ class _Source:
         pids = {pid for _, taken in found if "processId" in taken for (pid,) in numbered(taken["processId"])[0]}
         if len(pids) == 1:
             (pid,) = pids
-            self.rows.process = pid << _THREAD_BITS if 0 < pid < 1 << 38 else 0
+            self.rows.process = id_of(pid) if 0 < pid < 1 << 38 else 0
         self._callers(found)
         unknown: Counter[str] = Counter()
         while found:
@@ -154,21 +154,21 @@ class _Source:
         """Give threads that have none yet their id."""
         taken: dict[int, set[int]] = {}
         for (process, _), place in self.rows.threads.items():
-            taken.setdefault(process, set()).add(place & ((1 << _THREAD_BITS) - 1))
+            taken.setdefault(process, set()).add(thread_number(place))
         fresh = sorted(c for c in set(callers) if c not in self.rows.threads)
         for process, thread in fresh:
-            if 0 < thread < 1 << _THREAD_BITS:
+            if 0 < thread < MOST_THREADS:
                 taken.setdefault(process, set()).add(thread)
         following: dict[int, int] = {}
         for process, thread in fresh:
             own = thread
-            if not 0 < thread < 1 << _THREAD_BITS:
-                own = following.get(process, (1 << _THREAD_BITS) - 1)
+            if not 0 < thread < MOST_THREADS:
+                own = following.get(process, MOST_THREADS - 1)
                 while own in taken.setdefault(process, set()):
                     own -= 1
                 following[process] = own - 1
                 taken[process].add(own)
-            self.rows.threads[process, thread] = (max(process, 0) & ((1 << 38) - 1)) << _THREAD_BITS | own
+            self.rows.threads[process, thread] = id_of(max(process, 0) & ((1 << 38) - 1), own)
 
     def _places(self, process: Int | None, thread: Int | None, rows: int) -> tuple[Int, Int]:
         """Ids of the processes and threads of calls; calls that name none are of thread 1 of process 0."""
@@ -176,7 +176,7 @@ class _Source:
             return np.zeros(rows, np.int64), np.ones(rows, np.int64)
         distinct, back = numbered(process, thread)
         of = np.array([self.rows.threads.get((p, t), 1) for p, t in distinct], dtype=np.int64)[back]
-        return of & ~((1 << _THREAD_BITS) - 1), of
+        return process_of(of), of
 
     def _process(self, rows: int) -> Int:
         """The process of device records: that of all calls, or missing where the file holds several."""
@@ -404,7 +404,7 @@ class _Source:
     def _owners(self, process: Int | None, rows: int) -> Int:
         if process is None:
             return self._process(rows)
-        return np.where((process > 0) & (process < 1 << 38), process << _THREAD_BITS, self._process(rows))
+        return np.where((process > 0) & (process < 1 << 38), id_of(process), self._process(rows))
 
     def allocations(self) -> None:
         """Device memory taken and given back: one row each (CUDA 11), or one row for both (before)."""

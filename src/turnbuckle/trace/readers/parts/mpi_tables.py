@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.trace.ids import MOST_THREADS, id_of, of_rank
 from turnbuckle.trace.readers.parts.columns import by_two
 from turnbuckle.trace.trace import dtypes
 
@@ -28,7 +29,7 @@ LARGEST_NS: Final = 2**53
 #: Largest number that a column of sizes, tags or counts may hold.
 LARGEST: Final = 2**62
 #: Ranks that the ids of threads can tell apart and that fit into memory as a communicator's members.
-MOST_RANKS: Final = 1 << 24
+MOST_RANKS: Final = MOST_THREADS
 
 _COLUMNS: Final = (
     "start_ns", "end_ns", "rank", "kind", "name", "size_bytes", "receive_bytes", "partner", "root", "tag", "communicator", "request",
@@ -148,7 +149,7 @@ class Calls:
             name: np.frombuffer(column, dtype=np.int64) if len(column) else np.zeros(0, np.int64) for name, column in self.columns.items()
         }
         order = np.lexsort((np.arange(len(self)), held["outer"], held["rank"], held["start_ns"]))
-        thread = held["rank"] + 1 << 24 | held["thread"]
+        thread = id_of(held["rank"] + 1, held["thread"])
         # a copy in their order: the arrays' memory is not polars' to keep
         return mpi_table(lambda name: (thread if name == "thread" else held[name])[order])
 
@@ -171,7 +172,7 @@ def ranges_table(start: NDArray[np.int64], end: NDArray[np.int64], rank: NDArray
     values: dict[str, Any] = {
         "start_ns": start,
         "end_ns": end,
-        "thread": rank + 1 << 24 | 1,
+        "thread": of_rank(rank),
         "kind": np.full(len(start), 59),
         "name": name,
     }
@@ -186,7 +187,7 @@ def ranges_table(start: NDArray[np.int64], end: NDArray[np.int64], rank: NDArray
 def ranks_table(ranks: int) -> pl.DataFrame:
     """The table ``mpi_ranks`` of one thread a rank."""
     rank = np.arange(ranks, dtype=np.int64)
-    return pl.DataFrame({"thread": rank + 1 << 24 | 1, "rank": rank}, schema=dtypes("mpi_ranks"))
+    return pl.DataFrame({"thread": of_rank(rank), "rank": rank}, schema=dtypes("mpi_ranks"))
 
 
 def communicators_table(groups: Iterable[tuple[int, int, list[int]]]) -> pl.DataFrame:

@@ -16,11 +16,12 @@ import polars as pl
 from turnbuckle.foundation.errors import ProfileError, clipped
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.schema import words
+from turnbuckle.trace.ids import id_of, process_number, thread_number
 from turnbuckle.trace.readers.parts.mpi_tables import Names
 from turnbuckle.trace.readers.recorded.clocks import aligned
 from turnbuckle.trace.readers.recorded.delays import link_of, link_words, slack_of, slack_words
 from turnbuckle.trace.readers.recorded.text import FIRST, KINDS, Recorded, load
-from turnbuckle.trace.readers.rocprof.rows import BEGUN, MARK, PUSHED, THREAD_BITS, short_name
+from turnbuckle.trace.readers.rocprof.rows import BEGUN, MARK, PUSHED, short_name
 from turnbuckle.trace.trace import Trace, dtypes
 
 _DIRECTION: Final = {word: code for code, word in enumerate(words("directions"))}
@@ -242,7 +243,7 @@ class _Process:
     """Tables of one process."""
 
     def __init__(self, file: Recorded, process: int, whole: _Assembly) -> None:
-        self.file, self.process, self.whole = file, process << THREAD_BITS, whole
+        self.file, self.process, self.whole = file, id_of(process), whole
         self.shift = _moved_by(file)
         known = {number: whole.names(text) for number, text in sorted(file.names.items())}
         self.known = pl.DataFrame({"name": list(known), "index": list(known.values())}, schema={"name": pl.Int64, "index": pl.Int64})
@@ -291,7 +292,7 @@ class _Process:
         return self._rows(letter, **place, **columns)
 
     def _thread(self) -> pl.Expr:
-        return pl.lit(self.process, pl.Int64) | (pl.col("tid") & ((1 << THREAD_BITS) - 1))
+        return pl.lit(self.process, pl.Int64) | thread_number(pl.col("tid"))
 
     def _named(self, frame: pl.DataFrame, column: str = "name") -> pl.DataFrame:
         """The file's numbers of names as those of the trace; numbers without a name are missing, and counted."""
@@ -412,7 +413,7 @@ class _Process:
     def _rank(self) -> pl.DataFrame:
         """The rank that a launcher gave the process, under its first thread."""
         number = self.file.number("rank", -1)
-        thread = self.process | self.process >> THREAD_BITS
+        thread = id_of(process_number(self.process), process_number(self.process))
         return pl.DataFrame({"thread": [thread], "rank": [number]} if number >= 0 else None, schema=dtypes("mpi_ranks"))
 
 

@@ -18,6 +18,7 @@ import polars as pl
 
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.schema import words
+from turnbuckle.trace.ids import MOST_THREADS, id_of
 from turnbuckle.trace.readers.parts.mpi_tables import LARGEST, NO, Names
 from turnbuckle.trace.readers.rocprof import graphs as rocprof_graphs
 from turnbuckle.trace.trace import completed, dtypes
@@ -41,7 +42,6 @@ MARK, PUSHED, BEGUN = 34, 59, 60
 DIRECTION: Final = {word: code for code, word in enumerate(words("directions"))}
 MEMORY: Final = {word: code for code, word in enumerate(words("memories"))}
 #: Bits of a global thread id that hold the thread, and the largest process number beside them.
-THREAD_BITS: Final = 24
 LARGEST_PID: Final = 1 << 30
 _PIECE_ROWS: Final = 1 << 16
 _AWAY_NS: Final = 1 << 52
@@ -348,14 +348,13 @@ def _places(held: dict[str, pl.DataFrame]) -> tuple[dict[int, int], pl.DataFrame
     """Global ids of processes, and of threads by process and thread number; a number beyond its bits is given another."""
     pids = sorted(pl.concat([f["pid"].drop_nulls().unique() for f in held.values()]).unique().to_list())
     free = _free({p for p in pids if 0 < p < LARGEST_PID}, LARGEST_PID - 1)
-    process = {p: (p if 0 < p < LARGEST_PID else next(free)) << THREAD_BITS for p in pids}
+    process = {p: id_of(p if 0 < p < LARGEST_PID else next(free)) for p in pids}
     places = pl.concat([f.select("pid", "tid").unique() for f in (held["api"], held["ranges"])]).unique().sort("pid", "tid")
-    most = 1 << THREAD_BITS
     out: list[tuple[int | None, int | None, int]] = []
     for _, group in places.group_by("pid", maintain_order=True):
-        others = _free({t for t in group["tid"] if t is not None and 0 < t < most}, most - 1)
+        others = _free({t for t in group["tid"] if t is not None and 0 < t < MOST_THREADS}, MOST_THREADS - 1)
         for pid, tid in group.iter_rows():
-            own = tid if tid is not None and 0 < tid < most else next(others)
+            own = tid if tid is not None and 0 < tid < MOST_THREADS else next(others)
             out.append((pid, tid, (process[pid] if pid is not None else 0) | own))
     return process, pl.DataFrame(out, schema={"pid": pl.Int64, "tid": pl.Int64, "thread": pl.Int64}, orient="row")
 
