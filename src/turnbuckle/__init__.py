@@ -24,15 +24,24 @@ if TYPE_CHECKING:
     from turnbuckle.foundation.errors import TurnbuckleError
     from turnbuckle.foundation.findings import Finding
     from turnbuckle.machine import Machine, Pair, Parameter
+    from turnbuckle.machine.catalog import all_machines as machines
     from turnbuckle.page import write as report
     from turnbuckle.profile.profile import Profile
     from turnbuckle.projection.model import Model, additive, nething
     from turnbuckle.projection.projection import Projection
     from turnbuckle.projection.run import Answer, Run, Summary
+    from turnbuckle.questions.calibrate.question import of_files as calibrate
+    from turnbuckle.questions.cores.answer import Cores
+    from turnbuckle.questions.cores.question import of_runs as cores
     from turnbuckle.questions.distance.question import Slack
+    from turnbuckle.questions.merge.question import merge
+    from turnbuckle.questions.order.question import Order
+    from turnbuckle.questions.order.question import of_runs as order
     from turnbuckle.questions.sharing.question import Sharing
     from turnbuckle.questions.sweep.grid import Study
     from turnbuckle.questions.sweep.question import sweep
+    from turnbuckle.questions.validate.question import Validation
+    from turnbuckle.questions.validate.question import of_cases as validate
     from turnbuckle.trace.trace import Trace
 
     read = Run.read
@@ -40,6 +49,8 @@ if TYPE_CHECKING:
 #: Public name -> where it stands.  Loaded on first use, so that the command line starts fast.
 _PLACES = {
     "Answer": "projection.run:Answer",
+    "Cores": "questions.cores.answer:Cores",
+    "Order": "questions.order.question:Order",
     "Finding": "foundation.findings:Finding",
     "Machine": "machine:Machine",
     "Model": "projection.model:Model",
@@ -54,21 +65,30 @@ _PLACES = {
     "Summary": "projection.run:Summary",
     "Trace": "trace.trace:Trace",
     "TurnbuckleError": "foundation.errors:TurnbuckleError",
+    "Validation": "questions.validate.question:Validation",
     "additive": "projection.model:additive",
+    "calibrate": "questions.calibrate.question:of_files",
+    "cores": "questions.cores.question:of_runs",
+    "machines": "machine.catalog:all_machines",
+    "merge": "questions.merge.question:merge",
     "nething": "projection.model:nething",
+    "order": "questions.order.question:of_runs",
     "read": "projection.run:Run.read",
     "report": "page:write",
     "sample": "examples:sample",
     "sweep": "questions.sweep.question:sweep",
+    "validate": "questions.validate.question:of_cases",
 }
 #: Names of the first edition, which warn.
 _FORMER = {name: f"first_edition:{name}" for name in ("ask", "build", "inspect", "load", "tolerate", "write")}
 
 __all__ = [
     "Answer",
+    "Cores",
     "Finding",
     "Machine",
     "Model",
+    "Order",
     "Pair",
     "Parameter",
     "Profile",
@@ -80,17 +100,24 @@ __all__ = [
     "Summary",
     "Trace",
     "TurnbuckleError",
+    "Validation",
     "additive",
     "ask",
     "build",
+    "calibrate",
+    "cores",
     "inspect",
     "load",
+    "machines",
+    "merge",
     "nething",
+    "order",
     "read",
     "report",
     "sample",
     "sweep",
     "tolerate",
+    "validate",
     "write",
 ]
 

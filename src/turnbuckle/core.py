@@ -73,8 +73,10 @@ ADDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "untimed": {"graph": ("turnbuckle.questions.inspect.graph",)},
     "asks": {
-        "distance": ("turnbuckle.questions.distance.question:tolerate",),
+        "distance": ("turnbuckle.questions.distance.speeds:asked",),
         "sharing": ("turnbuckle.questions.sharing.question:of_run",),
+        "beside": ("turnbuckle.questions.sharing.pairs:of_runs",),
+        "transfers": ("turnbuckle.questions.transfers.datasheet:of_run",),
     },
     "sweeps": {name: (f"turnbuckle.questions.sweep.kinds:{name.upper()}",) for name in ("project", "slack", "sharing")},
     "predictions": {
@@ -90,5 +92,29 @@ ADDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "repeat": ("turnbuckle.questions.validate.predictions:repeat",),
         "rate": ("turnbuckle.questions.validate.predictions:rate",),
     },
-    "services": {"card": ("turnbuckle.questions.validate.question:shipped",)},
+    "terminal": {
+        "inspect": ("turnbuckle.show.terminal.projections:show",),
+        "project": ("turnbuckle.show.terminal.projections:show",),
+        "distance": ("turnbuckle.questions.distance.tables:show_slack",),
+        "speeds": ("turnbuckle.questions.distance.tables:show_sweep",),
+        "surface": ("turnbuckle.questions.distance.tables:show_surface",),
+        "sharing": ("turnbuckle.questions.sharing.command:show",),
+        "transfers": ("turnbuckle.questions.transfers.command:show",),
+        "cores": ("turnbuckle.questions.cores.command:show",),
+        "validate": ("turnbuckle.questions.validate.command:show",),
+    },
+    "figures": {
+        "transfers": ("turnbuckle.questions.transfers.figures:figures",),
+        "cores": ("turnbuckle.questions.cores.figures:of_one",),
+        "validate": ("turnbuckle.questions.validate.figures:figures",),
+        "sweep": ("turnbuckle.questions.sweep.figures:figures",),
+        "project": ("turnbuckle.page.answer_figures:figures",),
+        "distance": ("turnbuckle.questions.distance.figures:figures",),
+        "surface": ("turnbuckle.questions.distance.surface_figure:figures",),
+        "sharing surface": ("turnbuckle.questions.sharing.figures:figures",),
+    },
+    "services": {
+        "terminal as html": ("turnbuckle.show.terminal.console:as_html",),
+        "card": ("turnbuckle.questions.validate.question:shipped",),
+    },
 }

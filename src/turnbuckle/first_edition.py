@@ -35,7 +35,8 @@ def ask(run: Run, on: Sequence[str] | None = None, **asked: Any) -> Answer:
 def tolerate(run: Run, mode: Mode = "link", **asked: Any) -> Slack:
     """`Run.distance`."""
     _instead("tolerate", "Run.distance")
-    return run.distance(mode, **asked)
+    found: Slack = run.distance(mode, **asked)
+    return found
 
 
 def build(trace: Trace) -> Profile:

@@ -17,9 +17,11 @@ VERB = "api"
 #: Public names that stand for what other names give or take.
 HELD_BY_OTHERS = {
     "Answer": "of Run.project",
+    "Cores": "of cores",
     "Finding": "in the findings of answers",
     "Machine": "of Machine.load",
     "Model": "of nething and additive",
+    "Order": "of order",
     "Pair": "of Machine.load",
     "Parameter": "of Machine.load",
     "Profile": "of a Run",
@@ -31,6 +33,7 @@ HELD_BY_OTHERS = {
     "Summary": "of Run.summary",
     "Trace": "of a Run",
     "TurnbuckleError": "raised by Machine.load",
+    "Validation": "of validate",
 }
 
 
@@ -130,6 +133,35 @@ INSTEAD: dict[str, Callable[[Path], Any]] = {
     "tolerate api": lambda inputs: _read(inputs).distance("api", draws=10).as_dict(),
     "write": _reported,
 }
+#: Question of the command line -> the same in Python: the JSON document, or those of its keys that the answer has.
+COMMANDS: dict[str, Callable[[Path], Any]] = {
+    "slack in/dgemm.sqlite --over bandwidth --format json": lambda i: _read(i).distance(over="bandwidth").as_dict(),
+    "slack in/dgemm.sqlite --over both --mode api --format json": lambda i: _read(i).distance("api", over="both").as_dict(),
+    "transfers in/dgemm.sqlite --measured in/dgemm.sqlite --on nvlink2-x2 --transfers-of measured --format json": lambda i: (
+        _read(i).transfers("nvlink2-x2", measured=_read(i), transfers_of_measured=True).as_dict()
+    ),
+    "cores in/runs_cores/runs.csv --draws 200 --format json": lambda i: {
+        "programs": [tb.cores(i / "runs_cores" / "runs.csv", draws=200).as_dict()]
+    },
+    "calibrate in/measured_nvbandwidth/measured.txt --base h100-sxm5 --format json": lambda i: {
+        "parameters": [e.as_dict() for e in tb.calibrate([i / "measured_nvbandwidth" / "measured.txt"], "h100-sxm5").parameters]
+    },
+    "model order in/ranks/two.sqlite in/ranks/disturbed.sqlite --format json": lambda i: tb.order(
+        [tb.read(i / "ranks" / name, use_cache=False) for name in ("two.sqlite", "disturbed.sqlite")]
+    ).as_dict(),
+    "machines list --format json": lambda _: {"machines": [{"name": m.name, "title": m.title} for m in tb.machines()]},
+    "model messages in/ranks/all.sqlite --format json": lambda i: tb.read(i / "ranks" / "all.sqlite", use_cache=False).messages().as_dict(),
+    "validate --cases in --data in in/case_line/case --format json": lambda i: tb.validate([str(i / "case_line" / "case")], i, i).as_dict(),
+    "merge in/ranks/rank0.sqlite in/ranks/rank1.sqlite in/ranks/rank2.sqlite -o m.turnbuckle && inspect m.turnbuckle --format json": (
+        lambda i: {"profile": {"run_time_ns": _merged(i).profile.run_time_ns, "kernels": _merged(i).as_dict()["profile"]["kernels"]}}
+    ),
+}
+
+
+def _merged(inputs: Path) -> Any:
+    return tb.merge([tb.read(inputs / "ranks" / f"rank{k}.sqlite", use_cache=False) for k in range(3)])
+
+
 #: Names of the first edition.
 FORMER = ("ask", "build", "inspect", "load", "tolerate", "write")
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import golden_api as api
 import golden_net as net
 import pytest
 
 import turnbuckle as tb
+from turnbuckle.projection.shown import finite
 
 
 @pytest.mark.parametrize("question", api.ASKED, ids=str)
@@ -22,6 +25,23 @@ def test_what_took_a_former_names_place_answers_the_same(question: str, inputs: 
     net.hold(question, api.ask(question, inputs, tmp_path / "asked", instead=True), api.VERB)
 
 
+@pytest.mark.parametrize("question", api.COMMANDS, ids=str)
+def test_python_answers_as_the_command_does(question: str, inputs: Path, tmp_path: Path) -> None:
+    """One question, one number, whoever asks."""
+    command = net.ask(question, inputs, tmp_path / "asked")["json"]
+    answer = net.steady(json.loads(json.dumps(finite(api.COMMANDS[question](inputs)), default=str)))
+    assert answer and not list(net.differences(_part(command, answer), answer))
+
+
+def _part(whole: Any, wanted: Any) -> Any:
+    """Return what a document says of the keys that another has."""
+    if isinstance(whole, dict) and isinstance(wanted, dict):
+        return {key: _part(whole.get(key), value) for key, value in wanted.items()}
+    if isinstance(whole, list) and isinstance(wanted, list) and len(whole) == len(wanted):
+        return [_part(one, value) for one, value in zip(whole, wanted, strict=True)]
+    return whole
+
+
 @pytest.mark.parametrize("name", api.FORMER)
 def test_a_former_name_says_what_takes_its_place(name: str) -> None:
     with pytest.warns(DeprecationWarning, match=f"turnbuckle.{name} goes in the next release; .* takes its place"), suppress(Exception):
@@ -31,5 +51,6 @@ def test_a_former_name_says_what_takes_its_place(name: str) -> None:
 def test_every_public_name_is_asked_or_held_by_another() -> None:
     # a question begins with the names it asks
     asked = {word for question in api.ASKED for word in question.replace(",", "").split()}
+    asked |= {word for question in api.COMMANDS for word in question.split()}
     assert set(tb.__all__) == (asked & set(tb.__all__)) | set(api.HELD_BY_OTHERS)
     assert set(net.kept(api.VERB)) == set(api.ASKED)

@@ -13,6 +13,8 @@ machines     function that returns a folder of machine files, which join the cat
 charges      `turnbuckle.projection.model.Charge`, which a model charges where it is asked for by name
 untimed      module with ``sniff(path)`` and ``inspect(path, ...)``: files of a program that hold no times
 asks         function of a `Run`, behind its method of the same name
+terminal     function of a console and an answer: what a terminal shows, and a notebook
+figures      function of an answer: its figures
 sweeps       `turnbuckle.questions.sweep.points.Kind`: what a sweep can ask
 predictions  function of a validation case: rows predicted and measured
 services     what a question of one product uses of another

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 import polars as pl
 
@@ -39,8 +39,13 @@ from turnbuckle.trace.trace import Trace
 from turnbuckle.trace.window import Part, cut
 
 if TYPE_CHECKING:
+    from turnbuckle.mpi.questions.messages.question import Answered as Messages
+    from turnbuckle.mpi.questions.messages.setup import Setup
     from turnbuckle.questions.distance.question import Mode, Slack
+    from turnbuckle.questions.distance.speeds import Surface, Sweep
+    from turnbuckle.questions.sharing.pairs import Beside
     from turnbuckle.questions.sharing.question import Form, Gain, Sharing
+    from turnbuckle.questions.transfers.datasheet import Study as Transfers
 
 #: Asked when the user names no target: tighter, then farther and farther.
 DEFAULT_TARGETS = ("nvlink-c2c", "pcie5-x16", "cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
@@ -61,6 +66,8 @@ class Run(Shown):
     source_findings : what could not be recognised or fitted.
     command : the command line that reads it; file names without folders.
     """
+
+    question: ClassVar[str] = "inspect"
 
     profile: Profile
     source: Machine
@@ -204,11 +211,24 @@ class Run(Shown):
         drawn = max((p.interval.draws for p in projections if p.interval), default=draws or 0)
         return Answer(self, model, targets, projections, seed, drawn)
 
+    @overload
     def distance(
-        self, mode: Mode = "link", *, draws: int = DRAWS, seed: int = SEED, classes: Sequence[str] = (), repeats: Sequence[float] = ()
-    ) -> Slack:
+        self,
+        mode: Mode = "link",
+        over: Literal["latency"] = "latency",
+        *,
+        draws: int = ...,
+        seed: int = ...,
+        classes: Sequence[str] = ...,
+        repeats: Sequence[float] = ...,
+    ) -> Slack: ...
+    @overload
+    def distance(self, mode: Mode = "link", over: Literal["bandwidth", "launch", "kernel", "cpu"] = ...) -> Sweep: ...
+    @overload
+    def distance(self, mode: Mode = "link", over: Literal["both"] = ...) -> Surface: ...
+    def distance(self, mode: Mode = "link", over: str = "latency", **settings: Any) -> Slack | Sweep | Surface:
         """Say how much distance the run tolerates: ``turnbuckle slack``.  Parameters as in `questions.distance.question.tolerate`."""
-        found: Slack = registry.load("asks", "distance")(self, mode, draws=draws, seed=seed, classes=classes, repeats=repeats)
+        found: Slack | Sweep | Surface = registry.load("asks", "distance")(self, mode, over, **settings)
         return found
 
     def sharing(
@@ -225,6 +245,21 @@ class Run(Shown):
         """Replay the run several times over at once: ``turnbuckle model sharing``.  Parameters: `questions.sharing.question.sharing`."""
         settings = {"bandwidth": bandwidth, "hop_seconds": hop_seconds, "speed": speed, "gain": gain, "cores": cores}
         found: Sharing = registry.load("asks", "sharing")(self, runs, forms, **settings)
+        return found
+
+    def beside(self, other: Run, form: Form = "shared", **settings: Any) -> Beside:
+        """Replay the run and another at once: ``turnbuckle model sharing --beside``.  Settings: `questions.sharing.pairs.pair`."""
+        found: Beside = registry.load("asks", "beside")(self, other, form, **settings)
+        return found
+
+    def transfers(self, on: Sequence[str] | str | None = None, **settings: Any) -> Transfers:
+        """Price every copy on data sheets of other nodes: ``turnbuckle transfers``.  Settings: `questions.transfers.datasheet.of_run`."""
+        found: Transfers = registry.load("asks", "transfers")(self, **({} if on is None else {"on": on}), **settings)
+        return found
+
+    def messages(self, ranks_per_node: Sequence[int] = (1, 2, 4), setup: Setup | None = None) -> Messages:
+        """Replay its MPI messages through host memory and by GPUDirect: ``turnbuckle model messages``."""
+        found: Messages = registry.load("asks", "messages")(self, ranks_per_node, setup)
         return found
 
     # --- what is shown
@@ -274,6 +309,8 @@ class Run(Shown):
 class Summary(Shown):
     """What a recording amounts to."""
 
+    question: ClassVar[str] = "inspect"
+
     run: Run
 
     def as_dict(self) -> dict[str, Any]:
@@ -317,6 +354,8 @@ class Answer(Shown):
     projections : one per target, in the order asked.
     seed, draws : of the intervals.
     """
+
+    question: ClassVar[str] = "project"
 
     run: Run
     model: Model | None = None

@@ -6,16 +6,29 @@ import html
 import json
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import polars as pl
+
+from turnbuckle.foundation import registry
+from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+
+if TYPE_CHECKING:
+    from turnbuckle.show.figures.figure import Figure
 
 #: Rows of a table that a prompt shows.
 _ROWS = 12
 
 
 class Shown(ABC):
-    """An answer that has a table, a JSON document and a line that sums it up."""
+    """An answer that has a table, a JSON document and a line that sums it up.
+
+    Attributes
+    ----------
+    question : name under which the registry has its figures and its view on a terminal; empty for an answer without them.
+    """
+
+    question: ClassVar[str] = ""
 
     @abstractmethod
     def table(self) -> pl.DataFrame:
@@ -37,7 +50,25 @@ class Shown(ABC):
         with pl.Config(tbl_rows=_ROWS, tbl_cols=6, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, fmt_str_lengths=40):
             return f"{self.headline()}\n{self.table()}"
 
+    def figures(self) -> list[Figure]:
+        """Return its figures, not yet drawn; a notebook draws each that it shows.  Empty for an answer without one."""
+        known = registry.entries("figures")
+        return list(known[self.question].load()(self)) if self.question in known else []
+
+    def figure(self, name: str = "") -> Figure:
+        """Return one figure: the first, or that of a name.  Raises `UsageError` A430 where there is none."""
+        figures = {figure.name: figure for figure in self.figures()}
+        if not figures or (name and name not in figures):
+            fix = did_you_mean(name, figures) or (f"one of {', '.join(figures)}" if figures else "take its table")
+            what = f"this answer has no figure called {clipped(name)}" if figures else "this answer has no figures"
+            raise UsageError("A430", what, found=type(self).__name__, fix=fix)
+        return figures[name] if name else next(iter(figures.values()))
+
     def _repr_html_(self) -> str:
+        known = registry.entries("terminal")
+        if self.question in known:
+            drawn: str = registry.load("services", "terminal as html")(known[self.question].load(), self)
+            return drawn
         with pl.Config(tbl_rows=60, tbl_cols=20, tbl_hide_dataframe_shape=True, fmt_str_lengths=60):
             return f"<p>{html.escape(self.headline())}</p>{self.table()._repr_html_()}"
 

@@ -62,6 +62,7 @@ def calibrate(
     from turnbuckle.machine import load
     from turnbuckle.questions.calibrate.machine_file import is_name
     from turnbuckle.questions.calibrate.question import calibrate as fitted
+    from turnbuckle.questions.calibrate.question import one_device, read_origin
 
     if not files and not run:
         raise UsageError(
@@ -75,7 +76,7 @@ def calibrate(
     size = None if copied_size is None else parse(copied_size, "B")
     read: list[tuple[Origin, Measured]] = []
     for file in files:
-        read.append(_read(file, size, between_nodes))
+        read.append(read_origin(file, size, between_nodes))
     failed: list[str] = []
     if run:
         # the raw lines stay beside the machine file, which names their hash
@@ -84,7 +85,7 @@ def calibrate(
             refuse_input(keep, "the file of measured lines")
         here, failed = _measured_here(keep, quick, managed, only)
         read.append(here)
-    _one_device([o for o, _ in read])
+    one_device([o for o, _ in read])
     answer = fitted(read, on)
     if failed:
         answer = replace(
@@ -124,53 +125,26 @@ def _refuse_idle(given: dict[str, bool]) -> None:
         raise UsageError("A410", f"{word} belongs to --run", fix=f"leave {word} out, or add --run")
 
 
-def _read(path: Path, size: float | None, between_nodes: bool) -> tuple[Origin, Measured]:
-    import hashlib
-    from datetime import UTC, datetime
-
-    from turnbuckle.foundation.files import opened
-    from turnbuckle.machine.measured.logs import read_measured, split_part
-    from turnbuckle.questions.calibrate.calibration import Origin
-
-    measured = read_measured(path, size_bytes=size, with_rates=True, between_nodes=between_nodes)
-    place, _ = split_part(path)
-    with opened(place) as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    dated = datetime.fromtimestamp(place.stat().st_mtime, UTC).date().isoformat()
-    return Origin(place.name, digest, dated, measured.format, measured.device, measured.driver), measured
-
-
 def _measured_here(keep: Path | None, quick: bool, managed: bool, only: list[str] | None) -> tuple[tuple[Origin, Measured], list[str]]:
     """Measure this machine: what was measured, and which sections failed."""
     import sys
     import tempfile
 
     from turnbuckle.foundation import registry
+    from turnbuckle.questions.calibrate.question import read_origin
     from turnbuckle.show.terminal.options import flat
 
     with tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:
         place = keep or Path(folder) / "microbench.jsonl"
         says = _say if sys.stderr.isatty() else None
         failed = registry.load("services", "measure")(place, quick=quick, managed=managed, only=flat(only), says=says)
-        return _read(place, None, False), failed
+        return read_origin(place), failed
 
 
 def _say(line: str) -> None:
     import sys
 
     print(line, file=sys.stderr, flush=True)
-
-
-def _one_device(origins: list[Origin]) -> None:
-    """Numbers of several devices make no machine.  Raises A411."""
-    from turnbuckle.foundation.errors import UsageError, clipped
-    from turnbuckle.machine.device_names import device_words, is_slice
-
-    # a slice and its whole device are two devices to measure
-    named = {(device_words(o.device), o.device if is_slice(o.device) else ""): o for o in origins if o.device}
-    if len(named) > 1:
-        found = ", ".join(f"{o.file}: {o.device}" for o in named.values())
-        raise UsageError("A411", "the files name several devices", found=clipped(found, 200), fix="calibrate each machine by its own files")
 
 
 def _write(answer: Calibration, read: list[tuple[Origin, Measured]], name: str, base: str | None, on: Machine | None, output: Path) -> None:

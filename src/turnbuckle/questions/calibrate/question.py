@@ -10,18 +10,23 @@ Errors:
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from turnbuckle.foundation.errors import MachineError
+from turnbuckle.foundation.errors import MachineError, UsageError, clipped
+from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.findings import Finding, finding, merge
-from turnbuckle.machine import Machine
+from turnbuckle.machine import Machine, load
+from turnbuckle.machine.device_names import device_words, is_slice
 from turnbuckle.machine.machine import schema
-from turnbuckle.machine.measured.logs import Curve, Measured, Quantity
+from turnbuckle.machine.measured.logs import Curve, Measured, Quantity, read_measured, split_part
 from turnbuckle.questions.calibrate.calibration import DIRECT, NINETY, QUANTITIES, STATED, Calibration, Estimate, Origin
 from turnbuckle.questions.calibrate.curve_fit import CurveFit, fit_curve, step_of
 
@@ -408,3 +413,39 @@ def _rate(fit: CurveFit) -> tuple[float, float, str]:
     middle = float(np.median(rates))
     spread = float(np.std(np.log(rates))) if len(rates) > 1 else 0.1
     return middle, spread, "no line holds; rate read off the largest copies"
+
+
+def read_origin(path: Path, size_bytes: float | None = None, between_nodes: bool = False) -> tuple[Origin, Measured]:
+    """Read a file of measurements, with what tells it from others: name, hash, date, tool, device."""
+    measured = read_measured(path, size_bytes=size_bytes, with_rates=True, between_nodes=between_nodes)
+    place, _ = split_part(path)
+    with opened(place) as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    dated = datetime.fromtimestamp(place.stat().st_mtime, UTC).date().isoformat()
+    return Origin(place.name, digest, dated, measured.format, measured.device, measured.driver), measured
+
+
+def one_device(origins: Sequence[Origin]) -> None:
+    """Refuse (A411) numbers of several devices: they make no machine."""
+    # a slice and its whole device are two devices to measure
+    named = {(device_words(o.device), o.device if is_slice(o.device) else ""): o for o in origins if o.device}
+    if len(named) > 1:
+        found = ", ".join(f"{o.file}: {o.device}" for o in named.values())
+        raise UsageError("A411", "the files name several devices", found=clipped(found, 200), fix="calibrate each machine by its own files")
+
+
+def of_files(files: Sequence[str | Path], base: str | Machine | None = None) -> Calibration:
+    """Return what files of measurements say of a machine: ``turnbuckle calibrate``.
+
+    Parameters
+    ----------
+    files : outputs of benchmarks, packed or not.
+    base : the machine whose other numbers are taken over, or its name or file.
+
+    Raises
+    ------
+    UsageError, CannotAnswer, MachineError : as `turnbuckle.machine.measured.logs.read_measured` and `calibrate`.
+    """
+    read = [read_origin(Path(file)) for file in files]
+    one_device([origin for origin, _ in read])
+    return calibrate(read, load(base) if isinstance(base, str) else base)

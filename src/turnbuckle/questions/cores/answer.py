@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+
+import polars as pl
 
 from turnbuckle.foundation.findings import Finding
+from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.cores.fits import Fit
 from turnbuckle.questions.cores.oversubscription import Curve
 from turnbuckle.questions.cores.runs import Runs
@@ -92,8 +95,8 @@ class Count:
         }
 
 
-@dataclass(frozen=True)
-class Cores:
+@dataclass(frozen=True, repr=False)
+class Cores(Shown):
     """The answer for one program.
 
     Attributes
@@ -111,6 +114,8 @@ class Cores:
     shared : oversubscription, one curve for each number of threads.
     findings : what limits the answer.
     """
+
+    question: ClassVar[str] = "cores"
 
     runs: Runs
     efficiency: float
@@ -140,6 +145,14 @@ class Cores:
     def sentence(self) -> str:
         """The answer in one sentence."""
         return _sentence(self)
+
+    def table(self) -> pl.DataFrame:
+        """Return a row for each whole number of cores: run time [s], share of what the GPU can do."""
+        return pl.DataFrame([count.as_dict() for count in self.counts], infer_schema_length=None)
+
+    def headline(self) -> str:
+        """Return the answer in one sentence."""
+        return f"Cores: {self.sentence()}"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

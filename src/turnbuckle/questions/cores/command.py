@@ -145,6 +145,11 @@ def _emit(found: list[Cores], seed: int, draws: int, format: str, output: Path |
     write_rows(rows, format, output)
 
 
+def show(console: Console, found: Cores) -> None:
+    """Print the answer, then what it rests on."""
+    _print(console, [found], node=False)
+
+
 def _print(console: Console, found: list[Cores], node: bool) -> None:
     """The answers first, one sentence each, then what each rests on."""
     from rich.text import Text

@@ -314,3 +314,8 @@ def _apart(ends: Rows, reach: float) -> None:
     under = -math.inf
     for row in sorted(ends, key=lambda r: r["performance"]):
         row["at"] = under = max(row["performance"], under + gap)
+
+
+def of_one(found: Cores) -> list[Figure]:
+    """Return the figures of one program."""
+    return figures([found])

@@ -13,20 +13,22 @@ beyond the counts that were measured is a finding (A337); one beyond twice the m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Literal
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.foundation.findings import Finding, finding, merge
+from turnbuckle.projection.run import Run
 from turnbuckle.questions.cores import laws
 from turnbuckle.questions.cores.answer import EVEN, Candidate, Cores, Count, how_it_fits, how_many, number, percent
 from turnbuckle.questions.cores.fits import LAWS, Axes, Fit, Law, Name, axes, fit, misses, redrawn
 from turnbuckle.questions.cores.oversubscription import WORTH, curves
-from turnbuckle.questions.cores.runs import Runs
+from turnbuckle.questions.cores.runs import Runs, from_profiles, read_runs
 
 Float = NDArray[np.float64]
 Choice = Literal["auto", "hybrid", "exponential", "usl"]
@@ -332,3 +334,24 @@ def _rising(runs: Runs) -> list[str]:
             if times[-1] > (1 + RISES) * times[best]:
                 out.append(f"{times[-1] / times[best] - 1:.1%} longer with {counts[-1]:g} {word} than with {counts[best]:g}")
     return out
+
+
+def of_runs(runs: Sequence[Run] | str | Path, cores: Sequence[int] | None = None, **settings: Any) -> Cores:
+    """Return the cores per GPU that one program needs, from runs of it with more and fewer of them: ``turnbuckle cores``.
+
+    Parameters
+    ----------
+    runs : recorded runs, or a table of runs (CSV) of one program.
+    cores : that each recorded run had; read from the recordings if left out.
+    settings : of `cores_per_gpu`: ``efficiency``, ``law``, ``worth``, ``extrapolate``, ``have``, ``draws``, ``seed``.
+
+    Raises
+    ------
+    UsageError : A032, a table of several programs; what `read_runs` and `from_profiles` raise.
+    """
+    if isinstance(runs, str | Path):
+        programs = read_runs(runs)
+        if len(programs) != 1:
+            raise UsageError("A032", "the table holds several programs", found=f"{len(programs)}", fix="give a table of one program")
+        return cores_per_gpu(programs[0], **settings)
+    return cores_per_gpu(from_profiles([run.profile for run in runs], cores), **settings)

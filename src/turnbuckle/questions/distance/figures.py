@@ -346,3 +346,8 @@ def break_even(found: Slack, farthest: float = 1e-2) -> Figure:
     )
     title = MODE_WORDS[found.mode][:1].upper() + MODE_WORDS[found.mode][1:]
     return Figure(f"break-even-{found.mode}", title, alt, spec, told, half=True)
+
+
+def figures(found: Slack) -> list[Figure]:
+    """Return run time against added latency, and what pooling must gain to pay for the distance."""
+    return [slack_curve([found]), break_even(found)]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 import polars as pl
@@ -112,6 +112,8 @@ class Slack(Shown):
     starved : run time with the cost of idle gaps on top, at the latencies shown; None where no such curve was given.
     assumed : what had to be assumed of reads in flight.
     """
+
+    question: ClassVar[str] = "distance"
 
     run: Run
     mode: Mode

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, get_args
+from typing import Any, ClassVar, Final, Literal, cast, get_args
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.errors import UsageError
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.order import Prepared, timeline_change
 from turnbuckle.projection.run import SCHEMA_VERSION, Run
 from turnbuckle.projection.sensitivity import Curve, along
+from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import DrawnMachine
-from turnbuckle.questions.distance.question import FARTHEST, MODEL, THRESHOLDS, Distance, Mode
+from turnbuckle.questions.distance.question import FARTHEST, MODEL, THRESHOLDS, Distance, Mode, Slack, tolerate
 from turnbuckle.replay.timeline import Change, no_change, parameters
 
 Float = NDArray[np.float64]
@@ -40,8 +43,8 @@ _WORK: Final = 2_000_000_000
 SHOWN: Final = (0.1, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 2.0, 5.0, 10.0)
 
 
-@dataclass(frozen=True)
-class Sweep:
+@dataclass(frozen=True, repr=False)
+class Sweep(Shown):
     """Run time along one cost.
 
     Attributes
@@ -59,6 +62,16 @@ class Sweep:
     tolerances: tuple[float | None, ...]
     elasticity: tuple[float, float]
     findings: tuple[Finding, ...] = ()
+
+    question: ClassVar[str] = "speeds"
+
+    def table(self) -> pl.DataFrame:
+        """Return the curve: cost, run time [s], penalty."""
+        return pl.DataFrame(self.as_dict()["curve"])
+
+    def headline(self) -> str:
+        """Return what a cost of twice as much does, in one line."""
+        return f"Speed of the {WORDS[self.over]}: twice as dear, the run takes {self.penalty(2.0):.3f}x its recorded {self.measured:.6g} s"
 
     def penalty(self, cost: float) -> float:
         """Run time at a cost over the recorded one."""
@@ -126,8 +139,8 @@ def cost_change(ready: Distance, over: Over) -> Callable[[Float], Change]:
     return {"bandwidth": bandwidth, "launch": launch, "kernel": kernel, "cpu": cpu}[over]
 
 
-@dataclass(frozen=True)
-class Surface:
+@dataclass(frozen=True, repr=False)
+class Surface(Shown):
     """Run time over added one-way latency and link bandwidth.
 
     Attributes
@@ -152,6 +165,16 @@ class Surface:
     def penalties(self) -> Float:
         """Run time over the recorded one, shape (m, n)."""
         return self.seconds / self.measured if self.measured else np.ones_like(self.seconds)
+
+    question: ClassVar[str] = "surface"
+
+    def table(self) -> pl.DataFrame:
+        """Return every point: added latency [s], bandwidth, run time [s], penalty."""
+        return pl.DataFrame(self.rows())
+
+    def headline(self) -> str:
+        """Return the worst corner in one line."""
+        return f"Latency and bandwidth ({self.mode}): up to {float(self.penalties.max()):.3f}x the recorded {self.measured:.6g} s"
 
     def rows(self) -> list[dict[str, float]]:
         """One row a point: added latency [s], bandwidth relative to now, run time [s], penalty."""
@@ -296,3 +319,15 @@ def _between(values: Float, known: Float, wanted: Float, flip: bool = False) -> 
 
 def _beyond(ready: Distance, measured: float) -> float:
     return measured - float(ready.replay.graph.time_ns.max()) * 1e-9
+
+
+def asked(run: Run, mode: Mode = "link", over: str = "latency", **settings: Any) -> Slack | Sweep | Surface:
+    """Return what distance does to a run, over latency, another kind of speed, or latency and bandwidth at once."""
+    if over == "latency":
+        return tolerate(run, mode, **settings)
+    if settings or over not in (*get_args(Over), "both"):
+        raise UsageError(
+            "A015", "draws, classes and repeats belong to added latency", found=f"over={over!r}",
+            fix=f"over is latency, {', '.join(get_args(Over))} or both",
+        )  # fmt: skip
+    return surface(run, mode) if over == "both" else sweep(run, cast("Over", over))

@@ -339,3 +339,8 @@ def _marks(found: Surface, marks: list[Placed], at_x: Spec, at_y: Spec) -> list[
                 {"data": {"values": [row]}, "mark": {**text, **extra}, "encoding": {"x": at_x, "y": at_y, "text": {"field": "label"}}}
             )
     return out
+
+
+def figures(found: Surface) -> list[Figure]:
+    """Return the map of latency and bandwidth."""
+    return [surface_map(found, [])]

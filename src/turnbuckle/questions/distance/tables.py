@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,19 +35,23 @@ _MODES = {
 }
 
 
-def emit_slack(found: Slack, published: list[Beside], format: str, output: Path | None) -> None:
+def emit_slack(found: Slack, published: Sequence[Beside], format: str, output: Path | None) -> None:
     """Write the answer of ``slack``, and the binned answers beside it; CSV and Parquet hold the curve."""
     if format != "table":
         document = {**found.as_dict(), **({"published": [_beside(b) for b in published]} if published else {})}
         write_answer(document, document["curve"], format, output)
     else:
-        console = console_for(output)
-        _print_curve(console, found)
-        _print_tolerances(console, found)
-        _print_carriers(console, found)
-        if published:
-            _print_published(console, published)
-        print_findings(console, Answer(found.run), brief=True)
+        show_slack(console_for(output), found, published)
+
+
+def show_slack(console: Console, found: Slack, published: Sequence[Beside] = ()) -> None:
+    """Print a curve, what a run tolerates, the calls that carry the latency, and the binned answers beside it."""
+    _print_curve(console, found)
+    _print_tolerances(console, found)
+    _print_carriers(console, found)
+    if published:
+        _print_published(console, published)
+    print_findings(console, Answer(found.run), brief=True)
 
 
 def emit_sweep(found: Sweep, format: str, output: Path | None) -> None:
@@ -55,21 +60,25 @@ def emit_sweep(found: Sweep, format: str, output: Path | None) -> None:
         document = found.as_dict()
         write_answer(document, document["curve"], format, output)
     else:
-        console = console_for(output)
-        table = _table(console, f"run time against the {WORDS[found.over]} (measured {seconds(found.measured)})", "cost", "time", "vs now")
-        for cost in SHOWN:
-            time = float(found.curve(cost))
-            table.add_row(f"{cost:g}x", seconds(time), f"{found.penalty(cost):.3f}x")
-        console.print(table)
-        console.print()
-        table = _table(console, "how much dearer it may become", "run longer by", "cost")
-        for share, reached in zip(THRESHOLDS, found.tolerances, strict=True):
-            table.add_row(f"{share:.0%}", "beyond 10x" if reached is None else f"{reached:.3f}x")
-        console.print(table)
-        console.print()
-        up, down = found.elasticity
-        console.print(f"one per cent dearer lengthens the run by {up / 100:.3%}, one per cent cheaper shortens it by {down / 100:.3%}")
-        console.print(_exactness(len(found.curve.breakpoints), found.curve.gap), style="dim")
+        show_sweep(console_for(output), found)
+
+
+def show_sweep(console: Console, found: Sweep) -> None:
+    """Print run time against one kind of speed."""
+    table = _table(console, f"run time against the {WORDS[found.over]} (measured {seconds(found.measured)})", "cost", "time", "vs now")
+    for cost in SHOWN:
+        time = float(found.curve(cost))
+        table.add_row(f"{cost:g}x", seconds(time), f"{found.penalty(cost):.3f}x")
+    console.print(table)
+    console.print()
+    table = _table(console, "how much dearer it may become", "run longer by", "cost")
+    for share, reached in zip(THRESHOLDS, found.tolerances, strict=True):
+        table.add_row(f"{share:.0%}", "beyond 10x" if reached is None else f"{reached:.3f}x")
+    console.print(table)
+    console.print()
+    up, down = found.elasticity
+    console.print(f"one per cent dearer lengthens the run by {up / 100:.3%}, one per cent cheaper shortens it by {down / 100:.3%}")
+    console.print(_exactness(len(found.curve.breakpoints), found.curve.gap), style="dim")
 
 
 def emit_surface(found: Surface, format: str, output: Path | None) -> None:
@@ -77,17 +86,21 @@ def emit_surface(found: Surface, format: str, output: Path | None) -> None:
     if format != "table":
         write_answer(found.as_dict(), found.rows(), format, output)
     else:
-        console = console_for(output)
-        columns = [j for j, b in enumerate(found.bandwidth) if j % 3 == 0]
-        heads = [f"{found.bandwidth[j]:.3g}x" for j in columns]
-        table = _table(console, f"run time against now, over added one-way latency and link bandwidth ({found.mode})", "latency", *heads)
-        for i, slack in enumerate(found.slack):
-            if i % 2 == 0:
-                cells = [f"{found.penalties[i, j]:.3f}x" for j in columns]
-                table.add_row(seconds(float(slack)), *cells)
-        console.print(table)
-        console.print()
-        console.print(f"off by {found.bound:.2%} of the run time at most; {found.evaluations} longest paths", style="dim")
+        show_surface(console_for(output), found)
+
+
+def show_surface(console: Console, found: Surface) -> None:
+    """Print run time over added latency and bandwidth."""
+    columns = [j for j, b in enumerate(found.bandwidth) if j % 3 == 0]
+    heads = [f"{found.bandwidth[j]:.3g}x" for j in columns]
+    table = _table(console, f"run time against now, over added one-way latency and link bandwidth ({found.mode})", "latency", *heads)
+    for i, slack in enumerate(found.slack):
+        if i % 2 == 0:
+            cells = [f"{found.penalties[i, j]:.3f}x" for j in columns]
+            table.add_row(seconds(float(slack)), *cells)
+    console.print(table)
+    console.print()
+    console.print(f"off by {found.bound:.2%} of the run time at most; {found.evaluations} longest paths", style="dim")
 
 
 def _table(console: Console, title: str, *columns: str) -> Table:
@@ -203,7 +216,7 @@ def _beside(b: Beside) -> dict[str, object]:
     }
 
 
-def _print_published(console: Console, published: list[Beside]) -> None:
+def _print_published(console: Console, published: Sequence[Beside]) -> None:
     """The binned answer is a penalty for an application whose copies and kernels are those of the proxy."""
     table = _table(
         console,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from turnbuckle.profile.dependencies.dependencies import Graph, dependencies
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.run import SCHEMA_VERSION, Run
+from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.distance.question import Distance, Mode
 from turnbuckle.questions.order.at_once import AtOnce, at_once, kernel_seconds
 from turnbuckle.questions.order.poset import Runs, clocks, covers, matched, ordered, ranks
@@ -65,8 +66,8 @@ def false_share(refuted: Float | float, first_share: Float | float, runs: int) -
     return np.minimum(out, 1.0)
 
 
-@dataclass(frozen=True)
-class Order:
+@dataclass(frozen=True, repr=False)
+class Order(Shown):
     """The order that several runs have in common.
 
     Attributes
@@ -98,6 +99,11 @@ class Order:
         mean, runs = float(self.refuted.mean()), len(self.refuted)
         found = [float(false_share(mean, q, runs)) for q in (0.5, min(self.first_share, 0.95))]
         return min(found), max(found)
+
+    def headline(self) -> str:
+        """Return the order in one line."""
+        tracks = len(self.runs.tracks)
+        return f"Order: {len(self.source):,} dependencies across {tracks} threads and streams hold in all {len(self.refuted)} recordings"
 
     @cached_property
     def levels(self) -> Int:
@@ -210,6 +216,11 @@ def order(profiles: Sequence[Profile]) -> Order:
     seen = np.concatenate(commoner)
     share = float(seen.mean()) if len(seen) else 0.5
     return Order(runs, clock, source, target, np.array(refuted), share, tuple(profiles))
+
+
+def of_runs(runs: Sequence[Run]) -> Order:
+    """Return the order that several recordings of one program have in common, as `order` finds it."""
+    return order([run.profile for run in runs])
 
 
 def at_distance(seen: Run, found: Order, slack_seconds: float, mode: Mode = "link") -> tuple[float, float]:

@@ -149,7 +149,7 @@ def sharing(
         from turnbuckle.show.terminal.console import console_for
 
         console = console_for(output)
-        _print(console, found, speed, kernels)
+        show(console, found)
         if differences:
             _print_steps(console, steps, max(counts))
     return 0
@@ -199,11 +199,12 @@ def _bandwidth(text: str | None) -> float | None:
 # --- several runs -----------------------------------------------------------------------------------------------------
 
 
-def _print(console: Console, found: Sharing, speed: float, kernels: str) -> None:
+def show(console: Console, found: Sharing) -> None:
+    """Print the verdict, and each form by number of runs."""
     from rich.table import Table
     from rich.text import Text
 
-    from turnbuckle.foundation.units import show
+    from turnbuckle.foundation.units import show as quantity
     from turnbuckle.show.terminal.projections import seconds
 
     for form in found.forms:
@@ -230,12 +231,13 @@ def _print(console: Console, found: Sharing, speed: float, kernels: str) -> None
         )
     whence = "stated" if found.stated else run.link_from
     told = (
-        f"link {show(found.bandwidth, 'B/s')} each way ({whence}), {show(found.hop_seconds, 's')} added to each copy; a run makes "
-        f"{len(run.moved.activity):,} copies, {show(found.to_device_bytes, 'B')} to its devices and {show(found.to_host_bytes, 'B')} back; "
+        f"link {quantity(found.bandwidth, 'B/s')} each way ({whence}), {quantity(found.hop_seconds, 's')} added to each copy; a run makes "
+        f"{len(run.moved.activity):,} copies, {quantity(found.to_device_bytes, 'B')} to its devices and "
+        f"{quantity(found.to_host_bytes, 'B')} back; "
         f"what a copy cost beyond its link stays; fair shares; {_hosts(found.cores)}"
     )
     console.print(Text(told, style="dim"))
-    _notes(console, run, not {"tight", "pooled"}.isdisjoint(found.forms), speed, kernels)
+    _notes(console, run, not {"tight", "pooled"}.isdisjoint(found.forms), found.speed, found.gain)
 
 
 def _print_pairs(output: Path | None, pairs: list[Pair], cores: int, names: tuple[str, str]) -> None:

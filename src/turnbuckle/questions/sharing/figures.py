@@ -218,3 +218,8 @@ def _caption(found: SharingSurface) -> str:
     asked = f" {number(found.hop_seconds, 's')} are added to each copy." if found.hop_seconds else ""
     asked += f" A multiprocessor is {found.speed:g} times as fast as recorded." if found.speed != 1.0 else ""
     return told + anchored + asked + limit
+
+
+def figures(found: SharingSurface) -> list[Figure]:
+    """Return the maps of latency and bandwidth for runs that share a link."""
+    return [sharing_figure(found)]

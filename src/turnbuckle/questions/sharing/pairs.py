@@ -9,16 +9,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
-from turnbuckle.questions.sharing.question import FULL, MOST_PROCESSES, Form, Sharer, core_count, delay, link_rate, require_work
+from turnbuckle.projection.run import Run
+from turnbuckle.projection.shown import Shown
+from turnbuckle.questions.sharing.question import FULL, MOST_PROCESSES, Form, Sharer, core_count, delay, link_rate, ready, require_work
 from turnbuckle.replay.contention.contention import replay
 from turnbuckle.replay.contention.graphs import beside, placed
 from turnbuckle.replay.contention.network import Network
 
 
-@dataclass(frozen=True)
-class Beside:
+@dataclass(frozen=True, repr=False)
+class Beside(Shown):
     """Two runs at once, each once.
 
     Attributes
@@ -45,6 +48,15 @@ class Beside:
     def saved(self) -> float:
         """Share of the time of one run after the other that is saved."""
         return 1.0 - self.together / sum(self.alone)
+
+    def table(self) -> pl.DataFrame:
+        """Return a row for each of the two: run time alone and beside the other [s], penalty."""
+        return pl.DataFrame({"alone_seconds": list(self.alone), "seconds": list(self.seconds), "penalty": list(self.penalties)})
+
+    def headline(self) -> str:
+        """Return the two penalties in one line."""
+        first, second = self.penalties
+        return f"Two runs at once ({self.form}): {first:.3f}x and {second:.3f}x what each takes alone"
 
     def as_dict(self) -> dict[str, Any]:
         """A row of ``model sharing --beside``."""
@@ -106,3 +118,8 @@ def pair(
     ends = np.split(done.ends, [first.processes])
     seconds = tuple(float(end.max()) + run.beyond for end, run in zip(ends, (one, other), strict=True))
     return Beside(form, (one.measured, other.measured), (seconds[0], seconds[1]))
+
+
+def of_runs(run: Run, other: Run, form: Form = "shared", **settings: Any) -> Beside:
+    """Replay two recorded runs at once: ``turnbuckle model sharing --beside``.  Settings as in `pair`."""
+    return pair(ready(run), ready(other), form, **settings)

@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Literal, get_args
+from typing import Any, ClassVar, Final, Literal, get_args
 
 import numpy as np
 import polars as pl
@@ -319,6 +319,8 @@ class Sharing(Shown):
     rows : of each form, by number of runs.
     least : the rows of larger GPUs again where kernels gain the least that is known, see `Sharer.gained`; none unless they gain the most.
     """
+
+    question: ClassVar[str] = "sharing"
 
     run: Sharer
     bandwidth: float

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from turnbuckle.questions.transfers.sheet import DEFAULT_LINKS
 from turnbuckle.show.terminal.options import Charts, FormatOption, NoCache, Output, Source, listed
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from turnbuckle.questions.transfers.sheet import Sheet
 
 #: Asked when the user names no node: today's host links.
-DEFAULT_LINKS = ("pcie4-x16", "pcie5-x16", "pcie6-x16")
 #: Columns of a terminal in which an interval stands on one line.
 _WIDE = 90
 #: Columns below which every column of a table may take several lines.
@@ -199,7 +199,7 @@ def emit(found: Study, format: str, output: Path | None, console: Console | None
     from turnbuckle.show.terminal.output import write_answer
 
     if console is not None:
-        _print(console, found)
+        show(console, found)
     else:
         write_answer(found.as_dict(), found.rows(), format, output)
 
@@ -217,7 +217,8 @@ def _table(console: Console, title: str, *columns: str, folds: tuple[str, ...] =
     return table
 
 
-def _print(console: Console, found: Study) -> None:
+def show(console: Console, found: Study) -> None:
+    """Print each application on each node, and over all where times were measured."""
     last = ""
     for projected in found.projected:
         if projected.application != last:

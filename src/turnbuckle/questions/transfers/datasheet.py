@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
@@ -26,10 +26,23 @@ from turnbuckle.cost.wire import Way
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.projection.priors import COPY_LATENCY_SD, MOST_SHARERS
+from turnbuckle.projection.run import Run
+from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import LEVEL
 from turnbuckle.questions.transfers.datasheet_interval import reach
-from turnbuckle.questions.transfers.question import HOST, Class, Compared, Latency, Transfers, compared, distribution, latencies, words
-from turnbuckle.questions.transfers.sheet import Sheet
+from turnbuckle.questions.transfers.question import (
+    HOST,
+    Class,
+    Compared,
+    Latency,
+    Transfers,
+    compared,
+    distribution,
+    latencies,
+    recorded,
+    words,
+)
+from turnbuckle.questions.transfers.sheet import DEFAULT_LINKS, Sheet, sheet
 
 Float = NDArray[np.float64]
 
@@ -260,9 +273,11 @@ class Projected:
         }
 
 
-@dataclass(frozen=True)
-class Study:
+@dataclass(frozen=True, repr=False)
+class Study(Shown):
     """Applications on nodes, and the transfers of each application under its name."""
+
+    question: ClassVar[str] = "transfers"
 
     projected: list[Projected]
     subjects: list[Transfers]
@@ -276,6 +291,15 @@ class Study:
             "projections": [p.as_dict() for p in self.projected],
             "distributions": [{"application": s.name, "decades": distribution(s)} for s in self.subjects],
         }
+
+    def table(self) -> pl.DataFrame:
+        """Return a row for each class of transfers on each node, as `rows`."""
+        return pl.DataFrame(self.rows(), infer_schema_length=None)
+
+    def headline(self) -> str:
+        """Return which applications were priced on which nodes, in one line."""
+        names, nodes = ({getattr(p, what): None for p in self.projected} for what in ("application", "target"))
+        return f"Transfers of {', '.join(names)} on {', '.join(nodes)}"
 
     def rows(self) -> list[dict[str, Any]]:
         """Totals as a flat table."""
@@ -386,3 +410,30 @@ def study(
         for on in nodes
     ]
     return Study(found, [replace(subject(here, there, all_of_there), name=here.name) for here, there in pairs])
+
+
+def of_run(
+    run: Run,
+    on: Sequence[str] | str = DEFAULT_LINKS,
+    *,
+    measured: Run | None = None,
+    transfers_of_measured: bool = False,
+    latency: float | None = None,
+    host_memory: float | None = None,
+    device_memory: float | None = None,
+    peer: str | None = None,
+) -> Study:
+    """Return the copies of a run on data sheets of other nodes: ``turnbuckle transfers``.
+
+    Parameters
+    ----------
+    on : links or machines, by name or file.
+    measured : the same program recorded on such a node; then errors are told.
+    transfers_of_measured : price the copies of `measured` instead.
+    latency : fixed cost of a copy [s]; from the smallest copies if left out.
+    host_memory, device_memory, peer : as `turnbuckle.questions.transfers.sheet.sheet`.
+    """
+    names = [on] if isinstance(on, str) else on
+    sheets = [sheet(name, source=run.source, host_memory=host_memory, device_memory=device_memory, peer=peer) for name in names]
+    beyond = recorded(measured.profile) if measured is not None else None
+    return study([(recorded(run.profile), beyond)], [sheets], all_of_there=transfers_of_measured, latency=latency)

@@ -18,6 +18,9 @@ from turnbuckle.questions.transfers.question import HOST
 #: A link whose rate is so near the machine's is the machine's.
 _ALIKE: Final = 0.015
 
+#: Links that transfers are priced on where none is named.
+DEFAULT_LINKS: Final = ("pcie4-x16", "pcie5-x16", "pcie6-x16")
+
 
 @dataclass(frozen=True)
 class Sheet:

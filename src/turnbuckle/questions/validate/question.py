@@ -18,15 +18,17 @@ from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
+import polars as pl
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.foundation.findings import Finding, finding, merge
+from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import LEVEL
-from turnbuckle.questions.validate.cases import Case
+from turnbuckle.questions.validate.cases import Case, find
 from turnbuckle.questions.validate.rows import KINDS, Data, Row
 
 SCHEMA_VERSION: Final = 1
@@ -146,8 +148,8 @@ class About:
     b: str
 
 
-@dataclass(frozen=True)
-class Validation:
+@dataclass(frozen=True, repr=False)
+class Validation(Shown):
     """Everything that was found.
 
     Attributes
@@ -160,6 +162,8 @@ class Validation:
     not_validated : what none of them looks at.
     """
 
+    question: ClassVar[str] = "validate"
+
     rows: tuple[Row, ...]
     abouts: tuple[About, ...] = ()
     not_run: tuple[NotRun, ...] = ()
@@ -167,6 +171,14 @@ class Validation:
     release: str = ""
     cases: int = 0
     not_validated: tuple[str, ...] = NOT_VALIDATED
+
+    def table(self) -> pl.DataFrame:
+        """Return a row for each quantity: what was predicted, what was measured, how far off that is."""
+        return pl.DataFrame([row_dict(row) for row in self.rows], infer_schema_length=None)
+
+    def headline(self) -> str:
+        """Return how much was held against measurement, in one line."""
+        return f"Validation: {len(self.rows):,} quantities of {self.cases} cases, {self.day}, version {self.release}"
 
     @property
     def card(self) -> list[Group]:
@@ -347,3 +359,15 @@ def from_dict(found: Mapping[str, Any]) -> Validation:
 def shipped() -> Validation:
     """The card that ships with this version."""
     return from_dict(json.loads((files("turnbuckle.questions.validate") / CARD_FILE).read_text(encoding="utf-8")))
+
+
+def of_cases(names: Sequence[str] = (), cases: str | Path = "validation/cases", data: str | Path | None = None) -> Validation:
+    """Return predictions beside measurements, case by case: ``turnbuckle validate``.
+
+    Parameters
+    ----------
+    names : cases of the folder, or folders of cases; all of the folder if left out.
+    cases : the folder of cases.
+    data : the folder under which the cases' recordings lie.
+    """
+    return validate(find(names, Path(cases)), Path(data) if data is not None else None)

@@ -105,6 +105,12 @@ class Figure:
         """The specification as Vega-Lite reads it."""
         return {"$schema": SCHEMA, **self.spec, "config": config()}
 
+    def _repr_svg_(self) -> str:
+        """Return the drawing with its title, legend and caption, for a notebook."""
+        from turnbuckle.show.figures.files import alone
+
+        return alone(draw([self])[0])
+
     @property
     def csv(self) -> str:
         """The numbers as CSV."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Final
 
 from rich.console import Console
 
 from turnbuckle.foundation.errors import UsageError
+
+#: Letters on a line of a notebook.
+_NOTEBOOK: Final = 110
 
 
 class Terminal(Console):
@@ -15,6 +21,13 @@ class Terminal(Console):
     def on_broken_pipe(self) -> None:
         """Called inside the handler of the broken pipe: let it go on."""
         raise BrokenPipeError
+
+
+def as_html(show: Callable[[Console, Any], object], answer: Any) -> str:
+    """Return what `show` prints of an answer on a terminal as HTML for a notebook."""
+    console = Console(file=io.StringIO(), record=True, width=_NOTEBOOK, soft_wrap=False, highlight=False, force_jupyter=False)
+    show(console, answer)
+    return console.export_html(inline_styles=True, code_format='<pre style="line-height:1.2">{code}</pre>')
 
 
 def console_for(output: Path | None) -> Terminal:

@@ -20,7 +20,7 @@ from turnbuckle.profile.summary import summary
 from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.describe import scope
 from turnbuckle.projection.projection import Projection
-from turnbuckle.projection.run import DEFAULT_TARGETS, SCHEMA_VERSION, Answer, Run
+from turnbuckle.projection.run import DEFAULT_TARGETS, SCHEMA_VERSION, Answer, Run, Summary
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.output import flattened, write_answer, write_frame, write_json
 from turnbuckle.trace.recorders import recorder
@@ -69,13 +69,7 @@ def emit(answer: Answer | Run, what: str, format: str, output: Path | None) -> N
                 fix="add --format json, csv or parquet, or use turnbuckle report",
             )
         console = Terminal(soft_wrap=False, highlight=False)
-        brief = what in ("overview", "demo")
-        if what != "project":
-            print_inspection(console, answer, brief=brief)
-        if what != "inspect":
-            print_projections(console, answer)
-        print_findings(console, answer, brief=brief)
-        print_next(console, answer, what)
+        show(console, answer, what)
         return
     document = {**(answer.run.as_dict() if what != "project" else {}), **(answer.as_dict() if what != "inspect" else {})}
     if what == "inspect":
@@ -83,6 +77,20 @@ def emit(answer: Answer | Run, what: str, format: str, output: Path | None) -> N
     else:
         rows = [flattened(p) | {"low_seconds": p["interval"][0], "high_seconds": p["interval"][1]} for p in document["projections"]]
     write_answer(document, rows, format, output)
+
+
+def show(console: Console, answer: Answer | Run | Summary, what: str = "") -> None:
+    """Print what `emit` writes to a terminal; without `what` a run or its summary as ``inspect``, an answer as ``project``."""
+    if not isinstance(answer, Answer):
+        answer, what = Answer(answer.run if isinstance(answer, Summary) else answer), what or "inspect"
+    what = what or "project"
+    brief = what in ("overview", "demo")
+    if what != "project":
+        print_inspection(console, answer, brief=brief)
+    if what != "inspect":
+        print_projections(console, answer)
+    print_findings(console, answer, brief=brief)
+    print_next(console, answer, what)
 
 
 def print_inspection(console: Console, answer: Answer, brief: bool) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.foundation.errors import UsageError
@@ -21,10 +22,11 @@ from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
 from turnbuckle.mpi.questions.messages.setup import MOST_RANKS, Path, Setup, checked, network_of, program_of
 from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger, repeated
-from turnbuckle.mpi.replay.messages import Traffic
+from turnbuckle.mpi.replay.messages import Traffic, recorded
 from turnbuckle.mpi.replay.operation_graph import OperationGraph
 from turnbuckle.mpi.replay.stuck import waits_in
-from turnbuckle.projection.run import SCHEMA_VERSION
+from turnbuckle.projection.run import SCHEMA_VERSION, Run
+from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.sweep.summary import NO_DIFFERENCE
 from turnbuckle.replay.contention.contention import Contended, Program, replay
 from turnbuckle.replay.contention.critical import chain
@@ -147,8 +149,8 @@ def _busiest(done: Contended, network: Network) -> tuple[float, str, float]:
     return float(done.carried_bytes[:cards].max(initial=0.0)), names[top] if busy[top] > 0 else "", float(busy[top])
 
 
-@dataclass(frozen=True)
-class Answered:
+@dataclass(frozen=True, repr=False)
+class Answered(Shown):
     """All replays of one run, and what they rest on."""
 
     traffic: Traffic
@@ -159,6 +161,14 @@ class Answered:
     def shapes(self) -> list[int]:
         """Ranks a node, as asked."""
         return list(dict.fromkeys(r.ranks_per_node for r in self.rows))
+
+    def table(self) -> pl.DataFrame:
+        """Return a row for each way of the messages and each node shape."""
+        return pl.DataFrame(self.as_dict()["replays"], infer_schema_length=None)
+
+    def headline(self) -> str:
+        """Return whether GPUDirect helps, in one line."""
+        return f"Messages: {self.verdict}"
 
     def row(self, ranks_per_node: int, path: Path) -> Row:
         """One replay."""
@@ -269,3 +279,8 @@ def paths(traffic: Traffic, setup: Setup | None = None, *, ranks_per_node: Seque
     """
     each, setup = shapes(ranks_per_node), setup or Setup()
     return Answered(traffic, setup, tuple(replayed(traffic, replace(setup, ranks_per_node=n, path=p)).row for n in each for p in PATHS))
+
+
+def of_run(run: Run, ranks_per_node: Sequence[int] = (1, 2, 4), setup: Setup | None = None) -> Answered:
+    """Replay the messages of a recorded MPI run through host memory and by GPUDirect: ``turnbuckle model messages``."""
+    return paths(recorded(run.profile), setup, ranks_per_node=ranks_per_node)

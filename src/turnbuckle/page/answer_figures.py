@@ -1,0 +1,14 @@
+"""Figures of an answer, as the report has them: where each target lies, and what run times are made of."""
+
+from __future__ import annotations
+
+from turnbuckle.projection.run import Answer
+from turnbuckle.show.figures.charts import breakdown, verdict_strip
+from turnbuckle.show.figures.figure import Figure
+from turnbuckle.show.verdict import verdicts
+
+
+def figures(answer: Answer) -> list[Figure]:
+    """Return the strip of verdicts and the breakdown of run times; none for an answer without targets."""
+    found = verdicts(answer.projections)
+    return [verdict_strip(found), breakdown(found)] if found else []
