@@ -138,7 +138,12 @@ def test_command_line_page_shows_every_verb() -> None:
         f"{group.name[0]} {v}" for group in (machines_app, models_app) for v in group if not v.startswith("-")
     ]
     assert len(verbs) >= 9
-    assert all(f"$ turnbuckle {verb} --help\n" in page for verb in verbs)
+    for verb in verbs:
+        head = "###" if " " in verb else "##"
+        section = rf"^{head} {verb}\n(?:(?!#).*\n)*?\$ turnbuckle {verb} --help$"
+        assert re.search(section, page, re.MULTILINE), f"{verb} has no head of its own"
+    listed = set(re.findall(r"^\| \[`[^`]+`\]\(#([\w-]+)\)", page, re.MULTILINE))
+    assert listed == {verb.replace(" ", "-") for verb in verbs if not verb.startswith("machines ")}
 
 
 def test_the_readme_counts_the_published_numbers() -> None:
