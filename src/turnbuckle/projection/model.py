@@ -76,7 +76,17 @@ class Charge:
 
 @dataclass(frozen=True)
 class Model:
-    """Price list and replay, with the paper it comes from."""
+    """Price list and replay, with the paper it comes from.
+
+    Attributes
+    ----------
+    name : how the command line calls it.
+    sentence : what it charges, in one sentence.
+    paper : where it was published.
+    charges : the price list.
+    replay : how activities add up; ``auto`` is the timeline where the recorded order can be trusted, else the sum.
+    alpha : how much faster kernels run on the target, as in `nething`.
+    """
 
     name: str
     sentence: str
