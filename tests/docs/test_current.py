@@ -166,6 +166,15 @@ def test_navigation_holds_every_page() -> None:
         assert page.relative_to(DOCS).as_posix() in navigation, f"mkdocs.yml does not lead to {page.name}"
 
 
+def test_the_site_names_no_address() -> None:
+    """Pages opened from a folder load everything from it; the offline plugin would load its worker from elsewhere if none were named."""
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert "://" not in site and "  - offline\n" in site
+    scripts = re.search(r"^  polyfills:\n((?:    - .*\n)+)", site, re.MULTILINE)
+    assert scripts and "iframe-worker" in scripts[1]
+    assert all((DOCS / line.strip(" -")).is_file() for line in scripts[1].splitlines())
+
+
 @pytest.mark.parametrize("page", sorted((DOCS / "models").glob("*.md")), ids=lambda p: p.stem)
 def test_model_pages_have_the_same_headings(page: Path) -> None:
     headings = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
