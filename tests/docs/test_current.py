@@ -138,7 +138,12 @@ def test_command_line_page_shows_every_verb() -> None:
         f"{group.name[0]} {v}" for group in (machines_app, models_app) for v in group if not v.startswith("-")
     ]
     assert len(verbs) >= 9
-    assert all(f"$ turnbuckle {verb} --help\n" in page for verb in verbs)
+    for verb in verbs:
+        head = "###" if " " in verb else "##"
+        section = rf"^{head} {verb}\n(?:(?!#).*\n)*?\$ turnbuckle {verb} --help$"
+        assert re.search(section, page, re.MULTILINE), f"{verb} has no head of its own"
+    listed = set(re.findall(r"^\| \[`[^`]+`\]\(#([\w-]+)\)", page, re.MULTILINE))
+    assert listed == {verb.replace(" ", "-") for verb in verbs if not verb.startswith("machines ")}
 
 
 def test_the_readme_counts_the_published_numbers() -> None:
@@ -159,6 +164,15 @@ def test_navigation_holds_every_page() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for page in sorted(DOCS.rglob("*.md")):
         assert page.relative_to(DOCS).as_posix() in navigation, f"mkdocs.yml does not lead to {page.name}"
+
+
+def test_the_site_names_no_address() -> None:
+    """Pages opened from a folder load everything from it; the offline plugin would load its worker from elsewhere if none were named."""
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert "://" not in site and "  - offline\n" in site
+    scripts = re.search(r"^  polyfills:\n((?:    - .*\n)+)", site, re.MULTILINE)
+    assert scripts and "iframe-worker" in scripts[1]
+    assert all((DOCS / line.strip(" -")).is_file() for line in scripts[1].splitlines())
 
 
 @pytest.mark.parametrize("page", sorted((DOCS / "models").glob("*.md")), ids=lambda p: p.stem)

@@ -305,6 +305,11 @@ def _within(name: str, parameter: Parameter) -> Parameter:
 class Pair:
     """Source and target of one projection; the target always stands alone.
 
+    Attributes
+    ----------
+    source : the machine that the recording was made on.
+    target : the machine that the run is projected on; a relative one is resolved on the source.
+
     Raises
     ------
     MachineError : M016 where the source is relative.

@@ -69,7 +69,7 @@ def write(answer: Answer | Run, path: str | Path, *, question: str = "") -> Path
 
     Parameters
     ----------
-    answer : from `turnbuckle.projection.run.ask`, or `inspect` for a report without projections.
+    answer : from `Run.project`, or a `Run` for a report without projections.
     path : where to write; an existing file is replaced, as a whole or not at all.
     question : the question as the cover should put it.
 

@@ -80,6 +80,12 @@ class Model:
 
     Attributes
     ----------
+    name : how the command line calls it.
+    sentence : what it charges, in one sentence.
+    paper : where it was published.
+    charges : the price list.
+    replay : how activities add up; ``auto`` is the timeline where the recorded order can be trusted, else the sum.
+    alpha : how much faster kernels run on the target, as in `nething`.
     machine_free : whether its charges hold all that changes, so that it has no target machine.
     carded : whether the accuracy card has rows for its run times.
     """

@@ -43,7 +43,7 @@ class Projection:
     coupling : the change in link, latency and bandwidth that the ratio stands for (decision D17).
     order : how far the recorded order can be trusted: share of the critical path that rules explain, and where the rest is; empty where
         nobody asked for the timeline.
-    interval : from the errors of all parameters; None before `study.uncertainty` has drawn.
+    interval : from the errors of all parameters; None where nothing was drawn.
     drivers : share of the interval's variance by parameter, largest first.
     sample : the drawn run times [s], common draws for all targets of one call.
     findings : what was assumed, missing or out of range.

@@ -227,7 +227,22 @@ class Run(Shown):
     @overload
     def distance(self, mode: Mode = "link", over: Literal["both"] = ...) -> Surface: ...
     def distance(self, mode: Mode = "link", over: str = "latency", **settings: Any) -> Slack | Sweep | Surface:
-        """Say how much distance the run tolerates: ``turnbuckle slack``.  Parameters as in `questions.distance.question.tolerate`."""
+        """Say how much distance the run tolerates: ``turnbuckle slack``.
+
+        Parameters
+        ----------
+        mode : ``"link"``: the fabric is longer; ``"api"``: every call that crosses to the device blocks.
+        over : ``"latency"``, another kind of speed, or latency and bandwidth at once (``"both"``); the settings belong to latency.
+        draws : parameter draws for the interval of each tolerance; 0 leaves it out.
+        seed : of the draws.
+        classes : ``"api"`` only: delay only calls of these classes; empty delays every call that crosses to the device.
+        repeats : run times of other runs of this program over the same stretch [s]; empty leaves out the intervals of run times.
+
+        Raises
+        ------
+        CannotAnswer : A121, A122.
+        UsageError : A004, A015, A427.
+        """
         found: Slack | Sweep | Surface = registry.load("asks", "distance")(self, mode, over, **settings)
         return found
 
@@ -242,7 +257,25 @@ class Run(Shown):
         gain: Gain = "blocks",
         cores: int = 0,
     ) -> Sharing:
-        """Replay the run several times over at once: ``turnbuckle model sharing``.  Parameters: `questions.sharing.question.sharing`."""
+        """Replay the run several times over at once: ``turnbuckle model sharing``.
+
+        Parameters
+        ----------
+        runs : how many runs at once; each number is replayed.
+        forms : ``"loose"``: all runs behind one link, each with a GPU of its own; ``"tight"``: one run on one GPU that is as many times
+            larger; ``"pooled"``: all runs on that larger GPU; ``"shared"``: all runs on one GPU as recorded.
+        bandwidth : of the shared link, one way [B/s]; None takes the recorded link's.
+        hop_seconds : latency added to each copy [s].
+        speed : speed of one multiprocessor over the recorded one's, in every form.
+        gain : what kernels gain on a larger GPU: ``"full"``: as many times as it is larger; ``"blocks"``: the higher of two estimates
+            from thread blocks; ``"rounds"``: the lower.
+        cores : host cores that all runs have between them; 0 gives each thread a core.
+
+        Raises
+        ------
+        CannotAnswer : A121, A122, A165, A166, A172.
+        UsageError : A075, A096, A097.
+        """
         settings = {"bandwidth": bandwidth, "hop_seconds": hop_seconds, "speed": speed, "gain": gain, "cores": cores}
         found: Sharing = registry.load("asks", "sharing")(self, runs, forms, **settings)
         return found
