@@ -22,7 +22,7 @@ from typing import Any
 
 from golden_net import INPUTS, ROOT
 
-sys.path += [str(ROOT / "validation" / "fuzz"), str(ROOT / "tests" / "trace")]
+sys.path += [str(ROOT / "validation" / "fuzz"), str(ROOT / "tests" / "builders")]
 
 #: Seeds that the repository holds as files anyway, or that say nothing beyond another one.
 LEFT_OUT = ("nsys_dgemm-like-synthetic", "nsys_milc-like-synthetic", "turnbuckle_sample", "kineto_archive", "paje_packed")

@@ -64,9 +64,8 @@ class Seed:
 
 def helper(name: str) -> Any:
     """A module of the tests, by its name."""
-    for part in ("trace", "profile", "native", "replay", "machine", "study", "scaling", "cli", "published"):
-        if (place := str(ROOT / "tests" / part)) not in sys.path:
-            sys.path.append(place)
+    places = {str(path.parent) for path in (ROOT / "tests").rglob(f"{name}.py")} | {str(ROOT / "tests" / "builders")}
+    sys.path += sorted(places - set(sys.path))
     return importlib.import_module(name)
 
 

@@ -25,7 +25,7 @@ from turnbuckle.questions.sweep.journal import Journal, beside, journal_of, read
 from turnbuckle.questions.sweep.points import Held
 from turnbuckle.questions.sweep.question import Serial, Swept, _no_interrupt, sweep
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2] / "builders"
 
 
 def parquet(found: Swept) -> bytes:

@@ -77,7 +77,7 @@ class Setup:
     eager_limit_bytes, device_eager_limit_bytes : up to this size messages leave as soon as they are sent [B]: from host memory, and,
         whatever the first is, straight from device memory (Open MPI's smcuda 0, UCX 8192).
     handshake : whether a rendezvous pays for the request and its answer.
-    buffers : where buffers are (`turnbuckle.mpi.replay.buffers`).
+    buffers : where buffers are.
     staging : whether host copies are of each message of a collective, or of all that a rank puts in and gets, once a call.
     fidelity, collectives : of the replay.
     compute : times the recorded compute.
