@@ -1,4 +1,4 @@
-"""Applications as a table or options give them: numbers with the intervals that their digits stand for, and what the models say."""
+"""Additive model and GPU-GPU integration on applications given as a table or by options, each number with the interval of its digits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def share(text: str, option: str) -> Interval:
-    """A share of the command line with the interval of its digits: ``"7.8%"`` is 0.078, between 0.0775 and 0.0785.
+    """Return a share given on the command line with the interval of its digits: ``"7.8%"`` is 0.078, between 0.0775 and 0.0785.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def share(text: str, option: str) -> Interval:
 
 
 def within(value: float, text: str, most: float = math.inf) -> Interval:
-    """The interval of a quantity's digits, in the unit it was read into; a bare 0 stands for itself."""
+    """Return a quantity with the interval of its printed digits, in the unit it was read into. A bare 0 is exact."""
     number = _NUMBER.search(text)
     if number is None or not value or not float(number[0]):
         return exact(value)
@@ -60,20 +60,20 @@ def within(value: float, text: str, most: float = math.inf) -> Interval:
 
 
 def _digits(path: Path, table: Table, columns: Sequence[Column]) -> Callable[[int, str], Interval]:
-    """Number of a cell with the interval of its digits, by row and column."""
+    """Return a function that gives the number of a cell, by row and column, with the interval of its digits."""
     lines = read_text(path, "the table of applications").splitlines()
     most = {c.name: c.most for c in columns}
 
     def cell(row: int, column: str) -> Interval:
-        at = int(table.where(row, column).rsplit(":", 1)[1])
-        text = lines[table.lines[row] - 1][at - 1 :].split(",")[0]
+        position = int(table.where(row, column).rsplit(":", 1)[1])
+        text = lines[table.lines[row] - 1][position - 1 :].split(",")[0]
         return within(float(table.numbers[column][row]), text, most[column])
 
     return cell
 
 
 def _name(table: Table, row: int) -> str:
-    """Of an application, without what steers a terminal."""
+    """Return the name of an application without the characters that steer a terminal."""
     text = table.texts["name"][row] if "name" in table.texts else ""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text) or f"line {table.lines[row]}"
 
@@ -82,16 +82,16 @@ def _name(table: Table, row: int) -> str:
 
 
 def additive_rows(path: Path, lambdas: Mapping[str, float]) -> tuple[list[dict[str, Any]], list[Finding]]:
-    """The additive model on every application of a table: five terms [s] and what is known besides, or shares of run time.
+    """Apply the additive model to each application of a table of five terms [s], with optional columns, or of shares of run time.
 
     Returns
     -------
-    Rows with sum, closure defect, projection and ratios over the sum and over the stated total, each with the least and most within
-    the digits of the table; and finding A341 on those whose terms exceed the stated total by more than their digits.
+    Rows with sum, closure defect, projection and ratios over the sum and over the stated total, each ratio with the least and most within
+    the digits of the table. Finding A341 counts the rows whose terms exceed the stated total by more than their digits.
 
     Raises
     ------
-    UsageError : A039 where the numbers of a line contradict each other, or the table has neither terms nor shares, or both; where a
+    UsageError : A039 where the numbers of a line contradict each other, where the table has neither terms nor shares, or both, or where a
         lambda is given for a class without a column.
     """
     columns = [Column("name", "", needed=False)]
@@ -118,36 +118,37 @@ def additive_rows(path: Path, lambdas: Mapping[str, float]) -> tuple[list[dict[s
 
 
 def _filled(table: Table) -> None:
+    """Refuse a table without rows (A039)."""
     if not len(table):
         raise UsageError("A039", "the table names no application", where=table.name, fix="a line of numbers below the heading")
 
 
 def _scales(table: Table, lambdas: Mapping[str, float], shares: bool) -> None:
-    """Refuse a lambda that nothing of the table would follow, or that no hardware has."""
+    """Refuse a lambda of a class without a column in the table, and a lambda out of range (A039)."""
     within_range(lambdas)
     if shares:
-        classes = {SHARES[name] for name in table.columns if name in SHARES}
-        known = classes | ({"control"} if classes - {"data"} else set())
+        columns = {SHARES[name] for name in table.columns if name in SHARES}
+        classes = columns | ({"control"} if columns - {"data"} else set())
     else:
-        known = {"data", "control", "kernel", *(name for name in PARTS if name in table.columns)}
-    if unknown := [name for name in lambdas if name not in known]:
+        classes = {"data", "control", "kernel", *(name for name in PARTS if name in table.columns)}
+    if unknown := [name for name in lambdas if name not in classes]:
         raise UsageError(
             "A039",
             f"a lambda of {unknown[0]}, and no such column",
             where=table.name,
-            fix=f"classes of this table: {', '.join(sorted(known))}",
+            fix=f"classes of this table: {', '.join(sorted(classes))}",
         )
 
 
 def within_range(lambdas: Mapping[str, float]) -> None:
-    """Refuse a lambda that no hardware has (A039)."""
+    """Refuse a lambda out of range (A039)."""
     if wild := [name for name, value in lambdas.items() if not 1 / MOST_RATIO <= value <= MOST_RATIO]:
         fix = f"{1 / MOST_RATIO:g} to {MOST_RATIO:g}"
         raise UsageError("A039", f"the lambda of {wild[0]} is out of range", found=f"{lambdas[wild[0]]:g}", fix=fix)
 
 
 def exceeds(numbers: Mapping[str, Interval]) -> bool:
-    """Whether the terms, waits counted once, exceed the stated total whatever their digits stand for."""
+    """Return whether the terms, waits counted once, exceed the stated total for every value within their digits."""
     if "total" not in numbers:
         return False
     least = sum(numbers[n].low for n in TERMS if n in numbers) - (numbers["waits"].high if "waits" in numbers else 0.0)
@@ -155,6 +156,7 @@ def exceeds(numbers: Mapping[str, Interval]) -> bool:
 
 
 def _consistent(table: Table, row: int, values: Mapping[str, float], shares: bool) -> None:
+    """Refuse numbers of one row that contradict each other (A039)."""
     where = table.where(row)
     if shares:
         if sum(values.values()) > 1:
@@ -172,13 +174,13 @@ def _consistent(table: Table, row: int, values: Mapping[str, float], shares: boo
 
 
 def from_terms(numbers: Mapping[str, Interval], lambdas: Mapping[str, float]) -> dict[str, Any]:
-    """The row of one application: its terms and what is known besides [s], by the name of their column."""
+    """Return the row of one application from its terms and optional columns [s], by column name."""
 
     def totals(*values: float) -> AdditiveTotals:
         given = dict(zip(numbers, values, strict=True))
         gpu, control, data, mpi = (given[n] for n in ("gpu", "control", "data", "mpi"))
         waits = given.get("waits", 0.0)
-        # no time is negative: what the others exceed the total by is their closure defect
+        # terms that exceed the total leave no CPU time: the excess is the closure defect
         cpu = given["cpu"] if "cpu" in given else max(cpu_by_difference(given["total"], gpu, control - waits, data, mpi), 0.0)
         calls: dict[str, float] = {name: given[name] for name in PARTS if name in given}
         return AdditiveTotals(gpu, control, data, cpu, mpi, given.get("total"), waits, calls)
@@ -194,7 +196,7 @@ def from_terms(numbers: Mapping[str, Interval], lambdas: Mapping[str, float]) ->
 
 
 def _from_shares(numbers: Mapping[str, Interval], lambdas: Mapping[str, float]) -> dict[str, Any]:
-    """Shares are the seconds of a run of one second whose rest has no lambda."""
+    """Return the row of one application from its shares: seconds of a run of one second whose rest has no lambda."""
 
     def totals(*values: float) -> AdditiveTotals:
         classes = [SHARES[name] for name in numbers]
@@ -209,21 +211,22 @@ def _from_shares(numbers: Mapping[str, Interval], lambdas: Mapping[str, float]) 
 def _ratios(
     totals: Callable[..., AdditiveTotals], values: Sequence[Interval], lambdas: Mapping[str, float], suffix: str
 ) -> dict[str, float]:
-    """Benefit and penalty, each with the least and most that the digits allow."""
+    """Return benefit and penalty, each with the least and most that the digits allow."""
     over: Literal["sum", "stated"] = "stated" if suffix else "sum"
     benefit = swept(lambda *v: totals(*v).benefit(lambdas, over), *values)
     penalty = swept(lambda *v: totals(*v).penalty(lambdas, over), *values)
-    found = {f"benefit{suffix}": benefit, f"penalty{suffix}": penalty}
-    return {f"{key}{end}": getattr(v, at) for key, v in found.items() for end, at in (("", "value"), ("_low", "low"), ("_high", "high"))}
+    ratios = {f"benefit{suffix}": benefit, f"penalty{suffix}": penalty}
+    ends = (("", "value"), ("_low", "low"), ("_high", "high"))
+    return {f"{key}{end}": getattr(ratio, field) for key, ratio in ratios.items() for end, field in ends}
 
 
-def additive_readings(seen: Run, lambdas: Mapping[str, float], model: Model) -> tuple[list[dict[str, Any]], list[Finding]]:
-    """Three readings of one recording: the report's recipe, the same with waits counted once, and the exclusive time line.
+def additive_readings(run: Run, lambdas: Mapping[str, float], model: Model) -> tuple[list[dict[str, Any]], list[Finding]]:
+    """Read one recording in three ways: the report's recipe, the same with waits counted once, and the exclusive time line.
 
-    The five numbers are those of a mean process; t_CPU is what they leave of the run time.
+    The five terms are means over the processes. t_CPU is the run time less the other terms.
     """
-    (ours,) = seen.project(model=model, draws=0).projections
-    table = functions(seen.profile)
+    (projection,) = run.project(model=model, draws=0).projections
+    table = functions(run.profile)
     terms = table.terms()
     rows: list[dict[str, Any]] = []
     findings: list[Finding] = []
@@ -238,9 +241,9 @@ def additive_readings(seen: Run, lambdas: Mapping[str, float], model: Model) -> 
         rows.append(row)
     exclusive = {c: ns * 1e-9 for c, part, ns in table.classes().select("class", "call_class", "exposed_ns").iter_rows() if part is None}
     row = {"name": "time line", **{f"{n}_seconds": exclusive[n] for n in TERMS}}
-    row |= {"summed_seconds": ours.measured_seconds, "stated_seconds": ours.measured_seconds}
-    row |= {"closure_defect_seconds": table.exposed_defect_ns * 1e-9, "projected_seconds": ours.seconds}
-    rows.append(row | {"benefit": ours.benefit, "penalty": ours.penalty})
+    row |= {"summed_seconds": projection.measured_seconds, "stated_seconds": projection.measured_seconds}
+    row |= {"closure_defect_seconds": table.exposed_defect_ns * 1e-9, "projected_seconds": projection.seconds}
+    rows.append(row | {"benefit": projection.benefit, "penalty": projection.penalty})
     return rows, findings
 
 
@@ -248,7 +251,7 @@ def additive_readings(seen: Run, lambdas: Mapping[str, float], model: Model) -> 
 
 
 def integration_rows(path: Path, ratio: float | None) -> list[dict[str, Any]]:
-    """Section 8.1 on every application of a table: columns communication, p2p and off node [%], perhaps bandwidth ratio."""
+    """Apply section 8.1 to each application of a table: columns communication, p2p, off node [%], optionally bandwidth ratio."""
     columns = [Column("name", "", needed=False), *(Column(n, "1", most=1.0) for n in ("communication", "p2p", "off node"))]
     columns.append(Column("bandwidth ratio", "1", needed=False, above=True, most=MOST_RATIO))
     table = read_table(path, columns, "the table of applications")
@@ -256,8 +259,8 @@ def integration_rows(path: Path, ratio: float | None) -> list[dict[str, Any]]:
     cell = _digits(path, table, columns)
     rows = []
     for i in range(len(table)):
-        own = float(table.number("bandwidth ratio")[i])
-        k = own if not math.isnan(own) else ratio
+        row_ratio = float(table.number("bandwidth ratio")[i])
+        k = row_ratio if not math.isnan(row_ratio) else ratio
         if k is None:
             raise UsageError("A035", "no bandwidth ratio", where=table.where(i), fix="--bandwidth-ratio 8.33, or a column of that name")
         rows.append({"name": _name(table, i), **by_fractions(cell(i, "communication"), cell(i, "p2p"), cell(i, "off node"), k)})
@@ -265,26 +268,26 @@ def integration_rows(path: Path, ratio: float | None) -> list[dict[str, Any]]:
 
 
 def by_fractions(communication: Interval, p2p: Interval, off_node: Interval, ratio: float) -> dict[str, Any]:
-    """Section 8.1 on three shares: the speed-up within their digits, its bound for a path that costs nothing, and for all messages."""
+    """Apply section 8.1 to three shares: the speed-up within their digits, and its bound for a path that costs nothing."""
     shares = (communication, p2p, off_node)
 
     def speedup(communication: float, p2p: float, off_node: float) -> float:
         return float(fraction_speedup(communication, p2p, off_node, ratio))
 
-    found = swept(speedup, *shares)
+    interval = swept(speedup, *shares)
     return {
         "communication_share": communication.value, "p2p_share": p2p.value, "off_node_share": off_node.value, "bandwidth_ratio": ratio,
-        "speedup": found.value, "speedup_low": found.low, "speedup_high": found.high,
+        "speedup": interval.value, "speedup_low": interval.low, "speedup_high": interval.high,
         "speedup_bound": float(fraction_speedup(communication.value, p2p.value, off_node.value, math.inf)),
     }  # fmt: skip
 
 
 def staged(words: Sequence[str]) -> list[tuple[Interval, int, int]]:
-    """``5.8%:3/4``: a share of run time, its stages on the node, and its stages in all.
+    """Read ``5.8%:3/4``: a share of run time, its stages on the node, and its stages in all.
 
     Raises
     ------
-    UsageError : A038 for anything else; A036 for a share that cannot be.
+    UsageError : A038 for any other text; A036 for a share outside 0 to 100 %.
     """
     out = []
     for word in (part.strip() for text in words for part in text.split(",") if part.strip()):
@@ -302,7 +305,7 @@ def staged(words: Sequence[str]) -> list[tuple[Interval, int, int]]:
 
 
 def by_stages(parts: Sequence[tuple[Interval, int, int]], factor: float) -> dict[str, Any]:
-    """Section 8.2 on shares with stages: run time then, its gain, and what every stage on the node would add."""
+    """Apply section 8.2 to shares with stages: the run time on the faster node, its gain, and the gain with all stages on the node."""
 
     def left(whole: bool) -> Callable[..., float]:
         def share_left(*shares: float) -> float:
