@@ -98,7 +98,7 @@ def additive(
 ) -> int:
     """Divide each class of time by its lambda: a table, a summary of nvprof, or a recording in the report's way and in ours."""
     from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.papers.models.node.application_tables import additive_readings, additive_rows
+    from turnbuckle.papers.models.node.additive import additive_readings, additive_rows
     from turnbuckle.papers.models.node.nvprof_additive import print_summaries, summary_rows
     from turnbuckle.papers.models.node.tables import print_additive, print_readings
     from turnbuckle.projection.model import additive as priced
@@ -216,7 +216,7 @@ def _belongs(recording: bool, to_shares: dict[str, Any], to_recording: dict[str,
 def _positive(option: str, number: float | None) -> None:
     """Refuse a number that is not above 0, or out of range (A037)."""
     from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.papers.models.node.application_tables import MOST_RATIO
+    from turnbuckle.papers.models.node.application_table import MOST_RATIO
 
     if number is not None and not 1 / MOST_RATIO <= number <= MOST_RATIO:
         fix = f"above 1 is faster; {1 / MOST_RATIO:g} to {MOST_RATIO:g}"
@@ -268,7 +268,8 @@ def _of_shares(
 ) -> dict[str, Any]:
     """Return fractions of a table or of the command line, or stages."""
     from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.papers.models.node import application_tables
+    from turnbuckle.papers.models.node import integration as sections
+    from turnbuckle.papers.models.node.application_table import share
 
     options = ("--communication", "--p2p", "--off-node")
     given = [name for name, text in zip(options, shares, strict=True) if text is not None]
@@ -277,19 +278,19 @@ def _of_shares(
     if stages is not None and factor is not None:
         if table is not None or given or ratio is not None:
             raise UsageError("A035", "shares and stages are two questions", fix="ask them one after the other")
-        return {"stages": application_tables.by_stages(application_tables.staged(stages), factor)}
+        return {"stages": sections.by_stages(sections.staged(stages), factor)}
     if table is not None:
         if given:
             raise UsageError("A035", f"{given[0]} stands in the table", fix="leave it out")
-        return {"rows": application_tables.integration_rows(table, ratio)}
+        return {"rows": sections.integration_rows(table, ratio)}
     missing = [name for name, text in zip(options, shares, strict=True) if text is None]
     if missing or ratio is None:
         raise UsageError(
             "A035", f"{', '.join([*missing, *(['--bandwidth-ratio'] if ratio is None else [])])} is missing",
             fix="--communication 7.8% --p2p 36% --off-node 12% --bandwidth-ratio 8.33; or a recording with --ranks-per-node",
         )  # fmt: skip
-    read = [application_tables.share(text or "", name) for name, text in zip(options, shares, strict=True)]
-    return {"rows": [{"name": "given", **application_tables.by_fractions(read[0], read[1], read[2], ratio)}]}
+    read = [share(text or "", name) for name, text in zip(options, shares, strict=True)]
+    return {"rows": [{"name": "given", **sections.by_fractions(read[0], read[1], read[2], ratio)}]}
 
 
 def _of_recording(
@@ -298,7 +299,7 @@ def _of_recording(
     """Return the shares of a recording and the gain from them."""
     from turnbuckle.foundation.errors import UsageError
     from turnbuckle.foundation.units import parse
-    from turnbuckle.papers.models.node.application_tables import share
+    from turnbuckle.papers.models.node.application_table import share
     from turnbuckle.papers.models.node.question import closer, recorded_placement
     from turnbuckle.show.terminal.recording import inspected
 

@@ -11,7 +11,8 @@ from rich.text import Text
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import parse
-from turnbuckle.papers.models.node.application_tables import PARTS, exceeds, from_terms, within, within_range
+from turnbuckle.papers.models.node.additive import PARTS, exceeds, from_terms, within_range
+from turnbuckle.papers.models.node.application_table import within
 from turnbuckle.papers.models.node.nvprof_summary import Process, Row, read_summary
 from turnbuckle.papers.models.node.tables import ratio_words, spoken_lambdas
 from turnbuckle.papers.numbers import Interval, exact

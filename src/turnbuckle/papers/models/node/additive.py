@@ -1,9 +1,8 @@
-"""Additive model and GPU-GPU integration on applications given as a table or by options, each number with the interval of its digits."""
+"""Additive model on applications of a table, on terms given by name, and on one recording."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -11,20 +10,16 @@ from typing import Any, Final, Literal
 from turnbuckle.cost.ratio import AdditiveTotals, cpu_by_difference
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.foundation.findings import Finding, finding
-from turnbuckle.foundation.table_file import Column, Table, read_table, read_text
-from turnbuckle.foundation.units import parse
-from turnbuckle.papers.models.node.cost import Staged, all_on_node, fraction_speedup, gain, staged_share
+from turnbuckle.foundation.table_file import Column, Table, read_table
+from turnbuckle.papers.models.node.application_table import MOST_RATIO, MOST_SECONDS, application_name, cell_reader, refuse_empty
 from turnbuckle.papers.models.node.functions import functions
-from turnbuckle.papers.numbers import Interval, exact, swept, unit_of_last_digit
+from turnbuckle.papers.numbers import Interval, swept
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.run import Run
 
 #: Terms of equation 3 as a table has them, and parts of control that may have a lambda of their own.
 TERMS: Final = ("gpu", "control", "data", "cpu", "mpi")
 PARTS: Final = ("launch", "copy", "memset", "alloc", "event", "query", "stream", "module", "other")
-#: Seconds and ratios beyond which something is a slip of the pen.
-MOST_SECONDS: Final = 1e12
-MOST_RATIO: Final = 1e9
 #: Shares of run time that a table may have instead, and the class of each.
 SHARES: Final = {
     "launch share": "launch",
@@ -34,51 +29,6 @@ SHARES: Final = {
     "uvm share": "data",
     "memcpy share": "data",
 }
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-
-
-def share(text: str, option: str) -> Interval:
-    """Return a share given on the command line with the interval of its digits: ``"7.8%"`` is 0.078, between 0.0775 and 0.0785.
-
-    Raises
-    ------
-    UsageError : A036 where it does not lie between 0 and 1.
-    """
-    value = parse(text, "1")
-    if not 0 <= value <= 1:
-        raise UsageError("A036", f"{option} must lie between 0 and 100 %", found=text[:40], fix=f'for example {option} "7.8 %"')
-    return within(value, text, most=1.0)
-
-
-def within(value: float, text: str, most: float = math.inf) -> Interval:
-    """Return a quantity with the interval of its printed digits, in the unit it was read into. A bare 0 is exact."""
-    number = _NUMBER.search(text)
-    if number is None or not value or not float(number[0]):
-        return exact(value)
-    half = unit_of_last_digit(number[0]) / 2 * abs(value / float(number[0]))
-    return Interval(value, max(value - half, 0.0), max(min(value + half, most), value))
-
-
-def _digits(path: Path, table: Table, columns: Sequence[Column]) -> Callable[[int, str], Interval]:
-    """Return a function that gives the number of a cell, by row and column, with the interval of its digits."""
-    lines = read_text(path, "the table of applications").splitlines()
-    most = {c.name: c.most for c in columns}
-
-    def cell(row: int, column: str) -> Interval:
-        position = int(table.where(row, column).rsplit(":", 1)[1])
-        text = lines[table.lines[row] - 1][position - 1 :].split(",")[0]
-        return within(float(table.numbers[column][row]), text, most[column])
-
-    return cell
-
-
-def _name(table: Table, row: int) -> str:
-    """Return the name of an application without the characters that steer a terminal."""
-    text = table.texts["name"][row] if "name" in table.texts else ""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text) or f"line {table.lines[row]}"
-
-
-# --- additive ---------------------------------------------------------------------------------------------------------
 
 
 def additive_rows(path: Path, lambdas: Mapping[str, float]) -> tuple[list[dict[str, Any]], list[Finding]]:
@@ -105,22 +55,16 @@ def additive_rows(path: Path, lambdas: Mapping[str, float]) -> tuple[list[dict[s
             fix=f"columns {', '.join(TERMS)} [s], perhaps total; or {', '.join(SHARES)} [%]",
         )  # fmt: skip
     _scales(table, lambdas, shares)
-    _filled(table)
-    cell = _digits(path, table, columns)
+    refuse_empty(table)
+    cell = cell_reader(path, table, columns)
     rows = []
     over = 0
     for i in range(len(table)):
         numbers = {n: cell(i, n) for n, column in table.numbers.items() if not math.isnan(column[i])}
         _consistent(table, i, {n: v.value for n, v in numbers.items()}, shares)
-        rows.append({"name": _name(table, i), **(_from_shares if shares else from_terms)(numbers, lambdas)})
+        rows.append({"name": application_name(table, i), **(_from_shares if shares else from_terms)(numbers, lambdas)})
         over += not shares and exceeds(numbers)
     return rows, [finding("A341", over, "terms of a table against its total")] if over else []
-
-
-def _filled(table: Table) -> None:
-    """Refuse a table without rows (A039)."""
-    if not len(table):
-        raise UsageError("A039", "the table names no application", where=table.name, fix="a line of numbers below the heading")
 
 
 def _scales(table: Table, lambdas: Mapping[str, float], shares: bool) -> None:
@@ -245,80 +189,3 @@ def additive_readings(run: Run, lambdas: Mapping[str, float], model: Model) -> t
     row |= {"closure_defect_seconds": table.exposed_defect_ns * 1e-9, "projected_seconds": projection.seconds}
     rows.append(row | {"benefit": projection.benefit, "penalty": projection.penalty})
     return rows, findings
-
-
-# --- integration ------------------------------------------------------------------------------------------------------
-
-
-def integration_rows(path: Path, ratio: float | None) -> list[dict[str, Any]]:
-    """Apply section 8.1 to each application of a table: columns communication, p2p, off node [%], optionally bandwidth ratio."""
-    columns = [Column("name", "", needed=False), *(Column(n, "1", most=1.0) for n in ("communication", "p2p", "off node"))]
-    columns.append(Column("bandwidth ratio", "1", needed=False, above=True, most=MOST_RATIO))
-    table = read_table(path, columns, "the table of applications")
-    _filled(table)
-    cell = _digits(path, table, columns)
-    rows = []
-    for i in range(len(table)):
-        row_ratio = float(table.number("bandwidth ratio")[i])
-        k = row_ratio if not math.isnan(row_ratio) else ratio
-        if k is None:
-            raise UsageError("A035", "no bandwidth ratio", where=table.where(i), fix="--bandwidth-ratio 8.33, or a column of that name")
-        rows.append({"name": _name(table, i), **by_fractions(cell(i, "communication"), cell(i, "p2p"), cell(i, "off node"), k)})
-    return rows
-
-
-def by_fractions(communication: Interval, p2p: Interval, off_node: Interval, ratio: float) -> dict[str, Any]:
-    """Apply section 8.1 to three shares: the speed-up within their digits, and its bound for a path that costs nothing."""
-    shares = (communication, p2p, off_node)
-
-    def speedup(communication: float, p2p: float, off_node: float) -> float:
-        return float(fraction_speedup(communication, p2p, off_node, ratio))
-
-    interval = swept(speedup, *shares)
-    return {
-        "communication_share": communication.value, "p2p_share": p2p.value, "off_node_share": off_node.value, "bandwidth_ratio": ratio,
-        "speedup": interval.value, "speedup_low": interval.low, "speedup_high": interval.high,
-        "speedup_bound": float(fraction_speedup(communication.value, p2p.value, off_node.value, math.inf)),
-    }  # fmt: skip
-
-
-def staged(words: Sequence[str]) -> list[tuple[Interval, int, int]]:
-    """Read ``5.8%:3/4``: a share of run time, its stages on the node, and its stages in all.
-
-    Raises
-    ------
-    UsageError : A038 for any other text; A036 for a share outside 0 to 100 %.
-    """
-    out = []
-    for word in (part.strip() for text in words for part in text.split(",") if part.strip()):
-        match = re.fullmatch(r"([^:]+):([0-9]{1,4})/([0-9]{1,4})", word)
-        if match is None or int(match[3]) < 1 or int(match[2]) > int(match[3]):
-            raise UsageError(
-                "A038", "--stages is a share of run time, stages on the node and stages in all", found=word[:40], fix="--stages 5.8%:3/4"
-            )
-        out.append((share(match[1], "--stages"), int(match[2]), int(match[3])))
-    if sum(s.value for s, _, _ in out) > 1:
-        raise UsageError("A036", "the shares of --stages add up to more than the run time", found=", ".join(words)[:80])
-    if not out:
-        raise UsageError("A038", "--stages names no share", fix="--stages 5.8%:3/4")
-    return out
-
-
-def by_stages(parts: Sequence[tuple[Interval, int, int]], factor: float) -> dict[str, Any]:
-    """Apply section 8.2 to shares with stages: the run time on the faster node, its gain, and the gain with all stages on the node."""
-
-    def left(whole: bool) -> Callable[..., float]:
-        def share_left(*shares: float) -> float:
-            now = [Staged(s, on, of) for s, (_, on, of) in zip(shares, parts, strict=True)]
-            return staged_share(all_on_node(now) if whole else now, factor)
-
-        return share_left
-
-    shares = [s for s, _, _ in parts]
-    then, everything = swept(left(False), *shares), swept(left(True), *shares)
-    return {
-        "on_node_factor": factor, "parts": [{"share": s.value, "on_node": on, "stages": of} for s, on, of in parts],
-        "run_time_share": then.value, "run_time_share_low": max(then.low, 0.0), "run_time_share_high": then.high,
-        "gain": float(gain(1.0, then.value)), "run_time_share_all_on_node": everything.value,
-        "gain_all_on_node": float(gain(then.value, everything.value)),
-    }  # fmt: skip
