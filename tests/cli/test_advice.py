@@ -41,7 +41,7 @@ VERBS = {
     "papers/models/node/nvprof_summary.py": ("model additive",),
     "papers/models/node/nvprof_additive.py": ("model additive",),
     "papers/models/ssi/question.py": ("model ssi",),
-    "papers/row_slack/row_slack.py": ("slack",),
+    "papers/row_slack/binned_slack.py": ("slack",),
     "projection/model.py": ("project", "model additive"),
     "projection/project.py": ("project", "report"),
     "projection/run.py": ("project",),

@@ -121,7 +121,8 @@ def _print_memory(console: Console, answer: UnifiedMemory) -> None:
         volumes = ", ".join(f"{show(b, 'B')} {way.rpartition('_')[2]}" for way, b in answer.migrated_bytes.items())
         console.print(Text(f"migrated: {volumes}; that column is as recorded, the other two are without migrations", "dim"))
     if answer.shortest_seconds is not None and answer.shortest_seconds < 0.999 * answer.rows[0].seconds["hbm"].high:
-        hint = f"if every launch took as long as the shortest of its kernel: {show(answer.shortest_seconds, 's')} of kernels (a hint, no bound)"
+        shortest = show(answer.shortest_seconds, "s")
+        hint = f"if every launch took as long as the shortest of its kernel: {shortest} of kernels (a hint, no bound)"
         console.print(Text(hint, "dim"))
     for name, words in answer.said.items():
         if words:
