@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from turnbuckle.papers.binned_slack.binned_slack import PAPER
 
 from turnbuckle.papers.row_slack import binned_slack
 from turnbuckle.papers.row_slack import numbers as slack_numbers
+from turnbuckle.papers.row_slack.binned_slack import PAPER
 from turnbuckle.papers.row_slack.numbers import recompute
 
 

@@ -157,7 +157,7 @@ def _closer() -> Iterator[Cell]:
         note = note if app == "Epsilon" else "launches, allocations and waits alike"
         yield column.cell(app, _of(id), method="five terms (Tables 3 and 4), eq 4", note=note)
     bandwidth = swept(lambda *t: tables.gtcp(*t).benefit({"data": ten}), *tables.gtcp_terms())
-    data, launch = (tables.PAPER.number("GTC-P", *at) for at in (("time", "data"), ("control function, time", "cudaLaunchKernel")))
+    data, launch = (tables.PAPER.number("GTC-P", *place) for place in (("time", "data"), ("control function, time", "cudaLaunchKernel")))
     both = float(fraction_benefit((data.value + launch.value) / tables.PAPER.number("GTC-P", "time", "total").value, ten))
     note = f"{both:.3f} with launches as well; all other control time is waiting"
     yield column.cell("GTC-P", bandwidth, change="bandwidth tenfold", method="terms of Table 5 without waits, eq 4", note=note)

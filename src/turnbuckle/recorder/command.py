@@ -171,9 +171,10 @@ def _delays(slack: str | None, jitter: str | None, seed: int | None, classes: li
             raise NativeError("N011", "--jitter ends below where it begins", found=clipped(jitter), fix=f"--jitter {most}..{least}"[:80])
         _within("--seed", str(seed), seed or 0, 0, _LARGEST_SEED, f"0 to {_LARGEST_SEED}")
         out |= {
-            "TB_JITTER_FROM_NS": str(round(bounds[0] * 1e9)), "TB_JITTER_TO_NS": str(round(bounds[1] * 1e9)),
+            "TB_JITTER_FROM_NS": str(round(bounds[0] * 1e9)),
+            "TB_JITTER_TO_NS": str(round(bounds[1] * 1e9)),
             "TB_JITTER_SEED": str(seed or 0),
-        }  # fmt: skip
+        }
     chosen = flat(classes) or ["boundary"]
     _refuse_unknown(
         "--slack-class",
@@ -250,11 +251,12 @@ _NOT_STARTED: Final = (
     "look at nvidia-smi and CUDA_VISIBLE_DEVICES; name a CUPTI of the driver's own release with --cupti",
 )
 _REFUSALS: Final = {
-    "15": _NOT_STARTED, "999": _NOT_STARTED,
+    "15": _NOT_STARTED,
+    "999": _NOT_STARTED,
     "35": ("the driver lets only administrators profile", "ask the administrator: ERR_NVGPUCTRPERM in NVIDIA's pages says what to set"),
     "39": ("another profiler is attached to the program", "run without nsys, ncu, cuda-gdb or torch.profiler; a process can have one"),
     "-2": ("the program brings another CUPTI, or a setting is wrong", "name the program's own CUPTI with --cupti"),
-}  # fmt: skip
+}
 _REFUSED_OTHERWISE: Final = (
     "another profiler is attached to the program, the driver does not permit it, or the program brings another CUPTI",
     "run without nsys, ncu or torch.profiler; ask the administrator for profiling permission; or see --cupti",

@@ -20,9 +20,7 @@ SOURCES: Final = (
     "opencl_link.c", "output.c", "clock.c", "settings.c", "slack.c", "link.c",
 )  # fmt: skip
 #: Options of the compiler, part of the key of a cached library.  The runtime may call the layer after the loader, hence nodelete.
-OPTIONS: Final = (
-    "-std=c11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wl,-z,nodelete"
-)  # fmt: skip
+OPTIONS: Final = ("-std=c11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wl,-z,nodelete")
 LIBRARY: Final = "libturnbuckle-opencl.so"
 _PROBE: Final = "#define CL_TARGET_OPENCL_VERSION 300\n#include <CL/cl_layer.h>\n"
 

@@ -92,7 +92,7 @@ def _packets() -> Iterator[Recomputed]:
         note=f"a request carries no data; NVLink's equation 6 has no such term ({summit:.0f} B)",
         resolution="D5: no MRRS; requests travel the other way, and bind only where that way is the heavier. As printed with legacy_mrrs.",
     )
-    widths = {int(at): int(text) for at, text in PAPER.texts("PCIe", "bytes of overhead of a packet").items()}
+    widths = {int(bits): int(text) for bits, text in PAPER.texts("PCIe", "bytes of overhead of a packet").items()}
     full = {bits: Pcie(3, address_bits=bits) for bits in widths}
     same = all(full[bits].request_header == bytes_printed for bits, bytes_printed in widths.items())
     short, long = (full[bits].request_header for bits in sorted(widths))

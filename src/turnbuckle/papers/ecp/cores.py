@@ -41,10 +41,10 @@ def _table_six() -> Iterator[Recomputed]:
         "Push": f"no number of its own: {least} to {most} is printed for the routines",
     }
     for routine, text in printed_cores.items():
-        value = swept(lambda a, b, r: float(exponential_cores(a, b, r, share)), *parameters(routine))
+        recomputed = swept(lambda a, b, r: float(exponential_cores(a, b, r, share)), *parameters(routine))
         within = (float(least), float(most)) if routine == "Push" else None
         what = f"GTC-P {routine}: cores per GPU for {share:.0%}"
-        yield judged(f"R.T6.{routine}", what, text, value, within=within, note=notes[routine])
+        yield judged(f"R.T6.{routine}", what, text, recomputed, within=within, note=notes[routine])
     total, cores = parameters("Total"), float(printed_cores["Total"])
     reached = swept(lambda a, b, r: a / float(exponential_seconds(cores, a, b, r)), *total)
     whole = math.ceil(float(exponential_cores(total[0].value, total[1].value, total[2].value, share)))
@@ -53,10 +53,10 @@ def _table_six() -> Iterator[Recomputed]:
         "R.T6.eff3", f"GTC-P efficiency with {cores:g} cores", f">={share:.0%}", f"{reached.value:.2%}", reached.high >= share, note=note
     )
     threads, text = float(PAPER.text("Total", "threads of a rank", "profile")), PAPER.text("Total", "run time", "8 threads")
-    value = swept(lambda a, b, r: float(exponential_seconds(threads, a, b, r)), *total)
+    recomputed = swept(lambda a, b, r: float(exponential_seconds(threads, a, b, r)), *total)
     near = (float(text) * (1 - _FIT), float(text) * (1 + _FIT))
-    note = f"{value.value / float(text) - 1:.1%} apart; a fit is held to {_FIT:.0%}"
-    yield judged("R.T6.x5", f"GTC-P run time with {threads:g} threads by Table 6 [s]", text, value, within=near, note=note)
+    note = f"{recomputed.value / float(text) - 1:.1%} apart; a fit is held to {_FIT:.0%}"
+    yield judged("R.T6.x5", f"GTC-P run time with {threads:g} threads by Table 6 [s]", text, recomputed, within=near, note=note)
 
 
 def _equation_six() -> Iterator[Recomputed]:

@@ -65,6 +65,6 @@ def _short(rate: float) -> str:
 
 
 def _unified_memory() -> Iterator[Recomputed]:
-    least, most = (PAPER.text("QuickSilver", "DDR-only over HBM-only", at) for at in ("least", "most"))
+    least, most = (PAPER.text("QuickSilver", "DDR-only over HBM-only", end) for end in ("least", "most"))
     missing = "Fig 54 only draws it, and of equation 8 neither the costs nor the counts are printed"
     yield not_printed("R.9.1", "QuickSilver: performance in DDR over that in HBM", f"{least}-{most}", missing, "-")

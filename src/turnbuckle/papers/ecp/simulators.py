@@ -105,7 +105,7 @@ def _propagation() -> Recomputed:
 
 def latencies() -> tuple[float, float, float]:
     """Return AgoChart's latencies [s]: the target of integration, the baseline, ten times the baseline."""
-    near, now, longest = (parse(f"{PAPER.text('AgoChart', 'latency', at)} us", "s") for at in ("near", "now", "longest"))
+    near, now, longest = (parse(f"{PAPER.text('AgoChart', 'latency', place)} us", "s") for place in ("near", "now", "longest"))
     return near, now, longest
 
 

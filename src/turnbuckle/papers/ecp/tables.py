@@ -170,16 +170,16 @@ def _epsilon() -> Iterator[Recomputed]:
 def _sigma() -> Iterator[Recomputed]:
     terms, times = additive("Sigma"), PAPER.texts("Sigma", "time")
     better, worse = lambdas(*_BOTH, factor=tenfold()), lambdas(*_BOTH, factor=1 / tenfold())
-    value = swept(lambda *t: totals(*t).summed, *terms)
-    yield judged("R.T4.sum", "Sigma: the five terms add to the total [s]", times["total"], value, note="the table closes")
-    value = swept(lambda *t: totals(*t).benefit(better), *terms)
-    yield judged("R.T4.int", "Sigma: gain of a tenfold link", PAPER.text("Sigma", "integration gain"), value, note="eq 4, lambda 10")
-    value = swept(lambda *t: totals(*t).penalty(worse), *terms)
+    recomputed = swept(lambda *t: totals(*t).summed, *terms)
+    yield judged("R.T4.sum", "Sigma: the five terms add to the total [s]", times["total"], recomputed, note="the table closes")
+    recomputed = swept(lambda *t: totals(*t).benefit(better), *terms)
+    yield judged("R.T4.int", "Sigma: gain of a tenfold link", PAPER.text("Sigma", "integration gain"), recomputed, note="eq 4, lambda 10")
+    recomputed = swept(lambda *t: totals(*t).penalty(worse), *terms)
     yield judged(
         "R.T4.dis",
         "Sigma: penalty of a tenfold worse link",
         PAPER.text("Sigma", "disaggregation penalty", "text"),
-        value,
+        recomputed,
         note="eq 4, lambda 0.1",
     )
     memory = _share("Sigma", "cudaMalloc", "cudaFree")
@@ -236,16 +236,16 @@ def _gtcp() -> Iterator[Recomputed]:
     )
     yield judged("R.T5.gpusum", "GTC-P: t_GPU from its rows [s]", times["GPU"], _rows("GTC-P", "GPU"), note="the rows add up")
     text = PAPER.text("GTC-P", "gain of bandwidth")
-    value = swept(lambda *t: 100 * (gtcp(*t).benefit({"data": ten}) - 1), *terms)
+    recomputed = swept(lambda *t: 100 * (gtcp(*t).benefit({"data": ten}) - 1), *terms)
     about = (0.9 * float(text), 1.1 * float(text))
-    yield judged("R.5.3.bw", "GTC-P: gain of a tenfold bandwidth [%]", text, value, within=about, note="'roughly': a tenth either way")
-    value = swept(lambda *t: gtcp(*t).penalty({"data": 1 / ten}), *terms)
+    yield judged("R.5.3.bw", "GTC-P: gain of a tenfold bandwidth [%]", text, recomputed, within=about, note="'roughly': a tenth either way")
+    recomputed = swept(lambda *t: gtcp(*t).penalty({"data": 1 / ten}), *terms)
     text, summary = PAPER.text("GTC-P", "penalty of bandwidth"), PAPER.text("GTC-P", "disaggregation penalty", "Table 13")
     needed = [(float(x) - 1) / (ten - 1) * total.value for x in (text, summary)]
-    note = f"{value.value:.2f}; {text} needs t_CGdata of {needed[0]:.1f} s, Table 13's {summary} {needed[1]:.1f} s"
-    yield judged("R.7.3.bw", "GTC-P: penalty of a tenth of the bandwidth", text, value, note=note)
-    note = f"{value.value:.2f} rounds to 2.6; {text} in the text, {summary} in the table: three values of one quantity"
-    yield judged("R.T13.GTCP", "GTC-P: penalty in Table 13", summary, value, note=note)
+    note = f"{recomputed.value:.2f}; {text} needs t_CGdata of {needed[0]:.1f} s, Table 13's {summary} {needed[1]:.1f} s"
+    yield judged("R.7.3.bw", "GTC-P: penalty of a tenth of the bandwidth", text, recomputed, note=note)
+    note = f"{recomputed.value:.2f} rounds to 2.6; {text} in the text, {summary} in the table: three values of one quantity"
+    yield judged("R.T13.GTCP", "GTC-P: penalty in Table 13", summary, recomputed, note=note)
     times_100 = float(PAPER.text("GTC-P", "latency change"))
     calls, mean = (float(PAPER.text("GTC-P", f"control function, {q}", "cudaLaunchKernel")) for q in ("calls", "mean call"))
     launch = PAPER.number("GTC-P", "control function, time", "cudaLaunchKernel")
@@ -253,14 +253,14 @@ def _gtcp() -> Iterator[Recomputed]:
     def increase(launches: float, run: float) -> float:
         return 100 * (float(fraction_penalty(launches / run, times_100)) - 1)
 
-    value = swept(increase, exact(calls * parse(f"{mean} ms", "s")), total)
+    recomputed = swept(increase, exact(calls * parse(f"{mean} ms", "s")), total)
     row = increase(launch.value, total.value)
     note = f"if launches take {calls:.0f} calls of {mean:g} ms exactly; the row's {launch.value:g} s gives {row:.1f} %"
     yield judged(
         "R.7.3.lat",
         "GTC-P: increase from a hundredfold latency [%]",
         PAPER.text("GTC-P", "increase from latency"),
-        value,
+        recomputed,
         assumed=True,
         note=note,
     )
@@ -268,10 +268,15 @@ def _gtcp() -> Iterator[Recomputed]:
     text = PAPER.text("GTC-P", "control function, share", "cudaLaunchKernel")
     yield judged("R.T5.launchpct", "GTC-P: share of cudaLaunchKernel [%]", text, share, note=f"{share.value:.2f} % of the total")
     below = PAPER.text("GTC-P", "gain of latency is below")
-    value = swept(lambda t, all_: 100 * (float(fraction_benefit(t / all_, ten)) - 1), launch, total)
+    recomputed = swept(lambda t, all_: 100 * (float(fraction_benefit(t / all_, ten)) - 1), launch, total)
     note = "launches are the only control time that is no wait"
     yield stated(
-        "R.5.3.ctrl", "GTC-P: gain of a tenth of the latency", f"<{below}%", f"{value.value:.2f}%", value.high < float(below), note=note
+        "R.5.3.ctrl",
+        "GTC-P: gain of a tenth of the latency",
+        f"<{below}%",
+        f"{recomputed.value:.2f}%",
+        recomputed.high < float(below),
+        note=note,
     )
 
 
@@ -339,51 +344,61 @@ def _closer_gpus() -> Iterator[Recomputed]:
         note="a link for each GPU of a node, for one path between two nodes",
     )
     for app, id in (("Castro", "Castro"), ("MFiX", "MFIX"), ("PeleC", "PeleC"), ("WarpX", "WarpX")):
-        text, value = PAPER.text(app, "speedup on a 16-GPU node"), fat_node(app)
+        text, recomputed = PAPER.text(app, "speedup on a 16-GPU node"), fat_node(app)
         note = "the formula is not printed; 1 / (1 - c p o (1 - 1/k)) fits all four rows (D13)"
-        if round(value.value, 2) != float(text):
-            note = f"{value.value:.3f}; {text} only at the upper end of its rounded shares"
-        yield judged(f"R.T12.{id}", f"{app}: gain of a node of 16 GPUs", text, value, note=note)
+        if round(recomputed.value, 2) != float(text):
+            note = f"{recomputed.value:.3f}; {text} only at the upper end of its rounded shares"
+        yield judged(f"R.T12.{id}", f"{app}: gain of a node of 16 GPUs", text, recomputed, note=note)
     shares, factor = epsilon_shares(), PAPER.number("Epsilon", "bandwidth change on the node").value
 
     def left(*s: float) -> float:
         return staged_share(epsilon_parts(*s), factor)
 
-    value = swept(lambda *s: 100 * left(*s), *shares)
+    recomputed = swept(lambda *s: 100 * left(*s), *shares)
     note = "three of four stages of the tree, and all messages, at twice the bandwidth"
     yield judged(
         "R.8.2.eps",
         "Epsilon: run time with links twice as fast [%]",
         PAPER.text("Epsilon", "run time with faster GPU links"),
-        value,
+        recomputed,
         note=note,
     )
-    value = swept(lambda *s: 100 * float(gain(1, left(*s))), *shares)
-    note = f"the run is {100 - 100 * left(*(s.value for s in shares)):.1f} % shorter and {value.value:.1f} % faster: neither is printed"
-    yield judged(
-        "R.8.2.boost", "Epsilon: gain of links twice as fast [%]", PAPER.text("Epsilon", "gain of faster GPU links"), value, note=note
+    recomputed = swept(lambda *s: 100 * float(gain(1, left(*s))), *shares)
+    note = (
+        f"the run is {100 - 100 * left(*(s.value for s in shares)):.1f} % shorter and {recomputed.value:.1f} % faster: neither is printed"
     )
-    value = swept(lambda *s: 100 * float(gain(left(*s), staged_share(all_on_node(epsilon_parts(*s)), factor))), *shares)
-    note = f"{value.value:.2f} % by the formula printed for two nodes"
+    yield judged(
+        "R.8.2.boost", "Epsilon: gain of links twice as fast [%]", PAPER.text("Epsilon", "gain of faster GPU links"), recomputed, note=note
+    )
+    recomputed = swept(lambda *s: 100 * float(gain(left(*s), staged_share(all_on_node(epsilon_parts(*s)), factor))), *shares)
+    note = f"{recomputed.value:.2f} % by the formula printed for two nodes"
     yield judged(
         "R.8.2.add",
         "Epsilon: further gain of 16 GPUs on a node [%]",
         PAPER.text("Epsilon", "further gain of 16 GPUs a node"),
-        value,
+        recomputed,
         note=note,
     )
-    value = swept(lambda g: 1 + g, epsilon_gain())
+    recomputed = swept(lambda g: 1 + g, epsilon_gain())
     yield judged(
-        "R.T13.eps", "Epsilon: gain of GPU-GPU integration", PAPER.text("Epsilon", "GPU-GPU integration"), value, note="both steps together"
+        "R.T13.eps",
+        "Epsilon: gain of GPU-GPU integration",
+        PAPER.text("Epsilon", "GPU-GPU integration"),
+        recomputed,
+        note="both steps together",
     )
-    value = sigma_gain()
+    recomputed = sigma_gain()
     note = "broadcasts and waits at twice the bandwidth"
     yield judged(
-        "R.8.2.sig", "Sigma: gain of links twice as fast [%]", PAPER.text("Sigma", "gain of faster GPU links"), value.times(100), note=note
+        "R.8.2.sig",
+        "Sigma: gain of links twice as fast [%]",
+        PAPER.text("Sigma", "gain of faster GPU links"),
+        recomputed.times(100),
+        note=note,
     )
-    value = swept(lambda g: 1 + g, value)
-    note = f"{value.value:.2f} rounds to 1.1; the text has 12 %"
-    yield judged("R.T13.sig", "Sigma: gain of GPU-GPU integration", PAPER.text("Sigma", "GPU-GPU integration"), value, note=note)
+    recomputed = swept(lambda g: 1 + g, recomputed)
+    note = f"{recomputed.value:.2f} rounds to 1.1; the text has 12 %"
+    yield judged("R.T13.sig", "Sigma: gain of GPU-GPU integration", PAPER.text("Sigma", "GPU-GPU integration"), recomputed, note=note)
     text, factor = PAPER.text("GTC-P", "speedup of faster GPU links"), PAPER.number("GTC-P", "bandwidth change on the node").value
     share = float(needed_share(float(text), factor))
     missing = f"the share of run time in messages within a node is not printed; {text} needs {share:.1%} of it limited by bandwidth"
@@ -393,12 +408,12 @@ def _closer_gpus() -> Iterator[Recomputed]:
 def _sides() -> Iterator[Recomputed]:
     """Yield CPU against GPU: SW4Lite and Laghos."""
     cpu, gpu = PAPER.number("SW4Lite", "CPU run time"), PAPER.number("SW4Lite", "GPU run time")
-    value = swept(lambda a, b: a / b, cpu, gpu)
+    recomputed = swept(lambda a, b: a / b, cpu, gpu)
     yield judged(
         "R.6.5.1",
         "SW4Lite: CPU run time over GPU run time",
         PAPER.text("SW4Lite", "GPU over CPU"),
-        value,
+        recomputed,
         note=f"{cpu.value:g} s over {gpu.value:g} s",
     )
     ratios = []
@@ -409,10 +424,10 @@ def _sides() -> Iterator[Recomputed]:
                 continue
             columns = dict(PAPER.texts(subject, "run time"))
             major = columns.pop("Major Kernels")
-            value = swept(lambda *t: sum(t), *(printed(columns[c]) for c in ("CG (H1)", "Force", "UpdatedQuadData")))
+            recomputed = swept(lambda *t: sum(t), *(printed(columns[c]) for c in ("CG (H1)", "Force", "UpdatedQuadData")))
             note = "if major kernels are CG (H1), force and update, without CG (L2)" if side == "GPU" else _no_sum(columns, major)
             what = f"{subject}: major kernels from their columns [s]"
-            yield judged(f"R.{table}.{cube}", what, major, value, assumed=side == "GPU", note=note)
+            yield judged(f"R.{table}.{cube}", what, major, recomputed, assumed=side == "GPU", note=note)
             if side == "CPU":
                 ratios.append(float(PAPER.text(f"Laghos GPU cube_{cube}", "run time", "Major Kernels")) / float(major))
     ratio_texts = ", ".join(f"x{r:.2f}" for r in ratios)
@@ -444,9 +459,9 @@ def _summary() -> Iterator[Recomputed]:
     def report_text(quantity: str, at: str | None = None) -> str:
         return PAPER.text("report", quantity, at)
 
-    value = 100 * (statistics.median(closer) - 1)
+    share = 100 * (statistics.median(closer) - 1)
     note = f"of {len(closer)} applications"
-    yield judged("R.1.med", "median gain of CPU-GPU integration [%]", report_text("median gain of CPU-GPU integration"), value, note=note)
+    yield judged("R.1.med", "median gain of CPU-GPU integration [%]", report_text("median gain of CPU-GPU integration"), share, note=note)
     for id, limit, word in (("R.11.1a", "1.3", "at least"), ("R.11.1b", "1.9", "exceeding")):
         text = report_text("share of applications gaining", limit)
         above, not_below = (sum(test(b) for b in closer) for test in (float(limit).__lt__, float(limit).__le__))
@@ -460,14 +475,14 @@ def _summary() -> Iterator[Recomputed]:
         yield stated(
             id, f"share of applications that gain {limit} or more", text, recomputed, not_below * whole >= part * len(closer), note=note
         )
-    text, value = report_text("share needing at most two cores"), 100 * sum(c <= 2 for c in cores) / len(cores)
+    text, share = report_text("share needing at most two cores"), 100 * sum(c <= 2 for c in cores) / len(cores)
     note = f"'nearly': up to five points below; {sum(c <= 2 for c in cores)} of {len(cores)}"
-    yield judged("R.11.2", "share that needs at most two cores a GPU [%]", text, value, within=(float(text) - 5, float(text)), note=note)
+    yield judged("R.11.2", "share that needs at most two cores a GPU [%]", text, share, within=(float(text) - 5, float(text)), note=note)
     text = report_text("median slow-down of disaggregation")
     yield judged("R.11.3a", "median penalty of disaggregation", text, statistics.median(apart), note=f"of {len(apart)} applications")
-    text, value = report_text("share above fivefold slow-down"), 100 * sum(p > 5 for p in apart) / len(apart)
+    text, share = report_text("share above fivefold slow-down"), 100 * sum(p > 5 for p in apart) / len(apart)
     note = f"{sum(p > 5 for p in apart)} of {len(apart)}"
-    yield judged("R.11.3b", "share of applications slowed down more than fivefold [%]", text, value, note=note)
+    yield judged("R.11.3b", "share of applications slowed down more than fivefold [%]", text, share, note=note)
     limit = report_text("impact on Castro and HACC is below")
     castro, hacc = float(PAPER.text("Castro", "disaggregation penalty", "Table 11")), column("disaggregation penalty")["HACC"]
     impact = [100 * (p - 1) for p in (castro, hacc)]

@@ -214,8 +214,9 @@ def _sized(sizes: list[float], ranks: list[int], per_node: list[int], setup: Any
     rows = [{"pattern": s.what, "size_bytes": s.size_bytes, **asdict(g), "gain": g.gain} for s in replays for g in s.found]
     crossovers = [
         {"pattern": what, "ranks_per_node": n, "size_bytes": crossover([s for s in replays if s.what == what], n)}
-        for what in SIZED for n in dict.fromkeys(per_node)
-    ]  # fmt: skip
+        for what in SIZED
+        for n in dict.fromkeys(per_node)
+    ]
     if format != "table":
         held = {k: v for k, v in setup.as_dict().items() if k not in ("path", "ranks_per_node", "ranks")}
         document = {
@@ -233,12 +234,12 @@ def _print_sized(
 ) -> None:
     import math
 
-    from rich.table import Table
     from rich.text import Text
 
     from turnbuckle.foundation.units import show
     from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
     from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.tables import unframed
 
     console = console_for(output)
     edge = break_even_bytes(setup.paid)
@@ -246,10 +247,7 @@ def _print_sized(
     console.print(Text(f"declared synthetic patterns; by the closed form of one message {alone}", "bold"))
     for what in dict.fromkeys(s.what for s in replays):
         of_pattern = [s for s in replays if s.what == what]
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("message", justify="right")
-        for n in per_node:
-            table.add_column(f"{n} a node", justify="right")
+        table = unframed("message", *(f"{n} a node" for n in per_node), words=())
         for by_message in of_pattern:
             table.add_row(show(by_message.size_bytes, "B"), *(f"{g.gain:+.1%}" for g in by_message.found))
         sizes = [c["size_bytes"] for c in crossovers if c["pattern"] == what]

@@ -184,13 +184,14 @@ def assumptions(app: Application) -> list[Assumption]:
         four, eight = (low for _, low, _ in app.bands)
         space = Pattern("halo", 3, _sizes(app), 2, corners=True)
         return [
-            Assumption("16 blocks a wave"), Assumption("8 blocks a wave", lambda p: replace(p, exchanges=8)),
+            Assumption("16 blocks a wave"),
+            Assumption("8 blocks a wave", lambda p: replace(p, exchanges=8)),
             Assumption("32 blocks a wave", lambda p: replace(p, exchanges=32)),
             Assumption("all messages of 4 MB", lambda p: replace(p, sizes=(four,))),
             Assumption("all messages of 8 MB", lambda p: replace(p, sizes=(eight,))),
             Assumption("ranks up to 10 % slower than the mean", lambda p: replace(p, imbalance=0.1)),
             Assumption("no sweep: 26 neighbours in space", lambda _: space),
-        ]  # fmt: skip
+        ]
     out = [
         Assumption("a plane of ranks, all messages of an exchange at once"),
         Assumption("one direction after the other", lambda p: replace(p, order="one by one")),
@@ -208,9 +209,10 @@ def assumptions(app: Application) -> list[Assumption]:
     if app.name == "AmgX":
         large = float(1 << 20)
         return [
-            *out, Assumption("no allreduce", lambda p: replace(p, sum_bytes=None)),
+            *out,
+            Assumption("no allreduce", lambda p: replace(p, sum_bytes=None)),
             Assumption("an allreduce of 1 MiB instead of 8 B", lambda p: replace(p, sum_bytes=large)),
-        ]  # fmt: skip
+        ]
     return [*out, Assumption("26 neighbours in space", lambda p: replace(p, dimensions=3, corners=True))]
 
 
@@ -396,5 +398,6 @@ def rows(replays: Sequence[Replayed]) -> list[dict[str, Any]]:
     """Return the replays, one row each."""
     return [
         {"application": r.application.name, "assumption": r.assumption, **asdict(g), "gain": g.gain, "run_gain": g.run_gain}
-        for r in replays for g in r.found
-    ]  # fmt: skip
+        for r in replays
+        for g in r.found
+    ]

@@ -81,7 +81,7 @@ def _speedup(size: float, bandwidth: float) -> float:
 
 
 def _dgemm() -> Iterator[Recomputed]:
-    large, small = (_value("DGEMM", "size", at) for at in ("largest", "smallest"))
+    large, small = (_value("DGEMM", "size", end) for end in ("largest", "smallest"))
     widest = _value("DGEMM", "bandwidth of that speedup") * 1e9
     text = PAPER.text("DGEMM", "speedup of the largest size")
     yield judged("N.F3.4096", "speedup of 4096 x 4096 at 400 GB/s without launch time", text, _speedup(large, widest))
@@ -297,7 +297,7 @@ def _milc() -> Iterator[Recomputed]:
 def _signs(latency_us: float) -> Iterator[Recomputed]:
     # the share is of the 4-node traffic, and the rest of that traffic is the 1-node traffic
     packed = 100.0
-    shares = [_value("MILC", "NIC-bound share", at) / 100 for at in ("least", "most")]
+    shares = [_value("MILC", "NIC-bound share", end) / 100 for end in ("least", "most")]
     as_said = [packed - packed / (1 - share) for share in shares]
     volumes = " and ".join(f"{volume:.0f}" for volume in as_said)
     yield stated(
@@ -330,6 +330,6 @@ def _signs(latency_us: float) -> Iterator[Recomputed]:
 
 def _figures() -> Iterator[Recomputed]:
     yield not_printed("N.F10", "run times of the four design points", "-", "mean kernel times and copy sizes are only drawn, in Fig 9", "-")
-    texts = [PAPER.text("link", q, at) for q in ("efficiency", "latency") for at in ("h2d", "d2h", "NVLink")]
+    texts = [PAPER.text("link", q, direction) for q in ("efficiency", "latency") for direction in ("h2d", "d2h", "NVLink")]
     lines = ", ".join(f"{t} %" for t in texts[:3]) + "; " + ", ".join(f"{t} us" for t in texts[3:])
     yield not_printed("N.F8", f"fitted lines of three links: {lines}", "-", "the transfers are only drawn, in Fig 8", "-")

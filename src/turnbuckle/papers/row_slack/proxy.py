@@ -166,10 +166,11 @@ def modelled(
     """
     if not (threads >= 1 and proxy.iterations >= 1 and threads * proxy.iterations <= _MOST_LOOPS and 0.0 <= served_at <= _LONGEST_SLACK):
         raise UsageError(
-            "A065", "the proxy application cannot be modelled like this",
+            "A065",
+            "the proxy application cannot be modelled like this",
             found=f"{threads} threads, {proxy.iterations} iterations, slack {served_at:g} s",
             fix=f"1 thread or more, {_MOST_LOOPS} iterations in all at most, slack from 0 to {_LONGEST_SLACK:g} s",
-        )  # fmt: skip
+        )
     steps = len(WORK)
     shape = (threads, proxy.iterations, CALLS)
     call = np.arange(np.prod(shape), dtype=np.int64).reshape(shape)

@@ -205,8 +205,9 @@ def triangle_of(matrix: Any, side: Side | None = None, name: str = "matrix") -> 
             fix="store the diagonal, or none of it where all of it is 1",
         )  # fmt: skip
     starts, rows = _by_column(row, column, count, implied)
-    return Triangle(name, starts, rows, int(coordinates.data.dtype.itemsize) if coordinates.data.dtype.kind in "fc" else 8, upper, implied,
-                    findings)  # fmt: skip
+    return Triangle(
+        name, starts, rows, int(coordinates.data.dtype.itemsize) if coordinates.data.dtype.kind in "fc" else 8, upper, implied, findings
+    )
 
 
 def _one_side(row: Any, column: Any, count: int, side: Side | None, name: str) -> tuple[Any, Any, bool, tuple[Finding, ...]]:

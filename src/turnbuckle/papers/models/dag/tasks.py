@@ -196,7 +196,7 @@ def variants(integrated: float = INTEGRATED, disaggregated: float = DISAGGREGATE
             "messages between nodes take as long as inside one; a block may draw as many times the bandwidth as nodes are merged",
             one_node=True,
         ),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)

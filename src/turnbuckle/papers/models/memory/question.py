@@ -86,7 +86,7 @@ class Memories:
 
 
 def rate_cost(of: Float) -> Float:
-    """Seconds a unit, from units a second.
+    """Return the seconds per unit from the units per second.
 
     >>> float(rate_cost(np.array(4.0)))
     0.25
@@ -368,9 +368,10 @@ def from_profile(
         )
     if memory_bound is None and counted is None:
         raise CannotAnswer(
-            "A159", "the recording does not say how many bytes its kernels read and write",
+            "A159",
+            "the recording does not say how many bytes its kernels read and write",
             fix="--memory-bound unknown for the bracket, --memory-bound 0.6:0.9 if you know the share, or --counters FILE",
-        )  # fmt: skip
+        )
     if memory_bound is not None and not 0.0 <= memory_bound[0] <= memory_bound[1] <= 1.0:
         raise UsageError("A049", "a share lies between 0 and 1", where="--memory-bound", found=f"{memory_bound[0]:g}:{memory_bound[1]:g}")
     run = _recorded(profile)
@@ -384,9 +385,10 @@ def from_profile(
     with_counts = np.zeros(len(run.names), dtype=np.bool_)
     if counted is not None:
         with_counts = _count(run, counted, costs, factors, least)
-    rows = tuple(_bracket(name, least, run.seconds, rest, measured, factors) for name, rest, measured in (
-        ("kernels", 0.0, float(run.seconds.sum())), ("all", run.rest, profile.seconds)
-    ))  # fmt: skip
+    rows = tuple(
+        _bracket(name, least, run.seconds, rest, measured, factors)
+        for name, rest, measured in (("kernels", 0.0, float(run.seconds.sum())), ("all", run.rest, profile.seconds))
+    )
     flaws = (
         (finding("A343", int((~with_counts).sum()), "kernels by name"),)
         if not with_counts.all() and memory_bound in (None, (0.0, 1.0))

@@ -110,26 +110,23 @@ def additive(
     _for_terminal(format, output)
     lambdas = lambdas_of(lambda_)
     model = priced(lambdas)
-    about: dict[str, Any]
     findings: list[Finding]
     summary = is_summary(given)
     if total is not None and not summary:
         fix = "leave it out: a table has a column total, a recording its own run time"
         raise UsageError("A400", "--total belongs to a summary of nvprof", found=given.name, fix=fix)
+    if source is not None and (summary or is_table(given)):
+        raise UsageError("A039", "--source belongs to a recording", found=given.name, fix="leave it out")
+    recorded: dict[str, Any] = {}
     if summary:
-        if source is not None:
-            raise UsageError("A039", "--source belongs to a recording", found=given.name, fix="leave it out")
         rows, findings = summary_rows(given, lambdas, total)
-        about = {"findings": [f.as_dict() for f in findings]}
     elif is_table(given):
-        if source is not None:
-            raise UsageError("A039", "--source belongs to a recording", found=given.name, fix="leave it out")
         rows, findings = additive_rows(given, lambdas)
-        about = {"findings": [f.as_dict() for f in findings]}
     else:
         run = inspected(given, source, no_cache)
         rows, findings = additive_readings(run, lambdas, model)
-        about = {"findings": [f.as_dict() for f in (*findings, *run.findings)], "provenance": run.provenance()}
+        recorded = {"findings": [f.as_dict() for f in (*findings, *run.findings)], "provenance": run.provenance()}
+    about = {"findings": [f.as_dict() for f in findings], **recorded}
     if format != "table":
         write_answer({"schema_version": 1, "lambda": lambdas, "rows": rows, **about}, rows, format, output)
     elif summary:
@@ -232,9 +229,10 @@ def _paths(old_path: str | None, new_path: str | None, ratio: float | None) -> t
         return None
     if old_path is None or new_path is None or ratio is not None:
         raise UsageError(
-            "A035", "--old-path and --new-path belong together, instead of --bandwidth-ratio",
+            "A035",
+            "--old-path and --new-path belong together, instead of --bandwidth-ratio",
             fix='--old-path "2 us, 24 GB/s" --new-path "1 us, 200 GB/s"',
-        )  # fmt: skip
+        )
     paths = []
     for option, text in (("--old-path", old_path), ("--new-path", new_path)):
         words = text.split(",")
@@ -286,9 +284,10 @@ def _of_shares(
     missing = [name for name, text in zip(options, shares, strict=True) if text is None]
     if missing or ratio is None:
         raise UsageError(
-            "A035", f"{', '.join([*missing, *(['--bandwidth-ratio'] if ratio is None else [])])} is missing",
+            "A035",
+            f"{', '.join([*missing, *(['--bandwidth-ratio'] if ratio is None else [])])} is missing",
             fix="--communication 7.8% --p2p 36% --off-node 12% --bandwidth-ratio 8.33; or a recording with --ranks-per-node",
-        )  # fmt: skip
+        )
     read = [share(text or "", name) for name, text in zip(options, shares, strict=True)]
     return {"rows": [{"name": "given", **sections.by_fractions(read[0], read[1], read[2], ratio)}]}
 

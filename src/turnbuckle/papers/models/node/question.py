@@ -379,9 +379,10 @@ def closer(
     """
     if bandwidth_ratio is None and paths is None and on_node_factor is None:
         raise UsageError(
-            "A035", "nothing is asked to become faster",
+            "A035",
+            "nothing is asked to become faster",
             fix="--bandwidth-ratio for messages that move onto a larger node, --on-node-factor for a faster node",
-        )  # fmt: skip
+        )
     _checked(ranks_per_node, gpus_per_node, bandwidth_ratio, paths, on_node_factor, off_node, least_bytes)
     shares = communication(profile)
     then = max(shares.world, ranks_per_node) if gpus_per_node is None else gpus_per_node
@@ -465,10 +466,11 @@ def _leaving(
     unplaced = large["source"].is_null() | large["target"].is_null()
     if unplaced.all() and (large.height or (shares.p2p and not shares.messages.height)):
         raise CannotAnswer(
-            "A154", "the recording does not say between which ranks its messages went",
+            "A154",
+            "the recording does not say between which ranks its messages went",
             cause="their partners, ranks or communicators were not recorded",
             fix="say how much of the message volume leaves a node: --off-node 25%",
-        )  # fmt: skip
+        )
     if unplaced.any():
         findings.append(finding("A342", int(unplaced.sum()), f"{float(large.filter(unplaced)['size_bytes'].sum()) / 1e6:.3g} MB"))
     off_node_now = off_node_share(large, ranks_per_node, mapping=mapping, ranks=shares.world)
