@@ -158,7 +158,7 @@ def choose(driver: int | None = None, folder: Path | None = None) -> Cupti:
     """Return the CUPTI to build against: that in `folder`, or the one of all in `folders` that best suits a driver of CUDA `driver`.
 
     Of several CUPTIs of one release the newest wins, because updates repair defects: CUPTI of 13.0 records no waits for the device and
-    may fail in a flush, and its update 1 does neither.  Of equal ones the first in the order of `folders` wins.
+    may fail in a flush; its update 1 repairs both.  Of equal ones the first in the order of `folders` wins.
 
     Parameters
     ----------
