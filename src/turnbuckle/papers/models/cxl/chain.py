@@ -403,7 +403,7 @@ def with_recording(chain: Chain, profile: Profile, *, per: Literal["run", "kerne
 
     The time of the stage is the time in which the GPU computes (union of kernels).  The bytes that it and the next stage receive are
     the bytes copied to the device and back.  An undeclared link between host and GPU takes as long as these copies took.  Values
-    that the file states are kept, but for the time of the stage.
+    that the file states are kept.
 
     Parameters
     ----------
