@@ -68,5 +68,5 @@ ADDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "Replay calls in a closed loop (send, kernel, receive) over a shorter and a longer link: benefit and penalty of distance.",
         ),
     },
-    "services": {"binned slack": ("turnbuckle.papers.row_slack.row_slack:besides",)},
+    "services": {"binned slack": ("turnbuckle.papers.row_slack.binned_slack:besides",)},
 }

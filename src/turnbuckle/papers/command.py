@@ -1,4 +1,4 @@
-"""``turnbuckle reproduce``: every published number that Turnbuckle rests on, recomputed."""
+"""Command ``turnbuckle reproduce``: published numbers that Turnbuckle rests on, recomputed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def reproduce(
     return 0
 
 
-def _print(rows: list[Row], found: dict[str, int], output: Path | None) -> None:
+def _print(rows: list[Row], verdicts: dict[str, int], output: Path | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -65,8 +65,8 @@ def _print(rows: list[Row], found: dict[str, int], output: Path | None) -> None:
 
     console = console_for(output)
     for letter, title in PAPERS.values():
-        mine = [r for r in rows if r.id.startswith(f"{letter}.")]
-        if not mine:
+        paper_rows = [r for r in rows if r.id.startswith(f"{letter}.")]
+        if not paper_rows:
             continue
         table = Table(title=title, title_justify="left", title_style="italic", box=None, pad_edge=False, header_style="dim")
         table.add_column("id", no_wrap=True, overflow="fold")
@@ -75,12 +75,12 @@ def _print(rows: list[Row], found: dict[str, int], output: Path | None) -> None:
             table.add_column(name, justify="right", overflow="fold", ratio=share)
         table.add_column("off by", justify="right", no_wrap=True)
         table.add_column("verdict", no_wrap=True)
-        for row in mine:
+        for row in paper_rows:
             table.add_row(*_cells(row))
         console.print(table)
         console.print()
-    total = sum(found.values())
-    console.print(Text.assemble(f"{total} numbers: ", *_joined(found)))
+    total = sum(verdicts.values())
+    console.print(Text.assemble(f"{total} numbers: ", *_joined(verdicts)))
     console.print(Text("* under an assumption the paper does not print; --format json has notes, intervals and resolutions", style="dim"))
 
 
@@ -100,8 +100,8 @@ def _emit_table_13(chosen: bool, format: str, output: Path | None) -> int:
     cells = table_13()
     if format != "table":
         listed = [c.as_dict() for c in cells]
-        said = [asdict(s) for s in statements()]
-        write_answer({"schema_version": SCHEMA_VERSION, "cells": listed, "statements": said}, listed, format, output)
+        sentences = [asdict(s) for s in statements()]
+        write_answer({"schema_version": SCHEMA_VERSION, "cells": listed, "statements": sentences}, listed, format, output)
         return 0
     console = console_for(output)
     for technology in TECHNOLOGIES:
@@ -121,9 +121,9 @@ def _emit_table_13(chosen: bool, format: str, output: Path | None) -> int:
     return 0
 
 
-def _joined(found: dict[str, int]) -> list[Any]:
+def _joined(verdicts: dict[str, int]) -> list[Any]:
     out: list[Any] = []
-    for verdict, count in found.items():
+    for verdict, count in verdicts.items():
         out += [", " if out else "", (f"{count} {verdict}", _STYLE[verdict])]
     return out
 

@@ -1,7 +1,7 @@
-"""Every published number that Turnbuckle rests on, recomputed through the product's own functions.
+"""Published numbers that Turnbuckle rests on, recomputed through the product's own functions.
 
-Five papers, 212 rows.  ``recorded.csv`` holds the verdict each row had when it was first checked, and the number found;
-a row that moves from it is a defect here or a discovery there, and either must be looked at.
+The five papers have 212 rows.  ``recorded.csv`` holds the first verdict and the first recomputed number of each row.  A row that
+moves from them is a defect of Turnbuckle or a discovery about the paper, and must be examined.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from turnbuckle.papers.numbers import Recomputed
 
-#: Word on the command line -> first letter of the ids, and the paper.
+#: First letter of the ids, and the title, of each paper by its word on the command line.
 PAPERS: Final = {
     "ecp": ("R", "Austin et al. 2021, ECP-HIHE01-35: tighter integration of CPU and GPU"),
     "nething": ("N", "Groves et al. 2022, PMBS: tightly integrated and disaggregated accelerators"),
@@ -38,7 +38,7 @@ SAME: Final = 2e-3
 
 
 class Recorded(NamedTuple):
-    """What one row came to when it was first checked; `recomputed` is None where that was no number."""
+    """First verdict and number of one row; `recomputed` is None where the row has no number."""
 
     id: str
     verdict: str
@@ -47,11 +47,11 @@ class Recorded(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One published number now, and as recorded.
+    """Published number as recomputed now, and as recorded.
 
     Attributes
     ----------
-    now : what comes out; None where nothing recomputes the row any more.
+    now : the recomputed row; None where no module recomputes it any more.
     recorded : None for a row that was never recorded.
     """
 
@@ -60,14 +60,14 @@ class Row:
 
     @property
     def id(self) -> str:
-        """The row's id."""
-        known = self.now or self.recorded
-        assert known is not None
-        return known.id
+        """Return the id of the row."""
+        row = self.now or self.recorded
+        assert row is not None
+        return row.id
 
     @property
     def moved(self) -> str:
-        """How it moved from what is recorded, in words; empty where it did not."""
+        """Return in words how the row moved from its record; an empty text where it did not move."""
         if self.recorded is None:
             return "not recorded"
         if self.now is None:
@@ -82,7 +82,7 @@ class Row:
         return ""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of one row of ``reproduce``."""
+        """Return the JSON contract of one row of ``reproduce``."""
         now = self.now
         return {
             "id": self.id,
@@ -103,7 +103,7 @@ class Row:
 
 @cache
 def recorded() -> dict[str, Recorded]:
-    """What every row came to when it was first checked, in the order of the papers."""
+    """Return the first verdict and number of each row, in the order of the papers."""
     text = (files("turnbuckle.papers") / "recorded.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return {r["id"]: Recorded(r["id"], r["verdict"], float(r["recomputed"]) if r["recomputed"] else None) for r in rows}
@@ -118,11 +118,11 @@ def reproduce(papers: Collection[str] = tuple(PAPERS)) -> list[Row]:
             for row in import_module(f"turnbuckle.papers.{module}").recompute():
                 assert row.id not in now, f"{row.id} is recomputed twice"
                 now[row.id] = row
-    known = {id: r for id, r in recorded().items() if id.partition(".")[0] in letters}
-    return [Row(now.get(id), known.get(id)) for id in (*known, *(id for id in now if id not in known))]
+    records = {id: r for id, r in recorded().items() if id.partition(".")[0] in letters}
+    return [Row(now.get(id), records.get(id)) for id in (*records, *(id for id in now if id not in records))]
 
 
 def counts(rows: Collection[Row]) -> dict[str, int]:
-    """How many rows have each verdict, in the order of `VERDICTS`."""
-    found = Counter(r.now.verdict for r in rows if r.now)
-    return {verdict: found[verdict] for verdict in VERDICTS}
+    """Return the number of rows of each verdict, in the order of `VERDICTS`."""
+    numbers = Counter(r.now.verdict for r in rows if r.now)
+    return {verdict: numbers[verdict] for verdict in VERDICTS}

@@ -1,8 +1,8 @@
-"""Table 13 of the ECP report in our own numbers: by application and technology, with interval, link, method and verdict.
+"""Table 13 of the ECP report with recomputed numbers: by application and technology, with interval, link, method and verdict.
 
-The report sums up six technologies on sixteen applications (Austin et al. 2021, section 11).  Each of its 57 numbers is here beside
-what comes out of the numbers that the report prints elsewhere, through the product's own functions; where nothing is printed
-to compute it from, the cell says what is missing.  Intervals are those of the rounding of the inputs: the report prints no errors.
+The report sums up six technologies on sixteen applications (Austin et al. 2021, section 11).  Each of its 57 numbers is compared with
+the value that the product's own functions compute from numbers that the report prints elsewhere.  Where the inputs are not printed,
+the cell names the missing ones.  Intervals follow from the rounding of the inputs, because the report prints no errors.
 
     table_13() -> list[Cell]            the cells, by technology
     statements() -> list[Statement]     what section 11 says of them, from the printed and from the recomputed cells
@@ -43,19 +43,19 @@ _TRACES = "the traces of its requests are not published"
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of Table 13.
+    """One number of Table 13, printed and recomputed.
 
     Attributes
     ----------
     application, technology : row and column.
-    printed : as the table has it, without the ``x`` or ``:1``.
-    recomputed : in the same unit (a ratio; cores); None where it cannot be recomputed.
+    printed : text of the table, without the ``x`` or ``:1``.
+    recomputed : value in the same unit (a ratio; cores); None where it cannot be recomputed.
     low, high : least and most within the rounding of the inputs; `high` is infinite for a lower bound.
     link : the connection that the number is about.
-    change : what happens to its latency and bandwidth (decision D17).
+    change : change of its latency and bandwidth (decision D17).
     method : equation or model.
     verdict : see `turnbuckle.papers.numbers`.
-    note : why it is as it is; what is missing where there is no number.
+    note : reason of the verdict, or the missing inputs.
     """
 
     application: str
@@ -72,26 +72,26 @@ class Cell:
 
     @property
     def known(self) -> Interval:
-        """The recomputed number, or the printed one where there is none, with its interval; whole cores are exact."""
+        """Return the recomputed number, or else the printed one, with its interval; whole cores are exact."""
         if self.recomputed is None or self.low is None or self.high is None:
             return exact(float(self.printed)) if self.technology == "CPU cores a GPU" and self.printed.isdigit() else printed(self.printed)
         return Interval(self.recomputed, self.low, self.high)
 
     @property
     def is_bound(self) -> bool:
-        """Whether only a lower bound of the number can be computed."""
+        """Return whether only a lower bound of the number can be computed."""
         return self.high is not None and math.isinf(self.high)
 
     def as_dict(self) -> dict[str, object]:
-        """One row for JSON; an upper end that is open is left out."""
+        """Return one row for JSON; an infinite upper end becomes None."""
         return {**asdict(self), "high": None if self.is_bound else self.high, "bound": self.is_bound}
 
 
 @cache
 def _row(id: str) -> Recomputed:
-    """One row of ``turnbuckle reproduce``."""
-    found = {row.id: row.now for row in reproduce(("ecp",))}
-    row = found[id]
+    """Return one row of ``turnbuckle reproduce``."""
+    rows = {row.id: row.now for row in reproduce(("ecp",))}
+    row = rows[id]
     assert row is not None, id
     return row
 
@@ -104,7 +104,7 @@ def _of(id: str) -> Interval:
 
 @dataclass(frozen=True)
 class _Column:
-    """What all cells of a column share."""
+    """Properties that all cells of a column share."""
 
     technology: Technology
     link: str
@@ -112,12 +112,12 @@ class _Column:
     method: str
 
     def cell(
-        self, app: str, found: Interval, *, assumed: bool = False, note: str = "", link: str = "", change: str = "", method: str = ""
+        self, app: str, interval: Interval, *, assumed: bool = False, note: str = "", link: str = "", change: str = "", method: str = ""
     ) -> Cell:
         text = tables.PAPER.text(app, self.technology, "Table 13")
-        verdict = judged("", "", text, found, assumed=assumed).verdict
+        verdict = judged("", "", text, interval, assumed=assumed).verdict
         about = link or self.link, change or self.change, method or self.method
-        return Cell(app, self.technology, text, found.value, found.low, found.high, *about, verdict, note)
+        return Cell(app, self.technology, text, interval.value, interval.low, interval.high, *about, verdict, note)
 
     def missing(self, app: str, note: str, *, link: str = "", change: str = "", method: str = "") -> Cell:
         text = tables.PAPER.text(app, self.technology, "Table 13")
@@ -127,7 +127,7 @@ class _Column:
 
 
 def table_13() -> list[Cell]:
-    """All 57 cells, by technology and then in the order of the report's rows.
+    """Return all 57 cells, by technology and then in the order of the report's rows.
 
     >>> next(c for c in table_13() if (c.application, c.technology) == ("WarpX", "CPU-GPU integration")).verdict
     'trunc'
@@ -138,12 +138,12 @@ def table_13() -> list[Cell]:
 @cache
 def _cells() -> tuple[Cell, ...]:
     order = list(dict.fromkeys(s.subject for s in tables.PAPER.all if s.at == "Table 13"))
-    found = [*_closer(), *_cores(), *_apart(), *_gpus(), *_memory(), *_chain()]
-    return tuple(sorted(found, key=lambda c: (TECHNOLOGIES.index(c.technology), order.index(c.application))))
+    cells = [*_closer(), *_cores(), *_apart(), *_gpus(), *_memory(), *_chain()]
+    return tuple(sorted(cells, key=lambda c: (TECHNOLOGIES.index(c.technology), order.index(c.application))))
 
 
 def _closer() -> Iterator[Cell]:
-    """CPU-GPU integration: run time now over run time then."""
+    """Yield the cells of CPU-GPU integration: run time now over run time with the better link."""
     ten = tables.tenfold()
     column = _Column("CPU-GPU integration", _CORI, "latency a tenth, bandwidth tenfold", "shares of run time (Table 2), eq 4")
     for app in AMREX:
@@ -157,7 +157,7 @@ def _closer() -> Iterator[Cell]:
         note = note if app == "Epsilon" else "launches, allocations and waits alike"
         yield column.cell(app, _of(id), method="five terms (Tables 3 and 4), eq 4", note=note)
     bandwidth = swept(lambda *t: tables.gtcp(*t).benefit({"data": ten}), *tables.gtcp_terms())
-    data, launch = (tables.PAPER.number("GTC-P", *at) for at in (("time", "data"), ("control function, time", "cudaLaunchKernel")))
+    data, launch = (tables.PAPER.number("GTC-P", *place) for place in (("time", "data"), ("control function, time", "cudaLaunchKernel")))
     both = float(fraction_benefit((data.value + launch.value) / tables.PAPER.number("GTC-P", "time", "total").value, ten))
     note = f"{both:.3f} with launches as well; all other control time is waiting"
     yield column.cell("GTC-P", bandwidth, change="bandwidth tenfold", method="terms of Table 5 without waits, eq 4", note=note)
@@ -178,20 +178,20 @@ def _ssi(link: str) -> str:
 
 
 def _implied_benefit(app: str, link: str) -> tuple[float, float]:
-    """The benefit that a penalty of SSI implies, if its run time is affine in the delay."""
+    """Return the benefit that a penalty of SSI implies, if its run time is affine in the delay."""
     penalty = simulators.PAPER.number(app, "penalty", link)
-    found = swept(lambda p, k: float(benefit_from_penalty(p, k)), penalty, simulators.stretch())
-    return found.low, found.high
+    benefit = swept(lambda p, k: float(benefit_from_penalty(p, k)), penalty, simulators.stretch())
+    return benefit.low, benefit.high
 
 
 def _allowed(app: str) -> float:
-    """The largest gain from 100 to 10 us that leaves room for a penalty of AgoChart at 1 ms."""
+    """Return the largest gain from 100 to 10 us that is compatible with a penalty of AgoChart at 1 ms."""
     penalty = tables.PAPER.number(app, "disaggregation penalty", "Table 13")
     return float(most_benefit(penalty.high, *simulators.latencies()))
 
 
 def _cores() -> Iterator[Cell]:
-    """CPU cores a GPU."""
+    """Yield the cells of CPU cores per GPU."""
     column = _Column("CPU cores a GPU", "none: cores beside a V100", "none", "runs over ranks or threads")
     for app in AMREX:
         yield column.missing(app, _DRAWN.format(figure="Fig 28" if app == "Castro" else "Fig 29"), method="ranks until it stops paying")
@@ -210,12 +210,12 @@ def _cores() -> Iterator[Cell]:
 
 
 def _apart() -> Iterator[Cell]:
-    """Disaggregation: run time then over run time now."""
+    """Yield the cells of disaggregation: run time with the worse link over run time now."""
     column = _Column("disaggregation penalty", _CORI, "latency tenfold, bandwidth a tenth", "shares of run time (Table 11), eq 4")
     for app in AMREX:
-        cell, here = column.cell(app, _of(f"R.T11.{app}"), note=_row(f"R.T11.{app}").note), _row("R.T13.Castro")
-        disagrees = app == "Castro" and here.verdict == "contradiction"
-        yield replace(cell, verdict=here.verdict, note=here.note) if disagrees else cell
+        cell, castro = column.cell(app, _of(f"R.T11.{app}"), note=_row(f"R.T11.{app}").note), _row("R.T13.Castro")
+        disagrees = app == "Castro" and castro.verdict == "contradiction"
+        yield replace(cell, verdict=castro.verdict, note=castro.note) if disagrees else cell
     for app, id in (("Epsilon", "R.T3.dis2"), ("Sigma", "R.T4.dis")):
         yield column.cell(app, _of(id), method="five terms (Tables 3 and 4), eq 4", note=_row(id).note)
     note = _row("R.T13.GTCP").note
@@ -224,10 +224,10 @@ def _apart() -> Iterator[Cell]:
     stretch = simulators.stretch()
     for app in simulators.SSI:
         link = simulators.table_link(app) if app != "Laghos" else "both"
-        found = simulators.implied_penalty(simulators.PAPER.number(app, "benefit", link))
+        penalty = simulators.implied_penalty(simulators.PAPER.number(app, "benefit", link))
         change = f"propagation delay {stretch.low:g} to {stretch.high:.1f} times"
         note = "follows from its gain if run time is affine in the delay: one number, not two"
-        yield column.cell(app, found, assumed=True, link=_ssi(link), change=change, method="affine law for SSI", note=note)
+        yield column.cell(app, penalty, assumed=True, link=_ssi(link), change=change, method="affine law for SSI", note=note)
     column = _Column("disaggregation penalty", _AGO, "not printed; latency tenfold by section 7", "least penalty that the gain forces")
     for app in simulators.AGOCHART:
         if _row(f"R.AGO.{app}").verdict == "reproduced":
@@ -242,7 +242,7 @@ def _apart() -> Iterator[Cell]:
 
 
 def _gpus() -> Iterator[Cell]:
-    """GPU-GPU integration: run time now over run time then."""
+    """Yield the cells of GPU-GPU integration: run time now over run time with the better link."""
     column = _Column(
         "GPU-GPU integration",
         "two nodes of 8 V100: 24 GB/s shared",
@@ -270,16 +270,16 @@ def _gpus() -> Iterator[Cell]:
 
 
 def _memory() -> Iterator[Cell]:
-    """Unified memory: performance over that without."""
+    """Yield the cells of unified memory: performance over that without it."""
     column = _Column(
         "unified memory", "V100 to DDR4 of a POWER9, NVLink 2", "all data in DDR for all in HBM", "roofline with both kinds of access"
     )
     yield column.missing("QuickSilver", _row("R.9.1").note)
     least, most = (float(end) for end in tables.PAPER.text("ORNLapp", "unified memory", "Table 13").split("–"))
-    found = swept(lambda r: 1 / r, _of("R.CXL.rel"))
-    holds = printed(f"{least}").low <= found.value <= most
+    ratio = swept(lambda r: 1 / r, _of("R.CXL.rel"))
+    holds = printed(f"{least}").low <= ratio.value <= most
     yield Cell(
-        "ORNLapp", "unified memory", tables.PAPER.text("ORNLapp", "unified memory", "Table 13"), found.value, found.low, found.high,
+        "ORNLapp", "unified memory", tables.PAPER.text("ORNLapp", "unified memory", "Table 13"), ratio.value, ratio.low, ratio.high,
         "CXL on PCIe 3 x16", "60 % of the bandwidth, 40 ns of latency", "eqs 9 and 11 at 16 MiB",
         "reproduced*" if holds else "off", "the lower end; both ends are the assumed efficiency of CXL, put in and got out again",
     )  # fmt: skip
@@ -295,17 +295,17 @@ def _chain() -> Iterator[Cell]:
 
 @dataclass(frozen=True)
 class Statement:
-    """One sentence of section 11 as a number: as the report says it, from the printed cells, from ours.
+    """One sentence of section 11 as a number: as the report states it, from the printed cells, and from the recomputed ones.
 
     Attributes
     ----------
     what : the quantity and its unit.
-    said : by the report.
-    printed_cells : the same from the cells as printed.
-    recomputed_cells : from the recomputed cells; printed ones where nothing can be recomputed, bounds at their least.
-    bounds_as_printed : the same with the printed number where only a bound can be computed.
-    low, high : within the intervals of the cells.
-    note : what moved it.
+    said : number in the report.
+    printed_cells : the number from the cells as printed.
+    recomputed_cells : the number from the recomputed cells; printed cells where none can be recomputed, bounds at their least.
+    bounds_as_printed : the same with the printed cell where only a bound can be computed.
+    low, high : least and most within the intervals of the cells.
+    note : reason of the difference.
     """
 
     what: str
@@ -333,7 +333,7 @@ def _count(test: Callable[[float], bool]) -> _Function:
     return lambda values: float(sum(test(v) for v in values))
 
 
-#: Quantity, what the report calls it in ``ecp/tables.csv``, the column, the function of its cells, what moves it.
+#: Quantity, its names in ``ecp/tables.csv``, its column, the function of its cells, the reason of the difference.
 _SECTION_11: Final[tuple[tuple[str, tuple[str, ...], Technology, _Function, str], ...]] = (
     (
         "median gain of CPU-GPU integration [%]",
@@ -402,18 +402,18 @@ _SECTION_11: Final[tuple[tuple[str, tuple[str, ...], Technology, _Function, str]
 
 
 def statements() -> list[Statement]:
-    """The nine numbers of section 11, side by side.
+    """Return the nine numbers of section 11, printed and recomputed.
 
-    Each is monotone in every cell, so its interval is what it is with all cells at one end, and at the other.
+    Each is monotone in each cell, so the ends of its interval follow from all cells at their low or high ends.
     """
     out = []
-    for what, said, technology, function, note in _SECTION_11:
+    for what, source_names, technology, function, note in _SECTION_11:
         cells = [c for c in table_13() if c.technology == technology]
-        known = [c.known for c in cells]
-        low, high = sorted(function(values) for values in ([k.low for k in known], [k.high for k in known]))
-        as_printed, ours = function([float(c.printed) for c in cells]), function([k.value for k in known])
-        without = function([float(c.printed) if c.is_bound else k.value for c, k in zip(cells, known, strict=True)])
-        out.append(Statement(what, tables.PAPER.text("report", *said), as_printed, ours, without, low, high, note))
+        intervals = [c.known for c in cells]
+        low, high = sorted(function(values) for values in ([k.low for k in intervals], [k.high for k in intervals]))
+        as_printed, recomputed = function([float(c.printed) for c in cells]), function([k.value for k in intervals])
+        without = function([float(c.printed) if c.is_bound else k.value for c, k in zip(cells, intervals, strict=True)])
+        out.append(Statement(what, tables.PAPER.text("report", *source_names), as_printed, recomputed, without, low, high, note))
     return out
 
 
@@ -425,12 +425,12 @@ def _number(value: float, places: int) -> str:
 
 
 def _places(text: str) -> int:
-    """One digit more than is printed, at least two."""
+    """Return the number of decimals: one more than is printed, at least two."""
     return max(2, len(text.partition(".")[2]) + 1) if "–" not in text else 3
 
 
 def _ours(cell: Cell) -> tuple[str, str]:
-    """The recomputed number and its interval, for people."""
+    """Return the recomputed number and its interval as texts."""
     if cell.recomputed is None or cell.low is None or cell.high is None:
         return "", ""
     places = _places(cell.printed)
@@ -441,7 +441,7 @@ def _ours(cell: Cell) -> tuple[str, str]:
 
 
 def cells_table(technology: Technology) -> str:
-    """One column of Table 13 as a Markdown table."""
+    """Return one column of Table 13 as a Markdown table."""
     about = ["link and change"] if technology != "CPU cores a GPU" else []
     heads = ["application", "printed", "ours", "interval", *about, "method", "verdict", "why"]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
@@ -462,7 +462,7 @@ def cells_table(technology: Technology) -> str:
 
 
 def statements_table() -> str:
-    """Section 11 side by side as a Markdown table."""
+    """Return section 11 with printed and recomputed numbers as a Markdown table."""
     heads = ["section 11", "says", "from its cells", "from ours", "interval", "bounds as printed", "why"]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for s in statements():
@@ -475,11 +475,11 @@ def statements_table() -> str:
 
 
 def rewritten(page: str) -> str:
-    """A page with today's tables between its marks ``<!-- NAME -->`` and ``<!-- /NAME -->``: technologies, and ``section 11``."""
+    """Replace the tables between the marks ``<!-- NAME -->`` and ``<!-- /NAME -->`` of a page: technologies, and ``section 11``."""
     made: dict[str, str] = {t: cells_table(t) for t in TECHNOLOGIES}
     made["section 11"] = statements_table()
 
-    def put(found: re.Match[str]) -> str:
-        return f"<!-- {found[1]} -->\n\n{made[found[1]]}\n\n<!-- /{found[1]} -->"
+    def put(match: re.Match[str]) -> str:
+        return f"<!-- {match[1]} -->\n\n{made[match[1]]}\n\n<!-- /{match[1]} -->"
 
     return re.sub(r"<!-- ([^/>][^>]*?) -->\n.*?<!-- /\1 -->", put, page, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""What runs on the machine with the GPU: the recorders, how they are built, and what they measure."""
+"""Programs for the machine with the GPU: the recorders, their build, and the measuring of the device."""
 
 from __future__ import annotations
 

@@ -131,21 +131,21 @@ def record(
 
 
 def _settings(graphs: str, unified: bool, kinds: list[str] | None, memory: str, flush: str) -> dict[str, str]:
-    """What the recorder is told through the program's environment.  Raises N011 for a value that is none, `UnitError` for a unit."""
+    """Return the environment variables of the recorder's settings.  Raise N011 for a value out of range, `UnitError` for a unit."""
     from turnbuckle.foundation.units import parse
     from turnbuckle.show.terminal.options import flat
 
-    known = flat(kinds) or list(KINDS)
-    _known("--kinds", known, (*KINDS, *FURTHER))
-    known += [word for word, wanted in (("graph", graphs == "whole"), ("uvm", unified)) if wanted]
+    chosen = flat(kinds) or list(KINDS)
+    _refuse_unknown("--kinds", chosen, (*KINDS, *FURTHER))
+    chosen += [word for word, wanted in (("graph", graphs == "whole"), ("uvm", unified)) if wanted]
     space, period = parse(memory, "B"), parse(flush, "s")
     _within("--memory", memory, space, *_MEMORY_BYTES, "1 MiB to 1 TiB")
     _within("--flush", flush, period, *_FLUSH_SECONDS, "0s to 1000s")
-    return {"TB_KINDS": ",".join(known), "TB_MEMORY_MB": str(int(space) >> 20), "TB_FLUSH_MS": str(max(round(period * 1e3), period > 0))}
+    return {"TB_KINDS": ",".join(chosen), "TB_MEMORY_MB": str(int(space) >> 20), "TB_FLUSH_MS": str(max(round(period * 1e3), period > 0))}
 
 
-def _delays(slack: str | None, jitter: str | None, seed: int | None, classes: list[str] | None, at: str) -> dict[str, str]:
-    """What the recorder is told of delays, fixed and random; empty where there are none.  Raises as `_settings`."""
+def _delays(slack: str | None, jitter: str | None, seed: int | None, classes: list[str] | None, side: str) -> dict[str, str]:
+    """Return the environment variables of delays, fixed and random; empty where there are none.  Raise as `_settings`."""
     from turnbuckle.foundation.units import parse
     from turnbuckle.show.terminal.options import flat
 
@@ -171,20 +171,21 @@ def _delays(slack: str | None, jitter: str | None, seed: int | None, classes: li
             raise NativeError("N011", "--jitter ends below where it begins", found=clipped(jitter), fix=f"--jitter {most}..{least}"[:80])
         _within("--seed", str(seed), seed or 0, 0, _LARGEST_SEED, f"0 to {_LARGEST_SEED}")
         out |= {
-            "TB_JITTER_FROM_NS": str(round(bounds[0] * 1e9)), "TB_JITTER_TO_NS": str(round(bounds[1] * 1e9)),
+            "TB_JITTER_FROM_NS": str(round(bounds[0] * 1e9)),
+            "TB_JITTER_TO_NS": str(round(bounds[1] * 1e9)),
             "TB_JITTER_SEED": str(seed or 0),
-        }  # fmt: skip
+        }
     chosen = flat(classes) or ["boundary"]
-    _known(
+    _refuse_unknown(
         "--slack-class",
         chosen,
         ("launch", "copy", "memset", "sync", "alloc", "event", "query", "stream", "module", "other", "boundary", "all"),
     )
-    return {**out, "TB_SLACK_CLASSES": ",".join(chosen), "TB_SLACK_WHERE": at}
+    return {**out, "TB_SLACK_CLASSES": ",".join(chosen), "TB_SLACK_WHERE": side}
 
 
 def _slower_link(bandwidth: str | None) -> dict[str, str]:
-    """What the recorder is told of the link; empty where it stays as it is.  Raises as `_settings`."""
+    """Return the environment variable of the link; empty where it is unchanged.  Raise as `_settings`."""
     from turnbuckle.foundation.units import parse
 
     if bandwidth is None:
@@ -195,7 +196,7 @@ def _slower_link(bandwidth: str | None) -> dict[str, str]:
 
 
 def _note_strangers(library: Path) -> None:
-    """Say so where another user may change a library that is loaded into the program; a site's own is used all the same."""
+    """Warn where another user may change a library that is loaded into the program; a site's own is used all the same."""
     from turnbuckle.foundation import private_folder
 
     try:
@@ -206,14 +207,14 @@ def _note_strangers(library: Path) -> None:
         pass  # `usable` says why
 
 
-def _known(option: str, words: list[str], known: tuple[str, ...]) -> None:
+def _refuse_unknown(option: str, words: list[str], choices: tuple[str, ...]) -> None:
     for word in words:
-        if word not in known:
+        if word not in choices:
             raise NativeError(
                 "N011",
                 f"{option} names what is not known",
                 found=clipped(word),
-                fix=did_you_mean(word, known) or "one of " + ", ".join(known),
+                fix=did_you_mean(word, choices) or "one of " + ", ".join(choices),
             )
 
 
@@ -223,7 +224,7 @@ def _within(option: str, text: str, value: float, least: float, most: float, wor
 
 
 def _build(command: tuple[str, ...], output: Path | None, cupti: Path | None) -> int:
-    """``--build``: a recorder to take along."""
+    """Build a recorder for another machine (``--build``)."""
     from turnbuckle.machine import driver
     from turnbuckle.recorder import toolchain
 
@@ -244,17 +245,18 @@ def _build(command: tuple[str, ...], output: Path | None, cupti: Path | None) ->
     return 0
 
 
-#: Cause and fix by what CUPTI says, or the recorder (-2).  Of a driver without a device CUPTI of CUDA 13 says 999, older ones 15.
+#: Cause and fix by the code of CUPTI, or of the recorder (-2).  Without a device CUPTI of CUDA 13 returns 999, older ones 15.
 _NOT_STARTED: Final = (
     "the driver finds no device, is older than CUPTI needs, or another process holds the device alone",
     "look at nvidia-smi and CUDA_VISIBLE_DEVICES; name a CUPTI of the driver's own release with --cupti",
 )
 _REFUSALS: Final = {
-    "15": _NOT_STARTED, "999": _NOT_STARTED,
+    "15": _NOT_STARTED,
+    "999": _NOT_STARTED,
     "35": ("the driver lets only administrators profile", "ask the administrator: ERR_NVGPUCTRPERM in NVIDIA's pages says what to set"),
     "39": ("another profiler is attached to the program", "run without nsys, ncu, cuda-gdb or torch.profiler; a process can have one"),
     "-2": ("the program brings another CUPTI, or a setting is wrong", "name the program's own CUPTI with --cupti"),
-}  # fmt: skip
+}
 _REFUSED_OTHERWISE: Final = (
     "another profiler is attached to the program, the driver does not permit it, or the program brings another CUPTI",
     "run without nsys, ncu or torch.profiler; ask the administrator for profiling permission; or see --cupti",
@@ -265,12 +267,12 @@ _REFUSED_OTHERWISE: Final = (
 
 
 def _keep(folder: Path, place: Path, ran: Any) -> None:
-    """Turn what the recorder wrote into the trace at `place`, and say what it holds.
+    """Convert the recorder's files into the trace at `place`, and report what it holds.
 
     Raises
     ------
-    NativeError : N008 CUPTI refused; N009 the trace cannot be written (the recorder's files are kept).
-    CannotAnswer : A182, the program made no call of CUDA; A183, it did nothing on a device.
+    NativeError : N008 where CUPTI refused; N009 where the trace cannot be written (the recorder's files are kept).
+    CannotAnswer : A182 where the program made no call of CUDA; A183 where it did nothing on a device.
     """
     from turnbuckle.recorder import run as record_run
     from turnbuckle.show.terminal.progress import working
@@ -320,7 +322,7 @@ def _keep(folder: Path, place: Path, ran: Any) -> None:
 
 
 def _refused(files: list[Path], ended: str) -> None:
-    """Raise N008 where a file says that CUPTI refused."""
+    """Refuse a recording whose files hold CUPTI's refusal (N008)."""
     for path in files:
         text = path.read_bytes()[: 1 << 16].decode("utf-8", "replace")
         for line in text.splitlines():
@@ -333,7 +335,7 @@ def _refused(files: list[Path], ended: str) -> None:
 
 
 def _rescued(folder: Path, raw: Path, *, say: bool = True) -> bool:
-    """Keep the recorder's files as the folder `raw`, where no trace can be made of them now -> whether they could be kept."""
+    """Keep the recorder's files as the folder `raw`, because no trace can be made of them, and return whether they could be kept."""
     import shutil
 
     shutil.rmtree(folder / "trace", ignore_errors=True)
@@ -347,7 +349,7 @@ def _rescued(folder: Path, raw: Path, *, say: bool = True) -> bool:
 
 
 def _report(trace: Any, place: Path, ran: Any) -> None:
-    """What was recorded, what it cost, where it lies, what to do next; on stderr, since stdout is the program's."""
+    """Report records, cost, place and the next command; on stderr, because stdout belongs to the program."""
     facts = trace.facts["recorder"]
     tables: Mapping[str, Any] = trace.tables
     counts = [
@@ -361,24 +363,26 @@ def _report(trace: Any, place: Path, ran: Any) -> None:
     processes = f"{facts['processes']} process" + ("es" if facts["processes"] > 1 else "")
     _say(f"recorded   {place}: {facts['records']:,} records of {processes} in {ran.seconds:.3g} s")
     _say(f"           {', '.join(counts)}")
-    own, delays = _overheads(trace)
+    cupti_ns, delays = _overheads(trace)
     cost = f"writing records {_time(facts['writing_ns'])}, beside the program where a core is free"
-    cost += f"; CUPTI's own work {_time(own)}" if own else ""
-    cut = sum(found.count for found in trace.findings if found.code == "P191")
+    cost += f"; CUPTI's own work {_time(cupti_ns)}" if cupti_ns else ""
+    cut = sum(finding.count for finding in trace.findings if finding.code == "P191")
     whole = f"{cost}; {facts['dropped']:,} records dropped" if cut < facts["processes"] else ""
     unknown = "not known" + (f" of {cut} of {facts['processes']} processes" if whole else "") + ": the recording has no end"
     _say(f"cost       {'; '.join(part for part in (whole, unknown if cut else '') if part)}")
     if slack := trace.facts.get("slack"):
         calls = sum(value for key, value in slack.items() if key.startswith("calls "))
-        each = [f"{_time(slack['delay_ns'])} each"] if slack["delay_ns"] or "jitter_seed" not in slack else []
+        delays_of_call = [f"{_time(slack['delay_ns'])} each"] if slack["delay_ns"] or "jitter_seed" not in slack else []
         if "jitter_seed" in slack:
-            each.append(f"{_time(slack['jitter_from_ns'])} to {_time(slack['jitter_to_ns'])} at random (seed {slack['jitter_seed']})")
-        _say(f"delayed    {calls:,} calls by {' and '.join(each)}, {_time(delays)} in all: not this machine's own run")
-    for found in trace.findings:
-        if found.code == "P211":
-            _say(f"slower     link of {found.detail}: not this machine's own run")
-        elif found.severity != "info" and found.code != "P193":
-            _say(f"{found.code}       {found.count:,}: {found.meaning}" + (f" ({found.detail})" if found.detail else ""))
+            delays_of_call.append(
+                f"{_time(slack['jitter_from_ns'])} to {_time(slack['jitter_to_ns'])} at random (seed {slack['jitter_seed']})"
+            )
+        _say(f"delayed    {calls:,} calls by {' and '.join(delays_of_call)}, {_time(delays)} in all: not this machine's own run")
+    for finding in trace.findings:
+        if finding.code == "P211":
+            _say(f"slower     link of {finding.detail}: not this machine's own run")
+        elif finding.severity != "info" and finding.code != "P193":
+            _say(f"{finding.code}       {finding.count:,}: {finding.meaning}" + (f" ({finding.detail})" if finding.detail else ""))
     if _moves_unseen(trace):
         _say("note       unified memory was allocated, and no migration is recorded; --unified-memory records them")
     if ran.code:
@@ -387,7 +391,7 @@ def _report(trace: Any, place: Path, ran: Any) -> None:
 
 
 def _moves_unseen(trace: Any) -> bool:
-    """Whether the program uses unified memory, of which nothing that moves is in the trace."""
+    """Return whether the program uses unified memory while the trace holds no migration."""
     import polars as pl
 
     from turnbuckle.foundation.schema import words
@@ -398,14 +402,14 @@ def _moves_unseen(trace: Any) -> bool:
 
 
 def _overheads(trace: Any) -> tuple[int, int]:
-    """Time [ns] that CUPTI says it took for itself, and that delays took."""
+    """Return the time [ns] that CUPTI reports for itself, and the time of the delays."""
     import polars as pl
 
     from turnbuckle.trace.readers.recorded.reader import DELAY
 
     rows = trace.overheads.select(pl.col("kind").fill_null(0), length=pl.col("end_ns") - pl.col("start_ns"))
-    own = rows.filter(pl.col("kind").is_between(3, 5) | pl.col("kind").is_between(9, 10))["length"].sum()
-    return int(own or 0), int(rows.filter(pl.col("kind") == DELAY)["length"].sum() or 0)
+    cupti_ns = rows.filter(pl.col("kind").is_between(3, 5) | pl.col("kind").is_between(9, 10))["length"].sum()
+    return int(cupti_ns or 0), int(rows.filter(pl.col("kind") == DELAY)["length"].sum() or 0)
 
 
 def _time(ns: int) -> str:

@@ -1,4 +1,4 @@
-"""Measures the GPU of this machine: builds our measuring program, asks it for one section after the other, keeps its lines.
+"""Measurement of the GPU of this machine: the build of the measuring program, its sections, and the lines that it writes.
 
 The program needs the driver and a C compiler; no CUDA toolkit, PyTorch or CuPy.  It changes no setting of the device.
 
@@ -26,17 +26,17 @@ from turnbuckle.foundation.errors import CannotAnswer, NativeError, UsageError, 
 from turnbuckle.machine.driver import present
 from turnbuckle.recorder.toolchain import compiler, native
 
-#: What the compiler is told.
+#: Options of the compiler.
 OPTIONS: Final = ("-O2", "-std=gnu11")
-#: Sections in order of importance, with seconds that each may take, at most; `managed` is asked for by name only.
+#: Sections in order of importance, with the time limit of each [s]; `managed` is optional.
 SECTIONS: Final = {
     "launch": 90, "copy": 150, "gap": 90, "sync": 60, "host": 60, "device": 90,
     "threshold": 60, "alloc": 60, "event": 60, "concurrent": 60, "contention": 60, "peer": 60, "slack": 120, "managed": 60,
 }  # fmt: skip
 QUICK_SECONDS: Final = 15
-#: Beyond its own limit, for starting and for the repetition that is under way [s].
+#: Time beyond the limit of a section, for its start and its last repetition [s].
 GRACE: Final = 20
-#: How long a program that was ended may take to be gone [s].
+#: Time that a killed program may take to end [s].
 ENDING: Final = 5
 _NO_DRIVER, _NO_DEVICE, _OLD_DRIVER = 5, 6, 7
 
@@ -44,22 +44,22 @@ _NO_DRIVER, _NO_DEVICE, _OLD_DRIVER = 5, 6, 7
 def measure(
     place: Path, *, quick: bool = False, managed: bool = False, only: Sequence[str] | None = None, says: Callable[[str], None] | None = None
 ) -> list[str]:
-    """Run the sections; their lines go to `place`, each as soon as it is there.
+    """Run the sections and write the line of each to `place` when it is complete.
 
     Parameters
     ----------
-    quick : fewer sizes and repetitions.
-    managed : unified memory too.
-    only : these sections alone.
-    says : is told which section begins.
+    quick : use fewer sizes and repetitions.
+    managed : measure unified memory too.
+    only : sections to run instead of all.
+    says : called with the section that begins.
 
     Returns
     -------
-    Sections that failed or ran out of time, each with what was said.
+    Sections that failed or ran out of time, each with its message.
 
     Raises
     ------
-    CannotAnswer : A185, A186, A187 where there is nothing to measure.
+    CannotAnswer : A185, A186, A187 where no usable device is present.
     NativeError : N020 to N024.
     UsageError : A414.
     """
@@ -84,12 +84,12 @@ def measure(
                 for k, section in enumerate(wanted, 1):
                     if says is not None:
                         says(f"measuring {section} ({k} of {len(wanted)})")
-                    line, said = _section(program, section, quick)
+                    line, message = _section(program, section, quick)
                     if line:
                         out.write(line + "\n")
                         out.flush()
                     else:
-                        failed.append(f"{section}: {said}")
+                        failed.append(f"{section}: {message}")
         except OSError as error:
             raise NativeError(
                 "N023", "the lines cannot be kept", where=place.name, found=error.strerror or "", fix="name a file with --keep"
@@ -103,7 +103,7 @@ def measure(
 
 
 def _driver() -> None:
-    """Raises A185, A186."""
+    """Refuse a machine without a driver (A185) or without a device (A186)."""
     try:
         present()
     except CannotAnswer as error:
@@ -115,15 +115,15 @@ def _driver() -> None:
         raise _no_device(error.found) from None
 
 
-def _no_device(found: str) -> CannotAnswer:
+def _no_device(message: str) -> CannotAnswer:
     return CannotAnswer(
-        "A186", "a CUDA driver, but no device that can be used", found=found,
+        "A186", "a CUDA driver, but no device that can be used", found=message,
         cause="no GPU, none given to this job, or CUDA_VISIBLE_DEVICES is empty", fix="ask the scheduler for one; nvidia-smi lists them",
     )  # fmt: skip
 
 
 def build(folder: Path) -> Path:
-    """Compile the measuring program.  Raises N020, N021."""
+    """Compile the measuring program.  Raise N020, N021."""
     try:
         words = compiler()
     except NativeError as error:
@@ -135,36 +135,38 @@ def build(folder: Path) -> Path:
     command = [*words, *OPTIONS, str(native() / "microbench.c"), "-o", str(program), "-ldl", "-lpthread", "-lm"]
     try:
         made = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=120, check=False)
-        said, code = made.stderr.strip(), made.returncode
+        message, code = made.stderr.strip(), made.returncode
     except (OSError, subprocess.TimeoutExpired) as failure:
-        said, code = str(failure), -1
+        message, code = str(failure), -1
     if code != 0 or not program.exists():
         raise NativeError(
             "N021",
             "the measuring program does not build",
             where=Path(words[0]).name,
-            found=clipped(said, 200),
+            found=clipped(message, 200),
             fix="name another compiler in CC",
         )
     return program
 
 
 def _probe(program: Path) -> None:
-    code, _, said = _run([str(program), "probe"], 60)
+    code, _, message = _run([str(program), "probe"], 60)
     if code in (_NO_DRIVER, _NO_DEVICE):
-        raise _no_device(clipped(said, 120))
+        raise _no_device(clipped(message, 120))
     if code == _OLD_DRIVER:
-        raise CannotAnswer("A187", "a CUDA driver that is too old", found=clipped(said, 120), fix="it needs a driver of CUDA 10 or newer")
+        raise CannotAnswer(
+            "A187", "a CUDA driver that is too old", found=clipped(message, 120), fix="it needs a driver of CUDA 10 or newer"
+        )
 
 
 def _section(program: Path, section: str, quick: bool) -> tuple[str, str]:
-    """The line of one section, or nothing and what was said instead."""
+    """Return the line of one section and an empty message, or an empty line and the message of its failure."""
     seconds = min(SECTIONS[section], QUICK_SECONDS) if quick else SECTIONS[section]
-    code, out, said = _run([str(program), section, f"quick={int(quick)}", f"seconds={seconds}"], seconds + GRACE)
+    code, out, message = _run([str(program), section, f"quick={int(quick)}", f"seconds={seconds}"], seconds + GRACE)
     if code is None:
         return "", f"no end within {seconds + GRACE} s"
     if code != 0:
-        return "", f"exit {code}: {clipped(said, 80)}"
+        return "", f"exit {code}: {clipped(message, 80)}"
     try:
         json.loads(out)
     except ValueError:
@@ -173,20 +175,20 @@ def _section(program: Path, section: str, quick: bool) -> tuple[str, str]:
 
 
 def _run(command: list[str], seconds: float) -> tuple[int | None, str, str]:
-    """Exit code (None: out of time), output, and the last line of what it complained of."""
+    """Return exit code (None: out of time), output, and the last line of the error output."""
     try:
         started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     except OSError as error:
         return 126, "", error.strerror or type(error).__name__
     try:
-        out, said = started.communicate(timeout=seconds)
+        out, errors = started.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         started.kill()
-        # a process that the driver holds in the kernel does not end before the driver lets it go
+        # a process inside a driver call ends only when the driver returns
         with contextlib.suppress(subprocess.TimeoutExpired):
             started.communicate(timeout=ENDING)
         return None, "", ""
     except BaseException:
         started.kill()
         raise
-    return started.returncode, out, said.strip().rpartition("\n")[2]
+    return started.returncode, out, errors.strip().rpartition("\n")[2]

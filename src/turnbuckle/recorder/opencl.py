@@ -1,4 +1,4 @@
-"""``turnbuckle record --opencl``: the program runs under the OpenCL layer instead of CUPTI's recorder."""
+"""Recording of OpenCL programs (``turnbuckle record --opencl``): the program runs under the OpenCL layer instead of CUPTI's recorder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from turnbuckle.foundation.errors import CannotAnswer, NativeError
 
-#: What the layer is told; the other settings are CUPTI's.
+#: Settings of the layer; the others belong to CUPTI.
 _SETTINGS: Final = (
     "TB_MEMORY_MB", "TB_FLUSH_MS", "TB_SLACK_NS", "TB_SLACK_CLASSES", "TB_SLACK_WHERE", "TB_JITTER_FROM_NS", "TB_JITTER_TO_NS",
     "TB_JITTER_SEED", "TB_LINK_BANDWIDTH",
@@ -24,15 +24,15 @@ def record_opencl(
     cupti_only: Mapping[str, bool],
     keep: Callable[[Path, Path, Any], None],
 ) -> int:
-    """Run `command` under the layer, and turn what it wrote into the trace.
+    """Run `command` under the layer, and convert its files into the trace.
 
     Parameters
     ----------
-    command, output : as of ``turnbuckle record``.
-    settings : what the recorder is told through the environment.
+    command, output : as for ``turnbuckle record``.
+    settings : environment variables of the recorder.
     headers : folder of ``CL/cl_layer.h``.
-    cupti_only : options that mean nothing here, and whether they were given.
-    keep : writes the trace and says what it holds: folder of the files, place of the trace, how the program ended.
+    cupti_only : options of CUPTI alone, and whether each was given.
+    keep : function that writes the trace and reports on it; it takes the folder of the files, the place of the trace and the run.
 
     Raises
     ------

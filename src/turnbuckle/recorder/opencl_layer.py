@@ -1,4 +1,4 @@
-"""Building the OpenCL layer on the machine that runs it: a C compiler, the OpenCL headers, and the sources in ``native/``.
+"""Build of the OpenCL layer on the machine that runs it: a C compiler, the OpenCL headers, and the sources in ``native/``.
 
 Nothing is downloaded, and no OpenCL library is linked: the loader hands the layer what it calls.
 """
@@ -19,10 +19,8 @@ SOURCES: Final = (
     "opencl_layer.c", "opencl_memory.c", "opencl_usm.c", "opencl_enqueue.c", "opencl_commands.c", "opencl_objects.c", "opencl_calls.c",
     "opencl_link.c", "output.c", "clock.c", "settings.c", "slack.c", "link.c",
 )  # fmt: skip
-#: What the compiler is told; part of what a cached library is known by.  The runtime may still call the layer when the loader is gone.
-OPTIONS: Final = (
-    "-std=c11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wl,-z,nodelete"
-)  # fmt: skip
+#: Options of the compiler, part of the key of a cached library.  The runtime may call the layer after the loader, hence nodelete.
+OPTIONS: Final = ("-std=c11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wl,-z,nodelete")
 LIBRARY: Final = "libturnbuckle-opencl.so"
 _PROBE: Final = "#define CL_TARGET_OPENCL_VERSION 300\n#include <CL/cl_layer.h>\n"
 
@@ -32,13 +30,13 @@ def build(target: Path, *, headers: Path | None = None, strict: bool = False) ->
 
     Parameters
     ----------
-    target : the library; written whole or not at all.
-    headers : folder that holds ``CL/cl_layer.h``; where the compiler looks if not given.
-    strict : warnings are errors (the tests).
+    target : path of the library, which is written whole or not at all.
+    headers : folder that holds ``CL/cl_layer.h``; the compiler's own if not given.
+    strict : make warnings errors, as the tests do.
 
     Raises
     ------
-    NativeError : N001 without a compiler, N016 without headers that know layers, N017 with the compiler's first complaint, N018 where
+    NativeError : N001 without a compiler, N016 without headers that know layers, N017 with the compiler's first error, N018 where
         the folder cannot be written.
     """
     words = [*compiler(), *(() if headers is None else ("-isystem", str(headers)))]
@@ -79,15 +77,15 @@ def cached(cache: Path, headers: Path | None = None) -> Iterator[tuple[Path, boo
     ------
     NativeError : N001, N016 to N018, and N024 where another user may change the cache.
     """
-    known = hashlib.sha256(repr((OPTIONS, compiler(), headers)).encode())
+    digest = hashlib.sha256(repr((OPTIONS, compiler(), headers)).encode())
     for name in sorted([*SOURCES, *(path.name for path in native().glob("*.h"))]):
-        known.update(name.encode() + b"\0" + (native() / name).read_bytes())
-    with lent(cache, known.hexdigest()[:20], LIBRARY, lambda target: build(target, headers=headers), _unwritten) as copy:
+        digest.update(name.encode() + b"\0" + (native() / name).read_bytes())
+    with lent(cache, digest.hexdigest()[:20], LIBRARY, lambda target: build(target, headers=headers), _unwritten) as copy:
         yield copy
 
 
 def environment(library: Path, before: Mapping[str, str]) -> dict[str, str]:
-    """What the program's environment gets for the loader to load the layer; layers that are named there already stay, below it.
+    """Return the variables with which the loader loads the layer; layers that are named already stay, below it.
 
     >>> environment(Path("layer.so"), {"OPENCL_LAYERS": "other.so"})
     {'OPENCL_LAYERS': 'layer.so:other.so'}
@@ -96,10 +94,10 @@ def environment(library: Path, before: Mapping[str, str]) -> dict[str, str]:
     return {"OPENCL_LAYERS": f"{library}:{others}" if others else str(library)}
 
 
-def nothing_recorded(found: str) -> NativeError:
-    """N019: the program ended, and there is no recording, or one without records; `found` says how it ended."""
+def nothing_recorded(ending: str) -> NativeError:
+    """Return N019: the program left no recording, or one without records; `ending` is how it ended."""
     return NativeError(
-        "N019", "the program left no recording of OpenCL", found=found,
+        "N019", "the program left no recording of OpenCL", found=ending,
         cause="it made no OpenCL call, it was killed before anything was flushed, or its loader (libOpenCL.so) is older than layers, which "
         "need ocl-icd 2.3 or Khronos' of 2021-06-30",
         fix="of a program that is killed at once, --flush 50ms leaves more; else see that it uses OpenCL, with a newer loader",

@@ -1,4 +1,4 @@
-"""Running a program under a recorder: its environment, its signals, its end, and the files it leaves."""
+"""Run of a program under a recorder: its environment, its signals, its end, and the files it leaves."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from turnbuckle.machine.driver import INJECTION
 
 SUFFIX: Final = ".trace.csv"
 NVTX: Final = "NVTX_INJECTION64_PATH"
-#: Variables by which launchers tell a process its rank, and how many there are.
+#: Environment variables of launchers for the rank of a process, and for the number of ranks.
 _RANKS: Final = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMIX_RANK", ""), ("PMI_RANK", "PMI_SIZE"),
     ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"),
 )  # fmt: skip
-#: Signals that are handed on to the program.
+#: Signals that are forwarded to the program.
 _HANDED_ON: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 _MARKS: Final = (b"InitializeInjection", b"turnbuckle-trace 1")
-#: The recorder's settings: one that this shell has set is not taken over.  Other words that begin with TB_ are the program's own.
+#: Settings of the recorder, which are not inherited from the shell.  Other variables that begin with TB_ belong to the program.
 _STEERING: Final = (
     "TRACE", "KINDS", "MEMORY_MB", "FLUSH_MS", "CLOCK", "WINDOW", "SLACK_NS", "SLACK_CLASSES", "SLACK_WHERE", "SLACK_STATS",
     "JITTER_FROM_NS", "JITTER_TO_NS", "JITTER_SEED", "LINK_BANDWIDTH",
@@ -39,14 +39,14 @@ _SETTINGS: Final = frozenset(f"TB_{word}" for word in _STEERING)
 
 @dataclass(frozen=True)
 class Run:
-    """How a program ended: its exit code (128 and the signal's number where one ended it) and how long it took [s]."""
+    """End of a program: its exit code (128 and the signal's number where a signal ended it) and its duration [s]."""
 
     code: int
     seconds: float
 
 
 def rank() -> int | None:
-    """This process's rank, where a launcher says so."""
+    """Return the rank of this process, or None without a launcher."""
     for name, _ in _RANKS:
         text = os.environ.get(name, "")
         if text.isdecimal() and len(text) < 10:
@@ -55,7 +55,7 @@ def rank() -> int | None:
 
 
 def program(command: Sequence[str]) -> str:
-    """Path of the program that a command line begins with.  Raises N004 where there is none."""
+    """Return the path of the program that a command line begins with.  Raise N004 where there is none."""
     if not command:
         raise NativeError("N004", "there is no command to record", fix="turnbuckle record -- ./program ARGUMENTS")
     if command[0].startswith("-"):
@@ -63,9 +63,9 @@ def program(command: Sequence[str]) -> str:
             "N004", "the command begins with an option", found=clipped(command[0]), cause="turnbuckle record has no such option",
             fix="turnbuckle record --help lists its options; the program comes behind --",
         )  # fmt: skip
-    found = shutil.which(command[0])
-    if found:
-        return found
+    path = shutil.which(command[0])
+    if path:
+        return path
     place = Path(command[0])
     why = "it is not executable" if place.is_file() else "there is no such program"
     raise NativeError(
@@ -75,16 +75,16 @@ def program(command: Sequence[str]) -> str:
 
 
 def place_of(output: Path | None, command: Sequence[str]) -> Path:
-    """Folder that the recording goes to; %r in its name is the rank, %p the process id.
+    """Return the folder of the recording; in its name %r is the rank and %p the process id.
 
     Raises
     ------
-    NativeError : N005 it is there already, N007 the folder above it is not there or may not be written.
+    NativeError : N005 where it exists, N007 where its parent folder is missing or not writable.
     """
-    mine = rank()
-    ranked = "" if mine is None else f".{mine}"
+    own_rank = rank()
+    ranked = "" if own_rank is None else f".{own_rank}"
     given = output if output is not None else Path(f"{Path(command[0]).name}{ranked}.turnbuckle")
-    place = given.with_name(given.name.replace("%r", str(mine or 0)).replace("%p", str(os.getpid())))
+    place = given.with_name(given.name.replace("%r", str(own_rank or 0)).replace("%p", str(os.getpid())))
     if place.exists() or place.is_symlink():
         raise NativeError(
             "N005", "the output is there already", where=str(place), fix="name another with -o, or remove it; it is never written over"
@@ -98,7 +98,7 @@ def place_of(output: Path | None, command: Sequence[str]) -> Path:
 
 
 def usable(library: Path) -> Path:
-    """A library that was built before.  Raises N006 where it is no recorder."""
+    """Return the resolved path of a prebuilt library.  Raise N006 where it is no recorder."""
     try:
         with library.open("rb") as file:
             text = file.read(64 << 20)
@@ -119,16 +119,16 @@ def usable(library: Path) -> Path:
 
 
 def inherited() -> dict[str, str]:
-    """This environment without what a recorder would take for its settings."""
+    """Return this environment without settings of the recorder."""
     return {name: value for name, value in os.environ.items() if name not in _SETTINGS}
 
 
 def environment(library: Path, folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """The program's environment: this one, and what loads and steers the recorder.
+    """Return the environment of the program: this one, with the variables that load and steer the recorder.
 
     Raises
     ------
-    NativeError : N010, another tool is to be loaded into CUDA programs.
+    NativeError : N010 where another tool is set to be loaded into CUDA programs.
     """
     for name in (INJECTION, NVTX):
         if other := os.environ.get(name):
@@ -141,7 +141,7 @@ def environment(library: Path, folder: Path, settings: Mapping[str, str]) -> dic
 
 @contextmanager
 def private(place: Path) -> Iterator[Path]:
-    """A folder beside the output that only this user may enter; removed at the end unless it was renamed.  Raises N007."""
+    """Yield a folder beside the output that only this user may enter, and remove it unless it was renamed.  Raise N007."""
     try:
         folder = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     except OSError as error:
@@ -159,9 +159,9 @@ def private(place: Path) -> Iterator[Path]:
 
 
 def run(words: Sequence[str], env: Mapping[str, str]) -> Run:
-    """Run a program to its end; signals for this process go to it.
+    """Run a program to its end, and forward the signals of this process to it.
 
-    SIGINT from the terminal reaches the program by itself; this process waits for it to end.  Raises N004 where it cannot be started.
+    SIGINT from the terminal reaches the program directly; this process waits for it to end.  Raise N004 where it cannot be started.
     """
     begin = time.monotonic()
     child: subprocess.Popen[bytes] | None = None
@@ -174,7 +174,7 @@ def run(words: Sequence[str], env: Mapping[str, str]) -> Run:
         with suppress(ProcessLookupError):
             child.send_signal(number)
 
-    # a handler is the program's default again, while what is ignored (nohup) stays ignored in it
+    # the program resets handlers to the default but inherits ignored signals (nohup), so ignored ones stay ignored
     old = {number: signal.signal(number, hand_on) for number in _HANDED_ON if signal.getsignal(number) != signal.SIG_IGN}
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         old[signal.SIGINT] = signal.signal(signal.SIGINT, _leave if _at_terminal() else hand_on)
@@ -195,15 +195,15 @@ def run(words: Sequence[str], env: Mapping[str, str]) -> Run:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """The program has the signal already."""
+    """Ignore a signal that the program has received already."""
 
 
 def _at_terminal() -> bool:
-    """Whether an interrupt key reaches program and recorder alike."""
+    """Return whether an interrupt key reaches program and recorder alike."""
     return any(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def files(folder: Path) -> list[Path]:
-    """What the recorder left, in the order of the processes' begins."""
-    found = [path for path in folder.iterdir() if SUFFIX in path.name and path.is_file() and not path.is_symlink()]
-    return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+    """Return the files that the recorder left, in the order of their last change."""
+    traces = [path for path in folder.iterdir() if SUFFIX in path.name and path.is_file() and not path.is_symlink()]
+    return sorted(traces, key=lambda path: (path.stat().st_mtime_ns, path.name))

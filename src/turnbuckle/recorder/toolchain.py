@@ -1,4 +1,4 @@
-"""Building the recorder on the machine that runs it: a C compiler, CUPTI's headers and library, and the sources in ``native/``.
+"""Build of the recorder on the machine that runs it: a C compiler, CUPTI's headers and library, and the sources in ``native/``.
 
 Nothing is downloaded.  CUPTI comes with the CUDA toolkit, and as the Python packages that PyTorch depends on.
 """
@@ -40,7 +40,7 @@ RECORDS: Final = {
 }
 SOURCES: Final = ("output.c", "clock.c", "settings.c", "slack.c", "link.c", "copies.c", "delays.c", "records.c", "recorder.c")
 HEADERS: Final = ("output.h", "clock.h", "settings.h", "slack.h", "delays.h", "records.h", "headers/crt/host_defines.h")
-#: What the compiler is told; part of what a cached library is known by.  A thread of the library's may outlive who loaded it.
+#: Options of the compiler, part of the key of a cached library.  A thread of the library may outlive its loader, hence nodelete.
 OPTIONS: Final = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,nodelete")
 LIBRARY: Final = "libturnbuckle-cupti.so"
 _DIGEST: Final = "sha256"
@@ -61,11 +61,11 @@ _ADVICE: Final = "pip install 'turnbuckle[record]', or install the CUDA toolkit,
 
 @dataclass(frozen=True)
 class Cupti:
-    """One CUPTI of this machine.
+    """CUPTI of this machine.
 
     Attributes
     ----------
-    includes : folders of its headers and of the ``cuda.h`` beside them.
+    includes : folders of its headers and of their ``cuda.h``.
     library : its shared library.
     version : CUPTI_API_VERSION of the header; cuda : release of CUDA as (major, minor).
     """
@@ -77,16 +77,16 @@ class Cupti:
 
     @property
     def label(self) -> str:
-        """Release and version in words."""
+        """Return release and version in words."""
         return f"CUPTI {self.version} of CUDA {self.cuda[0]}.{self.cuda[1]}"
 
 
 def compiler() -> list[str]:
-    """Words that call the C compiler: CC, or cc, or gcc, or clang.  Raises N001 where there is none."""
+    """Return the words that call the C compiler: CC, or cc, or gcc, or clang.  Raise N001 where there is none."""
     given = shlex.split(os.environ.get("CC", ""))
     for words in [given] if given else [["cc"], ["gcc"], ["clang"]]:
-        if words and (found := shutil.which(words[0])):
-            return [found, *words[1:]]
+        if words and (path := shutil.which(words[0])):
+            return [path, *words[1:]]
     raise NativeError(
         "N001", "there is no C compiler to build the recorder with", found=f"CC={given[0]}" if given else "neither cc, gcc nor clang",
         fix="install gcc, or set CC, or build on another machine: turnbuckle record --build -o FOLDER, then --library FOLDER/" + LIBRARY,
@@ -94,7 +94,7 @@ def compiler() -> list[str]:
 
 
 def folders() -> Iterator[Path]:
-    """Folders that may hold CUPTI: CUDA_HOME, the toolkit around nvcc, Python packages of this environment, the usual places."""
+    """Yield the folders that may hold CUPTI: CUDA_HOME, the toolkit around nvcc, Python packages of this environment, the usual places."""
     for name in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(name):
             yield Path(os.environ[name])
@@ -109,13 +109,13 @@ def folders() -> Iterator[Path]:
 
 
 def at(folder: Path) -> Cupti | None:
-    """The CUPTI in one folder, or None."""
+    """Return the CUPTI in one folder, or None."""
     header = _first(folder, _HEADERS, "cupti.h")
     library = _first(folder, _LIBRARIES, "libcupti.so") or _first(folder, _LIBRARIES, "libcupti.so.[1-9]*")
     if header is None or library is None:
         return None
     beside = [folder, folder.parent / "cuda_runtime", *(p.parent for p in (folder, header.parent, header.parent.parent))]
-    cuda = next((found for place in beside if (found := _first(place, _HEADERS, "cuda.h"))), None)
+    cuda = next((header_path for place in beside if (header_path := _first(place, _HEADERS, "cuda.h"))), None)
     if cuda is None:
         return None
     version = _defined(header.parent / "cupti_version.h", "CUPTI_API_VERSION")
@@ -126,8 +126,11 @@ def at(folder: Path) -> Cupti | None:
 
 
 def _suits(cupti: Cupti, driver: int | None) -> tuple[int, bool, int, int]:
-    """How well a CUPTI suits a driver: the driver's major release, for an older CUPTI does not know new devices; then one that is not newer
-    than the driver, then the newest of those, or else the least new."""
+    """Return a key that orders CUPTIs by how well they suit a driver.
+
+    The driver's major release comes first, because an older CUPTI does not know new devices.  Next comes a release not newer than the
+    driver, the newest of those, or else the least new.
+    """
     newer = driver is not None and cupti.cuda > (driver // 1000, driver % 1000 // 10)
     minor = cupti.cuda[1]
     return cupti.cuda[0], not newer, -minor if newer else minor, cupti.version
@@ -136,44 +139,44 @@ def _suits(cupti: Cupti, driver: int | None) -> tuple[int, bool, int, int]:
 def _first(folder: Path, places: tuple[str, ...], pattern: str) -> Path | None:
     for place in places:
         with suppress(OSError, ValueError):
-            if found := sorted(path for path in (folder / place).glob(pattern) if path.is_file()):
-                return found[-1]
+            if matches := sorted(path for path in (folder / place).glob(pattern) if path.is_file()):
+                return matches[-1]
     return None
 
 
 def _defined(header: Path, name: str) -> int:
-    """Number that a header defines `name` as; 0 where it does not."""
+    """Return the number that a header defines `name` as; 0 where it does not."""
     try:
         text = header.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0
-    found = re.search(rf"^[ \t]*#[ \t]*define[ \t]+{name}[ \t]+(\d{{1,9}})[ \t]*$", text, re.MULTILINE)
-    return int(found[1]) if found else 0
+    match = re.search(rf"^[ \t]*#[ \t]*define[ \t]+{name}[ \t]+(\d{{1,9}})[ \t]*$", text, re.MULTILINE)
+    return int(match[1]) if match else 0
 
 
 def choose(driver: int | None = None, folder: Path | None = None) -> Cupti:
-    """The CUPTI to build against: that in `folder`, or of all in `folders` the one that suits a driver of CUDA `driver` best.
+    """Return the CUPTI to build against: that in `folder`, or the one of all in `folders` that best suits a driver of CUDA `driver`.
 
-    Of several of one release the newest wins, for NVIDIA mends CUPTI in updates: that of 13.0 itself records no waits for the device, and
-    may fail in a flush; its update 1 has both right.  Of equal ones the first in the order of `folders` does.
+    Of several CUPTIs of one release the newest wins, because updates repair defects: CUPTI of 13.0 records no waits for the device and
+    may fail in a flush; its update 1 repairs both.  Of equal ones the first in the order of `folders` wins.
 
     Parameters
     ----------
-    driver : version of the driver as cuDriverGetVersion says (13000 is CUDA 13.0); None where it is not known.
-    folder : where to look instead of everywhere.
+    driver : version of the driver from cuDriverGetVersion (13000 is CUDA 13.0); None where it is unknown.
+    folder : the only folder to search.
 
     Raises
     ------
-    NativeError : N002, there is none, or only for newer drivers.
+    NativeError : N002 where there is none, or only for newer drivers.
     """
     places = [folder] if folder is not None else list(dict.fromkeys(place for place in folders() if place.is_dir()))
-    found = [cupti for place in places if (cupti := at(place))]
-    fit = [cupti for cupti in found if driver is None or cupti.cuda[0] <= driver // 1000]
+    cuptis = [cupti for place in places if (cupti := at(place))]
+    fit = [cupti for cupti in cuptis if driver is None or cupti.cuda[0] <= driver // 1000]
     if fit:
         return max(fit, key=lambda cupti: _suits(cupti, driver))
-    if found:
+    if cuptis:
         raise NativeError(
-            "N002", "CUPTI is newer than the driver", found=f"{found[0].label}, and a driver of CUDA {driver // 1000 if driver else 0}",
+            "N002", "CUPTI is newer than the driver", found=f"{cuptis[0].label}, and a driver of CUDA {driver // 1000 if driver else 0}",
             cause="CUPTI needs a driver of its own major release or a newer one",
             fix="install CUPTI of the driver's release, for CUDA 12: pip install nvidia-cuda-cupti-cu12 nvidia-cuda-runtime-cu12",
         )  # fmt: skip
@@ -185,7 +188,7 @@ def choose(driver: int | None = None, folder: Path | None = None) -> Cupti:
 
 
 def record_options(header: str) -> list[str]:
-    """Compiler options that name the newest record of each family in the text of CUPTI's header.
+    """Return compiler options that name the newest record of each family in the text of CUPTI's header.
 
     >>> record_options("} CUpti_ActivityKernel9; } CUpti_ActivityKernel10; } CUpti_ActivityMemcpyPtoP4;")
     ['-DKERNEL_RECORD=CUpti_ActivityKernel10', '-DKERNEL_NUMBER=10', '-DPEER_RECORD=CUpti_ActivityMemcpyPtoP4', '-DPEER_NUMBER=4']
@@ -200,7 +203,7 @@ def record_options(header: str) -> list[str]:
 
 
 def native() -> Path:
-    """Folder of the sources."""
+    """Return the folder of the sources."""
     return Path(str(files("turnbuckle.recorder") / "native"))
 
 
@@ -209,17 +212,17 @@ def build(cupti: Cupti, target: Path, *, run_path: str = "", strict: bool = Fals
 
     Parameters
     ----------
-    cupti : what to build against.
-    target : the library; written whole or not at all.
-    run_path : where the library looks for CUPTI's when it is loaded; the folder of `cupti`'s if empty.
-    strict : warnings are errors (the tests).
+    cupti : CUPTI to build against.
+    target : path of the library, which is written whole or not at all.
+    run_path : folder in which the loaded library looks for CUPTI's library; that of `cupti` if empty.
+    strict : make warnings errors, as the tests do.
 
     Raises
     ------
-    NativeError : N001 without a compiler, N003 with its first complaint, N012 where the folder cannot be written.
+    NativeError : N001 without a compiler, N003 with the compiler's first error, N012 where the folder cannot be written.
     """
     text = "".join(p.read_text(encoding="utf-8", errors="replace") for p in cupti.includes[0].glob("cupti_activity*.h"))
-    # the compiler's own folder must keep its place
+    # -isystem would move the compiler's own folder in its search order
     headers = [word for path in cupti.includes if path != Path("/usr/include") for word in ("-isystem", str(path))]
     sources = [str(native() / name) for name in SOURCES]
     words = [
@@ -248,7 +251,7 @@ def _unwritten(folder: Path, error: OSError) -> NativeError:
 
 
 def complaint(words: list[str], text: str = "") -> str | None:
-    """The first complaint of a compiler that is given `text`; None where it was content."""
+    """Return the first error of a compiler that is given `text`, or None where it succeeds."""
     try:
         done = subprocess.run(
             words, input=text, capture_output=True, text=True, errors="replace", timeout=_BUILD_LIMIT_SECONDS, check=False
@@ -257,17 +260,17 @@ def complaint(words: list[str], text: str = "") -> str | None:
         return str(error)[:300]
     if done.returncode == 0:
         return None
-    said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    return next((line for line in said if "error" in line), said[0] if said else f"it ended with {done.returncode} and no message")[:300]
+    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line), lines[0] if lines else f"it ended with {done.returncode} and no message")[:300]
 
 
 def key(cupti: Cupti) -> str:
-    """What a built library is known by: sources, options, compiler, CUPTI (path, version, size and time of its library)."""
+    """Return the key of a built library: a digest of sources, options, compiler, CUPTI (path, version, size and time of its library)."""
     about = cupti.library.stat()
-    known = hashlib.sha256(repr((OPTIONS, compiler(), cupti, about.st_size, about.st_mtime_ns)).encode())
+    digest = hashlib.sha256(repr((OPTIONS, compiler(), cupti, about.st_size, about.st_mtime_ns)).encode())
     for name in (*SOURCES, *HEADERS):
-        known.update(name.encode() + b"\0" + (native() / name).read_bytes())
-    return known.hexdigest()[:20]
+        digest.update(name.encode() + b"\0" + (native() / name).read_bytes())
+    return digest.hexdigest()[:20]
 
 
 @contextmanager
@@ -288,15 +291,15 @@ def lent(
 ) -> Iterator[tuple[Path, bool]]:
     """Lend a private copy of a library that the cache keeps; programs load it by its path.
 
-    The library is read once and held against the digest of what was built.  What was read is what the copy holds.
+    The library is read once and compared with the digest of its build.  The copy holds the bytes that were read.
 
     Parameters
     ----------
     cache : the cache folder; the library is kept in its folder ``native/KEY``.
-    key : what the library is known by.
-    name : of its file.
-    build : writes the library to a path.
-    unwritten : the error where the cache cannot be written.
+    key : key of the library.
+    name : name of its file.
+    build : function that writes the library to a path.
+    unwritten : function that returns the error where the cache cannot be written.
 
     Yields
     ------
@@ -304,7 +307,7 @@ def lent(
 
     Raises
     ------
-    NativeError : N024 where another user may change the cache; what `build` and `unwritten` give.
+    NativeError : N024 where another user may change the cache; those of `build` and `unwritten`.
     """
     folder = cache / "native" / key
     with ExitStack() as stack:
@@ -331,7 +334,7 @@ def lent(
 
 
 def _kept(library: Path) -> bytes | None:
-    """Return the content of a library of the cache; None where it is not there, not ours alone, or not what was built."""
+    """Return the content of a cached library; None where it is missing, open to other users, or differs from its build."""
     with suppress(OSError), private_folder.opened(library) as file, private_folder.opened(library.with_name(_DIGEST)) as digest:
         content = file.read()
         if hashlib.sha256(content).hexdigest().encode() == digest.read():
@@ -340,7 +343,7 @@ def _kept(library: Path) -> bytes | None:
 
 
 def carry(cupti: Cupti, folder: Path) -> list[Path]:
-    """A recorder to take along: `folder` gets it and CUPTI's library, which it looks for beside itself.
+    """Write a recorder for another machine to `folder`, with CUPTI's library, which it looks for beside itself.
 
     Raises
     ------
@@ -363,7 +366,7 @@ def carry(cupti: Cupti, folder: Path) -> list[Path]:
 
 
 def _soname(library: Path) -> str:
-    """Name that what was linked against a library asks for: ``libcupti.so.12`` of ``libcupti.so.2022.4.0`` and of itself."""
+    """Return the name that a program linked against a library asks for: ``libcupti.so.12`` of ``libcupti.so.2022.4.0`` and of itself."""
     text = library.read_bytes()
-    found = sorted(set(re.findall(rb"libcupti\.so\.\d+(?:\.\d+)?(?=\0)", text)), key=len)
-    return found[0].decode() if found else library.name
+    names = sorted(set(re.findall(rb"libcupti\.so\.\d+(?:\.\d+)?(?=\0)", text)), key=len)
+    return names[0].decode() if names else library.name

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import turnbuckle as tb
 from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.papers.row_slack import Surface, beside, binned, published_surface
-from turnbuckle.papers.row_slack.row_slack import bin_counts, binned_penalty, seed_S, table_two, total_penalty
+from turnbuckle.papers.row_slack.binned_slack import bin_counts, binned_penalty, seed_S, table_two, total_penalty
 from turnbuckle.papers.row_slack.surface import Point
 from turnbuckle.profile.profile import build
 

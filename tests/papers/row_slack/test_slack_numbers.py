@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from turnbuckle.papers.row_slack import binned_slack
 from turnbuckle.papers.row_slack import numbers as slack_numbers
-from turnbuckle.papers.row_slack import row_slack
+from turnbuckle.papers.row_slack.binned_slack import PAPER
 from turnbuckle.papers.row_slack.numbers import recompute
-from turnbuckle.papers.row_slack.row_slack import PAPER
 
 
 def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ def test_the_smallest_box_and_the_copy_rate_are_judged_too(monkeypatch: pytest.M
             return {at: {"32": "33"}.get(text, text) for at, text in super().texts(subject, quantity).items()}
 
     monkeypatch.setattr(slack_numbers, "PAPER", Changed("row_slack/numbers"))
-    points = row_slack.table_two()
+    points = binned_slack.table_two()
     monkeypatch.setattr(slack_numbers, "table_two", lambda: [replace(points[0], copy_seconds=points[0].copy_seconds / 3), *points[1:]])
     verdicts = {r.id: r.verdict for r in recompute()}
     assert (verdicts["S.T1.20"], verdicts["S.T2.bw"]) == ("off", "off")

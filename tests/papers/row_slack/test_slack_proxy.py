@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnbuckle.foundation.errors import UsageError
+from turnbuckle.papers.row_slack.binned_slack import PAPER, seed_S, table_two
 from turnbuckle.papers.row_slack.proxy import WAITING, WORK, Proxy, Waits, modelled
-from turnbuckle.papers.row_slack.row_slack import PAPER, seed_S, table_two
 
 SLACKS = np.array([0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0])
 SMALL = Proxy(2**20, kernel_seconds=120e-6, copy_seconds=80e-6, iterations=50)

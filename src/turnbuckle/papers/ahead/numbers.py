@@ -1,4 +1,4 @@
-"""AHEAD: the numbers of Abdelhafez et al., *Projecting Next-Generation Hardware Enhancements on GPU-Accelerated Systems*, recomputed."""
+"""Numbers of AHEAD (Abdelhafez et al., *Projecting Next-Generation Hardware Enhancements on GPU-Accelerated Systems*), recomputed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUMMIT_LINKS = 2  # from a processor to each GPU (OLCF Summit user guide); the 
 
 
 def recompute() -> list[Recomputed]:
-    """Every number of the paper: printed, recomputed, verdict."""
+    """Return every number of the paper: printed, recomputed, verdict."""
     return [*_shares(), *_pcie(), *_nvlink(), *_packets(), *_errors()]
 
 
@@ -35,11 +35,11 @@ def _shares() -> Iterator[Recomputed]:
 
 
 def _pcie() -> Iterator[Recomputed]:
-    lanes = {at: text.removeprefix("~") for at, text in PAPER.texts("PCIe", "lane bandwidth").items()}
-    for at, text in lanes.items():
-        rate = parse(f"{PAPER.text('PCIe', 'raw bit rate', at)} GHz", "Hz")
-        one = link_bandwidth(1, rate, line_code(int(at))) * 1e-9
-        yield judged(f"A.T2.gen{at}", f"bandwidth of a lane, generation {at} [GB/s]", text, one)
+    lanes = {place: text.removeprefix("~") for place, text in PAPER.texts("PCIe", "lane bandwidth").items()}
+    for place, text in lanes.items():
+        rate = parse(f"{PAPER.text('PCIe', 'raw bit rate', place)} GHz", "Hz")
+        bandwidth = link_bandwidth(1, rate, line_code(int(place))) * 1e-9
+        yield judged(f"A.T2.gen{place}", f"bandwidth of a lane, generation {place} [GB/s]", text, bandwidth)
     code = 100 * line_code(3)
     yield judged(
         "A.4A.eta", "share of the line that 128b/130b leaves [%]", PAPER.text("PCIe", "efficiency of 128b/130b"), code, note=f"{code:.2f}"
@@ -47,7 +47,7 @@ def _pcie() -> Iterator[Recomputed]:
     titan, text = _titan(), PAPER.text("Titan", "PCIe bandwidth")
     yield judged("A.6B.titan", "PCIe 2 x16 [GB/s]", text, titan.raw_bandwidth * 1e-9)
     generation = str(titan.generation)
-    # the rate at which a lane without line code would have the bandwidth of Table II
+    # 8e9 * lane is the rate at which a lane without line code has the bandwidth of Table II
     taken = swept(lambda lane: link_bandwidth(titan.lanes, 8e9 * lane, line_code(titan.generation)) * 1e-9, exact(float(lanes[generation])))
     note = f"Table II holds the line code, equation 3 takes it off again; with {RATE[titan.generation] * 1e-9:g} GT/s it gives {text}"
     yield judged("A.eq3", "equation 3 on the lane bandwidth of Table II, generation 2 x16 [GB/s]", text, taken, note=note)
@@ -70,16 +70,16 @@ def _nvlink() -> Iterator[Recomputed]:
     yield judged("A.4B.flit", "bits of a header flit, its three fields", PAPER.text("NVLink", "bits of a flit"), bits)
     text = PAPER.text("NVLink", "efficiency at large transfers")
     large = parse(f"{PAPER.text('NVLink', 'large transfer')} MB", "B")
-    found = 100 * float(_summit().efficiency(large, "write"))
+    efficiency = 100 * float(_summit().efficiency(large, "write"))
     below = float(text) - 1.0
-    note = f"{found:.1f}; almost {text} is taken for {below:g} to {text}"
-    yield judged("A.7B.nv", "data over bytes on NVLink 2, large transfers [%]", text, found, within=(below, float(text)), note=note)
+    note = f"{efficiency:.1f}; almost {text} is taken for {below:g} to {text}"
+    yield judged("A.7B.nv", "data over bytes on NVLink 2, large transfers [%]", text, efficiency, within=(below, float(text)), note=note)
 
 
 def _packets() -> Iterator[Recomputed]:
     as_printed = Pcie(3, completion="rcb", legacy_headers=True, legacy_mrrs=True)
     mended = replace(as_printed, legacy_mrrs=False)
-    byte = [_received(one, 1.0) for one in (as_printed, mended)]
+    byte = [_received(link, 1.0) for link in (as_printed, mended)]
     summit = _received(_summit(), 1.0)
     requests = byte[1] - byte[0] == 0.0
     yield stated(
@@ -92,15 +92,15 @@ def _packets() -> Iterator[Recomputed]:
         note=f"a request carries no data; NVLink's equation 6 has no such term ({summit:.0f} B)",
         resolution="D5: no MRRS; requests travel the other way, and bind only where that way is the heavier. As printed with legacy_mrrs.",
     )
-    widths = {int(at): int(text) for at, text in PAPER.texts("PCIe", "bytes of overhead of a packet").items()}
+    widths = {int(bits): int(text) for bits, text in PAPER.texts("PCIe", "bytes of overhead of a packet").items()}
     full = {bits: Pcie(3, address_bits=bits) for bits in widths}
-    same = all(full[bits].request_header == said for bits, said in widths.items())
+    same = all(full[bits].request_header == bytes_printed for bits, bytes_printed in widths.items())
     short, long = (full[bits].request_header for bits in sorted(widths))
-    completions = {one.completion_header for one in full.values()}
+    completions = {link.completion_header for link in full.values()}
     yield stated(
         "A.hdr",
         "bytes of a packet beyond its data, 32 and 64 bit addresses",
-        "/".join(str(said) for _, said in sorted(widths.items())),
+        "/".join(str(bytes_printed) for _, bytes_printed in sorted(widths.items())),
         f"{short} or {long}; completions {', '.join(map(str, sorted(completions)))}",
         same,
         otherwise="contradiction",
@@ -116,14 +116,14 @@ def _received(link: Link, size_bytes: float) -> float:
 def _errors() -> Iterator[Recomputed]:
     default = {who: [float(t) for t in PAPER.texts(who, "WMAPE, default size").values()] for who in _APPROACHES}
     larger = [float(t) for t in PAPER.texts("AHEAD", "WMAPE, 4 times the size").values()]
-    own = default["AHEAD"]
-    said = PAPER.text("Rodinia", "average weighted relative error")
-    three, four, both = float(np.mean(own)), float(np.mean(larger)), float(np.mean([*own, *larger]))
+    default_sizes = default["AHEAD"]
+    average = PAPER.text("Rodinia", "average weighted relative error")
+    three, four, both = float(np.mean(default_sizes)), float(np.mean(larger)), float(np.mean([*default_sizes, *larger]))
     of_means = (three + four) / 2
-    note = f"Table IV alone {four:.1f}, all {len(own) + len(larger)} entries {both:.1f}, mean of the two means {of_means:.1f}"
-    yield judged("A.abs.23", "average error on Rodinia: mean of Table III [%]", said, exact(three), note=note)
+    note = f"Table IV alone {four:.1f}, all {len(default_sizes) + len(larger)} entries {both:.1f}, mean of the two means {of_means:.1f}"
+    yield judged("A.abs.23", "average error on Rodinia: mean of Table III [%]", average, exact(three), note=note)
     note = f"the nearest reading; {of_means:.1f}"
-    yield judged("A.abs.23b", "average error on Rodinia: mean of the means of both tables [%]", said, exact(of_means), note=note)
+    yield judged("A.abs.23b", "average error on Rodinia: mean of the means of both tables [%]", average, exact(of_means), note=note)
     ordered = all(a <= b <= c for a, b, c in zip(*default.values(), strict=True))
     means = " / ".join(f"{np.mean(values):.1f}" for values in default.values())
     yield stated(
@@ -133,7 +133,7 @@ def _errors() -> Iterator[Recomputed]:
         f"means {means}",
         ordered,
     )
-    # as many transfers as the paper's QMCPACK, each off by as much as the worst column of its table
+    # the count is QMCPACK's in the paper, and each transfer has the error of the worst column of its table
     count = round(float(PAPER.text("qmcpack", "count of transfers").removesuffix("K")) * 1000)
     worst = max(max(values) for values in default.values())
     summed = wmape(np.ones(count), np.full(count, 1 + worst / 100))

@@ -1,4 +1,4 @@
-"""CXL and ORNLapp: the numbers of Austin et al. 2021 (ECP-HIHE01-35, sections 4.8, 9.2 and 10) on them, computed again."""
+"""CXL and ORNLapp in the ECP report (Austin et al. 2021, ECP-HIHE01-35, sections 4.8, 9.2 and 10), recomputed."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _ASSUMED = f"start-up of PCIe {cxl.START_UP * 1e9:.0f} ns: identified, the paper
 
 
 def recompute() -> list[Recomputed]:
-    """Every number of the paper on CXL and ORNLapp: printed, recomputed, verdict."""
+    """Return every number of the paper on CXL and ORNLapp: printed, recomputed, verdict."""
     return [*_models(), *_identification(), *_crossovers(), *_ornlapp(), *_totals()]
 
 
 def pcie() -> Pcie:
-    """The paper's PCI Express, in the public model's default settings."""
+    """Return the paper's PCI Express, in the public model's default settings."""
     return Pcie(int(PAPER.text("PCIe", "generation")), int(PAPER.text("PCIe", "lanes")))
 
 
 def _line() -> tuple[float, float]:
-    """A cache line [B] and an access to it [s]."""
+    """Return the size of a cache line [B] and the time of an access to it [s]."""
     return float(PAPER.text("CXL", "cache line")), float(PAPER.text("CXL", "cache access")) * 1e-9
 
 
@@ -34,7 +34,7 @@ def _share() -> float:
 
 
 def _cxl1(size: cxl.Float | float) -> cxl.Float:
-    """Equation 10 as printed, without ceil: the paper's crossover is that of the straight line."""
+    """Return equation 10 as printed, without ceil: the paper's crossover is that of the straight line."""
     line, access = _line()
     return cxl.cxl_line_seconds(size, access, line_bytes=line, whole_lines=False)
 
@@ -56,9 +56,9 @@ def _anchors() -> tuple[cxl.Anchor, ...]:
 def _models() -> Iterator[Recomputed]:
     line, access = _line()
     text = f"{line / access * 1e-9:g}"
-    found = line / float(cxl.cxl_line_seconds(line, access, line_bytes=line)) * 1e-9
+    bandwidth = line / float(cxl.cxl_line_seconds(line, access, line_bytes=line)) * 1e-9
     note = "follows from the line and its access time, not printed itself: Little's law with one line in flight"
-    yield judged("R.eq10.bw", "bandwidth of CXL model 1 [GB/s]", text, found, note=note)
+    yield judged("R.eq10.bw", "bandwidth of CXL model 1 [GB/s]", text, bandwidth, note=note)
     moved = cxl.offload_bound(cxl.cxl_line_seconds(line, access, line_bytes=line))
     text = PAPER.text("offload", "task must save")
     yield judged("R.10.2.off", "what a task of one line must save to be worth moving [us]", text, float(moved) * 1e6)
@@ -78,9 +78,9 @@ def _identification() -> Iterator[Recomputed]:
     settings = cxl.pcie_settings(link.generation, link.lanes)
     fit = cxl.identified(settings, _anchors())
     kinds = ", ".join(sorted({f"{i.way} at MPS {i.link.mps}" for i in fit}))
-    ours = any((i.way, i.link) == ("both", link) for i in fit)
+    fits = any((i.way, i.link) == ("both", link) for i in fit)
     yield stated(
-        "R.CXL.scan", "settings of PCIe that explain all three anchors", "-", f"{len(fit)} of {len(settings)}: {kinds}", ours, assumed=True,
+        "R.CXL.scan", "settings of PCIe that explain all three anchors", "-", f"{len(fit)} of {len(settings)}: {kinds}", fits, assumed=True,
         note="identified from three printed numbers; the public model's defaults are among them, reads alone are not",
     )  # fmt: skip
 
@@ -93,13 +93,13 @@ def _crossovers() -> Iterator[Recomputed]:
 
     laws: list[tuple[str, str, cxl.Law]] = [("x1", "CXL 1", _cxl1), ("x2", "CXL 2", lambda n: _cxl2(n, link.bandwidth(n, "both")))]
     for name, subject, law in laws:
-        at = cxl.crossover(law, slower, 1 << 20)
+        crossing = cxl.crossover(law, slower, 1 << 20)
         text = PAPER.text(subject, "faster than PCIe below")
         whole = ""
         if subject == "CXL 1" and (lines := cxl.crossover(cxl.cxl_line_seconds, slower, 1 << 20)) is not None:
             whole = f"; {lines.first / _KIB:.2f} KiB with whole lines"
-        found = at.first / _KIB if at is not None else float("inf")
-        yield judged(f"R.CXL.{name}", f"{subject} is faster than PCIe below [KiB]", text, found, assumed=True, note=_ASSUMED + whole)
+        first_kib = crossing.first / _KIB if crossing is not None else float("inf")
+        yield judged(f"R.CXL.{name}", f"{subject} is faster than PCIe below [KiB]", text, first_kib, assumed=True, note=_ASSUMED + whole)
     size = 16 * _MIB
     bandwidth = link.bandwidth(size, "both")
     relative = float(_cxl2(bandwidth * 0 + size, bandwidth) / cxl.pcie_seconds(size, bandwidth))
@@ -118,9 +118,9 @@ def _ornlapp() -> Iterator[Recomputed]:
 
     depth, items, kernel = int(text("pipeline depth")), int(text("FPGA kernels")), number("FPGA kernel time")
     stage = number("slowest stage of the pipeline")
-    found = swept(lambda t: float(cxl.pipeline_seconds([t] * depth, items)), stage)
+    seconds = swept(lambda t: float(cxl.pipeline_seconds([t] * depth, items)), stage)
     note = f"{depth} stages of {stage.value:g} s, {items} times"
-    yield judged("R.10.2.app", "ORNLapp as a pipeline (eq 12) [s]", text("pipelined run time"), found, note=note)
+    yield judged("R.10.2.app", "ORNLapp as a pipeline (eq 12) [s]", text("pipelined run time"), seconds, note=note)
     total = kernel.times(items * 1e-3)
     note = f"the printed sum is 100 times {kernel.value:g} ms, not {items} times"
     yield judged("R.10.2.tk", "all FPGA kernels of ORNLapp [s]", text("FPGA kernel time in all"), total, note=note)
@@ -146,22 +146,24 @@ def _totals() -> Iterator[Recomputed]:
 
     penalty, gain, pipelined = number("disaggregation penalty"), number("speed-up of the pipeline"), number("pipelined run time")
     fpga, gpu = number("FPGA kernel time in all"), number("GPU kernel time in all")
-    found = swept(lambda p, f, g, t: p * (f + g) / t, penalty, fpga, gpu, pipelined)
-    one, other = penalty.value * (fpga.value + gpu.value), gain.value * pipelined.value
-    note = f"the penalty (eq 13) needs a run of {one:.2f} s, the speed-up one of {other:.2f} s"
+    speedup = swept(lambda p, f, g, t: p * (f + g) / t, penalty, fpga, gpu, pipelined)
+    by_penalty, by_speedup = penalty.value * (fpga.value + gpu.value), gain.value * pipelined.value
+    note = f"the penalty (eq 13) needs a run of {by_penalty:.2f} s, the speed-up one of {by_speedup:.2f} s"
     text = PAPER.text("ORNLapp", "speed-up of the pipeline")
-    yield judged("R.10.x", "speed-up of the pipeline, from the penalty", text, found, note=note)
-    said = f"{penalty.value:g} / {gain.value:g}"
-    yield not_printed("R.13", "penalty and speed-up of ORNLapp, from its run time", said, "the run time of ORNLapp today is not printed")
+    yield judged("R.10.x", "speed-up of the pipeline, from the penalty", text, speedup, note=note)
+    ratio_text = f"{penalty.value:g} / {gain.value:g}"
+    yield not_printed(
+        "R.13", "penalty and speed-up of ORNLapp, from its run time", ratio_text, "the run time of ORNLapp today is not printed"
+    )
 
 
 def ornlapp() -> Played:
-    """ORNLapp as a chain, as far as it is printed: kernels and transfers of 99 items, no time between them.
+    """Replay ORNLapp as a chain, as far as it is printed: kernels and transfers of 99 items, no time between them.
 
-    The GPU's copies are not printed: equation 9 stands for them; a direct link between FPGA and GPU is CXL model 2.
+    The GPU's copies are not printed, so equation 9 gives them.  A direct link between FPGA and GPU is CXL model 2.
 
-    >>> found = ornlapp()
-    >>> round(found.today.seconds, 2), round(min(f.seconds for f in found.flows), 2)
+    >>> played = ornlapp()
+    >>> round(played.today.seconds, 2), round(min(f.seconds for f in played.flows), 2)
     (7.74, 7.02)
     """
 
@@ -169,7 +171,7 @@ def ornlapp() -> Played:
         return float(PAPER.text("ORNLapp", quantity)) * scale
 
     items = int(PAPER.text("ORNLapp", "FPGA kernels"))
-    write, read = (float(PAPER.text("ORNLapp", f"{way} size")) * _MIB for way in ("write", "read"))
+    write, read = (float(PAPER.text("ORNLapp", f"{direction} size")) * _MIB for direction in ("write", "read"))
     stages = (
         Stage("read", "host", 0.0),
         Stage("unpack", "fpga", seconds("slowest stage of the pipeline", 1.0), {"read": write}),

@@ -1,4 +1,4 @@
-"""Sparse triangular solves of the ECP report (Austin et al. 2021), sections 4.1, 5.4, 7.4 and 8.4: what of them is printed.
+"""Sparse triangular solves of the ECP report (Austin et al. 2021), sections 4.1, 5.4, 7.4 and 8.4: their printed numbers, recomputed.
 
 The model runs on any triangular matrix (`turnbuckle.papers.models.dag.question`).  The report's own answers cannot be recomputed: its
 matrices are not published and its bandwidth curves are only drawn.
@@ -15,20 +15,24 @@ PAPER = Paper("ecp/dag")
 
 
 def recompute() -> list[Recomputed]:
-    """Every number of the solve: printed, recomputed, verdict."""
+    """Return every number of the solve: printed, recomputed, verdict."""
     return [*_blocks(), *_puts(), _applications()]
 
 
 def _blocks() -> Iterator[Recomputed]:
-    processors, warps, each = (float(PAPER.text("V100", q)) for q in ("multiprocessors", "warps a multiprocessor", "warps a block"))
+    processors, warps, warps_per_block = (
+        float(PAPER.text("V100", q)) for q in ("multiprocessors", "warps a multiprocessor", "warps a block")
+    )
     text = PAPER.text("V100", "blocks resident")
-    blocks = resident_blocks(processors, warps, each)
+    blocks = resident_blocks(processors, warps, warps_per_block)
     yield judged("R.8.4.blocks", "thread blocks a V100 holds", text, blocks)
     peak, few = PAPER.number("V100", "memory bandwidth"), float(PAPER.text("V100", "supernodes at full bandwidth"))
     for name, end, count in (("lo", "lower", blocks), ("hi", "upper", few)):
-        found = swept(block_share, peak, exact(count))
+        bandwidth = swept(block_share, peak, exact(count))
         text = PAPER.text("V100", "bandwidth of a block", end)
-        yield judged(f"R.8.4.{name}", f"memory bandwidth of a block, {end} bound [GB/s]", text, found, note=f"{count:.0f} blocks share it")
+        yield judged(
+            f"R.8.4.{name}", f"memory bandwidth of a block, {end} bound [GB/s]", text, bandwidth, note=f"{count:.0f} blocks share it"
+        )
 
 
 def _puts() -> Iterator[Recomputed]:
@@ -37,19 +41,19 @@ def _puts() -> Iterator[Recomputed]:
         "R.5.4.put", "put started by the GPU over one started by the host", PAPER.text("put", "ratio"), put_speedup(device, host, 0.0)
     )
     left = PAPER.number("put", "synchronisation left")
-    found = swept(lambda rest: put_speedup(device, host, rest), left)
+    speedup = swept(lambda rest: put_speedup(device, host, rest), left)
     tenth = f"a tenth of the {device - host:g} us between the two puts is {(device - host) / 10:g} us"
     note = f"{device:g} us over {host:g} + {left.value:g} us; {tenth}"
-    yield judged("R.5.4.int", "put with synchronisation ten times as fast", PAPER.text("put", "speedup"), found, note=note)
+    yield judged("R.5.4.int", "put with synchronisation ten times as fast", PAPER.text("put", "speedup"), speedup, note=note)
 
 
 def _applications() -> Recomputed:
     gains, losses = PAPER.texts("SpTRSV", "speedup"), PAPER.texts("SpTRSV", "slowdown")
-    integrated = "/".join(f"{text}x" for at, text in gains.items() if "integrated" in at)
-    merged = "/".join(f"{text}x" for at, text in gains.items() if "one node" in at)
-    said = f"{integrated}, {'/'.join(f'{text}x' for text in losses.values())}, {merged}"
+    integrated = "/".join(f"{text}x" for place, text in gains.items() if "integrated" in place)
+    merged = "/".join(f"{text}x" for place, text in gains.items() if "one node" in place)
+    printed_texts = f"{integrated}, {'/'.join(f'{text}x' for text in losses.values())}, {merged}"
     missing = (
         "the bandwidth of puts over their size is only drawn (Fig 18a), neither the factored matrices nor their block layout are "
         "published; turnbuckle model dag runs the model on any triangular matrix"
     )
-    return not_printed("R.5.4.app", "solves: integrated, disaggregated, on one node", said, missing)
+    return not_printed("R.5.4.app", "solves: integrated, disaggregated, on one node", printed_texts, missing)

@@ -1,4 +1,4 @@
-"""Kernels in the ECP report (Austin et al. 2021): the divergence model of 4.4.2 and the unified memory of 9.1, computed again."""
+"""Kernels in the ECP report (Austin et al. 2021), recomputed: the divergence model of 4.4.2 and the unified memory of 9.1."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from turnbuckle.papers.numbers import Paper, Recomputed, not_printed, stated
 
 PAPER = Paper("ecp/kernels")
 APPLICATIONS: Final = ("SW4Lite", "MiniVite", "QuickSilver", "Laghos")
-#: "Reasonably close" of a model of kernels: every error within a quarter.
+#: "Reasonably close" for a model of kernels: each error within a quarter.
 CLOSE: Final = 0.25
 #: One constant behind all kernels: their implied cycle rates within a factor of two.
 ONE: Final = 2.0
 
 
 def recompute() -> list[Recomputed]:
-    """Every number of these sections: printed, recomputed, verdict."""
+    """Return every number of these sections: printed, recomputed, verdict."""
     return [*_divergence(), *_unified_memory()]
 
 
 def ipc_errors() -> dict[str, float]:
-    """Relative error of the calculated IPC by application (Table 1).
+    """Return the relative error of the calculated IPC by application (Table 1).
 
     >>> {app: f"{error:+.0%}" for app, error in ipc_errors().items()}
     {'SW4Lite': '-63%', 'MiniVite': '+52%', 'QuickSilver': '+21%', 'Laghos': '+21%'}
@@ -31,7 +31,7 @@ def ipc_errors() -> dict[str, float]:
 
 
 def cycle_rates() -> dict[str, float]:
-    """Cycles a second that Tables 1 and 7 together imply, by application [Hz]."""
+    """Return the cycles per second that Tables 1 and 7 together imply, by application [Hz]."""
     return {
         app: implied_cycle_rate(
             PAPER.number(app, "instructions").value,
@@ -65,6 +65,6 @@ def _short(rate: float) -> str:
 
 
 def _unified_memory() -> Iterator[Recomputed]:
-    least, most = (PAPER.text("QuickSilver", "DDR-only over HBM-only", at) for at in ("least", "most"))
+    least, most = (PAPER.text("QuickSilver", "DDR-only over HBM-only", end) for end in ("least", "most"))
     missing = "Fig 54 only draws it, and of equation 8 neither the costs nor the counts are printed"
     yield not_printed("R.9.1", "QuickSilver: performance in DDR over that in HBM", f"{least}-{most}", missing, "-")

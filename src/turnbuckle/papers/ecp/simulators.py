@@ -1,7 +1,7 @@
-"""The two simulators of the ECP report, from what they printed (Austin et al. 2021): SSI (4.4, 5.6, 7.6) and AgoChart (4.7, 5.5, 7.5).
+"""Simulators of the ECP report, from their printed results (Austin et al. 2021): SSI (4.4, 5.6, 7.6) and AgoChart (4.7, 5.5, 7.5).
 
-Neither can be run again: SSI's quanta and transmission delays and AgoChart's traces are not published.  What they printed can be
-held against the laws of run time over a latency (`turnbuckle.papers.models.bound.affine`):
+Neither can be run again: SSI's quanta and transmission delays and AgoChart's traces are not published.  Their printed results are
+compared with the laws of run time over a latency (`turnbuckle.papers.models.bound.affine`):
 
 SSI         all seven pairs of benefit and penalty lie on T(x) = A (1 + r x): one number was measured for each pair, not two
 AgoChart    two of three penalties are below what their gain forces, if they are what the report says of disaggregation
@@ -16,52 +16,52 @@ from turnbuckle.papers.ecp.tables import PAPER as TABLES
 from turnbuckle.papers.models.bound.affine import added_seconds, farthest, least_penalty, penalty_from_benefit
 from turnbuckle.papers.numbers import Interval, Paper, Recomputed, judged, not_printed, printed, stated, swept
 
-#: What the report prints of its simulators (``ecp/simulators.csv``); their summary is in ``ecp/tables.csv``.
+#: Numbers that the report prints of its simulators (``ecp/simulators.csv``); their summary is in ``ecp/tables.csv``.
 PAPER = Paper("ecp/simulators")
 SSI, AGOCHART = ("SW4Lite", "MiniVite", "QuickSilver", "Laghos"), ("HACC", "LAMMPS", "OpenMC")
 _LIGHT = 299_792_458.0  # in vacuum [m/s], exact
 
 
 def recompute() -> list[Recomputed]:
-    """Every number of the two simulators: printed, recomputed, verdict."""
+    """Return every number of the two simulators: printed, recomputed, verdict."""
     return [*_agochart(), *_ssi()]
 
 
 def stretch() -> Interval:
-    """k, the longest latency of SSI over today's: "16x" in Table 13, 50 over 3 units of delay in section 7.6; the value is their mean."""
+    """Return k, SSI's longest latency over today's: 16 in Table 13, 50 over 3 units of delay in section 7.6; the value is their mean."""
     table = PAPER.number("SSI", "stretch of the latency").value
     delays = PAPER.number("SSI", "propagation delay", "longest").value / PAPER.number("SSI", "propagation delay", "now").value
     return Interval((table + delays) / 2, min(table, delays), max(table, delays))
 
 
 def implied_penalty(benefit: Interval) -> Interval:
-    """The penalty that a benefit of SSI implies, if its run time is affine in the delay."""
+    """Return the penalty that a benefit of SSI implies, if its run time is affine in the delay."""
     return swept(lambda b, k: float(penalty_from_benefit(b, k)), benefit, stretch())
 
 
 def table_link(app: str) -> str:
-    """The link whose benefit and penalty Table 13 repeats: the text has both links, the table one number."""
+    """Return the link whose benefit and penalty Table 13 repeats: the text has both links, the table one number."""
     for link, text in PAPER.texts(app, "benefit").items():
         pairs = (("benefit", "CPU-GPU integration", text), ("penalty", "disaggregation penalty", PAPER.text(app, "penalty", link)))
-        if all(_overlap(printed(said), TABLES.number(app, column, "Table 13")) for _, column, said in pairs):
+        if all(_overlap(printed(number), TABLES.number(app, column, "Table 13")) for _, column, number in pairs):
             return link
     return "neither"
 
 
-def _overlap(one: Interval, other: Interval) -> bool:
-    return one.low <= other.high and other.low <= one.high
+def _overlap(first: Interval, second: Interval) -> bool:
+    return first.low <= second.high and second.low <= first.high
 
 
 def _ssi() -> Iterator[Recomputed]:
     k = stretch()
     for app in SSI:
         for link, benefit in PAPER.texts(app, "benefit").items():
-            found = implied_penalty(printed(benefit))
+            penalty = implied_penalty(printed(benefit))
             note = (
                 f"inferred: run time affine in the delay, (1 + (b - 1) k) / b with k of {k.low:g} to {k.high:.1f}; the report prints no law"
             )
             what = f"{app}, {link}: penalty implied by its benefit of {benefit}"
-            yield judged(f"R.SSI.{app}.{link}", what, PAPER.text(app, "penalty", link), found, assumed=True, note=note)
+            yield judged(f"R.SSI.{app}.{link}", what, PAPER.text(app, "penalty", link), penalty, assumed=True, note=note)
     links = {app: table_link(app) for app in SSI if len(PAPER.texts(app, "benefit")) > 1}
     by_link = {link: [app for app in ("SW4Lite", "QuickSilver", "MiniVite") if links[app] == link] for link in ("PCIe4", "NVLink2")}
     yield stated(
@@ -80,7 +80,7 @@ def _ssi() -> Iterator[Recomputed]:
 
 
 def _propagation() -> Recomputed:
-    """What one message pays for a link of 1 cm, by the report's lengths and by its ratios."""
+    """Compare the delay per message of a 1 cm link by the report's lengths with that by its ratios."""
     link = "NVLink2"
     by_length = PAPER.number("SSI", "length of the link", link).value * 1e-2 / _LIGHT
     per_byte, per_call = [], []
@@ -104,19 +104,19 @@ def _propagation() -> Recomputed:
 
 
 def latencies() -> tuple[float, float, float]:
-    """AgoChart's latencies [s]: the target of integration, the baseline, ten times that."""
-    near, now, longest = (parse(f"{PAPER.text('AgoChart', 'latency', at)} us", "s") for at in ("near", "now", "longest"))
+    """Return AgoChart's latencies [s]: the target of integration, the baseline, ten times the baseline."""
+    near, now, longest = (parse(f"{PAPER.text('AgoChart', 'latency', place)} us", "s") for place in ("near", "now", "longest"))
     return near, now, longest
 
 
 def forced_penalty(app: str) -> Interval:
-    """The least penalty at the longest latency that an application's gain leaves, run time being convex in latency."""
+    """Return the least penalty at the longest latency that an application's gain allows, as run time is convex in latency."""
     gain = TABLES.number(app, "CPU-GPU integration", "Table 13")
     return swept(lambda b: float(least_penalty(b, *latencies())), gain)
 
 
 def farthest_for(app: str) -> float:
-    """The largest latency [s] at which an application's printed penalty can stand beside its gain."""
+    """Return the largest latency [s] at which an application's printed penalty is compatible with its gain."""
     near, now, _ = latencies()
     gain, penalty = (TABLES.number(app, c, "Table 13").value for c in ("CPU-GPU integration", "disaggregation penalty"))
     return float(farthest(gain, penalty, near, now))

@@ -1,4 +1,4 @@
-"""The ECP report's own tables, computed again (Austin et al. 2021, ECP-HIHE01-35): profiles, shares, medians.
+"""Tables of the ECP report, recomputed (Austin et al. 2021, ECP-HIHE01-35): profiles, shares, medians.
 
 AMReX       Tables 2, 11, 12: shares of run time          `turnbuckle.cost.ratio`, `turnbuckle.papers.models.node.cost`
 BerkeleyGW  Tables 3, 4: eqs 3 and 4; section 8.2         the same
@@ -19,37 +19,37 @@ from turnbuckle.foundation.units import parse
 from turnbuckle.papers.models.node.cost import Staged, aggregate_ratio, all_on_node, fraction_speedup, gain, needed_share, staged_share
 from turnbuckle.papers.numbers import Interval, Paper, Recomputed, exact, judged, not_printed, printed, stated, swept
 
-#: What the report prints in these places (``ecp/tables.csv``).
+#: Numbers that the report prints in these places (``ecp/tables.csv``).
 PAPER = Paper("ecp/tables")
-#: Classes of Table 3 to 5 that get better or worse together.
+#: Classes of Tables 3 to 5 that share one lambda.
 _BOTH = ("data", "control")
 
 
 def recompute() -> list[Recomputed]:
-    """Every number of these tables: printed, recomputed, verdict."""
+    """Return every number of these tables: printed, recomputed, verdict."""
     return [*_amrex(), *_epsilon(), *_sigma(), *_gtcp(), *_mean_calls(), *_closer_gpus(), *_sides(), *_summary()]
 
 
 def tenfold() -> float:
-    """How much better, or worse, the report takes bandwidth and latency to become."""
+    """Return the factor by which the report improves, or worsens, bandwidth and latency."""
     return PAPER.number("all", "improvement of bandwidth and latency").value
 
 
 def lambdas(*classes: str, factor: float) -> dict[str, float]:
-    """The same lambda for some classes of the additive model."""
+    """Return the same lambda for some classes of the additive model."""
     return dict.fromkeys(classes, factor)
 
 
 def amrex_share(app: str, table: str) -> Interval:
-    """Share of run time between CPU and GPU that Table 2, or Table 11, holds against an AMReX application.
+    """Return the share of run time between CPU and GPU that Table 2, or Table 11, prints for an AMReX application.
 
-    Table 2 adds launches and unified memory, as far as the text uses them; Table 11 adds explicit copies as well.
+    Table 2 holds launches and unified memory, as far as the text uses them; Table 11 also holds explicit copies.
     """
     parts = {"Table 2": _USED.get(app, ("launches", "UVM")), "Table 11": ("launches", "UVM", "cudaMemcpy")}[table]
     return swept(lambda *shares: sum(shares) / 100, *(PAPER.number(app, f"share of {part}", table) for part in parts))
 
 
-#: Section 5.1 takes the one share that matters; of Castro it says only that there is no gain, so both count.
+#: Shares that section 5.1 uses; for Castro it states only that there is no gain, so both shares count.
 _USED = {"MFiX": ("launches",), "WarpX": ("launches",), "PeleC": ("UVM",)}
 
 
@@ -70,48 +70,48 @@ def _amrex() -> Iterator[Recomputed]:
     for app in ("PeleC", "Castro", "MFiX", "WarpX"):
         share = amrex_share(app, "Table 11")
         text = PAPER.text(app, "disaggregation penalty", "Table 11")
-        found = swept(lambda f: float(fraction_penalty(f, ten)), share)
+        penalty = swept(lambda f: float(fraction_penalty(f, ten)), share)
         needed = (float(text) - 1) / (ten - 1)
         note = "1 + 9 f, with f the sum of the three shares"
-        if not printed(text).low <= found.high:
+        if not printed(text).low <= penalty.high:
             note = f"{text} needs {needed:.1%} of the run time; the shares add to {share.value:.2%}"
-        yield judged(f"R.T11.{app}", f"{app}: penalty of a tenfold worse link", text, found, note=note)
-    there, here = (PAPER.text("Castro", "disaggregation penalty", table) for table in ("Table 11", "Table 13"))
-    ours = swept(lambda f: float(fraction_penalty(f, ten)), amrex_share("Castro", "Table 11"))
+        yield judged(f"R.T11.{app}", f"{app}: penalty of a tenfold worse link", text, penalty, note=note)
+    in_table_11, in_table_13 = (PAPER.text("Castro", "disaggregation penalty", table) for table in ("Table 11", "Table 13"))
+    recomputed = swept(lambda f: float(fraction_penalty(f, ten)), amrex_share("Castro", "Table 11"))
     castro = stated(
         "R.T13.Castro",
         "Castro: the penalty of Table 13 is that of Table 11",
-        here,
-        there,
-        float(here) == float(there),
+        in_table_13,
+        in_table_11,
+        float(in_table_13) == float(in_table_11),
         otherwise="contradiction",
-        note=f"one quantity, {here}x in Table 13 and {there}x in Table 11: no cost at all, or 5 %",
-        resolution=f"D16: a ratio is rounded once, alike everywhere, with its interval: here {ours.low:.3f} to {ours.high:.3f}",
+        note=f"one quantity, {in_table_13}x in Table 13 and {in_table_11}x in Table 11: no cost at all, or 5 %",
+        resolution=f"D16: a ratio is rounded once, alike everywhere, with its interval: here {recomputed.low:.3f} to {recomputed.high:.3f}",
     )
-    yield replace(castro, recomputed=float(there))
+    yield replace(castro, recomputed=float(in_table_11))
 
 
 def additive(app: str) -> list[Interval]:
-    """The terms of eq 3: t_GPU, t_CGcontrol, both directions of t_CGdata, t_CPU, t_MPI, t_total [s].
+    """Return the terms of eq 3: t_GPU, t_CGcontrol, both directions of t_CGdata, t_CPU, t_MPI, t_total [s].
 
-    t_CGdata comes as its two rows, since Table 3 prints their sum to one digit less.
+    t_CGdata comes as its two rows, because Table 3 prints their sum with one digit less.
     """
     times, data = PAPER.texts(app, "time"), PAPER.texts(app, "data function, time")
     return [printed(t) for t in (times["GPU"], times["control"], *data.values(), times["CPU"], times["MPI"], times["total"])]
 
 
 def totals(gpu: float, control: float, to_device: float, to_host: float, cpu: float, mpi: float, total: float) -> AdditiveTotals:
-    """The product's five numbers from the terms of `additive`."""
+    """Return the five numbers of the additive model from the terms of `additive`."""
     return AdditiveTotals(gpu, control, to_device + to_host, cpu, mpi, total)
 
 
 def _rows(app: str, kind: str) -> Interval:
-    """The functions of one class, added up [s]."""
+    """Return the sum of the functions of one class [s]."""
     return swept(lambda *t: sum(t), *(printed(t) for t in PAPER.texts(app, f"{kind} function, time").values()))
 
 
 def _share(app: str, *functions: str) -> Interval:
-    """Share of run time in some functions of the control class [%]."""
+    """Return the share of run time in some functions of the control class [%]."""
     times = PAPER.texts(app, "control function, time")
     parts = [printed(times[f]) for f in functions]
     return swept(lambda total, *t: 100 * sum(t) / total, PAPER.number(app, "time", "total"), *parts)
@@ -130,12 +130,12 @@ def _epsilon() -> Iterator[Recomputed]:
     rows = _rows("Epsilon", "control")
     yield judged("R.T3.ctrl", "Epsilon: t_CGcontrol from its rows [s]", times["control"], rows, note="the rows add up")
     text = PAPER.text("Epsilon", "integration gain")
-    found = swept(lambda *t: totals(*t).benefit(better, "stated"), *terms)
+    gain = swept(lambda *t: totals(*t).benefit(better, "stated"), *terms)
     yield judged(
-        "R.T3.int", "Epsilon: gain of a tenfold link, over the printed total", text, found, note="eq 4, lambda 10 for data and control"
+        "R.T3.int", "Epsilon: gain of a tenfold link, over the printed total", text, gain, note="eq 4, lambda 10 for data and control"
     )
-    found = swept(lambda *t: totals(*t).benefit(better, "sum"), *terms)
-    yield judged("R.T3.int2", "Epsilon: gain of a tenfold link, over the sum of terms", text, found, note="eq 4; the terms add to more")
+    gain = swept(lambda *t: totals(*t).benefit(better, "sum"), *terms)
+    yield judged("R.T3.int2", "Epsilon: gain of a tenfold link, over the sum of terms", text, gain, note="eq 4; the terms add to more")
     text = PAPER.text("Epsilon", "disaggregation penalty", "text")
     stated_, summed_ = (swept(lambda *t, over=over: totals(*t).penalty(worse, over), *terms) for over in ("stated", "sum"))
     note = f"{stated_.value:.2f} over the printed total; {summed_.value:.2f} over the sum of terms, and then it is cut off"
@@ -156,12 +156,12 @@ def _epsilon() -> Iterator[Recomputed]:
         memory,
         note=note,
     )
-    found = swept(lambda *t: 100 * (totals(*t).benefit(lambdas("data", factor=tenfold()), "stated") - 1), *terms)
+    gain = swept(lambda *t: 100 * (totals(*t).benefit(lambdas("data", factor=tenfold()), "stated") - 1), *terms)
     yield judged(
         "R.T3.data",
         "Epsilon: gain of a tenfold bandwidth alone [%]",
         PAPER.text("Epsilon", "gain of faster data alone"),
-        found,
+        gain,
         note="eq 4 on t_CGdata",
     )
     yield _two_shares("R.T3.mpi", "Epsilon", "the same 16 ranks on two nodes")
@@ -170,16 +170,16 @@ def _epsilon() -> Iterator[Recomputed]:
 def _sigma() -> Iterator[Recomputed]:
     terms, times = additive("Sigma"), PAPER.texts("Sigma", "time")
     better, worse = lambdas(*_BOTH, factor=tenfold()), lambdas(*_BOTH, factor=1 / tenfold())
-    found = swept(lambda *t: totals(*t).summed, *terms)
-    yield judged("R.T4.sum", "Sigma: the five terms add to the total [s]", times["total"], found, note="the table closes")
-    found = swept(lambda *t: totals(*t).benefit(better), *terms)
-    yield judged("R.T4.int", "Sigma: gain of a tenfold link", PAPER.text("Sigma", "integration gain"), found, note="eq 4, lambda 10")
-    found = swept(lambda *t: totals(*t).penalty(worse), *terms)
+    recomputed = swept(lambda *t: totals(*t).summed, *terms)
+    yield judged("R.T4.sum", "Sigma: the five terms add to the total [s]", times["total"], recomputed, note="the table closes")
+    recomputed = swept(lambda *t: totals(*t).benefit(better), *terms)
+    yield judged("R.T4.int", "Sigma: gain of a tenfold link", PAPER.text("Sigma", "integration gain"), recomputed, note="eq 4, lambda 10")
+    recomputed = swept(lambda *t: totals(*t).penalty(worse), *terms)
     yield judged(
         "R.T4.dis",
         "Sigma: penalty of a tenfold worse link",
         PAPER.text("Sigma", "disaggregation penalty", "text"),
-        found,
+        recomputed,
         note="eq 4, lambda 0.1",
     )
     memory = _share("Sigma", "cudaMalloc", "cudaFree")
@@ -191,18 +191,18 @@ def _sigma() -> Iterator[Recomputed]:
 
 
 def _two_shares(id: str, app: str, setting: str) -> Recomputed:
-    """The MPI share of the profile beside the one of section 8.2."""
+    """Compare the MPI share of the profile with that of section 8.2."""
     times = PAPER.texts(app, "time")
-    here = swept(lambda mpi, total: 100 * mpi / total, printed(times["MPI"]), printed(times["total"]))
+    profile_share = swept(lambda mpi, total: 100 * mpi / total, printed(times["MPI"]), printed(times["total"]))
     text = PAPER.text(app, "share of MPI", "section 8.2")
-    there = printed(text)
-    seconds, rest = there.value / 100 * float(times["total"]), float(times["CPU"]) + float(times["MPI"])
+    printed_share = printed(text)
+    seconds, rest = printed_share.value / 100 * float(times["total"]), float(times["CPU"]) + float(times["MPI"])
     return stated(
         id,
         f"{app}: MPI share of the profile and of section 8.2",
         f"{text}%",
-        f"{here.value:.1f}%",
-        here.low <= there.high and there.low <= here.high,
+        f"{profile_share.value:.1f}%",
+        profile_share.low <= printed_share.high and printed_share.low <= profile_share.high,
         otherwise="contradiction",
         note=f"two MPI shares of {setting}: {text} % would be {seconds:.1f} s, where CPU and MPI together have {rest:.1f} s",
         resolution="D1: every instant belongs to one class on one time line, so a share of MPI is of the run that it was recorded in",
@@ -210,13 +210,13 @@ def _two_shares(id: str, app: str, setting: str) -> Recomputed:
 
 
 def gtcp_terms() -> list[Interval]:
-    """t_GPU, t_CGcontrol, t_malloc, t_CGdata, t_CPU, t_MPI of Table 5 [s]."""
+    """Return t_GPU, t_CGcontrol, t_malloc, t_CGdata, t_CPU, t_MPI of Table 5 [s]."""
     times = PAPER.texts("GTC-P", "time")
     return [printed(times[kind]) for kind in ("GPU", "control", "malloc", "data", "CPU", "MPI")]
 
 
 def gtcp(gpu: float, control: float, malloc: float, data: float, cpu: float, mpi: float) -> AdditiveTotals:
-    """Table 5 with t_CGcontrol and t_malloc as host waits: only so do its terms add to its total."""
+    """Return Table 5 with t_CGcontrol and t_malloc as host waits, which makes its terms add to its total."""
     return AdditiveTotals(gpu, control + malloc, data, cpu, mpi, waits=control + malloc)
 
 
@@ -236,16 +236,16 @@ def _gtcp() -> Iterator[Recomputed]:
     )
     yield judged("R.T5.gpusum", "GTC-P: t_GPU from its rows [s]", times["GPU"], _rows("GTC-P", "GPU"), note="the rows add up")
     text = PAPER.text("GTC-P", "gain of bandwidth")
-    found = swept(lambda *t: 100 * (gtcp(*t).benefit({"data": ten}) - 1), *terms)
+    recomputed = swept(lambda *t: 100 * (gtcp(*t).benefit({"data": ten}) - 1), *terms)
     about = (0.9 * float(text), 1.1 * float(text))
-    yield judged("R.5.3.bw", "GTC-P: gain of a tenfold bandwidth [%]", text, found, within=about, note="'roughly': a tenth either way")
-    found = swept(lambda *t: gtcp(*t).penalty({"data": 1 / ten}), *terms)
+    yield judged("R.5.3.bw", "GTC-P: gain of a tenfold bandwidth [%]", text, recomputed, within=about, note="'roughly': a tenth either way")
+    recomputed = swept(lambda *t: gtcp(*t).penalty({"data": 1 / ten}), *terms)
     text, summary = PAPER.text("GTC-P", "penalty of bandwidth"), PAPER.text("GTC-P", "disaggregation penalty", "Table 13")
     needed = [(float(x) - 1) / (ten - 1) * total.value for x in (text, summary)]
-    note = f"{found.value:.2f}; {text} needs t_CGdata of {needed[0]:.1f} s, Table 13's {summary} {needed[1]:.1f} s"
-    yield judged("R.7.3.bw", "GTC-P: penalty of a tenth of the bandwidth", text, found, note=note)
-    note = f"{found.value:.2f} rounds to 2.6; {text} in the text, {summary} in the table: three values of one quantity"
-    yield judged("R.T13.GTCP", "GTC-P: penalty in Table 13", summary, found, note=note)
+    note = f"{recomputed.value:.2f}; {text} needs t_CGdata of {needed[0]:.1f} s, Table 13's {summary} {needed[1]:.1f} s"
+    yield judged("R.7.3.bw", "GTC-P: penalty of a tenth of the bandwidth", text, recomputed, note=note)
+    note = f"{recomputed.value:.2f} rounds to 2.6; {text} in the text, {summary} in the table: three values of one quantity"
+    yield judged("R.T13.GTCP", "GTC-P: penalty in Table 13", summary, recomputed, note=note)
     times_100 = float(PAPER.text("GTC-P", "latency change"))
     calls, mean = (float(PAPER.text("GTC-P", f"control function, {q}", "cudaLaunchKernel")) for q in ("calls", "mean call"))
     launch = PAPER.number("GTC-P", "control function, time", "cudaLaunchKernel")
@@ -253,14 +253,14 @@ def _gtcp() -> Iterator[Recomputed]:
     def increase(launches: float, run: float) -> float:
         return 100 * (float(fraction_penalty(launches / run, times_100)) - 1)
 
-    found = swept(increase, exact(calls * parse(f"{mean} ms", "s")), total)
+    recomputed = swept(increase, exact(calls * parse(f"{mean} ms", "s")), total)
     row = increase(launch.value, total.value)
     note = f"if launches take {calls:.0f} calls of {mean:g} ms exactly; the row's {launch.value:g} s gives {row:.1f} %"
     yield judged(
         "R.7.3.lat",
         "GTC-P: increase from a hundredfold latency [%]",
         PAPER.text("GTC-P", "increase from latency"),
-        found,
+        recomputed,
         assumed=True,
         note=note,
     )
@@ -268,31 +268,36 @@ def _gtcp() -> Iterator[Recomputed]:
     text = PAPER.text("GTC-P", "control function, share", "cudaLaunchKernel")
     yield judged("R.T5.launchpct", "GTC-P: share of cudaLaunchKernel [%]", text, share, note=f"{share.value:.2f} % of the total")
     below = PAPER.text("GTC-P", "gain of latency is below")
-    found = swept(lambda t, all_: 100 * (float(fraction_benefit(t / all_, ten)) - 1), launch, total)
+    recomputed = swept(lambda t, all_: 100 * (float(fraction_benefit(t / all_, ten)) - 1), launch, total)
     note = "launches are the only control time that is no wait"
     yield stated(
-        "R.5.3.ctrl", "GTC-P: gain of a tenth of the latency", f"<{below}%", f"{found.value:.2f}%", found.high < float(below), note=note
+        "R.5.3.ctrl",
+        "GTC-P: gain of a tenth of the latency",
+        f"<{below}%",
+        f"{recomputed.value:.2f}%",
+        recomputed.high < float(below),
+        note=note,
     )
 
 
 def _mean_calls() -> Iterator[Recomputed]:
-    """The columns of mean calls in Tables 3 to 5."""
+    """Yield the columns of mean calls in Tables 3 to 5."""
     for app, table in (("Epsilon", "T3"), ("Sigma", "T4"), ("GTC-P", "T5")):
         means = [s for s in PAPER.all if s.subject == app and s.quantity.endswith("function, mean call")]
         wrong = []
         for mean in means:
             kind = mean.quantity.removesuffix("mean call")
             calls, unit = float(PAPER.text(app, f"{kind}calls", mean.at)), parse(f"1 {mean.unit}", "s")
-            found = swept(lambda t, calls=calls, unit=unit: t / calls / unit, PAPER.number(app, f"{kind}time", mean.at))
-            if judged("", "", mean.text, found).verdict != "reproduced":
-                wrong.append(f"{mean.at}: {found.value:.2f} {mean.unit}, printed {mean.text}")
+            mean_call = swept(lambda t, calls=calls, unit=unit: t / calls / unit, PAPER.number(app, f"{kind}time", mean.at))
+            if judged("", "", mean.text, mean_call).verdict != "reproduced":
+                wrong.append(f"{mean.at}: {mean_call.value:.2f} {mean.unit}, printed {mean.text}")
         right = f"{len(means) - len(wrong)} of {len(means)}"
         note = "; ".join(wrong) or "every row"
         yield stated(f"R.{table}.avg", f"{app}: mean call is time over calls", f"{len(means)} rows", right, not wrong, note=note)
 
 
 def node_ratio() -> float:
-    """How much faster off-node messages get on a node of twice the GPUs: all links of a node over the path between two nodes."""
+    """Return how much faster off-node messages get on a node of twice the GPUs: all links of a node over the path between two nodes."""
     pair, gpus, path = (
         PAPER.number("Cori-GPU", q).value for q in ("bandwidth of a GPU pair", "GPUs of a node", "measured bandwidth of a node pair")
     )
@@ -300,31 +305,31 @@ def node_ratio() -> float:
 
 
 def fat_node(app: str) -> Interval:
-    """Gain of an AMReX application from a node that holds all its GPUs (section 8.1)."""
+    """Return the gain of an AMReX application from a node that holds all its GPUs (section 8.1)."""
     parts = [PAPER.number(app, f"share of {p}").times(0.01) for p in ("communication", "point-to-point", "off-node")]
     return swept(lambda c, p, o: float(fraction_speedup(c, p, o, node_ratio())), *parts)
 
 
 def epsilon_parts(collectives: float, messages: float) -> list[Staged]:
-    """What bandwidth limits in Epsilon: collectives as a tree with a stage between nodes, and messages within them."""
+    """Return the parts of Epsilon that bandwidth limits: collectives as a tree with a stage between nodes, and messages in nodes."""
     stages, across = (PAPER.number("Epsilon", q).value for q in ("stages of the tree", "stages between nodes"))
     return [Staged(collectives, stages - across, stages), Staged(messages, 1, 1)]
 
 
 def epsilon_shares() -> list[Interval]:
-    """Shares of run time in large collectives and in large messages (section 8.2)."""
+    """Return the shares of run time in large collectives and in large messages (section 8.2)."""
     return [PAPER.number("Epsilon", f"share of {p}", "section 8.2").times(0.01) for p in ("collectives", "point-to-point")]
 
 
 def sigma_gain() -> Interval:
-    """Gain of Sigma from faster links between the GPUs of its node (section 8.2)."""
+    """Return the gain of Sigma from faster links between the GPUs of its node (section 8.2)."""
     factor = PAPER.number("Sigma", "bandwidth change on the node").value
     parts = [PAPER.number("Sigma", f"share of {p}", "section 8.2").times(0.01) for p in ("MPI_Bcast", "MPI_Wait")]
     return swept(lambda *shares: float(gain(1, staged_share([(s, 1, 1) for s in shares], factor))), *parts)
 
 
 def epsilon_gain() -> Interval:
-    """Gain of Epsilon from a node of 16 GPUs with links twice as fast (section 8.2)."""
+    """Return the gain of Epsilon from a node of 16 GPUs with links twice as fast (section 8.2)."""
     factor = PAPER.number("Epsilon", "bandwidth change on the node").value
     return swept(lambda *s: float(gain(1, staged_share(all_on_node(epsilon_parts(*s)), factor))), *epsilon_shares())
 
@@ -339,51 +344,61 @@ def _closer_gpus() -> Iterator[Recomputed]:
         note="a link for each GPU of a node, for one path between two nodes",
     )
     for app, id in (("Castro", "Castro"), ("MFiX", "MFIX"), ("PeleC", "PeleC"), ("WarpX", "WarpX")):
-        text, found = PAPER.text(app, "speedup on a 16-GPU node"), fat_node(app)
+        text, recomputed = PAPER.text(app, "speedup on a 16-GPU node"), fat_node(app)
         note = "the formula is not printed; 1 / (1 - c p o (1 - 1/k)) fits all four rows (D13)"
-        if round(found.value, 2) != float(text):
-            note = f"{found.value:.3f}; {text} only at the upper end of its rounded shares"
-        yield judged(f"R.T12.{id}", f"{app}: gain of a node of 16 GPUs", text, found, note=note)
+        if round(recomputed.value, 2) != float(text):
+            note = f"{recomputed.value:.3f}; {text} only at the upper end of its rounded shares"
+        yield judged(f"R.T12.{id}", f"{app}: gain of a node of 16 GPUs", text, recomputed, note=note)
     shares, factor = epsilon_shares(), PAPER.number("Epsilon", "bandwidth change on the node").value
 
     def left(*s: float) -> float:
         return staged_share(epsilon_parts(*s), factor)
 
-    found = swept(lambda *s: 100 * left(*s), *shares)
+    recomputed = swept(lambda *s: 100 * left(*s), *shares)
     note = "three of four stages of the tree, and all messages, at twice the bandwidth"
     yield judged(
         "R.8.2.eps",
         "Epsilon: run time with links twice as fast [%]",
         PAPER.text("Epsilon", "run time with faster GPU links"),
-        found,
+        recomputed,
         note=note,
     )
-    found = swept(lambda *s: 100 * float(gain(1, left(*s))), *shares)
-    note = f"the run is {100 - 100 * left(*(s.value for s in shares)):.1f} % shorter and {found.value:.1f} % faster: neither is printed"
-    yield judged(
-        "R.8.2.boost", "Epsilon: gain of links twice as fast [%]", PAPER.text("Epsilon", "gain of faster GPU links"), found, note=note
+    recomputed = swept(lambda *s: 100 * float(gain(1, left(*s))), *shares)
+    note = (
+        f"the run is {100 - 100 * left(*(s.value for s in shares)):.1f} % shorter and {recomputed.value:.1f} % faster: neither is printed"
     )
-    found = swept(lambda *s: 100 * float(gain(left(*s), staged_share(all_on_node(epsilon_parts(*s)), factor))), *shares)
-    note = f"{found.value:.2f} % by the formula printed for two nodes"
+    yield judged(
+        "R.8.2.boost", "Epsilon: gain of links twice as fast [%]", PAPER.text("Epsilon", "gain of faster GPU links"), recomputed, note=note
+    )
+    recomputed = swept(lambda *s: 100 * float(gain(left(*s), staged_share(all_on_node(epsilon_parts(*s)), factor))), *shares)
+    note = f"{recomputed.value:.2f} % by the formula printed for two nodes"
     yield judged(
         "R.8.2.add",
         "Epsilon: further gain of 16 GPUs on a node [%]",
         PAPER.text("Epsilon", "further gain of 16 GPUs a node"),
-        found,
+        recomputed,
         note=note,
     )
-    found = swept(lambda g: 1 + g, epsilon_gain())
+    recomputed = swept(lambda g: 1 + g, epsilon_gain())
     yield judged(
-        "R.T13.eps", "Epsilon: gain of GPU-GPU integration", PAPER.text("Epsilon", "GPU-GPU integration"), found, note="both steps together"
+        "R.T13.eps",
+        "Epsilon: gain of GPU-GPU integration",
+        PAPER.text("Epsilon", "GPU-GPU integration"),
+        recomputed,
+        note="both steps together",
     )
-    found = sigma_gain()
+    recomputed = sigma_gain()
     note = "broadcasts and waits at twice the bandwidth"
     yield judged(
-        "R.8.2.sig", "Sigma: gain of links twice as fast [%]", PAPER.text("Sigma", "gain of faster GPU links"), found.times(100), note=note
+        "R.8.2.sig",
+        "Sigma: gain of links twice as fast [%]",
+        PAPER.text("Sigma", "gain of faster GPU links"),
+        recomputed.times(100),
+        note=note,
     )
-    found = swept(lambda g: 1 + g, found)
-    note = f"{found.value:.2f} rounds to 1.1; the text has 12 %"
-    yield judged("R.T13.sig", "Sigma: gain of GPU-GPU integration", PAPER.text("Sigma", "GPU-GPU integration"), found, note=note)
+    recomputed = swept(lambda g: 1 + g, recomputed)
+    note = f"{recomputed.value:.2f} rounds to 1.1; the text has 12 %"
+    yield judged("R.T13.sig", "Sigma: gain of GPU-GPU integration", PAPER.text("Sigma", "GPU-GPU integration"), recomputed, note=note)
     text, factor = PAPER.text("GTC-P", "speedup of faster GPU links"), PAPER.number("GTC-P", "bandwidth change on the node").value
     share = float(needed_share(float(text), factor))
     missing = f"the share of run time in messages within a node is not printed; {text} needs {share:.1%} of it limited by bandwidth"
@@ -391,14 +406,14 @@ def _closer_gpus() -> Iterator[Recomputed]:
 
 
 def _sides() -> Iterator[Recomputed]:
-    """CPU against GPU: SW4Lite and Laghos."""
+    """Yield CPU against GPU: SW4Lite and Laghos."""
     cpu, gpu = PAPER.number("SW4Lite", "CPU run time"), PAPER.number("SW4Lite", "GPU run time")
-    found = swept(lambda a, b: a / b, cpu, gpu)
+    recomputed = swept(lambda a, b: a / b, cpu, gpu)
     yield judged(
         "R.6.5.1",
         "SW4Lite: CPU run time over GPU run time",
         PAPER.text("SW4Lite", "GPU over CPU"),
-        found,
+        recomputed,
         note=f"{cpu.value:g} s over {gpu.value:g} s",
     )
     ratios = []
@@ -409,19 +424,19 @@ def _sides() -> Iterator[Recomputed]:
                 continue
             columns = dict(PAPER.texts(subject, "run time"))
             major = columns.pop("Major Kernels")
-            found = swept(lambda *t: sum(t), *(printed(columns[c]) for c in ("CG (H1)", "Force", "UpdatedQuadData")))
+            recomputed = swept(lambda *t: sum(t), *(printed(columns[c]) for c in ("CG (H1)", "Force", "UpdatedQuadData")))
             note = "if major kernels are CG (H1), force and update, without CG (L2)" if side == "GPU" else _no_sum(columns, major)
             what = f"{subject}: major kernels from their columns [s]"
-            yield judged(f"R.{table}.{cube}", what, major, found, assumed=side == "GPU", note=note)
+            yield judged(f"R.{table}.{cube}", what, major, recomputed, assumed=side == "GPU", note=note)
             if side == "CPU":
                 ratios.append(float(PAPER.text(f"Laghos GPU cube_{cube}", "run time", "Major Kernels")) / float(major))
-    said = ", ".join(f"x{r:.2f}" for r in ratios)
+    ratio_texts = ", ".join(f"x{r:.2f}" for r in ratios)
     note = "cube_311 ended in a fault on the CPU"
-    yield stated("R.T8T9", "Laghos: the CPU is faster on every data set", "yes", said, min(ratios) > 1, note=note)
+    yield stated("R.T8T9", "Laghos: the CPU is faster on every data set", "yes", ratio_texts, min(ratios) > 1, note=note)
 
 
 def _no_sum(columns: dict[str, str], major: str) -> str:
-    """Whether any of the columns add to what is printed for major kernels."""
+    """Return in words whether any columns add to the printed major kernels."""
     times = [printed(t) for t in columns.values()]
     for count in range(1, len(times) + 1):
         for some in itertools.combinations(times, count):
@@ -431,42 +446,44 @@ def _no_sum(columns: dict[str, str], major: str) -> str:
 
 
 def column(name: str) -> dict[str, float]:
-    """One column of Table 13 as printed, by application; ranges are left out."""
+    """Return one column of Table 13 as printed, by application, without ranges."""
     return {s.subject: float(s.text) for s in PAPER.all if s.at == "Table 13" and s.quantity == name and "–" not in s.text}
 
 
 def _summary() -> Iterator[Recomputed]:
-    """Section 1 and section 11: what the report says of its Table 13."""
+    """Yield the statements of sections 1 and 11 about Table 13."""
     closer, cores, apart, gpus = (
         list(column(c).values()) for c in ("CPU-GPU integration", "CPU cores a GPU", "disaggregation penalty", "GPU-GPU integration")
     )
 
-    def said(quantity: str, at: str | None = None) -> str:
+    def report_text(quantity: str, at: str | None = None) -> str:
         return PAPER.text("report", quantity, at)
 
-    found = 100 * (statistics.median(closer) - 1)
+    share = 100 * (statistics.median(closer) - 1)
     note = f"of {len(closer)} applications"
-    yield judged("R.1.med", "median gain of CPU-GPU integration [%]", said("median gain of CPU-GPU integration"), found, note=note)
+    yield judged("R.1.med", "median gain of CPU-GPU integration [%]", report_text("median gain of CPU-GPU integration"), share, note=note)
     for id, limit, word in (("R.11.1a", "1.3", "at least"), ("R.11.1b", "1.9", "exceeding")):
-        text = said("share of applications gaining", limit)
+        text = report_text("share of applications gaining", limit)
         above, not_below = (sum(test(b) for b in closer) for test in (float(limit).__lt__, float(limit).__le__))
-        one, many = (int(n) for n in text.split("/"))
-        got, note = f"{not_below}/{len(closer)}", f"{not_below} of {len(closer)}"
+        part, whole = (int(n) for n in text.split("/"))
+        recomputed, note = f"{not_below}/{len(closer)}", f"{not_below} of {len(closer)}"
         if word == "exceeding":
-            got, note = (
+            recomputed, note = (
                 f"{not_below}/{len(closer)} >={limit}, {above}/{len(closer)} >{limit}",
                 f"only if 'exceeding' lets {limit} itself in",
             )
-        yield stated(id, f"share of applications that gain {limit} or more", text, got, not_below * many >= one * len(closer), note=note)
-    text, found = said("share needing at most two cores"), 100 * sum(c <= 2 for c in cores) / len(cores)
+        yield stated(
+            id, f"share of applications that gain {limit} or more", text, recomputed, not_below * whole >= part * len(closer), note=note
+        )
+    text, share = report_text("share needing at most two cores"), 100 * sum(c <= 2 for c in cores) / len(cores)
     note = f"'nearly': up to five points below; {sum(c <= 2 for c in cores)} of {len(cores)}"
-    yield judged("R.11.2", "share that needs at most two cores a GPU [%]", text, found, within=(float(text) - 5, float(text)), note=note)
-    text = said("median slow-down of disaggregation")
+    yield judged("R.11.2", "share that needs at most two cores a GPU [%]", text, share, within=(float(text) - 5, float(text)), note=note)
+    text = report_text("median slow-down of disaggregation")
     yield judged("R.11.3a", "median penalty of disaggregation", text, statistics.median(apart), note=f"of {len(apart)} applications")
-    text, found = said("share above fivefold slow-down"), 100 * sum(p > 5 for p in apart) / len(apart)
+    text, share = report_text("share above fivefold slow-down"), 100 * sum(p > 5 for p in apart) / len(apart)
     note = f"{sum(p > 5 for p in apart)} of {len(apart)}"
-    yield judged("R.11.3b", "share of applications slowed down more than fivefold [%]", text, found, note=note)
-    limit = said("impact on Castro and HACC is below")
+    yield judged("R.11.3b", "share of applications slowed down more than fivefold [%]", text, share, note=note)
+    limit = report_text("impact on Castro and HACC is below")
     castro, hacc = float(PAPER.text("Castro", "disaggregation penalty", "Table 11")), column("disaggregation penalty")["HACC"]
     impact = [100 * (p - 1) for p in (castro, hacc)]
     yield stated(
@@ -479,9 +496,9 @@ def _summary() -> Iterator[Recomputed]:
         note="HACC is printed with a penalty of exactly 1.10",
         resolution="D16: a rounded ratio is an interval, and 1.095 to 1.105 does not say on which side of 10 % it lies",
     )
-    text = said("median gain of GPU-GPU integration")
+    text = report_text("median gain of GPU-GPU integration")
     yield judged("R.11.4a", "median gain of GPU-GPU integration", text, statistics.median(gpus), note=f"of {len(gpus)} applications")
-    text, above_all = said("applications above 1.25"), [app for app, g in column("GPU-GPU integration").items() if g > 1.25]
+    text, above_all = report_text("applications above 1.25"), [app for app, g in column("GPU-GPU integration").items() if g > 1.25]
     yield judged(
         "R.11.4b",
         "applications that gain more than 1.25 from GPU-GPU integration",

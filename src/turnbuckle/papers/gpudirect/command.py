@@ -1,4 +1,4 @@
-"""``turnbuckle model patterns``: GPUDirect against host copies on declared patterns, beside what the paper prints, or by message size."""
+"""Command ``turnbuckle model patterns``: GPUDirect against host copies on declared patterns, beside the paper's ranges or by size."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def patterns(
 
 
 def _unused(names: Sequence[str], by_size: bool, sizes: str | None, words: Sequence[str]) -> None:
-    """Refuse what would be left out of account (A093, A051)."""
+    """Refuse options that would have no effect (A093, A051)."""
     from turnbuckle.foundation.errors import UsageError
     from turnbuckle.mpi.questions.gpudirect.question import refuse_varied
 
@@ -91,7 +91,7 @@ def _unused(names: Sequence[str], by_size: bool, sizes: str | None, words: Seque
         raise UsageError("A051", "what is varied cannot be set too", found="ranks", fix="--ranks 32,256")
 
 
-def _applications(names: Sequence[str], ranks: str | None, each: list[int], setup: Any, format: str, output: Path | None) -> int:
+def _applications(names: Sequence[str], ranks: str | None, per_node: list[int], setup: Any, format: str, output: Path | None) -> int:
     from turnbuckle.papers.gpudirect import patterns as paper
     from turnbuckle.projection.run import SCHEMA_VERSION
     from turnbuckle.show.terminal.output import write_answer
@@ -99,19 +99,19 @@ def _applications(names: Sequence[str], ranks: str | None, each: list[int], setu
 
     asked = {app.name: app for app in map(paper.application, names or paper.NAMES)}
     counts = [] if ranks in (None, "all") else rank_counts(str(ranks), "--ranks 32,256, or --ranks all")
-    found: list[paper.Replayed] = []
+    replays: list[paper.Replayed] = []
     with working("replaying"):
         for app in asked.values():
             several = app.ranks if ranks == "all" else counts or (app.ranks[0], app.ranks[-1])
-            found += paper.replayed(app, setup, ranks=several, ranks_per_node=each)
+            replays += paper.replayed(app, setup, ranks=several, ranks_per_node=per_node)
     if format != "table":
-        write_answer({"schema_version": SCHEMA_VERSION, **paper.as_dict(found, setup)}, paper.rows(found), format, output)
+        write_answer({"schema_version": SCHEMA_VERSION, **paper.as_dict(replays, setup)}, paper.rows(replays), format, output)
     else:
-        _print(found, setup, output)
+        _print(replays, setup, output)
     return 0
 
 
-def _print(found: Sequence[Any], setup: Any, output: Path | None) -> None:
+def _print(replays: Sequence[Any], setup: Any, output: Path | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -119,23 +119,23 @@ def _print(found: Sequence[Any], setup: Any, output: Path | None) -> None:
     from turnbuckle.show.terminal.console import console_for
 
     console = console_for(output)
-    console.print(Text(_headline(found), "bold"))
-    for app in dict.fromkeys(r.application.name for r in found):
-        mine = [r for r in found if r.application.name == app]
-        about = mine[0].application
-        several = sorted({g.ranks for r in mine for g in r.found} | {n for r in mine for n in r.lacking})
-        rises = [n for n in about.increases if any(c.what == "increase" and c.ranks == n for r in mine for c in r.compared())]
+    console.print(Text(_headline(replays), "bold"))
+    for app in dict.fromkeys(r.application.name for r in replays):
+        of_application = [r for r in replays if r.application.name == app]
+        about = of_application[0].application
+        several = sorted({g.ranks for r in of_application for g in r.found} | {n for r in of_application for n in r.lacking})
+        rises = [n for n in about.increases if any(c.what == "increase" and c.ranks == n for r in of_application for c in r.compared())]
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("assumed", overflow="fold", ratio=3)
         for head in ("gain of GPUDirect\n[%]", *(f"6 ranks a node,\n{n} ranks [%]" for n in rises)):
             table.add_column(head, overflow="fold", ratio=2)
         ends = [about.gain, *(about.increases[n] for n in rises)]
         table.add_row("printed", *(_range(low.value, high.value, ".6g") for low, high in ends), style="bold")
-        for one in mine:
-            by = {(c.what, c.ranks): c for c in one.compared()}
+        for replay in of_application:
+            by = {(c.what, c.ranks): c for c in replay.compared()}
             cells = [by["gain", 0], *(by.get(("increase", n)) for n in rises)]
-            table.add_row(one.assumption, *("" if c is None else _cell(c, c.verdict) for c in cells))
-        over = {(c.what, c.ranks): c for c in spans(mine)}
+            table.add_row(replay.assumption, *("" if c is None else _cell(c, c.verdict) for c in cells))
+        over = {(c.what, c.ranks): c for c in spans(of_application)}
         words = {"wholly": "hold it wholly", "in part": "hold it in part", "not at all": "do not hold it"}
         cells = [over["gain", 0], *(over["increase", n] for n in rises)]
         table.add_row("any of these", *(_cell(c, words[c.spanned]) for c in cells), style="bold")
@@ -153,12 +153,12 @@ def _print(found: Sequence[Any], setup: Any, output: Path | None) -> None:
     )
 
 
-def _headline(found: Sequence[Any]) -> str:
-    """How many printed ranges lie within what comes out, and the other way round."""
+def _headline(replays: Sequence[Any]) -> str:
+    """Return how many printed ranges the replays cover, and how many replayed ranges lie inside the printed ones."""
     from turnbuckle.papers.gpudirect.patterns import spans
 
-    printed = [c.spanned for c in spans(found)]
-    out = [c.verdict for r in found for c in r.compared()]
+    printed = [c.spanned for c in spans(replays)]
+    out = [c.verdict for r in replays for c in r.compared()]
     lacking = out.count("no such share")
     inside, overlap = out.count("inside"), out.count("overlaps")
     return (
@@ -169,7 +169,7 @@ def _headline(found: Sequence[Any]) -> str:
 
 
 def _conditions(setup: Any) -> str:
-    """What all replays have in common."""
+    """Return the conditions that all replays share."""
     from turnbuckle.foundation.units import show
     from turnbuckle.mpi.questions.messages.setup import network_of
 
@@ -185,7 +185,7 @@ def _conditions(setup: Any) -> str:
 
 
 def _range(low: float, high: float, digits: str = ".1f") -> str:
-    """Two fractions as percentages."""
+    """Return two fractions as percentages."""
     least, most = f"{100 * low:{digits}}", f"{100 * high:{digits}}"
     return least if least == most else f"{least} to {most}"
 
@@ -196,7 +196,7 @@ def _cell(compared: Any, verdict: str) -> str:
     return f"{_range(compared.found_low, compared.found_high)}\n{verdict}"
 
 
-def _sized(sizes: list[float], ranks: list[int], each: list[int], setup: Any, format: str, output: Path | None) -> int:
+def _sized(sizes: list[float], ranks: list[int], per_node: list[int], setup: Any, format: str, output: Path | None) -> int:
     from dataclasses import asdict
 
     from turnbuckle.foundation.errors import UsageError
@@ -210,12 +210,13 @@ def _sized(sizes: list[float], ranks: list[int], each: list[int], setup: Any, fo
     if len(ranks) != 1:
         raise UsageError("A093", "no such pattern of messages", found=f"halos of {len(ranks)} sizes", fix="one number: --ranks 64")
     with working("replaying"):
-        found = list(by_size(sizes, each, setup, ranks=ranks[0]))
-    rows = [{"pattern": s.what, "size_bytes": s.size_bytes, **asdict(g), "gain": g.gain} for s in found for g in s.found]
+        replays = list(by_size(sizes, per_node, setup, ranks=ranks[0]))
+    rows = [{"pattern": s.what, "size_bytes": s.size_bytes, **asdict(g), "gain": g.gain} for s in replays for g in s.found]
     crossovers = [
-        {"pattern": what, "ranks_per_node": n, "size_bytes": crossover([s for s in found if s.what == what], n)}
-        for what in SIZED for n in dict.fromkeys(each)
-    ]  # fmt: skip
+        {"pattern": what, "ranks_per_node": n, "size_bytes": crossover([s for s in replays if s.what == what], n)}
+        for what in SIZED
+        for n in dict.fromkeys(per_node)
+    ]
     if format != "table":
         held = {k: v for k, v in setup.as_dict().items() if k not in ("path", "ranks_per_node", "ranks")}
         document = {
@@ -224,36 +225,35 @@ def _sized(sizes: list[float], ranks: list[int], each: list[int], setup: Any, fo
         }  # fmt: skip
         write_answer({"schema_version": SCHEMA_VERSION, **document}, rows, format, output)
     else:
-        _print_sized(found, crossovers, list(dict.fromkeys(each)), setup, output)
+        _print_sized(replays, crossovers, list(dict.fromkeys(per_node)), setup, output)
     return 0
 
 
-def _print_sized(found: Sequence[Any], crossovers: Sequence[dict[str, Any]], each: list[int], setup: Any, output: Path | None) -> None:
+def _print_sized(
+    replays: Sequence[Any], crossovers: Sequence[dict[str, Any]], per_node: list[int], setup: Any, output: Path | None
+) -> None:
     import math
 
-    from rich.table import Table
     from rich.text import Text
 
     from turnbuckle.foundation.units import show
     from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
     from turnbuckle.show.terminal.console import console_for
+    from turnbuckle.show.terminal.tables import unframed
 
     console = console_for(output)
     edge = break_even_bytes(setup.paid)
     alone = "GPUDirect wins at every size" if edge == 0 else f"GPUDirect wins from {show(edge, 'B')} on"
     console.print(Text(f"declared synthetic patterns; by the closed form of one message {alone}", "bold"))
-    for what in dict.fromkeys(s.what for s in found):
-        mine = [s for s in found if s.what == what]
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("message", justify="right")
-        for n in each:
-            table.add_column(f"{n} a node", justify="right")
-        for one in mine:
-            table.add_row(show(one.size_bytes, "B"), *(f"{g.gain:+.1%}" for g in one.found))
+    for what in dict.fromkeys(s.what for s in replays):
+        of_pattern = [s for s in replays if s.what == what]
+        table = unframed("message", *(f"{n} a node" for n in per_node), words=())
+        for by_message in of_pattern:
+            table.add_row(show(by_message.size_bytes, "B"), *(f"{g.gain:+.1%}" for g in by_message.found))
         sizes = [c["size_bytes"] for c in crossovers if c["pattern"] == what]
         table.add_row("wins from", *("none" if math.isinf(s) else show(s, "B") for s in sizes), style="dim")
         console.print()
-        console.print(Text(f"{what}, {mine[0].found[0].ranks} ranks", "bold"))
+        console.print(Text(f"{what}, {of_pattern[0].found[0].ranks} ranks", "bold"))
         console.print(table)
     console.print()
     console.print(

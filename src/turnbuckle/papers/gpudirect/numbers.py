@@ -1,4 +1,4 @@
-"""GPUDirect in TraceR-CODES: the numbers of Khetawat et al., *Predicting GPUDirect Benefits for HPC Workloads*, computed again."""
+"""Numbers of Khetawat et al., *Predicting GPUDirect Benefits for HPC Workloads* (GPUDirect in TraceR-CODES), recomputed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INCREASE = "communication increase of 6 ranks a node"
 
 
 def recompute() -> list[Recomputed]:
-    """Every number of the paper: printed, recomputed, verdict."""
+    """Return every number of the paper: printed, recomputed, verdict."""
     return [*_paths(), *_ranks_a_node(), *_network(), *_statements()]
 
 
@@ -25,17 +25,17 @@ def _paths() -> Iterator[Recomputed]:
     text = PAPER.text("node", "NVLink bandwidth")
     note = "the copy runs at a fifth of the NVLink of the same simulation: what staging through pageable memory gives"
     yield judged("G.T1.bw", "bandwidth of a host copy implied by its cost a byte [GB/s]", text, bandwidth, note=note)
-    one, two = break_even_bytes(SEED_G), break_even_bytes(replace(SEED_G, copies=2, pins=2))
+    one_copy, two_copies = break_even_bytes(SEED_G), break_even_bytes(replace(SEED_G, copies=2, pins=2))
     never = break_even_bytes(replace(SEED_G, copies=2, pins=1)) == 0.0
     smallest = PAPER.text("validation", "smallest size judged")
     # the paper judges its model from this power of two on
-    holds = one == two and never and parse(f"{smallest} KiB", "B") / 2 < one <= parse(f"{smallest} KiB", "B")
+    holds = one_copy == two_copies and never and parse(f"{smallest} KiB", "B") / 2 < one_copy <= parse(f"{smallest} KiB", "B")
     note = "one copy and one pin a message, or two and two; with two and one GPUDirect could never lose, and section V says that it does"
     yield stated(
         "G.T1.be",
         "size at which both paths take the same time",
         f"{smallest} KB",
-        f"{one:.0f} B / {two:.0f} B",
+        f"{one_copy:.0f} B / {two_copies:.0f} B",
         holds,
         assumed=True,
         note=note,
@@ -56,7 +56,7 @@ def _paths() -> Iterator[Recomputed]:
 
 
 def _increase(app: str, ranks: str, end: str) -> Interval:
-    """Run time increase [%] for either end of a communication increase, over the shares of communication that are printed."""
+    """Return the run time increase [%] for either end of a communication increase, over the printed shares of communication."""
     shares = PAPER.texts(app, "share of communication")
     low, high = printed(shares["smallest"]), printed(shares["largest"])
     at_32 = Interval(low.value, low.low, high.high)  # the shares of other rank counts
@@ -69,13 +69,13 @@ def _ranks_a_node() -> Iterator[Recomputed]:
     for app, short in (("SW4lite", "SW4"), ("Minisweep", "MS")):
         for ranks in ("32", "256"):
             text = PAPER.text(app, "run time increase of 6 ranks a node", ranks)
-            found = _increase(app, ranks, "lower")
-            middle = (found.low + found.high) / 2
+            increase = _increase(app, ranks, "lower")
+            middle = (increase.low + increase.high) / 2
             yield judged(
                 f"G.{short}.{ranks}",
                 f"{app}: run time from 1 to 6 ranks a node, {ranks} ranks [%]",
                 text,
-                replace(found, value=middle),
+                replace(increase, value=middle),
                 note=note,
             )
             if (app, ranks) == ("SW4lite", "256"):
@@ -90,7 +90,7 @@ def _ranks_a_node() -> Iterator[Recomputed]:
 
 def _network() -> Iterator[Recomputed]:
     leaf = int(PAPER.text("network", "nodes")) / int(PAPER.text("network", "leaf switches"))
-    # 30 ports a switch: what goes down is the taper times what goes up
+    # the links down are the taper times the links up, of 30 ports per switch
     taper = PAPER.text("network", "tapering")
     ports = leaf * (1 + 1 / float(taper))
     whole = float(round(leaf))
@@ -111,9 +111,9 @@ def _statements() -> Iterator[Recomputed]:
     most, seen = PAPER.text("AmgX", "gain up to"), PAPER.number("AmgX", "gain", "largest")
     rounded = round(seen.value) == int(most)
     yield stated("G.obs.amgx", "AmgX: largest gain", f"{most} %", f"{seen.value:g} %", rounded, note="rounded in the text")
-    said, strong = PAPER.text("LULESH", "gain up to", "Observation 1"), PAPER.text("LULESH", "gain up to", "strong scaling")
+    claimed, strong = PAPER.text("LULESH", "gain up to", "Observation 1"), PAPER.text("LULESH", "gain up to", "strong scaling")
     yield stated(
-        "G.lulesh", "LULESH: largest gain", f"{said} %", f"{strong} %", float(strong) <= float(said), otherwise="contradiction",
+        "G.lulesh", "LULESH: largest gain", f"{claimed} %", f"{strong} %", float(strong) <= float(claimed), otherwise="contradiction",
         note="the observation looks at weak scaling only",
         resolution="every ratio names what it was taken on (D17); a best case is taken over all rows",
     )  # fmt: skip

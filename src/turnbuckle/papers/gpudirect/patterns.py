@@ -1,8 +1,8 @@
-"""The applications of *Predicting GPUDirect Benefits for HPC Workloads* as declared patterns, beside what the paper prints of them.
+"""Applications of *Predicting GPUDirect Benefits for HPC Workloads* as declared patterns, compared with the paper's printed ranges.
 
-The traces of the paper are not published.  What its text says of the messages (who talks to how many, which sizes, which share of the
-time) makes a pattern; what it does not say is an assumption, and each is changed on its own to see what hangs on it.  Nothing is
-set so that an answer fits: compute is what makes the printed share of communication, and the rest is the machine of the paper.
+The traces of the paper are not published.  The pattern of each application follows from the text: partners, sizes, share of time.
+Unprinted properties are assumptions, and each is changed alone to see its effect.  No parameter is fitted to an answer: compute time
+follows from the printed share of communication, and the rest is the machine of the paper.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ _OPEN_END: Final = 2.0
 
 @dataclass(frozen=True)
 class Application:
-    """What the paper prints of an application.
+    """Properties of an application that the paper prints.
 
     Attributes
     ----------
-    ranks : simulated.
-    partners : fewest and most that a rank sends to.
+    ranks : simulated numbers of ranks.
+    partners : fewest and most partners that a rank sends to.
     bands : (share of the messages, smallest, largest) of each [B]; shares are empty where none are printed.
-    shares : of communication in the run time, by ranks.
-    gain : least and most of GPUDirect in communication, weak scaling [1].
-    increases : least and most by which communication grows from 1 to 6 ranks a node, by ranks [1].
+    shares : share of communication in the run time, by ranks.
+    gain : least and most gain of GPUDirect in communication, weak scaling [1].
+    increases : least and most increase of communication from 1 to 6 ranks per node, by ranks [1].
     small_payload : share of the bytes in messages below 32 KB, nan where none is printed.
     """
 
@@ -73,51 +73,51 @@ class Application:
     small_payload: float
 
     def share(self, ranks: int) -> float:
-        """Of communication: as printed, or the mean of what is for other numbers of ranks."""
+        """Return the share of communication: as printed, or the mean of those printed for other numbers of ranks."""
         return self.shares.get(ranks, float(np.mean(list(self.shares.values()))))
 
 
 def application(name: str) -> Application:
-    """One of `NAMES`, whatever their case.
+    """Return one of `NAMES`, in any case.
 
     Raises
     ------
-    UsageError : A093 for another.
+    UsageError : A093 for another name.
     """
-    known = {n.lower(): n for n in NAMES}
-    if name.lower() not in known:
-        fix = did_you_mean(name.lower(), known) or ", ".join(NAMES)
+    names = {n.lower(): n for n in NAMES}
+    if name.lower() not in names:
+        fix = did_you_mean(name.lower(), names) or ", ".join(NAMES)
         raise UsageError("A093", "no such pattern of messages", found=clipped(name), fix=fix)
-    name = known[name.lower()]
+    name = names[name.lower()]
     text = {(s.quantity, s.at): s for s in (*PAPER.all, *MORE.all) if s.subject == name}
 
-    def size(quantity: str, at: str) -> float | None:
-        said = text.get((quantity, at))
-        return None if said is None else _bytes(said.text, said.unit)
+    def size(quantity: str, place: str) -> float | None:
+        row = text.get((quantity, place))
+        return None if row is None else _bytes(row.text, row.unit)
 
     bands = []
-    for at in ("small", "middle", "large"):
-        low = size("smallest size", at)
+    for place in ("small", "middle", "large"):
+        low = size("smallest size", place)
         if low is not None:
-            share = text.get(("share of messages", at))
-            bands.append((float(share.text) / 100 if share else float("nan"), low, size("largest size", at) or _OPEN_END * low))
+            share = text.get(("share of messages", place))
+            bands.append((float(share.text) / 100 if share else float("nan"), low, size("largest size", place) or _OPEN_END * low))
     increases = {}
-    for n in sorted({at.split(",")[0] for quantity, at in text if quantity == _INCREASE}, key=int):
-        ends = [_percent(text[_INCREASE, at].text) for at in (f"{n}, lower", f"{n}, upper", n) if (_INCREASE, at) in text]
+    for n in sorted({place.split(",")[0] for quantity, place in text if quantity == _INCREASE}, key=int):
+        ends = [_percent(text[_INCREASE, place].text) for place in (f"{n}, lower", f"{n}, upper", n) if (_INCREASE, place) in text]
         increases[int(n)] = (ends[0], ends[-1])
     small = text.get(("payload of messages below 32KB", ""))
     return Application(
         name, tuple(int(s.text) for s in MORE.all if (s.subject, s.quantity) == (name, "ranks")),
         (int(text["partners", "fewest"].text), int(text["partners", "most"].text)), tuple(bands),
-        {int(at): float(s.text) / 100 for (quantity, at), s in text.items() if quantity == "share of communication" and at.isdecimal()},
+        {int(n): float(s.text) / 100 for (quantity, n), s in text.items() if quantity == "share of communication" and n.isdecimal()},
         _gain(name), increases, float(small.text) / 100 if small else float("nan"),
     )  # fmt: skip
 
 
 def _gain(name: str) -> Ends:
-    """Least and most, weak scaling."""
+    """Return the least and most gain of GPUDirect, weak scaling."""
     if name == "LULESH":
-        # "less than": either way
+        # "less than" bounds gain and loss alike
         most = float(PAPER.text(name, "gain below", "weak scaling")) / 100
         return exact(-most), exact(most)
     if name == "SW4lite":
@@ -135,12 +135,12 @@ def _percent(text: str) -> Interval:
 
 @dataclass(frozen=True)
 class Assumption:
-    """One thing that the paper does not print.
+    """Property of a pattern that the paper does not print.
 
     Attributes
     ----------
-    name : in words.
-    change : what it makes of the pattern that stands first.
+    name : the assumption in words.
+    change : change of the first pattern.
     waiting : share of communication that is waiting for ranks that compute longer.
     """
 
@@ -149,7 +149,7 @@ class Assumption:
     waiting: float = 0.0
 
     def pattern(self, app: Application, ranks: int, setup: Setup) -> Pattern:
-        """Of an application on so many ranks.
+        """Return the pattern of an application on so many ranks.
 
         Where ranks are spread over compute times c (1 -+ i), they wait k i c for the slower ones; communication is c s / (1 - s),
         so that waiting is its share w where i = w s / (1 - s) / k.
@@ -169,28 +169,29 @@ def _sizes(app: Application, within: float = 0.5) -> tuple[float, ...]:
 
 
 def declared(app: Application) -> Pattern:
-    """The pattern that stands first: all that is printed, and the assumptions that `assumptions` changes."""
+    """Return the first pattern: all printed properties, with the assumptions that `assumptions` changes."""
     sizes = _sizes(app)
     if app.name == "Minisweep":
-        # a discrete-ordinates sweep goes over a plane of ranks from each of its corners
+        # a discrete-ordinates sweep crosses a plane of ranks from each of its corners
         return Pattern("sweep", 2, sizes, 16)
     partners = app.partners[0] == app.partners[1]
     return Pattern("halo", 2, sizes, max(len(sizes), 4), periodic=partners, sum_bytes=8.0 if app.name == "AmgX" else None)
 
 
 def assumptions(app: Application) -> list[Assumption]:
-    """What is changed, one thing at a time; the first changes nothing."""
+    """Return the assumptions, each changing one property; the first changes nothing."""
     if app.name == "Minisweep":
         four, eight = (low for _, low, _ in app.bands)
         space = Pattern("halo", 3, _sizes(app), 2, corners=True)
         return [
-            Assumption("16 blocks a wave"), Assumption("8 blocks a wave", lambda p: replace(p, exchanges=8)),
+            Assumption("16 blocks a wave"),
+            Assumption("8 blocks a wave", lambda p: replace(p, exchanges=8)),
             Assumption("32 blocks a wave", lambda p: replace(p, exchanges=32)),
             Assumption("all messages of 4 MB", lambda p: replace(p, sizes=(four,))),
             Assumption("all messages of 8 MB", lambda p: replace(p, sizes=(eight,))),
             Assumption("ranks up to 10 % slower than the mean", lambda p: replace(p, imbalance=0.1)),
             Assumption("no sweep: 26 neighbours in space", lambda _: space),
-        ]  # fmt: skip
+        ]
     out = [
         Assumption("a plane of ranks, all messages of an exchange at once"),
         Assumption("one direction after the other", lambda p: replace(p, order="one by one")),
@@ -198,8 +199,8 @@ def assumptions(app: Application) -> list[Assumption]:
         Assumption("nine tenths of communication are waiting", waiting=0.9),
     ]
     if app.name == "SW4lite":
-        said = [s for s in MORE.all if (s.subject, s.quantity) == ("SW4lite", "size elsewhere")]
-        ends = tuple(_bytes(s.text, s.unit) for s in said)
+        rows = [s for s in MORE.all if (s.subject, s.quantity) == ("SW4lite", "size elsewhere")]
+        ends = tuple(_bytes(s.text, s.unit) for s in rows)
         return [*out, Assumption("680 KB and 11.5 MB, as section III e has it", lambda p: replace(p, sizes=ends))]
     out += [
         Assumption("smallest size of each band", lambda p: replace(p, sizes=_sizes(app, 0.0))),
@@ -208,26 +209,27 @@ def assumptions(app: Application) -> list[Assumption]:
     if app.name == "AmgX":
         large = float(1 << 20)
         return [
-            *out, Assumption("no allreduce", lambda p: replace(p, sum_bytes=None)),
+            *out,
+            Assumption("no allreduce", lambda p: replace(p, sum_bytes=None)),
             Assumption("an allreduce of 1 MiB instead of 8 B", lambda p: replace(p, sum_bytes=large)),
-        ]  # fmt: skip
+        ]
     return [*out, Assumption("26 neighbours in space", lambda p: replace(p, dimensions=3, corners=True))]
 
 
 def _bytes(text: str, unit: str) -> float:
-    """A size as the paper prints it; its units are taken as powers of two."""
+    """Return a size in the paper's units, which are taken as powers of two [B]."""
     return parse(f"{text} {unit.replace('KB', 'KiB').replace('MB', 'MiB')}", "B")
 
 
 def partners(pattern: Pattern, ranks: int) -> tuple[int, int]:
-    """Fewest and most that a rank of a pattern sends to."""
+    """Return the fewest and most partners that a rank of a pattern sends to."""
     to = neighbours(balanced(ranks, pattern.dimensions), periodic=pattern.periodic, corners=pattern.corners)
     count = [len({n for n in column if n >= 0}) for column in to.T.tolist()]
     return min(count), max(count)
 
 
 def small_payload(pattern: Pattern) -> float:
-    """Share of the bytes of a pattern in messages below 32 KB."""
+    """Return the share of the bytes of a pattern in messages below 32 KB."""
     sizes = np.array(pattern.sizes)
     return float(sizes[sizes < 32 * 1024].sum() / sizes.sum())
 
@@ -237,14 +239,14 @@ def small_payload(pattern: Pattern) -> float:
 
 @dataclass(frozen=True)
 class Compared:
-    """What is printed, and what comes out under one assumption.
+    """Printed range, and the replayed range under one assumption.
 
     Attributes
     ----------
     what : ``gain`` of GPUDirect in communication, or the ``increase`` of communication from 1 to 6 ranks a node, by either path.
-    ranks : 0 where all count.
-    printed_low, printed_high : ends of what is printed, each with the interval that its digits stand for [1].
-    found_low, found_high : least and most of what comes out [1]; nan where no compute gives the printed share.
+    ranks : number of ranks; 0 for all.
+    printed_low, printed_high : ends of the printed range, each with the interval of its digits [1].
+    found_low, found_high : least and most of the replays [1]; nan where no compute gives the printed share.
     """
 
     application: str
@@ -258,7 +260,7 @@ class Compared:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether all of what comes out lies within what is printed, some of it, or none."""
+        """Return whether the replayed range lies inside the printed one, overlaps it, or lies outside."""
         if np.isnan(self.found_low):
             return "no such share"
         least, most = self.printed_low.low, self.printed_high.high
@@ -268,7 +270,7 @@ class Compared:
 
     @property
     def spanned(self) -> Spanned:
-        """Whether what is printed lies within what comes out: all of it, some, or nothing."""
+        """Return whether the replayed range covers the printed one wholly, in part, or not at all."""
         if np.isnan(self.found_low):
             return "not at all"
         if self.found_low <= self.printed_low.high and self.printed_high.low <= self.found_high:
@@ -276,13 +278,13 @@ class Compared:
         return "in part" if self.verdict != "outside" else "not at all"
 
     def as_dict(self) -> dict[str, Any]:
-        """One row, numbers as printed."""
+        """Return one row for JSON, with the numbers as printed."""
         return {**self.__dict__, "printed_low": self.printed_low.value, "printed_high": self.printed_high.value, "verdict": self.verdict}
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """One application under one assumption: its replays, none for a number of ranks at which no compute gives the printed share."""
+    """Replays of one application under one assumption; `lacking` holds the ranks at which no compute gives the printed share."""
 
     application: Application
     assumption: str
@@ -293,33 +295,36 @@ class Replayed:
     lacking: tuple[int, ...]
 
     def compared(self) -> Iterator[Compared]:
-        """Against every range that is printed and was replayed."""
+        """Compare the replays with each printed range."""
         app = self.application
         gain = [g.gain for g in self.found] or [float("nan")]
         yield Compared(app.name, self.assumption, "gain", 0, *app.gain, min(gain), max(gain))
         for ranks, (low, high) in app.increases.items():
-            one, six = (next((g for g in self.found if (g.ranks, g.ranks_per_node) == (ranks, n)), None) for n in (1, 6))
+            one_per_node, six_per_node = (next((g for g in self.found if (g.ranks, g.ranks_per_node) == (ranks, n)), None) for n in (1, 6))
             if ranks in self.lacking:
                 yield Compared(app.name, self.assumption, "increase", ranks, low, high, float("nan"), float("nan"))
-            elif one and six:
-                rise = six.hostcopy_seconds / one.hostcopy_seconds - 1, six.gpudirect_seconds / one.gpudirect_seconds - 1
+            elif one_per_node and six_per_node:
+                rise = (
+                    six_per_node.hostcopy_seconds / one_per_node.hostcopy_seconds - 1,
+                    six_per_node.gpudirect_seconds / one_per_node.gpudirect_seconds - 1,
+                )
                 yield Compared(app.name, self.assumption, "increase", ranks, low, high, min(rise), max(rise))
 
 
 def replayed(app: Application, setup: Setup, *, ranks: Sequence[int] = (), ranks_per_node: Sequence[int] = SHAPES) -> Iterator[Replayed]:
-    """An application under each assumption; on all numbers of ranks of the paper if none are given.
+    """Replay an application under each assumption, on all numbers of ranks of the paper if none are given.
 
     Raises
     ------
-    UsageError : A074, A093: shapes that cannot be, or that the network has no room for.
+    UsageError : A074, A093 for shapes out of range, or larger than the network.
     """
     if alone := [n for n in ranks if n < 2]:
         raise UsageError("A093", "no such pattern of messages", found=f"{app.name} on {alone[0]} ranks", fix="2 ranks or more")
-    for each in shapes(ranks_per_node):
+    for per_node in shapes(ranks_per_node):
         for count in ranks or app.ranks:
-            network_of(checked(replace(setup, ranks_per_node=each)), -(-count // each))
+            network_of(checked(replace(setup, ranks_per_node=per_node)), -(-count // per_node))
     for assumed in assumptions(app):
-        found: list[Gain] = []
+        replays: list[Gain] = []
         compute: dict[int, float] = {}
         lacking = []
         several = tuple(ranks) or app.ranks
@@ -329,18 +334,18 @@ def replayed(app: Application, setup: Setup, *, ranks: Sequence[int] = (), ranks
                 lacking.append(count)
                 continue
             compute[count] = full.compute_seconds
-            found += gains(traffic_of(full, count), ranks_per_node, setup)
+            replays += gains(traffic_of(full, count), ranks_per_node, setup)
         pattern = assumed.pattern(app, max(several), setup)
         seen = [partners(pattern, n) for n in several]
         both = min(a for a, _ in seen), max(b for _, b in seen)
-        yield Replayed(app, assumed.name, pattern, both, tuple(found), compute, tuple(lacking))
+        yield Replayed(app, assumed.name, pattern, both, tuple(replays), compute, tuple(lacking))
 
 
-def spans(found: Sequence[Replayed]) -> list[Compared]:
-    """For every printed range the least and most that come out under any of the assumptions."""
+def spans(replays: Sequence[Replayed]) -> list[Compared]:
+    """Return the least and most of the replays under any assumption, for each printed range."""
     kept: dict[tuple[str, str, int], list[Compared]] = {}
-    for one in (c for r in found for c in r.compared()):
-        kept.setdefault((one.application, one.what, one.ranks), []).append(one)
+    for comparison in (c for r in replays for c in r.compared()):
+        kept.setdefault((comparison.application, comparison.what, comparison.ranks), []).append(comparison)
     out = []
     for several in kept.values():
         ends = [c for c in several if not np.isnan(c.found_low)]
@@ -355,9 +360,9 @@ def _span(compared: Compared) -> dict[str, Any]:
     return {**kept, "spanned": compared.spanned}
 
 
-def as_dict(found: Sequence[Replayed], setup: Setup) -> dict[str, Any]:
-    """The JSON contract of ``model patterns``, without its version."""
-    apps = {r.application.name: r.application for r in found}
+def as_dict(replays: Sequence[Replayed], setup: Setup) -> dict[str, Any]:
+    """Return the JSON contract of ``model patterns``, without its version."""
+    apps = {r.application.name: r.application for r in replays}
     return {
         "label": LABEL,
         "source": "Khetawat, Jain, Bhatele, Mueller, Predicting GPUDirect Benefits for HPC Workloads",
@@ -379,19 +384,20 @@ def as_dict(found: Sequence[Replayed], setup: Setup) -> dict[str, Any]:
                 "small_payload": small_payload(r.pattern), "compute_seconds": {str(n): s for n, s in r.compute_seconds.items()},
                 "no_such_share": list(r.lacking),
             }
-            for r in found
+            for r in replays
         ],
-        "comparisons": [c.as_dict() for r in found for c in r.compared()],
-        "spans": [_span(c) for c in spans(found)],
-        "replays": rows(found),
+        "comparisons": [c.as_dict() for r in replays for c in r.compared()],
+        "spans": [_span(c) for c in spans(replays)],
+        "replays": rows(replays),
         "assumed": list(ASSUMED),
         "not_compared": ["strong scaling: the sizes of its messages are not printed", "Fig 7: run times are only drawn"],
     }  # fmt: skip
 
 
-def rows(found: Sequence[Replayed]) -> list[dict[str, Any]]:
-    """The replays, one row each."""
+def rows(replays: Sequence[Replayed]) -> list[dict[str, Any]]:
+    """Return the replays, one row each."""
     return [
         {"application": r.application.name, "assumption": r.assumption, **asdict(g), "gain": g.gain, "run_gain": g.run_gain}
-        for r in found for g in r.found
-    ]  # fmt: skip
+        for r in replays
+        for g in r.found
+    ]

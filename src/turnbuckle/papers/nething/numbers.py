@@ -1,4 +1,4 @@
-"""Nething: the numbers of Groves et al., PMBS 2022, *Tightly-integrated and Disaggregated Accelerated Architectures*, computed again.
+"""Numbers of Groves et al., PMBS 2022, *Tightly-integrated and Disaggregated Accelerated Architectures* (Nething), recomputed.
 
 The offload rule and the product study are `turnbuckle.profile.summary.offload` and `turnbuckle.papers.models.dgemm.question`, links are
 `turnbuckle.cost.pcie` and `turnbuckle.cost.loggp`, design points `turnbuckle.papers.models.power.question`.
@@ -34,12 +34,12 @@ _WORDS = {"twice": 2.0, "three": 3.0}
 
 
 def recompute() -> list[Recomputed]:
-    """Every number of the paper: printed, recomputed, verdict."""
+    """Return every number of the paper: printed, recomputed, verdict."""
     return [*_offload(), *_links(), *_dgemm(), *_design_points(), *_far_2022(), *_far_2026(), *_milc(), *_figures()]
 
 
 def _value(subject: str, quantity: str, at: str | None = None) -> float:
-    """One number as it stands, in its printed unit; counts have commas."""
+    """Return one number in its printed unit; counts have commas."""
     text = PAPER.text(subject, quantity, at)
     return _WORDS.get(text) or float(text.replace(",", ""))
 
@@ -49,13 +49,13 @@ def _offload() -> Iterator[Recomputed]:
         1 / _value("offload", "host time over offload time that breaks even"),
         _value("offload", "largest offload to compute ratio") / 100,
     )
-    for at, name, text in (("first", "N.3.a2", f"{twice:g}"), ("second", "N.3.a5", f"{most:g}")):
-        alpha = _value("offload", "acceleration of the example", at)
+    for place, name, text in (("first", "N.3.a2", f"{twice:g}"), ("second", "N.3.a5", f"{most:g}")):
+        alpha = _value("offload", "acceleration of the example", place)
         limit = float(offload_ratio_limit(alpha))
-        note = "the paper: twice the offload time breaks even" if at == "first" else "the paper: less than 80 % of the host's time"
+        note = "the paper: twice the offload time breaks even" if place == "first" else "the paper: less than 80 % of the host's time"
         yield judged(name, f"largest offload to compute ratio that pays at alpha {alpha:g}", text, limit, note=note)
-    cores, clock, each = (_value("host", q) for q in ("cores", "base clock", "operations a cycle and core"))
-    peak = peak_rate(cores, clock * 1e9, each) * 1e-12
+    cores, clock, per_cycle = (_value("host", q) for q in ("cores", "base clock", "operations a cycle and core"))
+    peak = peak_rate(cores, clock * 1e9, per_cycle) * 1e-12
     note = "2.45 GHz and 16 operations a cycle and core are from the CPU's data sheet"
     yield judged("N.3.cpu", "peak of the host [TFLOP/s]", PAPER.text("DGEMM", "host rate"), peak, assumed=True, note=note)
     rates = PAPER.number("DGEMM", "accelerator rate"), PAPER.number("DGEMM", "host rate")
@@ -74,18 +74,18 @@ def _links() -> Iterator[Recomputed]:
 
 
 def _speedup(size: float, bandwidth: float) -> float:
-    """Over the host without launch time, kernels alpha times the host."""
+    """Return the speed-up over the host without launch time, with kernels alpha times as fast as the host."""
     times = by_alpha(_value("DGEMM", "acceleration"), _value("DGEMM", "host rate") * 1e12)
     host = float(host_seconds(size, times.host_rate))
     return host / float(offload_seconds(times.at(size), copy_seconds(size, bandwidth), 0.0))
 
 
 def _dgemm() -> Iterator[Recomputed]:
-    large, small = (_value("DGEMM", "size", at) for at in ("largest", "smallest"))
+    large, small = (_value("DGEMM", "size", end) for end in ("largest", "smallest"))
     widest = _value("DGEMM", "bandwidth of that speedup") * 1e9
     text = PAPER.text("DGEMM", "speedup of the largest size")
     yield judged("N.F3.4096", "speedup of 4096 x 4096 at 400 GB/s without launch time", text, _speedup(large, widest))
-    least, found = _value("DGEMM", "speedup of the smallest size stays below"), _speedup(small, widest)
+    least, speedup = _value("DGEMM", "speedup of the smallest size stays below"), _speedup(small, widest)
     rate, alpha = _value("DGEMM", "host rate") * 1e12, _value("DGEMM", "acceleration")
     host = float(host_seconds(small, rate))
     left = host / least - host / alpha
@@ -94,9 +94,9 @@ def _dgemm() -> Iterator[Recomputed]:
         f"with alpha {alpha:g} at 400 GB/s; below {least:g} it needs {left * 1e6:.0f} us of overhead besides, or a kernel at {slow:.1f} "
         "TFLOP/s without any: Fig 3 rests on measured kernel times"
     )
-    said = f"<{least:g}"
-    row = stated("N.F3.1024", "best speedup of 1024 x 1024", said, "", found < least, note=note)
-    yield replace(row, recomputed=found, low=found, high=found)
+    limit = f"<{least:g}"
+    row = stated("N.F3.1024", "best speedup of 1024 x 1024", limit, "", speedup < least, note=note)
+    yield replace(row, recomputed=speedup, low=speedup, high=speedup)
     needed = break_even_bandwidth(small, rate, host / alpha, speedup=least)
     yield stated(
         "N.F3.1024b",
@@ -172,7 +172,7 @@ def _design_points() -> Iterator[Recomputed]:
 
 
 def _far_2022() -> Iterator[Recomputed]:
-    """+2 us on each operation, same bandwidth."""
+    """Yield the penalties of +2 us on each operation at the same bandwidth."""
     added = _value("2022", "latency added by the network") * 1e-6
     launches, window = _value("MILC", "launches", "smallest"), _value("MILC", "kernel window", "smallest")
     operations = launches * (_value("MILC", "transfers a launch") + 1)
@@ -211,8 +211,10 @@ def _far_2022() -> Iterator[Recomputed]:
 
 
 def _product(size: float) -> tuple[float, float, float]:
-    """One mean copy each way by Fig 8's lines, kernel and host time of a product [s]."""
-    copies = math.fsum(_copy(8.0 * size**2, _value("link", "latency", way) * 1e-6, _reached(way, "PCIe 4")) for way in ("h2d", "d2h"))
+    """Return the time of one mean copy each way by Fig 8's lines, the kernel time and the host time of a product [s]."""
+    copies = math.fsum(
+        _copy(8.0 * size**2, _value("link", "latency", direction) * 1e-6, _reached(direction, "PCIe 4")) for direction in ("h2d", "d2h")
+    )
     host = float(host_seconds(size, _value("DGEMM", "host rate") * 1e12))
     return copies, _faster(host, _value("DGEMM", "acceleration")), host
 
@@ -225,16 +227,16 @@ def _faster(seconds: float, times: float) -> float:
     return float(scaled_seconds(np.asarray(seconds), times))
 
 
-def _reached(way: str, link: str) -> float:
-    """Bandwidth that a large copy reaches [B/s]."""
-    return _value("link", "efficiency", way) / 100 * _value("link", "bandwidth", link) * 1e9
+def _reached(direction: str, link: str) -> float:
+    """Return the bandwidth that a large copy reaches [B/s]."""
+    return _value("link", "efficiency", direction) / 100 * _value("link", "bandwidth", link) * 1e9
 
 
 def _far_2026() -> Iterator[Recomputed]:
-    """The smallest MILC on the discrete design point, and across the network; from the shares that the text prints."""
+    """Yield the smallest MILC on the discrete design point, and across the network, from the shares that the text prints."""
     launches, window = _value("MILC", "launches", "smallest"), _value("MILC", "kernel window", "smallest")
     kernel, copies = (window * _value("MILC", f"share of time in {of}") / 100 / launches for of in ("kernels", "PCIe"))
-    fixed = sum(_value("link", "latency", way) * 1e-6 for way in ("h2d", "d2h"))
+    fixed = sum(_value("link", "latency", direction) * 1e-6 for direction in ("h2d", "d2h"))
     carried = (copies - fixed) * _reached("h2d", "PCIe 4")
     moved = _copy(carried, 2 * _value("discrete", "latency") * 1e-6, _reached("h2d", "PCIe 6"))
     computed = _faster(kernel, _value("discrete", "times an A100"))
@@ -263,15 +265,15 @@ def _milc() -> Iterator[Recomputed]:
         100 * (d2h / h2d - 1),
     )
     window, volume = _value("MILC", "kernel window", "smallest"), _value("MILC", "volume over PCIe", "smallest") * 1e9
-    one = 100 * _copy(volume, 0.0, _value("link", "bandwidth", "PCIe 4") * 1e9) / window
-    four = one / _value("host", "GPUs")
+    one_link = 100 * _copy(volume, 0.0, _value("link", "bandwidth", "PCIe 4") * 1e9) / window
+    four_links = one_link / _value("host", "GPUs")
     within = printed(PAPER.text("MILC", "share of time in PCIe"))
     yield stated(
         "N.5D.pcie",
         "100 GB in 32 s over PCIe 4.0 as a share of time [%]",
         f"{PAPER.text('MILC', 'share of time in PCIe')}%",
-        f"{one:.1f}% (one link), {four:.1f}% (four links)",
-        any(within.low <= share <= within.high for share in (one, four)),
+        f"{one_link:.1f}% (one link), {four_links:.1f}% (four links)",
+        any(within.low <= share <= within.high for share in (one_link, four_links)),
         otherwise="contradiction",
         note="neither the volume of one GPU nor that of a node with four gives 5 %",
         resolution="D15: every volume carries its scope (GPU, node, job)",
@@ -293,9 +295,9 @@ def _milc() -> Iterator[Recomputed]:
 
 
 def _signs(latency_us: float) -> Iterator[Recomputed]:
-    # 4-node traffic is what stays (1-node) over one less the share that is bound for the network
+    # the share is of the 4-node traffic, and the rest of that traffic is the 1-node traffic
     packed = 100.0
-    shares = [_value("MILC", "NIC-bound share", at) / 100 for at in ("least", "most")]
+    shares = [_value("MILC", "NIC-bound share", end) / 100 for end in ("least", "most")]
     as_said = [packed - packed / (1 - share) for share in shares]
     volumes = " and ".join(f"{volume:.0f}" for volume in as_said)
     yield stated(
@@ -328,6 +330,6 @@ def _signs(latency_us: float) -> Iterator[Recomputed]:
 
 def _figures() -> Iterator[Recomputed]:
     yield not_printed("N.F10", "run times of the four design points", "-", "mean kernel times and copy sizes are only drawn, in Fig 9", "-")
-    texts = [PAPER.text("link", q, at) for q in ("efficiency", "latency") for at in ("h2d", "d2h", "NVLink")]
-    said = ", ".join(f"{t} %" for t in texts[:3]) + "; " + ", ".join(f"{t} us" for t in texts[3:])
-    yield not_printed("N.F8", f"fitted lines of three links: {said}", "-", "the transfers are only drawn, in Fig 8", "-")
+    texts = [PAPER.text("link", q, direction) for q in ("efficiency", "latency") for direction in ("h2d", "d2h", "NVLink")]
+    lines = ", ".join(f"{t} %" for t in texts[:3]) + "; " + ", ".join(f"{t} us" for t in texts[3:])
+    yield not_printed("N.F8", f"fitted lines of three links: {lines}", "-", "the transfers are only drawn, in Fig 8", "-")

@@ -1,7 +1,7 @@
 """Shorts and Grant 2024, SC24-W: row-scale disaggregation, and its method on a recording beside ours."""
 
+from .binned_slack import Beside, Bounds, beside, binned, published_surface
 from .proxy import Proxy, modelled
-from .row_slack import Beside, Bounds, beside, binned, published_surface
 from .surface import Surface, modelled_surface, read_surface
 
 __all__ = [

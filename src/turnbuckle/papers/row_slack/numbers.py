@@ -1,6 +1,6 @@
-"""The slack study's own numbers (Shorts and Grant, SC24-W), computed again.
+"""Numbers of the slack study (Shorts and Grant, SC24-W), recomputed.
 
-What exists only in a figure has no stand-in: the twenty values of Table IV need a response surface that is only drawn.
+Numbers that need a figure are left out: the twenty values of Table IV need a response surface that is only drawn.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 from turnbuckle.cost.pcie import Pcie
 from turnbuckle.machine.hops import fibre_metres
 from turnbuckle.papers.numbers import Recomputed, judged, not_printed, printed, stated
+from turnbuckle.papers.row_slack.binned_slack import PAPER, seed_S, table_two, total_penalty
 from turnbuckle.papers.row_slack.proxy import iterations_for, matrix_bytes, modelled
-from turnbuckle.papers.row_slack.row_slack import PAPER, seed_S, table_two, total_penalty
 
 _LINK = (4, 16)  # PCIe generation and lanes of an A100 (data sheet); the paper names the GPU only
 
 
 def recompute() -> list[Recomputed]:
-    """Every number of the paper: printed, recomputed, verdict."""
+    """Return every number of the paper: printed, recomputed, verdict."""
     return [*_table_one(), *_table_two(), *_table_three(), *_table_four(), *_text()]
 
 
@@ -30,31 +30,31 @@ def _table_one() -> Iterator[Recomputed]:
     smallest, largest = min(atoms, key=int), max(atoms, key=int)
     cells = {box: float(atoms[smallest]) * (int(box) / int(smallest)) ** 3 for box in atoms}
     for box, text in atoms.items():
-        # the smallest box, which the others are counted in, is held against the largest
+        # the smallest box is the base of the others, so it is compared with the largest
         base = largest if box == smallest else smallest
-        found, times = float(atoms[base]) * int(box) ** 3 / int(base) ** 3, (int(box) / int(base)) ** 3
+        recomputed, times = float(atoms[base]) * int(box) ** 3 / int(base) ** 3, (int(box) / int(base)) ** 3
         note = f"{times:g} boxes of {base} cubed" if times >= 1 else f"one of {1 / times:.4g} parts of the box of {base}"
-        yield judged(f"S.T1.{box}", f"thousand atoms in a box of {box}", text, found, note=note)
-    each = {box: float(seconds[box]) / cells[box] * 1e3 for box in atoms}
-    large = [each[box] for box in atoms if int(box) >= 60]
-    said = ", ".join(f"{box}: {us:.0f} us" for box, us in each.items())
+        yield judged(f"S.T1.{box}", f"thousand atoms in a box of {box}", text, recomputed, note=note)
+    microseconds = {box: float(seconds[box]) / cells[box] * 1e3 for box in atoms}
+    large = [microseconds[box] for box in atoms if int(box) >= 60]
+    per_atom = ", ".join(f"{box}: {us:.0f} us" for box, us in microseconds.items())
     as_printed = float(seconds["60"]) / float(atoms["60"]) * 1e3
     note = f"with the recomputed atoms; {as_printed:.0f} us an atom for box 60 as printed, which confirms a misprint"
-    yield stated("S.T1.peratom", "run time an atom is flat from box 60 on", "flat", said, max(large) / min(large) < 1.05, note=note)
+    yield stated("S.T1.peratom", "run time an atom is flat from box 60 on", "flat", per_atom, max(large) / min(large) < 1.05, note=note)
 
 
 def _table_two() -> Iterator[Recomputed]:
     sizes, kernels, counts = (PAPER.texts("proxy", q) for q in ("matrix size", "kernel run time", "serial kernels N"))
     aim, fewest, most = (PAPER.text("proxy", q) for q in ("kernel time aimed at", "fewest iterations", "most iterations"))
-    for at in sizes:
-        power = int(at.partition("^")[2])
-        yield judged(f"S.T2.mib{power}", f"{at} squared floats [MiB]", sizes[at], matrix_bytes(2**power) / 2**20)
-        number = iterations_for(float(kernels[at]) * 1e-6, float(aim), int(fewest), int(most))
-        yield judged(f"S.T2.N{power}", f"{at}: iterations for {aim} s of kernels, {fewest} to {most}", counts[at], float(number))
+    for order in sizes:
+        power = int(order.partition("^")[2])
+        yield judged(f"S.T2.mib{power}", f"{order} squared floats [MiB]", sizes[order], matrix_bytes(2**power) / 2**20)
+        number = iterations_for(float(kernels[order]) * 1e-6, float(aim), int(fewest), int(most))
+        yield judged(f"S.T2.N{power}", f"{order}: iterations for {aim} s of kernels, {fewest} to {most}", counts[order], float(number))
     implied, link = [p.size_bytes / p.copy_seconds for p in table_two()], Pcie(*_LINK).raw_bandwidth
     note = f"if a copy is a third of what the loop needs beyond its kernels: above none, and below the {link * 1e-9:.1f} GB/s of the link"
-    said, holds = ", ".join(f"{rate * 1e-9:.1f}" for rate in implied), all(0 < rate < link for rate in implied)
-    yield stated("S.T2.bw", "copy rate implied by loop less kernels", "-", f"{said} GB/s", holds, assumed=True, note=note)
+    rates, holds = ", ".join(f"{rate * 1e-9:.1f}" for rate in implied), all(0 < rate < link for rate in implied)
+    yield stated("S.T2.bw", "copy rate implied by loop less kernels", "-", f"{rates} GB/s", holds, assumed=True, note=note)
     memory, needed = PAPER.text("GPU", "device memory"), 3 * float(sizes["2^15"]) / 1024 * 4
     yield stated("S.4B.mem", f"3 matrices of 4 GiB and 4 threads exceed {memory} GiB", "yes", f"{needed:g} GiB", needed > float(memory))
 
@@ -80,8 +80,8 @@ def _table_four() -> Iterator[Recomputed]:
     yield not_printed("S.T4", "the 20 values of Table IV", "-", missing)
     percent = PAPER.text("both", "penalty at 100 us is below")
     at_100 = [100 * (float(row["100"]) - 1) for row in four.values()]
-    said = ", ".join(f"{p:.1f} %" for p in at_100)
-    yield stated("S.T4.100", "penalty at 100 us", f"<{percent}%", said, max(at_100) < float(percent))
+    penalties = ", ".join(f"{p:.1f} %" for p in at_100)
+    yield stated("S.T4.100", "penalty at 100 us", f"<{percent}%", penalties, max(at_100) < float(percent))
     ordered = all(float(four[app, "upper"][s]) >= float(four[app, "lower"][s]) for app, _ in four for s in four[app, "lower"])
     yield stated("S.T4.order", "upper value not below the lower", "yes", "yes" if ordered else "no", ordered, otherwise="contradiction")
     falls = [
@@ -95,7 +95,7 @@ def _table_four() -> Iterator[Recomputed]:
         note="noise of about 0.5 % is in Table IV: differences below 1 % say nothing",
         resolution="run time on the timeline never falls with slack, and a difference is reported with its interval (D10)",
     )  # fmt: skip
-    # the smallest matrix suffers most, and one thread hides nothing
+    # the smallest matrix has the largest penalty, and one thread hides nothing
     smallest, longest, worst = table_two()[0], 1e-2, four["CosmoFlow", "upper"]["10000"]
     run = modelled(smallest, served_at=longest)
     at_rest = float(run.seconds(0.0))
@@ -137,9 +137,9 @@ def _text() -> Iterator[Recomputed]:
     )  # fmt: skip
     cpus, gpus = int(PAPER.text("LAMMPS", "CPUs left in the example")), int(PAPER.text("LAMMPS", "GPUs in the example"))
     common = math.gcd(cpus, gpus)
-    ratio, said = f"{cpus // common}:{gpus // common}", PAPER.text("LAMMPS", "CPU-to-GPU ratio of the example")
+    ratio, text = f"{cpus // common}:{gpus // common}", PAPER.text("LAMMPS", "CPU-to-GPU ratio of the example")
     yield stated(
-        "S.5.ratio", f"{cpus} CPUs to {gpus} GPUs", said, ratio, said == ratio, otherwise="contradiction", note="the two stand in reverse",
+        "S.5.ratio", f"{cpus} CPUs to {gpus} GPUs", text, ratio, text == ratio, otherwise="contradiction", note="the two stand in reverse",
         resolution="ratios are named in words, cores per GPU, so that they cannot be turned round (D16)",
     )  # fmt: skip
     yield not_printed("S.F2", "LAMMPS decreases of 17.2, 55.6, 52.3 and 24.3 %", "-", "the run times are only drawn, in Fig 2")

@@ -1,14 +1,15 @@
-"""The proxy application of the slack study (Shorts and Grant, SC24-W), modelled: its loop as a graph through our own replay.
+"""Proxy application of the slack study (Shorts and Grant, SC24-W), modelled: its loop as a task graph through the timeline replay.
 
-k host threads each run N iterations of copy A, copy B, kernel, copy C, synchronise.  Nothing here was measured by us: kernel
-times, iterations and copy sizes are the paper's, the copy time is what is left of its loop, and what it leaves open is stated:
+k host threads each run N iterations of copy A, copy B, kernel, copy C, synchronise.  Nothing was measured for this model: kernel
+times, iterations and copy sizes are the paper's, and the copy time is the rest of its loop.  The caller chooses what the paper
+leaves open:
 
-waits           ``"calls"``: every call returns when its work is done (the paper's pessimistic case); ``"copies"``: the launch
-                does not wait; ``"end"``: only the synchronisation does
-one_at_a_time   kinds of device work the GPU serves one at a time, first come first served; the others run side by side at
+waits           ``"calls"``: each call returns when its work is done (the paper's pessimistic case); ``"copies"``: the launch
+                does not wait; ``"end"``: only the synchronisation waits
+one_at_a_time   kinds of device work that the GPU serves one at a time, first come first served; the others run side by side at
                 full speed
-served_at       slack at which that order of service arose [s]; a replay with other slack keeps it, as it keeps a recording's
-in_turn         the GPU serves the threads strictly in turn instead, an iteration each, and waits for one that is late
+served_at       slack at which that order of service arose [s]; a replay with other slack keeps the order, as that of a recording
+in_turn         the GPU serves the threads strictly in turn instead, one iteration each, and waits for a late thread
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Int = NDArray[np.int64]
 Waits = Literal["calls", "copies", "end"]
 Mode = Literal["api", "link"]
 
-#: Calls of one iteration that the paper delays: three copies, the kernel, the synchronisation.
+#: Number of calls of one iteration that the paper delays: three copies, the kernel, the synchronisation.
 CALLS: Final = 5
 #: Kind of device work that each call of an iteration starts; the last one only waits.
 WORK: Final = ("copy_h2d", "copy_h2d", "kernel", "copy_d2h")
@@ -45,7 +46,7 @@ _CALL_CLASS: Final = ("copy", "copy", "launch", "copy", "sync")
 
 
 def matrix_bytes(order: int) -> int:
-    """A square matrix of single precision numbers [B].
+    """Return the size of a square matrix of single precision numbers [B].
 
     >>> matrix_bytes(512) == 2**20
     True
@@ -54,7 +55,7 @@ def matrix_bytes(order: int) -> int:
 
 
 def iterations_for(kernel_seconds: float, aim: float, fewest: int, most: int) -> int:
-    """Iterations whose kernels take at least `aim` together [s], within `fewest` and `most` (section III-C).
+    """Return the iterations whose kernels take at least `aim` together [s], within `fewest` and `most` (section III-C).
 
     >>> iterations_for(0.362710, 30.0, 5, 1000)
     83
@@ -64,14 +65,14 @@ def iterations_for(kernel_seconds: float, aim: float, fewest: int, most: int) ->
 
 @dataclass(frozen=True)
 class Proxy:
-    """One matrix size of the proxy application.
+    """Proxy application at one matrix size.
 
     Attributes
     ----------
-    size_bytes : one matrix [B]; an iteration copies three.
-    kernel_seconds, copy_seconds : one kernel, one copy [s].
-    iterations : of each thread.
-    call_seconds : what each call takes by itself [s]; the paper prints none, so 0 unless known.
+    size_bytes : size of one matrix [B]; each iteration copies three.
+    kernel_seconds, copy_seconds : time of one kernel, and of one copy [s].
+    iterations : number of iterations of each thread.
+    call_seconds : time of each call by itself [s]; the paper prints none, so it is 0 by default.
     """
 
     size_bytes: float
@@ -83,11 +84,11 @@ class Proxy:
 
 @dataclass(frozen=True)
 class ProxyRun:
-    """A modelled run, ready to be replayed with slack.
+    """Modelled run, ready to be replayed with slack.
 
     Attributes
     ----------
-    proxy, threads, waits : what was modelled.
+    proxy, threads, waits : parameters of the model.
     timeline : its compiled graph.
     """
 
@@ -98,31 +99,31 @@ class ProxyRun:
 
     @property
     def calls(self) -> int:
-        """Calls of one thread that slack delays; threads are delayed side by side."""
+        """Return the calls of one thread that slack delays; threads are delayed side by side."""
         return CALLS * self.proxy.iterations
 
     def seconds(self, slack_seconds: ArrayLike = 0.0, mode: Mode = "api") -> Float:
-        """Run time T(s) [s], shape of `slack_seconds`.
+        """Return the run time T(s) [s], shape of `slack_seconds`.
 
         Parameters
         ----------
-        slack_seconds : ``api``: every call returns so much later; ``link``: one way over the link takes so much longer [s].
-        mode : which of the two.
+        slack_seconds : delay [s]: of the return of each call (``api``), or of one direction of the link (``link``).
+        mode : ``api`` or ``link``.
         """
         slack = np.asarray(slack_seconds, dtype=np.float64)
         return self.timeline.seconds(slack_change(self.timeline.run, slack, mode))
 
     def ratio(self, slack_seconds: ArrayLike, mode: Mode = "api") -> Float:
-        """T(s) / T(0), shape of `slack_seconds`."""
+        """Return T(s) / T(0), shape of `slack_seconds`."""
         return np.asarray(self.seconds(slack_seconds, mode) / self.seconds(0.0))
 
     def exposed_seconds(self, slack_seconds: ArrayLike, mode: Mode = "api") -> Float:
-        """T(s) - T(0): the slack that nothing hides [s], shape of `slack_seconds`."""
+        """Return T(s) - T(0): the slack that nothing hides [s], shape of `slack_seconds`."""
         return np.asarray(self.seconds(slack_seconds, mode) - self.seconds(0.0))
 
 
 def slack_change(run: Pieces, slack_seconds: Float, mode: Mode = "api") -> Change:
-    """Slack as a change of a compiled graph; draws of `slack_seconds` lead.  In ``link`` mode bandwidth stays as it is."""
+    """Return slack as a change of a compiled graph; draws of `slack_seconds` lead.  In ``link`` mode bandwidth is unchanged."""
     slack = np.asarray(slack_seconds, dtype=np.float64)[..., None]
     same = no_change(len(run))
     if mode == "api":
@@ -145,7 +146,7 @@ def modelled(
     served_at: float = 0.0,
     in_turn: bool = False,
 ) -> ProxyRun:
-    """The proxy as a graph of instants and edges, compiled.
+    """Compile the proxy as a graph of instants and edges.
 
     Parameters
     ----------
@@ -155,7 +156,7 @@ def modelled(
 
     Raises
     ------
-    UsageError : A065, no thread, no iteration, a slack below 0, or more of them than can be meant.
+    UsageError : A065 for threads, iterations or slack out of range.
 
     Examples
     --------
@@ -165,10 +166,11 @@ def modelled(
     """
     if not (threads >= 1 and proxy.iterations >= 1 and threads * proxy.iterations <= _MOST_LOOPS and 0.0 <= served_at <= _LONGEST_SLACK):
         raise UsageError(
-            "A065", "the proxy application cannot be modelled like this",
+            "A065",
+            "the proxy application cannot be modelled like this",
             found=f"{threads} threads, {proxy.iterations} iterations, slack {served_at:g} s",
             fix=f"1 thread or more, {_MOST_LOOPS} iterations in all at most, slack from 0 to {_LONGEST_SLACK:g} s",
-        )  # fmt: skip
+        )
     steps = len(WORK)
     shape = (threads, proxy.iterations, CALLS)
     call = np.arange(np.prod(shape), dtype=np.int64).reshape(shape)
@@ -207,7 +209,7 @@ def modelled(
 
 
 def _service(proxy: Proxy, threads: int, waits: Waits, one_at_a_time: Collection[str], slack_seconds: float) -> dict[str, Int]:
-    """First come, first served: per kind its work in the order of service, numbered as (thread, iteration, call)."""
+    """Return the order of service of each kind of work, first come first served, numbered as (thread, iteration, call)."""
     steps, slack, call = len(WORK), round(slack_seconds * 1e9), round(proxy.call_seconds * 1e9)
     takes = [round((proxy.kernel_seconds if kind == "kernel" else proxy.copy_seconds) * 1e9) for kind in WORK]
     order: dict[str, list[int]] = {kind: [] for kind in WORK if kind in one_at_a_time}
@@ -237,14 +239,14 @@ def _compiled(edges: list[tuple[Int, Int, Int, Int]], run: Pieces, piece: Int) -
     nothing = np.zeros(2 * len(rows) + 1, dtype=np.int64)
     graph = Graph(nothing, rows, source, target, lag, kind.astype(np.int8), nothing, nothing, 0)
     timeline = TimelineReplay.compiled(graph, run, piece)
-    # a modelled run has no recorded times: those of its own unchanged replay stand for them
+    # a modelled run has no recorded times, so those of its unchanged replay are taken
     return replace(timeline, graph=replace(graph, time_ns=timeline.recorded_ns()))
 
 
 def _pieces(proxy: Proxy, threads: int, waits: Waits) -> Pieces:
-    """Five calls and four kinds of work, each with its count and its time without waiting."""
+    """Return five calls and four kinds of work, each with its count and its time without waiting."""
     count = np.full(CALLS + len(WORK), float(threads * proxy.iterations))
-    each = [proxy.call_seconds] * CALLS + [proxy.kernel_seconds if kind == "kernel" else proxy.copy_seconds for kind in WORK]
+    piece_seconds = [proxy.call_seconds] * CALLS + [proxy.kernel_seconds if kind == "kernel" else proxy.copy_seconds for kind in WORK]
     calls = [
         "sync" if step in (*WAITING[waits], CALLS - 1) else "launch" if word == "launch" else "api" for step, word in enumerate(_CALL_CLASS)
     ]
@@ -258,7 +260,7 @@ def _pieces(proxy: Proxy, threads: int, waits: Waits) -> Pieces:
         idle_device=np.zeros(len(count), dtype=np.bool_),
         size_bytes=np.array([0.0] * CALLS + [proxy.size_bytes if copy else 0.0 for copy in copies]),
         count=count,
-        seconds=count * np.array(each),
+        seconds=count * np.array(piece_seconds),
         exposed_seconds=np.zeros(len(count)),
         tail_count=np.zeros(len(count)),
     )

@@ -1,14 +1,14 @@
-"""A response surface: run time of the proxy application by matrix size, threads and slack (Shorts and Grant, SC24-W, Fig 3).
+"""Response surface: run time of the proxy application by matrix size, threads and slack (Shorts and Grant, SC24-W, Fig 3).
 
-The paper's own surface exists only as a figure.  `read_surface` loads one measured by the user, `modelled_surface`
-computes one from the modelled proxy and says so in its label.  A file has one line a run::
+The paper's surface exists only as a figure.  `read_surface` loads a surface that the user measured.  `modelled_surface`
+computes a surface from the modelled proxy, and its label states that.  A file has one line per run::
 
     size [MiB], threads, slack [us], run time [s], kernel [us], calls
     1,          1,       0,          0.382,        120,         5000
     1,          1,       100,        0.89,         120,         5000
 
-Units stand in the heading or behind each number.  ``kernel`` (one kernel at that size) and ``calls`` (delayed calls of one
-thread) may be missing: without the first no kernels can be binned, without the second equation 1 cannot be applied.
+Units stand in the heading or after each number.  ``kernel`` (one kernel at that size) and ``calls`` (delayed calls of one
+thread) may be missing: without ``kernel`` no kernels can be binned, without ``calls`` equation 1 cannot be applied.
 Several lines for one point are averaged, as the paper averages its runs.
 
 Errors are those of `turnbuckle.foundation.table_file`, and A064: a size and thread count without a run at slack 0, or no runs at all.
@@ -53,7 +53,7 @@ SLACK_SECONDS: Final = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
 
 class Point(NamedTuple):
-    """One run: matrix size [B], threads, slack [s], run time [s], one kernel [s], delayed calls of a thread; nan where not known."""
+    """Run: matrix size [B], threads, slack [s], run time [s], one kernel [s], delayed calls per thread; nan where unknown."""
 
     size_bytes: float
     threads: int
@@ -69,8 +69,8 @@ class Surface:
 
     Attributes
     ----------
-    points : one a combination, sorted.
-    label : what it is, printed with every answer: ``modelled: ...`` or ``measured: ...``.
+    points : one run per combination, sorted.
+    label : origin of the surface, printed with every answer: ``modelled: ...`` or ``measured: ...``.
     """
 
     points: tuple[Point, ...]
@@ -78,40 +78,40 @@ class Surface:
 
     @cached_property
     def threads(self) -> tuple[int, ...]:
-        """Thread counts that were run."""
+        """Return the thread counts of the runs."""
         return tuple(sorted({p.threads for p in self.points}))
 
     def sizes(self, threads: int) -> Float:
-        """Matrix sizes run with so many threads [B], ascending.
+        """Return the matrix sizes run with so many threads [B], ascending.
 
         Raises
         ------
-        CannotAnswer : A131, the surface has no run with so many threads.
+        CannotAnswer : A131 where the surface has no run with so many threads.
         """
-        found = sorted({p.size_bytes for p in self.points if p.threads == threads})
-        if not found:
+        sizes = sorted({p.size_bytes for p in self.points if p.threads == threads})
+        if not sizes:
             raise self._outside(f"{threads} threads", ", ".join(str(n) for n in self.threads) + " threads")
-        return np.array(found)
+        return np.array(sizes)
 
     def kernel_seconds(self, threads: int) -> Float:
-        """One kernel at each of `sizes` [s].
+        """Return the time of one kernel at each of `sizes` [s].
 
         Raises
         ------
         CannotAnswer : A132, the surface does not say.
         """
-        found = np.array([self._column(size, threads)[0].kernel_seconds for size in self.sizes(threads)])
-        if np.isnan(found).any() or (np.diff(found) <= 0).any():
+        seconds = np.array([self._column(size, threads)[0].kernel_seconds for size in self.sizes(threads)])
+        if np.isnan(seconds).any() or (np.diff(seconds) <= 0).any():
             raise CannotAnswer(
                 "A132", "the surface does not give the kernel time of every size, growing with the size", where=self.label,
                 cause="kernels are binned by their duration", fix="add a column kernel [us]",
             )  # fmt: skip
-        return found
+        return seconds
 
     def seconds(self, size_bytes: float, threads: int, slack_seconds: float) -> float:
-        """Run time at a size and thread count that were run, linear in slack between runs [s].
+        """Return the run time at a size and thread count of the runs, linear in slack between runs [s].
 
-        On a convex curve, as every modelled run in one order is, a straight line between two runs lies above it.
+        Run time in one order is convex in slack, so a straight line between two modelled runs lies above it.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class Surface:
         return float(np.interp(slack_seconds, slack, [p.seconds for p in line]))
 
     def penalty(self, size_bytes: float, threads: int, slack_seconds: float) -> float:
-        """T(s)/T(0): between sizes linear in the logarithm of the size, between slacks linear in T (decision D10).
+        """Return T(s)/T(0): between sizes linear in the logarithm of the size, between slacks linear in T (decision D10).
 
         Raises
         ------
@@ -142,30 +142,30 @@ class Surface:
         return float(np.interp(math.log(size_bytes), np.log(near), ratios))
 
     def calls(self, size_bytes: float, threads: int) -> float:
-        """Delayed calls of one thread, for equation 1.
+        """Return the delayed calls of one thread, for equation 1.
 
         Raises
         ------
         CannotAnswer : A132, the surface does not say.
         """
-        found = self._column(size_bytes, threads)[0].calls
-        if math.isnan(found):
+        calls = self._column(size_bytes, threads)[0].calls
+        if math.isnan(calls):
             raise CannotAnswer("A132", "the surface does not say how many calls were delayed", where=self.label, fix="add a column calls")
-        return found
+        return calls
 
     def to_csv(self) -> str:
-        """The surface as a file that `read_surface` reads back."""
+        """Return the surface as a file that `read_surface` reads back."""
         names = ("size [B]", "threads", "slack [s]", "run time [s]", "kernel [s]", "calls")
         kept = [i for i in range(len(names)) if not any(math.isnan(p[i]) for p in self.points)]
         rows = [",".join(repr(p[i]) for i in kept) for p in self.points]
         return "\n".join([",".join(names[i] for i in kept), *rows]) + "\n"
 
     def _column(self, size_bytes: float, threads: int) -> list[Point]:
-        found = self._runs.get((size_bytes, threads))
-        if found is None:
+        runs = self._runs.get((size_bytes, threads))
+        if runs is None:
             sizes = ", ".join(show(float(n), "B") for n in self.sizes(threads))
             raise self._outside(f"{show(size_bytes, 'B')} with {threads} threads", sizes)
-        return found
+        return runs
 
     @cached_property
     def _runs(self) -> dict[tuple[float, int], list[Point]]:
@@ -174,10 +174,10 @@ class Surface:
             runs.setdefault((point.size_bytes, point.threads), []).append(point)
         return runs
 
-    def _outside(self, asked: str, there: str) -> CannotAnswer:
+    def _outside(self, asked: str, covered: str) -> CannotAnswer:
         return CannotAnswer(
             "A131", "the question lies outside the response surface, and it is not extrapolated", where=self.label, found=asked,
-            cause=f"the surface holds {there}", fix="ask inside it, or add runs to it",
+            cause=f"the surface holds {covered}", fix="ask inside it, or add runs to it",
         )  # fmt: skip
 
 
@@ -189,13 +189,13 @@ def modelled_surface(
     device_bytes: float = math.inf,
     waits: Waits = "calls",
 ) -> Surface:
-    """The surface of the modelled proxy: every point a replay of its own, in the order that arises at its slack.
+    """Return the surface of the modelled proxy: each point is a separate replay, in the order that arises at its slack.
 
     Parameters
     ----------
-    proxies : the matrix sizes (`turnbuckle.papers.row_slack.row_slack.table_two`).
-    threads, slack_seconds : the other two axes; slack 0 is always among them [s].
-    device_bytes : memory of the device; what does not fit (three matrices a thread) is left out, as in the paper [B].
+    proxies : the matrix sizes (`turnbuckle.papers.row_slack.binned_slack.table_two`).
+    threads, slack_seconds : the other two axes; slack 0 is always added [s].
+    device_bytes : memory of the device [B]; runs that do not fit (three matrices per thread) are left out, as in the paper.
     waits : which calls wait for their work.
     """
     slacks = sorted({0.0, *slack_seconds})
@@ -211,7 +211,7 @@ def modelled_surface(
 
 
 def read_surface(path: str | Path) -> Surface:
-    """Load a measured surface from a CSV file (form and errors: the head of this module)."""
+    """Read a measured surface from a CSV file; the head of this module describes its form and errors."""
     table = read_table(path, COLUMNS, "the response surface", largest_bytes=_LARGEST_BYTES)
     runs: dict[tuple[float, int, float], list[tuple[float, float, float]]] = {}
     columns = [table.number(c.name).tolist() for c in COLUMNS]
@@ -221,9 +221,9 @@ def read_surface(path: str | Path) -> Surface:
     started = {(p.size_bytes, p.threads) for p in points if p.slack_seconds == 0.0}
     without = next((p for p in points if (p.size_bytes, p.threads) not in started), None)
     if without is not None or not points:
-        at = f"{show(without.size_bytes, 'B')} with {without.threads} threads" if without else "no runs"
+        missing = f"{show(without.size_bytes, 'B')} with {without.threads} threads" if without else "no runs"
         raise UsageError(
-            "A064", "a response surface needs a run without slack for every size and thread count", where=table.name, found=at,
+            "A064", "a response surface needs a run without slack for every size and thread count", where=table.name, found=missing,
             fix="add a line with slack 0",
         )  # fmt: skip
     return Surface(points, f"measured: {table.name}")

@@ -21,7 +21,7 @@ from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.projections import clean, print_findings, seconds
 
 if TYPE_CHECKING:
-    from turnbuckle.papers.row_slack.row_slack import Beside
+    from turnbuckle.papers.row_slack.binned_slack import Beside
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"
 #: A what-if is worth showing if it saves this share of the run time.

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from turnbuckle.cli import run as cli
 from turnbuckle.foundation.errors import ProfileError, UsageError
-from turnbuckle.papers.models.node.summaries import Row, Summary, read_summary
-from turnbuckle.papers.models.node.summaries_command import summary_rows
+from turnbuckle.papers.models.node.nvprof_additive import summary_rows
+from turnbuckle.papers.models.node.nvprof_summary import Row, Summary, read_summary
 from turnbuckle.trace.readers.nvprof import reader as nvprof
 
 PRINTED = """\

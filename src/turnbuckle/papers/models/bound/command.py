@@ -1,4 +1,4 @@
-"""``turnbuckle model bound``: what a gain between two latencies, or two bandwidths, says of a third one."""
+"""Command ``turnbuckle model bound``: what a gain between two latencies, or two bandwidths, implies for a third one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from turnbuckle.papers.numbers import Interval
 
 _RATIO = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?:x\s*)?", re.ASCII)
-#: What is shown where nothing is asked for: none at all, and so many times worse than --from.
+#: Delays shown by default: none, and multiples of --from.
 _FACTORS = (0, 2, 10, 100)
 _SLOWEST, _FASTEST, _LONGEST = 1e-9, 1e18, 1e9  # [B/s], [B/s], [s]
 
@@ -32,9 +32,9 @@ def bound(
     from turnbuckle.show.terminal.console import console_for
 
     console = console_for(output if format == "table" else None)
-    known = _ratio("--gain", gain)
-    if known.value < 1:
-        fix = f"swap --from and --to and give --gain {1 / known.value:.3g}" if known.value else "a gain is a ratio above 1"
+    known_gain = _ratio("--gain", gain)
+    if known_gain.value < 1:
+        fix = f"swap --from and --to and give --gain {1 / known_gain.value:.3g}" if known_gain.value else "a gain is a ratio above 1"
         raise UsageError("A044", "a gain below 1 is a loss", found=f"--gain {gain}", fix=fix)
     unit = _unit(from_)
     now, near = _delay("--from", from_, unit), _delay("--to", to, unit)
@@ -46,8 +46,8 @@ def bound(
     far = [_delay("--at", word, unit) for word in words] or [factor * now for factor in _FACTORS]
     if claimed is not None and len(words) != 1:
         raise UsageError("A044", "a claim belongs to one --at", found=f"{len(words)} of them", fix="--at 1ms --claimed 2.39")
-    said = None if claimed is None else _ratio("--claimed", claimed)
-    document = answer(known, now, near, far, over="latency" if unit == "s" else "bandwidth", claimed=said)
+    claim = None if claimed is None else _ratio("--claimed", claimed)
+    document = answer(known_gain, now, near, far, over="latency" if unit == "s" else "bandwidth", claimed=claim)
     if format != "table":
         from turnbuckle.show.terminal.output import write_answer
 
@@ -58,7 +58,7 @@ def bound(
 
 
 def _ratio(option: str, text: str) -> Interval:
-    """A printed ratio and the interval its digits stand for."""
+    """Return a printed ratio and the interval of its digits."""
     from turnbuckle.foundation.errors import UsageError
     from turnbuckle.papers.numbers import printed
 
@@ -71,7 +71,7 @@ def _ratio(option: str, text: str) -> Interval:
 
 
 def _unit(text: str) -> Literal["s", "B/s"]:
-    """Whether a latency or a bandwidth is given."""
+    """Return the unit of a text: a latency or a bandwidth."""
     from turnbuckle.foundation.errors import UnitError
     from turnbuckle.foundation.units import parse
 
@@ -83,7 +83,7 @@ def _unit(text: str) -> Literal["s", "B/s"]:
 
 
 def _delay(option: str, text: str, unit: Literal["s", "B/s"]) -> float:
-    """A latency [s], or the seconds a byte takes at a bandwidth [s/B]: run time is convex in either."""
+    """Return a latency [s], or the seconds per byte at a bandwidth [s/B]: run time is convex in either."""
     from turnbuckle.foundation.errors import UsageError
     from turnbuckle.foundation.units import parse
 
@@ -107,13 +107,13 @@ def answer(
     over: Literal["latency", "bandwidth"] = "latency",
     claimed: Interval | None = None,
 ) -> dict[str, Any]:
-    """The document of the command.
+    """Return the document of the command.
 
     Parameters
     ----------
     gain : T(now) / T(near), with the interval of its digits.
-    now, near, far : delays [s], or seconds a byte [s/B].
-    claimed : T(far) / T(now) as somebody has it, for a single `far`.
+    now, near, far : delays [s], or seconds per byte [s/B].
+    claimed : T(far) / T(now) as claimed, for a single `far`.
     """
     from turnbuckle.papers.models.bound.affine import bound_on, possible_on
     from turnbuckle.projection.run import SCHEMA_VERSION
@@ -149,8 +149,8 @@ def answer(
     }
 
 
-def _judged(claimed: Interval, gain: Interval, row: dict[str, Any], known: tuple[float, float], named: Any, key: str) -> dict[str, Any]:
-    """A claim beside what is possible; beyond --from also where it would hold."""
+def _judged(claimed: Interval, gain: Interval, row: dict[str, Any], delays: tuple[float, float], named: Any, key: str) -> dict[str, Any]:
+    """Compare a claim with the possible range. Beyond --from also return the delay at which the claim would hold."""
     from turnbuckle.papers.models.bound.affine import farthest
 
     holds = claimed.high >= row["low"] and (row["high"] is None or claimed.low <= row["high"])
@@ -161,8 +161,8 @@ def _judged(claimed: Interval, gain: Interval, row: dict[str, Any], known: tuple
         "verdict": "possible" if holds else "contradicts",
     }
     if claimed.value >= 1 and row["high"] is None:
-        out[f"reached_{key}"] = named(float(farthest(gain.value, claimed.value, *known)))
-        out[f"rounded_reached_{key}"] = named(float(farthest(gain.low, claimed.high, *known)))
+        out[f"reached_{key}"] = named(float(farthest(gain.value, claimed.value, *delays)))
+        out[f"rounded_reached_{key}"] = named(float(farthest(gain.low, claimed.high, *delays)))
     return out
 
 
@@ -172,13 +172,13 @@ def _print(console: Any, document: dict[str, Any]) -> None:
 
     from turnbuckle.foundation.units import show
 
-    over, gain, said = document["over"], document["gain"], document["claimed"]
+    over, gain, claim = document["over"], document["gain"], document["claimed"]
     key, unit = ("seconds", "s") if over == "latency" else ("bandwidth", "B/s")
 
-    def at(value: float) -> str:
+    def words(value: float) -> str:
         return "any" if value == float("inf") else show(value, unit)
 
-    now, near = (at(document[f"{end}_{key}"]) for end in ("from", "to"))
+    now, near = (words(document[f"{end}_{key}"]) for end in ("from", "to"))
     console.print(Text(f"{gain['ratio']:g}x faster at {near} than at {now}; the digits stand for {gain['low']:g} to {gain['high']:g}"))
     console.print()
     console.print(Text(f"run time against that at {now}", "italic"))
@@ -187,22 +187,22 @@ def _print(console: Any, document: dict[str, Any]) -> None:
         table.add_column(head, justify="right" if k else "left", no_wrap=True, min_width=10)
     for row in document["bounds"]:
         place = row[f"at_{key}"]
-        word = "no limit" if place == float("inf") else at(place)
+        word = "no limit" if place == float("inf") else words(place)
         table.add_row(word, f"{row['holds']} {row['ratio']:.3f}x", f"{row['rounded_ratio']:.3f}x")
     console.print(table)
     console.print()
-    if said is not None:
-        asked = at(document["bounds"][0][f"at_{key}"])
+    if claim is not None:
+        asked = words(document["bounds"][0][f"at_{key}"])
         verdict = (
-            f"{said['ratio']:g}x at {asked} {'contradicts the gain' if said['verdict'] == 'contradicts' else 'is possible with the gain'}"
+            f"{claim['ratio']:g}x at {asked} {'contradicts the gain' if claim['verdict'] == 'contradicts' else 'is possible with the gain'}"
         )
-        if said["verdict"] == "contradicts" and f"reached_{key}" in said:
-            most, rounded = (at(said[f"{name}_{key}"]) for name in ("reached", "rounded_reached"))
+        if claim["verdict"] == "contradicts" and f"reached_{key}" in claim:
+            most, rounded = (words(claim[f"{name}_{key}"]) for name in ("reached", "rounded_reached"))
             verdict += f": it is reached by {most} ({rounded} with rounding)"
-        elif said["verdict"] == "contradicts":
+        elif claim["verdict"] == "contradicts":
             low, high = document["bounds"][0]["low"], document["bounds"][0]["high"]
             verdict += f": {low:.3f}x {'or more' if high is None else f'to {high:.3f}x'} can be, with rounding"
-        console.print(Text(verdict, "bold red" if said["verdict"] == "contradicts" else "bold"))
+        console.print(Text(verdict, "bold red" if claim["verdict"] == "contradicts" else "bold"))
     if gain["low"] <= 1:
         console.print(Text("the gain may be rounded up from none, so nothing follows from it", "yellow"))
     met = "every trip counts" if over == "latency" else "every byte counts"

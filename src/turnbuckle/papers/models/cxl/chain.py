@@ -1,13 +1,13 @@
-"""A chain of accelerators, replayed: through the host, directly, through a shared cache, and each of them pipelined.
+"""Chain of accelerators, replayed: through the host, directly, through a shared cache, and each of them pipelined.
 
-A chain is a small declared task graph (Austin et al. 2021, ECP-HIHE01-35, section 10): stages on devices, the bytes a stage
+A chain is a small declared task graph (Austin et al. 2021, ECP-HIHE01-35, section 10): stages on devices, the bytes each stage
 receives from earlier ones, and a link between each pair of devices that talk.  `turnbuckle.papers.models.cxl.chain_file` reads one.
 
-Serial flows do one step of one item after the other, as host code does that waits for everything.  Pipelined flows overlap:
-a device, and each direction of a link, does one step at a time; where one serves several stages, items pass it in waves.
-In a cached flow, messages over CXL links are not copied: the kernel that receives one reads it from the shared cache while it
-runs.  Over ``cxl2`` lines come ahead of their use, so that it costs the access to one line, and the kernel ends no earlier
-than its data could have arrived; over ``cxl1`` the kernel waits for every line.
+Serial flows do one step of one item after the other, as host code that waits for everything.  Pipelined flows overlap items:
+each device, and each direction of a link, does one step at a time.  Where a device or link serves several stages, items pass it in
+waves.  In a cached flow, messages over CXL links are not copied: the receiving kernel reads each one from the shared cache while it
+runs.  Over ``cxl2`` lines are fetched ahead of their use: the message costs the access to one line, and the kernel ends no earlier
+than its data could have arrived.  Over ``cxl1`` the kernel waits for every line.
 
 Errors:
 
@@ -47,10 +47,10 @@ from turnbuckle.trace.recorders import what_to_record
 HOST: Final = "host"
 Kind = Literal["pcie", "cxl1", "cxl2", "time", "loggp"]
 Through = Literal["host", "direct", "cached"]
-#: Steps of all items that are replayed at most.
+#: Largest number of steps of all items in one replay.
 MOST_TASKS: Final = 4_000_000
 
-#: What a link may state, with its unit (none: text), and what each kind of link uses.
+#: Keys of a link with their units (none: text), and the keys that each kind of link uses.
 LINK_KEYS: Final[dict[str, str]] = {
     "pcie": "", "start_up": "s", "share": "1", "line_time": "s", "lines_in_flight": "1", "time": "s", "latency": "s", "bandwidth": "B/s",
 }  # fmt: skip
@@ -65,14 +65,14 @@ KINDS: Final[dict[Kind, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Link:
-    """How long a message takes between two devices.
+    """Link between two devices, which gives the time of a message.
 
     Attributes
     ----------
     kind : ``pcie`` (eq 9), ``cxl1`` (eq 10), ``cxl2`` (eq 11), ``time`` (always `time`), ``loggp`` (latency + n / bandwidth).
-    pcie : the wire below ``pcie`` and ``cxl2``; both directions busy.
-    start_up, share, line_time, lines_in_flight : of the equations, see `turnbuckle.papers.models.cxl.cost`.
-    time, latency, bandwidth : measured [s], [s], [B/s].
+    pcie : the wire below ``pcie`` and ``cxl2``, with both directions busy.
+    start_up, share, line_time, lines_in_flight : parameters of the equations, see `turnbuckle.papers.models.cxl.cost`.
+    time, latency, bandwidth : measured values [s], [s], [B/s].
     """
 
     kind: Kind
@@ -86,7 +86,7 @@ class Link:
     bandwidth: float = math.inf
 
     def seconds(self, size_bytes: float) -> float:
-        """Time of one message [s]."""
+        """Return the time of one message [s]."""
         if self.kind == "time":
             return self.time
         if self.kind == "loggp":
@@ -98,26 +98,26 @@ class Link:
             return float(pcie_seconds(size_bytes, bandwidth, self.start_up))
         return float(cxl_stream_seconds(size_bytes, bandwidth, self.share, self.line_time))
 
-    def lengthened(self, own: float, size_bytes: float) -> float:
-        """Time of a kernel of `own` seconds that reads a message from the shared cache while it runs [s]."""
+    def lengthened(self, kernel_seconds: float, size_bytes: float) -> float:
+        """Return the time of a kernel of `kernel_seconds` that reads a message from the shared cache while it runs [s]."""
         if self.kind == "cxl1":
-            return own + self.seconds(size_bytes)
-        return max(own, self.seconds(size_bytes) - self.line_time) + self.line_time
+            return kernel_seconds + self.seconds(size_bytes)
+        return max(kernel_seconds, self.seconds(size_bytes) - self.line_time) + self.line_time
 
     @property
     def caches(self) -> bool:
-        """Whether it is a CXL link."""
+        """Return whether this is a CXL link."""
         return self.kind in ("cxl1", "cxl2")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: what its kind uses."""
+        """Return the parameters that this kind of link uses, for JSON."""
         unit = {"s": "_seconds", "B/s": "", "1": "", "": ""}
         return {"kind": self.kind, **{f"{k.removesuffix('_time')}{unit[LINK_KEYS[k]]}": getattr(self, k) for k in KINDS[self.kind]}}
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: its device, its time for one item [s] (None: to come from a recording), and the bytes it receives, by stage."""
+    """Stage of a chain: its device, its time for one item [s] (None: from a recording), and the bytes it receives, by stage."""
 
     name: str
     device: str
@@ -127,16 +127,16 @@ class Stage:
 
 @dataclass(frozen=True)
 class Chain:
-    """A declared chain.
+    """Declared chain of accelerators.
 
     Attributes
     ----------
     stages : in the order in which one item passes them.
-    links : by (from, to); one that stands there only one way serves both.
-    items : how often the chain runs; None: to come from a recording.
+    links : links by (from, to); a link declared in one direction serves both.
+    items : how often the chain runs; None: from a recording.
     in_flight : items under way at once when pipelined; None: as many as there are steps.
-    start_up : s of eq 12, once [s].
-    findings : flaws of a recording that stands for a stage, and what it leaves out.
+    start_up : s of eq 12, spent once [s].
+    findings : findings on the recording of a stage.
     """
 
     stages: tuple[Stage, ...]
@@ -147,24 +147,24 @@ class Chain:
     name: str = ""
     findings: tuple[Finding, ...] = ()
 
-    def link(self, one: str, other: str) -> Link | None:
-        """The link between two devices, or None."""
-        return self.links.get((one, other)) or self.links.get((other, one))
+    def link(self, sender: str, receiver: str) -> Link | None:
+        """Return the link between two devices, or None."""
+        return self.links.get((sender, receiver)) or self.links.get((receiver, sender))
 
 
 @dataclass(frozen=True)
 class Flow:
-    """One way to run a chain.
+    """One way to run a chain, and its run time.
 
     Attributes
     ----------
     through : how messages between accelerators move: ``host``, ``direct`` or ``cached``.
     pipelined : whether items overlap.
     seconds : run time [s].
-    first_seconds : of one item alone [s].
-    busiest : the device, or the direction of a link, that is busy longest; busy_seconds : for how long [s].
-    path_seconds : what the critical path is made of, by device and direction of link [s].
-    moved_seconds : all copies of one item added up [s].
+    first_seconds : run time of one item alone [s].
+    busiest : the device, or the direction of a link, that is busy longest; busy_seconds : its busy time [s].
+    path_seconds : time on the critical path, by device and direction of link [s].
+    moved_seconds : sum of all copies of one item [s].
     """
 
     through: Through
@@ -178,12 +178,12 @@ class Flow:
 
     @property
     def name(self) -> str:
-        """In words."""
+        """Return the flow in words."""
         words = {"host": "through the host", "direct": "direct", "cached": "cached"}[self.through]
         return f"{words}, pipelined" if self.pipelined else words
 
     def as_dict(self, today: float) -> dict[str, Any]:
-        """For JSON."""
+        """Return the flow for JSON."""
         return {
             "flow": self.through,
             "pipelined": self.pipelined,
@@ -199,7 +199,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Played:
-    """All flows of a chain, serial and through the host first; `left_out` says which need a link that is not declared."""
+    """Flows of a chain, serial and through the host first; `left_out` names flows whose link is not declared."""
 
     chain: Chain
     flows: tuple[Flow, ...]
@@ -207,17 +207,19 @@ class Played:
 
     @property
     def today(self) -> Flow:
-        """The serial flow through the host."""
+        """Return the serial flow through the host."""
         return self.flows[0]
 
     @property
     def penalty(self) -> float | None:
-        """Disaggregation penalty (eq 13): today's run time over the time of all stages; None where they take none."""
-        each = [s.seconds or 0.0 for s in self.chain.stages]
-        return float(disaggregation_penalty(self.today.seconds, (self.chain.items or 0) * sum(each))) if any(each) else None
+        """Return the disaggregation penalty (eq 13): today's run time over the time of all stages; None where all stages take 0 s."""
+        stage_seconds = [s.seconds or 0.0 for s in self.chain.stages]
+        return (
+            float(disaggregation_penalty(self.today.seconds, (self.chain.items or 0) * sum(stage_seconds))) if any(stage_seconds) else None
+        )
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; units in the names, SI."""
+        """Return the answer for JSON, in SI units that the keys name."""
         return {
             "schema_version": 1,
             "chain": self.chain.name,
@@ -237,7 +239,7 @@ class Played:
 
 @dataclass
 class _Steps:
-    """The steps of one item, in an order in which they can run."""
+    """Steps of one item, in an order in which they can run."""
 
     track: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
@@ -255,12 +257,12 @@ def play(chain: Chain) -> Played:
 
     Raises
     ------
-    UsageError : A029 where two devices talk without a link, or something is left to a recording.
+    UsageError : A029 where two devices talk without a link, or a stage or the number of items is left to a recording.
 
     >>> stages = (Stage("unpack", "fpga", 2.0), Stage("sum", "gpu", 1.0, {"unpack": 1e6}))
     >>> slow = Link("time", time=0.5)
-    >>> found = play(Chain(stages, {("fpga", "host"): slow, ("gpu", "host"): slow, ("fpga", "gpu"): slow}, items=10))
-    >>> [(f.name, round(f.seconds, 3)) for f in found.flows[:3]]
+    >>> played = play(Chain(stages, {("fpga", "host"): slow, ("gpu", "host"): slow, ("fpga", "gpu"): slow}, items=10))
+    >>> [(f.name, round(f.seconds, 3)) for f in played.flows[:3]]
     [('through the host', 40.0), ('through the host, pipelined', 22.0), ('direct', 35.0)]
     """
     if chain.items is None or any(s.seconds is None for s in chain.stages):
@@ -282,27 +284,27 @@ def play(chain: Chain) -> Played:
 
 
 def _messages(chain: Chain) -> list[tuple[int, int, float]]:
-    """(from stage, to stage, bytes) of every message between different devices that carries anything."""
-    at = {s.name: i for i, s in enumerate(chain.stages)}
+    """Return (from stage, to stage, bytes) of each non-empty message between different devices."""
+    index = {s.name: i for i, s in enumerate(chain.stages)}
     return [
-        (at[source], i, size)
+        (index[source], i, size)
         for i, stage in enumerate(chain.stages)
         for source, size in (stage.receives or {}).items()
-        if size > 0 and chain.stages[at[source]].device != stage.device
+        if size > 0 and chain.stages[index[source]].device != stage.device
     ]
 
 
-def _hops(one: str, other: str, through: Through) -> list[tuple[str, str]]:
-    if through == "host" and HOST not in (one, other):
-        return [(one, HOST), (HOST, other)]
-    return [(one, other)]
+def _hops(sender: str, receiver: str, through: Through) -> list[tuple[str, str]]:
+    if through == "host" and HOST not in (sender, receiver):
+        return [(sender, HOST), (HOST, receiver)]
+    return [(sender, receiver)]
 
 
 def _lacking(chain: Chain, through: Through) -> str:
-    """What a flow needs and the chain does not have, in words; an empty string where nothing lacks."""
+    """Return in words what a flow needs and the chain lacks; an empty string where nothing is missing."""
     messages = [(chain.stages[a].device, chain.stages[b].device) for a, b, _ in _messages(chain)]
-    for one, other in messages:
-        for hop in _hops(one, other, through):
+    for sender, receiver in messages:
+        for hop in _hops(sender, receiver, through):
             if chain.link(*hop) is None:
                 return f"no link between {hop[0]} and {hop[1]}"
     if through == "cached" and not any(link is not None and link.caches for link in (chain.link(*m) for m in messages)):
@@ -311,7 +313,7 @@ def _lacking(chain: Chain, through: Through) -> str:
 
 
 def _steps(chain: Chain, through: Through, *, serial: bool) -> _Steps:
-    """The steps of one item: every copy is a step on its direction of a link, every stage one on its device."""
+    """Return the steps of one item: each copy is a step on its direction of a link, each stage a step on its device."""
     steps = _Steps()
     done: dict[str, int] = {}
     device = {s.name: s.device for s in chain.stages}
@@ -320,25 +322,26 @@ def _steps(chain: Chain, through: Through, *, serial: bool) -> _Steps:
         return steps.add(track, seconds, [len(steps.track) - 1] if serial and steps.track else after)
 
     for i, stage in enumerate(chain.stages):
-        own = stage.seconds or 0.0
+        stage_seconds = stage.seconds or 0.0
         after = [done[chain.stages[i - 1].name]] if i and not stage.receives else []
         for source, size in (stage.receives or {}).items():
             last = done[source]
             if size > 0 and device[source] != stage.device:
                 direct = chain.link(device[source], stage.device)
                 if through == "cached" and direct is not None and direct.caches:
-                    own = direct.lengthened(own, size)
+                    stage_seconds = direct.lengthened(stage_seconds, size)
                 else:
-                    for one, other in _hops(device[source], stage.device, through):
-                        link = chain.link(one, other)
-                        assert link is not None  # `play` has looked
-                        last = add(f"{one} to {other}", link.seconds(size), [last])
+                    for sender, receiver in _hops(device[source], stage.device, through):
+                        link = chain.link(sender, receiver)
+                        assert link is not None  # `play` refuses chains without it
+                        last = add(f"{sender} to {receiver}", link.seconds(size), [last])
             after.append(last)
-        done[stage.name] = add(stage.device, own, after)
+        done[stage.name] = add(stage.device, stage_seconds, after)
     return steps
 
 
 def _flow(chain: Chain, through: Through, pipelined: bool) -> Flow:
+    """Replay one flow of a chain."""
     items = chain.items or 0
     steps = _steps(chain, through, serial=not pipelined)
     count = len(steps.track)
@@ -371,10 +374,10 @@ def _flow(chain: Chain, through: Through, pipelined: bool) -> Flow:
 
 
 def _tasks(steps: _Steps, items: int, in_flight: int, names: list[str]) -> tuple[Tasks, np.ndarray[Any, np.dtype[np.int64]]]:
-    """All steps of all items as tasks, and the track of each.
+    """Return all steps of all items as tasks, and the track of each task.
 
-    A track takes steps in waves: item i does step p in wave i w + p, with w = ceil(steps / in flight).  Every edge leads to a
-    later wave, also the one from the end of an item to the start of the one that takes its place.
+    Each track takes steps in waves: item i does step p in wave i w + p, with w = ceil(steps / in flight).  Each edge leads to a
+    later wave, also the edge from the end of an item to the start of the item that takes its place.
     """
     count = len(steps.track)
     item, step = (a.ravel() for a in np.meshgrid(np.arange(items), np.arange(count), indexing="ij"))
@@ -382,13 +385,13 @@ def _tasks(steps: _Steps, items: int, in_flight: int, names: list[str]) -> tuple
     order = np.argsort(wave, kind="stable")
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
-    each = np.arange(items) * count
+    item_start = np.arange(items) * count
     ends = [(p, q, 0) for q, before in enumerate(steps.after) for p in before]
     followed = {p for before in steps.after for p in before}
     lasts, firsts = [p for p in range(count) if p not in followed], [q for q in range(count) if not steps.after[q]]
     ends += [(p, q, in_flight) for p in lasts for q in firsts]
-    source = [each[: max(items - later, 0)] + p for p, _, later in ends]
-    target = [each[later:] + q for _, q, later in ends]
+    source = [item_start[: max(items - later, 0)] + p for p, _, later in ends]
+    target = [item_start[later:] + q for _, q, later in ends]
     track = np.array([names.index(t) for t in steps.track], dtype=np.int64)[step][order]
     seconds = np.array(steps.seconds)[step][order]
     sources, targets = (place[np.concatenate(x)] if x else np.zeros(0, dtype=np.int64) for x in (source, target))
@@ -396,23 +399,23 @@ def _tasks(steps: _Steps, items: int, in_flight: int, names: list[str]) -> tuple
 
 
 def with_recording(chain: Chain, profile: Profile, *, per: Literal["run", "kernel"] = "run", stage: str | None = None) -> Chain:
-    """Fill in what the chain leaves open of its GPU stage from a recording.
+    """Complete the GPU stage of a chain from a recording.
 
-    The stage's time becomes the time in which the GPU computes (union of kernels); bytes that it and the stage after it receive
-    become the bytes copied to the device and back; a link between host and GPU that is not declared takes as long as these
-    copies took.  Nothing that the file states is replaced.
+    The time of the stage is the time in which the GPU computes (union of kernels).  The bytes that it and the next stage receive are
+    the bytes copied to the device and back.  An undeclared link between host and GPU takes as long as these copies took.  Values
+    that the file states are kept.
 
     Parameters
     ----------
-    per : what one item is: the whole ``run``, or one ``kernel``: then everything is divided by the number of kernels, which is
+    per : one item is the whole ``run``, or one ``kernel``: then all values are divided by the number of kernels, which is
         the number of items unless the chain has one.
-    stage : the stage; the only one without a time if left out.
+    stage : name of the stage; if left out, the only stage without a time.
 
     Raises
     ------
     CannotAnswer : A139, A147.  UsageError : A029.
     """
-    at = _open_stage(chain, stage)
+    index = _open_stage(chain, stage)
     trace = profile.trace
     starts = np.concatenate([f["start_ns"].to_numpy() for f in (trace.kernels, trace.graphs)])
     ends = np.concatenate([f["end_ns"].to_numpy() for f in (trace.kernels, trace.graphs)])
@@ -420,18 +423,18 @@ def with_recording(chain: Chain, profile: Profile, *, per: Literal["run", "kerne
         raise CannotAnswer("A147", "the recording holds no kernels", where=trace.name, fix=what_to_record("gpu", trace.facts))
     count = len(starts) if per == "kernel" else 1
     copies = summary.copies(profile)
-    classes = {way: (way, f"migration_{way}") for way in ("h2d", "d2h")}
-    size = {way: sum(summary.moved_bytes(profile, c) for c in both) / count for way, both in classes.items()}
-    seconds = {way: sum(copies[c]["busy_ns"] for c in both) * 1e-9 / count for way, both in classes.items()}
+    classes = {direction: (direction, f"migration_{direction}") for direction in ("h2d", "d2h")}
+    size = {direction: sum(summary.moved_bytes(profile, c) for c in both) / count for direction, both in classes.items()}
+    seconds = {direction: sum(copies[c]["busy_ns"] for c in both) * 1e-9 / count for direction, both in classes.items()}
     stages = list(chain.stages)
-    own = stages[at]
-    fed = own.receives if own.receives is not None or not at else {stages[at - 1].name: size["h2d"]}
-    stages[at] = replace(own, seconds=float(union_ns(starts, ends)) * 1e-9 / count, receives=fed)
-    if at + 1 < len(stages) and stages[at + 1].receives is None:
-        stages[at + 1] = replace(stages[at + 1], receives={own.name: size["d2h"]})
+    gpu_stage = stages[index]
+    receives = gpu_stage.receives if gpu_stage.receives is not None or not index else {stages[index - 1].name: size["h2d"]}
+    stages[index] = replace(gpu_stage, seconds=float(union_ns(starts, ends)) * 1e-9 / count, receives=receives)
+    if index + 1 < len(stages) and stages[index + 1].receives is None:
+        stages[index + 1] = replace(stages[index + 1], receives={gpu_stage.name: size["d2h"]})
     links = dict(chain.links)
-    if chain.link(HOST, own.device) is None:
-        links |= {(HOST, own.device): Link("time", time=seconds["h2d"]), (own.device, HOST): Link("time", time=seconds["d2h"])}
+    if chain.link(HOST, gpu_stage.device) is None:
+        links |= {(HOST, gpu_stage.device): Link("time", time=seconds["h2d"]), (gpu_stage.device, HOST): Link("time", time=seconds["d2h"])}
     flaws = [*chain.findings, *profile.findings]
     if count > 1:
         lasting = (ends - starts).astype(np.float64)
@@ -441,13 +444,13 @@ def with_recording(chain: Chain, profile: Profile, *, per: Literal["run", "kerne
 
 
 def _open_stage(chain: Chain, stage: str | None) -> int:
-    """The stage to take from a recording."""
+    """Return the index of the stage to take from a recording."""
     names = [s.name for s in chain.stages]
     if stage is not None and stage not in names:
         fix = did_you_mean(stage, names) or f"one of {', '.join(names)}"
         raise UsageError("A029", "the chain has no such stage", where=chain.name, found=f'"{stage[:40]}"', fix=fix)
     without = [i for i, s in enumerate(chain.stages) if s.seconds is None and stage in (None, s.name)]
     if len(without) != 1:
-        found = f"{stage} has a time" if stage is not None else f"{len(without)} stages without a time"
-        raise UsageError("A029", "one stage is to come from the recording", where=chain.name, found=found, fix="leave out its time")
+        mismatch = f"{stage} has a time" if stage is not None else f"{len(without)} stages without a time"
+        raise UsageError("A029", "one stage is to come from the recording", where=chain.name, found=mismatch, fix="leave out its time")
     return without[0]

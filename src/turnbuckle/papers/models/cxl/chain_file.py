@@ -1,4 +1,4 @@
-"""Reads a chain of accelerators from a TOML file, and says for every flaw where it stands.
+"""Reader of a chain of accelerators from a TOML file, with the position of each flaw.
 
 ::
 
@@ -18,10 +18,9 @@
     [link.fpga-host]                 # both ways, unless host-fpga stands there too
     kind = "pcie"                    # pcie: eq 9; cxl1: eq 10; cxl2: eq 11; time: a time; loggp: latency and bandwidth
 
-Nothing is guessed: a key that a chain does not have, a quantity without a unit, a link between devices that no stage uses
-stops the reading:
+Nothing is guessed: an unknown key, a quantity without a unit and a link between devices that no stage uses are errors:
 
-    A027  not TOML, an unknown or missing key, a value that cannot be
+    A027  not TOML, an unknown or missing key, a value out of range
     U0xx  a quantity without a unit, or with the wrong one
 """
 
@@ -55,7 +54,7 @@ def read_chain(path: str | Path) -> Chain:
 
 
 class _Reading:
-    """One chain file being read; knows where everything stands."""
+    """Chain file being read, with the position of each key."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -74,57 +73,61 @@ class _Reading:
             raise self._flaw((), "a chain without stages", fix="[stage.NAME] with device and time")
         links = {}
         for name, table in self._tables("link"):
-            one, _, other = name.partition("-")
+            sender, _, receiver = name.partition("-")
             devices = list(dict.fromkeys([HOST, *(s.device for s in stages)]))
-            if one == other or not {one, other} <= set(devices):
+            if sender == receiver or not {sender, receiver} <= set(devices):
                 fix = did_you_mean(name, [f"{a}-{b}" for a in devices for b in devices if a != b]) or f"devices are {', '.join(devices)}"
-                raise self._flaw(("link", name), "a link between devices that the chain does not have", found=name, fix=fix)
-            links[one, other] = self._link(("link", name), table)
+                raise self._flaw(("link", name), "a link between devices that the chain does not have", content=name, fix=fix)
+            links[sender, receiver] = self._link(("link", name), table)
         items, in_flight = (self._count((key,), self.document.get(key)) for key in ("items", "in_flight"))
         start_up = self._quantity(("start_up",), self.document.get("start_up", "0 s"), "s")
         return Chain(tuple(stages), links, items, in_flight, start_up, self.name)
 
     def _stage(self, name: str, table: dict[str, Any], before: list[str]) -> Stage:
-        at = ("stage", name)
-        self._known(at, table, ("device", "time", "receives"))
+        path = ("stage", name)
+        self._known(path, table, ("device", "time", "receives"))
         device = table.get("device")
         if not isinstance(device, str) or not _NAME.fullmatch(device):
-            raise self._flaw((*at, "device"), f"stage {name} needs a device", found=str(device)[:40], fix='device = "gpu": a-z, 0-9 and _')
-        seconds = self._quantity((*at, "time"), table["time"], "s") if "time" in table else None
+            raise self._flaw(
+                (*path, "device"), f"stage {name} needs a device", content=str(device)[:40], fix='device = "gpu": a-z, 0-9 and _'
+            )
+        seconds = self._quantity((*path, "time"), table["time"], "s") if "time" in table else None
         given = table.get("receives")
         if given is None:
             return Stage(name, device, seconds)
         if not isinstance(given, dict):
             if not before:
-                raise self._flaw((*at, "receives"), "the first stage receives from nobody", fix='put a stage on device = "host" before it')
+                raise self._flaw(
+                    (*path, "receives"), "the first stage receives from nobody", fix='put a stage on device = "host" before it'
+                )
             given = {before[-1]: given}
         for source in given:
             if source not in before:
                 fix = did_you_mean(source, before) or f"earlier stages are {', '.join(before) or 'none'}"
-                raise self._flaw((*at, "receives", source), "a message from no earlier stage", found=source[:40], fix=fix)
-        sizes = {source: self._quantity((*at, "receives", source), size, "B") for source, size in given.items()}
+                raise self._flaw((*path, "receives", source), "a message from no earlier stage", content=source[:40], fix=fix)
+        sizes = {source: self._quantity((*path, "receives", source), size, "B") for source, size in given.items()}
         return Stage(name, device, seconds, sizes)
 
-    def _link(self, at: tuple[str, ...], table: dict[str, Any]) -> Link:
+    def _link(self, path: tuple[str, ...], table: dict[str, Any]) -> Link:
         given = table.get("kind")
         kind = next((k for k in KINDS if k == given), None)
         if kind is None:
             fix = did_you_mean(str(given), KINDS) or f"one of {', '.join(KINDS)}"
-            raise self._flaw((*at, "kind"), "no such kind of link", found=str(given)[:40], fix=fix)
-        self._known(at, table, ("kind", *KINDS[kind]))
+            raise self._flaw((*path, "kind"), "no such kind of link", content=str(given)[:40], fix=fix)
+        self._known(path, table, ("kind", *KINDS[kind]))
         values: dict[str, Any] = {}
         for key in table.keys() - {"kind"}:
             if key == "pcie":
                 if not isinstance(table[key], str) or not isinstance(packet.link(table[key]), Pcie):
-                    raise self._flaw((*at, key), "no PCI Express link", found=str(table[key])[:40], fix='pcie = "pcie5-x16"')
+                    raise self._flaw((*path, key), "no PCI Express link", content=str(table[key])[:40], fix='pcie = "pcie5-x16"')
                 values[key] = table[key]
             else:
-                values[key] = self._quantity((*at, key), table[key], LINK_KEYS[key])
+                values[key] = self._quantity((*path, key), table[key], LINK_KEYS[key])
         for key in {"time": ("time",), "loggp": ("latency", "bandwidth")}.get(kind, ()):
             if key not in table:
-                raise self._flaw(at, f"a link of kind {kind} needs {key}", fix=f"add {key}")
+                raise self._flaw(path, f"a link of kind {kind} needs {key}", fix=f"add {key}")
         if not 0 < values.get("share", 0.5) <= 1 or values.get("lines_in_flight", 1) < 1 or values.get("bandwidth", 1) <= 0:
-            raise self._flaw(at, "a value that cannot be", fix="a share in (0, 1], one line or more in flight, a bandwidth above 0")
+            raise self._flaw(path, "a value that cannot be", fix="a share in (0, 1], one line or more in flight, a bandwidth above 0")
         return Link(kind, **values)
 
     def _tables(self, kind: str) -> list[tuple[str, dict[str, Any]]]:
@@ -134,39 +137,39 @@ class _Reading:
         for name in tables:
             if not all(_NAME.fullmatch(part) for part in (name.split("-") if kind == "link" else [name])):
                 raise self._flaw(
-                    (kind, name), f"no name for a {kind}", found=name[:40], fix="a-z, 0-9 and _; devices of a link with - between"
+                    (kind, name), f"no name for a {kind}", content=name[:40], fix="a-z, 0-9 and _; devices of a link with - between"
                 )
         return list(tables.items())
 
-    def _quantity(self, at: tuple[str, ...], value: object, unit: str) -> float:
+    def _quantity(self, path: tuple[str, ...], value: object, unit: str) -> float:
         plain = unit == "1" and isinstance(value, int | float) and not isinstance(value, bool)
         if not isinstance(value, str) and not plain:
-            raise self._flaw(at, f"{at[-1]} is no quantity", found=str(value)[:40], fix="write number and unit in quotes")
+            raise self._flaw(path, f"{path[-1]} is no quantity", content=str(value)[:40], fix="write number and unit in quotes")
         try:
-            found = parse(str(value), unit)
+            quantity = parse(str(value), unit)
         except UnitError as error:
-            error.where = self._where(at)
+            error.where = self._where(path)
             raise
-        if found < 0 or (at[-1] in ("share", "lines_in_flight") and found == 0):
-            raise self._flaw(at, f"{at[-1]} must not be negative", found=str(value)[:40])
-        if found and not _LEAST <= found <= _MOST:
-            raise self._flaw(at, f"{at[-1]} is beyond what any machine has", found=str(value)[:40], fix="look at its unit")
-        return found
+        if quantity < 0 or (path[-1] in ("share", "lines_in_flight") and quantity == 0):
+            raise self._flaw(path, f"{path[-1]} must not be negative", content=str(value)[:40])
+        if quantity and not _LEAST <= quantity <= _MOST:
+            raise self._flaw(path, f"{path[-1]} is beyond what any machine has", content=str(value)[:40], fix="look at its unit")
+        return quantity
 
-    def _count(self, at: tuple[str, ...], value: object) -> int | None:
+    def _count(self, path: tuple[str, ...], value: object) -> int | None:
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise self._flaw(at, f"{at[-1]} is a whole number of 1 or more", found=str(value)[:40])
+            raise self._flaw(path, f"{path[-1]} is a whole number of 1 or more", content=str(value)[:40])
         return value
 
-    def _known(self, at: tuple[str, ...], table: dict[str, Any], keys: tuple[str, ...]) -> None:
+    def _known(self, path: tuple[str, ...], table: dict[str, Any], keys: tuple[str, ...]) -> None:
         for key in table:
             if key not in keys:
                 fix = did_you_mean(key, keys) or f"keys are {', '.join(keys)}"
-                raise self._flaw((*at, key), "a key that a chain does not have", found=key[:40], fix=fix)
+                raise self._flaw((*path, key), "a key that a chain does not have", content=key[:40], fix=fix)
 
-    def _where(self, at: tuple[str, ...]) -> str:
-        line, column = self.positions.key(at)
+    def _where(self, path: tuple[str, ...]) -> str:
+        line, column = self.positions.key(path)
         return f"{self.name}:{line}:{column}"
 
-    def _flaw(self, at: tuple[str, ...], what: str, *, found: str = "", fix: str = "") -> UsageError:
-        return UsageError("A027", what, where=self._where(at) if at else self.name, found=clipped(found, 120), fix=fix)
+    def _flaw(self, path: tuple[str, ...], what: str, *, content: str = "", fix: str = "") -> UsageError:
+        return UsageError("A027", what, where=self._where(path) if path else self.name, found=clipped(content, 120), fix=fix)

@@ -1,4 +1,4 @@
-"""``turnbuckle model cxl`` and ``turnbuckle model chain``: transfers over CXL and PCIe, and chains of accelerators."""
+"""Commands ``turnbuckle model cxl`` and ``turnbuckle model chain``: transfers over CXL and PCIe, and chains of accelerators."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 #: Sizes shown where none are asked for.
 SIZES = ("64 B", "256 B", "1 KiB", "4 KiB", "16 KiB", "64 KiB", "1 MiB", "16 MiB")
 _LIMIT_BYTES = 1 << 22
-#: Longest time and smallest share that is taken [s], [1].
+#: Longest time and smallest share that are accepted [s], [1].
 _LONGEST, _LEAST_SHARE = 1e9, 1e-6
-#: Flows that differ by no more than this are alike: the simpler one is named.
+#: Among flows within this relative difference of the fastest, the simplest one is named.
 _ALIKE = 0.01
-#: Characters that a column of times takes.
+#: Width of a column of times in characters.
 _COLUMN = 10
 
 Sizes = Annotated[list[str] | None, Parameter(name="--sizes", help="bytes of a transfer: several times or with commas", negative=())]
@@ -100,27 +100,27 @@ def cxl(
 
 
 def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
-    """The start-up that measured copies show: the first to the device, else to the host."""
+    """Return the start-up of measured copies: of the first curve to the device, else of the first to the host."""
     from turnbuckle.foundation.errors import CannotAnswer
     from turnbuckle.machine.measured.logs import read_measured
     from turnbuckle.papers.models.cxl.cost import measured_start_up
 
     file = read_measured(path)
-    ways: tuple[tuple[str, Way], ...] = (("h2d", "read"), ("d2h", "write"))
-    for direction, way in ways:
+    directions: tuple[tuple[str, Way], ...] = (("h2d", "read"), ("d2h", "write"))
+    for direction, way in directions:
         for curve in file.curves:
             if curve.direction != direction or curve.memory == "pageable" or curve.streamed:
                 continue
-            found = measured_start_up(curve.size_bytes, curve.seconds, wire.bandwidth(curve.size_bytes, way))
-            if found is not None and not found.seconds:
+            start_up = measured_start_up(curve.size_bytes, curve.seconds, wire.bandwidth(curve.size_bytes, way))
+            if start_up is not None and not start_up.seconds:
                 raise CannotAnswer(
                     "A148", f"the copies are faster than {wire.name} lets them be", where=file.name, found=curve.name,
                     cause="they leave nothing for a start-up", fix="name the link that they were measured on: --link pcie5-x16",
                 )  # fmt: skip
-            if found is not None:
+            if start_up is not None:
                 return {
-                    "file": file.name, "curve": curve.name, "copies": found.count, "seconds": found.seconds,
-                    "middle_half_seconds": [found.low, found.high],
+                    "file": file.name, "curve": curve.name, "copies": start_up.count, "seconds": start_up.seconds,
+                    "middle_half_seconds": [start_up.low, start_up.high],
                 }  # fmt: skip
     raise CannotAnswer(
         "A148", "no measured copy tells the start-up", where=file.name, cause="it takes pinned copies of 64 KiB or less",
@@ -129,6 +129,7 @@ def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
 
 
 def _words(given: list[str] | None, otherwise: tuple[str, ...], option: str) -> list[str]:
+    """Return the words of an option, or its defaults (A028 where it names nothing)."""
     from turnbuckle.foundation.errors import UsageError
 
     words = list(otherwise) if given is None else listed(given)
@@ -138,6 +139,7 @@ def _words(given: list[str] | None, otherwise: tuple[str, ...], option: str) -> 
 
 
 def _share(word: str) -> float:
+    """Return a share above 0 and at most 1 (A028)."""
     from turnbuckle.foundation.errors import UsageError
     from turnbuckle.foundation.units import parse
 
@@ -148,6 +150,7 @@ def _share(word: str) -> float:
 
 
 def _size(word: str) -> float:
+    """Return a transfer size of 1 byte or more (A028)."""
     from turnbuckle.foundation.errors import UsageError
     from turnbuckle.foundation.units import parse
 
@@ -168,7 +171,7 @@ def compared(
     whole_lines: bool,
     reads: tuple[int, float] | None,
 ) -> dict[str, Any]:
-    """The document of ``model cxl``: a row for every size and law, and where each law stops being faster than PCIe."""
+    """Return the document of ``model cxl``: one row for each size and law, and where each law stops being faster than PCIe."""
     import numpy as np
 
     from turnbuckle.cost import packet
@@ -194,16 +197,16 @@ def compared(
     laws: list[tuple[str, float | None, law.Law]] = [("pcie", None, free)]
     laws += [("pcie_reads_limited", None, limited)] if reads is not None else []
     laws += [("cxl1", None, lines), *(("cxl2", share, streamed(share)) for share in shares)]
-    at = np.array(sizes)
-    base = free(at)
+    sizes_bytes = np.array(sizes)
+    base = free(sizes_bytes)
     rows: list[dict[str, Any]] = []
     crossings: list[dict[str, Any]] = []
     for name, share, seconds in laws:
-        found = seconds(at)
+        times = seconds(sizes_bytes)
         rows += [
             {"size_bytes": float(n), "law": name, "share": share, "seconds": float(t), "relative": float(t / b) if b else None,
              "offload_bound_seconds": float(law.offload_bound(t))}
-            for n, t, b in zip(at, found, base, strict=True)
+            for n, t, b in zip(sizes_bytes, times, base, strict=True)
         ]  # fmt: skip
         if name.startswith("cxl"):
             where = law.crossover(seconds, free, _LIMIT_BYTES)
@@ -252,7 +255,7 @@ def _print_compared(console: Console, document: dict[str, Any]) -> None:
     heads = [_label(*key) for key in laws]
     sizes = [show(r["size_bytes"], "B") for r in by_law[laws[0]]]
     columns = [(head, [show(r["seconds"], "s") for r in by_law[key]]) for head, key in zip(heads, laws, strict=True)]
-    # with a limit on reads PCIe is as fast as that leaves it
+    # a limit on reads replaces unlimited PCIe in the comparison
     real = [key for key in laws if key[0] != "pcie"] if ("pcie_reads_limited", None) in laws else laws
     best = [min(real, key=lambda key, k=k: by_law[key][k]["seconds"]) for k in range(len(sizes))]  # type: ignore[misc]
     columns.append(("fastest", [_label(*key) for key in best]))
@@ -273,12 +276,13 @@ def _print_compared(console: Console, document: dict[str, Any]) -> None:
     for crossing in document["crossovers"]:
         console.print(_crossed(crossing, document["searched_bytes"]))
     largest = max(r["size_bytes"] for r in rows)
-    there = [r for r in rows if r["size_bytes"] == largest and r["law"] != "pcie" and r["relative"]]
-    ratios = ", ".join(f"{_label(r['law'], r['share'])} {r['relative']:.6g}" for r in there)
+    largest_rows = [r for r in rows if r["size_bytes"] == largest and r["law"] != "pcie" and r["relative"]]
+    ratios = ", ".join(f"{_label(r['law'], r['share'])} {r['relative']:.6g}" for r in largest_rows)
     console.print(Text(f"at {show(largest, 'B')}, in times of PCIe: {ratios}"))
 
 
 def _crossed(crossing: dict[str, Any], searched: int) -> str:
+    """Return the crossover of a CXL law with PCIe as a sentence."""
     from turnbuckle.foundation.units import show
 
     name, first, last = _label(crossing["law"], crossing["share"]), crossing["first_bytes"], crossing["last_bytes"]
@@ -334,6 +338,7 @@ def chain(
 
 
 def _recorded(chain: Chain, recording: Path, no_cache: bool, per: Literal["run", "kernel"], stage: str | None) -> Chain:
+    """Return the chain with a stage taken from a recording."""
     from turnbuckle.papers.models.cxl.chain import with_recording
     from turnbuckle.profile.profile import build
     from turnbuckle.show.terminal.progress import reading

@@ -7,9 +7,9 @@
     (13) penalty = t_total / (t_1 + t_2 + ...)
 
 Equation 10 is printed without the ceil; a cache moves whole lines.  The report takes t_s from a figure and does not print
-it: `start_ups` finds what its three printed anchors leave (738 ns, decision D6).
+it: `start_ups` finds the values that its three printed anchors allow (738 ns, decision D6).
 
-Nothing here knows contention, and reads are not limited by what may be in flight, but for `lines_in_flight` of equation 10;
+These equations leave out contention, and the number of reads in flight, but for `lines_in_flight` of equation 10;
 `loggp.read_limited_bandwidth` has that limit for PCIe (decision D12).
 """
 
@@ -30,7 +30,7 @@ Float = NDArray[np.float64]
 #: Seconds of transfers of n bytes, elementwise.
 Law = Callable[[Float], Float]
 
-#: A cache line [B], and what an access to it takes [s] (CXL 1.1, as the report has it).
+#: Size of a cache line [B], and time of an access to it [s] (CXL 1.1, as the report has it).
 LINE_BYTES: Final = 64
 LINE_SECONDS: Final = 40e-9
 #: Share of PCIe's bandwidth that CXL.cache and CXL.mem reach: the report's pessimistic and optimistic ends.
@@ -38,19 +38,19 @@ LEAST_SHARE, MOST_SHARE = 0.6, 0.9
 #: Start-up of a PCIe transfer behind the report's figures [s] (decision D6).
 START_UP: Final = 738e-9
 
-#: Largest copies whose time says something of the start-up [B].
+#: Largest copy from whose time the start-up is inferred [B].
 SMALL_BYTES: Final = 64 * 1024
 
 _PIECE = 1 << 20
 
 
 def pcie_seconds(size_bytes: ArrayLike, bandwidth: ArrayLike, start_up: float = START_UP) -> Float:
-    """Time of one transfer over PCIe [s] (eq 9).
+    """Return the time of one transfer over PCIe [s] (eq 9).
 
     Parameters
     ----------
     size_bytes : n [B], any shape.
-    bandwidth : b_n, what n bytes see [B/s].
+    bandwidth : b_n, bandwidth that n bytes see [B/s].
     start_up : t_s [s].
 
     >>> link = Pcie(3, 16)
@@ -68,13 +68,13 @@ def cxl_line_seconds(
     lines_in_flight: float = 1.0,
     whole_lines: bool = True,
 ) -> Float:
-    """Time to move n bytes by cache misses [s] (eq 10, CXL model 1).
+    """Return the time to move n bytes by cache misses [s] (eq 10, CXL model 1).
 
     Parameters
     ----------
     size_bytes : n [B], any shape.
     line_seconds : time of one access [s].
-    line_bytes : a cache line [B].
+    line_bytes : size of a cache line [B].
     lines_in_flight : misses that may be open at once; the report has one, which caps CXL at 1.6 GB/s (Little's law).
     whole_lines : whether a part of a line costs a line; False is the equation as printed.
 
@@ -91,13 +91,13 @@ def cxl_line_seconds(
 def cxl_stream_seconds(
     size_bytes: ArrayLike, bandwidth: ArrayLike, share: float = LEAST_SHARE, line_seconds: float = LINE_SECONDS
 ) -> Float:
-    """Time of a transfer at a share of PCIe's bandwidth [s] (eq 11, CXL model 2).
+    """Return the time of a transfer at a share of PCIe's bandwidth [s] (eq 11, CXL model 2).
 
     Parameters
     ----------
     size_bytes : n [B], any shape.
     bandwidth : b_n of PCIe [B/s].
-    share : of b_n, in (0, 1].
+    share : share of b_n, in (0, 1].
     line_seconds : access time of one line [s]: for more than one line a lower bound of the start-up.
 
     >>> link = Pcie(3, 16)
@@ -110,12 +110,12 @@ def cxl_stream_seconds(
 
 
 def pipeline_seconds(stage_seconds: ArrayLike, items: ArrayLike, start_up: ArrayLike = 0.0) -> Float:
-    """Run time of a pipeline [s] (eq 12): sum t_j + (n - 1) max t_j + s; with equal stages (d + n - 1) t + s.
+    """Return the run time of a pipeline [s] (eq 12): sum t_j + (n - 1) max t_j + s; with equal stages (d + n - 1) t + s.
 
     Parameters
     ----------
-    stage_seconds : one time a stage, shape (..., stages) [s].
-    items : n, how often every stage runs, 1 or more, shape (...).
+    stage_seconds : one time per stage, shape (..., stages) [s].
+    items : n, how often each stage runs, 1 or more, shape (...).
     start_up : s [s].
 
     >>> float(pipeline_seconds([2.0, 2.0, 2.0], 4)), float(pipeline_seconds([1.0, 5.0, 2.0], 4))
@@ -126,7 +126,7 @@ def pipeline_seconds(stage_seconds: ArrayLike, items: ArrayLike, start_up: Array
 
 
 def disaggregation_penalty(total_seconds: ArrayLike, *device_seconds: ArrayLike) -> Float:
-    """Run time over the time that the devices compute (eq 13), 1 or more where they never overlap.
+    """Return the run time over the time that the devices compute (eq 13), 1 or more where they never overlap.
 
     >>> float(disaggregation_penalty(10.0, 7.5, 0.5))
     1.25
@@ -135,7 +135,7 @@ def disaggregation_penalty(total_seconds: ArrayLike, *device_seconds: ArrayLike)
 
 
 def offload_bound(transfer_seconds: ArrayLike) -> Float:
-    """What a task must save to be worth moving [s]: t - t' > 2 d, with d the time its data takes one way.
+    """Return the time that a task must save to be worth moving [s]: t - t' > 2 d, with d the time of its data in one direction.
 
     >>> round(float(offload_bound(cxl_line_seconds(64))) * 1e6, 3)
     0.08
@@ -145,12 +145,12 @@ def offload_bound(transfer_seconds: ArrayLike) -> Float:
 
 @dataclass(frozen=True)
 class Crossover:
-    """Where one law stops being faster than another, in whole bytes.
+    """Sizes at which one law stops being faster than another, in whole bytes.
 
     Attributes
     ----------
-    first : smallest size at which it is no longer faster [B].
-    last : smallest size from which on it is never faster again, up to the limit [B]; limit + 1 where it is faster there.  Between
+    first : smallest size at which the law is not faster [B].
+    last : smallest size from which on it is never faster, up to the limit [B]; limit + 1 where it is faster at the limit.  Between
         the two the sawtooth of packets and lines decides.
     """
 
@@ -159,7 +159,7 @@ class Crossover:
 
 
 def crossover(faster: Law, slower: Law, limit_bytes: int = 1 << 24) -> Crossover | None:
-    """Where `faster` stops being faster than `slower`: every size from 1 B to the limit is looked at.
+    """Find where `faster` stops being faster than `slower`, among all sizes from 1 B to the limit.
 
     Returns
     -------
@@ -184,14 +184,14 @@ def crossover(faster: Law, slower: Law, limit_bytes: int = 1 << 24) -> Crossover
 
 @dataclass(frozen=True)
 class Anchor:
-    """A printed number that depends on the start-up of PCIe.
+    """Printed number that depends on the start-up of PCIe.
 
     Attributes
     ----------
     kind : ``"crossover"``: size [B] at which a CXL law stops being faster; ``"relative"``: its time over PCIe's at `size_bytes`.
-    low, high : the interval that the printed digits stand for [B], or a plain number.
+    low, high : interval of the printed digits [B], or a plain number.
     cxl : the law, given sizes [B] and b_n [B/s].
-    size_bytes : of ``"relative"`` [B].
+    size_bytes : size of ``"relative"`` [B].
     """
 
     kind: Literal["crossover", "relative"]
@@ -202,7 +202,7 @@ class Anchor:
 
 
 def start_ups(bandwidth: Law, anchor: Anchor) -> tuple[float, float] | None:
-    """The start-ups of PCIe [s] that put an anchor inside its interval: above the first, up to the second; None if none does.
+    """Return the start-ups of PCIe [s] that put an anchor inside its interval: above the first, up to the second; None if none does.
 
     Parameters
     ----------
@@ -226,13 +226,13 @@ def start_ups(bandwidth: Law, anchor: Anchor) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class Identified:
-    """A setting of PCIe that explains all anchors, and the start-ups it does so with.
+    """Setting of PCIe that explains all anchors, and its range of start-ups.
 
     Attributes
     ----------
-    way : what the bandwidth is of: ``"both"``, ``"write"`` or ``"read"``.
+    way : direction of the bandwidth: ``"both"``, ``"write"`` or ``"read"``.
     link : the setting.
-    ranges : of each anchor alone [s]; low, high : of all together [s].
+    ranges : start-ups that each anchor allows [s]; low, high : start-ups that all anchors allow [s].
     """
 
     way: Way
@@ -243,31 +243,31 @@ class Identified:
 
 
 def identified(settings: Iterable[tuple[Way, Pcie]], anchors: Iterable[Anchor]) -> list[Identified]:
-    """The settings for which one start-up puts every anchor where it is printed, each with its range of start-ups."""
-    wanted, found = tuple(anchors), []
+    """Return the settings for which one start-up puts each anchor inside its printed interval, each with its range of start-ups."""
+    printed_anchors, matches = tuple(anchors), []
     for way, link in settings:
         ranges: list[tuple[float, float]] = []
-        for anchor in wanted:
-            one = start_ups(lambda n, way=way, link=link: link.bandwidth(n, way), anchor)  # type: ignore[misc]
-            if one is None:
+        for anchor in printed_anchors:
+            start_up_range = start_ups(lambda n, way=way, link=link: link.bandwidth(n, way), anchor)  # type: ignore[misc]
+            if start_up_range is None:
                 break
-            ranges.append(one)
+            ranges.append(start_up_range)
         else:
             low, high = max(low for low, _ in ranges), min(high for _, high in ranges)
             if low < high:
-                found.append(Identified(way, link, tuple(ranges), low, high))
-    return found
+                matches.append(Identified(way, link, tuple(ranges), low, high))
+    return matches
 
 
 @dataclass(frozen=True)
 class StartUp:
-    """The start-up of PCIe that measured copies show.
+    """Start-up of PCIe from measured copies.
 
     Attributes
     ----------
     seconds : median of t - n / b_n [s].
-    low, high : its middle half [s].
-    count : copies it was taken over.
+    low, high : quartiles of t - n / b_n [s].
+    count : number of copies.
     """
 
     seconds: float
@@ -277,16 +277,16 @@ class StartUp:
 
 
 def measured_start_up(size_bytes: Float, seconds: Float, bandwidth: Float) -> StartUp | None:
-    """t_s of eq 9 from measured copies: what they take beyond n / b_n; None without copies of 64 KiB or less.
+    """Return t_s of eq 9 from measured copies: their time beyond n / b_n; None without copies of 64 KiB or less.
 
     Parameters
     ----------
-    size_bytes, seconds : of measured copies, shape (copies,) [B], [s].
+    size_bytes, seconds : sizes and times of measured copies, shape (copies,) [B], [s].
     bandwidth : b_n of the link at their sizes, shape (copies,) [B/s].
 
     >>> n = np.array([64.0, 4096.0])
-    >>> found = measured_start_up(n, n / 1e10 + 2e-6, np.full(2, 1e10))
-    >>> found is not None and round(found.seconds * 1e6, 6)
+    >>> start_up = measured_start_up(n, n / 1e10 + 2e-6, np.full(2, 1e10))
+    >>> start_up is not None and round(start_up.seconds * 1e6, 6)
     2.0
     """
     small = np.asarray(size_bytes) <= SMALL_BYTES
@@ -298,7 +298,7 @@ def measured_start_up(size_bytes: Float, seconds: Float, bandwidth: Float) -> St
 
 
 def pcie_settings(generation: int, lanes: int) -> list[tuple[Way, Pcie]]:
-    """Ways and settings in which a link is plausibly run: 144 of them, without ECRC.
+    """Return the directions and settings in which a link is plausibly run: 144 of them, without ECRC.
 
     >>> len(pcie_settings(3, 16))
     144

@@ -1,4 +1,4 @@
-"""``turnbuckle model dag``: a sparse triangular solve on several GPUs, and what another coupling of them would change."""
+"""Command ``turnbuckle model dag``: a sparse triangular solve on several GPUs, and what another coupling of them would change."""
 
 from __future__ import annotations
 
@@ -100,17 +100,18 @@ def dag(
         merged_columns = supernodes(triangular, widest, relaxed, owner)
     of_supernode = None if owner is None else owner[merged_columns.first[:-1]]
     with working("replaying"):
-        found = sweep(merged_columns, machine, counts, layout, owner=of_supernode, changes=changes, **options)
+        solves = sweep(merged_columns, machine, counts, layout, owner=of_supernode, changes=changes, **options)
     if charts is not None:
         from turnbuckle.papers.models.dag.figures import figures
         from turnbuckle.show.figures.files import save
 
-        save(figures(found), charts)
-    _emit(found, format, output, console)
+        save(figures(solves), charts)
+    _emit(solves, format, output, console)
     return 0
 
 
 def _factor(option: str, text: str) -> float:
+    """Return the factor of 1 or more that an option states (A043)."""
     from turnbuckle.foundation.errors import UsageError
 
     match = _FACTOR.fullmatch(text)
@@ -120,22 +121,23 @@ def _factor(option: str, text: str) -> float:
 
 
 def _counts(text: str) -> list[int]:
+    """Return the GPU counts of a list such as ``1,2,4-8``, ascending."""
     from turnbuckle.foundation.errors import UsageError
 
-    found: set[int] = set()
+    counts: set[int] = set()
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not 1 <= first <= last or last - first >= _MOST_COUNTS:
             raise UsageError("A043", "no list of GPU counts", found=f"--gpus {text[:40]}", fix="for example --gpus 1,2,4-8")
-        found |= set(range(first, last + 1))
-    if len(found) > _MOST_COUNTS:
-        raise UsageError("A043", "too many GPU counts at once", found=f"{len(found)}", fix=f"{_MOST_COUNTS} or fewer")
-    return sorted(found)
+        counts |= set(range(first, last + 1))
+    if len(counts) > _MOST_COUNTS:
+        raise UsageError("A043", "too many GPU counts at once", found=f"{len(counts)}", fix=f"{_MOST_COUNTS} or fewer")
+    return sorted(counts)
 
 
 def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_node: int | None, memory: tuple[str | None, ...]) -> Fabric:
-    """The machine with what was said instead."""
+    """Return the machine with the numbers of the options in place of its own."""
     from dataclasses import replace
 
     from turnbuckle.foundation.errors import UsageError
@@ -148,7 +150,7 @@ def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_nod
     values = dict(zip(("peak", "low", "high"), memory, strict=True))
     given: dict[str, Any] = {name: parse(text, "B/s") for name, text in values.items() if text is not None}
     if "peak" in given:
-        # a block's share of another memory, unless it is stated
+        # the share of each block scales with the memory, unless the user states it
         share = given["peak"] / machine.peak
         given = {"low": machine.low * share, "high": machine.high * share, **given}
     node = machine.gpus_per_node if per_node is None else per_node
@@ -162,87 +164,85 @@ def _machine(on: str | None, tiers: Path | None, per_socket: int | None, per_nod
     given |= {"gpus_per_socket": socket, "gpus_per_node": node}
     stated = {what for name, what in changed.items() if getattr(machine, name) != given.get(name, getattr(machine, name))}
     sources = {what: "stated on the command line" if what in stated else source for what, source in machine.sources.items()}
-    # "DGX H100: eight H100 a node; ..." is no longer true of other nodes
+    # the title "DGX H100: eight H100 a node; ..." is wrong for another node
     title = machine.title if node == machine.gpus_per_node else re.sub(":[^;]*", "", machine.title, count=1)
     return replace(machine, **given, title=title, sources=sources)
 
 
-def _emit(found: Solves, format: str, output: Path | None, console: Console | None) -> None:
-    """Write the answer; CSV and Parquet hold the runs."""
+def _emit(solves: Solves, format: str, output: Path | None, console: Console | None) -> None:
+    """Write the answer. CSV and Parquet hold the runs."""
     from turnbuckle.show.terminal.output import write_answer
 
     if console is not None:
-        _print(console, found)
+        _print(console, solves)
     else:
-        write_answer(found.as_dict(), [run.as_dict() for run in found.runs], format, output)
+        write_answer(solves.as_dict(), [run.as_dict() for run in solves.runs], format, output)
 
 
-def _print(console: Console, found: Solves) -> None:
-    """The answer first, then what it rests on."""
+def _print(console: Console, solves: Solves) -> None:
+    """Print the answer, then what it rests on."""
     from rich.text import Text
 
     from turnbuckle.show.terminal.projections import clean
 
-    console.print(Text.from_markup(f"[bold]{clean(found.sentence(), 400)}[/]"))
-    if not found.dependency:
+    console.print(Text.from_markup(f"[bold]{clean(solves.sentence(), 400)}[/]"))
+    if not solves.dependency:
         console.print(
             "waits inside a GPU cost nothing here, as in the paper: few GPUs look better than they are (--dependency)", style="yellow"
         )
-    _print_matrix(console, found.supernodes)
-    _print_machine(console, found)
-    _print_runs(console, found)
-    _print_spots(console, found)
-    for item in found.findings:
+    _print_matrix(console, solves.supernodes)
+    _print_machine(console, solves)
+    _print_runs(console, solves)
+    _print_spots(console, solves)
+    for item in solves.findings:
         style = "yellow" if item.severity == "warning" else "dim"
         console.print(f"[{style}]{item.code}[/] {item.meaning}" + (f" ({item.detail})" if item.detail else ""))
         if item.advice:
             console.print(f"     {item.advice}", style="dim")
 
 
-def _print_matrix(console: Console, found: Supernodes) -> None:
+def _print_matrix(console: Console, matrix: Supernodes) -> None:
     import numpy as np
 
-    triangle, concurrency = found.triangle, found.concurrency
+    triangle, concurrency = matrix.triangle, matrix.concurrency
     diagonal = ", a unit diagonal that is not stored" if triangle.implied else ""
     side, entries = "upper" if triangle.upper else "lower", f"{triangle.entries:,} entr{'y' if triangle.entries == 1 else 'ies'}"
     console.print(f"{side} triangle, {_many(len(triangle), 'row')}, {entries}{diagonal}")
-    zeros = f", {found.padding:,} of them zeros of relaxed merging" if found.padding else ""
-    width = f"columns in one: {len(triangle) / len(found):.3g} on average, {found.width.max()} at most"
-    console.print(f"{_many(len(found), 'supernode')}; {width}; {_many(int(found.values.sum()), 'value')} held{zeros}")
+    zeros = f", {matrix.padding:,} of them zeros of relaxed merging" if matrix.padding else ""
+    width = f"columns in one: {len(triangle) / len(matrix):.3g} on average, {matrix.width.max()} at most"
+    console.print(f"{_many(len(matrix), 'supernode')}; {width}; {_many(int(matrix.values.sum()), 'value')} held{zeros}")
     single = int(np.count_nonzero(concurrency == 1))
-    console.print(
-        f"{_many(found.levels, 'level')}; supernodes in one: {len(found) / found.levels:,.3g} on average, {concurrency.max():,} at most; "
-        f"{_many(single, 'level')} of a single one"
-    )  # fmt: skip
+    in_level = f"supernodes in one: {len(matrix) / matrix.levels:,.3g} on average, {concurrency.max():,} at most"
+    console.print(f"{_many(matrix.levels, 'level')}; {in_level}; {_many(single, 'level')} of a single one")
     console.print()
 
 
-def _print_machine(console: Console, found: Solves) -> None:
+def _print_machine(console: Console, solves: Solves) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
     from turnbuckle.foundation.units import show
     from turnbuckle.show.terminal.projections import clean
 
-    machine = found.fabric
+    machine = solves.fabric
     block = f"{show(machine.low, 'B/s')} to {show(machine.high, 'B/s')} a block"
-    said = [
-        f"{_many(machine.gpus_per_socket, 'GPU')} a socket, {machine.gpus_per_node} a node; {found.layout}",
+    notes = [
+        f"{_many(machine.gpus_per_socket, 'GPU')} a socket, {machine.gpus_per_node} a node; {solves.layout}",
         f"memory {show(machine.peak, 'B/s')}, {block}",
     ]
-    if found.one_at_a_time:
-        said.append("a GPU receives one message at a time")
-    if found.dependency:
-        said.append(f"a wait for another supernode on the same GPU takes {show(found.dependency, 's')}")
+    if solves.one_at_a_time:
+        notes.append("a GPU receives one message at a time")
+    if solves.dependency:
+        notes.append(f"a wait for another supernode on the same GPU takes {show(solves.dependency, 's')}")
     console.print(f"on {clean(machine.title, 100)}")
-    console.print(Padding("\n".join(said), (0, 0, 0, 3), expand=False))
+    console.print(Padding("\n".join(notes), (0, 0, 0, 3), expand=False))
     if machine.assumed:
         words = f"assumed, neither measured nor stated by anybody: {', '.join(machine.assumed)}"
         console.print(Padding(Text(words, "dim"), (0, 0, 0, 3), expand=False))
     console.print()
 
 
-def _print_runs(console: Console, found: Solves) -> None:
+def _print_runs(console: Console, solves: Solves) -> None:
     from rich.text import Text
 
     from turnbuckle.foundation.units import show
@@ -250,11 +250,11 @@ def _print_runs(console: Console, found: Solves) -> None:
     from turnbuckle.show.terminal.tables import unframed
 
     console.print(Text("run time of one solve, and the critical path as it is", "italic"))
-    names = [variant.what for variant in found.variants]
+    names = [variant.what for variant in solves.variants]
     table = unframed("GPUs", *names, "messages", "bytes", "latency", words=())
-    by = {(run.gpus, run.what): run for run in found.runs}
-    best = {what: found.best(what) for what in names}
-    for count in sorted({run.gpus for run in found.runs}):
+    by = {(run.gpus, run.what): run for run in solves.runs}
+    best = {what: solves.best(what) for what in names}
+    for count in sorted({run.gpus for run in solves.runs}):
         cells = []
         for what in names:
             run = by[count, what]
@@ -266,7 +266,7 @@ def _print_runs(console: Console, found: Solves) -> None:
     console.print()
 
 
-def _print_spots(console: Console, found: Solves) -> None:
+def _print_spots(console: Console, solves: Solves) -> None:
     from rich.text import Text
 
     from turnbuckle.papers.models.dag.question import NEARLY
@@ -275,25 +275,25 @@ def _print_spots(console: Console, found: Solves) -> None:
 
     console.print(Text("where more GPUs stop paying", "italic"))
     table = unframed("", "best on", "time", f"within {NEARLY:.0%}", "against now", "at most")
-    gains = found.gains()
-    for at, variant in enumerate(found.variants):
+    gains = solves.gains()
+    for index, variant in enumerate(solves.variants):
         # gains come in pairs: best against best, then the largest at one count
-        best, enough = found.best(variant.what), found.enough(variant.what)
+        best, enough = solves.best(variant.what), solves.enough(variant.what)
         ratios = ["", ""]
-        if at:
-            against, most = gains[2 * at - 2 : 2 * at]
+        if index:
+            against, most = gains[2 * index - 2 : 2 * index]
             same = abs(most.ratio - 1.0) < 5e-4
             ratios = [_times(against.ratio), "same" if same else f"{_times(most.ratio)} at {most.to.gpus}"]
         table.add_row(variant.what, str(best.gpus), seconds(best.seconds), str(enough.gpus), *ratios)
     console.print(table)
-    said = f"within {NEARLY:.0%}: the fewest GPUs that come so near; against now: best so changed against best as it is"
-    console.print(Text(f"{said}; at most: both on as many GPUs", "dim"))
-    for variant in found.variants[1:]:
+    notes = f"within {NEARLY:.0%}: the fewest GPUs that come so near; against now: best so changed against best as it is"
+    console.print(Text(f"{notes}; at most: both on as many GPUs", "dim"))
+    for variant in solves.variants[1:]:
         console.print(Text(f"{variant.what}: {variant.words}", "dim"))
 
 
 def _times(ratio: float) -> str:
-    """A speedup in words: neither side is left to the reader.
+    """Return a speedup in words that name the direction.
 
     >>> _times(1.25), _times(0.5), _times(1.0002)
     ('1.25x faster', '2x slower', 'same')

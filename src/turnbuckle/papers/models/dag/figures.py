@@ -1,4 +1,4 @@
-"""Figures of a sparse triangular solve: run time over the number of GPUs, and what its longest path is made of."""
+"""Figures of a sparse triangular solve: run time over the number of GPUs, and the parts of its longest path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from turnbuckle.show.text import NARROW, clean, factor, number, percent, seconds
 
 COLOURS: Final[dict[What, str]] = {"as is": RECORDED, "integrated": "#117733", "disaggregated": "#b3450b", "super-GPU": "#332288"}
 _DASHES: Final[dict[What, list[int]]] = {"as is": [1, 0], "integrated": [7, 3], "disaggregated": [2, 2], "super-GPU": [8, 3, 2, 3]}
-#: Parts of a path: computing, then messages by tier, the farther the warmer.
+#: Colours of the parts of a path: computing, then messages by tier, warmer with distance.
 PARTS: Final = {"computing": "#1f4e79", "dependency": "#8a94a0", "socket": "#7fb3c8", "node": "#c9971c", "network": "#bf4f22"}
 _LEFT: Final = 66
 #: Room right of the lines for their names, and the height of one [px].
@@ -35,16 +35,16 @@ _WORDS: Final = {
 }
 
 
-def figures(found: Solves) -> list[Figure]:
-    """Both figures."""
-    return [run_times(found), path_parts(found)]
+def figures(solves: Solves) -> list[Figure]:
+    """Return both figures."""
+    return [run_times(solves), path_parts(solves)]
 
 
-def run_times(found: Solves) -> Figure:
-    """Run time over the number of GPUs, a line a variant, with the sweet spots."""
+def run_times(solves: Solves) -> Figure:
+    """Draw the run time over the number of GPUs, one line per variant, with the sweet spots."""
     height = 300
-    counts = sorted({run.gpus for run in found.runs})
-    times = [run.seconds for run in found.runs if run.seconds > 0] or [1.0]
+    counts = sorted({run.gpus for run in solves.runs})
+    times = [run.seconds for run in solves.runs if run.seconds > 0] or [1.0]
     x: Spec = {
         "scale": {"type": "log", "base": 2, "domain": [counts[0] * 0.93, max(counts[-1], 2) * 1.08], "nice": False},
         "axis": {"title": "GPUs", "values": _ticks(counts), "grid": False, "labelOverlap": "greedy", "format": "~r"},
@@ -56,29 +56,28 @@ def run_times(found: Solves) -> Figure:
     }
     at_x, at_y = quantitative("gpus", **x), quantitative("seconds", **y)
     lines: list[Spec] = []
-    for variant in found.variants:
-        runs = [run for run in found.of(variant.what) if run.seconds > 0]
+    for variant in solves.variants:
+        runs = [run for run in solves.of(variant.what) if run.seconds > 0]
         colour, dash = COLOURS[variant.what], _DASHES[variant.what]
         mark = {"type": "line", "color": colour, "strokeWidth": 2.4, "strokeDash": dash, "strokeJoin": "round", "clip": True}
         rows = [{"gpus": run.gpus, "seconds": digits(run.seconds)} for run in runs]
         lines.append({"data": {"values": rows}, "mark": mark, "encoding": {"x": at_x, "y": at_y}})
-    drawn = [*_nodes(found, counts, at_x), *lines[::-1], *_spots(found, at_x, at_y), *_names(found, domain, height)]
+    drawn = [*_nodes(solves, counts, at_x), *lines[::-1], *_spots(solves, at_x, at_y), *_names(solves, domain, height)]
     spec = layer(*drawn, height=height, left=_LEFT, right=_NAMES, top=20, bottom=42)
-    told = [{**run.as_dict(), "matrix": clean(found.supernodes.triangle.name)} for run in found.runs]
-    best = {v.what: found.best(v.what) for v in found.variants}
+    records = [{**run.as_dict(), "matrix": clean(solves.supernodes.triangle.name)} for run in solves.runs]
+    best = {v.what: solves.best(v.what) for v in solves.variants}
     alt = "Run time of a sparse triangular solve over the number of GPUs. " + " ".join(
         f"{name}: fastest on {_gpus(run)}, {number(run.seconds, 's')}." for name, run in best.items()
     )
-    name = shorten(clean(found.supernodes.triangle.name), 40)
-    caption = (
-        f"{name} on {clean(found.fabric.title)}. Dots: the fastest count of each line. Both axes are logarithmic. "
-        + " ".join(f"{v.what[:1].upper()}{v.what[1:]}: {v.words}." for v in found.variants[1:])
-    )  # fmt: skip
-    return Figure("solve-run-time", "Run time over the number of GPUs", alt, spec, told, caption)
+    name = shorten(clean(solves.supernodes.triangle.name), 40)
+    caption = f"{name} on {clean(solves.fabric.title)}. Dots: the fastest count of each line. Both axes are logarithmic. " + " ".join(
+        f"{v.what[:1].upper()}{v.what[1:]}: {v.words}." for v in solves.variants[1:]
+    )
+    return Figure("solve-run-time", "Run time over the number of GPUs", alt, spec, records, caption)
 
 
 def _ticks(counts: list[int]) -> list[int]:
-    """Counts that have room on a logarithmic axis."""
+    """Return the counts that have room on a logarithmic axis."""
     out: list[int] = []
     apart = max(counts[-1] / counts[0], 2.0) ** (_TICK / (FULL - _LEFT - _NAMES))
     for count in counts:
@@ -88,15 +87,15 @@ def _ticks(counts: list[int]) -> list[int]:
 
 
 def _steps(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten on an axis, or powers alone where there are many."""
+    """Return 1, 2 and 5 times powers of ten on an axis, or powers alone where there are many."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    each = (1, 2, 5) if high < 1e3 * low else (1,)
-    return [digits(m * 10.0**k) for k in decades for m in each if low <= m * 10.0**k <= high]
+    multiples = (1, 2, 5) if high < 1e3 * low else (1,)
+    return [digits(m * 10.0**k) for k in decades for m in multiples if low <= m * 10.0**k <= high]
 
 
-def _nodes(found: Solves, counts: list[int], at_x: Spec) -> list[Spec]:
-    """Where one node ends."""
-    node = found.fabric.gpus_per_node
+def _nodes(solves: Solves, counts: list[int], at_x: Spec) -> list[Spec]:
+    """Mark where one node ends."""
+    node = solves.fabric.gpus_per_node
     if not counts[0] <= node < counts[-1]:
         return []
     data = {"values": [{"gpus": node, "label": f"one node: {node}"}]}
@@ -107,11 +106,11 @@ def _nodes(found: Solves, counts: list[int], at_x: Spec) -> list[Spec]:
     ]
 
 
-def _spots(found: Solves, at_x: Spec, at_y: Spec) -> list[Spec]:
-    """A dot where each line is lowest."""
+def _spots(solves: Solves, at_x: Spec, at_y: Spec) -> list[Spec]:
+    """Mark the lowest point of each line."""
     rows: Rows = []
-    for variant in found.variants:
-        run = found.best(variant.what)
+    for variant in solves.variants:
+        run = solves.best(variant.what)
         if run.seconds > 0:
             tip = f"{variant.what}: fastest on {_gpus(run)}, {number(run.seconds, 's')}"
             rows.append({"gpus": run.gpus, "seconds": digits(run.seconds), "colour": COLOURS[variant.what], "tip": tip})
@@ -120,11 +119,11 @@ def _spots(found: Solves, at_x: Spec, at_y: Spec) -> list[Spec]:
     return [{"data": {"values": rows[::-1]}, "mark": point, "encoding": encoding}]
 
 
-def _names(found: Solves, domain: list[float], height: float) -> list[Spec]:
-    """Names at the right ends of the lines, in the lines' order, apart from each other."""
+def _names(solves: Solves, domain: list[float], height: float) -> list[Spec]:
+    """Write the names at the right ends of the lines, in the order of the lines, apart from each other."""
     ends: Rows = []
-    for variant in found.variants:
-        last, best = found.of(variant.what)[-1], found.best(variant.what)
+    for variant in solves.variants:
+        last, best = solves.of(variant.what)[-1], solves.best(variant.what)
         share = math.log(max(last.seconds, domain[0]) / domain[0]) / math.log(domain[1] / domain[0])
         words = f"{variant.what}: best {number(best.seconds, 's')} on {best.gpus}"
         ends.append({"y": height * (1.0 - share), "label": words, "colour": COLOURS[variant.what]})
@@ -145,10 +144,10 @@ def _names(found: Solves, domain: list[float], height: float) -> list[Spec]:
     ]
 
 
-def path_parts(found: Solves, what: What = "as is") -> Figure:
-    """What the longest path is made of at each number of GPUs."""
+def path_parts(solves: Solves, what: What = "as is") -> Figure:
+    """Draw the parts of the longest path at each number of GPUs."""
     left, right, height = _LEFT, 22, 220
-    runs = found.of(what)
+    runs = solves.of(what)
     parts: Rows = []
     for run in runs:
         below = 0.0
@@ -188,17 +187,17 @@ def path_parts(found: Solves, what: What = "as is") -> Figure:
         top=20,
         bottom=42,
     )
-    told = [{"variant": run.what, "gpus": run.gpus, **{f"{k}_seconds": v for k, v in _parts(run).items()}} for run in runs]
+    records = [{"variant": run.what, "gpus": run.gpus, **{f"{k}_seconds": v for k, v in _parts(run).items()}} for run in runs]
     alt = "What the longest path of the solve is made of. " + " ".join(
         f"{_gpus(run)}: {seconds(run.path_seconds)}, {percent(_share(run))} of it messages." for run in runs
     )
-    slowest, best = max(runs, key=lambda run: run.path_seconds), found.best(what)
+    slowest, best = max(runs, key=lambda run: run.path_seconds), solves.best(what)
     machine = "On the machine as it is" if what == "as is" else f"On the machine {what}"
     caption = f"{machine}." + (" Above each bar: messages on the path." if numbered else "")
     if slowest.path_seconds > best.path_seconds > 0:
         caption += f" On {_gpus(slowest)} the path is longest, {factor(slowest.path_seconds / best.path_seconds)} that of the sweet spot."
     legend = tuple((_WORDS[name], colour) for name, colour in PARTS.items() if any(_parts(run)[name] for run in runs))
-    return Figure("solve-path", "What the longest path is made of", alt, spec, told, caption, legend=legend)
+    return Figure("solve-path", "What the longest path is made of", alt, spec, records, caption, legend=legend)
 
 
 def _parts(run: Run) -> dict[str, float]:

@@ -1,12 +1,12 @@
-"""A sparse triangular solve over GPU counts: run time as is and changed, where more GPUs stop paying, and what a change gains.
+"""Sparse triangular solve over GPU counts: run time as is and changed, where more GPUs stop paying, and the gain of each change.
 
-The model is that of Austin et al. 2021 (ECP report), sections 4.1, 5.4, 7.4 and 8.4 (`turnbuckle.papers.models.dag.tasks`).  What the
-paper leaves open is stated where it is decided (docs/models/dag.md).
+The model is that of Austin et al. 2021 (ECP report), sections 4.1, 5.4, 7.4 and 8.4 (`turnbuckle.papers.models.dag.tasks`).
+docs/models/dag.md states each choice that the paper leaves open.
 
 Errors:
 
-    A043  GPU counts, a layout, a map or a factor that cannot be
-    A156  messages cross a tier of which nothing is known
+    A043  GPU counts, a layout, a map or a factor out of range
+    A156  messages cross a tier without latency and bandwidth
     A157  a graph too large to replay
 
 Findings:
@@ -34,7 +34,7 @@ from turnbuckle.projection.run import SCHEMA_VERSION
 
 Int = NDArray[np.int64]
 
-#: GPU counts that are tried unless asked for others.
+#: Largest GPU count that is tried unless the user asks for others.
 FARTHEST: Final = 64
 #: Longest wait inside a GPU [s].
 _LONGEST_WAIT: Final = 3600.0
@@ -43,7 +43,7 @@ NEARLY: Final = 0.05
 
 
 def gpu_counts(gpus_per_node: int, most: int = FARTHEST) -> list[int]:
-    """Every count up to a node, then 2, 3, 4, 6, 8, 12 ... whole nodes.
+    """Return every count up to a node, then 2, 3, 4, 6, 8, 12 ... whole nodes.
 
     >>> gpu_counts(6)
     [1, 2, 3, 4, 5, 6, 12, 18, 24, 36, 48]
@@ -54,7 +54,7 @@ def gpu_counts(gpus_per_node: int, most: int = FARTHEST) -> list[int]:
 
 @dataclass(frozen=True)
 class Gain:
-    """One ratio, with both sides named (decisions D16 and D17).
+    """Ratio of two run times, with both sides named (decisions D16 and D17).
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Gain:
     to: Run
 
     def as_dict(self, words: str) -> dict[str, Any]:
-        """For JSON."""
+        """Return the gain for JSON."""
         return {
             "variant": self.what,
             "speedup": self.ratio,
@@ -81,15 +81,15 @@ class Gain:
 
 @dataclass(frozen=True)
 class Solves:
-    """A matrix on some numbers of GPUs, as is and changed.
+    """Solves of one matrix on several numbers of GPUs, as is and changed.
 
     Attributes
     ----------
     supernodes : the matrix.
     fabric : the machine.
-    layout : how blocks are dealt out, in words.
-    variants : what was tried.
-    runs : one for each GPU count and variant.
+    layout : how blocks are distributed over GPUs, in words.
+    variants : changes of the machine that were tried.
+    runs : one run for each GPU count and variant.
     dependency : wait for another supernode on the same GPU [s].
     one_at_a_time : whether a GPU receives one message at a time.
     """
@@ -104,32 +104,32 @@ class Solves:
     findings: tuple[Finding, ...] = ()
 
     def of(self, what: What) -> list[Run]:
-        """Runs of one variant, by GPU count."""
+        """Return the runs of one variant, by GPU count."""
         return [run for run in self.runs if run.what == what]
 
     def best(self, what: What = "as is") -> Run:
-        """The sweet spot: the fastest run of a variant, of equally fast ones the one with the fewest GPUs."""
+        """Return the sweet spot: the fastest run of a variant, and of equally fast ones the one with the fewest GPUs."""
         return min(self.of(what), key=lambda run: (run.seconds, run.gpus))
 
     def enough(self, what: What = "as is") -> Run:
-        """The fewest GPUs that are within `NEARLY` of the sweet spot."""
+        """Return the run with the fewest GPUs that is within `NEARLY` of the sweet spot."""
         most = self.best(what).seconds * (1.0 + NEARLY)
         return min((run for run in self.of(what) if run.seconds <= most), key=lambda run: run.gpus)
 
     def gains(self) -> list[Gain]:
-        """Of each change: best against best, and the largest effect at one GPU count."""
+        """Return two gains of each change: best against best, and the largest effect at one GPU count."""
         out: list[Gain] = []
         now = {run.gpus: run for run in self.of("as is")}
         for variant in self.variants[1:]:
-            there = self.of(variant.what)
+            changed_runs = self.of(variant.what)
             best, changed = self.best(), self.best(variant.what)
             out.append(Gain(variant.what, _ratio(best.seconds, changed.seconds), best, changed))
-            most = max(there, key=lambda run: (abs(math.log(_ratio(now[run.gpus].seconds, run.seconds))), -run.gpus))
+            most = max(changed_runs, key=lambda run: (abs(math.log(_ratio(now[run.gpus].seconds, run.seconds))), -run.gpus))
             out.append(Gain(variant.what, _ratio(now[most.gpus].seconds, most.seconds), now[most.gpus], most))
         return out
 
     def sentence(self) -> str:
-        """The answer in one sentence."""
+        """Return the answer in one sentence."""
         best, enough, counts = self.best(), self.enough(), [run.gpus for run in self.of("as is")]
         name, time = self.supernodes.triangle.name, show(best.seconds, "s")
         if len(counts) == 1:
@@ -143,9 +143,9 @@ class Solves:
         return f"{name}: fastest on {_gpus(best.gpus)}{most}, {time}: {gain}{fewer}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``model dag``."""
-        found, triangle, fabric = self.supernodes, self.supernodes.triangle, self.fabric
-        concurrency = found.concurrency
+        """Return the JSON contract of ``model dag``."""
+        supernodes, triangle, fabric = self.supernodes, self.supernodes.triangle, self.fabric
+        concurrency = supernodes.concurrency
         words = {v.what: v.words for v in self.variants}
         return {
             "schema_version": SCHEMA_VERSION,
@@ -158,13 +158,13 @@ class Solves:
                 "value_bytes": triangle.value_bytes,
             },
             "supernodes": {
-                "count": len(found),
-                "widest": int(found.width.max()),
-                "mean_width": len(triangle) / len(found),
-                "blocks": len(found.blocks[0]),
-                "padding": found.padding,
-                "levels": found.levels,
-                "concurrency_mean": len(found) / found.levels,
+                "count": len(supernodes),
+                "widest": int(supernodes.width.max()),
+                "mean_width": len(triangle) / len(supernodes),
+                "blocks": len(supernodes.blocks[0]),
+                "padding": supernodes.padding,
+                "levels": supernodes.levels,
+                "concurrency_mean": len(supernodes) / supernodes.levels,
                 "concurrency_median": float(np.median(concurrency)),
                 "concurrency_most": int(concurrency.max()),
                 "levels_of_one": int(np.count_nonzero(concurrency == 1)),
@@ -204,12 +204,12 @@ def _gpus(count: int) -> str:
     return f"{count:,} GPU{'' if count == 1 else 's'}"
 
 
-def _ratio(one: float, other: float) -> float:
-    return one / other if other else 1.0
+def _ratio(numerator: float, denominator: float) -> float:
+    return numerator / denominator if denominator else 1.0
 
 
 def sweep(
-    found: Supernodes,
+    matrix: Supernodes,
     fabric: Fabric,
     gpus: Iterable[int] | None = None,
     layout: Layout = "2d",
@@ -220,13 +220,13 @@ def sweep(
     merged: int | None = None,
     one_at_a_time: bool = False,
 ) -> Solves:
-    """A matrix on several numbers of GPUs, each as is and changed.
+    """Replay the solve of a matrix on several numbers of GPUs, each as is and changed.
 
     Parameters
     ----------
-    gpus : the counts; None is `gpu_counts`.
-    layout : ``2d`` deals blocks to a grid of GPUs, ``columns`` and ``rows`` to one row or column of them.
-    owner : GPU of every supernode instead, counted from 0, shape (supernodes,); then `gpus` and `layout` are left alone.
+    gpus : GPU counts; None takes those of `gpu_counts`.
+    layout : ``2d`` distributes blocks over a grid of GPUs, ``columns`` and ``rows`` over one row or column of them.
+    owner : GPU of each supernode, counted from 0, shape (supernodes,); it replaces `gpus` and `layout`.
     changes, dependency, merged, one_at_a_time : see `variants` and `solve`.
 
     Raises
@@ -246,8 +246,8 @@ def sweep(
         raise UsageError("A043", "a dependency cannot take this time", found=f"{dependency:g} s", fix=f"0 s to {_LONGEST_WAIT:g} s")
     counts = sorted(set(gpu_counts(fabric.gpus_per_node) if gpus is None else gpus))
     if owner is not None:
-        if owner.shape != (len(found),) or owner.min() < 0:
-            raise UsageError("A043", "the map does not fit the supernodes", found=f"{owner.shape} for {len(found):,}")
+        if owner.shape != (len(matrix),) or owner.min() < 0:
+            raise UsageError("A043", "the map does not fit the supernodes", found=f"{owner.shape} for {len(matrix):,}")
         counts, words = [int(owner.max()) + 1], "columns, by the map given"
     elif layout not in LAYOUTS:
         raise UsageError(
@@ -263,30 +263,30 @@ def sweep(
     runs: list[Run] = []
     for count in counts:
         dealt = Dealt(count, owner=owner) if owner is not None else Dealt.on_grid(count, layout)
-        done = work(found, dealt, fabric)
+        done = work(matrix, dealt, fabric)
         runs += _varied(done, fabric, changes, {"dependency": dependency, "merged": merged, "one_at_a_time": one_at_a_time})
     raised = sorted({run.gpus for run in runs if run.memory_seconds > run.path_seconds})
-    findings = list(found.triangle.findings)
+    findings = list(matrix.triangle.findings)
     if raised:
         findings.append(finding("A346", len(raised), f"at {_listed(raised)} GPU{'s' * (raised != [1])}"))
-    return Solves(found, fabric, words, changes, tuple(runs), dependency, one_at_a_time, tuple(merge(findings)))
+    return Solves(matrix, fabric, words, changes, tuple(runs), dependency, one_at_a_time, tuple(merge(findings)))
 
 
 def _varied(done: Work, fabric: Fabric, changes: Sequence[Variant], options: dict[str, Any]) -> list[Run]:
-    """One run for each variant; what changes nothing here is not replayed again."""
+    """Return one run for each variant. A variant that changes nothing here reuses the earlier run."""
     present = set(np.flatnonzero(np.bincount(done.tier)).tolist())
     nodes = -(-done.dealt.gpus // fabric.gpus_per_node)
     out: list[Run] = []
-    known: dict[tuple[object, ...], Run] = {}
+    replayed: dict[tuple[object, ...], Run] = {}
     for variant in changes:
         moved = variant.one_node and (NETWORK in present or (options["merged"] or nodes) > 1)
         key = (moved, *((t, f) for t, f in sorted(variant.slower.items()) if t in present and f != 1.0))
-        if key not in known:
-            known[key] = solve(done, fabric, variant, **options)
-        out.append(replace(known[key], what=variant.what, nodes=1 if variant.one_node else nodes))
+        if key not in replayed:
+            replayed[key] = solve(done, fabric, variant, **options)
+        out.append(replace(replayed[key], what=variant.what, nodes=1 if variant.one_node else nodes))
     return out
 
 
 def _listed(numbers: list[int]) -> str:
-    """Numbers in few words."""
+    """Return numbers in few words."""
     return ", ".join(map(str, numbers)) if len(numbers) <= 6 else f"{numbers[0]} to {numbers[-1]}"

@@ -1,14 +1,14 @@
-"""A triangular sparse matrix as the work of a solve: columns of equal structure merged into supernodes, and their levels.
+"""Triangular sparse matrix as the work of a solve: columns of equal structure merged into supernodes, and their levels.
 
-A file in Matrix Market form is read; what is not lower triangular after at most a mirroring is refused, unless one triangle of it
-is asked for.  Only the structure counts: values are not looked at, stored zeros are entries.
+The matrix is read from a file in Matrix Market form.  A matrix with entries on both sides of its diagonal is refused, unless one
+triangle of it is asked for.  Only the structure counts: values are ignored, and stored zeros are entries.
 
 Errors:
 
     A040  no Matrix Market file of a sparse matrix
     A041  not square, or not triangular
     A042  some diagonal entries are missing
-    A043  columns that cannot be merged so, a map that does not hold
+    A043  limits of merging out of range, a map that does not fit
     A157  a matrix without rows, or too large a graph
 
 Findings:
@@ -62,13 +62,13 @@ class Triangle:
 
     Attributes
     ----------
-    name : of the file.
+    name : name of the file.
     starts : where each column begins in `rows`, shape (columns + 1,).
-    rows : of all entries, ascending within a column, the diagonal first.
+    rows : row of each entry, ascending within a column, the diagonal first.
     value_bytes : size of one value [B].
     upper : whether the file holds an upper triangle; it is mirrored, since its solve runs from the last row to the first.
     implied : whether the diagonal is not stored: a unit diagonal, as factors often have.
-    findings : entries left out.
+    findings : findings on entries that were left out.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Triangle:
 
     @property
     def entries(self) -> int:
-        """Stored entries, the implied diagonal not among them."""
+        """Return the number of stored entries, without an implied diagonal."""
         return len(self.rows) - self.implied * len(self)
 
 
@@ -120,7 +120,7 @@ def read_triangle(path: str | Path, side: Side | None = None) -> Triangle:
 
 
 def _header(path: Path) -> tuple[str, str]:
-    """Field and symmetry; what the size line promises is held against the size of the file before anything is allocated."""
+    """Return field and symmetry. Compare the announced size with the size of the file before anything is allocated."""
     try:
         if path.exists() and not path.is_file():
             raise _unreadable(path, "not an ordinary file")
@@ -128,8 +128,8 @@ def _header(path: Path) -> tuple[str, str]:
             text = file.read(_HEADER_BYTES)
             held = os.fstat(file.fileno()).st_size
     except (OSError, ValueError) as error:
-        found = (error.strerror or "") if isinstance(error, OSError) else "not a file name"
-        raise _unreadable(path, found, fix="name a file that is there and that you may read") from None
+        reason = (error.strerror or "") if isinstance(error, OSError) else "not a file name"
+        raise _unreadable(path, reason, fix="name a file that is there and that you may read") from None
     lines = text.split(b"\n")
     words = lines[0].decode("ascii", "replace").lower().split()
     if text[:2] in (b"\x1f\x8b", b"BZ") or path.suffix in (".gz", ".bz2"):
@@ -143,8 +143,8 @@ def _header(path: Path) -> tuple[str, str]:
         raise _unreadable(path, f"form {_one_line(form)}", "a dense matrix has one supernode and nothing to order", "coordinate form")
     if kind not in _FIELDS or symmetry not in _SYMMETRIES:
         raise _unreadable(path, _one_line(f"{kind} {symmetry}"), fix=did_you_mean(kind, list(_FIELDS)) if kind not in _FIELDS else "")
-    at = next((i for i, line in enumerate(lines) if i and line.strip() and not line.lstrip().startswith(b"%")), None)
-    size = lines[at].split() if at is not None and at + 1 < len(lines) + (len(text) == held) else []
+    size_line = next((i for i, line in enumerate(lines) if i and line.strip() and not line.lstrip().startswith(b"%")), None)
+    size = lines[size_line].split() if size_line is not None and size_line + 1 < len(lines) + (len(text) == held) else []
     if len(size) != 3 or not all(word.isdigit() and len(word) < 19 for word in size):
         raise _unreadable(path, "no line with rows, columns and entries")
     rows, columns, entries = (int(word) for word in size)
@@ -152,7 +152,7 @@ def _header(path: Path) -> tuple[str, str]:
         raise UsageError(
             "A041",
             "the matrix is not square",
-            where=f"{path.name}:{(at or 0) + 1}",
+            where=f"{path.name}:{(size_line or 0) + 1}",
             found=f"{rows:,} x {columns:,}",
             fix="give a triangular factor",
         )
@@ -160,14 +160,15 @@ def _header(path: Path) -> tuple[str, str]:
         raise _unreadable(path, f"{rows:,} rows", f"more than {LARGEST_ROWS:,} are not taken", "give a smaller matrix")
     for what, least in (("entries", entries * _ENTRY_BYTES - _ENTRY_BYTES), ("rows", rows if rows > _SPARSE_ROWS else 0)):
         if least > held:
-            found = f"{entries if what == 'entries' else rows:,} {what} announced in {held:,} bytes"
-            raise _unreadable(path, found, "the file is cut off, or its header is wrong")
+            announced = f"{entries if what == 'entries' else rows:,} {what} announced in {held:,} bytes"
+            raise _unreadable(path, announced, "the file is cut off, or its header is wrong")
     return kind, symmetry
 
 
-def _unreadable(path: Path, found: str, cause: str = "", fix: str = "") -> UsageError:
+def _unreadable(path: Path, content: str, cause: str = "", fix: str = "") -> UsageError:
+    """Return the refusal of a file that cannot be read (A040)."""
     fix = fix or "give a sparse matrix as scipy.io.mmwrite writes it"
-    return UsageError("A040", "the matrix cannot be read", where=path.name, found=found, cause=cause, fix=fix)
+    return UsageError("A040", "the matrix cannot be read", where=path.name, found=content, cause=cause, fix=fix)
 
 
 def _one_line(text: str) -> str:
@@ -175,16 +176,16 @@ def _one_line(text: str) -> str:
 
 
 def triangle_of(matrix: Any, side: Side | None = None, name: str = "matrix") -> Triangle:
-    """The triangle of a SciPy sparse matrix; see `read_triangle`.
+    """Return the triangle of a SciPy sparse matrix; see `read_triangle`.
 
     >>> import scipy.sparse
-    >>> found = triangle_of(scipy.sparse.csc_array([[2.0, 0.0], [1.0, 2.0]]))
-    >>> found.starts.tolist(), found.rows.tolist()
+    >>> triangle = triangle_of(scipy.sparse.csc_array([[2.0, 0.0], [1.0, 2.0]]))
+    >>> triangle.starts.tolist(), triangle.rows.tolist()
     ([0, 2, 3], [0, 1, 1])
     """
     if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
-        found = " x ".join(f"{n:,}" for n in matrix.shape)
-        raise UsageError("A041", "the matrix is not square", where=name, found=found, fix="give a triangular factor")
+        shape = " x ".join(f"{n:,}" for n in matrix.shape)
+        raise UsageError("A041", "the matrix is not square", where=name, found=shape, fix="give a triangular factor")
     count = int(matrix.shape[0])
     if not count:
         raise CannotAnswer("A157", "the matrix has no rows: there is nothing to solve", where=name)
@@ -204,12 +205,13 @@ def triangle_of(matrix: Any, side: Side | None = None, name: str = "matrix") -> 
             fix="store the diagonal, or none of it where all of it is 1",
         )  # fmt: skip
     starts, rows = _by_column(row, column, count, implied)
-    return Triangle(name, starts, rows, int(coordinates.data.dtype.itemsize) if coordinates.data.dtype.kind in "fc" else 8, upper, implied,
-                    findings)  # fmt: skip
+    return Triangle(
+        name, starts, rows, int(coordinates.data.dtype.itemsize) if coordinates.data.dtype.kind in "fc" else 8, upper, implied, findings
+    )
 
 
 def _one_side(row: Any, column: Any, count: int, side: Side | None, name: str) -> tuple[Any, Any, bool, tuple[Finding, ...]]:
-    """Entries of the triangle, mirrored to the lower side; whether they were; what was left out."""
+    """Return the entries of the triangle, mirrored to the lower side, whether they were mirrored, and findings on entries left out."""
     below, above = int(np.count_nonzero(row > column)), int(np.count_nonzero(row < column))
     findings: tuple[Finding, ...] = ()
     if below and above and side is None:
@@ -229,12 +231,12 @@ def _one_side(row: Any, column: Any, count: int, side: Side | None, name: str) -
 
 
 def _by_column(row: Any, column: Any, count: int, implied: bool) -> tuple[Int, Int]:
-    """Entries by column and row, each once; with a diagonal where none is stored."""
+    """Return the entries by column and row, each once, with a diagonal where none is stored."""
     from scipy.sparse import coo_array
 
     if implied:
-        own = np.arange(count, dtype=row.dtype)
-        row, column = np.concatenate([row, own]), np.concatenate([column, own])
+        diagonal = np.arange(count, dtype=row.dtype)
+        row, column = np.concatenate([row, diagonal]), np.concatenate([column, diagonal])
     columns = coo_array((np.ones(len(row), dtype=np.bool_), (row, column)), shape=(count, count)).tocsc()
     columns.sum_duplicates()
     return columns.indptr.astype(np.int64), columns.indices.astype(np.int64)
@@ -245,12 +247,12 @@ def _by_column(row: Any, column: Any, count: int, implied: bool) -> tuple[Int, I
 
 @dataclass(frozen=True)
 class Supernodes:
-    """Columns merged, and who needs whom.
+    """Merged columns of a matrix, and their dependencies.
 
     Attributes
     ----------
     triangle : the matrix.
-    first : first column of each supernode, and the number of columns, shape (supernodes + 1,).
+    first : first column of each supernode, then the number of columns, shape (supernodes + 1,).
     starts, rows : rows of each supernode, its own columns first, shape (supernodes + 1,) and (rows,).
     """
 
@@ -264,17 +266,17 @@ class Supernodes:
 
     @property
     def width(self) -> Int:
-        """Columns of each."""
+        """Return the number of columns of each supernode."""
         return np.diff(self.first)
 
     @property
     def below(self) -> Int:
-        """Rows of each below its own columns."""
+        """Return the number of rows of each supernode below its own columns."""
         return np.diff(self.starts) - self.width
 
     @property
     def values(self) -> Int:
-        """Values held by each: a dense triangle and a dense rectangle; zeros that relaxed merging brought in are among them."""
+        """Return the number of values in each supernode: a dense triangle and a dense rectangle, with the zeros of relaxed merging."""
         return self._triangles + self.width * self.below
 
     @property
@@ -283,22 +285,22 @@ class Supernodes:
 
     @property
     def padding(self) -> int:
-        """Zeros that relaxed merging brought in."""
+        """Return the number of zeros that relaxed merging adds."""
         return int(self.values.sum()) - self.triangle.entries
 
     @property
     def diagonal_bytes(self) -> Int:
-        """Bytes of each diagonal block: values, and an index a row [B]."""
+        """Return the bytes of each diagonal block: values, and one index per row [B]."""
         return self._triangles * self.triangle.value_bytes + self.width * INDEX_BYTES
 
     @cached_property
     def of_column(self) -> Int:
-        """Supernode of every column."""
+        """Return the supernode of each column."""
         return np.repeat(np.arange(len(self)), self.width)
 
     @cached_property
     def blocks(self) -> tuple[Int, Int, Int]:
-        """Blocks below the diagonal: supernode whose column it is, supernode whose rows it is, rows in it; by column, then by row."""
+        """Return the blocks below the diagonal: supernode of the column, supernode of the rows, number of rows; by column, then by row."""
         column = np.repeat(np.arange(len(self)), np.diff(self.starts))
         row = self.of_column[self.rows]
         off = np.flatnonzero(row > column)
@@ -308,29 +310,29 @@ class Supernodes:
 
     @cached_property
     def level(self) -> Int:
-        """How many supernodes at least come before each in its solve, by the longest chain of them: 0 for those that wait for none."""
+        """Return the length of the longest chain of supernodes that each one waits for: 0 for those that wait for none."""
         column, row, _ = self.blocks
         if len(column) + len(self) >= LARGEST_GRAPH:
             raise CannotAnswer(
                 "A157", "the graph is too large", where=self.triangle.name, found=f"{len(self):,} supernodes, {len(column):,} blocks"
             )
-        # a unit of time each: the longest path counts them, a chain of a million as fast as anything else
+        # each supernode takes one unit of time, so that its start counts the chain before it
         replayed = replay_tasks(Tasks(np.ones(len(self)), None, column, row, np.zeros(len(column))))
         return np.rint(replayed.start_seconds).astype(np.int64)
 
     @property
     def levels(self) -> int:
-        """How many levels there are: the longest chain."""
+        """Return the number of levels: the length of the longest chain."""
         return int(self.level.max(initial=-1)) + 1
 
     @property
     def concurrency(self) -> Int:
-        """Supernodes of each level, shape (levels,)."""
+        """Return the number of supernodes of each level, shape (levels,)."""
         return np.bincount(self.level)
 
 
 def supernodes(triangle: Triangle, widest: int = WIDEST, relaxed: float = 0.0, owner: Int | None = None) -> Supernodes:
-    """Merge columns that follow each other.
+    """Merge consecutive columns of equal or nearly equal structure.
 
     Parameters
     ----------
@@ -341,14 +343,14 @@ def supernodes(triangle: Triangle, widest: int = WIDEST, relaxed: float = 0.0, o
 
     >>> import scipy.sparse
     >>> arrow = scipy.sparse.csc_array([[1.0, 0, 0, 0], [0, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]])
-    >>> found = supernodes(triangle_of(arrow))
-    >>> found.first.tolist(), found.level.tolist()
+    >>> merged = supernodes(triangle_of(arrow))
+    >>> merged.first.tolist(), merged.level.tolist()
     ([0, 1, 4], [0, 1])
     """
     if widest < 1 or not 0.0 <= relaxed < 1.0:
-        found = f"{widest} columns at most, {relaxed:g} of zeros"
+        limits = f"{widest} columns at most, {relaxed:g} of zeros"
         raise UsageError(
-            "A043", "supernodes cannot be merged so", found=found, fix="1 column or more, and a share of zeros from 0 to below 1"
+            "A043", "supernodes cannot be merged so", found=limits, fix="1 column or more, and a share of zeros from 0 to below 1"
         )
     widest = min(widest, len(triangle))
     joined = _equal_to_next(triangle)
@@ -356,16 +358,16 @@ def supernodes(triangle: Triangle, widest: int = WIDEST, relaxed: float = 0.0, o
         joined &= owner[1:] == owner[:-1]
     starts = np.flatnonzero(np.r_[True, ~joined])
     if len(starts) < len(triangle):
-        # runs longer than the widest supernode are cut into pieces of it
-        at = np.arange(len(triangle))
-        at -= np.repeat(starts, np.diff(np.append(starts, len(triangle))))
-        starts = np.flatnonzero(at % widest == 0)
+        # longer runs would exceed the widest supernode, so they are cut
+        offset = np.arange(len(triangle))
+        offset -= np.repeat(starts, np.diff(np.append(starts, len(triangle))))
+        starts = np.flatnonzero(offset % widest == 0)
     exact = _with_rows_of_first(triangle, np.append(starts, len(triangle)))
     return _relaxed(exact, widest, relaxed, owner) if relaxed else exact
 
 
 def _equal_to_next(triangle: Triangle) -> Bool:
-    """Whether each column but the last has the rows of the next one, and itself on top, shape (columns - 1,)."""
+    """Return whether each column but the last has the rows of the next one below its diagonal, shape (columns - 1,)."""
     starts, rows = triangle.starts, triangle.rows
     length = np.diff(starts)
     same: Bool = length[:-1] == length[1:] + 1
@@ -384,79 +386,79 @@ def _equal_to_next(triangle: Triangle) -> Bool:
 
 
 def _with_rows_of_first(triangle: Triangle, first: Int) -> Supernodes:
-    """Supernodes whose rows are those of their first column."""
+    """Return supernodes whose rows are those of their first column."""
     length = np.diff(triangle.starts)[first[:-1]]
     starts = np.append(0, np.cumsum(length))
     place = np.arange(starts[-1]) + np.repeat(triangle.starts[first[:-1]] - starts[:-1], length)
     return Supernodes(triangle, first, starts, triangle.rows[place])
 
 
-def _relaxed(found: Supernodes, widest: int, most: float, owner: Int | None) -> Supernodes:
-    """Merge neighbours in rounds, every other one of those that may be, until none may."""
-    entries = np.add.reduceat(np.diff(found.triangle.starts), found.first[:-1]) - found.triangle.implied * found.width
-    while len(found) > 1:
-        width, length = found.width, np.diff(found.starts)
-        may = width[:-1] + width[1:] <= widest
+def _relaxed(matrix: Supernodes, widest: int, most: float, owner: Int | None) -> Supernodes:
+    """Merge neighbours in rounds, every other candidate in each round, until no candidate is left."""
+    entries = np.add.reduceat(np.diff(matrix.triangle.starts), matrix.first[:-1]) - matrix.triangle.implied * matrix.width
+    while len(matrix) > 1:
+        width, length = matrix.width, np.diff(matrix.starts)
+        narrow = width[:-1] + width[1:] <= widest
         if owner is not None:
-            may &= owner[found.first[1:-1]] == owner[found.first[:-2]]
-        here = np.flatnonzero(may)
-        # the first row below a supernode says who needs it first
-        heir = found.starts[:-1][here] + width[here]
-        needed = heir < found.starts[1:][here]
-        here, heir = here[needed], heir[needed]
-        here = here[found.rows[heir] < found.first[here + 2]]
-        if not len(here):
+            narrow &= owner[matrix.first[1:-1]] == owner[matrix.first[:-2]]
+        candidates = np.flatnonzero(narrow)
+        # the first row below a supernode is the first that needs it
+        heir = matrix.starts[:-1][candidates] + width[candidates]
+        needed = heir < matrix.starts[1:][candidates]
+        candidates, heir = candidates[needed], heir[needed]
+        candidates = candidates[matrix.rows[heir] < matrix.first[candidates + 2]]
+        if not len(candidates):
             break
-        union = length[here] + length[here + 1] - _shared(found, here)
-        wide = width[here] + width[here + 1]
-        held = wide * (wide - 1 if found.triangle.implied else wide + 1) // 2 + wide * (union - wide)
-        zeros = held - entries[here] - entries[here + 1]
-        here = here[zeros <= most * held]
-        if not len(here):
+        union = length[candidates] + length[candidates + 1] - _shared(matrix, candidates)
+        wide = width[candidates] + width[candidates + 1]
+        held = wide * (wide - 1 if matrix.triangle.implied else wide + 1) // 2 + wide * (union - wide)
+        zeros = held - entries[candidates] - entries[candidates + 1]
+        candidates = candidates[zeros <= most * held]
+        if not len(candidates):
             break
-        # of a row of neighbours the first, third, fifth ... are merged with their next
-        begins = np.r_[True, np.diff(here) != 1]
-        at = np.arange(len(here))
-        here = here[(at - np.maximum.accumulate(np.where(begins, at, 0))) % 2 == 0]
-        gone = np.zeros(len(found), dtype=np.bool_)
-        gone[here + 1] = True
+        # a supernode joins one merge per round, so of adjacent candidates only the first, third, fifth ... are taken
+        begins = np.r_[True, np.diff(candidates) != 1]
+        index = np.arange(len(candidates))
+        candidates = candidates[(index - np.maximum.accumulate(np.where(begins, index, 0))) % 2 == 0]
+        gone = np.zeros(len(matrix), dtype=np.bool_)
+        gone[candidates + 1] = True
         entries = np.add.reduceat(entries, np.flatnonzero(~gone))
-        found = _merged(found, gone)
-    return found
+        matrix = _merged(matrix, gone)
+    return matrix
 
 
-def _shared(found: Supernodes, here: Int) -> Int:
-    """How many rows each of some supernodes has in common with the next one."""
-    count = len(found.triangle)
-    length = np.diff(found.starts)
-    owner = np.repeat(np.arange(len(found)), length)
-    key = owner * count + found.rows
-    asked = np.zeros(len(found), dtype=np.bool_)
-    asked[here] = True
-    mine = np.flatnonzero(asked[owner])
-    wanted = key[mine] + count
+def _shared(matrix: Supernodes, candidates: Int) -> Int:
+    """Return how many rows each of the candidates shares with the next supernode."""
+    count = len(matrix.triangle)
+    length = np.diff(matrix.starts)
+    owner = np.repeat(np.arange(len(matrix)), length)
+    key = owner * count + matrix.rows
+    asked = np.zeros(len(matrix), dtype=np.bool_)
+    asked[candidates] = True
+    entries = np.flatnonzero(asked[owner])
+    wanted = key[entries] + count
     place = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
-    return np.bincount(owner[mine][key[place] == wanted], minlength=len(found))[here]
+    return np.bincount(owner[entries][key[place] == wanted], minlength=len(matrix))[candidates]
 
 
-def _merged(found: Supernodes, gone: Bool) -> Supernodes:
-    """Each supernode that is `gone` becomes a part of the one before it."""
-    count = len(found.triangle)
+def _merged(matrix: Supernodes, gone: Bool) -> Supernodes:
+    """Merge each supernode that is `gone` into the one before it."""
+    count = len(matrix.triangle)
     into = np.cumsum(~gone) - 1
-    key = np.repeat(into, np.diff(found.starts)) * count + found.rows
+    key = np.repeat(into, np.diff(matrix.starts)) * count + matrix.rows
     # rows of a pair are two ascending runs: a stable sort merges them
     key = np.sort(key, kind="stable")
     key = key[np.r_[True, np.diff(key) != 0]]
     owner, rows = np.divmod(key, count)
-    first = np.append(found.first[:-1][~gone], count)
-    return Supernodes(found.triangle, first, np.append(0, np.cumsum(np.bincount(owner, minlength=len(first) - 1))), rows)
+    first = np.append(matrix.first[:-1][~gone], count)
+    return Supernodes(matrix.triangle, first, np.append(0, np.cumsum(np.bincount(owner, minlength=len(first) - 1))), rows)
 
 
-# --- a map of one's own -----------------------------------------------------------------------------------------------
+# --- map of columns to GPUs -------------------------------------------------------------------------------------------
 
 
 def read_map(path: str | Path, columns: int) -> Int:
-    """GPU of every column, from a table ``column, gpu``: from that column on (counted from 1), up to the next line.
+    """Return the GPU of each column, from a table ``column, gpu``: each line holds from its column (counted from 1) up to the next line.
 
     Raises
     ------
@@ -468,7 +470,9 @@ def read_map(path: str | Path, columns: int) -> Int:
     first, gpu = table.number("column").astype(np.int64), table.number("gpu").astype(np.int64)
     if not len(table) or first[0] != 1:
         raise UsageError("A043", "the map does not begin with column 1", where=table.name, fix="a first line for column 1")
-    for row, (one, other) in enumerate(pairwise(first.tolist())):
-        if other <= one:
-            raise UsageError("A043", "columns of the map must ascend", where=table.where(row + 1, "column"), found=f"{other} after {one}")
+    for row, (column, following) in enumerate(pairwise(first.tolist())):
+        if following <= column:
+            raise UsageError(
+                "A043", "columns of the map must ascend", where=table.where(row + 1, "column"), found=f"{following} after {column}"
+            )
     return np.repeat(gpu, np.diff(np.append(first, columns + 1)))

@@ -1,16 +1,16 @@
-"""The tasks of a sparse triangular solve on several GPUs, and its replay: run time, critical path, messages on it.
+"""Task graph of a sparse triangular solve on several GPUs, and its replay: run time, critical path, messages on it.
 
     d_v  = bytes_v / bw_v                       a task reads its part of the matrix once
     bw_v = clamp(BW_peak / active, low, N high) active: supernodes of its level on its GPU
     edge = n' / BW_tier(n'), 0 on one GPU        n' = next power of two
     T    = longest path
 
-Austin et al. 2021 (ECP report), section 4.1.  With columns dealt out, a supernode is one task and each block below its
-diagonal an edge.  On a grid of GPUs, the diagonal block is one task and the blocks of the column on each GPU another:
-what was solved goes down the column (broadcast), partial sums go along the row (reduction).
+Austin et al. 2021 (ECP report), section 4.1.  With columns distributed over GPUs, each supernode is one task and each block below
+its diagonal is one edge.  On a grid of GPUs, the diagonal block is one task and the blocks of the column on each GPU are another:
+solved values go down the column (broadcast), partial sums go along the row (reduction).
 
-Added to it: a GPU cannot read its part of the matrix faster than its memory allows, so a longest path below that time is
-raised to it.
+One bound is added to the paper's model: no GPU can read its part of the matrix faster than its memory allows, so the run time is at
+least that time.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ DISAGGREGATED: Final = 4.0
 
 @dataclass(frozen=True)
 class Dealt:
-    """How blocks are dealt out to GPUs.
+    """Distribution of blocks over GPUs.
 
     Attributes
     ----------
-    gpus : how many.
+    gpus : number of GPUs.
     rows, columns : the grid; block (I, K) lies on GPU (I mod rows) x columns + K mod columns.
-    owner : GPU of every supernode's column instead, shape (supernodes,).
+    owner : GPU of the column of each supernode, shape (supernodes,); it replaces the grid.
     """
 
     gpus: int
@@ -58,7 +58,7 @@ class Dealt:
 
     @classmethod
     def on_grid(cls, gpus: int, layout: Layout = "2d") -> Dealt:
-        """Block-cyclic on the squarest grid that has no more rows than columns, or on one row or column of GPUs.
+        """Distribute blocks cyclically over the squarest grid that has no more rows than columns, or over one row or column of GPUs.
 
         >>> Dealt.on_grid(12).rows, Dealt.on_grid(12).columns, Dealt.on_grid(7).rows
         (3, 4, 1)
@@ -71,18 +71,18 @@ class Dealt:
         return cls(gpus, rows, gpus // rows)
 
     def of(self, row: Int, column: Int) -> Int:
-        """GPU of blocks."""
+        """Return the GPU of each block."""
         return self.owner[column] if self.owner is not None else row % self.rows * self.columns + column % self.columns
 
 
 @dataclass(frozen=True)
 class Work:
-    """The task graph of a solve on some GPUs.
+    """Task graph of a solve on some GPUs.
 
     Attributes
     ----------
-    dealt : to whom.
-    bytes, gpu, supernode : of every task, shape (tasks,).
+    dealt : distribution of blocks over GPUs.
+    bytes, gpu, supernode : bytes read [B], GPU and supernode of each task, shape (tasks,).
     active : supernodes of the task's level that have work on its GPU, shape (tasks,).
     source, target, message_bytes, tier : edges, shape (edges,); no bytes and tier 0 between tasks of one GPU.
     """
@@ -99,57 +99,57 @@ class Work:
 
     @property
     def busiest_bytes(self) -> float:
-        """What the busiest GPU reads [B]."""
+        """Return the bytes that the busiest GPU reads [B]."""
         return float(np.bincount(self.gpu, weights=self.bytes).max())
 
 
-def work(found: Supernodes, dealt: Dealt, fabric: Fabric) -> Work:
-    """The task graph of a solve.
+def work(matrix: Supernodes, dealt: Dealt, fabric: Fabric) -> Work:
+    """Build the task graph of a solve.
 
     Raises
     ------
     CannotAnswer : A157, a graph too large to replay.
     """
-    value = found.triangle.value_bytes
-    column, row, height = found.blocks
-    held = found.width[column] * height * value + height * INDEX_BYTES
-    count = len(found)
-    own = np.arange(count)
-    home = dealt.of(own, own)
+    value = matrix.triangle.value_bytes
+    column, row, height = matrix.blocks
+    held = matrix.width[column] * height * value + height * INDEX_BYTES
+    count = len(matrix)
+    diagonal = np.arange(count)
+    home = dealt.of(diagonal, diagonal)
     if dealt.rows == 1:
-        amount = found.diagonal_bytes + np.bincount(column, weights=held, minlength=count)
-        gpu, supernode, source, target, sent = home, own, column, row, height * value
+        amount = matrix.diagonal_bytes + np.bincount(column, weights=held, minlength=count)
+        gpu, supernode, source, target, sent = home, diagonal, column, row, height * value
     else:
-        # tasks: diagonal blocks, then what each GPU has of each column
+        # tasks are the diagonal blocks, then the blocks of each column on each GPU
         key = column * dealt.gpus + dealt.of(row, column)
         parts, part = np.unique(key, return_inverse=True)
-        below, at = np.divmod(parts, dealt.gpus)
-        amount = np.concatenate([found.diagonal_bytes, np.bincount(part, weights=held, minlength=len(parts))])
-        gpu, supernode = np.concatenate([home, at]), np.concatenate([own, below])
+        below, owner = np.divmod(parts, dealt.gpus)
+        amount = np.concatenate([matrix.diagonal_bytes, np.bincount(part, weights=held, minlength=len(parts))])
+        gpu, supernode = np.concatenate([home, owner]), np.concatenate([diagonal, below])
         source, target = np.concatenate([below, count + part]), np.concatenate([count + np.arange(len(parts)), row])
-        sent = np.concatenate([found.width[below], height]) * value
+        sent = np.concatenate([matrix.width[below], height]) * value
     if 2 * len(gpu) + len(source) >= LARGEST_GRAPH:
         asked = f"{len(gpu):,} tasks, {len(source):,} edges"
-        raise CannotAnswer("A157", "the graph is too large", where=found.triangle.name, found=asked, fix="merge more columns")
+        raise CannotAnswer("A157", "the graph is too large", where=matrix.triangle.name, found=asked, fix="merge more columns")
     tier = tier_between(gpu[source], gpu[target], fabric.gpus_per_socket, fabric.gpus_per_node)
     crossing: Float = sent.astype(np.float64) * (tier != SAME)
     return Work(
-        dealt, amount.astype(np.float64), gpu, supernode, _active(found, gpu, supernode, dealt.gpus), source, target, crossing, tier
+        dealt, amount.astype(np.float64), gpu, supernode, _active(matrix, gpu, supernode, dealt.gpus), source, target, crossing, tier
     )
 
 
-def _active(found: Supernodes, gpu: Int, supernode: Int, gpus: int) -> Int:
-    """How many supernodes of each task's level have work on its GPU."""
-    count = len(found)
+def _active(matrix: Supernodes, gpu: Int, supernode: Int, gpus: int) -> Int:
+    """Return how many supernodes of each task's level have work on its GPU."""
+    count = len(matrix)
     # a diagonal block and the blocks below it on the same GPU are one supernode's work
     home, parts = supernode[:count] * gpus + gpu[:count], supernode[count:] * gpus + gpu[count:]
     counted = np.ones(len(gpu), dtype=np.bool_)
     if len(parts):
         counted[:count] = parts[np.minimum(np.searchsorted(parts, home), len(parts) - 1)] != home
-    place = found.level[supernode] * gpus + gpu
+    place = matrix.level[supernode] * gpus + gpu
     active: Int
-    if found.levels * gpus <= 4 * len(place):
-        active = np.bincount(place[counted], minlength=found.levels * gpus)[place]
+    if matrix.levels * gpus <= 4 * len(place):
+        active = np.bincount(place[counted], minlength=matrix.levels * gpus)[place]
     else:
         places = np.sort(place[counted])
         active = np.searchsorted(places, place, side="right") - np.searchsorted(places, place)
@@ -158,12 +158,12 @@ def _active(found: Supernodes, gpu: Int, supernode: Int, gpus: int) -> Int:
 
 @dataclass(frozen=True)
 class Variant:
-    """One change of the machine.
+    """Change of the machine.
 
     Attributes
     ----------
-    what : its name.
-    words : link, latency and bandwidth that it changes (decision D17).
+    what : name of the variant.
+    words : the link, latency and bandwidth that it changes (decision D17).
     slower : factor on the time of messages, by tier.
     one_node : whether messages between nodes become messages inside one, and the upper bound of a block grows with the nodes merged.
     """
@@ -175,7 +175,7 @@ class Variant:
 
 
 def variants(integrated: float = INTEGRATED, disaggregated: float = DISAGGREGATED) -> tuple[Variant, ...]:
-    """The machine as it is and the three changes of the paper, for two factors on the time of messages."""
+    """Return the machine as it is and the three changes of the paper, for two factors on the time of messages."""
     for factor, words in ((integrated, "integration"), (disaggregated, "disaggregation")):
         if not 1.0 <= factor < math.inf:
             raise UsageError("A043", f"{words} changes the time of messages by a factor of 1 or more", found=f"{factor:g}")
@@ -196,25 +196,25 @@ def variants(integrated: float = INTEGRATED, disaggregated: float = DISAGGREGATE
             "messages between nodes take as long as inside one; a block may draw as many times the bandwidth as nodes are merged",
             one_node=True,
         ),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
 class Run:
-    """One solve.
+    """Result of one solve.
 
     Attributes
     ----------
-    gpus, nodes : it runs on.
+    gpus, nodes : number of GPUs and nodes of the run.
     what : the variant.
     seconds : run time [s]: the longest path, or what the memory of the busiest GPU takes to be read where that is longer.
-    path_seconds, memory_seconds : both [s].
+    path_seconds, memory_seconds : these two times [s].
     compute_seconds, dependency_seconds : tasks on the path, and waits for another supernode on the same GPU [s].
-    messages, message_seconds : on the path, by tier: number, time [s].
-    message_bytes : on the path, as sent, not rounded up [B].
+    messages, message_seconds : number and time [s] of the messages on the path, by tier.
+    message_bytes : bytes of the messages on the path, as sent, not rounded up [B].
     latency_seconds : what the quickest message of their tier takes, for the messages on the path [s].
-    tasks : on the path.
-    all_messages, all_bytes : of the whole solve.
+    tasks : number of tasks on the path.
+    all_messages, all_bytes : number and bytes of the messages of the whole solve.
     """
 
     gpus: int
@@ -235,16 +235,16 @@ class Run:
 
     @property
     def latency_share(self) -> float:
-        """Share of the latency of messages in the longest path."""
+        """Return the share of message latency in the longest path."""
         return self.latency_seconds / self.path_seconds if self.path_seconds else 0.0
 
     @property
     def path_messages(self) -> int:
-        """Messages on the path, of all tiers."""
+        """Return the number of messages on the path, of all tiers."""
         return sum(self.messages.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; CSV has the same with the nested names joined."""
+        """Return the run for JSON. CSV has the same numbers with the nested names joined."""
         return {
             "gpus": self.gpus,
             "nodes": self.nodes,
@@ -280,13 +280,13 @@ def solve(
     Parameters
     ----------
     variant : None is the machine as it is.
-    dependency : until a block notices that a supernode it needs is solved on the same GPU [s]; the paper takes 0.
+    dependency : time until a block notices that a supernode it needs is solved on the same GPU [s]; the paper takes 0.
     merged : GPUs in a super-GPU, N; None is the number of nodes that become one.
-    one_at_a_time : whether a GPU receives one message at a time, in the order in which they would come if it did not.
+    one_at_a_time : whether a GPU receives one message at a time, in the order of their sending.
 
     Raises
     ------
-    CannotAnswer : A156, messages cross a tier of which nothing is known.
+    CannotAnswer : A156, messages cross a tier without latency and bandwidth.
     """
     variant = variant or variants()[0]
     nodes = -(-done.dealt.gpus // fabric.gpus_per_node)
@@ -321,11 +321,11 @@ def solve(
 
 
 def _longest(done: Work, took: Float, lags: Float, one_at_a_time: bool) -> tuple[Int, Int, float]:
-    """Tasks and edges of the longest path, and its length [s]."""
+    """Return the tasks and edges of the longest path, and its length [s]."""
     replayed = replay_tasks(Tasks(took, None, done.source, done.target, lags))
     if not one_at_a_time:
         return replayed.path, _between(replayed.path, done.source, done.target, len(took)), replayed.seconds
-    # every message becomes a task on the track of the GPU that receives it
+    # one message at a time means that each message is a task on the track of its receiver
     message = np.flatnonzero(done.tier != SAME)
     message = message[np.argsort(replayed.end_seconds[done.source[message]], kind="stable")]
     local = done.tier == SAME
@@ -336,15 +336,15 @@ def _longest(done: Work, took: Float, lags: Float, one_at_a_time: bool) -> tuple
     waits = np.concatenate([lags[local], np.zeros(2 * len(message))])
     queued = replay_tasks(Tasks(np.concatenate([took, lags[message]]), track, source, target, waits))
     path = queued.path
-    own = path[path < len(took)]
+    tasks = path[path < len(took)]
     edges = np.concatenate(
         [_between(path, done.source, done.target, len(took) + len(message)), message[path[path >= len(took)] - len(took)]]
     )
-    return own, edges, queued.seconds
+    return tasks, edges, queued.seconds
 
 
 def _between(path: Int, source: Int, target: Int, count: int) -> Int:
-    """Edges from each task of a path to the next one."""
+    """Return the edges from each task of a path to the next one."""
     follows = np.full(count, -1)
     follows[path[:-1]] = path[1:]
     return np.flatnonzero(follows[source] == target)

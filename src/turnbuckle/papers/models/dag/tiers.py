@@ -1,17 +1,17 @@
-"""Messages between GPUs by how far apart they are, and what a thread block gets of the memory bandwidth.
+"""Time of messages between GPUs by their distance, and the share of the memory bandwidth of each thread block.
 
     T(n)  = n' / BW_tier(n'),  n' = next power of two >= n          a measured curve of effective bandwidth, latency inside
     T(n)  = L + n' / BW                                             where only latency and bandwidth of a tier are known
     bw    = clamp(BW_peak / active, BW_peak / most, N BW_peak / fewest)
 
 Austin et al. 2021 (ECP report), sections 4.1, 5.4 and 8.4.  Tiers are ``socket``, ``node`` and ``network``: two GPUs of one
-socket, of one node, of two nodes.  Their curves are drawn, not printed, in Fig 18a; ``tiers.csv`` holds what stands in, each number
+socket, of one node, of two nodes.  Fig 18a draws their curves without numbers; ``tiers.csv`` holds substitutes, each number
 with its source.
 
 Errors:
 
-    A043  a table of tiers, or a machine, that does not hold
-    A156  messages cross a tier of which nothing is known
+    A043  a table of tiers, or a machine, that contradicts itself
+    A156  messages cross a tier without latency and bandwidth
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from turnbuckle.foundation.vocabulary import refuse_several
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-#: Between whom a message travels; the index is its tier, 0 is none.
+#: Distance that a message travels; the index is its tier, and tier 0 is no message.
 TIERS: Final = ("same GPU", "socket", "node", "network")
 SAME, SOCKET, NODE, NETWORK = range(4)
 DEFAULT: Final = "dgx-h100"
@@ -50,7 +50,7 @@ _TABLE: Final = (
 
 
 def next_power_of_two(size_bytes: ArrayLike) -> Float:
-    """The smallest power of two that is not below a size [B]; 0 stays 0.
+    """Return the smallest power of two that is not below a size [B]; 0 stays 0.
 
     >>> next_power_of_two([0, 1, 255, 256, 257]).tolist()
     [0.0, 1.0, 256.0, 256.0, 512.0]
@@ -61,7 +61,7 @@ def next_power_of_two(size_bytes: ArrayLike) -> Float:
 
 
 def resident_blocks(multiprocessors: float, warps: float = 64, warps_per_block: float = 8) -> float:
-    """Thread blocks a GPU holds at once: multiprocessors x warps / warps a block (section 8.4).
+    """Return how many thread blocks a GPU holds at once: multiprocessors x warps / warps per block (section 8.4).
 
     >>> resident_blocks(80)
     640.0
@@ -70,7 +70,7 @@ def resident_blocks(multiprocessors: float, warps: float = 64, warps_per_block: 
 
 
 def block_share(peak: float, blocks: float) -> float:
-    """Memory bandwidth of one of so many blocks that share it evenly [B/s].
+    """Return the memory bandwidth of each of `blocks` that share it evenly [B/s].
 
     >>> block_share(828e9, 640) / 1e9, block_share(828e9, 160) / 1e9
     (1.29375, 5.175)
@@ -79,14 +79,14 @@ def block_share(peak: float, blocks: float) -> float:
 
 
 def block_bandwidth(peak: float, active: ArrayLike, low: float, high: float, merged: float = 1.0) -> Float:
-    """Memory bandwidth of one supernode's thread block [B/s].
+    """Return the memory bandwidth of one supernode's thread block [B/s].
 
     Parameters
     ----------
-    peak : of the GPU's memory [B/s].
+    peak : bandwidth of the GPU's memory [B/s].
     active : supernodes at work on the GPU, 1 or more.
-    low, high : of one block [B/s]: its share when all that fit are resident, and what one can draw when it is nearly alone.
-    merged : GPUs merged into a super-GPU, N; raises the upper bound alone.
+    low, high : bounds for one block [B/s]: its share when all blocks that fit are resident, and its rate when it is nearly alone.
+    merged : GPUs merged into a super-GPU, N; it raises only the upper bound.
 
     >>> (block_bandwidth(828e9, [1, 200, 10_000], 1.3e9, 5.2e9) / 1e9).tolist()
     [5.2, 4.14, 1.3]
@@ -95,13 +95,13 @@ def block_bandwidth(peak: float, active: ArrayLike, low: float, high: float, mer
 
 
 def put_speedup(device_seconds: float, host_seconds: float, synchronising_seconds: float) -> float:
-    """How much faster a put that the GPU starts becomes if all but some of its synchronisation goes: device / (host + rest).
+    """Return how much faster a put that the GPU starts becomes without most of its synchronisation: device / (host + rest).
 
     Parameters
     ----------
-    device_seconds : put started by the GPU, over a proxy thread on the host [s].
-    host_seconds : put started by the host [s].
-    synchronising_seconds : what is left of the synchronisation between the two [s]; 0 gives the ratio of both puts.
+    device_seconds : time of a put started by the GPU, over a proxy thread on the host [s].
+    host_seconds : time of a put started by the host [s].
+    synchronising_seconds : remaining synchronisation between the two [s]; 0 gives the ratio of both puts.
 
     >>> put_speedup(6.5, 2.0, 0.5), put_speedup(6.5, 2.0, 0.0)
     (2.6, 3.25)
@@ -109,14 +109,14 @@ def put_speedup(device_seconds: float, host_seconds: float, synchronising_second
     return device_seconds / (host_seconds + synchronising_seconds)
 
 
-def tier_between(one: ArrayLike, other: ArrayLike, gpus_per_socket: int, gpus_per_node: int) -> Int:
-    """Tier of messages between GPUs numbered through, sockets and nodes filled one after the other: index into `TIERS`.
+def tier_between(sender: ArrayLike, receiver: ArrayLike, gpus_per_socket: int, gpus_per_node: int) -> Int:
+    """Return the tier of messages between GPUs that are numbered socket by socket and node by node: index into `TIERS`.
 
     >>> tier_between([0, 0, 0, 0], [0, 2, 3, 6], 3, 6).tolist()
     [0, 1, 2, 3]
     """
-    a, b = np.asarray(one, dtype=np.int64), np.asarray(other, dtype=np.int64)
-    # a socket is a part of a node: the last socket of a node may be smaller
+    a, b = np.asarray(sender, dtype=np.int64), np.asarray(receiver, dtype=np.int64)
+    # sockets are counted within each node, because the last socket of a node may be smaller
     node_a, node_b = a // gpus_per_node, b // gpus_per_node
     socket_a, socket_b = (a % gpus_per_node) // gpus_per_socket, (b % gpus_per_node) // gpus_per_socket
     near = np.where(socket_a == socket_b, SOCKET, NODE)
@@ -125,13 +125,13 @@ def tier_between(one: ArrayLike, other: ArrayLike, gpus_per_socket: int, gpus_pe
 
 @dataclass(frozen=True)
 class Tier:
-    """How long messages of one tier take.
+    """Time of messages of one tier.
 
     Attributes
     ----------
     size_bytes : sizes of a measured curve [B], ascending, shape (points,); empty where only latency and bandwidth are known.
     bandwidth : effective bandwidth at each size [B/s], shape (points,), or the one bandwidth, shape (1,).
-    latency : [s]; 0 for a curve, which holds it.
+    latency : latency [s]; 0 for a curve, which includes it.
     """
 
     size_bytes: Float
@@ -140,7 +140,7 @@ class Tier:
 
     @classmethod
     def plain(cls, latency: float, bandwidth: float) -> Tier:
-        """A tier of which two numbers are known [s], [B/s].
+        """Return a tier from its latency [s] and bandwidth [B/s].
 
         >>> float(Tier.plain(2e-6, 1e9).seconds(1000.0))
         3.024e-06
@@ -148,37 +148,37 @@ class Tier:
         return cls(np.zeros(0), np.array([bandwidth]), latency)
 
     def seconds(self, size_bytes: ArrayLike) -> Float:
-        """Time of messages, sizes rounded up to the next power of two [s]; nothing for an empty one.
+        """Return the time of messages, sizes rounded up to the next power of two [s]; 0 for an empty message.
 
-        Between measured sizes the time is a straight line in log-log.  A message below the smallest one takes as long as that, one
-        above the largest has its bandwidth.
+        Between measured sizes the time is a straight line in log-log.  A message below the smallest size takes as long as that size,
+        and one above the largest size has its bandwidth.
         """
         size = next_power_of_two(size_bytes)
         if not len(self.size_bytes):
             return np.where(size > 0, loggp_seconds(size, self.latency, self.bandwidth[0]), 0.0)
-        known = np.log(self.size_bytes / self.bandwidth)
+        log_seconds = np.log(self.size_bytes / self.bandwidth)
         beyond = np.maximum(size / self.size_bytes[-1], 1.0)
-        line = np.exp(np.interp(np.log(np.maximum(size, 1e-9)), np.log(self.size_bytes), known))
+        line = np.exp(np.interp(np.log(np.maximum(size, 1e-9)), np.log(self.size_bytes), log_seconds))
         return np.where(size > 0, line * beyond, 0.0)
 
     def latency_seconds(self, size_bytes: ArrayLike) -> Float:
-        """The part of `seconds` that the quickest message takes as well [s]: on a curve it need not be the smallest one."""
+        """Return the part of `seconds` that the quickest message takes as well [s]: on a curve it need not be the smallest one."""
         least = float((self.size_bytes / self.bandwidth).min()) if len(self.size_bytes) else self.latency
         return np.minimum(self.seconds(size_bytes), least)
 
 
 @dataclass(frozen=True)
 class Fabric:
-    """GPUs, how they are grouped, and how far messages travel.
+    """GPUs, their grouping into sockets and nodes, and the time of messages between them.
 
     Attributes
     ----------
-    tiers : by name, of `TIERS`; a socket of which nothing is said is like its node.
-    gpus_per_socket, gpus_per_node : how GPUs are numbered through.
+    tiers : tiers by name, of `TIERS`; without a tier ``socket``, messages in a socket take as long as in the node.
+    gpus_per_socket, gpus_per_node : grouping of the GPUs, numbered socket by socket.
     peak : memory bandwidth of a GPU [B/s].
-    low, high : of one thread block [B/s].
-    sources : where the numbers come from, by what they are.
-    assumed : those of them that nobody measured or stated.
+    low, high : bounds of the memory bandwidth of one thread block [B/s].
+    sources : source of each number, by its quantity.
+    assumed : quantities that were assumed, neither measured nor stated.
     """
 
     name: str
@@ -195,44 +195,44 @@ class Fabric:
     def __post_init__(self) -> None:
         grouped = 1 <= self.gpus_per_socket <= self.gpus_per_node <= MOST_IN_A_NODE
         if not grouped:
-            found = f"{self.gpus_per_socket} GPUs a socket, {self.gpus_per_node} a node"
+            values = f"{self.gpus_per_socket} GPUs a socket, {self.gpus_per_node} a node"
             fix = f"1 or more a socket, no more than a node has, and {MOST_IN_A_NODE:,} a node at most"
-            raise UsageError("A043", "GPUs are not grouped so", found=found, fix=fix)
+            raise UsageError("A043", "GPUs are not grouped so", found=values, fix=fix)
         if not 1 <= self.low <= self.high <= self.peak < np.inf:
-            found = f"memory {show(self.peak, 'B/s')}, a block {show(self.low, 'B/s')} to {show(self.high, 'B/s')}"
-            raise UsageError("A043", "the memory bandwidths of a block do not hold", found=found, fix="1 B/s <= lower <= upper <= memory")
+            values = f"memory {show(self.peak, 'B/s')}, a block {show(self.low, 'B/s')} to {show(self.high, 'B/s')}"
+            raise UsageError("A043", "the memory bandwidths of a block do not hold", found=values, fix="1 B/s <= lower <= upper <= memory")
 
     def message(self, tier: int) -> Tier:
-        """How long messages of a tier (index into `TIERS`) take.
+        """Return the tier with index `tier` into `TIERS`.
 
         Raises
         ------
         CannotAnswer : A156.
         """
         name = TIERS[tier]
-        known = self.tiers.get(name) or (self.tiers.get("node") if name == "socket" else None)
-        if known is None:
+        times = self.tiers.get(name) or (self.tiers.get("node") if name == "socket" else None)
+        if times is None:
             raise CannotAnswer(
                 "A156", f"messages cross the {name}, and nothing is known of it", where=self.name, found=f"tiers {', '.join(self.tiers)}",
                 fix=f"add lines of tier {name} to the table, or ask for fewer GPUs",
             )  # fmt: skip
-        return known
+        return times
 
     def message_seconds(self, tier: Int, size_bytes: ArrayLike, slower: Mapping[int, float] | None = None) -> Float:
-        """Time of messages of mixed tiers [s]; `slower` stretches those of some tiers by a factor."""
+        """Return the time of messages of mixed tiers [s]; `slower` multiplies the time of a tier."""
         return self._over(tier, size_bytes, "seconds", slower or {})
 
     def latency_seconds(self, tier: Int, size_bytes: ArrayLike, slower: Mapping[int, float] | None = None) -> Float:
-        """The part of `message_seconds` that the quickest message of the tier takes as well [s]."""
+        """Return the part of `message_seconds` that the quickest message of the tier takes as well [s]."""
         return self._over(tier, size_bytes, "latency_seconds", slower or {})
 
     def _over(self, tier: Int, size_bytes: ArrayLike, what: str, slower: Mapping[int, float]) -> Float:
         sizes = np.broadcast_to(np.asarray(size_bytes, dtype=np.float64), np.shape(tier))
         out = np.zeros(np.shape(tier))
         for index in range(SOCKET, NETWORK + 1):
-            mine = tier == index
-            if mine.any():
-                out[mine] = getattr(self.message(index), what)(sizes[mine]) * slower.get(index, 1.0)
+            mask = tier == index
+            if mask.any():
+                out[mask] = getattr(self.message(index), what)(sizes[mask]) * slower.get(index, 1.0)
         return out
 
 
@@ -246,16 +246,16 @@ def _shipped() -> dict[str, list[dict[str, str]]]:
 
 
 def fabrics() -> tuple[str, ...]:
-    """Names of the machines that ship."""
+    """Return the names of the shipped machines."""
     return tuple(_shipped())
 
 
 def fabric(name: str = DEFAULT) -> Fabric:
-    """A machine that ships, each of its numbers with a source.
+    """Return a shipped machine, each of its numbers with a source.
 
     Raises
     ------
-    UsageError : A043 for a name that is none.
+    UsageError : A043 for an unknown name.
 
     >>> fabric().gpus_per_node, round(fabric("summit-v100").high / 1e9, 3)
     (8, 5.175)
@@ -265,25 +265,25 @@ def fabric(name: str = DEFAULT) -> Fabric:
         fix = did_you_mean(name, fabrics()) or f"one of {', '.join(fabrics())}"
         raise UsageError("A043", "no machine of this name for GPU messages", found=repr(name)[:60], fix=fix)
     rows = _shipped()[name]
-    one = {r["quantity"]: r["value"] for r in rows if not r["size_bytes"]}
-    known: dict[str, Tier] = {}
+    numbers = {r["quantity"]: r["value"] for r in rows if not r["size_bytes"]}
+    tiers: dict[str, Tier] = {}
     for tier in TIERS[1:]:
         points = [(float(r["size_bytes"]), float(r["value"])) for r in rows if r["quantity"] == f"{tier} bandwidth" and r["size_bytes"]]
         if points:
-            known[tier] = Tier(np.array([n for n, _ in points]), np.array([b for _, b in points]))
-        elif f"{tier} latency" in one:
-            known[tier] = Tier.plain(float(one[f"{tier} latency"]), float(one[f"{tier} bandwidth"]))
-    peak, processors = float(one["memory bandwidth"]), float(one["multiprocessors"])
-    most = resident_blocks(processors, float(one["warps a multiprocessor"]), float(one["warps a block"]))
-    fewest = processors * float(one["fewest blocks a multiprocessor"])
+            tiers[tier] = Tier(np.array([n for n, _ in points]), np.array([b for _, b in points]))
+        elif f"{tier} latency" in numbers:
+            tiers[tier] = Tier.plain(float(numbers[f"{tier} latency"]), float(numbers[f"{tier} bandwidth"]))
+    peak, processors = float(numbers["memory bandwidth"]), float(numbers["multiprocessors"])
+    most = resident_blocks(processors, float(numbers["warps a multiprocessor"]), float(numbers["warps a block"]))
+    fewest = processors * float(numbers["fewest blocks a multiprocessor"])
     sources = {r["quantity"]: r["source"] for r in rows if r["source"]}
     assumed = tuple(dict.fromkeys(r["quantity"] for r in rows if r["nature"] == "assumption"))
-    groups = int(one["GPUs a socket"]), int(one["GPUs a node"])
-    return Fabric(name, one["title"], known, *groups, peak, block_share(peak, most), block_share(peak, fewest), sources, assumed)
+    groups = int(numbers["GPUs a socket"]), int(numbers["GPUs a node"])
+    return Fabric(name, numbers["title"], tiers, *groups, peak, block_share(peak, most), block_share(peak, fewest), sources, assumed)
 
 
 def read_tiers(path: str | Path, base: Fabric) -> Fabric:
-    """The machine `base` with the tiers of a table: ``tier, size, bandwidth`` point by point, or ``tier, latency, bandwidth``.
+    """Return the machine `base` with the tiers of a table: ``tier, size, bandwidth`` point by point, or ``tier, latency, bandwidth``.
 
     Raises
     ------
@@ -299,7 +299,7 @@ def read_tiers(path: str | Path, base: Fabric) -> Fabric:
         if np.isfinite(size[row]) == np.isfinite(latency[row]):
             fix = "a size for a point of a measured curve, or a latency for a tier of which two numbers are known"
             raise UsageError("A043", "a line needs a size or a latency, and not both", where=table.where(row), fix=fix)
-    known: dict[str, Tier] = {}
+    tiers: dict[str, Tier] = {}
     for name in dict.fromkeys(names):
         rows = np.array([i for i, n in enumerate(names) if n == name])
         plain = np.isfinite(latency[rows])
@@ -309,17 +309,17 @@ def read_tiers(path: str | Path, base: Fabric) -> Fabric:
                 raise UsageError(
                     "A043", f"tier {name} has a latency and further lines", where=where, fix="one line, or a size on every line"
                 )
-            known[name] = Tier.plain(float(latency[rows[0]]), float(bandwidth[rows[0]]))
+            tiers[name] = Tier.plain(float(latency[rows[0]]), float(bandwidth[rows[0]]))
             continue
         rows = rows[np.argsort(size[rows], kind="stable")]
         if (again := np.flatnonzero(np.diff(size[rows]) == 0)).size:
             where = table.where(int(rows[again[0] + 1]), "size")
             raise UsageError("A043", f"tier {name} has one size twice", where=where, fix="one line a size: the median")
-        known[name] = Tier(size[rows], bandwidth[rows])
-    if not known:
+        tiers[name] = Tier(size[rows], bandwidth[rows])
+    if not tiers:
         raise UsageError("A043", "the table of tiers has no lines", where=table.name, fix="tier, size, bandwidth: one line for each size")
     kept = {what: source for what, source in base.sources.items() if what.partition(" ")[0] not in TIERS}
     assumed = tuple(what for what in base.assumed if what.partition(" ")[0] not in TIERS)
     return replace(
-        base, name=table.name, title=f"{base.title.partition(';')[0]}; messages of {table.name}", tiers=known, sources=kept, assumed=assumed
+        base, name=table.name, title=f"{base.title.partition(';')[0]}; messages of {table.name}", tiers=tiers, sources=kept, assumed=assumed
     )

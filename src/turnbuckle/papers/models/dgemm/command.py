@@ -1,4 +1,4 @@
-"""``turnbuckle model dgemm``: whether a matrix product is worth moving to the device."""
+"""Command ``turnbuckle model dgemm``: whether a matrix product is worth moving to the device."""
 
 from __future__ import annotations
 
@@ -59,15 +59,17 @@ def dgemm(
         option = "--kernel" if size is None else "--size"
         raise UsageError("A047", f"{option} belongs to a recording", fix="leave it out; --sizes names the sizes to look at")
     if times is None:
-        known = study.by_alpha(8.0 if alpha is None else alpha, rate)
+        kernel_times = study.by_alpha(8.0 if alpha is None else alpha, rate)
     elif alpha is not None:
         raise UsageError("A047", "kernel times are measured or come from alpha", found=f"{times.name} and --alpha", fix="leave one out")
     elif is_table(times):
-        known = study.read_times(times)
+        kernel_times = study.read_times(times)
     else:
         from turnbuckle.show.terminal.recording import inspected
 
-        known, left_out = study.recorded(inspected(times, None, no_cache).profile, "gemm" if kernel is None else kernel, size, element)
+        kernel_times, left_out = study.recorded(
+            inspected(times, None, no_cache).profile, "gemm" if kernel is None else kernel, size, element
+        )
     asked: dict[str, Any] = {
         "sizes": wanted,
         "host_rate": rate,
@@ -75,30 +77,30 @@ def dgemm(
         "latency": parse(latency, "s"),
         "element_bytes": element,
     }
-    found = study.study(known, bandwidths=bandwidths, left_out=left_out, **asked)
+    answer = study.study(kernel_times, bandwidths=bandwidths, left_out=left_out, **asked)
     if charts is not None:
         from turnbuckle.papers.models.dgemm.figures import dgemm_figure
         from turnbuckle.show.figures.files import save
 
         low, high = min(bandwidths), max(bandwidths)
         fine = np.geomspace(low, high if high > low else low * 2, _DRAWN)
-        drawn = study.study(known, bandwidths=fine, left_out=left_out, **asked)
+        drawn = study.study(kernel_times, bandwidths=fine, left_out=left_out, **asked)
         save([dgemm_figure(drawn)], charts)
     if console is not None:
-        _print_dgemm(console, found)
+        _print_dgemm(console, answer)
     else:
-        write_answer(found.as_dict(), found.rows(), format, output)
+        write_answer(answer.as_dict(), answer.rows(), format, output)
     return 0
 
 
 def _listed(option: str, words: list[str]) -> list[str]:
-    """`--sizes 1,2 --sizes 3` -> [1, 2, 3]."""
+    """Split words at commas: `--sizes 1,2 --sizes 3` -> [1, 2, 3]."""
     from turnbuckle.foundation.errors import UsageError
 
-    found = listed(words)
-    if not found:
+    values = listed(words)
+    if not values:
         raise UsageError("A047", f"{option} names nothing", found=", ".join(words)[:40], fix="leave it out, or name values with commas")
-    return found
+    return values
 
 
 def _size(word: str) -> int:
@@ -109,40 +111,40 @@ def _size(word: str) -> int:
     return int(word[:18])
 
 
-def _print_dgemm(console: Console, found: Study) -> None:
+def _print_dgemm(console: Console, study: Study) -> None:
     from rich.text import Text
 
     from turnbuckle.foundation.units import show
     from turnbuckle.papers.models.dgemm.question import LARGEST
     from turnbuckle.show.terminal.projections import plain
 
-    mode = "measured" if found.times.mode == "measured" else "not measured"
-    console.print(Text(f"kernel times {mode}: {plain(found.times.source)}; copies and launches modelled", "bold"))
-    said = (
-        f"host {show(found.host_rate, 'FLOP/s')}; elements of {found.element_bytes} B; "
-        f"{show(found.latency, 's')} a copy besides its bytes; no overlap"
+    mode = "measured" if study.times.mode == "measured" else "not measured"
+    console.print(Text(f"kernel times {mode}: {plain(study.times.source)}; copies and launches modelled", "bold"))
+    assumptions = (
+        f"host {show(study.host_rate, 'FLOP/s')}; elements of {study.element_bytes} B; "
+        f"{show(study.latency, 's')} a copy besides its bytes; no overlap"
     )
-    console.print(Text(said, "dim"))
-    if found.left_out:
-        console.print(Text(f"{found.left_out:,} kernels left out: their copies do not tell a size", "yellow"))
+    console.print(Text(assumptions, "dim"))
+    if study.left_out:
+        console.print(Text(f"{study.left_out:,} kernels left out: their copies do not tell a size", "yellow"))
     console.print()
-    last = len(found.launches) - 1
+    last = len(study.launches) - 1
     ends = [0] if last == 0 else [0, last]
-    _print_products(console, found, ends)
+    _print_products(console, study, ends)
     for i in ends:
-        _print_speedups(console, found, i)
+        _print_speedups(console, study, i)
     if last > 1:
         console.print(Text(f"the shortest and the longest of {last + 1} launch times; --format json or csv has all", "dim"))
-    if found.times.mode == "measured":
-        low, high = found.times.sizes[0], found.times.sizes[-1]
+    if study.times.mode == "measured":
+        low, high = study.times.sizes[0], study.times.sizes[-1]
         words = f"sizes from {low:,.0f} to {high:,.0f} are known; never: not up to {high:,.0f}"
         console.print(Text(words if low < high else f"one size is known, {low:,.0f}, and no other is guessed", "dim"))
-    elif any(v != v for v in found.pays_from.flat):
+    elif any(v != v for v in study.pays_from.flat):
         console.print(Text(f"never: not up to {LARGEST:,}", "dim"))
 
 
-def _print_products(console: Console, found: Study, ends: list[int]) -> None:
-    """Each size on its own, and the bandwidth from which it pays."""
+def _print_products(console: Console, study: Study, ends: list[int]) -> None:
+    """Print each size alone, and the bandwidth from which it pays."""
     import math
 
     from rich.text import Text
@@ -150,11 +152,11 @@ def _print_products(console: Console, found: Study, ends: list[int]) -> None:
     from turnbuckle.foundation.units import show
     from turnbuckle.show.terminal.tables import span, titled
 
-    columns = [f"pays from, launch {show(float(found.launches[i]), 's')}" for i in ends]
+    columns = [f"pays from, launch {show(float(study.launches[i]), 's')}" for i in ends]
     title = "the product alone, and the bandwidth from which moving it pays"
     table = titled(console, title, "N", "kernel", "host", "at best", "limit", *columns)
     spread = False
-    for p in found.products:
+    for p in study.products:
         kernel = show(p.kernel_seconds, "s")
         if p.kernel_ends is not None and p.kernel_ends[0] < p.kernel_ends[1]:
             kernel, spread = f"{kernel} {span(*p.kernel_ends, 's', p.kernel_seconds)}", True
@@ -166,27 +168,27 @@ def _print_products(console: Console, found: Study, ends: list[int]) -> None:
         console.print(Text("[ ]: shortest and longest kernel measured", "dim"))
 
 
-def _print_speedups(console: Console, found: Study, launch: int) -> None:
-    """Speed-up by size and bandwidth at one launch time, in as many tables as the terminal's width needs."""
+def _print_speedups(console: Console, study: Study, launch: int) -> None:
+    """Print the speed-up by size and bandwidth at one launch time, in as many tables as the width of the terminal needs."""
     import math
 
     from turnbuckle.foundation.units import show
     from turnbuckle.show.terminal.tables import titled
 
-    heads = [show(float(b), "B/s") for b in found.bandwidths]
+    heads = [show(float(b), "B/s") for b in study.bandwidths]
     fit = max((console.width - 11) // (max(len(h) for h in heads) + 2), 1)
-    # as many as fit by their own widths, at least
+    # narrow headings leave room for more columns
     while fit < len(heads) and 9 + sum(max(len(h), 7) + 2 for h in heads[: fit + 1]) <= console.width:
         fit += 1
-    smallest = found.times.sizes[0] if found.times.mode == "measured" else 1.0
+    smallest = study.times.sizes[0] if study.times.mode == "measured" else 1.0
     for start in range(0, len(heads), fit):
         some = range(start, min(start + fit, len(heads)))
         console.print()
-        title = f"times as fast as the host, launch {show(float(found.launches[launch]), 's')}"
+        title = f"times as fast as the host, launch {show(float(study.launches[launch]), 's')}"
         table = titled(console, title, "N", *(heads[j] for j in some))
-        for p in found.products:
+        for p in study.products:
             table.add_row(f"{p.size:,}", *(f"{p.speedup[launch, j]:.2f}x" for j in some))
-        sizes = [float(found.pays_from[launch, j]) for j in some]
+        sizes = [float(study.pays_from[launch, j]) for j in some]
         from_n = ("never" if math.isnan(n) else f"{'<=' if n == smallest else ''}{n:,.0f}" for n in sizes)
         table.add_row("pays from", *from_n, style="bold")
         console.print(table)

@@ -1,16 +1,16 @@
-"""Is a matrix product worth moving to the accelerator?  Launch time and bandwidth against size (Groves et al. 2022, III.A and Fig 3).
+"""Break-even of a matrix product on an accelerator: launch time and bandwidth against size (Groves et al. 2022, III.A and Fig 3).
 
     T_c = 2 N^3 / F                                                 on the host at F FLOP/s
     T_a = launch + 2 copies in + 1 copy out + t_k(N)                on the accelerator; a copy is L + e N^2 / BW
     moving pays when T_a < T_c; the offload rule is `turnbuckle.profile.summary.offload.offload_ratio_limit`
 
-The time of the kernel t_k(N) is a mode of its own, and the answer says which:
+The kernel time t_k(N) comes from one of two modes, which the answer names:
 
     measured   from a recording or a table, between measured sizes along straight lines in log t over log N, never beyond them
     alpha      T_c / alpha, where nothing was measured
 
-They do not agree where it matters: with alpha = 8 a product of 1024 passes twice the host's speed at 78 GB/s, and the paper,
-which measured its kernels, says that it never does (decision of models.md 1.10).  Element size e is 8 for DGEMM.
+The modes disagree for small products: with alpha = 8 a product of 1024 passes twice the host's speed at 78 GB/s.  The paper,
+which measured its kernels, states that it never does (decision of models.md 1.10).  Element size e is 8 for DGEMM.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Mode = Literal["measured", "alpha"]
 
-#: Fig 3: sizes, launch times [s], and where its bandwidths end [B/s].
+#: Sizes, launch times [s] and bandwidths [B/s] of Fig 3.
 SIZES: Final = (1024, 2048, 4096)
 LAUNCHES: Final = (0.0, 100e-6, 200e-6, 300e-6, 400e-6, 500e-6)
 BANDWIDTHS: Final = (12.5e9, 25e9, 31.5e9, 50e9, 100e9, 200e9, 400e9)
@@ -44,7 +44,7 @@ BANDWIDTHS: Final = (12.5e9, 25e9, 31.5e9, 50e9, 100e9, 200e9, 400e9)
 HOST_RATE: Final = 2.5e12
 DOUBLE: Final = 8
 COPIES: Final = 3
-#: Sizes looked at first for a break-even.
+#: Number of sizes in the first search for a break-even.
 _FINE: Final = 600
 
 COLUMNS: Final = (
@@ -52,7 +52,7 @@ COLUMNS: Final = (
     Column("time", "s", needed=False, least=1e-12, most=1e9),
     Column("rate", "FLOP/s", needed=False, least=1, most=1e24),
 )
-#: What may be asked for: least and most.
+#: Ranges of the parameters.
 LARGEST: Final = 10_000_000
 _SIZES: Final = (1, LARGEST)
 _ELEMENT: Final = (1, 16)
@@ -62,7 +62,7 @@ _TIMES: Final = (0.0, 1e6)
 
 
 def operations(size: Float | float) -> Float:
-    """Floating-point operations of a product of two N x N matrices: 2 N^3.
+    """Return the floating-point operations of a product of two N x N matrices: 2 N^3.
 
     >>> float(operations(1024)) / 1e9
     2.147483648
@@ -71,12 +71,12 @@ def operations(size: Float | float) -> Float:
 
 
 def host_seconds(size: Float | float, host_rate: Float | float) -> Float:
-    """T_c [s]: 2 N^3 / F."""
+    """Return T_c [s]: 2 N^3 / F."""
     return np.asarray(operations(size) / host_rate)
 
 
 def peak_rate(cores: float, clock: float, operations_per_cycle: float) -> float:
-    """Peak of a CPU [FLOP/s]: cores x clock [Hz] x operations a cycle and core.
+    """Return the peak of a CPU [FLOP/s]: cores x clock [Hz] x operations per cycle and core.
 
     >>> peak_rate(64, 2.45e9, 16) / 1e12
     2.5088
@@ -85,17 +85,17 @@ def peak_rate(cores: float, clock: float, operations_per_cycle: float) -> float:
 
 
 def copy_seconds(size: Float | float, bandwidth: Float | float, latency: Float | float = 0.0, element_bytes: float = DOUBLE) -> Float:
-    """Two matrices in and one out [s]: 3 (L + e N^2 / BW).
+    """Return the time of two matrices in and one out [s]: 3 (L + e N^2 / BW).
 
     >>> round(float(copy_seconds(1024, 400e9)) * 1e6, 1)
     62.9
     """
-    one = element_bytes * np.asarray(size, dtype=np.float64) ** 2
-    return np.asarray(COPIES * loggp_seconds(one, latency, bandwidth))
+    matrix_bytes = element_bytes * np.asarray(size, dtype=np.float64) ** 2
+    return np.asarray(COPIES * loggp_seconds(matrix_bytes, latency, bandwidth))
 
 
 def offload_seconds(kernel_seconds: Float | float, copies: Float | float, launch: Float | float) -> Float:
-    """T_a [s]: launch + copies + kernel."""
+    """Return T_a [s]: launch + copies + kernel."""
     return np.asarray(launch + copies + kernel_seconds)
 
 
@@ -103,7 +103,7 @@ def break_even_bandwidth(
     size: float, host_rate: float, kernel_seconds: float, launch: float = 0.0, speedup: float = 1.0, latency: float = 0.0,
     element_bytes: float = DOUBLE,
 ) -> float:  # fmt: skip
-    """Bandwidth [B/s] at which a product on the accelerator is `speedup` times as fast as on the host; infinite where none is enough.
+    """Return the bandwidth [B/s] at which the accelerator is `speedup` times as fast as the host; infinite where none suffices.
 
     >>> round(break_even_bandwidth(1024, 2.5e12, 2 * 1024**3 / 2.5e12 / 8, speedup=2) / 1e9)
     78
@@ -118,12 +118,12 @@ class KernelTimes:
 
     Attributes
     ----------
-    mode : measured, or alpha.
-    source : where it comes from, in words.
+    mode : ``measured`` or ``alpha``.
+    source : source of the times, in words.
     sizes : measured N, ascending, shape (m,); empty in mode alpha.
-    seconds, low, high : median of each size, least and most [s], shape (m,).
-    counts : how often each was measured, shape (m,).
-    host_rate, alpha : of mode alpha [FLOP/s, 1].
+    seconds, low, high : median, least and most time of each size [s], shape (m,).
+    counts : number of measurements of each size, shape (m,).
+    host_rate, alpha : parameters of mode ``alpha`` [FLOP/s, 1].
     """
 
     mode: Mode
@@ -137,7 +137,7 @@ class KernelTimes:
     alpha: float = math.nan
 
     def at(self, size: Float | float) -> Float:
-        """Kernel time [s] at some sizes.
+        """Return the kernel time [s] at some sizes.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class KernelTimes:
         return self._along(np.asarray(size, dtype=np.float64), self.seconds)
 
     def ends(self, size: float) -> tuple[float, float] | None:
-        """Least and most time at a size; None where nothing was measured twice."""
+        """Return the least and most time at a size; None where no size was measured twice."""
         if self.mode == "alpha" or int(self.counts.max()) < 2:
             return None
         where = np.asarray(size, dtype=np.float64)
@@ -157,20 +157,20 @@ class KernelTimes:
             return np.asarray(host_seconds(size, self.host_rate) / self.alpha)
         first, last = self.sizes[0], self.sizes[-1]
         if (size < first).any() or (size > last).any():
-            found = float(size.min() if (size < first).any() else size.max())
+            outside = float(size.min() if (size < first).any() else size.max())
             raise CannotAnswer(
-                "A160", "a size beyond those measured", found=f"{found:g}; measured are {first:g} to {last:g}",
+                "A160", "a size beyond those measured", found=f"{outside:g}; measured are {first:g} to {last:g}",
                 fix="ask for a size between, or measure it",
             )  # fmt: skip
         return np.asarray(np.exp(np.interp(np.log(size), np.log(self.sizes), np.log(seconds))))
 
 
 def by_alpha(alpha: float, host_rate: float = HOST_RATE) -> KernelTimes:
-    """Kernel time as the host's over alpha: what is left where nobody measured.
+    """Return kernel times as the host's time over alpha, for kernels without measurements.
 
     Raises
     ------
-    UsageError : A047 not a speed-up above 1, or no rate.
+    UsageError : A047 where alpha is not above 1, or the rate not above 0.
     """
     if not (1.0 < alpha <= 1e4 and 0 < host_rate < math.inf):
         raise UsageError("A047", "alpha must be above 1 and the host's rate above 0", found=f"{alpha:g}, {host_rate:g} FLOP/s")
@@ -179,29 +179,29 @@ def by_alpha(alpha: float, host_rate: float = HOST_RATE) -> KernelTimes:
 
 
 def measured(sizes: Sequence[float] | Float, seconds: Sequence[float] | Float, source: str) -> KernelTimes:
-    """Kernel times from measurements, each (size, seconds); repeated sizes give a spread.
+    """Return kernel times from measurements, each (size, seconds); repeated sizes give a spread.
 
-    >>> found = measured([1024, 1024, 2048], [100e-6, 110e-6, 700e-6], "here")
-    >>> found.counts.tolist(), [round(float(s) * 1e6, 1) for s in found.seconds]
+    >>> times = measured([1024, 1024, 2048], [100e-6, 110e-6, 700e-6], "a benchmark")
+    >>> times.counts.tolist(), [round(float(s) * 1e6, 1) for s in times.seconds]
     ([2, 1], [105.0, 700.0])
     """
     n, t = np.asarray(sizes, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
-    known = np.unique(n)
-    groups = [t[n == size] for size in known]
+    distinct = np.unique(n)
+    groups = [t[n == size] for size in distinct]
 
-    def each(what: Any) -> Float:
+    def of_each(what: Any) -> Float:
         return np.array([what(g) for g in groups], dtype=np.float64)
 
     counts = np.array([len(g) for g in groups], dtype=np.int64)
-    return KernelTimes("measured", source, known, each(np.median), each(np.min), each(np.max), counts)
+    return KernelTimes("measured", source, distinct, of_each(np.median), of_each(np.min), of_each(np.max), counts)
 
 
 def read_times(path: str | Path) -> KernelTimes:
-    """Measured products from a table: size, and time [s] or rate [FLOP/s].
+    """Read measured products from a table: size, and time [s] or rate [FLOP/s].
 
     Raises
     ------
-    UsageError : A047 a line with neither time nor rate, or with both; A061 to A063.
+    UsageError : A047 for a line with neither time nor rate, or with both; A061 to A063.
     """
     table = read_table(path, COLUMNS, "the table of products")
     size, time, rates = table.number("size"), table.number("time"), table.number("rate")
@@ -215,34 +215,34 @@ def read_times(path: str | Path) -> KernelTimes:
 
 
 def recorded(profile: Profile, name: str = "gemm", size: int | None = None, element_bytes: int = DOUBLE) -> tuple[KernelTimes, int]:
-    """Kernel times of a recording, and how many of the kernels were left out.
+    """Return the kernel times of a recording, and how many of the kernels were left out.
 
-    The size of a product is read off its copies: the two copies in before it and the one back after it, each of e N^2 bytes.
-    Products without such copies are left out.
+    The size of a product follows from its copies: two copies in before it and one back after it, each of e N^2 bytes.
+    Kernels without such copies are left out.
 
     Parameters
     ----------
     name : part of the kernel's name.
-    size : N of every such kernel; None reads it off the copies.
+    size : N of all these kernels; None takes it from the copies.
     element_bytes : e [B].
 
     Raises
     ------
-    CannotAnswer : A160 no such kernel, or none whose copies tell a size.
-    UsageError : A047 a size or an element that cannot be.
+    CannotAnswer : A160 where no kernel matches, or no copies give a size.
+    UsageError : A047 for a size or an element out of range.
     """
     _inside("--element", [element_bytes], _ELEMENT)
     _inside("--size", [] if size is None else [size], _SIZES)
     kernels = profile.of("kernel").sort("start_ns")
     names = kernel_names(profile, kernels)
-    mine = names.str.contains(name, literal=True).to_numpy().astype(np.bool_)
-    rows = kernels.filter(mine)
+    matches = names.str.contains(name, literal=True).to_numpy().astype(np.bool_)
+    rows = kernels.filter(matches)
     if not rows.height:
         raise CannotAnswer(
             "A160", "no kernel of the recording has this in its name", found=clipped(name), fix="turnbuckle inspect lists them"
         )
     seconds = rows["seconds"].to_numpy()
-    different = names.filter(mine).n_unique()
+    different = names.filter(matches).n_unique()
     source = profile.trace.name + (f", {different:,} different kernels" if different > 1 else "")
     if size is not None:
         return measured(np.full(len(seconds), float(size)), seconds, source), 0
@@ -259,18 +259,18 @@ def recorded(profile: Profile, name: str = "gemm", size: int | None = None, elem
         side = math.isqrt(int(into[-1]) // element_bytes) if len(into) else 0
         if side and len(into) >= 2 and len(back) and into[-1] == into[-2] == back[0] == side * side * element_bytes:
             sizes[k] = side
-    told = ~np.isnan(sizes)
-    if not told.any():
+    sized = ~np.isnan(sizes)
+    if not sized.any():
         raise CannotAnswer(
             "A160", "the copies beside the kernels do not tell a matrix size", found=f"{len(seconds)} kernels",
             cause=f"a product has two copies in and one out of {element_bytes} N^2 bytes; a recording holds no matrix size",
             fix="give --size N if all have one, and --element for another precision",
         )  # fmt: skip
-    return measured(sizes[told], seconds[told], source), int((~told).sum())
+    return measured(sizes[sized], seconds[sized], source), int((~sized).sum())
 
 
 def _within(copies: tuple[Int, Int, Int], first: int, last: int) -> Int:
-    """Sizes [B] of the copies that lie in a span of time; starts, ends and sizes in order of start."""
+    """Return the sizes [B] of the copies that lie in a span of time; starts, ends and sizes are in order of start."""
     began, ended, moved = copies
     some = slice(int(np.searchsorted(began, first)), int(np.searchsorted(began, last)))
     return moved[some][ended[some] <= last]
@@ -278,17 +278,17 @@ def _within(copies: tuple[Int, Int, Int], first: int, last: int) -> Int:
 
 @dataclass(frozen=True)
 class Product:
-    """One size.
+    """Break-even of one size.
 
     Attributes
     ----------
     size : N.
     host_seconds, kernel_seconds : T_c and t_k [s].
-    kernel_ends : least and most t_k measured, None where nothing was measured twice.
-    alpha : T_c / t_k, the speed-up if neither launch nor copies took time.
+    kernel_ends : least and most measured t_k, None where no size was measured twice.
+    alpha : T_c / t_k, the speed-up without launch and copies.
     ratio_limit : largest share of T_c that launch and copies may take: (alpha - 1) / alpha.
     speedup : T_c / T_a, shape (launches, bandwidths); `low` and `high` at the ends of t_k.
-    needed : bandwidth [B/s] from which moving pays, by launch, shape (launches,); infinite where none is enough.
+    needed : bandwidth [B/s] from which moving pays, by launch, shape (launches,); infinite where none suffices.
     """
 
     size: int
@@ -305,14 +305,14 @@ class Product:
 
 @dataclass(frozen=True)
 class Study:
-    """Fig 3 as numbers.
+    """Numbers of Fig 3: speed-up by size, launch time and bandwidth.
 
     Attributes
     ----------
-    launches [s], bandwidths [B/s], latency [s], element_bytes, host_rate [FLOP/s] : what was varied, ascending, and what was not.
-    products : one a size.
-    pays_from : smallest size that pays at each launch and bandwidth, shape (launches, bandwidths); nan where none that is known does.
-    left_out : kernels of the recording without a size.
+    launches [s], bandwidths [B/s] : varied parameters, ascending; latency [s], element_bytes, host_rate [FLOP/s] : fixed ones.
+    products : one for each size.
+    pays_from : smallest size that pays at each launch and bandwidth, shape (launches, bandwidths); nan where no known size pays.
+    left_out : number of recorded kernels without a size.
     """
 
     times: KernelTimes
@@ -326,7 +326,7 @@ class Study:
     left_out: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``model dgemm``."""
+        """Return the JSON contract of ``model dgemm``."""
         return {
             "schema_version": 1,
             "kernel_times": {"mode": self.times.mode, "source": self.times.source, "left_out": self.left_out},
@@ -348,7 +348,7 @@ class Study:
         }  # fmt: skip
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a size, launch and bandwidth."""
+        """Return one row per size, launch and bandwidth."""
         return [
             {
                 "size": p.size, "launch_seconds": float(launch), "bandwidth": float(b), "speedup": float(p.speedup[i, j]),
@@ -371,16 +371,16 @@ def study(
     element_bytes: int = DOUBLE,
     left_out: int = 0,
 ) -> Study:
-    """Speed-up over the host by size, launch time and bandwidth.
+    """Return the speed-up over the host by size, launch time and bandwidth.
 
     Parameters
     ----------
-    sizes : N to look at; None is what was measured, and Fig 3's three with alpha.
-    latency : of one copy [s]; the paper has none.
+    sizes : N of the products; None takes the measured sizes, or those of Fig 3 with alpha.
+    latency : latency of one copy [s]; the paper has none.
 
     Raises
     ------
-    UsageError : A047 a number that cannot be.
+    UsageError : A047 for a number out of range.
     CannotAnswer : A160 a size beyond those measured.
     """
     chosen = list(dict.fromkeys(sizes or ([int(n) for n in times.sizes] if times.mode == "measured" else SIZES)))
@@ -401,7 +401,7 @@ def study(
         host, kernel, ends = float(host_seconds(n, host_rate)), float(times.at(n)), times.ends(n)
         least, most = ends or (kernel, kernel)
         needed = np.array([break_even_bandwidth(n, host_rate, kernel, float(s), 1.0, latency, element_bytes) for s in launch])
-        # a kernel that is slower than the host has no ratio that pays
+        # a kernel slower than the host never pays, so its limit is 0
         limit = max(float(offload_ratio_limit(host / kernel)), 0.0)
         products.append(Product(n, host, kernel, ends, host / kernel, limit, over(n, kernel), over(n, most), over(n, least), needed))
     pays = _pays_from(times, host_rate, launch, bandwidth, latency, element_bytes)
@@ -409,7 +409,7 @@ def study(
 
 
 def _inside(option: str, values: Sequence[float] | Float, ends: tuple[float, float], unit: str = "1") -> None:
-    """Refuse a value that cannot be."""
+    """Refuse a value out of range (A047)."""
     for value in values:
         if not ends[0] <= value <= ends[1]:
             fix = f"{show(ends[0], unit)} to {show(ends[1], unit)}"
@@ -417,7 +417,7 @@ def _inside(option: str, values: Sequence[float] | Float, ends: tuple[float, flo
 
 
 def _pays_from(times: KernelTimes, host_rate: float, launch: Float, bandwidth: Float, latency: float, element_bytes: int) -> Float:
-    """Smallest N from which every known larger one pays too, shape (launches, bandwidths); nan where the largest does not."""
+    """Return the smallest N from which all larger known sizes pay, shape (launches, bandwidths); nan where the largest does not."""
     first, last = (float(times.sizes[0]), float(times.sizes[-1])) if times.mode == "measured" else (1.0, float(LARGEST))
     grid: Float = np.unique(np.round(np.geomspace(first, last, _FINE))).astype(np.float64)
     out: Float = np.full((len(launch), len(bandwidth)), np.nan)
@@ -432,7 +432,7 @@ def _pays_from(times: KernelTimes, host_rate: float, launch: Float, bandwidth: F
             if not len(lost):
                 out[i, j] = grid[0]
             elif lost[-1] < len(grid) - 1:
-                # between the last size of the grid that does not pay and the next one, every whole size
+                # the grid is coarse, so each whole size after its last loss is tried
                 between: Float = np.arange(grid[lost[-1]] + 1, grid[lost[-1] + 1] + 1)
                 late = np.flatnonzero(~pays(between))
                 out[i, j] = between[late[-1] + 1] if len(late) else between[0]

@@ -1,4 +1,4 @@
-"""``turnbuckle model link``: bytes on a link, what they leave for data, and the time of a copy."""
+"""Command ``turnbuckle model link``: bytes on a link, what they leave for data, and the time of a copy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Sizes shown where none are asked for.
 SIZES = ("64 B", "256 B", "1 KiB", "4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MiB", "16 MiB", "256 MiB")
-#: Columns of a terminal in which the bytes of each direction fit.
+#: Width of a terminal in which the bytes of each direction fit.
 _WIRE = 63
 WORDS = {"read": "copies to the device", "write": "copies to the host or to a peer", "both": "copies both ways at once"}
 
@@ -92,6 +92,7 @@ def link(
 
 
 def _words(sizes: list[str] | None) -> list[str]:
+    """Return the sizes asked for, or the defaults (A019 where none is named)."""
     from turnbuckle.foundation.errors import UsageError
 
     words = list(SIZES) if sizes is None else listed(sizes)
@@ -101,24 +102,20 @@ def _words(sizes: list[str] | None) -> list[str]:
 
 
 def _links(names: tuple[str, ...], settings: dict[str, Any]) -> list[Link]:
-    """The links asked for, the settings of PCI Express on those that are one."""
+    """Return the links of the command line, with the settings of PCI Express on those that are PCI Express."""
     from dataclasses import replace
 
     from turnbuckle.cost.packet import link as named
     from turnbuckle.cost.pcie import Pcie
     from turnbuckle.foundation.errors import UsageError
 
-    found = [named(part) for name in names for part in name.split(",") if part.strip()]
-    if not found:
+    links = [named(part) for name in names for part in name.split(",") if part.strip()]
+    if not links:
         raise UsageError("A019", "no link is named", fix="turnbuckle model link pcie4-x16 nvlink2-x2")
-    if settings and not any(isinstance(one, Pcie) for one in found):
-        raise UsageError(
-            "A019",
-            "settings of PCI Express, and no such link",
-            found=", ".join(f"{one.name}" for one in found),
-            fix="leave them out, or add pcie4-x16",
-        )
-    return [replace(one, **settings) if isinstance(one, Pcie) else one for one in found]
+    if settings and not any(isinstance(chosen, Pcie) for chosen in links):
+        chosen_names = ", ".join(chosen.name for chosen in links)
+        raise UsageError("A019", "settings of PCI Express, and no such link", found=chosen_names, fix="leave them out, or add pcie4-x16")
+    return [replace(chosen, **settings) if isinstance(chosen, Pcie) else chosen for chosen in links]
 
 
 def answer(
@@ -131,7 +128,7 @@ def answer(
     threshold: float | None,
     reads: tuple[int, float] | None,
 ) -> dict[str, Any]:
-    """The document of the command: the question, the links, and a row for every link and size."""
+    """Return the document of the command: the question, the links, and one row for each link and size."""
     from dataclasses import asdict
 
     import numpy as np
@@ -140,27 +137,27 @@ def answer(
     from turnbuckle.foundation.findings import merge
     from turnbuckle.projection.run import SCHEMA_VERSION
 
-    size, rows, found = np.array(sizes), [], []
+    size, rows, findings = np.array(sizes), [], []
     border = packet.PAGEABLE_THRESHOLD if threshold is None else threshold
-    for one in links:
-        sent, received = one.wire_bytes(size, way)
-        seconds = packet.copy_seconds(size, one, way, latency=latency, host_memory_bandwidth=memory, pageable_threshold=border)
+    for link in links:
+        sent, received = link.wire_bytes(size, way)
+        seconds = packet.copy_seconds(size, link, way, latency=latency, host_memory_bandwidth=memory, pageable_threshold=border)
         columns: dict[str, Any] = {
-            "size_bytes": size, "sent_bytes": sent, "received_bytes": received, "efficiency": one.efficiency(size, way),
-            "bandwidth": one.bandwidth(size, way), "seconds": seconds,
+            "size_bytes": size, "sent_bytes": sent, "received_bytes": received, "efficiency": link.efficiency(size, way),
+            "bandwidth": link.bandwidth(size, way), "seconds": seconds,
         }  # fmt: skip
         if memory is not None:
             columns["log_sd"] = packet.pageable_log_sd(
-                size, one, way, latency=latency, host_memory_bandwidth=memory, pageable_threshold=border
+                size, link, way, latency=latency, host_memory_bandwidth=memory, pageable_threshold=border
             )
-            found += _finding("A331", int((columns["log_sd"] > 0).sum()), one.name)
+            findings += _finding("A331", int((columns["log_sd"] > 0).sum()), link.name)
         if reads is not None:
-            limited = packet.read_limited(size, one, way, tags=reads[0], round_trip=reads[1])
+            limited = packet.read_limited(size, link, way, tags=reads[0], round_trip=reads[1])
             columns["limited_bandwidth"] = limited
             columns["limited_seconds"] = seconds + size / limited - size / columns["bandwidth"]
             slower = int((limited < columns["bandwidth"]).sum())
-            found += _finding("A332", slower, f"{one.name}, {reads[0]} reads of {one.request_bytes} B")
-        rows += [{"link": one.name, "way": way, **{name: float(values[k]) for name, values in columns.items()}} for k in range(size.size)]
+            findings += _finding("A332", slower, f"{link.name}, {reads[0]} reads of {link.request_bytes} B")
+        rows += [{"link": link.name, "way": way, **{name: float(values[k]) for name, values in columns.items()}} for k in range(size.size)]
     return {
         "schema_version": SCHEMA_VERSION,
         "way": way,
@@ -170,11 +167,11 @@ def answer(
         "tags": None if reads is None else reads[0],
         "round_trip_seconds": None if reads is None else reads[1],
         "links": [
-            {"name": one.name, "raw_bandwidth": one.raw_bandwidth, "packet_bandwidth": one.packet_bandwidth, "settings": asdict(one)}
-            for one in links
+            {"name": link.name, "raw_bandwidth": link.raw_bandwidth, "packet_bandwidth": link.packet_bandwidth, "settings": asdict(link)}
+            for link in links
         ],
         "rows": rows,
-        "findings": [f.as_dict() for f in merge(found)],
+        "findings": [f.as_dict() for f in merge(findings)],
     }
 
 
@@ -185,7 +182,7 @@ def _finding(code: str, count: int, detail: str) -> list[Finding]:
 
 
 def emit(document: dict[str, Any], format: str, output: Path | None, console: Console) -> None:
-    """Write the answer; CSV and Parquet hold the rows."""
+    """Write the answer. CSV and Parquet hold the rows."""
     from turnbuckle.show.terminal.output import write_answer
 
     if format != "table":
@@ -200,12 +197,12 @@ def _print(console: Console, document: dict[str, Any]) -> None:
     from turnbuckle.foundation.units import show
 
     links, rows = document["links"], document["rows"]
-    each = len(rows) // len(links)
+    per_link = len(rows) // len(links)
     console.print(Text(f"{WORDS[document['way']]}, {_path(document)}"))
-    for one in links:
-        words = f"{one['name']}: {show(one['raw_bandwidth'], 'B/s', 4)} each way"
-        left = one["packet_bandwidth"]
-        console.print(Text(words + (f", {show(left, 'B/s', 4)} for packets" if left < one["raw_bandwidth"] else ""), "dim"))
+    for link in links:
+        words = f"{link['name']}: {show(link['raw_bandwidth'], 'B/s', 4)} each way"
+        left = link["packet_bandwidth"]
+        console.print(Text(words + (f", {show(left, 'B/s', 4)} for packets" if left < link["raw_bandwidth"] else ""), "dim"))
     shown = (
         ["bandwidth", "time"]
         + (["at most"] if "log_sd" in rows[0] else [])
@@ -214,7 +211,7 @@ def _print(console: Console, document: dict[str, Any]) -> None:
     fits = max(1, (console.width - 9) // (12 * len(shown)))
     for first in range(0, len(links), fits):
         console.print()
-        side_by_side = [(links[k]["name"], rows[k * each : (k + 1) * each]) for k in range(first, min(first + fits, len(links)))]
+        side_by_side = [(links[k]["name"], rows[k * per_link : (k + 1) * per_link]) for k in range(first, min(first + fits, len(links)))]
         console.print(
             _table(
                 side_by_side,
@@ -237,7 +234,7 @@ def _print(console: Console, document: dict[str, Any]) -> None:
 
 
 def _table(links: list[tuple[str, list[dict[str, Any]]]], shown: list[str], *, wire: bool, named: bool, width: int) -> Table:
-    """Links side by side, sizes one below the other; `wire` shows the bytes of each direction too."""
+    """Return a table with links side by side and one row per size; `wire` adds the bytes of each direction."""
     from rich.table import Table
 
     from turnbuckle.foundation.units import show
@@ -259,7 +256,7 @@ def _table(links: list[tuple[str, list[dict[str, Any]]]], shown: list[str], *, w
     for name, _ in links:
         for k, head in enumerate(heads):
             above = f"{name if k == 0 else ''}\n" if named else ""
-            # on a narrow terminal a cell takes two lines: nothing is cut
+            # on a narrow terminal cells wrap, so that nothing is cut
             table.add_column(above + head, justify="right", overflow="fold", min_width=least)
     for k, row in enumerate(links[0][1]):
         table.add_row(show(row["size_bytes"], "B"), *(cells[head](rows[k]) for _, rows in links for head in heads))
@@ -267,14 +264,14 @@ def _table(links: list[tuple[str, list[dict[str, Any]]]], shown: list[str], *, w
 
 
 def _bytes(count: float) -> str:
-    """Counted out as long as that can be read at a glance."""
+    """Return a count of bytes in full below 1e9, with a prefix above."""
     from turnbuckle.foundation.units import show
 
     return f"{count:,.0f}" if count < 1e9 else show(count, "B", 4)
 
 
 def _path(document: dict[str, Any]) -> str:
-    """Through what a copy goes, in words."""
+    """Return in words what limits a copy: latency and staging."""
     from turnbuckle.foundation.units import show
 
     latency = document["latency_seconds"]

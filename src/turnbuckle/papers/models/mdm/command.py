@@ -1,4 +1,4 @@
-"""``turnbuckle model mdm``: a kernel's duration by the memory divergence model, beside what was measured."""
+"""Command ``turnbuckle model mdm``: a kernel's duration by the memory divergence model, beside the measured one."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ def mdm(
             "A160", "more instructions a cycle than any SM issues", found=f"{ipc:.3g}, above {cost.MOST_ISSUED:g}",
             cause="the model knows no limit of issue: it is for kernels that wait for memory", fix="see that --warps share one SM",
         )  # fmt: skip
-    found = _mdm_document(run, stalled, device, ipc)
+    document = _mdm_document(run, stalled, device, ipc)
     if instructions is not None:
         modelled = cost.modelled_duration(instructions, ipc, sms, device.clock)
-        found["modelled_seconds"] = {"value": modelled.seconds, "low": modelled.low, "high": modelled.high, "log_sd": modelled.log_sd}
-    found["measured"] = _measured_kernel(profile, kernel or "", no_cache) if profile is not None else None
+        document["modelled_seconds"] = {"value": modelled.seconds, "low": modelled.low, "high": modelled.high, "log_sd": modelled.log_sd}
+    document["measured"] = _measured_kernel(profile, kernel or "", no_cache) if profile is not None else None
     if console is not None:
-        _print_mdm(console, found, device)
+        _print_mdm(console, document, device)
     else:
-        write_answer(found, found["intervals"], format, output)
+        write_answer(document, document["intervals"], format, output)
     return 0
 
 
@@ -85,8 +85,8 @@ def _mdm_document(run: Intervals, stalled: Any, device: MdmDevice, ipc: float) -
         }
         for i in range(len(run.instructions))
     ]  # fmt: skip
-    device_said = asdict(device)
-    return {"schema_version": 1, "instructions_per_cycle": ipc, "modelled_seconds": None, "intervals": rows, "device": device_said}
+    device_values = asdict(device)
+    return {"schema_version": 1, "instructions_per_cycle": ipc, "modelled_seconds": None, "intervals": rows, "device": device_values}
 
 
 def _measured_kernel(profile: Path, kernel: str, no_cache: bool) -> dict[str, Any]:
@@ -96,22 +96,22 @@ def _measured_kernel(profile: Path, kernel: str, no_cache: bool) -> dict[str, An
     from turnbuckle.profile.summary.summary import kernel_names
     from turnbuckle.show.terminal.recording import inspected
 
-    seen = inspected(profile, None, no_cache).profile
-    kernels = seen.of("kernel")
-    names = kernel_names(seen, kernels)
-    mine = names.str.contains(kernel, literal=True).to_numpy()
-    distinct = names.filter(mine).unique().to_list()
+    recorded = inspected(profile, None, no_cache).profile
+    kernels = recorded.of("kernel")
+    names = kernel_names(recorded, kernels)
+    matches = names.str.contains(kernel, literal=True).to_numpy()
+    distinct = names.filter(matches).unique().to_list()
     if len(distinct) != 1:
         raise CannotAnswer(
             "A160", f"{len(distinct)} kernels of the recording have this in their name", found=kernel[:60] or "(no --kernel)",
             fix="give --kernel with a part of one name; turnbuckle inspect lists them",
         )  # fmt: skip
-    seconds = kernels["seconds"].to_numpy()[mine]
+    seconds = kernels["seconds"].to_numpy()[matches]
     low, middle, high = np.quantile(seconds, (0.05, 0.5, 0.95))
     return {"kernel": distinct[0], "count": len(seconds), "median_seconds": float(middle), "low": float(low), "high": float(high)}
 
 
-def _print_mdm(console: Console, found: dict[str, Any], device: MdmDevice) -> None:
+def _print_mdm(console: Console, document: dict[str, Any], device: MdmDevice) -> None:
     from rich.text import Text
 
     from turnbuckle.foundation.units import show
@@ -120,14 +120,14 @@ def _print_mdm(console: Console, found: dict[str, Any], device: MdmDevice) -> No
 
     table = titled(console, "cycles of an interval, and what a warp waits for in it", "interval", "times", "instructions", "cycles",
                    "miss registers", "network", "memory", "divergent")  # fmt: skip
-    for k, row in enumerate(found["intervals"], 1):
+    for k, row in enumerate(document["intervals"], 1):
         stalls = (f"{row[f'{w}_cycles']:,.0f}" for w in ("miss_register", "network", "memory"))
         counts = (f"{row[w]:,.6g}" for w in ("times", "instructions", "cycles"))
         table.add_row(str(k), *counts, *stalls, "yes" if row["divergent"] else "no")
     console.print(table)
     console.print()
-    console.print(f"instructions a cycle of one SM: {found['instructions_per_cycle']:.3g}")
-    modelled, measured = found["modelled_seconds"], found["measured"]
+    console.print(f"instructions a cycle of one SM: {document['instructions_per_cycle']:.3g}")
+    modelled, measured = document["modelled_seconds"], document["measured"]
     if modelled:
         ends = f"[{show(modelled['low'], 's')}, {show(modelled['high'], 's')}]"
         console.print(Text(f"modelled  {show(modelled['value'], 's')}  {ends}, 90 % of a prior with log-sd {modelled['log_sd']:g}"))
@@ -137,10 +137,10 @@ def _print_mdm(console: Console, found: dict[str, Any], device: MdmDevice) -> No
             ends = f"  [{show(measured['low'], 's')}, {show(measured['high'], 's')}], 90 % of {count:,} launches"
         console.print(Text(f"measured  {show(measured['median_seconds'], 's')}{ends}: {plain(measured['kernel'])}"))
         console.print(Text("the measured duration is the kernel's; the modelled one is used nowhere else", "dim"))
-    said = (
+    description = (
         f"{device.sms:g} SMs at {show(device.clock, 'Hz')}, {device.miss_registers:g} miss registers, latencies of "
         f"{device.l2_cycles:g} and {device.dram_cycles:g} cycles, "
         f"{show(device.noc_bandwidth, 'B/s', 4)} on the chip, {show(device.dram_bandwidth, 'B/s')} of memory"
     )
     same = device == type(device)()
-    console.print(Text(f"device: {said}" + (" (the values of the authors' script; give your own)" if same else ""), "dim"))
+    console.print(Text(f"device: {description}" + (" (the values of the authors' script; give your own)" if same else ""), "dim"))

@@ -1,4 +1,4 @@
-"""Instructions a cycle of a kernel whose warps miss caches together: the memory divergence model (Wang et al., MICRO 2020).
+"""Instructions per cycle of a kernel whose warps miss caches together: the memory divergence model (Wang et al., MICRO 2020).
 
     IPC = W sum I / sum (C + S_MSHR + S_NoC + S_DRAM)                               Austin et al. 2021, eq 7
 
@@ -6,14 +6,14 @@ over the intervals of one representative warp: I instructions end in a stall aft
 cache and N_w writes.  W warps share an SM that has M miss registers; S SMs at f Hz share network and memory:
 
     s       = 128 f / BW_noc + m 128 f / BW_dram              cycles for a request of 128 B; m misses the L2 cache
-    R       = (min(N_r W, M) + N_w W) S                       requests that queue
+    R       = (min(N_r W, M) + N_w W) S                       requests in the queue
     S_NoC + S_DRAM = kappa s R                                kappa = 1/2: the middle of the queue
     S_MSHR  = (L + S_NoC + S_DRAM) (ceil(N_r W / M) - 1)      where N_r W > M: such an interval is divergent
     L       = L2 (1 - m) + DRAM m                             cycles of one request alone
 
-The form is that of the authors' script; the text of the paper was not at hand (models.md 3.5).  A duration from it is a guess
-with a wide prior: the ECP report's own Table 1 has errors from -63 % to +52 %.  It stands beside a measured duration, never
-in its place.
+The equations follow the authors' script; the text of the paper was not at hand (models.md 3.5).  A duration from it is a guess
+with a wide prior: Table 1 of the ECP report has errors from -63 % to +52 %.  It is shown beside a measured duration and never
+replaces one.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ REQUEST_BYTES: Final = 128.0
 #: Mean position in a queue, as a share of its length.
 KAPPA: Final = 0.5
 
-#: Instructions a cycle beyond any SM: two from each of four schedulers.
+#: Most instructions per cycle of any SM: two from each of four schedulers.
 MOST_ISSUED: Final = 8.0
-#: Counts beyond which something is a slip of the pen.
+#: Largest plausible count.
 _MOST: Final = 1e15
 
 COLUMNS: Final = (
@@ -51,7 +51,7 @@ COLUMNS: Final = (
     Column("writes", "1", needed=False, most=_MOST),
     Column("times", "1", needed=False, most=_MOST),
 )
-#: Least and most of each number of a device.
+#: Range of each parameter of a device.
 _DEVICE: Final = {
     "sms": (1.0, 1e6), "miss_registers": (1.0, 1e9), "clock": (1e3, 1e12), "l2_cycles": (1.0, 1e6), "dram_cycles": (1.0, 1e6),
     "noc_bandwidth": (1e3, 1e30), "dram_bandwidth": (1e3, 1e30),
@@ -60,15 +60,15 @@ _DEVICE: Final = {
 
 @dataclass(frozen=True)
 class MdmDevice:
-    """The GPU as the model sees it; the values are those of the authors' script.
+    """GPU as the model sees it; the default values are those of the authors' script.
 
     Attributes
     ----------
-    sms : streaming multiprocessors.
-    miss_registers : MSHRs of one SM.
-    clock : of the SMs [Hz].
+    sms : number of streaming multiprocessors.
+    miss_registers : number of MSHRs of one SM.
+    clock : clock rate of the SMs [Hz].
     l2_cycles, dram_cycles : latency of a request that hits, and that misses, the L2 cache.
-    noc_bandwidth, dram_bandwidth : of the network on the chip and of the memory [B/s].
+    noc_bandwidth, dram_bandwidth : bandwidth of the network on the chip and of the memory [B/s].
     """
 
     sms: float = 28.0
@@ -103,11 +103,11 @@ class Intervals:
 
 
 def within(name: str, value: float, least: float, most: float, above: bool = False) -> float:
-    """A parameter that is in its range.
+    """Return a parameter that is in its range.
 
     Raises
     ------
-    UsageError : A046 it is not, or not a number.
+    UsageError : A046 where it is out of range or not a number.
     """
     if not ((value > least if above else value >= least) and value <= most and math.isfinite(value)):
         bound = f"above {least:g}" if above else f"{least:g} or more"
@@ -117,11 +117,11 @@ def within(name: str, value: float, least: float, most: float, above: bool = Fal
 
 
 def read_intervals(path: str | Path) -> Intervals:
-    """Intervals of a warp from a table: instructions, cycles, read misses, writes, times.
+    """Read the intervals of a warp from a table: instructions, cycles, read misses, writes, times.
 
     Raises
     ------
-    UsageError : A046 a table without lines, or in which nothing occurs; A061 to A063.
+    UsageError : A046 for a table without lines, or whose intervals all occur 0 times; A061 to A063.
     """
     table = read_table(path, COLUMNS, "the table of intervals")
     times = np.where(np.isnan(table.number("times", 1.0)), 1.0, table.number("times", 1.0))
@@ -133,7 +133,7 @@ def read_intervals(path: str | Path) -> Intervals:
 
 @dataclass(frozen=True)
 class Stalls:
-    """Cycles a warp stands still in each interval, each of shape (n,); and which intervals are divergent."""
+    """Stall cycles of a warp in each interval, each of shape (n,), and which intervals are divergent."""
 
     miss_registers: Float
     network: Float
@@ -142,19 +142,19 @@ class Stalls:
 
     @property
     def total(self) -> Float:
-        """All three."""
+        """Return the sum of the three kinds of stall cycles."""
         return self.miss_registers + self.network + self.memory
 
 
 @dataclass(frozen=True)
 class Modelled:
-    """A duration that nobody measured.
+    """Modelled duration of a kernel, with its prior.
 
     Attributes
     ----------
     seconds : the model's value.
     low, high : 90 % interval of the prior [s].
-    log_sd : of the prior.
+    log_sd : standard deviation of the log-normal prior.
     """
 
     seconds: float
@@ -172,7 +172,7 @@ def stalls(
     kappa: float = KAPPA,
     kappa_divergent: float | None = None,
 ) -> Stalls:
-    """Stall cycles of intervals.
+    """Return the stall cycles of intervals.
 
     Parameters
     ----------
@@ -198,9 +198,9 @@ def stalls(
 
 
 def instructions_per_cycle(run: Intervals, stalled: Stalls, warps: float) -> float:
-    """Instructions a cycle of one SM (eq 7).
+    """Return the instructions per cycle of one SM (eq 7).
 
-    >>> one = np.ones(1); run = Intervals(100 * one, 400 * one, 0 * one, 0 * one, one)
+    >>> unit = np.ones(1); run = Intervals(100 * unit, 400 * unit, 0 * unit, 0 * unit, unit)
     >>> instructions_per_cycle(run, stalls(run.read_misses, run.writes, 8, 0.0, MdmDevice()), 8)
     2.0
     """
@@ -209,17 +209,17 @@ def instructions_per_cycle(run: Intervals, stalled: Stalls, warps: float) -> flo
 
 
 def modelled_duration(instructions: float, ipc: float, sms: float, clock: float, log_sd: float = PRIOR_LOG_SD) -> Modelled:
-    """Duration of a kernel from its instructions [s], with its prior.
+    """Return the duration of a kernel from its instructions [s], with its prior.
 
     Parameters
     ----------
     instructions : warp instructions that the whole device executes.
-    ipc : of one SM.
-    clock : [Hz].
-    log_sd : of the log-normal prior around the value.
+    ipc : instructions per cycle of one SM.
+    clock : clock rate [Hz].
+    log_sd : standard deviation of the log-normal prior around the value.
 
-    >>> found = modelled_duration(28e9, 1.0, 28, 1e9)
-    >>> found.seconds, round(found.low, 2), round(found.high, 2)
+    >>> modelled = modelled_duration(28e9, 1.0, 28, 1e9)
+    >>> modelled.seconds, round(modelled.low, 2), round(modelled.high, 2)
     (1.0, 0.44, 2.28)
     """
     seconds = instructions / (ipc * sms * clock)
@@ -228,7 +228,7 @@ def modelled_duration(instructions: float, ipc: float, sms: float, clock: float,
 
 
 def implied_cycle_rate(instructions: float, ipc: float, seconds: float) -> float:
-    """Cycles a second, of all SMs together, that a known duration implies: instructions / (IPC x seconds) [Hz].
+    """Return the cycles per second, of all SMs together, that a duration implies: instructions / (IPC x seconds) [Hz].
 
     >>> implied_cycle_rate(1e9, 0.5, 1.0)
     2000000000.0

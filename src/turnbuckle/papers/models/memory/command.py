@@ -1,4 +1,4 @@
-"""``turnbuckle model memory``: kernels with their data in host memory, in device memory, or moved on demand."""
+"""Command ``turnbuckle model memory``: kernels with their data in host memory, in device memory, or moved on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from turnbuckle.papers.models.memory.question import Ratio, UnifiedMemory
 
-#: Columns of a terminal on which values and intervals stand in one line.
+#: Width of a terminal on which values and intervals fit in one line.
 _WIDE = 116
 
 
@@ -58,7 +58,7 @@ def memory(
             raise UsageError("A045", "--memory-bound and --counters belong to a recording", found=work.name, fix="leave them out")
         if source is not None:
             raise UsageError("A045", "--source belongs to a recording", found=work.name, fix="leave it out; --on names the machine")
-        found = study.from_numbers(study.read_work(work), study.memories(load(on), measured), overlap or "full")
+        answer = study.from_numbers(study.read_work(work), study.memories(load(on), measured), overlap or "full")
     else:
         from turnbuckle.show.terminal.recording import inspected
 
@@ -66,13 +66,13 @@ def memory(
             raise UsageError("A045", "--overlap belongs to a table", found=work.name, fix="leave it out: a recording has its own overlap")
         share = _share(memory_bound) if memory_bound is not None else None
         counted = study.read_work(counters) if counters is not None else None
-        seen = inspected(work, source, no_cache)
-        machine = load(on).resolved(seen.source) if on is not None else seen.source
-        found = study.from_profile(seen.profile, study.memories(machine, measured), memory_bound=share, counted=counted)
+        run = inspected(work, source, no_cache)
+        machine = load(on).resolved(run.source) if on is not None else run.source
+        answer = study.from_profile(run.profile, study.memories(machine, measured), memory_bound=share, counted=counted)
     if console is not None:
-        _print_memory(console, found)
+        _print_memory(console, answer)
     else:
-        document = found.as_dict()
+        document = answer.as_dict()
         write_answer(document, [_memory_row(r) for r in document["rows"]], format, output)
     return 0
 
@@ -94,60 +94,59 @@ def _memory_row(row: dict[str, Any]) -> dict[str, Any]:
     return flat | {f"ddr_over_hbm_{end}": v for end, v in zip(ends, row["ddr_over_hbm"], strict=True)}
 
 
-def _print_memory(console: Console, found: UnifiedMemory) -> None:
+def _print_memory(console: Console, answer: UnifiedMemory) -> None:
     from rich.text import Text
 
     from turnbuckle.foundation.units import show
     from turnbuckle.show.terminal.projections import clean, plain
     from turnbuckle.show.terminal.tables import print_findings, titled
 
-    recorded = found.basis == "recording"
+    recorded = answer.basis == "recording"
     head = "bracket from what is not recorded" if recorded else "modelled by equation 8"
     title = f"time of kernels by where their data lies, {head}"
     bounds = () if recorded else ("bound by",)
     table = titled(console, title, "", "hbm", "ddr", "migrated", "ddr / hbm", *bounds, words=bounds)
-    for row in found.rows:
+    for row in answer.rows:
         bound = row.bound_by[0] if row.bound_by[0] == row.bound_by[1] else f"{row.bound_by[0]}, in ddr {row.bound_by[1]}"
         name = {"all": "the run"}.get(row.name, row.name) if recorded else row.name
         cells = [*(_of(row.seconds[p], "s") for p in ("hbm", "ddr", "migrated")), _of(row.ratio, "1")]
         if console.width < _WIDE:
-            # a narrow terminal: the interval below its value, rather than torn in two
+            # on a narrow terminal an interval below its value stays whole
             cells = [cell.replace(" [", "\n[", 1) for cell in cells]
         table.add_row(clean(name), *cells, *([] if recorded else [bound]))
     console.print(table)
-    for words in _assumed(found):
+    for words in _assumed(answer):
         console.print(Text(words, "dim"))
-    if found.migrated_bytes:
-        volumes = ", ".join(f"{show(b, 'B')} {way.rpartition('_')[2]}" for way, b in found.migrated_bytes.items())
+    if answer.migrated_bytes:
+        volumes = ", ".join(f"{show(b, 'B')} {way.rpartition('_')[2]}" for way, b in answer.migrated_bytes.items())
         console.print(Text(f"migrated: {volumes}; that column is as recorded, the other two are without migrations", "dim"))
-    if found.shortest_seconds is not None and found.shortest_seconds < 0.999 * found.rows[0].seconds["hbm"].high:
-        said = (
-            f"if every launch took as long as the shortest of its kernel: {show(found.shortest_seconds, 's')} of kernels (a hint, no bound)"
-        )
-        console.print(Text(said, "dim"))
-    for name, words in found.said.items():
+    if answer.shortest_seconds is not None and answer.shortest_seconds < 0.999 * answer.rows[0].seconds["hbm"].high:
+        shortest = show(answer.shortest_seconds, "s")
+        hint = f"if every launch took as long as the shortest of its kernel: {shortest} of kernels (a hint, no bound)"
+        console.print(Text(hint, "dim"))
+    for name, words in answer.said.items():
         if words:
             console.print(Text(f"{name}: {plain(words, 160)}", "dim"))
-    print_findings(console, (f.as_dict() for f in found.findings))
+    print_findings(console, (f.as_dict() for f in answer.findings))
 
 
-def _assumed(found: UnifiedMemory) -> list[str]:
-    """What the numbers rest on that no measurement says."""
-    said = ["[ ]: 90 %, from the errors of the bandwidths"]
-    if found.overlap is not None:
-        copies = {"full": "behind arithmetic", "none": "before and after kernels"}[found.overlap]
-        return [*said, f"migrated: copies {copies} (--overlap {found.overlap}); ddr: kernels read over the link, nothing moves"]
-    said = ["[ ]: least and most of what the recording leaves open, with 90 % of the errors of the bandwidths"]
-    if found.memory_bound not in (None, (0.0, 1.0)):
-        low, high = found.memory_bound or (0.0, 1.0)
+def _assumed(answer: UnifiedMemory) -> list[str]:
+    """Return the assumptions behind the numbers."""
+    assumptions = ["[ ]: 90 %, from the errors of the bandwidths"]
+    if answer.overlap is not None:
+        copies = {"full": "behind arithmetic", "none": "before and after kernels"}[answer.overlap]
+        return [*assumptions, f"migrated: copies {copies} (--overlap {answer.overlap}); ddr: kernels read over the link, nothing moves"]
+    assumptions = ["[ ]: least and most of what the recording leaves open, with 90 % of the errors of the bandwidths"]
+    if answer.memory_bound not in (None, (0.0, 1.0)):
+        low, high = answer.memory_bound or (0.0, 1.0)
         share = f"{low:.0%}" if low == high else f"{low:.0%} to {high:.0%}"
-        said.append(f"{share} of kernel time is bound by memory, as you say; the rest keeps its time in ddr")
-        said.append("that holds only where the rest moves far less than hbm could")
-    return said
+        assumptions.append(f"{share} of kernel time is bound by memory, as you say; the rest keeps its time in ddr")
+        assumptions.append("that holds only where the rest moves far less than hbm could")
+    return assumptions
 
 
 def _of(ratio: Ratio, unit: str) -> str:
-    """A value with its interval; a bracket has no value."""
+    """Return a value with its interval as text; a bracket has no value."""
     from turnbuckle.foundation.units import show
     from turnbuckle.show.terminal.tables import span
 

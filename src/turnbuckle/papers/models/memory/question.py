@@ -1,4 +1,4 @@
-"""Data in the host's memory, in the device's, or moved between them on demand: what each does to kernels (Austin et al. 2021, 4.6 and 9.1).
+"""Kernels with their data in host memory, in device memory, or moved between them on demand (Austin et al. 2021, 4.6 and 9.1).
 
     hbm        kernels read device memory; the data is there already
     ddr        kernels read host memory over the link; nothing moves
@@ -7,11 +7,11 @@
 Each is the extended roofline (`turnbuckle.cost.roofline`, eq 8) at the costs of that memory.  The answer is T(ddr)/T(hbm) with
 its interval; the paper prints the inverse as performance.
 
-From numbers, everything is modelled.  From a recording, kernel durations are measured and only what changes is modelled.  What
-kernels read and write is not in a recording: without counted bytes the answer is a bracket, from kernels that are not bound by
-memory at all to kernels that are bound by nothing else.  Nor is how long kernels wait for pages: far longer than the pages move,
-since a fault is handled by the driver first, and a page may stay in host memory and be read from there.  So in device memory a
-kernel takes what was recorded at most, and what its counted work needs at least.
+From a table, everything is modelled.  From a recording, kernel durations are measured and only the change is modelled.  A
+recording does not hold the bytes that kernels read and write: without counted bytes the answer is a bracket, from kernels that
+memory never bounds to kernels that only memory bounds.  A recording does not hold the time that kernels wait for pages either.  That
+wait exceeds the time of the moves, because the driver handles each fault first, and a page may stay in host memory and be read there.
+So in device memory each kernel takes at most its recorded time, and at least what its counted work needs.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ MEMORY_COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class Memories:
-    """What GPU kernels reach, drawn: the first row is the value itself, the rest are draws, each array of shape (1 + draws, 1).
+    """Rates that GPU kernels reach, with draws: row 0 is the value, the others are draws, each array of shape (1 + draws, 1).
 
     Attributes
     ----------
     flops : floating-point rate [FLOP/s]; nan where unknown.
     regular, irregular : bandwidth by memory [B/s]; nan where unknown.
-    h2d, d2h : what moves pages [B/s].
-    said : every number in words, with where it comes from.
+    h2d, d2h : bandwidths at which pages move [B/s].
+    said : each number in words, with its source.
     """
 
     flops: Float
@@ -80,13 +80,13 @@ class Memories:
     said: dict[str, str]
 
     def costs(self, memory: Memory) -> Costs:
-        """Seconds a unit of work in one memory."""
+        """Return the seconds per unit of work in one memory."""
         h2d, d2h = rate_cost(self.h2d), rate_cost(self.d2h)
         return Costs(rate_cost(self.flops), rate_cost(self.regular[memory]), rate_cost(self.irregular[memory]), h2d, d2h)
 
 
 def rate_cost(of: Float) -> Float:
-    """Seconds a unit, from units a second.
+    """Return the seconds per unit from the units per second.
 
     >>> float(rate_cost(np.array(4.0)))
     0.25
@@ -95,19 +95,19 @@ def rate_cost(of: Float) -> Float:
 
 
 def memories(machine: Machine, measured: Table | None = None, draws: int = DRAWS, seed: int = SEED) -> Memories:
-    """Bandwidths of both memories as one GPU of a machine sees them.
+    """Return the bandwidths of both memories as one GPU of a machine sees them.
 
     Device memory gives its stream bandwidth; host memory the lesser of the link to the device and, where the machine states it,
     the host's own memory bandwidth.
 
     Parameters
     ----------
-    machine : stands alone.
-    measured : of `read_memories`: what a stream and a pointer-chase benchmark on the device reached in each; replaces the above.
+    machine : a machine that is not relative to another.
+    measured : from `read_memories`: bandwidths of a stream and a pointer-chase benchmark on the device; they replace the machine's.
 
     Raises
     ------
-    CannotAnswer : A160 the machine lacks a number that is needed.
+    CannotAnswer : A160 where the machine lacks a number.
     """
     if machine.relative:
         raise CannotAnswer(
@@ -125,21 +125,21 @@ def memories(machine: Machine, measured: Table | None = None, draws: int = DRAWS
         return np.concatenate([value, np.broadcast_to(many, (draws, 1))])
 
     def needed(name: str) -> Float:
-        found = both(name)
-        if found is None:
+        value = both(name)
+        if value is None:
             raise CannotAnswer(
                 "A160", f"machine {machine.name} does not state {name}", fix="name another machine, or add it to a machine file of your own"
             )
-        return found
+        return value
 
     def share(name: str) -> Float:
-        found = both(name, 1.0)
-        assert found is not None
-        return found
+        value = both(name, 1.0)
+        assert value is not None
+        return value
 
     unknown = np.full((1 + draws, 1), math.nan)
-    links = {way: needed(f"link.{way}.bandwidth") * share(f"link.{way}.efficiency") for way in ("h2d", "d2h")}
-    said = {
+    links = {direction: needed(f"link.{direction}.bandwidth") * share(f"link.{direction}.efficiency") for direction in ("h2d", "d2h")}
+    sources = {
         "flops": _words(machine, "gpu.fp64") or "not known",
         "h2d": _words(machine, "link.h2d.bandwidth"),
         "d2h": _words(machine, "link.d2h.bandwidth"),
@@ -147,17 +147,17 @@ def memories(machine: Machine, measured: Table | None = None, draws: int = DRAWS
     if measured is not None:
         regular, irregular = _measured(measured, draws, seed)
         for row, name in enumerate(measured.texts["memory"]):
-            said[name.lower()] = f"{show(float(measured.numbers['regular'][row]), 'B/s')} ({measured.where(row)})"
+            sources[name.lower()] = f"{show(float(measured.numbers['regular'][row]), 'B/s')} ({measured.where(row)})"
     else:
         host = both("host.memory_bandwidth")
         over_link = links["h2d"] if host is None else np.minimum(links["h2d"], host)
         regular = {"hbm": needed("gpu.memory_bandwidth") * share("gpu.memory_efficiency"), "ddr": over_link}
         irregular = {"hbm": unknown, "ddr": unknown}
-        said["hbm"] = _words(machine, "gpu.memory_bandwidth")
+        sources["hbm"] = _words(machine, "gpu.memory_bandwidth")
         by = "link.h2d.bandwidth" if host is None or links["h2d"][0, 0] <= host[0, 0] else "host.memory_bandwidth"
-        said["ddr"] = f"{show(float(over_link[0, 0]), 'B/s')}, what {by} allows ({machine.name}: {machine.parameters[by].nature})"
+        sources["ddr"] = f"{show(float(over_link[0, 0]), 'B/s')}, what {by} allows ({machine.name}: {machine.parameters[by].nature})"
     flops = both("gpu.fp64")
-    return Memories(unknown if flops is None else flops, regular, irregular, links["h2d"], links["d2h"], said)
+    return Memories(unknown if flops is None else flops, regular, irregular, links["h2d"], links["d2h"], sources)
 
 
 def _words(machine: Machine, name: str) -> str:
@@ -170,11 +170,11 @@ def _words(machine: Machine, name: str) -> str:
 
 
 def read_memories(path: str | Path) -> Table:
-    """Measured bandwidths: memory (hbm or ddr), regular [B/s], irregular [B/s], error.
+    """Read measured bandwidths: memory (hbm or ddr), regular [B/s], irregular [B/s], error.
 
     Raises
     ------
-    UsageError : A045 a memory that is neither hbm nor ddr, or not both once; A061 to A063.
+    UsageError : A045 unless hbm and ddr have one line each; A061 to A063.
     """
     table = read_table(path, MEMORY_COLUMNS, "the table of memories")
     names = [n.lower() for n in table.texts["memory"]]
@@ -196,13 +196,13 @@ def _measured(table: Table, draws: int, seed: int) -> tuple[dict[Memory, Float],
 
 
 def read_work(path: str | Path) -> Table:
-    """What kernels do: name, flops, regular [B], irregular [B], h2d [B], d2h [B]; one line a kernel or a program."""
+    """Read the work of kernels: name, flops, regular [B], irregular [B], h2d [B], d2h [B]; one line per kernel or program."""
     return read_table(path, WORK_COLUMNS, "the table of work")
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio with its 90 % interval, or a bracket."""
+    """Ratio with its 90 % interval, or a bracket without a value."""
 
     value: float | None
     low: float
@@ -211,14 +211,14 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Compared:
-    """One line of the answer.
+    """Comparison of the placements for one kernel or program.
 
     Attributes
     ----------
     name : of the kernel or program; "all" is their sum.
     seconds : least, value and most by placement [s]; value None in a bracket.
     ratio : T(ddr)/T(hbm).
-    bound_by : what bounds it in hbm and in ddr: arithmetic, memory; nothing where that is not known.
+    bound_by : the bound in hbm and in ddr: arithmetic or memory; empty where it is unknown.
     """
 
     name: str
@@ -227,7 +227,7 @@ class Compared:
     bound_by: tuple[str, str] = ("", "")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the comparison for JSON."""
         return {
             "name": self.name,
             "seconds": {p: [r.low, r.value, r.high] for p, r in self.seconds.items()},
@@ -238,11 +238,11 @@ class Compared:
 
 @dataclass(frozen=True)
 class UnifiedMemory:
-    """The answer: one line a kernel or program, the sum last; and what it rests on.
+    """Answer: one comparison per kernel or program, the sum last, and the basis of the numbers.
 
-    `overlap` is of numbers alone.  `shortest_seconds` is what all kernels of a recording would take if every launch took as long as
-    the shortest of its kernel: no bound, but a hint of what they take where no page is missing.  `memory_bound` is the share that was
-    given for its kernels, None where it was not.
+    `overlap` is None for a recording.  `shortest_seconds` is the time of all kernels of a recording if each launch took as long as the
+    shortest launch of its kernel: no bound, but a hint at their time without missing pages.  `memory_bound` is the given share of
+    kernel time that memory bounds, or None.
     """
 
     basis: str
@@ -256,7 +256,7 @@ class UnifiedMemory:
     findings: tuple[Finding, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``model memory``."""
+        """Return the JSON contract of ``model memory``."""
         return {
             "schema_version": 1,
             "basis": self.basis,
@@ -271,18 +271,18 @@ class UnifiedMemory:
         }
 
 
-def from_numbers(work: Table, at: Memories, overlap: Overlap = "full") -> UnifiedMemory:
-    """Every placement from counted work.
+def from_numbers(work: Table, costs: Memories, overlap: Overlap = "full") -> UnifiedMemory:
+    """Compare the placements from counted work.
 
     Raises
     ------
-    UsageError : A045 irregular bytes, but no bandwidth for them; or nothing to do.
+    UsageError : A045 for irregular bytes without a bandwidth, or a line without work.
     """
-    done = _work(work, at)
+    done = _work(work, costs)
     seconds = {
-        "hbm": roofline_seconds(Work(done.flops, done.regular_bytes, done.irregular_bytes), at.costs("hbm")),
-        "ddr": roofline_seconds(Work(done.flops, done.regular_bytes, done.irregular_bytes), at.costs("ddr")),
-        "migrated": roofline_seconds(done, at.costs("hbm"), overlap),
+        "hbm": roofline_seconds(Work(done.flops, done.regular_bytes, done.irregular_bytes), costs.costs("hbm")),
+        "ddr": roofline_seconds(Work(done.flops, done.regular_bytes, done.irregular_bytes), costs.costs("ddr")),
+        "migrated": roofline_seconds(done, costs.costs("hbm"), overlap),
     }
     if not len(work) or not (seconds["hbm"][0] > 0).all():
         raise UsageError("A045", "a line without work" if len(work) else "the table of work has no lines", where=work.name,
@@ -290,7 +290,7 @@ def from_numbers(work: Table, at: Memories, overlap: Overlap = "full") -> Unifie
     names = [*work.texts["name"], *(["all"] if len(work) > 1 else [])]
     if len(work) > 1:
         seconds = {p: np.concatenate([t, t.sum(axis=1, keepdims=True)], axis=1) for p, t in seconds.items()}
-    bound = [_bound(done, at.costs(memory), len(work)) for memory in ("hbm", "ddr")]
+    bound = [_bound(done, costs.costs(memory), len(work)) for memory in ("hbm", "ddr")]
     rows = tuple(
         Compared(
             name,
@@ -300,19 +300,19 @@ def from_numbers(work: Table, at: Memories, overlap: Overlap = "full") -> Unifie
         )
         for i, name in enumerate(names)
     )
-    return UnifiedMemory("numbers", overlap, rows, at.said)
+    return UnifiedMemory("numbers", overlap, rows, costs.said)
 
 
-def _work(table: Table, at: Memories) -> Work:
+def _work(table: Table, costs: Memories) -> Work:
     irregular = np.nan_to_num(table.number("irregular", 0.0))
-    if irregular.any() and math.isnan(at.irregular["hbm"][0, 0] + at.irregular["ddr"][0, 0]):
+    if irregular.any() and math.isnan(costs.irregular["hbm"][0, 0] + costs.irregular["ddr"][0, 0]):
         raise UsageError(
             "A045", "irregular bytes have no bandwidth", where=table.where(int(np.flatnonzero(irregular)[0])),
             cause="what pointer chasing reaches is in no machine file", fix="give --memories FILE with a column irregular",
         )  # fmt: skip
-    if table.number("flops").any() and math.isnan(at.flops[0, 0]):
+    if table.number("flops").any() and math.isnan(costs.flops[0, 0]):
         raise CannotAnswer("A160", "the machine does not state gpu.fp64", fix="name another machine, or give flops as 0")
-    copies = (np.nan_to_num(table.number(way, 0.0)) for way in ("h2d", "d2h"))
+    copies = (np.nan_to_num(table.number(direction, 0.0)) for direction in ("h2d", "d2h"))
     return Work(table.number("flops"), table.number("regular"), irregular, *copies)
 
 
@@ -322,14 +322,14 @@ def _bound(work: Work, costs: Costs, count: int) -> list[str]:
 
 
 def _spread(values: Float) -> Ratio:
-    """The value (first) and the 90 % interval of the draws."""
+    """Return the value (first) and the 90 % interval of the draws."""
     low, high = np.quantile(values[1:], QUANTILES)
     return Ratio(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
 
 
 @dataclass(frozen=True)
 class _Recorded:
-    """What a recording shows: kernels by name, what they would take if every launch were as short as the shortest, all else [s]."""
+    """Kernels of a recording by name, their time if each launch were as short as the shortest, and the rest of the run [s]."""
 
     names: list[str]
     seconds: Float
@@ -339,24 +339,24 @@ class _Recorded:
 
 def from_profile(
     profile: Profile,
-    at: Memories,
+    costs: Memories,
     *,
     memory_bound: tuple[float, float] | None = None,
     counted: Table | None = None,
 ) -> UnifiedMemory:
-    """Every placement of a recorded run that migrates its data.
+    """Compare the placements for a recorded run that migrates its data.
 
     Parameters
     ----------
-    memory_bound : least and most share of kernel time that device memory bounds; (0, 1) is all that can be.  The rest is taken to keep
-        its time in host memory too, which holds only where it moves far less than device memory could.
-    counted : of `read_work`: bytes and operations by kernel; a name stands for every kernel that contains it.  Their durations
-        change as the roofline says, and are no shorter than it says; h2d and d2h columns are not used, since the recording has them.
+    memory_bound : least and most share of kernel time that device memory bounds; (0, 1) is the full range.  The rest keeps its time in
+        host memory, which holds only where it moves far less than device memory could.
+    counted : from `read_work`: bytes and operations by kernel; a name stands for all kernels that contain it.  The roofline gives the
+        change of their durations and their least durations; columns h2d and d2h are unused, because the recording has the copies.
 
     Raises
     ------
-    CannotAnswer : A159 neither is given; A160 the recording has no migrations, or a name in `counted` no kernel or a taken one.
-    UsageError : A045 a kernel with more work than its time allows; A049 a share that is none.
+    CannotAnswer : A159 where neither is given; A160 for a recording without migrations, or a name in `counted` of no kernel or a taken one.
+    UsageError : A045 for a kernel with more work than its time allows; A049 for a share outside 0 to 1.
     """
     moved = profile.of("migration")
     if not moved.height:
@@ -368,35 +368,41 @@ def from_profile(
         )
     if memory_bound is None and counted is None:
         raise CannotAnswer(
-            "A159", "the recording does not say how many bytes its kernels read and write",
+            "A159",
+            "the recording does not say how many bytes its kernels read and write",
             fix="--memory-bound unknown for the bracket, --memory-bound 0.6:0.9 if you know the share, or --counters FILE",
-        )  # fmt: skip
+        )
     if memory_bound is not None and not 0.0 <= memory_bound[0] <= memory_bound[1] <= 1.0:
         raise UsageError("A049", "a share lies between 0 and 1", where="--memory-bound", found=f"{memory_bound[0]:g}:{memory_bound[1]:g}")
     run = _recorded(profile)
-    slower = at.regular["hbm"] / at.regular["ddr"]  # (1 + draws, 1)
+    slower = costs.regular["hbm"] / costs.regular["ddr"]  # (1 + draws, 1)
     low_share, high_share = memory_bound or (0.0, 1.0)
-    # kernels that are not bound by memory keep their time; a lesser bandwidth never shortens one that is
+    # a kernel that memory bounds never gets faster at a lower bandwidth, and the others keep their time
     fastest = 1.0 + low_share * (np.maximum(np.quantile(slower[1:], QUANTILES[0]), 1.0) - 1.0)
     slowest = 1.0 + high_share * (np.maximum(np.quantile(slower[1:], QUANTILES[1]), 1.0) - 1.0)
     factors = np.tile(np.array([[fastest], [slowest]]), (1, len(run.names)))
     least = np.zeros(len(run.names))
-    known = np.zeros(len(run.names), dtype=np.bool_)
+    with_counts = np.zeros(len(run.names), dtype=np.bool_)
     if counted is not None:
-        known = _count(run, counted, at, factors, least)
-    rows = tuple(_bracket(name, least, run.seconds, rest, measured, factors) for name, rest, measured in (
-        ("kernels", 0.0, float(run.seconds.sum())), ("all", run.rest, profile.seconds)
-    ))  # fmt: skip
-    flaws = (finding("A343", int((~known).sum()), "kernels by name"),) if not known.all() and memory_bound in (None, (0.0, 1.0)) else ()
+        with_counts = _count(run, counted, costs, factors, least)
+    rows = tuple(
+        _bracket(name, least, run.seconds, rest, measured, factors)
+        for name, rest, measured in (("kernels", 0.0, float(run.seconds.sum())), ("all", run.rest, profile.seconds))
+    )
+    flaws = (
+        (finding("A343", int((~with_counts).sum()), "kernels by name"),)
+        if not with_counts.all() and memory_bound in (None, (0.0, 1.0))
+        else ()
+    )
     volumes = {str(d): int(b) for d, b in moved.group_by("direction").agg(_bytes()).sort("direction").iter_rows()}
-    said = {k: v for k, v in at.said.items() if k in ("hbm", "ddr") or (counted is not None and k == "flops")}
-    return UnifiedMemory("recording", None, rows, said, profile.seconds, volumes, run.shortest, memory_bound, flaws)
+    sources = {k: v for k, v in costs.said.items() if k in ("hbm", "ddr") or (counted is not None and k == "flops")}
+    return UnifiedMemory("recording", None, rows, sources, profile.seconds, volumes, run.shortest, memory_bound, flaws)
 
 
 def _bracket(name: str, least: Float, most: Float, rest: float, measured: float, factors: Float) -> Compared:
-    """Least and most of every placement: `factors` (2, kernels) says how much longer a kernel takes in host memory.
+    """Return the least and most time of each placement; `factors` (2, kernels) is how much longer each kernel takes in host memory.
 
-    Without waiting for pages kernels take `least` to `most` [s], shape (kernels,), each on its own.
+    Without waits for pages each kernel takes `least` to `most` [s], shape (kernels,), independent of the others.
     """
     ends = {
         "hbm": Ratio(None, rest + float(least.sum()), rest + float(most.sum())),
@@ -408,18 +414,18 @@ def _bracket(name: str, least: Float, most: Float, rest: float, measured: float,
 
 
 def _extreme(least: Float, most: Float, rest: float, factor: Float, sign: float) -> float:
-    """Largest (sign 1) or least (sign -1) of (rest + sum k factor) / (rest + sum k) over k between `least` and `most`.
+    """Return the largest (sign 1) or least (sign -1) of (rest + sum k factor) / (rest + sum k) over k between `least` and `most`.
 
-    At the extreme every kernel whose factor lies beyond the ratio takes as long as it can, and every other as short: a few rounds
-    of that find it (Dinkelbach's method for a ratio of sums).
+    At the extreme each kernel whose factor lies beyond the ratio takes its longest time, and each other kernel its shortest.  A few
+    rounds of this choice find the extreme (Dinkelbach's method for a ratio of sums).
     """
     best, time = -sign * math.inf, most
     for _ in range(len(most) + 2):
         total = rest + float(time.sum())
-        found = (rest + float((time * factor).sum())) / total if total > 0 else best
-        if sign * found <= sign * best:
+        ratio = (rest + float((time * factor).sum())) / total if total > 0 else best
+        if sign * ratio <= sign * best:
             break
-        best = found
+        best = ratio
         time = np.where(sign * factor > sign * best, most, least)
     return best if math.isfinite(best) else 1.0
 
@@ -431,11 +437,11 @@ def _bytes() -> Any:
 
 
 def _recorded(profile: Profile) -> _Recorded:
-    """Kernels by name, and what is neither kernel nor exposed migration."""
+    """Return kernels by name, and the time that is neither kernel nor exposed migration."""
     import polars as pl
 
     moved, kernels = profile.of("migration"), profile.of("kernel")
-    # of kernels that overlap, only the time that counts once
+    # exposed time counts overlapping kernels once
     table = (
         kernels.select("seconds", "exposed_ns", name=kernel_names(profile, kernels))
         .group_by("name", maintain_order=True)
@@ -443,35 +449,35 @@ def _recorded(profile: Profile) -> _Recorded:
     )
     shares = categories_ns(profile)
     other = profile.run_time_ns - shares["kernel"] - int(moved["exposed_ns"].sum())
-    # memory sets are kernel time on the time line, but no kernels
+    # the time line counts memory sets as kernel time, though they are no kernels
     sets = shares["kernel"] - int(table["exposed_ns"].sum())
     return _Recorded(table["name"].to_list(), table["exposed_ns"].to_numpy() * 1e-9, float(table["shortest"].sum()), (other + sets) * 1e-9)
 
 
-def _count(run: _Recorded, counted: Table, at: Memories, factors: Float, least: Float) -> NDArray[np.bool_]:
-    """Replace factors and least times of counted kernels by the roofline's intervals; which are counted."""
-    done, names = _work(counted, at), run.names
+def _count(run: _Recorded, counted: Table, costs: Memories, factors: Float, least: Float) -> NDArray[np.bool_]:
+    """Replace factors and least times of counted kernels by the roofline's intervals, and return the mask of counted kernels."""
+    done, names = _work(counted, costs), run.names
     alone = Work(done.flops, done.regular_bytes, done.irregular_bytes)
-    hbm, ddr = (roofline_seconds(alone, at.costs(memory)) for memory in ("hbm", "ddr"))
-    known = np.zeros(len(names), dtype=np.bool_)
+    hbm, ddr = (roofline_seconds(alone, costs.costs(memory)) for memory in ("hbm", "ddr"))
+    with_counts = np.zeros(len(names), dtype=np.bool_)
     for row, text in enumerate(counted.texts["name"]):
-        mine = np.array([text in name for name in names], dtype=np.bool_)
-        if not mine.any() or (mine & known).any():
-            why = "no kernel of the recording has this in its name" if not mine.any() else "a kernel is counted twice"
+        matches = np.array([text in name for name in names], dtype=np.bool_)
+        if not matches.any() or (matches & with_counts).any():
+            why = "no kernel of the recording has this in its name" if not matches.any() else "a kernel is counted twice"
             raise CannotAnswer(
                 "A160", why, where=counted.where(row, "name"), found=clipped(text), fix="turnbuckle inspect lists the kernels"
             )
         if not hbm[0, row] > 0:
             raise UsageError("A045", "a line without work", where=counted.where(row), fix="give flops or bytes in every line")
-        recorded, fewest = float(run.seconds[mine].sum()), _spread(hbm[:, row]).low
+        recorded, fewest = float(run.seconds[matches].sum()), _spread(hbm[:, row]).low
         if fewest > recorded:
             raise UsageError(
                 "A045", "more work than the kernel's time allows", where=counted.where(row),
                 found=f"{show(fewest, 's')} at least, {show(recorded, 's')} recorded", fix="count all launches of the kernel once",
             )  # fmt: skip
         spread = _spread(ddr[:, row] / hbm[:, row])
-        factors[:, mine] = [[spread.low], [spread.high]]
-        # work is shared out by recorded time where a name stands for several kernels
-        least[mine] = fewest * run.seconds[mine] / recorded
-        known |= mine
-    return known
+        factors[:, matches] = [[spread.low], [spread.high]]
+        # a name may stand for several kernels, which share its work by recorded time
+        least[matches] = fewest * run.seconds[matches] / recorded
+        with_counts |= matches
+    return with_counts

@@ -1,4 +1,4 @@
-"""``turnbuckle model functions``, ``additive`` and ``integration``: where time goes, and what tighter coupling does to it."""
+"""Commands ``turnbuckle model functions``, ``additive`` and ``integration``: where time goes, and what tighter coupling does to it."""
 
 from __future__ import annotations
 
@@ -68,20 +68,20 @@ def functions(
     _for_terminal(format, output)
     if top < 1:
         raise UsageError("A037", "--top must be 1 or more", found=str(top))
-    seen = inspected(profile, source, no_cache)
-    found = table_of(seen.profile)
-    if set(found.rows["class"]) <= {"cpu"}:
+    run = inspected(profile, source, no_cache)
+    table = table_of(run.profile)
+    if set(table.rows["class"]) <= {"cpu"}:
         raise CannotAnswer(
-            "A155", "the recording holds no kernel, copy, host call or MPI call", where=seen.profile.trace.name,
-            fix=what_to_record("gpu", seen.profile.trace.facts),
+            "A155", "the recording holds no kernel, copy, host call or MPI call", where=run.profile.trace.name,
+            fix=what_to_record("gpu", run.profile.trace.facts),
         )  # fmt: skip
     if format == "json":
-        write_json({"schema_version": 1, **found.as_dict(), "provenance": seen.provenance()}, output)
+        write_json({"schema_version": 1, **table.as_dict(), "provenance": run.provenance()}, output)
     elif format != "table":
         # a name may hold what steers a terminal
-        write_frame(found.table().with_columns(pl.col("function").str.replace_all(r"\p{C}", "\N{REPLACEMENT CHARACTER}")), format, output)
+        write_frame(table.table().with_columns(pl.col("function").str.replace_all(r"\p{C}", "\N{REPLACEMENT CHARACTER}")), format, output)
     else:
-        print_functions(found, top)
+        print_functions(table, top)
     return 0
 
 
@@ -98,8 +98,8 @@ def additive(
 ) -> int:
     """Divide each class of time by its lambda: a table, a summary of nvprof, or a recording in the report's way and in ours."""
     from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.papers.models.node.applications import additive_readings, additive_rows
-    from turnbuckle.papers.models.node.summaries_command import print_summaries, summary_rows
+    from turnbuckle.papers.models.node.additive import additive_readings, additive_rows
+    from turnbuckle.papers.models.node.nvprof_additive import print_summaries, summary_rows
     from turnbuckle.papers.models.node.tables import print_additive, print_readings
     from turnbuckle.projection.model import additive as priced
     from turnbuckle.show.terminal.output import write_answer
@@ -110,26 +110,23 @@ def additive(
     _for_terminal(format, output)
     lambdas = lambdas_of(lambda_)
     model = priced(lambdas)
-    about: dict[str, Any]
     findings: list[Finding]
     summary = is_summary(given)
     if total is not None and not summary:
         fix = "leave it out: a table has a column total, a recording its own run time"
         raise UsageError("A400", "--total belongs to a summary of nvprof", found=given.name, fix=fix)
+    if source is not None and (summary or is_table(given)):
+        raise UsageError("A039", "--source belongs to a recording", found=given.name, fix="leave it out")
+    recorded: dict[str, Any] = {}
     if summary:
-        if source is not None:
-            raise UsageError("A039", "--source belongs to a recording", found=given.name, fix="leave it out")
         rows, findings = summary_rows(given, lambdas, total)
-        about = {"findings": [f.as_dict() for f in findings]}
     elif is_table(given):
-        if source is not None:
-            raise UsageError("A039", "--source belongs to a recording", found=given.name, fix="leave it out")
         rows, findings = additive_rows(given, lambdas)
-        about = {"findings": [f.as_dict() for f in findings]}
     else:
-        seen = inspected(given, source, no_cache)
-        rows, findings = additive_readings(seen, lambdas, model)
-        about = {"findings": [f.as_dict() for f in (*findings, *seen.findings)], "provenance": seen.provenance()}
+        run = inspected(given, source, no_cache)
+        rows, findings = additive_readings(run, lambdas, model)
+        recorded = {"findings": [f.as_dict() for f in (*findings, *run.findings)], "provenance": run.provenance()}
+    about = {"findings": [f.as_dict() for f in findings], **recorded}
     if format != "table":
         write_answer({"schema_version": 1, "lambda": lambdas, "rows": rows, **about}, rows, format, output)
     elif summary:
@@ -196,6 +193,7 @@ def integration(
 
 
 def _for_terminal(format: str, output: Path | None) -> None:
+    """Refuse an output file for a table (A010)."""
     from turnbuckle.foundation.errors import UsageError
 
     if format == "table" and output is not None:
@@ -203,7 +201,7 @@ def _for_terminal(format: str, output: Path | None) -> None:
 
 
 def _belongs(recording: bool, to_shares: dict[str, Any], to_recording: dict[str, Any]) -> None:
-    """Refuse options of the other way of asking."""
+    """Refuse options of shares with a recording, and options of a recording with shares (A035)."""
     from turnbuckle.foundation.errors import UsageError
 
     for name, value in (to_shares if recording else to_recording).items():
@@ -213,8 +211,9 @@ def _belongs(recording: bool, to_shares: dict[str, Any], to_recording: dict[str,
 
 
 def _positive(option: str, number: float | None) -> None:
+    """Refuse a number that is not above 0, or out of range (A037)."""
     from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.papers.models.node.applications import MOST_RATIO
+    from turnbuckle.papers.models.node.application_table import MOST_RATIO
 
     if number is not None and not 1 / MOST_RATIO <= number <= MOST_RATIO:
         fix = f"above 1 is faster; {1 / MOST_RATIO:g} to {MOST_RATIO:g}"
@@ -222,7 +221,7 @@ def _positive(option: str, number: float | None) -> None:
 
 
 def _paths(old_path: str | None, new_path: str | None, ratio: float | None) -> tuple[Link, Link] | None:
-    """Two paths of messages, or None where a ratio stands for them."""
+    """Return the paths of messages now and then, or None where a ratio replaces them."""
     from turnbuckle.foundation.errors import UsageError
     from turnbuckle.foundation.units import parse
 
@@ -230,10 +229,11 @@ def _paths(old_path: str | None, new_path: str | None, ratio: float | None) -> t
         return None
     if old_path is None or new_path is None or ratio is not None:
         raise UsageError(
-            "A035", "--old-path and --new-path belong together, instead of --bandwidth-ratio",
+            "A035",
+            "--old-path and --new-path belong together, instead of --bandwidth-ratio",
             fix='--old-path "2 us, 24 GB/s" --new-path "1 us, 200 GB/s"',
-        )  # fmt: skip
-    found = []
+        )
+    paths = []
     for option, text in (("--old-path", old_path), ("--new-path", new_path)):
         words = text.split(",")
         if len(words) != 2:
@@ -241,11 +241,12 @@ def _paths(old_path: str | None, new_path: str | None, ratio: float | None) -> t
         latency, bandwidth = parse(words[0].strip(), "s"), parse(words[1].strip(), "B/s")
         if latency < 0 or bandwidth <= 0:
             raise UsageError("A037", f"{option}: a latency of 0 or more and a bandwidth above 0 are wanted", found=text[:40])
-        found.append((latency, bandwidth))
-    return found[0], found[1]
+        paths.append((latency, bandwidth))
+    return paths[0], paths[1]
 
 
 def _path_ratio(paths: tuple[Link, Link], message_size: str | None) -> float:
+    """Return how many times faster messages of one size are on the new path."""
     import numpy as np
 
     from turnbuckle.foundation.errors import UsageError
@@ -263,9 +264,10 @@ def _path_ratio(paths: tuple[Link, Link], message_size: str | None) -> float:
 def _of_shares(
     table: Path | None, shares: tuple[str | None, ...], ratio: float | None, stages: list[str] | None, factor: float | None
 ) -> dict[str, Any]:
-    """Fractions of a table or of the command line, or stages."""
+    """Return fractions of a table or of the command line, or stages."""
     from turnbuckle.foundation.errors import UsageError
-    from turnbuckle.papers.models.node import applications as node_tables
+    from turnbuckle.papers.models.node import integration as sections
+    from turnbuckle.papers.models.node.application_table import share
 
     options = ("--communication", "--p2p", "--off-node")
     given = [name for name, text in zip(options, shares, strict=True) if text is not None]
@@ -274,38 +276,40 @@ def _of_shares(
     if stages is not None and factor is not None:
         if table is not None or given or ratio is not None:
             raise UsageError("A035", "shares and stages are two questions", fix="ask them one after the other")
-        return {"stages": node_tables.by_stages(node_tables.staged(stages), factor)}
+        return {"stages": sections.by_stages(sections.staged(stages), factor)}
     if table is not None:
         if given:
             raise UsageError("A035", f"{given[0]} stands in the table", fix="leave it out")
-        return {"rows": node_tables.integration_rows(table, ratio)}
+        return {"rows": sections.integration_rows(table, ratio)}
     missing = [name for name, text in zip(options, shares, strict=True) if text is None]
     if missing or ratio is None:
         raise UsageError(
-            "A035", f"{', '.join([*missing, *(['--bandwidth-ratio'] if ratio is None else [])])} is missing",
+            "A035",
+            f"{', '.join([*missing, *(['--bandwidth-ratio'] if ratio is None else [])])} is missing",
             fix="--communication 7.8% --p2p 36% --off-node 12% --bandwidth-ratio 8.33; or a recording with --ranks-per-node",
-        )  # fmt: skip
-    read = [node_tables.share(text or "", name) for name, text in zip(options, shares, strict=True)]
-    return {"rows": [{"name": "given", **node_tables.by_fractions(read[0], read[1], read[2], ratio)}]}
+        )
+    read = [share(text or "", name) for name, text in zip(options, shares, strict=True)]
+    return {"rows": [{"name": "given", **sections.by_fractions(read[0], read[1], read[2], ratio)}]}
 
 
 def _of_recording(
     profile: Path, no_cache: bool, *, ranks_per_node: int | None, off_node: str | None, least_size: str, **how: Any
 ) -> dict[str, Any]:
+    """Return the shares of a recording and the gain from them."""
     from turnbuckle.foundation.errors import UsageError
     from turnbuckle.foundation.units import parse
-    from turnbuckle.papers.models.node.applications import share
+    from turnbuckle.papers.models.node.application_table import share
     from turnbuckle.papers.models.node.question import closer, recorded_placement
     from turnbuckle.show.terminal.recording import inspected
 
-    leaves = None if off_node is None else share(off_node, "--off-node").value
-    seen = inspected(profile, None, no_cache)
-    told = recorded_placement(seen.profile.trace.facts)
-    dealt = "linear"
+    off_node_share = None if off_node is None else share(off_node, "--off-node").value
+    run = inspected(profile, None, no_cache)
+    placement = recorded_placement(run.profile.trace.facts)
+    recorded_mapping = "linear"
     if ranks_per_node is None:
-        if told is None:
+        if placement is None:
             raise UsageError("A035", "the recording does not say how its ranks were dealt to nodes", fix="--ranks-per-node 4")
-        ranks_per_node, dealt = told
-    how["mapping"] = how["mapping"] or dealt
-    found = closer(seen.profile, ranks_per_node=ranks_per_node, off_node=leaves, least_bytes=parse(least_size, "B"), **how)
-    return {**found.as_dict(), "provenance": seen.provenance()}
+        ranks_per_node, recorded_mapping = placement
+    how["mapping"] = how["mapping"] or recorded_mapping
+    answer = closer(run.profile, ranks_per_node=ranks_per_node, off_node=off_node_share, least_bytes=parse(least_size, "B"), **how)
+    return {**answer.as_dict(), "provenance": run.provenance()}

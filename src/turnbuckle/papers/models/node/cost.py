@@ -1,7 +1,7 @@
-"""GPUs closer to each other: what a run gains where messages move from the network to a node (Austin et al. 2021, section 8).
+"""Gains of a run whose messages move from the network into a node (Austin et al. 2021, section 8).
 
     fraction_speedup(communication, p2p, off_node, bandwidth_ratio)     S = 1 / (1 - c p o (1 - 1/k))         section 8.1, Table 12
-    aggregate_ratio(gpus, link_bandwidth, shared_bandwidth)             k, where a link a GPU replaces one shared path
+    aggregate_ratio(gpus, link_bandwidth, shared_bandwidth)             k, where one link per GPU replaces one shared path
     path_ratio(size_bytes, now_latency, now_bandwidth, ...)             k of messages with a latency
     staged_share(parts, bandwidth_factor)                               run time left, in shares of now       section 8.2
     all_on_node(parts)                                                  the same parts with every stage on the node
@@ -29,7 +29,7 @@ Float = NDArray[np.float64]
 
 
 def fraction_speedup(communication: Float | float, p2p: Float | float, off_node: Float | float, bandwidth_ratio: Float | float) -> Float:
-    """Run time now over run time with the off-node point-to-point messages on a path `bandwidth_ratio` times faster.
+    """Return the run time now over the run time with the off-node point-to-point messages on a path `bandwidth_ratio` times faster.
 
     S = 1 / (1 - c p o (1 - 1/k)).  The report does not print the formula; this one gives all four rows of its Table 12.
 
@@ -48,7 +48,7 @@ def fraction_speedup(communication: Float | float, p2p: Float | float, off_node:
 
 
 def aggregate_ratio(gpus: Float | float, link_bandwidth: Float | float, shared_bandwidth: Float | float) -> Float:
-    """How much more all links of a node carry than the one path they shared: n BW_link / BW_shared.
+    """Return how much more all links of a node carry than the one path they shared: n BW_link / BW_shared.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def path_ratio(
     then_latency: Float | float,
     then_bandwidth: Float | float,
 ) -> float:
-    """How many times faster a set of messages is on another path, latencies counted: sum T_now(n) / sum T_then(n).
+    """Return how many times faster a set of messages is on another path, latencies counted: sum T_now(n) / sum T_then(n).
 
     T(n) = (o + L) + n / BW.  Tends to the ratio of bandwidths for long messages, to that of latencies for short ones.
 
@@ -92,7 +92,7 @@ def path_ratio(
 
 
 class Staged(NamedTuple):
-    """A share of run time that bandwidth limits, and how many of its stages stay on a node.
+    """Share of run time that bandwidth limits, and how many of its stages stay on a node.
 
     A tree collective has log2(ranks) stages; a message has one.
     """
@@ -103,7 +103,7 @@ class Staged(NamedTuple):
 
 
 def staged_share(parts: Sequence[Staged | tuple[float, float, float]], bandwidth_factor: float) -> float:
-    """Run time with on-node bandwidth `bandwidth_factor` times what it is, as a share of today's.
+    """Return the run time with on-node bandwidth `bandwidth_factor` times higher, as a share of today's.
 
     T = 1 - sum over parts of share x (on_node / stages) x (1 - 1/factor): stages of one part take the same time.
 
@@ -120,7 +120,7 @@ def staged_share(parts: Sequence[Staged | tuple[float, float, float]], bandwidth
 
 
 def all_on_node(parts: Sequence[Staged | tuple[float, float, float]]) -> list[Staged]:
-    """The same parts on a node that holds all ranks: every stage on it.
+    """Return the same parts with every stage on the node, as on a node that holds all ranks.
 
     >>> all_on_node([(0.058, 3, 4)])
     [Staged(share=0.058, on_node=4, stages=4)]
@@ -129,7 +129,7 @@ def all_on_node(parts: Sequence[Staged | tuple[float, float, float]]) -> list[St
 
 
 def tree_stages(ranks: int, ranks_per_node: int) -> tuple[int, int]:
-    """Stages of a binary tree over `ranks` that stay on a node, and stages in all.
+    """Return how many stages of a binary tree over `ranks` stay on a node, and how many stages it has.
 
     All: ceil(log2(ranks)).  Across nodes: ceil(log2(nodes)), with ranks placed node by node.
 
@@ -143,9 +143,9 @@ def tree_stages(ranks: int, ranks_per_node: int) -> tuple[int, int]:
 
 
 def needed_share(speedup: Float | float, bandwidth_ratio: Float | float) -> Float:
-    """The share of run time that must be limited by bandwidth for a speed-up: (1 - 1/S) / (1 - 1/k).
+    """Return the share of run time that bandwidth must limit for a speed-up: (1 - 1/S) / (1 - 1/k).
 
-    Above 1 no run can have it.
+    A result above 1 means that no run can reach the speed-up.
 
     >>> round(float(needed_share(1.17, 4)), 3)
     0.194
@@ -154,7 +154,7 @@ def needed_share(speedup: Float | float, bandwidth_ratio: Float | float) -> Floa
 
 
 def gain(before: Float | float, after: Float | float) -> Float:
-    """How much more gets done: before / after - 1, of two run times or two shares of one.
+    """Return how much more work is done in the same time: before / after - 1, of two run times or two shares of one run time.
 
     >>> round(100 * float(gain(1, 0.97125)), 2)
     2.96

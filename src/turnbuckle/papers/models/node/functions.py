@@ -1,4 +1,4 @@
-"""Where the time goes, function by function: the profile tables of Austin et al. 2021 (Tables 3 to 5) from any recording.
+"""Run time by function: the profile tables of Austin et al. 2021 (Tables 3 to 5) from any recording.
 
 Every function has two times.  The plain one is what nvprof sums: each call's own length, so that the host's wait for a kernel
 counts beside the kernel.  The exposed one is its share of the exclusive time line (decision D1), which adds up to the run time.
@@ -43,14 +43,14 @@ _SUMS: Final = ["time_ns", "waited_ns", "calls", "exposed_ns"]
 
 @dataclass(frozen=True)
 class Functions:
-    """The table of one run.
+    """Plain and exposed time of each function of one run.
 
     Attributes
     ----------
-    rows : one row a function, in the order of `CLASSES`, longest first: class, call_class (of host calls; ``nested`` inside another
+    rows : one row per function, in the order of `CLASSES`, longest first: class, call_class (of host calls; ``nested`` inside another
         call, else null), function, time_ns (plain sum), waited_ns (the part of it in calls that wait for the device), calls, exposed_ns.
-    run_time_ns : first instant of the run to its last [ns].
-    processes : over which the plain times are spread; shares of run time are those of a mean process.
+    run_time_ns : time from the first instant of the run to its last [ns].
+    processes : number of processes over which the plain times are summed; shares of run time are those of a mean process.
     """
 
     rows: pl.DataFrame
@@ -59,72 +59,71 @@ class Functions:
 
     @property
     def once(self) -> pl.DataFrame:
-        """The rows that count towards a sum: all but calls inside other calls."""
+        """Return the rows that count towards a sum: all but calls inside other calls."""
         return self.rows.filter(pl.col("call_class").ne_missing(NESTED))
 
     def time_ns(self, *classes: str) -> int:
-        """Plain time of some classes, over all processes [ns]."""
+        """Return the plain time of the given classes, over all processes [ns]."""
         return int(self.once.filter(pl.col("class").is_in(list(classes)))["time_ns"].sum())
 
     @property
     def waits_ns(self) -> int:
-        """Plain time of host calls that wait for the device, over all processes [ns]."""
+        """Return the plain time of host calls that wait for the device, over all processes [ns]."""
         return int(self.once["waited_ns"].sum())
 
     @property
     def call_classes_ns(self) -> dict[str, int]:
-        """Plain time of host calls that do not wait, by class, over all processes [ns]."""
-        mine = self.once.filter(pl.col("class") == "control").group_by("call_class", maintain_order=True)
-        sums = mine.agg((pl.col("time_ns") - pl.col("waited_ns")).sum())
+        """Return the plain time of host calls that do not wait, by class, over all processes [ns]."""
+        calls = self.once.filter(pl.col("class") == "control").group_by("call_class", maintain_order=True)
+        sums = calls.agg((pl.col("time_ns") - pl.col("waited_ns")).sum())
         return {str(k): int(v) for k, v in sums.iter_rows() if v}
 
     @property
     def closure_defect_ns(self) -> int:
-        """Run time of all processes minus all plain times [ns]: below zero by what is counted twice."""
+        """Return the run time of all processes minus all plain times [ns]. It is negative where time is counted twice."""
         return self.run_time_ns * self.processes - self.time_ns(*CLASSES)
 
     @property
     def exposed_defect_ns(self) -> int:
-        """Run time minus all exposed times [ns]: zero unless the accounting is broken."""
+        """Return the run time minus all exposed times [ns]. It is zero unless the accounting is broken."""
         return self.run_time_ns - int(self.rows["exposed_ns"].sum())
 
     def terms(self) -> dict[str, Any]:
-        """The terms of equation 3 for a mean process [s], as `AdditiveTotals.by_difference` takes them.
+        """Return the terms of equation 3 for a mean process [s], as `AdditiveTotals.by_difference` takes them.
 
         gpu, control, data, mpi, total (the run time), waits (in control), calls (the rest of control by class).  Host calls that copy
         are control, as in the report's Table 5.
         """
-        one = 1e-9 / self.processes
-        found: dict[str, Any] = {name: self.time_ns(name) * one for name in CLASSES if name != "cpu"}
-        calls = {name: ns * one for name, ns in self.call_classes_ns.items()}
-        return found | {"total": self.run_time_ns * 1e-9, "waits": self.waits_ns * one, "calls": calls}
+        seconds = 1e-9 / self.processes
+        sums: dict[str, Any] = {name: self.time_ns(name) * seconds for name in CLASSES if name != "cpu"}
+        calls = {name: ns * seconds for name, ns in self.call_classes_ns.items()}
+        return sums | {"total": self.run_time_ns * 1e-9, "waits": self.waits_ns * seconds, "calls": calls}
 
     def classes(self) -> pl.DataFrame:
-        """Sums: one row a class (call_class null), and one a class of host calls: time_ns, waited_ns, calls,
-        exposed_ns; in that order.
+        """Return the sums of each class (call_class null) and of each class of host calls: time_ns, waited_ns, calls, exposed_ns.
 
-        The time of a whole class leaves out calls inside other calls; its exposed time and the classes below it do not.
+        The time of a whole class leaves out calls inside other calls. Its exposed time and its classes of host calls include them.
         """
         sums = pl.col(_SUMS).sum()
         parts = []
         for name in CLASSES:
-            mine, once = (frame.filter(pl.col("class") == name) for frame in (self.rows, self.once))
+            rows, once = (frame.filter(pl.col("class") == name) for frame in (self.rows, self.once))
             total = once.select(pl.lit(name).alias("class"), pl.lit(None, pl.String).alias("call_class"), sums)
-            parts.append(total.with_columns(exposed_ns=pl.lit(int(mine["exposed_ns"].sum()), pl.Int64)))
+            parts.append(total.with_columns(exposed_ns=pl.lit(int(rows["exposed_ns"].sum()), pl.Int64)))
             if name == "control":
-                parts.append(mine.group_by("class", "call_class").agg(sums).sort("time_ns", "call_class", descending=[True, False]))
+                parts.append(rows.group_by("class", "call_class").agg(sums).sort("time_ns", "call_class", descending=[True, False]))
         return pl.concat(parts)
 
     def share(self, time_ns: int) -> float:
-        """Of the run time of all processes."""
+        """Return a plain time as a share of the run time of all processes."""
         return time_ns / whole if (whole := self.run_time_ns * self.processes) else 0.0
 
     def exposed_share(self, time_ns: int) -> float:
-        """Of the run time."""
+        """Return an exposed time as a share of the run time."""
         return time_ns / self.run_time_ns if self.run_time_ns else 0.0
 
     def table(self) -> pl.DataFrame:
-        """The rows with mean_seconds (of a call), share (of the run time of a mean process) and exposed_share."""
+        """Return the rows with mean_seconds (per call), share (of the run time of a mean process) and exposed_share."""
         whole = max(self.run_time_ns * self.processes, 1)
         return self.rows.with_columns(
             mean_seconds=pl.col("time_ns") * 1e-9 / pl.col("calls"),
@@ -133,7 +132,7 @@ class Functions:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, without schema version."""
+        """Return the table for JSON, without schema version."""
         return {
             "run_time_ns": self.run_time_ns,
             "processes": self.processes,
@@ -146,9 +145,9 @@ class Functions:
 
 
 def functions(profile: Profile) -> Functions:
-    """The per-function table of a run: kernels by name, copies by direction, host calls and MPI calls by name.
+    """Return the time of each function of a run: kernels by name, copies by direction, host calls and MPI calls by name.
 
-    A Waitall, one row a request in a recording, is one call.  The host's own time is what each process spends outside recorded
+    A Waitall, recorded as one row per request, is one call.  The host's own time is what each process spends outside recorded
     calls on all of its threads together.
     """
     rows = profile.activities.select("kind", "category", "call_class", "direction", "name", "start_ns", "end_ns", "exposed_ns", "row")
@@ -156,32 +155,34 @@ def functions(profile: Profile) -> Functions:
     rows = rows.with_columns(stands=_stands(profile, rows))
     keys = ["kind", "category", "call_class", "direction", "name"]
     plain = pl.when("stands").then(pl.col("end_ns") - pl.col("start_ns")).otherwise(0)
-    # names are looked up once a group: a run has few of them and many calls
-    found = rows.group_by(keys).agg(time_ns=plain.sum(), calls=pl.col("stands").sum().cast(pl.Int64), exposed_ns=pl.col("exposed_ns").sum())
-    found = found.with_columns(pl.col("kind", "category", "call_class", "direction").cast(pl.String))
+    # names are looked up once per group, because a run has few names and many calls
+    groups = rows.group_by(keys).agg(
+        time_ns=plain.sum(), calls=pl.col("stands").sum().cast(pl.Int64), exposed_ns=pl.col("exposed_ns").sum()
+    )
+    groups = groups.with_columns(pl.col("kind", "category", "call_class", "direction").cast(pl.String))
     api = pl.col("category") == "api"
-    found = found.with_columns(
+    groups = groups.with_columns(
         _term().alias("class"),
-        _function(profile, found),
+        _function(profile, groups),
         call_class=pl.when(api).then(pl.col("call_class").fill_null(NESTED)),
         waited_ns=pl.when(pl.col("kind") == "sync").then("time_ns").otherwise(0),
     )
     by = ["class", "call_class", "function"]
     host, processes = _host_code(profile)
-    found = pl.concat([found.select(*by, *_SUMS), host]).group_by(by).agg(pl.col(_SUMS).sum())
+    groups = pl.concat([groups.select(*by, *_SUMS), host]).group_by(by).agg(pl.col(_SUMS).sum())
     rank = pl.col("class").replace_strict(list(CLASSES), range(len(CLASSES)), return_dtype=pl.Int8)
-    found = found.sort(rank, "time_ns", "function", "call_class", descending=[False, True, False, False])
-    return Functions(found, profile.run_time_ns, processes)
+    groups = groups.sort(rank, "time_ns", "function", "call_class", descending=[False, True, False, False])
+    return Functions(groups, profile.run_time_ns, processes)
 
 
 def _stands(profile: Profile, rows: pl.DataFrame) -> pl.Series:
-    """Whether a row stands for its call: of MPI calls written as several rows only one does."""
+    """Return whether a row represents its call: of an MPI call written as several rows only the first row does."""
     stands = np.ones(rows.height, dtype=np.bool_)
-    mine = np.flatnonzero((rows["category"] == "mpi").to_numpy())
-    if len(mine):
+    mpi = np.flatnonzero((rows["category"] == "mpi").to_numpy())
+    if len(mpi):
         of_call = same_call(profile.trace)
-        row = rows["row"].to_numpy()[mine]
-        stands[mine] = of_call[row] == row
+        row = rows["row"].to_numpy()[mpi]
+        stands[mpi] = of_call[row] == row
     return pl.Series(stands)
 
 
@@ -207,17 +208,17 @@ def _function(profile: Profile, groups: pl.DataFrame) -> pl.Series:
 
 
 def _host_code(profile: Profile) -> tuple[pl.DataFrame, int]:
-    """The row of the host's own time, and how many processes there are.
+    """Return the row of the host's own time, and the number of processes.
 
-    Of a process whose calls were not recorded nothing is known: it has no such time.
+    A process whose calls were not recorded has no such time.
     """
     tracks = profile.tracks.select("track", "process", "thread")
     processes = max(tracks["process"].drop_nulls().n_unique(), 1)
     calls = profile.activities.filter(pl.col("category").is_in(["api", "mpi"])).select("track", "start_ns", "end_ns")
     calls = calls.join(tracks.filter(pl.col("thread").is_not_null()), on="track")
     total = stretches = 0
-    for _, mine in calls.group_by("process"):
-        start, end = between(mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy(), profile.first_ns, profile.last_ns)
+    for _, process_calls in calls.group_by("process"):
+        start, end = between(process_calls["start_ns"].to_numpy(), process_calls["end_ns"].to_numpy(), profile.first_ns, profile.last_ns)
         total, stretches = total + int((end - start).sum()), stretches + len(start)
     gaps = profile.activities.filter(pl.col("category") == "cpu")["exposed_ns"]
     columns = {**dict.fromkeys(("class", "call_class", "function"), pl.String), **dict.fromkeys(_SUMS, pl.Int64)}

@@ -1,4 +1,4 @@
-"""What GPUs closer to each other would give a recorded MPI run: the shares of Austin et al. 2021, section 8, from its calls.
+"""Gain of a recorded MPI run from GPUs closer to each other: the shares of Austin et al. 2021, section 8, from its calls.
 
 The share of time in MPI and its split into messages and collectives come from the calls, by name; who talks to whom from the
 messages' partners, and which of them leave a node from the placement of ranks that the user gives.  Nothing is assumed: where a
@@ -49,20 +49,20 @@ _SET_UP: Final = r"^(init|init_thread|finalize)$"
 
 @dataclass(frozen=True)
 class Communication:
-    """What a run spends in MPI, and on what.
+    """Time that a run spends in MPI, by kind of call, and the messages it sends.
 
     Attributes
     ----------
-    ranks : in the recording.
-    world : ranks of the whole run, where the recording has its communicators; else those recorded.
-    seconds : between MPI_Init and MPI_Finalize, mean over ranks; the run time where they were not recorded.
-    share : of that time in MPI calls (c).
+    ranks : number of ranks in the recording.
+    world : ranks of the whole run where the recording has its communicators; otherwise the recorded ranks.
+    seconds : time between MPI_Init and MPI_Finalize, mean over ranks; the run time where these calls were not recorded.
+    share : share of that time in MPI calls (c).
     p2p, collectives, synchronising : shares of the MPI time in messages, in collectives with data, and in the rest (barriers,
         communicators); they add up to 1.
-    p2p_volume : share of the bytes sent in messages.
-    messages : one row a sent message: source and target (ranks of the world, null where they cannot be told), size_bytes.
-    collective_calls : one row a collective call of a rank: function, members, size_bytes, seconds.
-    functions : one row a function: function, what (p2p, collective, synchronising), seconds over all ranks, calls.
+    p2p_volume : share of the sent bytes that point-to-point messages carry.
+    messages : one row per sent message: source and target (ranks of the world, null where unknown), size_bytes.
+    collective_calls : one row per collective call of each rank: function, members, size_bytes, seconds.
+    functions : one row per function: function, what (p2p, collective, synchronising), seconds over all ranks, calls.
     """
 
     ranks: int
@@ -78,7 +78,7 @@ class Communication:
     functions: pl.DataFrame
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the shares for JSON."""
         return {
             "ranks": self.ranks,
             "world_ranks": self.world,
@@ -95,7 +95,7 @@ class Communication:
 
 
 def recorded_placement(facts: Mapping_[str, Any]) -> tuple[int, Mapping] | None:
-    """Ranks on a node, and how ranks are dealt to nodes, where the recording tells the node of each rank and they are dealt so.
+    """Return ranks per node and the mapping of ranks to nodes, or None where the recorded nodes follow neither mapping.
 
     >>> recorded_placement({"node_of_rank": {"0": 5, "1": 5, "2": 7, "3": 7}})
     (2, 'linear')
@@ -106,31 +106,31 @@ def recorded_placement(facts: Mapping_[str, Any]) -> tuple[int, Mapping] | None:
     nodes = [node_of[rank] for rank in range(len(node_of))]
     number = {node: i for i, node in enumerate(dict.fromkeys(nodes))}
     order, count = [number[node] for node in nodes], len(number)
-    each = -(-len(order) // count)
-    if order == [rank // each for rank in range(len(order))]:
-        return each, "linear"
-    return (each, "round robin") if order == [rank % count for rank in range(len(order))] else None
+    ranks_per_node = -(-len(order) // count)
+    if order == [rank // ranks_per_node for rank in range(len(order))]:
+        return ranks_per_node, "linear"
+    return (ranks_per_node, "round robin") if order == [rank % count for rank in range(len(order))] else None
 
 
 @dataclass(frozen=True)
 class Closer:
-    """What a run would gain from GPUs closer to each other.
+    """Gain of a run from GPUs closer to each other.
 
     Attributes
     ----------
-    of : the shares it rests on.
+    of : shares of the recording from which the gain follows.
     ranks_per_node, gpus_per_node : ranks on a node now, and on the new node.
-    off_node : share of the message bytes that leaves a node now; None where nobody knows.
-    moved : share that leaves a node now and would not then.
+    off_node : share of the message bytes that leaves a node now; None where it is unknown.
+    moved : share that leaves a node now and would stay on the new node.
     least_bytes : size from which bandwidth limits messages and collectives [B]; shares of bytes are of these.
     bandwidth_ratio : of the path that the moved messages take, new over old; with latencies where both paths are given.
-    speedup, speedup_bound : run time now over then (section 8.1), and with a path that costs nothing.
-    speedup_all : the same with every rank on one node.
-    speedup_bytes : with the time that the moved messages themselves take on both paths, where the paths are given: what is left
-        of MPI time is waiting for ranks that come late, and no path shortens it.
+    speedup, speedup_bound : run time now over the projected run time (section 8.1), and the same with a path that costs nothing.
+    speedup_all : the speed-up with every rank on one node.
+    speedup_bytes : the speed-up from the time that the moved messages themselves take on both paths, where the paths are given: the rest
+        of MPI time is waiting for late ranks, which no path shortens.
     on_node_factor : bandwidth on the node, new over old.
     parts : shares of run time that bandwidth limits, with their stages (section 8.2).
-    share_then, share_all : run time then as a share of now, and with every stage on the node.
+    share_then, share_all : projected run time as a share of today's, and the same with every stage on the node.
     """
 
     of: Communication
@@ -152,7 +152,7 @@ class Closer:
     findings: list[Finding] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, without schema version."""
+        """Return the answer for JSON, without schema version."""
         fractions = None if self.bandwidth_ratio is None else {
             "bandwidth_ratio": self.bandwidth_ratio, "off_node_share": self.off_node, "moved_share": self.moved,
             "speedup": self.speedup, "speedup_bound": self.speedup_bound, "speedup_all_on_node": self.speedup_all,
@@ -178,10 +178,9 @@ class Closer:
 
 
 def communication(profile: Profile) -> Communication:
-    """Shares of run time and of bytes by kind of MPI call.
+    """Return the shares of run time and of bytes by kind of MPI call.
 
-    A wait or test counts as the message or collective that it completes; the time of a call is all of it, the wait for a rank
-    that comes late included.
+    A wait or test counts as the message or collective that it completes. The time of a call includes its wait for a late rank.
 
     Raises
     ------
@@ -196,7 +195,7 @@ def communication(profile: Profile) -> Communication:
     worlds = _worlds(trace)
     calls = _calls(trace, worlds)
     posts = _posts(calls)
-    # what a wait completes, a message before a collective
+    # a wait that completes both a message and a collective counts as the message
     done = posts.filter(pl.col("done") >= 0).sort("kind").unique("done", keep="first").select(at="done", completes="kind")
     calls = calls.join(done, on="at", how="left", maintain_order="left").with_columns(_what())
     threads = calls["process"].n_unique()
@@ -222,16 +221,16 @@ def communication(profile: Profile) -> Communication:
 
 
 def _calls(trace: Trace, worlds: pl.DataFrame) -> pl.DataFrame:
-    """MPI rows with what they do, whose call they stand for, the communicator they run on and how many ranks it has."""
+    """Return the MPI rows with their operation, the call each row represents, its communicator and the number of ranks in it."""
     stands = same_call(trace)
-    at = np.arange(trace.mpi.height, dtype=np.int64)
+    row_number = np.arange(trace.mpi.height, dtype=np.int64)
     made = communicators(trace)
-    told = trace.mpi_communicators.select("rank", "communicator", "time_ns", "size").unique(["rank", "communicator", "time_ns"])
-    sizes = made.drop_nulls("comm").join(told, on=["rank", "communicator", "time_ns"], how="left").group_by("comm")
+    recorded_sizes = trace.mpi_communicators.select("rank", "communicator", "time_ns", "size").unique(["rank", "communicator", "time_ns"])
+    sizes = made.drop_nulls("comm").join(recorded_sizes, on=["rank", "communicator", "time_ns"], how="left").group_by("comm")
     members = sizes.agg(members=pl.max_horizontal(pl.col("me").n_unique().cast(pl.Int64), pl.col("size").max()))
     calls = trace.mpi.with_columns(
-        at=pl.Series(at), process=process_of(pl.col("thread")), does=operation(trace).fill_null(""),
-        activity=pl.Series(stands), until=trace.mpi["end_ns"].gather(stands), stands=pl.Series(stands == at),
+        at=pl.Series(row_number), process=process_of(pl.col("thread")), does=operation(trace).fill_null(""),
+        activity=pl.Series(stands), until=trace.mpi["end_ns"].gather(stands), stands=pl.Series(stands == row_number),
         function=trace.text(trace.mpi).fill_null(UNNAMED),
     )  # fmt: skip
     return (
@@ -244,26 +243,28 @@ def _calls(trace: Trace, worlds: pl.DataFrame) -> pl.DataFrame:
 
 
 def _worlds(trace: Trace) -> pl.DataFrame:
-    """Handles of the world's communicator and of duplicates of it, with its size: a rank there is a rank of the world.
+    """Return the handles of the world's communicator and of its duplicates, with its size: a rank there is a rank of the world.
 
-    What a handle means is known here without the other ranks' recordings.  One that was made twice may mean something else.
+    The meaning of these handles needs no recording of other ranks.  A handle that was made twice is left out: it is ambiguous.
     """
     ranks = trace.mpi_ranks.select("rank", process=process_of(pl.col("thread"))).unique()
     made = trace.mpi_communicators.drop_nulls(["rank", "communicator"]).join(ranks.unique("rank", keep="none"), on="rank")
     made = made.unique(["process", "communicator"], keep="none")
-    own = made.filter(pl.col("parent").fill_null(0) == 0, pl.col("local_rank") == pl.col("rank")).select("process", "communicator", "size")
+    worlds = made.filter(pl.col("parent").fill_null(0) == 0, pl.col("local_rank") == pl.col("rank")).select(
+        "process", "communicator", "size"
+    )
     copies = made.filter(pl.col("local_rank").is_null(), pl.col("size").is_null()).select("process", "communicator", "parent")
-    copies = copies.join(own.rename({"communicator": "parent"}), on=["process", "parent"])
-    return pl.concat([own, copies.select(own.columns)])
+    copies = copies.join(worlds.rename({"communicator": "parent"}), on=["process", "parent"])
+    return pl.concat([worlds, copies.select(worlds.columns)])
 
 
 def _posts(calls: pl.DataFrame) -> pl.DataFrame:
-    """Messages and collectives as begun, each with the call that completes it; persistent ones once a start."""
+    """Return messages and collectives as begun, each with the call that completes it. A persistent request has one row per start."""
     return posted(calls.drop("stands", "function", "members", "size"))
 
 
 def _what() -> pl.Expr:
-    """Kind of a call: p2p, collective, synchronising, or null for what is no communication (MPI_Init)."""
+    """Return the kind of a call: p2p, collective, synchronising, or null for a call that does not communicate (MPI_Init)."""
     kind = pl.coalesce(pl.when(pl.col("kind") == 2).then(pl.col("completes")), pl.col("kind"))
     return (
         pl.when(pl.col("does").str.contains(_SET_UP))
@@ -280,7 +281,7 @@ def _what() -> pl.Expr:
 
 
 def _window(calls: pl.DataFrame, profile: Profile) -> tuple[pl.DataFrame, float]:
-    """Calls between each process's MPI_Init and MPI_Finalize, and the seconds between them, over all processes."""
+    """Return the calls between MPI_Init and MPI_Finalize of each process, and the seconds between them, summed over the processes."""
     begins = pl.col("end_ns").filter(pl.col("does").str.starts_with("init") & (pl.col("kind") == 3)).max()
     ends = pl.col("start_ns").filter(pl.col("does") == "finalize").min()
     bounds = calls.group_by("process").agg(begins=begins.fill_null(profile.first_ns), ends=ends.fill_null(profile.last_ns))
@@ -290,16 +291,18 @@ def _window(calls: pl.DataFrame, profile: Profile) -> tuple[pl.DataFrame, float]
 
 
 def _messages(posts: pl.DataFrame, trace: Trace, worlds: pl.DataFrame) -> pl.DataFrame:
-    """Sent messages with both ends as ranks of the world."""
+    """Return the sent messages with both ends as ranks of the world."""
     made = communicators(trace)
     members = made.drop_nulls("comm").select("comm", partner="me", target="rank").unique(["comm", "partner"])
     ranks = trace.mpi_ranks.select("rank", process=process_of(pl.col("thread"))).unique("process", keep="none")
     does = pl.col("does")
     both = does.str.contains(_BOTH)
     call = ["thread", "start_ns", "name"]
-    mine = posts.filter(pl.col("kind") == 0)
-    halves = mine.filter(both).select("at", half=pl.col("end_ns").rank("ordinal").over(call))
-    sent = mine.join(halves, on="at", how="left", maintain_order="left").filter(does.str.contains(_SENDS) | (both & (pl.col("half") == 1)))
+    messages = posts.filter(pl.col("kind") == 0)
+    halves = messages.filter(both).select("at", half=pl.col("end_ns").rank("ordinal").over(call))
+    sent = messages.join(halves, on="at", how="left", maintain_order="left").filter(
+        does.str.contains(_SENDS) | (both & (pl.col("half") == 1))
+    )
     # a null partner with a communicator is MPI_PROC_NULL: no message
     sent = sent.filter(pl.col("size_bytes").is_not_null(), pl.col("partner").is_not_null() | pl.col("communicator").is_null())
     return (
@@ -314,14 +317,14 @@ def _messages(posts: pl.DataFrame, trace: Trace, worlds: pl.DataFrame) -> pl.Dat
 def off_node_share(
     messages: pl.DataFrame, ranks_per_node: int, *, then: int | None = None, mapping: Mapping = "linear", ranks: int = 0
 ) -> float:
-    """Share of the bytes of messages that leaves a node.
+    """Return the share of message bytes that leaves a node.
 
     Parameters
     ----------
-    messages : as `Communication.messages`; those without both ends are left out.
-    ranks_per_node : on every node; rank r is on node r // ranks_per_node (linear) or r mod nodes (round robin).
-    then : ranks on the new node: only what leaves a node now and would not then counts.
-    ranks : of the run, for their number of nodes; as many as the messages name, at least.
+    messages : as `Communication.messages`; a message without both ends is left out.
+    ranks_per_node : ranks on every node; rank r is on node r // ranks_per_node (linear) or r mod nodes (round robin).
+    then : ranks on the new node. If given, only bytes that leave a node now and would stay on the new one count.
+    ranks : ranks of the run, from which the number of nodes follows; at least as many as the messages name.
 
     >>> messages = pl.DataFrame({"source": [0, 0], "target": [1, 2], "size_bytes": [10, 30]})
     >>> off_node_share(messages, 2), off_node_share(messages, 1), off_node_share(messages, 1, then=2)
@@ -356,14 +359,14 @@ def closer(
     off_node: float | None = None,
     least_bytes: float = 0.0,
 ) -> Closer:
-    """What the run gains from a larger node, from a faster one, or from both asked apart.
+    """Return what the run gains from a larger node, from a faster one, or from each of them separately.
 
     Parameters
     ----------
     ranks_per_node : ranks on a node now.
-    gpus_per_node : ranks on the new node; all of them where left out.
-    bandwidth_ratio : off-node messages that come to lie inside a node get a path so many times faster (section 8.1).
-    paths : instead of it, (latency [s], bandwidth [B/s]) of the path they take now and of the one they would take.
+    gpus_per_node : ranks on the new node; if left out, all ranks of the run.
+    bandwidth_ratio : how many times faster the path is for messages that move onto the node (section 8.1).
+    paths : instead of a ratio, (latency [s], bandwidth [B/s]) of the path of these messages now and of their new path.
     on_node_factor : bandwidth on the node, new over old (section 8.2).
     off_node : share of the message bytes that leaves a node, for a recording that does not name partners; the new node then holds
         every rank.
@@ -371,55 +374,59 @@ def closer(
 
     Raises
     ------
-    UsageError : A035 where neither way is asked for or an off-node share is split again, A036 and A037 for numbers that cannot be.
-    CannotAnswer : A153 without MPI; A154 where the placement is not known and nobody says what leaves a node.
+    UsageError : A035 where neither section is asked for or an off-node share would be split, A036 and A037 for numbers out of range.
+    CannotAnswer : A153 without MPI; A154 where the recording has no message partners and no off-node share is given.
     """
     if bandwidth_ratio is None and paths is None and on_node_factor is None:
         raise UsageError(
-            "A035", "nothing is asked to become faster",
+            "A035",
+            "nothing is asked to become faster",
             fix="--bandwidth-ratio for messages that move onto a larger node, --on-node-factor for a faster node",
-        )  # fmt: skip
+        )
     _checked(ranks_per_node, gpus_per_node, bandwidth_ratio, paths, on_node_factor, off_node, least_bytes)
-    of = communication(profile)
-    then = max(of.world, ranks_per_node) if gpus_per_node is None else gpus_per_node
+    shares = communication(profile)
+    then = max(shares.world, ranks_per_node) if gpus_per_node is None else gpus_per_node
     if then < ranks_per_node:
         raise UsageError(
             "A037", "the new node holds fewer ranks than today's", found=f"{then} against {ranks_per_node}",
             fix="this asks for closer GPUs: give as many GPUs per node as ranks per node, or more",
         )  # fmt: skip
-    if off_node is not None and then < of.world:
+    if off_node is not None and then < shares.world:
         raise UsageError(
-            "A035", "which part of --off-node stays on a node of so few ranks nobody knows", found=f"{then} of {of.world} ranks",
+            "A035", "which part of --off-node stays on a node of so few ranks nobody knows", found=f"{then} of {shares.world} ranks",
             fix="leave out --gpus-per-node: --off-node is what leaves the node now and stays on the new one",
         )  # fmt: skip
-    found: list[Finding] = []
-    large = of.messages.filter(pl.col("size_bytes") >= least_bytes)
-    kept = float(large["size_bytes"].sum()) / every if (every := float(of.messages["size_bytes"].sum())) else 1.0
-    leaves, moved = _leaving(of, large, ranks_per_node, then, mapping, off_node, found)
+    findings: list[Finding] = []
+    large = shares.messages.filter(pl.col("size_bytes") >= least_bytes)
+    kept = float(large["size_bytes"].sum()) / every if (every := float(shares.messages["size_bytes"].sum())) else 1.0
+    off_node_now, moved = _leaving(shares, large, ranks_per_node, then, mapping, off_node, findings)
     answer: dict[str, Any] = {}
     ratio = bandwidth_ratio
     if paths is not None:
-        sizes = _moved_sizes(large, ranks_per_node, then, mapping, of.world)
+        sizes = _moved_sizes(large, ranks_per_node, then, mapping, shares.world)
         ratio = path_ratio(sizes, *paths[0], *paths[1])
-        rank_seconds = of.ranks * of.seconds
+        rank_seconds = shares.ranks * shares.seconds
         sent = float(loggp_seconds(sizes, *paths[0]).sum()) / rank_seconds if rank_seconds else 0.0
-        answer["speedup_bytes"] = float(fraction_benefit(min(sent, of.share * of.p2p * moved), ratio))
+        answer["speedup_bytes"] = float(fraction_benefit(min(sent, shares.share * shares.p2p * moved), ratio))
     if ratio is not None:
-        speedups = [float(fraction_speedup(of.share, of.p2p * kept, *how)) for how in ((moved, ratio), (moved, math.inf), (leaves, ratio))]
+        speedups = [
+            float(fraction_speedup(shares.share, shares.p2p * kept, *how))
+            for how in ((moved, ratio), (moved, math.inf), (off_node_now, ratio))
+        ]
         answer |= dict(zip(("bandwidth_ratio", "speedup", "speedup_bound", "speedup_all"), (ratio, *speedups), strict=True))
     if on_node_factor is not None:
-        parts = _parts(of, ranks_per_node, leaves, kept, least_bytes)
+        parts = _parts(shares, ranks_per_node, off_node_now, kept, least_bytes)
         answer |= {"on_node_factor": on_node_factor, "parts": parts, "share_then": staged_share(parts, on_node_factor)}
         answer["share_all"] = staged_share(all_on_node(parts), on_node_factor)
     return Closer(
-        of,
+        shares,
         ranks_per_node,
         then,
         mapping,
-        leaves,
+        off_node_now,
         moved,
         least_bytes=least_bytes,
-        findings=advised(found, recorder_of(profile.trace.facts)),
+        findings=advised(findings, recorder_of(profile.trace.facts)),
         **answer,
     )
 
@@ -428,6 +435,7 @@ def _checked(
     ranks_per_node: int, gpus_per_node: int | None, ratio: float | None, paths: tuple[Link, Link] | None, factor: float | None,
     off_node: float | None, least_bytes: float,
 ) -> None:  # fmt: skip
+    """Validate the numbers of the question (A036, A037)."""
     for what, value in (("ranks per node", ranks_per_node), ("GPUs per node", gpus_per_node)):
         if value is not None and not 1 <= value <= MOST_RANKS:
             raise UsageError("A037", f"{what} must be 1 or more, and no more than {MOST_RANKS:,}", found=f"{value:g}")
@@ -444,22 +452,29 @@ def _checked(
 
 
 def _leaving(
-    of: Communication, large: pl.DataFrame, ranks_per_node: int, then: int, mapping: Mapping, given: float | None, found: list[Finding]
+    shares: Communication,
+    large: pl.DataFrame,
+    ranks_per_node: int,
+    then: int,
+    mapping: Mapping,
+    given: float | None,
+    findings: list[Finding],
 ) -> tuple[float, float]:
-    """Shares of the bytes of large messages that leave a node now, and that would not then."""
+    """Return the shares of the bytes of large messages that leave a node now, and that would stay on the new node."""
     if given is not None:
         return given, given
-    lost = large["source"].is_null() | large["target"].is_null()
-    if lost.all() and (large.height or (of.p2p and not of.messages.height)):
+    unplaced = large["source"].is_null() | large["target"].is_null()
+    if unplaced.all() and (large.height or (shares.p2p and not shares.messages.height)):
         raise CannotAnswer(
-            "A154", "the recording does not say between which ranks its messages went",
+            "A154",
+            "the recording does not say between which ranks its messages went",
             cause="their partners, ranks or communicators were not recorded",
             fix="say how much of the message volume leaves a node: --off-node 25%",
-        )  # fmt: skip
-    if lost.any():
-        found.append(finding("A342", int(lost.sum()), f"{float(large.filter(lost)['size_bytes'].sum()) / 1e6:.3g} MB"))
-    leaves = off_node_share(large, ranks_per_node, mapping=mapping, ranks=of.world)
-    return leaves, off_node_share(large, ranks_per_node, then=then, mapping=mapping, ranks=of.world)
+        )
+    if unplaced.any():
+        findings.append(finding("A342", int(unplaced.sum()), f"{float(large.filter(unplaced)['size_bytes'].sum()) / 1e6:.3g} MB"))
+    off_node_now = off_node_share(large, ranks_per_node, mapping=mapping, ranks=shares.world)
+    return off_node_now, off_node_share(large, ranks_per_node, then=then, mapping=mapping, ranks=shares.world)
 
 
 def _moved_sizes(large: pl.DataFrame, ranks_per_node: int, then: int, mapping: Mapping, ranks: int) -> NDArray[np.float64]:
@@ -470,14 +485,14 @@ def _moved_sizes(large: pl.DataFrame, ranks_per_node: int, then: int, mapping: M
     return placed["size_bytes"].to_numpy()[moved].astype(np.float64)
 
 
-def _parts(of: Communication, ranks_per_node: int, leaves: float, kept: float, least_bytes: float) -> tuple[Staged, ...]:
-    """Shares of run time that bandwidth on the node limits: the messages that stay on it, and every size of communicator."""
-    parts = [Staged(of.share * of.p2p * kept, 1.0 - leaves, 1)] if of.p2p else []
-    every = float(of.collective_calls["seconds"].sum())
-    large = of.collective_calls.filter(pl.col("size_bytes") >= max(least_bytes, 1.0))
-    by_size = large.with_columns(members=pl.col("members").fill_null(of.world)).group_by("members").agg(pl.col("seconds").sum())
+def _parts(shares: Communication, ranks_per_node: int, off_node_now: float, kept: float, least_bytes: float) -> tuple[Staged, ...]:
+    """Return the shares of run time that on-node bandwidth limits: messages that stay on the node, and collectives by communicator size."""
+    parts = [Staged(shares.share * shares.p2p * kept, 1.0 - off_node_now, 1)] if shares.p2p else []
+    every = float(shares.collective_calls["seconds"].sum())
+    large = shares.collective_calls.filter(pl.col("size_bytes") >= max(least_bytes, 1.0))
+    by_size = large.with_columns(members=pl.col("members").fill_null(shares.world)).group_by("members").agg(pl.col("seconds").sum())
     for members, seconds in by_size.sort("members").iter_rows():
         on_node, stages = tree_stages(int(members), ranks_per_node)
         if stages and every > 0:
-            parts.append(Staged(of.share * of.collectives * float(seconds) / every, on_node, stages))
+            parts.append(Staged(shares.share * shares.collectives * float(seconds) / every, on_node, stages))
     return tuple(parts)

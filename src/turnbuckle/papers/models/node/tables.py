@@ -1,4 +1,4 @@
-"""What `turnbuckle model functions`, `additive` and `integration` show."""
+"""Tables that `turnbuckle model functions`, `additive` and `integration` print."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _NUMBERS: Final = 60
 _WORDS: Final = {"gpu": "GPU", "control": "control", "data": "data", "mpi": "MPI", "cpu": "CPU"}
 
 
-def print_functions(found: Functions, top: int) -> None:
-    """The longest functions of each class, the rest of it as one line, its sum, and both closure defects."""
+def print_functions(functions: Functions, top: int) -> None:
+    """Print the longest functions of each class, the rest of it as one line, its sum, and both closure defects."""
     console = Terminal(highlight=False)
-    title = f"functions of a run of {ns(found.run_time_ns)}"
+    title = f"functions of a run of {ns(functions.run_time_ns)}"
     table = titled(console, title, "", "time", "calls", "average", "of run", "exposed", "of run")
-    rows, classes = found.table(), found.classes()
+    rows, classes = functions.table(), functions.classes()
     width = max(min(console.width - _NUMBERS, 60), 24)
 
     def line(name: Text | str, time_ns: int, calls: int, exposed_ns: int, style: str = "") -> None:
@@ -35,47 +35,54 @@ def print_functions(found: Functions, top: int) -> None:
             ns(time_ns),
             f"{calls:,}",
             average,
-            f"{found.share(time_ns):.1%}",
+            f"{functions.share(time_ns):.1%}",
             ns(exposed_ns),
-            f"{found.exposed_share(exposed_ns):.1%}",
+            f"{functions.exposed_share(exposed_ns):.1%}",
         )
         table.add_row(name, *cells, style=style)
 
-    for of in CLASSES:
-        mine = rows.filter(rows["class"] == of).to_dicts()
-        if not mine:
+    for term in CLASSES:
+        class_rows = rows.filter(rows["class"] == term).to_dicts()
+        if not class_rows:
             continue
-        total = classes.filter((classes["class"] == of) & classes["call_class"].is_null()).row(0, named=True)
-        line(Text(_WORDS[of]), total["time_ns"], total["calls"], total["exposed_ns"], "bold")
-        shown = mine if len(mine) <= top + 1 else mine[:top]
+        total = classes.filter((classes["class"] == term) & classes["call_class"].is_null()).row(0, named=True)
+        line(Text(_WORDS[term]), total["time_ns"], total["calls"], total["exposed_ns"], "bold")
+        shown = class_rows if len(class_rows) <= top + 1 else class_rows[:top]
         names = [row["function"] for row in shown]
-        kernels = [name for name in names if of == "gpu" and not name.startswith(("[", "("))]
+        kernels = [name for name in names if term == "gpu" and not name.startswith(("[", "("))]
         short = dict(zip(kernels, kernel_labels(kernels, width - 6), strict=True))
         for label, row in zip((short.get(name, name) for name in names), shown, strict=True):
             mark = f" ({row['call_class']})" if row["call_class"] else ""
             name = Text.assemble(f"  {plain(label, width - len(mark))}", (mark, "dim"))
             line(name, row["time_ns"], row["calls"], row["exposed_ns"])
-        if rest := mine[len(shown) :]:
+        if rest := class_rows[len(shown) :]:
             sums = [sum(r[c] for r in rest) for c in ("time_ns", "calls", "exposed_ns")]
             line(f"  {len(rest)} others", sums[0], sums[1], sums[2], "dim")
-    every = found.time_ns(*CLASSES)
-    exposed = found.run_time_ns - found.exposed_defect_ns
-    cells = (ns(every), "", "", f"{found.share(every):.1%}", ns(exposed), f"{found.exposed_share(exposed):.1%}")
+    every = functions.time_ns(*CLASSES)
+    exposed = functions.run_time_ns - functions.exposed_defect_ns
+    cells = (ns(every), "", "", f"{functions.share(every):.1%}", ns(exposed), f"{functions.exposed_share(exposed):.1%}")
     table.add_row("sum", *cells, style="bold")
-    defect = found.closure_defect_ns
+    defect = functions.closure_defect_ns
     table.add_row(
-        "closure defect", _signed(defect * 1e-9), "", "", f"{found.share(defect):+.1%}", ns(found.exposed_defect_ns), "", style="dim"
+        "closure defect",
+        _signed(defect * 1e-9),
+        "",
+        "",
+        f"{functions.share(defect):+.1%}",
+        ns(functions.exposed_defect_ns),
+        "",
+        style="dim",
     )
     console.print(table)
     console.print()
-    spread = "" if found.processes == 1 else f" over {found.processes} processes; of run: of a mean process"
-    said = [f"time: each call's own length, summed{spread}"]
-    said.append("exposed: its part of one exclusive time line, in which kernels come before copies, MPI, calls and host code")
-    if found.waits_ns:
-        said.append(f"calls that wait for the device hold {ns(found.waits_ns)} of control: counted once more where the device works")
+    spread = "" if functions.processes == 1 else f" over {functions.processes} processes; of run: of a mean process"
+    notes = [f"time: each call's own length, summed{spread}"]
+    notes.append("exposed: its part of one exclusive time line, in which kernels come before copies, MPI, calls and host code")
+    if functions.waits_ns:
+        notes.append(f"calls that wait for the device hold {ns(functions.waits_ns)} of control: counted once more where the device works")
     if (rows["call_class"] == NESTED).any():
-        said.append("(nested) calls run inside others: their time stands there, and is in no sum")
-    for words in said:
+        notes.append("(nested) calls run inside others: their time stands there, and is in no sum")
+    for words in notes:
         console.print(Text(words, "dim"))
 
 
@@ -84,12 +91,12 @@ def _signed(value: float) -> str:
 
 
 def spoken_lambdas(lambdas: Mapping[str, float]) -> str:
-    """Lambdas in words: ``data 10x better``."""
+    """Return the lambdas in words: ``data 10x better``."""
     return ", ".join(f"{name} {value:g}x better" if value >= 1 else f"{name} {1 / value:g}x worse" for name, value in lambdas.items())
 
 
 def ratio_words(row: Mapping[str, Any], suffix: str = "") -> tuple[str, str]:
-    """A ratio above 1 in words, and its interval: the run gets so many times faster or slower."""
+    """Return a ratio above 1 in words, and its interval: the run gets so many times faster or slower."""
     benefit = row.get(f"benefit{suffix}")
     if benefit is None or benefit != benefit:
         return "-", ""
@@ -104,7 +111,7 @@ def _digits(ratio: float) -> str:
 
 
 def print_additive(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], findings: Sequence[Finding]) -> None:
-    """Applications of a table: sum against stated total, run time then, and ratios over both."""
+    """Print the applications of a table: sum against stated total, projected run time, and ratios over both."""
     console = Terminal(highlight=False)
     title = f"additive model: {spoken_lambdas(lambdas)}"
     if rows and "scaled_share" in rows[0]:
@@ -133,7 +140,7 @@ def print_additive(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, floa
 
 
 def print_readings(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], findings: Sequence[Finding]) -> None:
-    """Three readings of one recording, term by term."""
+    """Print three readings of one recording, term by term."""
     console = Terminal(highlight=False)
     table = titled(console, f"additive model: {spoken_lambdas(lambdas)}", "", "as the report", "waits once", "time line")
     for term in CLASSES:
@@ -154,7 +161,7 @@ def print_readings(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, floa
 
 
 def print_integration(document: Mapping[str, Any]) -> None:
-    """Speed-ups by fractions, by stages, and the shares of a recording."""
+    """Print the speed-ups by fractions, by stages, and the shares of a recording."""
     console = Terminal(highlight=False)
     if "communication" in document:
         _print_shares(console, document)
@@ -179,22 +186,24 @@ def print_integration(document: Mapping[str, Any]) -> None:
 
 
 def _print_shares(console: Terminal, document: Mapping[str, Any]) -> None:
-    of, placed = document["communication"], document["placement"]
-    title = f"MPI: {of['communication_share']:.1%} of {seconds(of['seconds'])} between MPI_Init and MPI_Finalize"
+    shares, placed = document["communication"], document["placement"]
+    title = f"MPI: {shares['communication_share']:.1%} of {seconds(shares['seconds'])} between MPI_Init and MPI_Finalize"
     table = titled(console, title, "", "of MPI time", "calls")
-    every = sum(f["seconds"] for f in of["functions"]) or 1.0
+    every = sum(f["seconds"] for f in shares["functions"]) or 1.0
     words = {"p2p": "point to point", "collective": "collectives with data", "synchronising": "barriers and the rest"}
-    for what, share in (("p2p", of["p2p_share"]), ("collective", of["collective_share"]), ("synchronising", of["synchronising_share"])):
-        mine = [f for f in of["functions"] if f["what"] == what]
-        table.add_row(words[what], f"{share:.1%}", f"{sum(f['calls'] for f in mine):,}", style="bold")
-        for f in mine[:4]:
+    for what in words:
+        share = shares[f"{what}_share"]
+        functions = [f for f in shares["functions"] if f["what"] == what]
+        table.add_row(words[what], f"{share:.1%}", f"{sum(f['calls'] for f in functions):,}", style="bold")
+        for f in functions[:4]:
             table.add_row(f"  {clean(f['function'], 40)}", f"{f['seconds'] / every:.1%}", f"{f['calls']:,}")
     console.print(table)
     console.print()
-    sent = f"{of['messages']:,} messages of {quantity(of['message_bytes'], 'B')} in all, {of['p2p_volume_share']:.1%} of the bytes sent"
+    volume = quantity(shares["message_bytes"], "B")
+    sent = f"{shares['messages']:,} messages of {volume} in all, {shares['p2p_volume_share']:.1%} of the bytes sent"
     now = "1 rank" if placed["ranks_per_node"] == 1 else f"{placed['ranks_per_node']} ranks"
-    recorded = "1 rank" if of["ranks"] == 1 else f"{of['ranks']} ranks"
-    sent = f"{recorded} of {of['world_ranks']} recorded: {sent}"
+    recorded = "1 rank" if shares["ranks"] == 1 else f"{shares['ranks']} ranks"
+    sent = f"{recorded} of {shares['world_ranks']} recorded: {sent}"
     where = f"{now} a node now, {placed['gpus_per_node']} on the new node, placed {placed['mapping']}"
     if placed["least_size_bytes"]:
         where += f"; bandwidth limits what has {quantity(placed['least_size_bytes'], 'B')} or more"
@@ -203,33 +212,37 @@ def _print_shares(console: Terminal, document: Mapping[str, Any]) -> None:
 
 
 def _print_fractions(console: Terminal, document: Mapping[str, Any]) -> None:
-    found = document["fractions"]
+    fractions = document["fractions"]
     table = titled(console, "more GPUs on a node: off-node messages that come to stay on it", "", "of the bytes", "speed-up")
-    table.add_row("leave the node now", f"{found['off_node_share']:.1%}", "")
+    table.add_row("leave the node now", f"{fractions['off_node_share']:.1%}", "")
     table.add_row(
-        f"stay on the new node, {found['bandwidth_ratio']:.4g}x faster", f"{found['moved_share']:.1%}", f"{found['speedup']:.3f}x"
+        f"stay on the new node, {fractions['bandwidth_ratio']:.4g}x faster",
+        f"{fractions['moved_share']:.1%}",
+        f"{fractions['speedup']:.3f}x",
     )
-    if (own := found["speedup_of_bytes"]) is not None:
-        table.add_row("the same, by what their bytes take alone", "", f"{own:.3f}x")
-    table.add_row("the same, were their path free", "", f"{found['speedup_bound']:.3f}x")
+    if (speedup_of_bytes := fractions["speedup_of_bytes"]) is not None:
+        table.add_row("the same, by what their bytes take alone", "", f"{speedup_of_bytes:.3f}x")
+    table.add_row("the same, were their path free", "", f"{fractions['speedup_bound']:.3f}x")
     table.add_row(
-        f"all on one node, {found['bandwidth_ratio']:.4g}x faster", f"{found['off_node_share']:.1%}", f"{found['speedup_all_on_node']:.3f}x"
+        f"all on one node, {fractions['bandwidth_ratio']:.4g}x faster",
+        f"{fractions['off_node_share']:.1%}",
+        f"{fractions['speedup_all_on_node']:.3f}x",
     )
     console.print(table)
     console.print()
     console.print(Text("at most: MPI time holds waits for late ranks and latencies, which no bandwidth shortens", "dim"))
 
 
-def _print_stages(console: Terminal, found: Mapping[str, Any]) -> None:
-    table = titled(console, f"a faster node: {found['on_node_factor']:g}x the bandwidth on it", "", "of run time", "stages on the node")
-    for part in found["parts"]:
+def _print_stages(console: Terminal, stages: Mapping[str, Any]) -> None:
+    table = titled(console, f"a faster node: {stages['on_node_factor']:g}x the bandwidth on it", "", "of run time", "stages on the node")
+    for part in stages["parts"]:
         table.add_row("limited by bandwidth", f"{part['share']:.2%}", f"{part['on_node']:.3g} of {part['stages']:g}")
     console.print(table)
     console.print()
-    low, high = found.get("run_time_share_low"), found.get("run_time_share_high")
+    low, high = stages.get("run_time_share_low"), stages.get("run_time_share_high")
     interval = "" if low is None else f" [{low:.2%}, {high:.2%}]"
-    console.print(f"run time then {found['run_time_share']:.3%}{interval} of now: {found['gain']:.2%} more done")
+    console.print(f"run time then {stages['run_time_share']:.3%}{interval} of now: {stages['gain']:.2%} more done")
     console.print(
-        f"with every stage on the node {found['run_time_share_all_on_node']:.3%}: another {found['gain_all_on_node']:.2%}, at most"
+        f"with every stage on the node {stages['run_time_share_all_on_node']:.3%}: another {stages['gain_all_on_node']:.2%}, at most"
     )
     console.print(Text("a collective is a binary tree whose stages all take the same time, a message one stage", "dim"))

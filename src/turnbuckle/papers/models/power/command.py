@@ -1,4 +1,4 @@
-"""``turnbuckle model power``: what GPUs of a given power compute in a later year."""
+"""Command ``turnbuckle model power``: what GPUs of a given power compute in a later year."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def power(
         (), doubling_years=study.PAPER_DOUBLING, base=study.part_named(study.PAPER_BASE), **{**split, "which": "best"}
     )
     if doubling is not None:
-        found = study.power_study((), doubling_years=doubling, base=study.part_named(base or study.PAPER_BASE), **split)
+        projection = study.power_study((), doubling_years=doubling, base=study.part_named(base or study.PAPER_BASE), **split)
     else:
-        found = study.power_study(within, **split)
+        projection = study.power_study(within, **split)
     if console is not None:
-        _print_power(console, found, paper, "" if exponent is None else "given")
+        _print_power(console, projection, paper, "" if exponent is None else "given")
     else:
-        document = {**found.as_dict(), "published": paper.as_dict()}
+        document = {**projection.as_dict(), "published": paper.as_dict()}
         write_answer(document, [_point_row(p) for p in document["design_points"]], format, output)
     return 0
 
@@ -78,7 +78,8 @@ def _point_row(point: dict[str, Any]) -> dict[str, Any]:
     return {"name": point["name"], "power": point["power"], **ends}
 
 
-def _print_power(console: Console, found: PowerStudy, paper: PowerStudy, exponent: str) -> None:
+def _print_power(console: Console, projection: PowerStudy, paper: PowerStudy, exponent: str) -> None:
+    """Print the trend, the design points and the parts."""
     from rich.text import Text
 
     from turnbuckle.foundation.units import show
@@ -87,42 +88,52 @@ def _print_power(console: Console, found: PowerStudy, paper: PowerStudy, exponen
     from turnbuckle.show.terminal.tables import print_findings, titled
 
     units = {"best": "best of vector and matrix units", "vector": "vector units"}
-    which = units[found.which] if found.parts and found.parts[0].form else "as the table has it"
+    which = units[projection.which] if projection.parts and projection.parts[0].form else "as the table has it"
     other = "the paper's" + ("" if which == units["best"] else f", {units['best']}")
-    table = titled(console, f"peak double precision per watt, {which}", "trend", "doubles in", f"GFLOP/s/W in {found.year:g}")
-    for words, one in ((found.basis, found), (f"{other}: {paper.basis}", paper)):
-        table.add_row(clean(words, 120), _estimate(one.doubling_years, 1.0, " years", endless="never"), _estimate(one.efficiency, 1e-9, ""))
+    table = titled(console, f"peak double precision per watt, {which}", "trend", "doubles in", f"GFLOP/s/W in {projection.year:g}")
+    for words, trend in ((projection.basis, projection), (f"{other}: {paper.basis}", paper)):
+        table.add_row(
+            clean(words, 120), _estimate(trend.doubling_years, 1.0, " years", endless="never"), _estimate(trend.efficiency, 1e-9, "")
+        )
     console.print(table)
     console.print()
-    table = titled(console, f"design points of {found.year:g} [TFLOP/s]", "", "power", "this trend", "the paper's trend", "its Table I")
-    for mine, theirs in zip(found.points, paper.points, strict=True):
-        printed = found.printed.get(mine.name)
-        cells = [_estimate(mine.rate, 1e-12, ""), _estimate(theirs.rate, 1e-12, ""), "" if printed is None else show(printed * 1e-12, "1")]
-        table.add_row(mine.name, show(mine.power, "W"), *cells)
+    table = titled(
+        console, f"design points of {projection.year:g} [TFLOP/s]", "", "power", "this trend", "the paper's trend", "its Table I"
+    )
+    for point, paper_point in zip(projection.points, paper.points, strict=True):
+        printed = projection.printed.get(point.name)
+        cells = [
+            _estimate(point.rate, 1e-12, ""),
+            _estimate(paper_point.rate, 1e-12, ""),
+            "" if printed is None else show(printed * 1e-12, "1"),
+        ]
+        table.add_row(point.name, show(point.power, "W"), *cells)
     console.print(table)
     by = exponent or f"of one chip: {HALF_POWER} and {FULL_POWER}"
-    console.print(Text(f"less power: rate ~ power^{found.exponent:.3f}, {by}", "dim"))
-    if found.trend is not None:
+    console.print(Text(f"less power: rate ~ power^{projection.exponent:.3f}, {by}", "dim"))
+    if projection.trend is not None:
         words = "[ ]: 90 % for the years of a doubling, and for where one further part would lie, if the trend goes on"
         console.print(Text(words, "dim"))
         console.print()
         table = titled(console, "parts of the trend", "part", "year", "rate", "power", "GFLOP/s/W", "source", words=("source",))
-        for p in found.parts:
-            each = f"{p.rate(found.which) / p.power * 1e-9:.3g}"
-            table.add_row(clean(p.name), f"{p.year:g}", show(p.rate(found.which), "FLOP/s"), show(p.power, "W"), each, clean(p.source, 200))
+        for p in projection.parts:
+            per_watt = f"{p.rate(projection.which) / p.power * 1e-9:.3g}"
+            table.add_row(
+                clean(p.name), f"{p.year:g}", show(p.rate(projection.which), "FLOP/s"), show(p.power, "W"), per_watt, clean(p.source, 200)
+            )
         console.print(table)
-        if any(p.form for p in found.parts):
+        if any(p.form for p in projection.parts):
             console.print(Text("boards that run a chip at less power than it has elsewhere are left out", "dim"))
-    print_findings(console, (f.as_dict() for f in found.findings))
+    print_findings(console, (f.as_dict() for f in projection.findings))
 
 
-def _estimate(of: Estimate, factor: float, unit: str, endless: str = "no end") -> str:
+def _estimate(estimate: Estimate, factor: float, unit: str, endless: str = "no end") -> str:
     import math
 
     from turnbuckle.foundation.units import show
 
-    def one(value: float) -> str:
+    def shown(value: float) -> str:
         return endless if math.isinf(value) else show(value * factor, "1")
 
-    said = one(of.value) + ("" if math.isinf(of.value) else unit)
-    return said + ("" if of.low == of.high else f" [{one(of.low)}, {one(of.high)}]")
+    words = shown(estimate.value) + ("" if math.isinf(estimate.value) else unit)
+    return words + ("" if estimate.low == estimate.high else f" [{shown(estimate.low)}, {shown(estimate.high)}]")

@@ -1,11 +1,11 @@
-"""What a watt computes, year by year, and what GPUs of a given power would do if it went on (Groves et al. 2022, Fig 4 and Table I).
+"""Trend of the rate per watt, and design points of GPUs in a later year (Groves et al. 2022, Fig 4 and Table I).
 
     rate per watt   e(y) = e(y0) 2^((y - y0) / D)                   D: years in which it doubles
     design point    F = e(2026) P                                   0.19 TFLOP/s/W x 700 W = 133 TFLOP/s
     less power      F(P) = F0 (P / P0)^x                            x from two parts of one chip at two powers
 
 D is fitted by least squares on log2 of the rate per watt over the year of launch.  Its interval is Student's; where the parts
-do not show growth, its upper end is infinite.  Valid as a trend of peak rates: nothing here says what a program reaches.
+do not show growth, its upper end is infinite.  The trend is one of peak rates, not of what a program reaches.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from turnbuckle.machine import load
 Float = NDArray[np.float64]
 Rate = Literal["best", "vector"]
 
-#: Coverage of every interval here.
+#: Coverage of each interval.
 COVERAGE: Final = 0.90
-#: Parts below which a line has no interval.
+#: Fewest parts for which a line has an interval.
 FEWEST: Final = 3
-#: Words in a source that say that nobody checked it.
+#: Word in a source that marks an unchecked number.
 UNVERIFIED: Final = "unverified"
 #: The paper's trend: the A100 of 2020, doubled every three years.
 PAPER_BASE, PAPER_DOUBLING = "A100-SXM4-40GB", 3.0
@@ -47,7 +47,7 @@ TABLE_ONE: Final = {
     "2026 disaggregated": "2026-disaggregated",
     "2026 APU": "2026-apu",
 }
-#: The chip whose two boards show what half the power costs.
+#: Two boards of one chip, from which the exponent of power follows.
 FULL_POWER, HALF_POWER = "H100-SXM5-80GB", "H100-PCIe-80GB"
 
 COLUMNS: Final = (
@@ -61,9 +61,9 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class Part:
-    """One GPU: peak double precision rate of its vector and of its matrix units [FLOP/s], power limit [W], year of launch.
+    """GPU with the peak double precision rate of its vector and matrix units [FLOP/s], power limit [W] and year of launch.
 
-    `form` is full or reduced: whether the board gives the chip the power it has elsewhere; nothing for a user's own.
+    `form` is full or reduced: whether the board gives the chip its full power; it is empty for a user's own part.
     """
 
     name: str
@@ -75,35 +75,35 @@ class Part:
     source: str
 
     def rate(self, which: Rate) -> float:
-        """Of the vector units, or the best there is."""
+        """Return the rate of the vector units, or the best of vector and matrix units [FLOP/s]."""
         return self.vector if which == "vector" else max(self.vector, self.matrix or 0.0)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its 90 % interval."""
+    """Number with its 90 % interval."""
 
     value: float
     low: float
     high: float
 
     def times(self, factor: float) -> Estimate:
-        """Every end times a positive factor."""
+        """Return the estimate with value and both ends times a positive factor."""
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
 
 
 @dataclass(frozen=True)
 class Trend:
-    """A line through log2 of the rate per watt.
+    """Line through log2 of the rate per watt.
 
     Attributes
     ----------
-    doubling_years : D with its interval [years]; infinite, and its high end too, where the parts do not grow.
-    year, log2 : middle of the parts, and log2 of FLOP/s/W there.
-    slope, slope_error : doublings a year and their standard error.
-    spread : standard deviation of the parts about the line [log2]; 0 where there is no freedom left.
-    spread_years : sum of squares of the years about their middle.
-    count : parts.
+    doubling_years : D with its interval [years]; value or high end are infinite where the parts do not show growth.
+    year, log2 : mean year of the parts, and mean log2 of FLOP/s/W.
+    slope, slope_error : doublings per year and their standard error.
+    spread : standard deviation of the parts about the line [log2]; 0 where the line is exact.
+    spread_years : sum of squares of the years about their mean.
+    count : number of parts.
     """
 
     doubling_years: Estimate
@@ -116,7 +116,7 @@ class Trend:
     count: int
 
     def at(self, year: float) -> Estimate:
-        """Rate per watt of one further part in a year [FLOP/s/W], with its prediction interval."""
+        """Return the rate per watt of one further part in a year [FLOP/s/W], with its prediction interval."""
         away = year - self.year
         value = self.log2 + self.slope * away
         reach = 0.0
@@ -130,7 +130,7 @@ def _two_to(power: float) -> float:
 
 
 def doubled(efficiency: float, years: float, doubling_years: float) -> float:
-    """Rate per watt after some years: e 2^(years / D).
+    """Return the rate per watt after some years: e 2^(years / D).
 
     >>> doubled(19.5e12 / 400, 6, 3) / 1e12
     0.195
@@ -139,7 +139,7 @@ def doubled(efficiency: float, years: float, doubling_years: float) -> float:
 
 
 def rate_of(efficiency: Float | float, power: float) -> Float | float:
-    """Rate of a part [FLOP/s] from its rate per watt and its power.
+    """Return the rate of a part [FLOP/s] from its rate per watt and its power.
 
     >>> round(rate_of(0.19, 700))
     133
@@ -148,11 +148,11 @@ def rate_of(efficiency: Float | float, power: float) -> Float | float:
 
 
 def power_exponent(rate_ratio: float, power_ratio: float) -> float:
-    """x of F ~ P^x from one chip at two powers.
+    """Return x of F ~ P^x from one chip at two powers.
 
     Parameters
     ----------
-    rate_ratio, power_ratio : of the weaker part over the stronger one, both above 0; powers must differ.
+    rate_ratio, power_ratio : weaker part over stronger part, both above 0; powers must differ.
 
     >>> round(power_exponent(51 / 67, 350 / 700), 3)
     0.394
@@ -161,7 +161,7 @@ def power_exponent(rate_ratio: float, power_ratio: float) -> float:
 
 
 def rate_at_power(rate: Float | float, power: float, reference_power: float, exponent: float) -> Float | float:
-    """Rate at another power: F (P / P0)^x.
+    """Return the rate at another power: F (P / P0)^x.
 
     >>> round(rate_at_power(133.0, 350, 700, power_exponent(0.76, 0.5)), 2)
     101.08
@@ -171,7 +171,7 @@ def rate_at_power(rate: Float | float, power: float, reference_power: float, exp
 
 @cache
 def shipped() -> tuple[Part, ...]:
-    """The parts that ship with Turnbuckle (``parts.csv``), each with its source."""
+    """Return the parts that ship with Turnbuckle (``parts.csv``), each with its source."""
     text = (files("turnbuckle.papers.models.power") / "parts.csv").read_text(encoding="utf-8")
     return tuple(
         Part(
@@ -183,7 +183,7 @@ def shipped() -> tuple[Part, ...]:
 
 
 def read_parts(path: str | Path) -> tuple[Part, ...]:
-    """Parts from a table: part, year, rate [FLOP/s], power [W], source.
+    """Read parts from a table: part, year, rate [FLOP/s], power [W], source.
 
     Raises
     ------
@@ -199,32 +199,35 @@ def read_parts(path: str | Path) -> tuple[Part, ...]:
 
 
 def chosen(parts: Sequence[Part], first: float = -math.inf, last: float = math.inf, form: str = "full") -> tuple[Part, ...]:
-    """Parts launched in a span of years; of the shipped ones only boards that give their chip its full power, or a reduced one."""
+    """Return the parts launched in a span of years. Of the shipped parts only boards of the given form are taken."""
     return tuple(p for p in parts if first <= p.year <= last and p.form in ("", form))
 
 
 def fitted(parts: Sequence[Part], which: Rate = "best") -> Trend:
-    """The trend through some parts.
+    """Fit the trend through some parts.
 
     Raises
     ------
-    CannotAnswer : A161 fewer than three parts, or all of one year.
+    CannotAnswer : A161 for fewer than three parts, or parts of a single year.
     """
     years = np.array([p.year for p in parts])
     log2 = np.log2([p.rate(which) / p.power for p in parts])
     if len(parts) < FEWEST or float(np.ptp(years)) == 0.0:
-        found = f"{len(parts)} parts" + (f", all of {years[0]:g}" if len(parts) >= FEWEST else "")
+        description = f"{len(parts)} parts" + (f", all of {years[0]:g}" if len(parts) >= FEWEST else "")
         raise CannotAnswer(
-            "A161", "a trend needs at least three parts of two different years", found=found, fix="add parts, or widen the span of years"
+            "A161",
+            "a trend needs at least three parts of two different years",
+            found=description,
+            fix="add parts, or widen the span of years",
         )
     return trend_line(years, log2)
 
 
 def trend_line(years: Float, log2: Float) -> Trend:
-    """Least squares through log2 of the rate per watt, shape (n,) with n >= 3, over the year, shape (n,).
+    """Fit least squares through log2 of the rate per watt, shape (n,) with n >= 3, over the year, shape (n,).
 
-    >>> found = trend_line(np.array([2016.0, 2018, 2020, 2022]), np.array([0.0, 0.5, 1.5, 2.0]))
-    >>> round(found.doubling_years.value, 2)
+    >>> trend = trend_line(np.array([2016.0, 2018, 2020, 2022]), np.array([0.0, 0.5, 1.5, 2.0]))
+    >>> round(trend.doubling_years.value, 2)
     2.86
     """
     middle = float(years.mean())
@@ -232,7 +235,7 @@ def trend_line(years: Float, log2: Float) -> Trend:
     spread_years = float((away**2).sum())
     slope = float((away * log2).sum()) / spread_years
     residual = log2 - log2.mean() - slope * away
-    # what rounding leaves of an exact line is no spread
+    # rounding must not give an exact line a spread
     freedom = len(years) - 2
     spread = float(np.sqrt((residual**2).sum() / freedom))
     spread = spread if spread > 1e-9 * max(1.0, float(np.abs(log2).max())) else 0.0
@@ -250,7 +253,7 @@ def _student(freedom: int) -> float:
 
 @dataclass(frozen=True)
 class DesignPoint:
-    """One way to spend power: its rate [FLOP/s] with interval."""
+    """Design point: a power and the rate at it [FLOP/s], with interval."""
 
     name: str
     power: float
@@ -261,39 +264,39 @@ class DesignPoint:
 def design_points(
     efficiency: Estimate, package: float, share: float, card: float, exponent: float, year: float = 2026
 ) -> tuple[DesignPoint, ...]:
-    """The four couplings of Table I at a rate per watt.
+    """Return the four couplings of Table I at a rate per watt, and an APU that gives all power to its GPU.
 
     Parameters
     ----------
-    efficiency : of a part at full power [FLOP/s/W].
+    efficiency : rate per watt of a part at full power [FLOP/s/W].
     package : power of the part at full power, and of the APU with its CPU [W].
-    share : of the package that an APU gives to its GPU.
+    share : share of the package's power that an APU gives to its GPU.
     card : power of the part on a card [W].
     exponent : x of F ~ P^x.
     """
     full = efficiency.times(package)
 
-    def at(power: float) -> Estimate:
+    def at_power(power: float) -> Estimate:
         return full.times(float(rate_at_power(1.0, power, package, exponent)))
 
     less = f"of {package:g} W, to the power {exponent:.3f}"
     stem = f"{year:g}"
     return (
         DesignPoint(f"{stem} on-board", package, full, f"{efficiency.value / 1e12:.3f} TFLOP/s/W x {package:g} W"),
-        DesignPoint(f"{stem} discrete", card, at(card), f"{card:g} W {less}"),
-        DesignPoint(f"{stem} disaggregated", card, at(card), f"{card:g} W {less}"),
-        DesignPoint(f"{stem} APU", package * share, at(package * share), f"{share:.0%} of the package: {package * share:g} W {less}"),
+        DesignPoint(f"{stem} discrete", card, at_power(card), f"{card:g} W {less}"),
+        DesignPoint(f"{stem} disaggregated", card, at_power(card), f"{card:g} W {less}"),
+        DesignPoint(f"{stem} APU", package * share, at_power(package * share), f"{share:.0%} of the package: {package * share:g} W {less}"),
         DesignPoint(f"{stem} APU, all power to the GPU", package, full, "as on-board"),
     )
 
 
 def part_named(name: str) -> Part:
-    """One of the shipped parts.  Raises `KeyError` for another name."""
+    """Return a shipped part.  Raise `KeyError` for another name."""
     return {p.name: p for p in shipped()}[name]
 
 
 def observed_exponent(which: Rate = "best") -> float:
-    """x from the two boards of one chip that ship with Turnbuckle, H100 at 350 W and at 700 W.
+    """Return x from the two shipped boards of one chip, H100 at 350 W and at 700 W.
 
     >>> 0.3 < observed_exponent() < 0.5
     True
@@ -304,7 +307,7 @@ def observed_exponent(which: Rate = "best") -> float:
 
 @dataclass(frozen=True)
 class PowerStudy:
-    """Trends, and the design points behind one of them."""
+    """Trend, and the design points that follow from it."""
 
     year: float
     which: Rate
@@ -319,19 +322,19 @@ class PowerStudy:
 
     @property
     def printed(self) -> dict[str, float]:
-        """Rates [FLOP/s] that the machine files hold for the paper's design points, by the name of the point.
+        """Return the rates [FLOP/s] that the machine files hold for the paper's design points, by the name of the point.
 
-        Empty for another year; a point of another power has none.
+        The result is empty for another year.  A point of another power has no printed rate.
         """
-        found = {}
+        rates = {}
         for point in self.points:
             machine = load(TABLE_ONE[point.name]) if point.name in TABLE_ONE else None
             if machine is not None and machine.value("gpu.power") == point.power:
-                found[point.name] = float(machine.value("gpu.fp64_matrix") or 0.0)
-        return found
+                rates[point.name] = float(machine.value("gpu.fp64_matrix") or 0.0)
+        return rates
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``model power``."""
+        """Return the JSON contract of ``model power``."""
         return {
             "schema_version": 1,
             "basis": self.basis,
@@ -358,12 +361,12 @@ class PowerStudy:
         }  # fmt: skip
 
 
-def _three(of: Estimate) -> dict[str, float]:
-    return {"value": of.value, "low": of.low, "high": of.high}
+def _three(estimate: Estimate) -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
 def preset(base: Part, year: float, doubling_years: float, which: Rate = "best") -> Estimate:
-    """Rate per watt of a part, doubled every so many years: a statement without an interval.
+    """Return the rate per watt of a part, doubled every so many years: a stated trend without an interval.
 
     >>> round(preset(part_named("A100-SXM4-40GB"), 2026, 3.0).value / 1e12, 3)
     0.195
@@ -384,17 +387,17 @@ def power_study(
     card: float = 350.0,
     exponent: float | None = None,
 ) -> PowerStudy:
-    """Design points of a year, from a trend through parts or from a stated doubling time.
+    """Return the design points of a year, from a trend through parts or from a stated doubling time.
 
     Parameters
     ----------
-    parts : the trend goes through these; none are needed with `doubling_years`.
-    doubling_years, base : double the rate per watt of `base` every so many years instead; None fits the trend.
+    parts : parts of the trend; unused with `doubling_years` and `base`.
+    doubling_years, base : years in which the rate per watt of `base` doubles; None fits the trend.
 
     Raises
     ------
     CannotAnswer : A161.
-    UsageError : A048 a number that cannot be.
+    UsageError : A048 for a number out of range.
     """
     x = observed_exponent(which) if exponent is None else exponent
     asked = {
@@ -410,15 +413,15 @@ def power_study(
         if not least <= value <= most:
             raise UsageError("A048", f"--{name} is out of range", found=f"{value:g}", fix=f"{least:g} to {most:g}")
     if doubling_years is not None and base is not None:
-        trend, found = None, preset(base, year, doubling_years, which)
+        trend, efficiency = None, preset(base, year, doubling_years, which)
         doubling = Estimate(doubling_years, doubling_years, doubling_years)
         basis = f"{base.name} ({base.year:g}), doubled every {doubling_years:g} years"
         used: tuple[Part, ...] = (base,)
     else:
         used, trend = tuple(parts), fitted(parts, which)
-        found, doubling = trend.at(year), trend.doubling_years
+        efficiency, doubling = trend.at(year), trend.doubling_years
         basis = f"least squares through {len(used)} parts of {min(p.year for p in used):g} to {max(p.year for p in used):g}"
     doubtful = [p.name for p in used if UNVERIFIED in p.source]
     flaws = (finding("A344", len(doubtful), ", ".join(doubtful)),) if doubtful else ()
-    points = design_points(found, package, share, card, x, year)
-    return PowerStudy(year, which, trend, doubling, found, basis, x, points, used, flaws)
+    points = design_points(efficiency, package, share, card, x, year)
+    return PowerStudy(year, which, trend, doubling, efficiency, basis, x, points, used, flaws)

@@ -1,4 +1,4 @@
-"""``turnbuckle model ssi``: a closed loop of calls over a shorter and a longer link."""
+"""Command ``turnbuckle model ssi``: a closed loop of calls over a shorter and a longer link."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def ssi(
     if recording is None:
         idle = {"--kernel": bool(kernel), "--source": source is not None, "--no-cache": no_cache}
         refuse_idle(idle, "they are about a recording", "give a recording, or leave them out")
-    if speed != 1.0 and not any(one.length for one in (today, *longer)):
+    if speed != 1.0 and not any(link_length.length for link_length in (today, *longer)):
         refuse_idle({"--speed": True}, "no length is asked for: a time one way is what it is", "--now 2cm --far 1m")
     given: dict[str, Any] = {
         "calls": calls,
@@ -110,27 +110,27 @@ def ssi(
         "in_flight": in_flight,
         "queue": queue,
     }
-    seen = known = None
+    run = simulated = None
     if recording is not None:
-        seen = inspected(recording, source, no_cache)
-        known = study.recorded(seen.profile, kernel)
-        loop = known.loop(**rest | {name: value for name, value in given.items() if value is not None})
+        run = inspected(recording, source, no_cache)
+        simulated = study.recorded(run.profile, kernel)
+        loop = simulated.loop(**rest | {name: value for name, value in given.items() if value is not None})
     else:
         _refuse_missing(given)
         loop = Loop(**given, **rest)
     with working("replaying"):
-        found = study.answer(loop, over, today, longer, quantum)
+        answer = study.answer(loop, over, today, longer, quantum)
     if format != "table":
-        about = {**found.as_dict(), "recorded": None if known is None else asdict(known)}
-        rows = [{"link": over.name, "quantum": quantum, **r.__dict__} for r in (found.none, found.now, *found.longer)]
-        write_answer(about if seen is None else {**about, "provenance": seen.provenance()}, rows, format, output)
+        about = {**answer.as_dict(), "recorded": None if simulated is None else asdict(simulated)}
+        rows = [{"link": over.name, "quantum": quantum, **r.__dict__} for r in (answer.none, answer.now, *answer.longer)]
+        write_answer(about if run is None else {**about, "provenance": run.provenance()}, rows, format, output)
     else:
-        _print(console, found, known)
+        _print(console, answer, simulated)
     return 0
 
 
 def _refuse_missing(given: dict[str, Any]) -> None:
-    """Raise A087 where no recording says what the calls, bytes and times of the loop are, and no option does."""
+    """Refuse a loop whose calls, bytes and times neither a recording nor an option gives (A087)."""
     from turnbuckle.foundation.errors import UsageError
 
     options = zip(("--calls", "--to-device", "--to-host", "--kernel-time"), given.values(), strict=True)
@@ -143,7 +143,7 @@ def _refuse_missing(given: dict[str, Any]) -> None:
 
 
 def _link(text: str, width: int) -> tuple[Link, str]:
-    """The link, and its length as the report takes it for its kind; empty for a bandwidth."""
+    """Return the link, and its length as the report takes it for its kind; an empty text for a bandwidth."""
     from turnbuckle.foundation.units import parse, show
     from turnbuckle.replay.contention.loop import Link
 
@@ -159,41 +159,42 @@ def _link(text: str, width: int) -> tuple[Link, str]:
 
 
 def _unknown(link: str) -> Distance:
+    """Refuse a link of unknown length (A088)."""
     from turnbuckle.foundation.errors import UsageError
 
     raise UsageError("A088", "how long the link is now is not known", found=f"--link {link[:40]}", fix="--now 2cm, or a link by its name")
 
 
-def _print(console: Any, found: Answered, known: Simulated | None) -> None:
+def _print(console: Any, answer: Answered, simulated: Simulated | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
     from turnbuckle.foundation.units import show
     from turnbuckle.show.terminal.projections import clean, seconds
 
-    loop, link = found.loop, found.link
-    farthest = max(found.longer, key=lambda r: r.propagation_seconds)
+    loop, link = answer.loop, answer.link
+    farthest = max(answer.longer, key=lambda r: r.propagation_seconds)
     console.print(
         Text(
-            f"{link.name}, now {found.now.distance}: without any length {_ratio(found.benefit)} faster, with {farthest.distance} "
+            f"{link.name}, now {answer.now.distance}: without any length {_ratio(answer.benefit)} faster, with {farthest.distance} "
             f"{_ratio(farthest.ratio)} slower",
             "bold",
         )
     )
-    if known is not None:
-        whose = f"call{'s' if loop.calls > 1 else ''} of {clean(known.kernel, 60) if known.kernel else 'all kernels'}"
-        part = found.now.seconds / known.recorded_seconds if known.recorded_seconds else 0.0
-        console.print(f"{loop.calls:,} {whose}; today's loop is {part:.1%} of the recorded {seconds(known.recorded_seconds)}")
-        if known.devices > min(loop.workers, loop.streams * (loop.in_flight or loop.calls)):
-            apart = f"--streams {known.devices} --workers {known.devices} --calls {-(-known.calls // known.devices)}"
-            told = f"calls of {known.devices} GPUs, here one after the other; {apart} has them side by side"
-            console.print(Text(told, "yellow"))
-        if known.migrated_bytes:
-            console.print(Text(f"{show(known.migrated_bytes, 'B')} of pages moved on demand are left out", "yellow"))
+    if simulated is not None:
+        whose = f"call{'s' if loop.calls > 1 else ''} of {clean(simulated.kernel, 60) if simulated.kernel else 'all kernels'}"
+        part = answer.now.seconds / simulated.recorded_seconds if simulated.recorded_seconds else 0.0
+        console.print(f"{loop.calls:,} {whose}; today's loop is {part:.1%} of the recorded {seconds(simulated.recorded_seconds)}")
+        if simulated.devices > min(loop.workers, loop.streams * (loop.in_flight or loop.calls)):
+            apart = f"--streams {simulated.devices} --workers {simulated.devices} --calls {-(-simulated.calls // simulated.devices)}"
+            warning = f"calls of {simulated.devices} GPUs, here one after the other; {apart} has them side by side"
+            console.print(Text(warning, "yellow"))
+        if simulated.migrated_bytes:
+            console.print(Text(f"{show(simulated.migrated_bytes, 'B')} of pages moved on demand are left out", "yellow"))
     table = Table(box=None, pad_edge=False, header_style="dim")
     for k, name in enumerate(("link", "one way", "run time", "vs now", "affine law", "link out / back", "workers")):
         table.add_column(name, justify="left" if k == 0 else "right", overflow="fold", no_wrap=k > 0)
-    for row in (found.none, found.now, *found.longer):
+    for row in (answer.none, answer.now, *answer.longer):
         table.add_row(
             row.distance, show(row.propagation_seconds, "s"), show(row.seconds, "s", 4), _ratio(row.ratio), _ratio(row.affine_ratio),
             f"{row.busy_to_device:.1%} / {row.busy_to_host:.1%}", f"{row.busy_workers:.1%}",
@@ -203,13 +204,13 @@ def _print(console: Any, found: Answered, known: Simulated | None) -> None:
         "no limit on calls in flight" if not loop.in_flight else f"{loop.in_flight:,} in flight" if loop.in_flight > 1 else "blocking calls"
     )
     queued = f", {loop.queue:,} entries at the device" if loop.queue else ""
-    on = "on it" if found.as_dict()["affine"] else f"off it by {found.off_the_line:.1%}"
+    on = "on it" if answer.as_dict()["affine"] else f"off it by {answer.off_the_line:.1%}"
     console.print(
         Text(
             f"{loop.streams} x {loop.calls:,} call{'s' if loop.calls > 1 else ''} of {show(loop.to_device_bytes, 'B')} out, "
             f"{show(loop.to_host_bytes, 'B')} back and "
             f"{show(loop.kernel_seconds, 's')} on {loop.workers} worker{'s' if loop.workers > 1 else ''}, {flown}{queued}; "
-            f"{link.width} x {show(link.bandwidth, 'B/s')} each way; propagation paid by the {found.quantum}; "
+            f"{link.width} x {show(link.bandwidth, 'B/s')} each way; propagation paid by the {answer.quantum}; "
             f"last columns: how busy; the affine law (1 + (b - 1) k) / b: {on}",
             style="dim",
         )
@@ -217,7 +218,7 @@ def _print(console: Any, found: Answered, known: Simulated | None) -> None:
 
 
 def _ratio(value: float) -> str:
-    """A ratio; what cannot be seen beside 1 by its difference."""
+    """Return a ratio as text; close to 1 as its difference from 1."""
     if value == 1 or abs(value - 1) >= 5e-4:
         return f"{value:.3f}x"
     return f"1{value - 1:+.1e}".replace("e-0", "e-")

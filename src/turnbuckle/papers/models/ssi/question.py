@@ -1,11 +1,11 @@
-"""What a longer or shorter link does to a closed loop of calls: benefit and penalty as SSI defines them (Austin et al. 2021, 4.4, 5.6).
+"""Benefit and penalty of a link's length for a closed loop of calls, as SSI defines them (Austin et al. 2021, 4.4, 5.6).
 
     benefit = delta / alpha      penalty = omega / delta
 
 alpha, delta and omega are the run times over a link without propagation, over the link as it is, and over the longest one.
-The report's seven pairs all lie on T(x) = A (1 + r x), so one number was measured for each, not two (`papers.models.bound.affine`);
-a loop of blocking calls is affine, one with calls under way is flat until its queue no longer hides the link.  What the affine
-law says stands beside every ratio.
+The report's seven pairs all lie on T(x) = A (1 + r x), so each pair holds one measured number, not two (`papers.models.bound.affine`).
+A loop of blocking calls is affine; a loop with calls in flight is flat until its queue no longer hides the link.  Each ratio has the
+ratio of the affine law beside it.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ LIGHT: Final = 299_792_458.0
 _METRES: Final = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "km": 1e3}
 _LENGTH: Final = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(mm|cm|m|km)\s*", re.ASCII)
 _FARTHEST: Final = 3600.0  # [s]
-#: A loss that differs by less than this share of itself from what the affine law says lies on it.
+#: Relative deviation from the loss of the affine law below which a loop counts as affine.
 ON_THE_LINE: Final = 1e-4
-#: Ratios closer to 1 than this cannot be told from it.
+#: Ratios closer to 1 than this are rounding.
 _ROUNDING: Final = 1e-11
 
 
 @dataclass(frozen=True)
 class Distance:
-    """How far the device is.
+    """Length of the link between host and device.
 
     Attributes
     ----------
-    name : as it was asked for.
+    name : the distance as the user gave it.
     propagation_seconds : one way [s].
-    beyond : whether it comes on top of the link as it is, as a switch or a rack does.
-    length : whether a length was given, which a signal takes its time for.
+    beyond : whether it is added to the link as it is, as a switch or a rack is.
+    length : whether it was given as a length, so that the signal speed applies.
     """
 
     name: str
@@ -56,12 +56,12 @@ class Distance:
 
 
 def distance(text: str, speed: float = 1.0) -> Distance:
-    """A length, a time, or a class of link of `turnbuckle.machine.hops`.
+    """Return the propagation time of a length, of a time, or of a class of link of `turnbuckle.machine.hops`.
 
     Parameters
     ----------
     text : ``2 cm``, ``0.7 us`` or ``rack``.
-    speed : of the signal over that of light in vacuum, as the report takes it; 0.67 in glass.
+    speed : speed of the signal over that of light in vacuum; the report takes 1, glass has 0.67.
 
     Raises
     ------
@@ -76,14 +76,16 @@ def distance(text: str, speed: float = 1.0) -> Distance:
     length = _LENGTH.fullmatch(text) if len(text) <= 64 else None
     if length is not None:
         return Distance(name, float(length[1]) * _METRES[length[2]] / (speed * LIGHT), length=True)
-    known = {hop.name.lower(): hop for hop in hops()}
-    if name.lower() in known:
-        hop = known[name.lower()]
-        # what is measured of a coupling already there is all of it; what a machine of the catalogue adds comes on top
+    classes = {hop.name.lower(): hop for hop in hops()}
+    if name.lower() in classes:
+        hop = classes[name.lower()]
+        # a measured coupling is a whole link, while a machine of the catalogue adds to the link that is there
         added = hop.source.startswith("machine ")
         return Distance(f"{'+ ' if added else ''}{hop.name}", hop.one_way, added)
     if name[:1].isalpha():
-        raise UsageError("A088", "no such distance", found=name[:40], fix=f"a length as 2 cm, a time as 1 us, or one of {', '.join(known)}")
+        raise UsageError(
+            "A088", "no such distance", found=name[:40], fix=f"a length as 2 cm, a time as 1 us, or one of {', '.join(classes)}"
+        )
     seconds = parse(text, "s")
     if not 0 <= seconds <= _FARTHEST:
         raise UsageError("A088", "a distance is out of range", found=name[:40], fix=f"0 to {_FARTHEST:g} s one way")
@@ -92,16 +94,16 @@ def distance(text: str, speed: float = 1.0) -> Distance:
 
 @dataclass(frozen=True)
 class Row:
-    """One link length.
+    """Run time of the loop at one link length.
 
     Attributes
     ----------
-    distance : its name.
+    distance : name of the length.
     propagation_seconds : one way [s].
     seconds : run time of the loop [s].
-    ratio : over the run time of today.
-    affine_ratio : what the affine law makes of alpha and delta.
-    busy_to_device, busy_to_host, busy_workers : share of the run time in which link and workers were taken.
+    ratio : run time over today's.
+    affine_ratio : the ratio by the affine law from alpha and delta.
+    busy_to_device, busy_to_host, busy_workers : share of the run time in which link and workers were busy.
     """
 
     distance: str
@@ -116,12 +118,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Answered:
-    """A loop over links of several lengths.
+    """Loop over links of several lengths.
 
     Attributes
     ----------
-    none, now : without propagation, and as it is.
-    longer : the others, in the order asked for; the last is the longest link of the penalty.
+    none, now : the link without propagation, and the link as it is.
+    longer : the longer links, in the order asked for; the farthest one gives the penalty.
     """
 
     loop: Loop
@@ -133,21 +135,21 @@ class Answered:
 
     @property
     def benefit(self) -> float:
-        """Delta over alpha: what a link without length gains."""
+        """Return delta over alpha: the gain of a link without length."""
         return self.now.seconds / self.none.seconds
 
     @property
     def penalty(self) -> float:
-        """Omega over delta: what the longest link loses."""
+        """Return omega over delta: the loss of the longest link."""
         return max(self.longer, key=lambda r: r.propagation_seconds).ratio
 
     @property
     def off_the_line(self) -> float:
-        """The largest deviation from the affine law, as a share of what distance costs by either."""
+        """Return the largest deviation from the affine law, relative to the larger of both losses."""
         return max(abs(r.ratio - r.affine_ratio) / max(r.ratio - 1.0, r.affine_ratio - 1.0, _ROUNDING) for r in self.longer)
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``model ssi``."""
+        """Return the JSON contract of ``model ssi``."""
         return {
             "schema_version": SCHEMA_VERSION,
             "link": asdict(self.link),
@@ -168,44 +170,45 @@ def answer(loop: Loop, link: Link, now: Distance, longer: Sequence[Distance], qu
 
     Raises
     ------
-    UsageError : A087, a loop or link that cannot be; A088, a link that is not longer than today's.
+    UsageError : A087 for a loop or link out of range; A088 for a link that is not longer than today's.
     """
     if not longer or not now.propagation_seconds > 0:
         fix = "say how long the link is now, and how long it might be: --now 2cm --far 16cm"
         raise UsageError("A088", "a benefit and a penalty need a link now and a longer one", found=now.name[:40], fix=fix)
     if now.beyond:
         raise UsageError("A088", "that is no link, it comes on top of one", found=f"now {now.name}", fix="--now 2cm, or --now PCIe")
-    longer = [replace(one, propagation_seconds=one.propagation_seconds + now.propagation_seconds) if one.beyond else one for one in longer]
-    for one in longer:
-        if not one.propagation_seconds > now.propagation_seconds:
-            raise UsageError("A088", "a longer link is no longer", found=f"{one.name[:40]}, now {now.name[:40]}", fix="--far beyond --now")
-    none, today = (run(loop, link, x, quantum) for x in (0.0, now.propagation_seconds))
+    start = now.propagation_seconds
+    longer = [replace(far, propagation_seconds=far.propagation_seconds + start) if far.beyond else far for far in longer]
+    for far in longer:
+        if not far.propagation_seconds > start:
+            raise UsageError("A088", "a longer link is no longer", found=f"{far.name[:40]}, now {now.name[:40]}", fix="--far beyond --now")
+    none, today = (run(loop, link, x, quantum) for x in (0.0, start))
     if not none.seconds > 0:
         raise UsageError("A087", "the loop or its link cannot be", found="a loop that takes no time", fix="give bytes or a kernel time")
     benefit = today.seconds / none.seconds
 
-    def row(at: Distance, done: Looped) -> Row:
-        affine = float(penalty_from_benefit(benefit, at.propagation_seconds / now.propagation_seconds))
+    def row(length: Distance, done: Looped) -> Row:
+        affine = float(penalty_from_benefit(benefit, length.propagation_seconds / start))
         busy = (done.busy_to_device, done.busy_to_host, done.busy_workers)
-        return Row(at.name, at.propagation_seconds, done.seconds, done.seconds / today.seconds, affine, *busy)
+        return Row(length.name, length.propagation_seconds, done.seconds, done.seconds / today.seconds, affine, *busy)
 
-    others = tuple(row(one, run(loop, link, one.propagation_seconds, quantum)) for one in longer)
+    others = tuple(row(far, run(loop, link, far.propagation_seconds, quantum)) for far in longer)
     return Answered(loop, link, quantum, row(Distance("no length", 0.0), none), row(now, today), others)
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """What a recording says of its loop, as Table 7 of the report does.
+    """Loop as a recording shows it, with the columns of Table 7 of the report.
 
     Attributes
     ----------
-    kernel : whose calls these are; all kernels where it is empty.
-    calls : of it.
-    kernel_seconds : mean of one [s].
-    to_device_bytes, to_host_bytes : all copies of the recording over the calls [B].
+    kernel : name of the kernel; empty for all kernels.
+    calls : number of calls of the kernel.
+    kernel_seconds : mean time of one call [s].
+    to_device_bytes, to_host_bytes : bytes of all copies of the recording, divided by the calls [B].
     recorded_seconds : run time of the recording [s].
-    devices : GPUs that these calls ran on.
-    migrated_bytes : moved on demand, page by page, in both directions [B]; no loop holds them.
+    devices : number of GPUs that these calls ran on.
+    migrated_bytes : bytes moved on demand, page by page, in both directions [B]; the loop leaves them out.
     """
 
     kernel: str
@@ -218,13 +221,13 @@ class Simulated:
     migrated_bytes: int = 0
 
     def loop(self, **other: Any) -> Loop:
-        """As a loop; the rest, and what is to differ from the recording, by name as `turnbuckle.replay.contention.loop.Loop` has it."""
+        """Return the loop of the recording; `other` sets its further parameters, or replaces recorded ones."""
         names = ("calls", "to_device_bytes", "to_host_bytes", "kernel_seconds")
         return Loop(**{name: getattr(self, name) for name in names} | other)
 
 
 def recorded(profile: Profile, kernel: str = "") -> Simulated:
-    """Bytes, kernel time and calls of a recording.
+    """Return bytes, kernel time and calls of a recording.
 
     Parameters
     ----------
@@ -232,7 +235,7 @@ def recorded(profile: Profile, kernel: str = "") -> Simulated:
 
     Raises
     ------
-    CannotAnswer : A169, no such kernel, or none at all; A139, the bytes of copies are not recorded.
+    CannotAnswer : A169 where no kernel matches; A139 where the bytes of copies are not recorded.
     """
     rows = profile.of("kernel")
     named = rows.with_columns(called=profile.trace.text(rows).fill_null(summary.UNNAMED))
@@ -244,15 +247,15 @@ def recorded(profile: Profile, kernel: str = "") -> Simulated:
     if kernel not in ("", "all"):
         groups = groups.filter(pl.col("called").str.contains(kernel, literal=True))
     if not groups.height or not groups["ns"].sum():
-        found = f'none whose name holds "{kernel[:40]}"' if kernel not in ("", "all") else "none"
+        mismatch = f'none whose name holds "{kernel[:40]}"' if kernel not in ("", "all") else "none"
         raise CannotAnswer(
-            "A169", "no kernel to make a loop of", found=found, fix="turnbuckle model functions names the kernels of a recording"
+            "A169", "no kernel to make a loop of", found=mismatch, fix="turnbuckle model functions names the kernels of a recording"
         )
     taken = groups if kernel == "all" else groups.tail(1)
     calls = int(taken["calls"].sum())
     called = "" if kernel == "all" else str(taken["called"][0])
-    into, out = (summary.moved_bytes(profile, way) / calls for way in ("h2d", "d2h"))
+    into, out = (summary.moved_bytes(profile, direction) / calls for direction in ("h2d", "d2h"))
     ran = named.join(taken.select("called"), on="called", how="semi").join(profile.tracks.select("track", "device"), on="track")
-    paged = sum(summary.moved_bytes(profile, way) for way in ("migration_h2d", "migration_d2h"))
+    paged = sum(summary.moved_bytes(profile, direction) for direction in ("migration_h2d", "migration_d2h"))
     seconds = float(taken["ns"].sum()) * 1e-9 / calls
     return Simulated(called, calls, seconds, into, out, profile.seconds, max(ran["device"].n_unique(), 1), paged)

@@ -1,4 +1,4 @@
-"""Summaries of nvprof for ``turnbuckle model additive``: the report's terms, and what a missing run time leaves open."""
+"""Additive model on nvprof summaries: the report's terms, and the bound that is left without a run time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from rich.text import Text
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import parse
-from turnbuckle.papers.models.node.applications import PARTS, exceeds, from_terms, within, within_range
-from turnbuckle.papers.models.node.summaries import Process, Row, read_summary
+from turnbuckle.papers.models.node.additive import PARTS, exceeds, from_terms, within_range
+from turnbuckle.papers.models.node.application_table import within
+from turnbuckle.papers.models.node.nvprof_summary import Process, Row, read_summary
 from turnbuckle.papers.models.node.tables import ratio_words, spoken_lambdas
 from turnbuckle.papers.numbers import Interval, exact
 from turnbuckle.profile.classify import call_class, waits
@@ -28,34 +29,34 @@ _NOTHING: Final = exact(0.0)
 
 
 def summary_rows(path: Path, lambdas: Mapping[str, float], total: str | None) -> tuple[list[dict[str, Any]], list[Finding]]:
-    """The additive model on every process of a summary.
+    """Apply the additive model to each process of a summary.
 
     Copies between host and device and migrations are data, host calls are control, all other device activity is GPU.  Calls that wait
-    for the device are counted once, as what they wait for.  What the run time holds besides, CPU and MPI, a summary does not say: with
-    `total` it is the difference, without it every ratio lies between that of the sums and 1, and has no value of its own.
+    for the device are counted once, as what they wait for.  A summary does not hold CPU and MPI time: with `total` CPU is the difference,
+    without it every ratio lies between that of the sums and 1, and only this range is given.
 
     Returns
     -------
-    One row a process, as `from_terms` makes them, with the terms [s]; terms that the summary does not hold are None.
+    One row per process, as `from_terms` makes them, with the terms [s]; terms that the summary does not hold are None.
 
     Raises
     ------
     ProfileError : P041, P042 where the file cannot be read.
-    UsageError : A400 where `total` cannot be, A401 a lambda of what the summary does not hold, A039 a lambda that no hardware has.
+    UsageError : A400 where `total` is out of range, A401 for a lambda of a term that the summary lacks, A039 for a lambda out of range.
     """
     within_range(lambdas)
     stated = None if total is None else _total(total)
     summary = read_summary(path)
     rows, over, twice = [], 0, 0
-    for at, process in enumerate(summary.processes):
+    for index, process in enumerate(summary.processes):
         numbers = _terms(process)
         _held(lambdas, numbers, process, path)
-        name = f"process {process.pid}" if process.pid is not None else f"process {at + 1} of the file"
-        known = numbers | ({"cpu": _NOTHING} if stated is None else {"total": stated})
+        name = f"process {process.pid}" if process.pid is not None else f"process {index + 1} of the file"
+        terms = numbers | ({"cpu": _NOTHING} if stated is None else {"total": stated})
         row = {"name": name, **{f"{n}_seconds": numbers[n].value if n in numbers else None for n in ("gpu", "control", "data")}}
-        row |= from_terms({"control": _NOTHING, "gpu": _NOTHING, "data": _NOTHING, **known, "mpi": _NOTHING}, lambdas)
+        row |= from_terms({"control": _NOTHING, "gpu": _NOTHING, "data": _NOTHING, **terms, "mpi": _NOTHING}, lambdas)
         rows.append(_bounded(row) if stated is None else row)
-        over += stated is not None and exceeds({**known, "mpi": _NOTHING})
+        over += stated is not None and exceeds({**terms, "mpi": _NOTHING})
         twice += any(r.section == "unified" and r.name in _DATA for r in process.rows)
     findings = list(summary.findings)
     if over:
@@ -71,7 +72,7 @@ def _total(text: str) -> Interval:
 
 
 def _terms(process: Process) -> dict[str, Interval]:
-    """The terms that a process's tables hold, waits and classes of calls among them [s]."""
+    """Return the terms that the tables of a process hold, including waits and classes of calls [s]."""
     numbers: dict[str, Interval] = {}
     if process.sections & {"gpu", "unified"}:
         device = [r for r in process.rows if r.section in ("gpu", "unified") and (r.section == "gpu" or r.name in _DATA)]
@@ -82,9 +83,9 @@ def _terms(process: Process) -> dict[str, Interval]:
         numbers["control"] = _sum(calls)
         numbers["waits"] = _sum([r for r in calls if waits(r.name)])
         for part in PARTS:
-            mine = [r for r in calls if not waits(r.name) and call_class(r.name) == part]
-            if mine:
-                numbers[part] = _sum(mine)
+            class_calls = [r for r in calls if not waits(r.name) and call_class(r.name) == part]
+            if class_calls:
+                numbers[part] = _sum(class_calls)
     return numbers
 
 
@@ -94,20 +95,20 @@ def _sum(rows: Sequence[Row]) -> Interval:
 
 
 def _held(lambdas: Mapping[str, float], numbers: Mapping[str, Interval], process: Process, path: Path) -> None:
-    """Refuse a lambda that nothing of the summary would follow."""
-    known = {*(("data", "kernel") if "gpu" in numbers else ()), *(("control",) if "control" in numbers else ())}
-    known |= {p for p in PARTS if p in numbers}
-    if missing := [name for name in lambdas if name not in known]:
+    """Refuse a lambda of a term that the summary lacks (A401)."""
+    classes = {*(("data", "kernel") if "gpu" in numbers else ()), *(("control",) if "control" in numbers else ())}
+    classes |= {p for p in PARTS if p in numbers}
+    if missing := [name for name in lambdas if name not in classes]:
         unprinted = missing[0] not in ("data", "kernel") and "api" not in process.sections
         lacks = "its host calls were not printed" if unprinted else "it holds none"
         raise UsageError(
             "A401", f"a lambda of {missing[0]}, and the summary has no time of it", where=path.name, found=lacks,
-            fix=f"classes of this summary: {', '.join(sorted(known))}; nvprof without --print-gpu-summary prints both tables",
+            fix=f"classes of this summary: {', '.join(sorted(classes))}; nvprof without --print-gpu-summary prints both tables",
         )  # fmt: skip
 
 
 def _bounded(row: dict[str, Any]) -> dict[str, Any]:
-    """Without the run time: the part of it that nothing scales is anything from 0 up, so ratios lie between that of the sums and 1."""
+    """Return the row without a run time: the unscaled part may be anything from 0 up, so each ratio lies between that of the sums and 1."""
     out = row | {"cpu_seconds": None, "stated_seconds": None, "closure_defect_seconds": None, "projected_seconds": None}
     for ratio in ("benefit", "penalty"):
         low, high = row[f"{ratio}_low"], row[f"{ratio}_high"]
@@ -116,7 +117,7 @@ def _bounded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def print_summaries(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, float], findings: Sequence[Finding]) -> None:
-    """Terms of each process, run time then, and ratios; without the run time the bound that is left."""
+    """Print the terms of each process, the projected run time and ratios; without a run time, the bound that is left."""
     console = Terminal(highlight=False)
     timed = any(row["stated_seconds"] is not None for row in rows)
     columns = ["", "GPU", "data", "control", "waits", *(("CPU, MPI", "then", "run gets", "interval") if timed else ("run gets at most",))]
@@ -127,12 +128,12 @@ def print_summaries(rows: Sequence[Mapping[str, Any]], lambdas: Mapping[str, flo
         table.add_row(clean(row["name"], 40), *terms, *then, *(ratio_words(row) if timed else (_bound(row),)))
     console.print(table)
     console.print()
-    said = ["waits: of control, calls that wait for the device; counted once, as what they wait for"]
+    notes = ["waits: of control, calls that wait for the device; counted once, as what they wait for"]
     if timed:
-        said.append("CPU, MPI: what the others leave of --total; intervals: the least and most that the digits allow")
+        notes.append("CPU, MPI: what the others leave of --total; intervals: the least and most that the digits allow")
     else:
-        said.append("a summary does not say how long the run was, and what is saved is a smaller part of a longer run: give --total")
-    for words in said:
+        notes.append("a summary does not say how long the run was, and what is saved is a smaller part of a longer run: give --total")
+    for words in notes:
         console.print(Text(words, "dim"))
     print_findings(console, (f.as_dict() for f in findings))
 

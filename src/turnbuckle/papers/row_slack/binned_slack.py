@@ -1,13 +1,13 @@
-"""Slack as published: Shorts and Grant, *Examining the Viability of Row-Scale Disaggregation for Production Applications*, SC24-W.
+"""Slack as published, by bins: Shorts and Grant, *Examining the Viability of Row-Scale Disaggregation for Production Applications*, SC24-W.
 
     (1) T_noslack = T - calls s                          `seed_S`: post-processing only (decision D10)
     (2) SP_total  = 1 + sum share (SP - 1)               `total_penalty`, normalised (decision D11)
     (3) SP        = sum over bins of SP(size) count / total count
 
-An application is compared with a proxy: its kernels are binned by duration and its copies by size, each bin takes the
-penalty of the next larger matrix (lower value) or the next smaller one (upper value), and the shares of run time weigh
-the two.  `binned` does this to a profile, `beside` puts the timeline replay next to it.  What the paper prints ships as
-``numbers.csv``; `turnbuckle.papers.row_slack.numbers` says of each number whether it follows.
+The method compares an application with a proxy.  It bins kernels by duration and copies by size.  Each bin takes the penalty of the
+next larger matrix (lower value) or the next smaller one (upper value), weighted by shares of run time.  `binned` applies the method
+to a profile, `beside` compares it with the timeline replay.  The paper's numbers ship as ``numbers.csv``;
+`turnbuckle.papers.row_slack.numbers` recomputes each of them.
 """
 
 from __future__ import annotations
@@ -39,34 +39,34 @@ Int = NDArray[np.int64]
 Equation = Literal["run time", "seed_S"]
 
 
-#: What the paper prints (``numbers.csv``).
+#: Numbers that the paper prints (``numbers.csv``).
 PAPER = Paper("row_slack/numbers")
 
 
 def table_two() -> list[Proxy]:
-    """The four matrix sizes of Table II as proxies.
+    """Return the four matrix sizes of Table II as proxies.
 
-    The paper does not print how long a copy takes; it is a third of what an iteration of the printed loop needs beyond its kernel,
-    which is 12.0 to 14.8 GB/s.  Calls cost nothing by themselves, since that third holds what they cost.
+    The paper does not print the time of a copy.  It is taken as a third of the time of one loop iteration beyond its kernel, which
+    gives 12.0 to 14.8 GB/s.  Calls take no time by themselves, because that third includes it.
     """
     sizes, kernels = PAPER.texts("proxy", "matrix size"), PAPER.texts("proxy", "kernel run time")
     counts, loops = PAPER.texts("proxy", "serial kernels N"), PAPER.texts("proxy", "compute loop run time")
     out = []
-    for at in sizes:
-        kernel, iterations = parse(f"{kernels[at]} us", "s"), int(counts[at])
-        out.append(Proxy(parse(f"{sizes[at]} MiB", "B"), kernel, (float(loops[at]) / iterations - kernel) / 3, iterations))
+    for size in sizes:
+        kernel, iterations = parse(f"{kernels[size]} us", "s"), int(counts[size])
+        out.append(Proxy(parse(f"{sizes[size]} MiB", "B"), kernel, (float(loops[size]) / iterations - kernel) / 3, iterations))
     return out
 
 
 def published_surface(slack_seconds: Sequence[float], threads: Sequence[int] = (1, 2, 4, 8)) -> Surface:
-    """The surface of the modelled proxy at the paper's sizes and on its 40 GiB device, at some slacks [s]."""
+    """Return the surface of the modelled proxy at the paper's sizes and on its 40 GiB device, at some slacks [s]."""
     return modelled_surface(table_two(), threads, slack_seconds, device_bytes=parse("40 GiB", "B"))
 
 
 def seed_S(seconds: Float | float, calls: float, slack_seconds: Float | float) -> Float:
-    """Equation 1: run time less the slack of every call [s].
+    """Return equation 1: run time less the slack of every call [s].
 
-    It takes out slack that was never felt: a thread that hides it comes out below its run time without slack.
+    It also subtracts hidden slack: a thread that hides slack gets less than its run time without slack.
 
     >>> float(seed_S(2.5, 1000, 1e-3))
     1.5
@@ -75,7 +75,7 @@ def seed_S(seconds: Float | float, calls: float, slack_seconds: Float | float) -
 
 
 def total_penalty(shares: Mapping[str, float], penalties: Mapping[str, float]) -> float:
-    """Equation 2, normalised (decision D11): 1 + sum share (SP - 1), so that no penalty gives 1 whatever the shares.
+    """Return equation 2, normalised (decision D11): 1 + sum share (SP - 1), so that no penalty gives 1 for any shares.
 
     >>> total_penalty({"kernel": 0.5, "memory": 0.1}, {"kernel": 1.2, "memory": 1.0})
     1.1
@@ -84,22 +84,22 @@ def total_penalty(shares: Mapping[str, float], penalties: Mapping[str, float]) -
 
 
 def bin_counts(values: Float, edges: Float) -> Int:
-    """How many values lie below the first edge, from each edge up to the next, and from the last on: shape (edges + 1,)."""
+    """Count the values below the first edge, from each edge up to the next, and from the last on: shape (edges + 1,)."""
     return np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1)
 
 
 def binned_penalty(counts: Int, penalties: Float) -> tuple[float, float]:
-    """Equation 3 with sizes rounded up, and rounded down.
+    """Return equation 3 with sizes rounded up, and rounded down.
 
     Parameters
     ----------
     counts : elements below the first size, between sizes, and above the last; shape (sizes + 1,).
-    penalties : SP of every size, shape (sizes,).
+    penalties : SP of each size, shape (sizes,).
 
     Returns
     -------
-    SP with each element taken for the next larger size, and for the next smaller one.  Elements beyond either end are
-    held there, so that the second says too little of elements below the first size.  1 and 1 without elements.
+    SP with each element at the next larger size, and at the next smaller one; 1 and 1 without elements.  Elements beyond either end
+    take the size at that end, so the second value is too low for elements below the first size.
 
     >>> binned_penalty(np.array([0, 3, 1, 0]), np.array([3.0, 2.0, 1.0]))
     (1.75, 2.75)
@@ -113,14 +113,14 @@ def binned_penalty(counts: Int, penalties: Float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Bins:
-    """One kind of element, binned.
+    """Elements of one kind, binned.
 
     Attributes
     ----------
-    share : of run time in which at least one is under way.
-    edges : matrix sizes [B], or one kernel at each [s].
+    share : share of run time in which at least one element is active.
+    edges : matrix sizes [B], or the kernel time at each [s].
     counts : elements below the first edge, between edges, from the last on.
-    rounded_up, rounded_down : equation 3.
+    rounded_up, rounded_down : both values of equation 3.
     """
 
     share: float
@@ -132,14 +132,14 @@ class Bins:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The binned answer: a total slack penalty between two values.
+    """Total slack penalty by bins, between two values.
 
     Attributes
     ----------
-    lower, upper : equation 2 with sizes rounded up and down (in order, should the surface fall with the size).
-    kernel, memory : what they are made of.
-    slack_seconds, threads, equation, label : the question, and the surface asked.
-    findings : elements outside the surface, for which a value is no bound.
+    lower, upper : equation 2 with sizes rounded up and down, the smaller value first.
+    kernel, memory : the binned kernels and copies.
+    slack_seconds, threads, equation, label : the question, and the label of the surface.
+    findings : findings on elements outside the surface, for which a value is no bound.
     """
 
     lower: float
@@ -154,20 +154,20 @@ class Bounds:
 
 
 def binned(profile: Profile, surface: Surface, slack_seconds: float, *, threads: int = 1, equation: Equation = "run time") -> Bounds:
-    """The paper's prediction for a profile.
+    """Return the prediction of the paper's method for a profile.
 
     Parameters
     ----------
-    profile : its kernels by duration, its copies between host and device by size.
-    surface : measured or modelled; of the GPU the profile was recorded on, or the kernel bins mean little.
+    profile : recording whose kernels and copies between host and device are binned.
+    surface : measured or modelled, on the GPU of the profile: kernel durations of another GPU fall into wrong bins.
     slack_seconds : delay of each call [s].
-    threads : how many streams of work the application keeps ready; 1 is pessimistic (the paper takes 8 and 4 by hand).
-    equation : ``"run time"`` bins T(s)/T(0); ``"seed_S"`` takes the slack out first, as the paper does.
+    threads : number of streams of work that the application keeps ready; 1 is pessimistic (the paper takes 8 and 4 by hand).
+    equation : ``"run time"`` bins T(s)/T(0); ``"seed_S"`` subtracts the slack first, as the paper does.
 
     Raises
     ------
-    CannotAnswer : A131, slack or threads outside the surface; A132, the surface lacks kernel times or call counts; A133, the profile
-        holds nothing to bin.
+    CannotAnswer : A131 for slack or threads outside the surface; A132 where it lacks kernel times or call counts; A133 where the profile
+        holds neither kernels nor copies.
     """
     if not profile.has & {"kernel", "copy_h2d", "copy_d2h"}:
         raise CannotAnswer(
@@ -181,13 +181,13 @@ def binned(profile: Profile, surface: Surface, slack_seconds: float, *, threads:
     shares = {"kernel": kernel.share, "memory": memory.share}
     up = total_penalty(shares, {"kernel": kernel.rounded_up, "memory": memory.rounded_up})
     down = total_penalty(shares, {"kernel": kernel.rounded_down, "memory": memory.rounded_down})
-    found = []
+    findings = []
     for name, bins in (("kernels", kernel), ("copies", memory)):
         for end, count, edge in (("below", bins.counts[0], bins.edges[0]), ("from", bins.counts[-1], bins.edges[-1])):
             if count:
                 reach = show(float(edge), "s" if name == "kernels" else "B")
-                found.append(finding("A321", int(count), f"{count / bins.counts.sum():.1%} of {name} {end} {reach}"))
-    return Bounds(min(up, down), max(up, down), kernel, memory, slack_seconds, threads, equation, surface.label, tuple(found))
+                findings.append(finding("A321", int(count), f"{count / bins.counts.sum():.1%} of {name} {end} {reach}"))
+    return Bounds(min(up, down), max(up, down), kernel, memory, slack_seconds, threads, equation, surface.label, tuple(findings))
 
 
 def _penalty(surface: Surface, size_bytes: float, threads: int, slack_seconds: float, equation: Equation) -> float:
@@ -206,7 +206,7 @@ def _bins(profile: Profile, kinds: tuple[str, ...], column: str, edges: Float, p
 
 @dataclass(frozen=True)
 class Beside:
-    """Both answers to one slack.
+    """Answers of the timeline replay and of the bins to one slack.
 
     Attributes
     ----------
@@ -215,7 +215,7 @@ class Beside:
     causal : T(s)/T(0) of the profile through the timeline replay.
     calls : host calls that cross to the device, on all threads.
     exposed_seconds : T(s) - T(0) [s].
-    binned : what the paper's method gives.
+    binned : answer of the paper's method.
     """
 
     slack_seconds: float
@@ -227,14 +227,14 @@ class Beside:
 
     @property
     def felt(self) -> float:
-        """How many calls' slack the timeline feels; nan without slack."""
+        """Return how many calls' slack lengthens the timeline; nan without slack."""
         return self.exposed_seconds / self.slack_seconds if self.slack_seconds else math.nan
 
     @property
     def implied(self) -> tuple[float, float]:
-        """How many calls' slack the binned values stand for, lower and upper; nan without slack.
+        """Return how many calls' slack the binned values amount to, lower and upper; nan without slack.
 
-        More than `calls` cannot be: the run has no more calls to delay.
+        Values above `calls` are impossible: the run has no more calls to delay.
         """
         calls_of_one = self.seconds / self.slack_seconds if self.slack_seconds else math.nan
         return (self.binned.lower - 1.0) * calls_of_one, (self.binned.upper - 1.0) * calls_of_one
@@ -243,16 +243,16 @@ class Beside:
 def beside(
     profile: Profile, slack_seconds: Sequence[float], surface: Surface | None = None, *, threads: int = 1, equation: Equation = "run time"
 ) -> list[Beside]:
-    """The timeline's answer (every call delayed, as in the paper) and the binned one, for some slacks [s].
+    """Return the timeline's answer (each call delayed, as in the paper) and the binned one, for some slacks [s].
 
     Parameters
     ----------
-    surface : None takes the modelled one at exactly these slacks.
+    surface : None takes the modelled surface at these slacks.
     threads, equation : see `binned`.
 
     Raises
     ------
-    CannotAnswer : A122, the recorded order cannot be trusted; or what `binned` raises.
+    CannotAnswer : A122 where the recorded order cannot be trusted; and those of `binned`.
     """
     surface = surface or published_surface(slack_seconds, (threads,))
     guesses = [binned(profile, surface, s, threads=threads, equation=equation) for s in slack_seconds]
@@ -284,6 +284,6 @@ def besides(profile: Profile, surface: str) -> list[Beside]:
     if surface == "modelled":
         return [*beside(profile, slacks, threads=1), *beside(profile, slacks, threads=8)]
     measured = read_surface(Path(surface))
-    known = [s for s in sorted({p.slack_seconds for p in measured.points}) if s > 0]
+    measured_slacks = [s for s in sorted({p.slack_seconds for p in measured.points}) if s > 0]
     ends = dict.fromkeys((measured.threads[0], measured.threads[-1]))
-    return [row for threads in ends for row in beside(profile, known, measured, threads=threads)]
+    return [row for threads in ends for row in beside(profile, measured_slacks, measured, threads=threads)]

@@ -1,15 +1,15 @@
-"""Summaries that nvprof prints: sums by kernel, copy and host call, without order or times.
+"""Reader of the summaries that nvprof prints: sums by kernel, copy and host call, without order or times.
 
     ==2406== Profiling result:
                 Type  Time(%)      Time     Calls       Avg       Min       Max  Name
      GPU activities:   61.43%  14.023ms         1  14.023ms  14.023ms  14.023ms  [CUDA memcpy DtoH]
           API calls:   86.41%  178.59ms         2  89.297ms  74.831us  178.52ms  cudaMalloc
 
-Read are this form, that before CUDA 9 (no column Type, a heading for each table), ``--csv`` of both, ``--print-gpu-summary`` and
+The reader takes this form, that before CUDA 9 (no column Type, a heading for each table), ``--csv`` of both, ``--print-gpu-summary`` and
 ``--print-api-summary``, the tables of unified memory, and ``--print-gpu-trace --csv`` and ``--print-api-trace --csv``, whose rows are
-added up.  Other lines are the application's own.  Sizes count in 1024s, as nvprof does.  The command line is not kept.
+added up.  Other lines are the application's output.  Sizes count in 1024s, as nvprof does.  The command line is dropped.
 
-A time stands for the interval that its digits leave: 14.023 ms is anything from 14.0225 to 14.0235 ms.
+Each time keeps the interval of its printed digits: 14.023 ms is anything from 14.0225 to 14.0235 ms.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LINE: Final = re.compile(
     rf"(?:\s*(GPU activities|API calls|OpenACC[^:]*|OpenMP[^:]*):)?\s*({_NUMBER})%\s+{_TIME}\s+(\d+)\s+{_TIME}\s+{_TIME}\s+{_TIME}\s+(\S.*)"
 )
 _MOVED: Final = re.compile(rf"\s*(\d+)\s+(?:(?:{_NUMBER}[KMGT]?B|-)\s+){{3}}(?:({_NUMBER})([KMGT]?B)|-)\s+(?:{_TIME}|-)\s+([A-Z].*)")
-_OWN: Final = re.compile(r"==(?:(\d+)|====)== ?(.*)")
+_BANNER: Final = re.compile(r"==(?:(\d+)|====)== ?(.*)")
 _DEVICE: Final = re.compile(r'Device "(.{0,200}?)"')
 _HEADING: Final = re.compile(r"\s*(?:(?:Type\s+)?Time\(%\)\s+Time\s+Calls\s|Count\s+Avg Size\s)")
 _FAULTS: Final = re.compile(r"Total CPU Page faults:\s*(\d{1,18})")
@@ -50,17 +50,17 @@ _FIX: Final = "nvprof --log-file SUMMARY.txt ./application"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table.
+    """One line of a table that nvprof printed.
 
     Attributes
     ----------
     section : device activities, host calls, or unified memory.
     name : kernel, ``[CUDA memcpy HtoD]``, host call, or ``Host To Device``.
-    calls : how often.
+    calls : number of calls.
     seconds : total time; `half` is half a unit of its last digit [s].
-    share : of its section, 0 to 1; None where it is not printed.
+    share : share of its section's time, 0 to 1; None where it is not printed.
     size_bytes : bytes moved; None for all but unified memory.
-    line : of the file.
+    line : line number in the file.
     """
 
     section: Section
@@ -75,10 +75,7 @@ class Row:
 
 @dataclass
 class Process:
-    """What one process did: its rows, CPU page faults (None where they are not printed), and which tables it has.
-
-    `complete` is False for traces whose rows were added up: their digits add up as well.
-    """
+    """Tables of one process: its rows, CPU page faults (None where they are not printed), and the sections that were printed."""
 
     pid: int | None
     rows: list[Row] = field(default_factory=list)
@@ -86,13 +83,13 @@ class Process:
     sections: set[Section] = field(default_factory=set)
 
     def total(self, *sections: Section) -> float:
-        """Time of some sections [s]."""
+        """Return the time of the given sections [s]."""
         return sum(r.seconds for r in self.rows if r.section in sections)
 
 
 @dataclass
 class Summary:
-    """A file of summaries: its name without folder, its processes in the order they stand, and flaws."""
+    """File of summaries: its name without folder, its processes in file order, and findings."""
 
     name: str
     processes: list[Process]
@@ -104,16 +101,16 @@ def read_summary(path: Path) -> Summary:
 
     Raises
     ------
-    ProfileError : P041 where it holds no table, or a table of which nothing can be read; P042 for a trace in columns of spaces, whose
-        fields cannot be told apart.
+    ProfileError : P041 where it holds no table, or only tables that cannot be read; P042 for a trace in columns of spaces, whose
+        fields are ambiguous.
     UsageError : A061 where the file cannot be read as text.
     """
     text = read_text(path, "the summary", fix=_FIX)
     reading = _Reading(path.name)
     lines = text.splitlines()
-    at = 0
-    while at < len(lines):
-        at = reading.line(lines, at)
+    index = 0
+    while index < len(lines):
+        index = reading.line(lines, index)
     return reading.summary()
 
 
@@ -128,38 +125,38 @@ class _Reading:
         self.columns: _Csv | None = None
         self.inside = False
 
-    def line(self, lines: Sequence[str], at: int) -> int:
-        """One line, or a heading of CSV and the units below it; gives the next line to read."""
-        line = lines[at]
-        own = _OWN.match(line)
-        if own:
+    def line(self, lines: Sequence[str], index: int) -> int:
+        """Read one line, or a heading of CSV and the units below it, and return the index of the next line."""
+        line = lines[index]
+        banner = _BANNER.match(line)
+        if banner:
             self.columns, self.inside = None, False
-            if own[1]:
-                self._of(int(own[1][:18]))
-            line = own[2]
+            if banner[1]:
+                self._of(int(banner[1][:18]))
+            line = banner[2]
         stripped = line.strip()
         if stripped.startswith(("API calls:", "Unified Memory")) and not _LINE.fullmatch(line):
             self.section = "api" if stripped.startswith("API") else "unified"
         elif stripped.startswith("Profiling result"):
             self.section = "gpu"
-        elif found := _FAULTS.match(stripped):
-            self.process.cpu_faults = (self.process.cpu_faults or 0) + int(found[1])
-        elif own:
+        elif faults := _FAULTS.match(stripped):
+            self.process.cpu_faults = (self.process.cpu_faults or 0) + int(faults[1])
+        elif banner:
             pass
         elif _TRACE.match(line) and '"' not in line and self.section is not None:
             raise ProfileError(
-                "P042", "a trace in columns of spaces cannot be read", where=f"{self.name}:{at + 1}", found=clipped(stripped, 60),
+                "P042", "a trace in columns of spaces cannot be read", where=f"{self.name}:{index + 1}", found=clipped(stripped, 60),
                 cause="which column a number stands in cannot be told where others are empty",
                 fix="nvprof --csv; or record with nvprof -o RUN.nvvp, which holds more",
             )  # fmt: skip
-        elif self.section is not None and stripped.startswith('"') and (columns := _heading(line, lines[at + 1 : at + 2])):
+        elif self.section is not None and stripped.startswith('"') and (columns := _heading(line, lines[index + 1 : index + 2])):
             self.columns = columns
-            return at + 2
+            return index + 2
         elif self.columns is not None and stripped:
-            self._cells(line, at)
+            self._cells(line, index)
         else:
-            self._printed(line, at)
-        return at + 1
+            self._printed(line, index)
+        return index + 1
 
     def _of(self, pid: int) -> None:
         self.process = self.processes.setdefault(pid, Process(pid))
@@ -173,60 +170,60 @@ class _Reading:
         self.process.sections.add(row.section)
         self.process.rows.append(row)
 
-    def _printed(self, line: str, at: int) -> None:
-        """A line of a table in columns of spaces, or one that is not nvprof's."""
+    def _printed(self, line: str, index: int) -> None:
+        """Read a line of a table in columns of spaces, or pass over a line that is not nvprof's."""
         heading = self.section is not None and _HEADING.match(line) is not None
         if heading or not line.strip():
             self.inside = heading
         if self.section is None or heading or not line.strip() or _DEVICE.match(line.strip()):
             return
-        found = _LINE.fullmatch(line)
-        if found and (found[1] or self.section != "unified"):
-            section = _SECTIONS.get(found[1] or "", self.section)
-            if found[1] and found[1] not in _SECTIONS:
-                self.bad.append(at)
+        match = _LINE.fullmatch(line)
+        if match and (match[1] or self.section != "unified"):
+            section = _SECTIONS.get(match[1] or "", self.section)
+            if match[1] and match[1] not in _SECTIONS:
+                self.bad.append(index)
                 return
             self.section = section
             try:
-                seconds, half = _quantity(found[3], _SECONDS[found[4]])
+                seconds, half = _quantity(match[3], _SECONDS[match[4]])
             except ValueError:
-                self.bad.append(at)
+                self.bad.append(index)
                 return
-            self._keep(Row(section, _printable(found[12]), int(found[5][:18]), seconds, half, _share(found[2]), None, at + 1))
+            self._keep(Row(section, _printable(match[12]), int(match[5][:18]), seconds, half, _share(match[2]), None, index + 1))
         elif self.section == "unified" and (moved := _MOVED.fullmatch(line)) and len(moved[2] or "") < 30 > len(moved[4] or ""):
             size = None if moved[2] is None else _quantity(moved[2], _BYTES[moved[3]])[0]
             seconds, half = (0.0, 0.0) if moved[4] is None else _quantity(moved[4], _SECONDS[moved[5]])
-            self._keep(Row("unified", _printable(moved[6]), int(moved[1][:18]), seconds, half, None, size, at + 1))
+            self._keep(Row("unified", _printable(moved[6]), int(moved[1][:18]), seconds, half, None, size, index + 1))
         elif self.inside or re.match(r"\s*(GPU activities|API calls):", line):
-            self.bad.append(at)
+            self.bad.append(index)
 
-    def _cells(self, line: str, at: int) -> None:
-        """A line of CSV below its heading."""
+    def _cells(self, line: str, index: int) -> None:
+        """Read a line of CSV below its heading."""
         assert self.columns is not None
-        row = self.columns.row(line, self.section or "gpu", at + 1)
+        row = self.columns.row(line, self.section or "gpu", index + 1)
         if row is None:
-            self.bad.append(at)
+            self.bad.append(index)
         else:
             self._keep(row)
 
-    def _nothing(self, found: str) -> ProfileError:
+    def _nothing(self, content: str) -> ProfileError:
         return ProfileError(
-            "P041", "nothing can be read of the summary", where=self.name, found=found,
+            "P041", "nothing can be read of the summary", where=self.name, found=content,
             cause="the file is cut off, was changed, or is not what nvprof prints", fix=_FIX,
         )  # fmt: skip
 
     def summary(self) -> Summary:
-        """What was read, its flaws, and what of it contradicts itself."""
-        found = []
+        """Return what was read, with findings on unreadable lines and on shares that contradict their times."""
+        findings = []
         if not self.kept:
             raise self._nothing(f"{len(self.bad)} lines of tables that cannot be read" if self.bad else "no table")
         if self.bad:
-            found.append(finding("P153", len(self.bad), f"first: line {self.bad[0] + 1}"))
+            findings.append(finding("P153", len(self.bad), f"first: line {self.bad[0] + 1}"))
         wrong = [line for p in self.processes.values() for line in _disagreeing(p)]
         processes = [_added_up(p) for p in self.processes.values() if p.rows]
         if wrong:
-            found.append(finding("P175", len(wrong), f"first: line {min(wrong)}"))
-        return Summary(self.name, processes, found)
+            findings.append(finding("P175", len(wrong), f"first: line {min(wrong)}"))
+        return Summary(self.name, processes, findings)
 
 
 @dataclass(frozen=True)
@@ -236,8 +233,8 @@ class _Csv:
     names: dict[str, int]
     units: list[str]
 
-    def row(self, line: str, section: Section, at: int) -> Row | None:
-        """A line as a row; None where it is none."""
+    def row(self, line: str, section: Section, line_number: int) -> Row | None:
+        """Return a line as a row; None where it is not one."""
         cells = _split(line)
         if cells is None or len(cells) != len(self.units):
             return None
@@ -250,27 +247,27 @@ class _Csv:
                 size = self._value(cells, "total size", _BYTES)
                 seconds = self._value(cells, "total time", _SECONDS) or (0.0, 0.0)
                 name, calls = cells[self.names["name"]], int(cells[self.names["count"]])
-                return Row("unified", _printable(name), calls, *seconds, None, None if size is None else size[0], at)
+                return Row("unified", _printable(name), calls, *seconds, None, None if size is None else size[0], line_number)
             time = self._value(cells, "time" if "time" in self.names else "duration", _SECONDS)
             if time is None:
                 return None
             share = _share(cells[self.names["time(%)"]]) if "time(%)" in self.names else None
             calls = int(cells[self.names["calls"]]) if "calls" in self.names else 1
-            return Row(section, _printable(re.sub(r" \[\d+\]$", "", cells[self.names["name"]])), calls, *time, share, None, at)
+            return Row(section, _printable(re.sub(r" \[\d+\]$", "", cells[self.names["name"]])), calls, *time, share, None, line_number)
         except (ValueError, KeyError):
             return None
 
     def _value(self, cells: Sequence[str], name: str, units: dict[str, float] | dict[str, int]) -> tuple[float, float] | None:
-        at = self.names[name]
-        if cells[at] in ("", "-"):
+        column = self.names[name]
+        if cells[column] in ("", "-"):
             return None
-        if not re.fullmatch(_NUMBER, cells[at]):
-            raise ValueError(cells[at])
-        return _quantity(cells[at], units[self.units[at]])
+        if not re.fullmatch(_NUMBER, cells[column]):
+            raise ValueError(cells[column])
+        return _quantity(cells[column], units[self.units[column]])
 
 
 def _heading(line: str, following: Sequence[str]) -> _Csv | None:
-    """The columns where two lines are a heading of CSV and its units."""
+    """Return the columns where two lines are a heading of CSV and its units."""
     names = _split(line)
     units = _split(following[0]) if following else None
     if names is None or units is None or len(names) != len(units) or "Name" not in names:
@@ -288,7 +285,7 @@ def _split(line: str) -> list[str] | None:
 
 
 def _quantity(digits: str, unit: float) -> tuple[float, float]:
-    """A number as printed and half a unit of its last digit [SI]."""
+    """Return a printed number and half a unit of its last digit [SI]."""
     number, _, power = digits.lower().partition("e")
     half = 0.5 * 10.0 ** (min(max(int(power or 0), -30), 30) - len(number.partition(".")[2]))
     value = float(number) * 10.0 ** min(max(int(power or 0), -30), 30)
@@ -302,30 +299,30 @@ def _share(digits: str) -> float:
 
 
 def _printable(text: str) -> str:
-    """A name without what steers a terminal, not longer than a kernel's can be."""
+    """Return a name without characters that steer a terminal, cut to 4096 characters."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:4096])
 
 
 def _added_up(process: Process) -> Process:
-    """Rows of one name and section as one, as traces list every activity."""
-    found: dict[tuple[Section, str], Row] = {}
+    """Merge the rows of one name and section, because traces list every activity."""
+    merged: dict[tuple[Section, str], Row] = {}
     for row in process.rows:
         key = (row.section, row.name)
-        before = found.get(key)
+        before = merged.get(key)
         if before is None:
-            found[key] = row
+            merged[key] = row
             continue
         sizes = [s for s in (before.size_bytes, row.size_bytes) if s is not None]
         share = None if before.share is None or row.share is None else before.share + row.share
-        found[key] = Row(
+        merged[key] = Row(
             row.section, row.name, before.calls + row.calls, before.seconds + row.seconds, before.half + row.half, share,
             sum(sizes) if sizes else None, before.line,
         )  # fmt: skip
-    return Process(process.pid, list(found.values()), process.cpu_faults, process.sections)
+    return Process(process.pid, list(merged.values()), process.cpu_faults, process.sections)
 
 
 def _disagreeing(process: Process) -> Iterator[int]:
-    """Lines whose share of their section is not that of their time, whatever the digits of both stand for."""
+    """Yield the lines whose share of their section contradicts their time for every value within the digits of both."""
     for section in ("gpu", "api"):
         rows = [r for r in process.rows if r.section == section and r.share is not None]
         low, high = (sum(r.seconds + sign * r.half for r in rows) for sign in (-1, 1))

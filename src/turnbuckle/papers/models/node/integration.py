@@ -1,0 +1,89 @@
+"""GPU-GPU integration on shares of a table or of the command line (Austin et al. 2021, sections 8.1 and 8.2)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.table_file import Column, read_table
+from turnbuckle.papers.models.node.application_table import MOST_RATIO, application_name, cell_reader, refuse_empty, share
+from turnbuckle.papers.models.node.cost import Staged, all_on_node, fraction_speedup, gain, staged_share
+from turnbuckle.papers.numbers import Interval, swept
+
+
+def integration_rows(path: Path, ratio: float | None) -> list[dict[str, Any]]:
+    """Apply section 8.1 to each application of a table: columns communication, p2p, off node [%], optionally bandwidth ratio."""
+    columns = [Column("name", "", needed=False), *(Column(n, "1", most=1.0) for n in ("communication", "p2p", "off node"))]
+    columns.append(Column("bandwidth ratio", "1", needed=False, above=True, most=MOST_RATIO))
+    table = read_table(path, columns, "the table of applications")
+    refuse_empty(table)
+    cell = cell_reader(path, table, columns)
+    rows = []
+    for i in range(len(table)):
+        row_ratio = float(table.number("bandwidth ratio")[i])
+        k = row_ratio if not math.isnan(row_ratio) else ratio
+        if k is None:
+            raise UsageError("A035", "no bandwidth ratio", where=table.where(i), fix="--bandwidth-ratio 8.33, or a column of that name")
+        rows.append({"name": application_name(table, i), **by_fractions(cell(i, "communication"), cell(i, "p2p"), cell(i, "off node"), k)})
+    return rows
+
+
+def by_fractions(communication: Interval, p2p: Interval, off_node: Interval, ratio: float) -> dict[str, Any]:
+    """Apply section 8.1 to three shares: the speed-up within their digits, and its bound for a path that costs nothing."""
+    shares = (communication, p2p, off_node)
+
+    def speedup(communication: float, p2p: float, off_node: float) -> float:
+        return float(fraction_speedup(communication, p2p, off_node, ratio))
+
+    interval = swept(speedup, *shares)
+    return {
+        "communication_share": communication.value, "p2p_share": p2p.value, "off_node_share": off_node.value, "bandwidth_ratio": ratio,
+        "speedup": interval.value, "speedup_low": interval.low, "speedup_high": interval.high,
+        "speedup_bound": float(fraction_speedup(communication.value, p2p.value, off_node.value, math.inf)),
+    }  # fmt: skip
+
+
+def staged(words: Sequence[str]) -> list[tuple[Interval, int, int]]:
+    """Read ``5.8%:3/4``: a share of run time, its stages on the node, and its stages in all.
+
+    Raises
+    ------
+    UsageError : A038 for any other text; A036 for a share outside 0 to 100 %.
+    """
+    out = []
+    for word in (part.strip() for text in words for part in text.split(",") if part.strip()):
+        match = re.fullmatch(r"([^:]+):([0-9]{1,4})/([0-9]{1,4})", word)
+        if match is None or int(match[3]) < 1 or int(match[2]) > int(match[3]):
+            raise UsageError(
+                "A038", "--stages is a share of run time, stages on the node and stages in all", found=word[:40], fix="--stages 5.8%:3/4"
+            )
+        out.append((share(match[1], "--stages"), int(match[2]), int(match[3])))
+    if sum(s.value for s, _, _ in out) > 1:
+        raise UsageError("A036", "the shares of --stages add up to more than the run time", found=", ".join(words)[:80])
+    if not out:
+        raise UsageError("A038", "--stages names no share", fix="--stages 5.8%:3/4")
+    return out
+
+
+def by_stages(parts: Sequence[tuple[Interval, int, int]], factor: float) -> dict[str, Any]:
+    """Apply section 8.2 to shares with stages: the run time on the faster node, its gain, and the gain with all stages on the node."""
+
+    def left(whole: bool) -> Callable[..., float]:
+        def share_left(*shares: float) -> float:
+            now = [Staged(s, on, of) for s, (_, on, of) in zip(shares, parts, strict=True)]
+            return staged_share(all_on_node(now) if whole else now, factor)
+
+        return share_left
+
+    shares = [s for s, _, _ in parts]
+    then, everything = swept(left(False), *shares), swept(left(True), *shares)
+    return {
+        "on_node_factor": factor, "parts": [{"share": s.value, "on_node": on, "stages": of} for s, on, of in parts],
+        "run_time_share": then.value, "run_time_share_low": max(then.low, 0.0), "run_time_share_high": then.high,
+        "gain": float(gain(1.0, then.value)), "run_time_share_all_on_node": everything.value,
+        "gain_all_on_node": float(gain(then.value, everything.value)),
+    }  # fmt: skip
