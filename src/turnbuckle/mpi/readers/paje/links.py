@@ -60,7 +60,9 @@ def links(events: Events, calls: Calls, collective: Mask) -> Links:
 
 @dataclass
 class Pairs:
-    """Messages as pairs of link ends: begins, ends, the number of ends left over, events of duplicate ends, and whether those end a link."""
+    """Messages as pairs of link ends: begins and ends, the number of ends left over, the events of duplicate ends, and whether those end a
+    link.
+    """
 
     start: Int
     end: Int
