@@ -406,21 +406,21 @@ def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
     """Build the trace with all its tables and findings."""
     names, calls, flaws = Names(), Calls(), Counter[str]()
     # A time of 0 would stand for a missing time.
-    base = min(line.start + _shift(one, line.start) for one in each for line in one.lines) - 1
-    if max(line.end + _shift(one, line.end) for one in each for line in one.lines) - base > LARGEST_NS:
+    base = min(line.start + _shift(file, line.start) for file in each for line in file.lines) - 1
+    if max(line.end + _shift(file, line.end) for file in each for line in file.lines) - base > LARGEST_NS:
         raise ProfileError(
             "P018", "the clocks of the ranks cannot be aligned", where=str(path), found="times that lie more than 104 days apart",
             cause="a clock was set anew, or a line is damaged", fix="look at the times of the first and last call of each file",
         )  # fmt: skip
-    ranks = [_Rank(rank, one, base, calls, names, flaws) for rank, one in enumerate(each)]
-    for one in ranks:
-        for line in one.file.lines:
-            one.add(line)
+    ranks = [_Rank(number, file, base, calls, names, flaws) for number, file in enumerate(each)]
+    for rank in ranks:
+        for line in rank.file.lines:
+            rank.add(line)
     table = calls.table()
     tables = {"mpi": table, "mpi_ranks": ranks_table(len(ranks)), "mpi_communicators": _communicators(ranks, len(ranks))}
-    moved = [max((abs(d) for _, d in one.differences), default=0.0) for one in each]
+    moved = [max((abs(d) for _, d in file.differences), default=0.0) for file in each]
     found = [
-        finding("P119", sum(one.comments > 1 for one in each), "comments of the files"),
+        finding("P119", sum(file.comments > 1 for file in each), "comments of the files"),
         finding("P123", 1),
         finding("P130", 1),
         finding("P141", flaws["nobody"], "partner MPI_PROC_NULL"),
@@ -429,11 +429,11 @@ def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
         finding("P150", flaws["unnamed"], "of one of several requests: they complete nothing"),
         finding("P152", sum(m > 0 for m in moved), f"by up to {max(moved):.3g} us"),
     ]
-    whole = hashlib.sha256("".join(one.digest for one in each).encode()).hexdigest() if len(each) > 1 else each[0].digest
+    whole = hashlib.sha256("".join(file.digest for file in each).encode()).hexdigest() if len(each) > 1 else each[0].digest
     facts: dict[str, Any] = {
         "format": "pmpi", "product_version": each[0].tracer or None, "schema_version": None, "analysis_duration_ns": None,
         "session_start_utc_ns": None,
-        "tables": {place.name: len(one.lines) for place, one in zip(files, each, strict=True)},
-        "size_bytes": sum(one.size_bytes for one in each), "sha256": whole,
+        "tables": {place.name: len(file.lines) for place, file in zip(files, each, strict=True)},
+        "size_bytes": sum(file.size_bytes for file in each), "sha256": whole,
     }  # fmt: skip
     return Trace(tables, names.series(), facts, [f for f in found if f.count], path.name)

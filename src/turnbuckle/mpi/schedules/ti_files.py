@@ -114,9 +114,9 @@ def _of_one_file(path: Path) -> list[list[Line]]:
 def _rank_of(words: list[bytes], path: Path, number: int) -> int:
     """Return the rank with which a line begins."""
     if not words[0].isdigit() or len(words[0]) > 9:
-        excerpt = clipped(b" ".join(words[:8]).decode("utf-8", "replace"))
+        text = clipped(b" ".join(words[:8]).decode("utf-8", "replace"))
         raise ProfileError(
-            "P021", "a line of the schedule cannot be read", where=f"{path.name}:{number}", found=excerpt, cause="a line begins with its rank",
+            "P021", "a line of the schedule cannot be read", where=f"{path.name}:{number}", found=text, cause="a line begins with its rank",
             fix="SimGrid 3.32's replay takes the same actions: look whether it runs",
         )  # fmt: skip
     return int(words[0])

@@ -446,8 +446,8 @@ class _Set:
         for member in self.ranks:
             made.of_rank[member.number][1] = alone
             self._settle(member, made.of_rank[member.number], made.members)
-            own = member.names.series()
-            number = array("q", (names(text) for text in own))
+            rank_texts = member.names.series()
+            number = array("q", (names(text) for text in rank_texts))
             column = member.calls.columns["name"]
             member.calls.columns["name"] = array("q", (number[n] for n in column))
             frames.append(member.calls.table())

@@ -157,17 +157,17 @@ class Events(Lines):
         starts, behind = (np.frombuffer(column, dtype=np.int64) for column in (self._from_event, self._behind))
         return event + behind[np.searchsorted(starts, event, side="right") - 1]
 
-    def _places_new(self, new: list[bytes], at: Int) -> list[int] | None:
+    def _places_new(self, new: list[bytes], index: Int) -> list[int] | None:
         """Number containers at their first states; None where a container was not created."""
-        del at
+        del index
         containers = [self._containers.get(key) or self._containers_by_name.get(key) for key in new]
         if any(container is None for container in containers) or len(self.places) + len(new) > MOST_RANKS:
             return None
         return [self._place(key) for key in new]
 
-    def _values_new(self, new: list[bytes], at: Int) -> list[int]:
+    def _values_new(self, new: list[bytes], index: Int) -> list[int]:
         """Number values at their first states."""
-        return [self._value(key, self.lines + int(line)) for key, line in zip(new, at.tolist(), strict=True)]
+        return [self._value(key, self.lines + int(line)) for key, line in zip(new, index.tolist(), strict=True)]
 
     # --- a line alone: definitions of types and values, of which only names matter ---
 
