@@ -79,7 +79,8 @@ def chosen(operation: str, block_bytes: float, ranks: int, selection: Selection)
     ------
     UsageError : A073, an unknown operation or selection.
 
-    >>> chosen("allreduce", 8192, 64, "open mpi"), chosen("allgatherv", 8192, 64, "mpich") ('recursive_doubling', 'ring')
+    >>> chosen("allreduce", 8192, 64, "open mpi"), chosen("allgatherv", 8192, 64, "mpich")
+    ('recursive_doubling', 'ring')
     """
     blocks, sizes, algorithms = _sizes(operation, ranks, selection)
     algorithm = algorithms[bisect_right(sizes, block_bytes * blocks) - 1]

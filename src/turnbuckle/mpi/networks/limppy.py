@@ -63,7 +63,8 @@ class Protocol:
     def packet_seconds(self, payload_bytes: Float, remote: Bool) -> Float:
         """Return how long a packet occupies a link: payload and header over the bandwidth, in whole nanoseconds [s].
 
-        >>> Protocol().packet_seconds(np.array([4096.0, 0.0]), np.array([True, False])).round(12).tolist() [3.36e-07, 2.8e-08]
+        >>> Protocol().packet_seconds(np.array([4096.0, 0.0]), np.array([True, False])).round(12).tolist()
+        [3.36e-07, 2.8e-08]
         """
         size = payload_bytes + self.header_bytes * (2 if self.legacy_headers else 1)
         return np.asarray(np.ceil(size / np.where(remote, self.remote_bandwidth, self.eager_bandwidth) * 1e9) * 1e-9)

@@ -140,7 +140,8 @@ def read(path: Path) -> MessageGraph:
 def ping_pong(size_bytes: float, rounds: int = 10) -> MessageGraph:
     """Return a graph of two nodes that send one message to and fro, the same size both ways.
 
-    >>> ping_pong(8.0, 2).source.tolist() [0, 1, 0, 1]
+    >>> ping_pong(8.0, 2).source.tolist()
+    [0, 1, 0, 1]
     """
     count = 2 * rounds
     m = np.arange(count)
@@ -150,7 +151,8 @@ def ping_pong(size_bytes: float, rounds: int = 10) -> MessageGraph:
 def sweep(rows: int, columns: int, size_bytes: float) -> MessageGraph:
     """Return a wave over a grid from one corner (Sweep3D): each node sends on when it has received from both neighbours behind it.
 
-    >>> sweep(2, 2, 8.0).nodes, len(sweep(2, 2, 8.0).source) (4, 4)
+    >>> sweep(2, 2, 8.0).nodes, len(sweep(2, 2, 8.0).source)
+    (4, 4)
     """
     node = np.arange(rows * columns).reshape(rows, columns)
     source = np.concatenate([node[:-1].ravel(), node[:, :-1].ravel()])
@@ -163,7 +165,8 @@ def sweep(rows: int, columns: int, size_bytes: float) -> MessageGraph:
 def shift(nodes: int, by: int, size_bytes: float) -> MessageGraph:
     """Return one message from every node to the node `by` places after it, all at once.
 
-    >>> shift(4, 1, 8.0).target.tolist() [1, 2, 3, 0]
+    >>> shift(4, 1, 8.0).target.tolist()
+    [1, 2, 3, 0]
     """
     m = np.arange(nodes)
     nothing = np.zeros(0, dtype=np.int64)

@@ -65,7 +65,8 @@ class Graph:
     def links(self) -> list[str]:
         """Return the names of all links: NICs out, NICs in, then every cable in both directions.
 
-        >>> Graph(2, ((0, 1),)).links() ['card 0 out', 'card 1 out', 'card 0 in', 'card 1 in', 'switch 0 to 1', 'switch 1 to 0']
+        >>> Graph(2, ((0, 1),)).links()
+        ['card 0 out', 'card 1 out', 'card 0 in', 'card 1 in', 'switch 0 to 1', 'switch 1 to 0']
         """
         nics = [f"card {k} {direction}" for direction in ("out", "in") for k in range(self.hosts)]
         return [*nics, *(f"switch {a} to {b}" for pair in self.ends for a, b in (pair, pair[::-1]))]
@@ -146,7 +147,8 @@ def _refused(found: str, where: str) -> UsageError:
 def route(network: Network | Graph, source: int, target: int) -> list[int]:
     """Return the links from one NIC to another, in order; none where both are the same.
 
-    >>> route(Network(4, 1e9, 0.0), 0, 2) [0, 6]
+    >>> route(Network(4, 1e9, 0.0), 0, 2)
+    [0, 6]
     """
     if source == target:
         return []
@@ -175,8 +177,9 @@ def routes(network: Network | Graph, source: Int, target: Int) -> tuple[list[lis
     ------
     UsageError : A090, more links than one replay holds, or a graph too large to find so many routes on it.
 
-    >>> paths, which = routes(Network(4, 1e9, 0.0), np.array([0, 3, 0]), np.array([2, 1, 2])) >>> paths, which.tolist() ([[3, 5], [0, 6]],
-    [1, 0, 1])
+    >>> paths, which = routes(Network(4, 1e9, 0.0), np.array([0, 3, 0]), np.array([2, 1, 2]))
+    >>> paths, which.tolist()
+    ([[3, 5], [0, 6]], [1, 0, 1])
     """
     # Pairs are ordered by target, because the search on a graph is kept for each target.
     pairs, which = np.unique(target * network.hosts + source, return_inverse=True)

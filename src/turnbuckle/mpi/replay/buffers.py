@@ -1,8 +1,11 @@
 """Location of message buffers, for recordings that do not say: rules, of which the first that fits a message decides.
 
-=====================  ======================================================= rule                   holds for =====================
-======================================================= ``device``, ``host``   every message ``device if CLAUSE``   messages for which the
-clause holds, as ``host if CLAUSE`` =====================  =======================================================
+=====================  =======================================================
+rule                   holds for
+=====================  =======================================================
+``device``, ``host``   every message
+``device if CLAUSE``   messages for which the clause holds, as ``host if CLAUSE``
+=====================  =======================================================
 
 A clause is ``size >= 64 KiB`` (or ``<=``, ``>``, ``<``), ``rank 0-3`` (the sender's), or ``call isend`` (as recorded, without ``MPI_``).
 Semicolons separate the rules; a rule without a clause comes last: ``host if size < 4 KiB; device``.  Where no rule fits, the buffer is in

@@ -76,7 +76,8 @@ class Pattern:
 def balanced(ranks: int, dimensions: int) -> tuple[int, ...]:
     """Return the most nearly cubic grid of so many ranks, longest side first.
 
-    >>> balanced(32, 2), balanced(216, 3) ((8, 4), (6, 6, 6))
+    >>> balanced(32, 2), balanced(216, 3)
+    ((8, 4), (6, 6, 6))
     """
     best: tuple[int, ...] = (ranks,) + (1,) * (dimensions - 1)
     for shape in _falling(ranks, dimensions, ranks):
@@ -100,7 +101,8 @@ def _falling(ranks: int, dimensions: int, most: int) -> Iterator[tuple[int, ...]
 def neighbours(shape: Sequence[int], *, periodic: bool = False, corners: bool = False) -> Int:
     """Return the rank to which every rank sends in each direction, shape (directions, ranks); -1 where there is none.
 
-    >>> neighbours((3,)).tolist() [[-1, 0, 1], [1, 2, -1]]
+    >>> neighbours((3,)).tolist()
+    [[-1, 0, 1], [1, 2, -1]]
     """
     ranks = math.prod(shape)
     place = np.stack(np.unravel_index(np.arange(ranks), tuple(shape)), axis=1)

@@ -1,10 +1,12 @@
 """Placement of the ranks on nodes.
 
-==============  ======================================================================================================= linear          the
-first ranks on node 0, the next on node 1, ... round robin     rank 0 on node 0, rank 1 on node 1, ..., around random          the places of
-``linear`` in random order; the same seed gives the same order file            as a table of the user says greedy          one node after
-the other, each time the rank that exchanges the most bytes with those already on the node ==============
-=======================================================================================================
+==============  =======================================================================================================
+linear          the first ranks on node 0, the next on node 1, ...
+round robin     rank 0 on node 0, rank 1 on node 1, ..., around
+random          the places of ``linear`` in random order; the same seed gives the same order
+file            as a table of the user says
+greedy          one node after the other, each time the rank that exchanges the most bytes with those already on the node
+==============  =======================================================================================================
 
 Greedy keeps partners together as it goes and never revises a choice: it may leave fewer bytes inside nodes than ``linear`` where the
 numbering of the ranks follows their grid already.  `inside_bytes` returns the bytes that a placement keeps inside nodes.
@@ -126,7 +128,8 @@ def _between(rank: Int, ranks: int, messages: Messages) -> Float:
 def inside_bytes(matrix: Float, node: Int) -> float:
     """Return the bytes that stay inside nodes, including those from a rank to itself [B].
 
-    >>> inside_bytes(np.array([[0.0, 5.0], [1.0, 0.0]]), np.array([3, 3])) 6.0
+    >>> inside_bytes(np.array([[0.0, 5.0], [1.0, 0.0]]), np.array([3, 3]))
+    6.0
     """
     return float(matrix[node[:, None] == node].sum())
 

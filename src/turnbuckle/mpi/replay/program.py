@@ -91,7 +91,8 @@ def laid_out(node: Int, made: Node | None = None) -> Layout:
     node : node of each rank, shape (ranks,).
     made : parts and wires of each node; a plain node if left out.
 
-    >>> laid_out(np.array([0, 0, 1, 1])).host.tolist() [0, 0, 1, 1]
+    >>> laid_out(np.array([0, 0, 1, 1])).host.tolist()
+    [0, 0, 1, 1]
     """
     made = made or plain(1.0, 0.0)
     gpus, hosts, shares = made.parts_of("gpu"), made.parts_of("host"), made.parts_of("share")
@@ -128,7 +129,8 @@ def seated(made: Node) -> Node:
     A place has one NIC.  A seat is a place beside its host, on a wire that limits nothing, from which a rank's messages leave for other
     nodes; the ranks of the host are dealt to its seats, so that all NICs are used.
 
-    >>> seated(Node(("host 0",), (), (0, 0), (0,))).parts ('host 0', 'seat 0', 'seat 1')
+    >>> seated(Node(("host 0",), (), (0, 0), (0,))).parts
+    ('host 0', 'seat 0', 'seat 1')
     """
     hosts = [h for h in made.parts_of("host") if h in made.passes]
     if len(made.cards) < 2 or not hosts:

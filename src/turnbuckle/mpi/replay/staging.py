@@ -45,8 +45,9 @@ class Staged(NamedTuple):
 def staged(rounds: Iterable[Rounds]) -> Staged:
     """Return the bytes that calls of collectives copy when staged once per call; for blocks of several sizes the mean.
 
-    >>> group = Rounds("bcast", np.array([100.0]), np.array([[7, 8]]), 0) >>> [column.tolist() for column in staged([group])] [[7, 8],
-    [100.0, 0.0], [0.0, 100.0]]
+    >>> group = Rounds("bcast", np.array([100.0]), np.array([[7, 8]]), 0)
+    >>> [column.tolist() for column in staged([group])]
+    [[7, 8], [100.0, 0.0], [0.0, 100.0]]
     """
     call, put, got = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0)]
     for group in rounds:

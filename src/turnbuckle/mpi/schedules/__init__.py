@@ -1,9 +1,9 @@
 """Schedules: MPI programs without recorded times, as the operations of each rank.
 
-========== =========================================================================================== `ti`       SimGrid's time-independent
-traces: calls in order, like the recordings of `turnbuckle.mpi.replay.messages` `goal`     GOAL: a graph of operations for each rank, as a
-`turnbuckle.mpi.replay.operation_graph.OperationGraph` ==========
-===========================================================================================
+========== ===========================================================================================
+`ti`       SimGrid's time-independent traces: calls in order, like the recordings of `turnbuckle.mpi.replay.messages`
+`goal`     GOAL: a graph of operations for each rank, as a `turnbuckle.mpi.replay.operation_graph.OperationGraph`
+========== ===========================================================================================
 """
 
 from __future__ import annotations

@@ -54,8 +54,10 @@ def match(sends: Side, receives: Side) -> Matched:
     A receive from any source or of any tag is matched only where a single stream can feed all such receives, and no other receive takes
     from that stream: in all other cases the order of arrival in a run decides, and there is no run yet.
 
-    >>> zero, one = np.array([0]), np.array([1]) >>> m = match(Side(zero, one, zero, zero), Side(np.array([ANY]), one, np.array([ANY]),
-    zero)) >>> m.send.tolist(), m.receive.tolist() ([0], [0])
+    >>> zero, one = np.array([0]), np.array([1])
+    >>> m = match(Side(zero, one, zero, zero), Side(np.array([ANY]), one, np.array([ANY]), zero))
+    >>> m.send.tolist(), m.receive.tolist()
+    ([0], [0])
     """
     receives = _resolved(sends, receives)
     pair = _joint(np.append(sends.source, receives.source), np.append(sends.target, receives.target))

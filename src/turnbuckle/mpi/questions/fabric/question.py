@@ -138,7 +138,8 @@ def fact_dict(fact: Fact) -> dict[str, str]:
 def shape_dict(shape: FatTree | Torus | Dragonfly | None) -> dict[str, Any]:
     """Return a shape by name.
 
-    >>> shape_dict(Torus((2, 2))) {'kind': 'torus', 'dims': [2, 2], 'cards': 1}
+    >>> shape_dict(Torus((2, 2)))
+    {'kind': 'torus', 'dims': [2, 2], 'cards': 1}
     """
     kind = {FatTree: "fat-tree", Torus: "torus", Dragonfly: "dragonfly", type(None): "switch"}[type(shape)]
     values = {} if shape is None else shape.__dict__
@@ -156,8 +157,10 @@ def fabric(described: Described, nodes: int = 0) -> Fabric:
     ------
     UsageError : A052, more nodes than the machine has, or than links can be counted for.
 
-    >>> from turnbuckle.replay.contention.network_file import read_network >>> lassen = fabric(read_network("lassen")) >>> lassen.cards,
-    lassen.bisection_bandwidth / lassen.injection_bandwidth (810, 0.6666666666666666)
+    >>> from turnbuckle.replay.contention.network_file import read_network
+    >>> lassen = fabric(read_network("lassen"))
+    >>> lassen.cards, lassen.bisection_bandwidth / lassen.injection_bandwidth
+    (810, 0.6666666666666666)
     """
     count = nodes or described.nodes or 1
     if described.nodes and count > described.nodes:
@@ -294,7 +297,8 @@ def together(made: Node, card_bandwidth: float) -> tuple[Together, ...]:
 def diameter(shape: FatTree | Torus | Dragonfly | None, cards: int) -> int:
     """Return the number of links of the longest route between two of the first `cards` NICs.
 
-    >>> diameter(FatTree((18, 45), (1, 12), (1, 1)), 810), diameter(Torus((4, 4)), 16), diameter(Dragonfly(9, 4, 2, 2), 72) (4, 6, 5)
+    >>> diameter(FatTree((18, 45), (1, 12), (1, 1)), 810), diameter(Torus((4, 4)), 16), diameter(Dragonfly(9, 4, 2, 2), 72)
+    (4, 6, 5)
     """
     if cards < 2:
         return 0
@@ -324,8 +328,8 @@ def bisection(shape: FatTree | Torus | Dragonfly | None, cards: int) -> float:
     For a fat tree it is half of the fewest uplinks of any level.  For a torus it is the cut across the longest side.  For a dragonfly it is
     the number of channels between two halves of the groups that minimal routes use.  It never exceeds the number of NICs of a half.
 
-    >>> bisection(FatTree((18, 45), (1, 12), (1, 1)), 810), bisection(Torus((4, 4, 8)), 128), bisection(Dragonfly(9, 4, 2, 2), 72) (270.0,
-    32.0, 20.0)
+    >>> bisection(FatTree((18, 45), (1, 12), (1, 1)), 810), bisection(Torus((4, 4, 8)), 128), bisection(Dragonfly(9, 4, 2, 2), 72)
+    (270.0, 32.0, 20.0)
     """
     half = cards / 2
     match shape:

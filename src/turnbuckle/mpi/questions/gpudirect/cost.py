@@ -63,7 +63,8 @@ def hostcopy_seconds(size_bytes: Float | float, wire_seconds: Float | float, pat
 def gpudirect_seconds(size_bytes: Float | float, wire_seconds: Float | float, paths: Paths = SEED_G) -> Float:
     """Return the time of a message straight from device memory [s].
 
-    >>> float(gpudirect_seconds(32768, 32768 / 12.5e9).round(10)) 6.6214e-06
+    >>> float(gpudirect_seconds(32768, 32768 / 12.5e9).round(10))
+    6.6214e-06
     """
     return np.asarray(wire_seconds + paths.pins * paths.pin_seconds + 0.0 * np.asarray(size_bytes))
 
@@ -71,7 +72,8 @@ def gpudirect_seconds(size_bytes: Float | float, wire_seconds: Float | float, pa
 def break_even_bytes(paths: Paths = SEED_G) -> float:
     """Return the size from which GPUDirect is faster [B]; 0 where it always is, infinite where it never is.
 
-    >>> round(break_even_bytes(SEED_G)) 28571
+    >>> round(break_even_bytes(SEED_G))
+    28571
     """
     dearer = paths.pins * paths.pin_seconds - paths.copies * paths.copy_latency
     per_byte = paths.copies * paths.copy_per_byte
@@ -83,7 +85,8 @@ def break_even_bytes(paths: Paths = SEED_G) -> float:
 def largest_gain(bandwidth: float, paths: Paths = SEED_G) -> float:
     """Return T_host / T_direct - 1 for messages so long that latency does not matter: copies c BW.
 
-    >>> round(largest_gain(12.5e9), 3) 0.875
+    >>> round(largest_gain(12.5e9), 3)
+    0.875
     """
     return paths.copies * paths.copy_per_byte * bandwidth
 
@@ -91,7 +94,8 @@ def largest_gain(bandwidth: float, paths: Paths = SEED_G) -> float:
 def copy_bandwidth(paths: Paths = SEED_G) -> float:
     """Return the bandwidth of one host copy [B/s].
 
-    >>> round(copy_bandwidth() * 1e-9, 1) 14.3
+    >>> round(copy_bandwidth() * 1e-9, 1)
+    14.3
     """
     return 1.0 / paths.copy_per_byte
 
@@ -99,6 +103,7 @@ def copy_bandwidth(paths: Paths = SEED_G) -> float:
 def run_time_increase(share: float, communication_increase: float) -> float:
     """Return the relative increase of a run time whose communication, a `share` of it, grows by `communication_increase`.
 
-    >>> run_time_increase(0.4, 0.5) 0.2
+    >>> run_time_increase(0.4, 0.5)
+    0.2
     """
     return share * communication_increase

@@ -257,7 +257,8 @@ class GpuDirectStudy:
 def _span(changes: list[float]) -> str:
     """Describe the smallest and the largest of some changes.
 
-    >>> _span([0.1, -0.05]), _span([-0.2, -0.1]), _span([0.1]) ('5.0% shorter to 10.0% longer', '10.0% to 20.0% shorter', '10.0% longer')
+    >>> _span([0.1, -0.05]), _span([-0.2, -0.1]), _span([0.1])
+    ('5.0% shorter to 10.0% longer', '10.0% to 20.0% shorter', '10.0% longer')
     """
     low, high = min(changes), max(changes)
     if low < 0 < high:
@@ -281,7 +282,8 @@ def _closed(size: float) -> str:
 def downsampled(matrix: Float, most: int = MOST_CELLS) -> tuple[Float, int]:
     """Return the bytes from group to group of consecutive ranks, and the number of ranks per group; at most `most` groups.
 
-    >>> downsampled(np.ones((5, 5)), 3)[0].tolist() [[4.0, 4.0, 2.0], [4.0, 4.0, 2.0], [2.0, 2.0, 1.0]]
+    >>> downsampled(np.ones((5, 5)), 3)[0].tolist()
+    [[4.0, 4.0, 2.0], [4.0, 4.0, 2.0], [2.0, 2.0, 1.0]]
     """
     each = -(-len(matrix) // most) if len(matrix) else 1
     edges = np.arange(0, len(matrix), each)

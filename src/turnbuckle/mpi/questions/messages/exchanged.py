@@ -1,6 +1,7 @@
 """Kind of sweep that replays the messages of an MPI run, with one `Setup` per point, for a recording or a schedule.
 
-A068  a schedule without the speed of a rank A069  a speed for a recording or a GOAL schedule, which have durations of their own
+A068  a schedule without the speed of a rank
+A069  a speed for a recording or a GOAL schedule, which have durations of their own
 """
 
 from __future__ import annotations

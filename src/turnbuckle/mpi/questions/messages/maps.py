@@ -62,7 +62,8 @@ def links(study: GpuDirectStudy) -> Figure:
 def share_words(share: float) -> str:
     """Return a share with two digits, however small.
 
-    >>> share_words(0.000156), share_words(0.42), share_words(0.0) ('0.016\\xa0%', '42\\xa0%', '0')
+    >>> share_words(0.000156), share_words(0.42), share_words(0.0)
+    ('0.016\\xa0%', '42\\xa0%', '0')
     """
     return "0" if share == 0 else percent(share, 2) if share >= 0.01 else f"{100 * share:.2g}{NARROW}%"
 
@@ -114,7 +115,8 @@ def _heat(case: Case, used: LinkUse, kinds: list[str], top: float, width: float,
 def _heat_colour(share: float) -> str:
     """Return the colour of a share from 0 to 1.
 
-    >>> _heat_colour(0.0), _heat_colour(1.0) ('#f4f7fb', '#08306b')
+    >>> _heat_colour(0.0), _heat_colour(1.0)
+    ('#f4f7fb', '#08306b')
     """
     position = min(max(share, 0.0), 1.0) * (len(_HEAT) - 1)
     rgb = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in _HEAT], dtype=np.float64)

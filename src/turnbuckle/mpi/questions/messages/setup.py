@@ -153,7 +153,8 @@ def with_settings(setup: Setup, words: Sequence[str]) -> Setup:
     ------
     UsageError : A081, an unknown name or an impossible value.  UnitError : U0xx.
 
-    >>> with_settings(Setup(), ["topology=fat-tree", "chunk_bytes=64 KiB"]).chunk_bytes 65536.0
+    >>> with_settings(Setup(), ["topology=fat-tree", "chunk_bytes=64 KiB"]).chunk_bytes
+    65536.0
     """
     settings = settings_of(Setup)
     changed = {}
@@ -325,7 +326,8 @@ def _first(*values: float | None) -> float:
 def _cube(ports: int) -> tuple[int, int, int]:
     """Return the smallest three-dimensional torus, as even as possible, with so many ports.
 
-    >>> _cube(64), _cube(20) ((4, 4, 4), (3, 3, 3))
+    >>> _cube(64), _cube(20)
+    ((4, 4, 4), (3, 3, 3))
     """
     side = max(1, round(ports ** (1 / 3)))
     for dims in ((side, side, side), (side, side, side + 1), (side, side + 1, side + 1)):
@@ -337,7 +339,8 @@ def _cube(ports: int) -> tuple[int, int, int]:
 def _balanced(ports: int) -> Dragonfly:
     """Return the smallest balanced dragonfly (a = 2p = 2h, groups a h + 1; Kim et al. 2008) with so many ports.
 
-    >>> _balanced(72) Dragonfly(groups=9, routers=4, cards=2, channels=2)
+    >>> _balanced(72)
+    Dragonfly(groups=9, routers=4, cards=2, channels=2)
     """
     h = 1
     while (2 * h * h + 1) * 2 * h * h < ports:

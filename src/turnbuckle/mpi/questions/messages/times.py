@@ -268,7 +268,8 @@ def size_classes(hostcopy: MessageTimes, gpudirect: MessageTimes, setup: Setup) 
 def alone_seconds(setup: Setup, path: Literal["host", "gpudirect"], size_bytes: float, *, between: bool) -> float:
     """Return the time of one message alone on the network of a setup, neither copied nor pinned, with its receiver ready [s].
 
-    >>> round(alone_seconds(Setup(), "host", 1.25e6, between=True) * 1e6, 3)  # 0.5 us + two links of 0.5 us + 100 us + 0.5 us 102.0
+    >>> round(alone_seconds(Setup(), "host", 1.25e6, between=True) * 1e6, 3)  # 0.5 us + two links of 0.5 us + 100 us + 0.5 us
+    102.0
     """
     ranks_per_node = setup.ranks_per_node
     other = ranks_per_node if between else ranks_per_node - 1
@@ -301,8 +302,8 @@ class Crossover:
     def told(self) -> str:
         """Description of the crossover: a size, or the two sizes between which the run has no messages.
 
-        >>> Crossover(28571.0, 20480.0, 40960.0).told, Crossover(35e3, 8e3, 2e6).told ('at 28.6 kB', 'between 8 kB and 2 MB, where this run
-        has no messages')
+        >>> Crossover(28571.0, 20480.0, 40960.0).told, Crossover(35e3, 8e3, 2e6).told
+        ('at 28.6 kB', 'between 8 kB and 2 MB, where this run has no messages')
         """
         if self.above_bytes > FAR * self.below_bytes:
             return f"between {show(self.below_bytes, 'B')} and {show(self.above_bytes, 'B')}, where this run has no messages"

@@ -2,9 +2,9 @@
 
 Messages come from a recorded MPI run, from a graph of messages, or from a pattern.  Three fidelities:
 
-``limppy``   LiMPPy's own: packets hold links one after the other, first come first served (`turnbuckle.mpi.networks.limppy`) ``packet``
-the same protocol in the packets of the contention replay: each packet arrives wholly before each link, in finite queues ``flow``     the
-same protocol message by message, links shared fairly
+``limppy``   LiMPPy's own: packets hold links one after the other, first come first served (`turnbuckle.mpi.networks.limppy`)
+``packet``   the same protocol in the packets of the contention replay: each packet arrives wholly before each link, in finite queues
+``flow``     the same protocol message by message, links shared fairly
 
 In the last two, latencies of routes longer than two links are those of eager packets.
 """
