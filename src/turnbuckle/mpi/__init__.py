@@ -1,4 +1,4 @@
-"""Messages of MPI programs: their readers, their replay, networks, and what they ask.  The core knows nothing of it."""
+"""Product for messages of MPI programs: their readers, their replay, networks, and questions.  The core does not depend on it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Collectives as messages: who sends how much to whom, step by step, by the algorithms that MPI libraries use.
+"""Messages of collectives: source, target and size in each step, by the algorithms that MPI libraries use.
 
-A pattern is for ranks 0 to P-1 of one communicator.  A rank goes through the steps in order; in one step it makes room for what it is to
-receive, sends, waits for what it receives, and for its own buffers.  Shares are multiples of the block: what one rank contributes
-(allgather, alltoall, gather, scatter), what one rank gets (reduce_scatter), or the whole vector (bcast, reduce, allreduce, scan).
+A pattern is for ranks 0 to P-1 of one communicator.  Each rank goes through the steps in order.  In each step it posts its receives,
+sends, waits for its messages, and waits for its own buffers.  Shares are multiples of the block.  The block is the contribution of each
+rank (allgather, alltoall, gather, scatter), the result of each rank (reduce_scatter), or the whole vector (bcast, reduce, allreduce, scan).
 
 ===================  =============================  =================================================  ======
 pattern              steps                          of                                                 source
@@ -34,10 +34,10 @@ doubling_scan        ceil(log2 P)                   scan, exscan                
 chain_scan           P - 1                          scan, exscan                                       O
 ===================  =============================  =================================================  ======
 
-Where P is no power of two, the extra ranks fold into a neighbour and back (+ 2); an allgather by recursive doubling becomes Bruck's, by
-neighbour exchange of an odd number a ring, as in libraries; a reduce_scatter by recursive doubling becomes recursive halving.
-``A + B`` is one operation after the other: a reduce by A and a bcast by B (allreduce), a reduce and a scatter (reduce_scatter), a gather
-and a bcast (allgather).
+Where P is not a power of two, the extra ranks fold into a neighbour and back (+ 2).  As in libraries, an allgather by recursive doubling
+then becomes Bruck's, and a neighbour exchange among an odd number of ranks becomes a ring; a reduce_scatter by recursive doubling becomes
+recursive halving.  ``A + B`` is one operation after the other: a reduce by A and a bcast by B (allreduce), a reduce and a scatter
+(reduce_scatter), a gather and a bcast (allgather).
 
 Sources: T Thakur, Rabenseifner and Gropp 2005; B Barnett et al. 1994; F Traff 2005; K Bruck et al. 1997; C Chen et al. 2005; H Hensgen,
 Finkel and Manber 1988; L Hillis and Steele 1986; P Pjesivac-Grbovic et al. 2007 and Patarasuk and Yuan 2009; R TraceR (commit 5152e57);
@@ -67,9 +67,9 @@ class Pattern:
 
     Attributes
     ----------
-    source, target : ranks, shape (messages,).
-    share : of the block, shape (messages,).
-    step : in which each is sent and received, ascending, shape (messages,).
+    source, target : rank that sends and rank that receives each message, shape (messages,).
+    share : size of each message as a multiple of the block, shape (messages,).
+    step : step in which each message is sent and received, ascending, shape (messages,).
     """
 
     source: Int
@@ -79,6 +79,7 @@ class Pattern:
 
 
 def _packed(steps: list[Step]) -> Pattern:
+    """Return steps as a pattern."""
     none: list[Int | Float] = [np.zeros(0, np.int64)]
     source, target, share = (np.concatenate([s[side] for s in steps] or none) for side in range(3))
     number = np.repeat(np.arange(len(steps)), [len(s[0]) for s in steps])
@@ -89,19 +90,22 @@ def _packed(steps: list[Step]) -> Pattern:
 
 
 def _xor(ranks: int, share: Float | float, reach: int) -> Step:
-    """Everyone with the rank whose number differs in one bit, where there is one."""
-    every = np.arange(ranks)
-    there = (every ^ reach) < ranks
-    return step(every[there], (every ^ reach)[there], share)
+    """Return the exchange of every rank with the rank whose number differs by XOR with `reach`, where that rank exists."""
+    rank = np.arange(ranks)
+    has_partner = (rank ^ reach) < ranks
+    return step(rank[has_partner], (rank ^ reach)[has_partner], share)
 
 
 def _shift(ranks: int, by: int, share: float) -> Step:
-    every = np.arange(ranks)
-    return step(every, (every + by) % ranks, share)
+    """Return the step in which every rank sends to the rank `by` places further."""
+    rank = np.arange(ranks)
+    return step(rank, (rank + by) % ranks, share)
 
 
 def _folded(ranks: int) -> tuple[int, Int, Step, Step]:
-    """Largest power of two, the ranks that stay, and the steps that fold even ones at the front into their neighbours and back."""
+    """Return the largest power of two, the ranks that stay, and the steps that fold the even ranks at the front into their neighbours
+    and back.
+    """
     power = 1 << (ranks.bit_length() - 1)
     even = np.arange(0, 2 * (ranks - power), 2)
     stay = np.append(even + 1, np.arange(2 * (ranks - power), ranks))
@@ -109,35 +113,37 @@ def _folded(ranks: int) -> tuple[int, Int, Step, Step]:
 
 
 def _among(stay: Int, steps: list[Step]) -> list[Step]:
-    """Steps of the ranks that stay, by their own numbers."""
+    """Return steps, numbered among the ranks that stay, with the ranks' own numbers."""
     return [(stay[source], stay[target], share) for source, target, share in steps]
 
 
 def _around(ranks: int, steps: list[Step], into: Step, back: Step) -> list[Step]:
+    """Return the steps between a fold and its reversal where the number of ranks is not a power of two."""
     return [into, *steps, back] if ranks & (ranks - 1) else steps
 
 
 def _recursive_doubling(ranks: int) -> list[Step]:
+    """Exchange the whole vector with partners at distances 1, 2, 4, ..."""
     power, stay, into, back = _folded(ranks)
     return _around(ranks, _among(stay, [_xor(power, 1.0, reach) for reach in rounds(power)]), into, back)
 
 
 def _halved(power: int) -> list[Step]:
-    """The vector halved with a partner at distance 1, 2, 4, ..."""
+    """Halve the vector with partners at distances 1, 2, 4, ..."""
     return [_xor(power, 0.5 ** (k + 1), reach) for k, reach in enumerate(rounds(power))]
 
 
 def _rabenseifner(ranks: int) -> list[Step]:
-    """Halve the vector with a partner, then gather it the way back."""
+    """Halve the vector with partners, then gather it on the reverse path."""
     power, stay, into, back = _folded(ranks)
     halving = _halved(power)
     return _around(ranks, _among(stay, halving + reversed_steps(halving)), into, back)
 
 
 def _rabenseifner_reduce(ranks: int, root: int) -> list[Step]:
-    """Halve the vector with a partner, then gather it in the root the way back.
+    """Halve the vector with partners, then gather it in the root on the reverse path.
 
-    Odd ranks at the front fold into the even ones before them; a root that folded takes over the piece and the place of rank 0.
+    Odd ranks at the front fold into the even ranks before them.  A root that folded takes over the piece and the place of rank 0.
     """
     power, *_ = _folded(ranks)
     folded = 2 * np.arange(ranks - power) + 1
@@ -147,103 +153,109 @@ def _rabenseifner_reduce(ranks: int, root: int) -> list[Step]:
     if root in folded:
         steps.append(step([0], root, 1.0 / power))
         stay = np.append(root, stay[1:])
-    every = np.arange(power)
-    apart = every ^ int(np.flatnonzero(stay == root)[0])
+    rank = np.arange(power)
+    apart = rank ^ int(np.flatnonzero(stay == root)[0])
     for bit in reversed(range(len(halving))):
-        sends = every[apart >> bit == 1]
+        sends = rank[apart >> bit == 1]
         steps += _among(stay, [step(sends, sends ^ (1 << bit), 0.5 ** (bit + 1))])
     return [step(folded, folded - 1, 1.0), *steps] if len(folded) else steps
 
 
 def _ring(ranks: int, share: float, turns: int) -> list[Step]:
+    """Return the steps of `turns` rounds of a ring, in which every rank sends to the next."""
     return [_shift(ranks, 1, share)] * (turns * (ranks - 1))
 
 
 def _bruck_allgather(ranks: int) -> list[Step]:
+    """Send all blocks received so far, at most as many as are missing, to ranks at distances 1, 2, 4, ..."""
     return [_shift(ranks, -reach, float(min(reach, ranks - reach))) for reach in rounds(ranks)]
 
 
 def _doubling_allgather(ranks: int) -> list[Step]:
+    """Exchange all blocks received so far with partners at distances 1, 2, 4, ..."""
     if ranks & (ranks - 1):
         return _bruck_allgather(ranks)
     return [_xor(ranks, float(reach), reach) for reach in rounds(ranks)]
 
 
 def _neighbor_exchange(ranks: int) -> list[Step]:
-    """With one neighbour and the other by turns: at first the own block, then the two that came last."""
+    """Exchange with one neighbour and the other alternately: first each rank's own block, then the two blocks that arrived last."""
     if ranks % 2:
         return _ring(ranks, 1.0, 1)
-    every = np.arange(ranks)
-    return [step(every, (every + np.where((every + k) % 2 == 0, 1, -1)) % ranks, 2.0 if k else 1.0) for k in range(ranks // 2)]
+    rank = np.arange(ranks)
+    return [step(rank, (rank + np.where((rank + k) % 2 == 0, 1, -1)) % ranks, 2.0 if k else 1.0) for k in range(ranks // 2)]
 
 
 def _bruck_alltoall(ranks: int) -> list[Step]:
-    """In a step go the blocks whose distance has its bit."""
+    """Send in each step the blocks whose distance has the step's bit."""
     distance = np.arange(ranks)
     return [_shift(ranks, reach, float(np.count_nonzero(distance & reach))) for reach in rounds(ranks)]
 
 
 def _shifted(ranks: int) -> list[Step]:
+    """Send one block to the rank k places further, in step k."""
     return [_shift(ranks, by, 1.0) for by in range(1, ranks)]
 
 
 def _pairwise(ranks: int) -> list[Step]:
+    """Exchange one block with rank r xor k in step k; shifted where the number of ranks is not a power of two."""
     return _shifted(ranks) if ranks & (ranks - 1) else [_xor(ranks, 1.0, by) for by in range(1, ranks)]
 
 
 def _direct(ranks: int) -> list[Step]:
-    """Everyone to everyone at once."""
-    every = np.arange(ranks)
-    source, target = (side.reshape(-1) for side in np.meshgrid(every, every, indexing="ij"))
+    """Send from every rank to every other rank at once."""
+    rank = np.arange(ranks)
+    source, target = (side.reshape(-1) for side in np.meshgrid(rank, rank, indexing="ij"))
     return [step(source[source != target], target[source != target], 1.0)]
 
 
 def _blocks_before(ranks: int) -> Float:
-    """Blocks of all before each rank that stays, its own and those folded into it, and of all at last."""
+    """Return the number of blocks before each rank that stays, counting its own and those folded into it, and the total at the end."""
     power = _folded(ranks)[0]
     return np.append(0.0, np.cumsum(1.0 + (np.arange(power) < ranks - power)))
 
 
 def _recursive_halving(ranks: int) -> list[Step]:
-    """Half of what is left goes to a partner at half the distance; the folded get their block at last."""
+    """Send half of the remaining blocks to a partner at half the distance each time; folded ranks receive their block at the end."""
     power, stay, into, back = _folded(ranks)
     before = _blocks_before(ranks)
-    every, steps = np.arange(power), []
+    rank, steps = np.arange(power), []
     for reach in reversed(list(rounds(power))):
-        theirs = (every ^ reach) & -reach
-        steps.append(step(every, every ^ reach, before[theirs + reach] - before[theirs]))
+        partner_first = (rank ^ reach) & -reach
+        steps.append(step(rank, rank ^ reach, before[partner_first + reach] - before[partner_first]))
     return _around(ranks, _among(stay, steps), (into[0], into[1], into[2] * ranks), back)
 
 
 def _butterfly(ranks: int) -> list[Step]:
-    """Half of what is left goes to a partner at distance 1, 2, 4, ..., and blocks to where they belong at last."""
+    """Send half of the remaining blocks to partners at distances 1, 2, 4, ..., and at the end each block to its rank."""
     power, stay, into, _ = _folded(ranks)
     before = _blocks_before(ranks)
-    every, first, count, steps = np.arange(power), np.zeros(power, np.int64), power, []
+    rank, first, count, steps = np.arange(power), np.zeros(power, np.int64), power, []
     for reach in rounds(power):
         count //= 2
-        kept = first + np.where(every & reach, count, 0)
-        sent = first + np.where(every & reach, 0, count)
-        steps.append(step(every, every ^ reach, before[sent + count] - before[sent]))
+        kept = first + np.where(rank & reach, count, 0)
+        sent = first + np.where(rank & reach, 0, count)
+        steps.append(step(rank, rank ^ reach, before[sent + count] - before[sent]))
         first = kept
     steps = _among(stay, steps)
-    # the block that a rank is left with is that of the rank with its bits mirrored, and of the one folded into that
-    two = first < ranks - power
-    whence, own = np.append(stay, stay[two]), np.append(stay[first], stay[first[two]] - 1)
-    apart = whence != own
-    if apart.any():
-        steps.append(step(whence[apart], own[apart], 1.0))
+    # Each rank ends with the block of the rank with mirrored bits, and with the block of the rank folded into that one.
+    has_folded = first < ranks - power
+    holder, owner = np.append(stay, stay[has_folded]), np.append(stay[first], stay[first[has_folded]] - 1)
+    misplaced = holder != owner
+    if misplaced.any():
+        steps.append(step(holder[misplaced], owner[misplaced], 1.0))
     return [(into[0], into[1], into[2] * ranks), *steps] if ranks != power else steps
 
 
 def _doubling_reduce_scatter(ranks: int) -> list[Step]:
-    """All but the blocks of the ranks that a rank has heard of, with a partner at distance 1, 2, 4, ..."""
+    """Exchange all blocks except those of the ranks heard of so far with partners at distances 1, 2, 4, ..."""
     if ranks & (ranks - 1):
         return _recursive_halving(ranks)
     return [_xor(ranks, float(ranks - reach), reach) for reach in rounds(ranks)]
 
 
 def _barrier(algorithm: str, ranks: int) -> list[Step]:
+    """Return the steps of a barrier, whose messages are empty."""
     if algorithm == "dissemination":
         steps = [_shift(ranks, reach, 0.0) for reach in rounds(ranks)]
     elif algorithm == "recursive_doubling":
@@ -260,19 +272,20 @@ def _barrier(algorithm: str, ranks: int) -> list[Step]:
 
 
 def _scan(algorithm: str, ranks: int) -> list[Step]:
+    """Return the steps of a scan."""
     if algorithm == "recursive_doubling":
         return [_xor(ranks, 1.0, reach) for reach in rounds(ranks)]
     if algorithm == "chain_scan":
         return [step([r], r + 1, 1.0) for r in range(ranks - 1)]
-    every = np.arange(ranks)
-    return [step(every[: ranks - reach], every[reach:], 1.0) for reach in rounds(ranks)]
+    rank = np.arange(ranks)
+    return [step(rank[: ranks - reach], rank[reach:], 1.0) for reach in rounds(ranks)]
 
 
 # --- from a root, or to it --------------------------------------------------------------------------------------------
 
 
 def _scattered(algorithm: str, ranks: int) -> list[Step]:
-    """Blocks from rank 0 to all."""
+    """Return the steps that send a block from rank 0 to each rank."""
     if algorithm == "linear":
         return trees.linear(ranks)
     tree = trees.TREES[algorithm](ranks)
@@ -280,6 +293,7 @@ def _scattered(algorithm: str, ranks: int) -> list[Step]:
 
 
 def _broadcast(algorithm: str, ranks: int, segments: int) -> list[Step]:
+    """Return the steps that send a vector from rank 0 to all ranks."""
     if algorithm == "split_binary":
         return trees.split_binary(ranks, segments)
     if algorithm in ("scatter_allgather", "scatter_ring"):
@@ -290,24 +304,25 @@ def _broadcast(algorithm: str, ranks: int, segments: int) -> list[Step]:
 
 
 def _rooted(operation: str, algorithm: str, ranks: int, root: int, segments: int) -> list[Step]:
+    """Return the steps of an operation with a root."""
     if operation == "reduce" and algorithm == "rabenseifner":
         return _rabenseifner_reduce(ranks, root)
     if operation == "reduce" and algorithm == "in_order_binary":
         return trees.in_order_reduce(ranks, root, segments)
     if operation == "reduce" and algorithm == "binary_levels":
-        # Open MPI makes room for two at a time
+        # Open MPI posts the receives of both children at a time.
         return turned(reversed_steps(trees.rooted(algorithm, ranks, segments, together=True)), ranks, root)
     if algorithm == "linear_sync":
-        asked = [[step([0], r, 0.0), step([r], 0, 1.0)] for r in range(1, ranks)]
-        return turned([one for pair in asked for one in pair], ranks, root)
-    away = _broadcast(algorithm, ranks, segments) if operation in ("bcast", "reduce") else _scattered(algorithm, ranks)
-    return turned(away if operation in ("bcast", "scatter") else reversed_steps(away), ranks, root)
+        requested = [[step([0], r, 0.0), step([r], 0, 1.0)] for r in range(1, ranks)]
+        return turned([single_step for pair in requested for single_step in pair], ranks, root)
+    from_root = _broadcast(algorithm, ranks, segments) if operation in ("bcast", "reduce") else _scattered(algorithm, ranks)
+    return turned(from_root if operation in ("bcast", "scatter") else reversed_steps(from_root), ranks, root)
 
 
 # --- by name ----------------------------------------------------------------------------------------------------------
 
 _TREES: Final = ("binomial", "linear", *(n for n in trees.TREES if n not in ("binomial", "binomial_doubling")))
-#: Operation of MPI -> which of its algorithms there are.
+#: Algorithms of each MPI operation.
 ALGORITHMS: Final[dict[str, tuple[str, ...]]] = {
     "bcast": (*_TREES, "binomial_doubling", "split_binary", "scatter_allgather", "scatter_ring"),
     "reduce": (*_TREES, "in_order_binary", "rabenseifner"),
@@ -320,9 +335,9 @@ ALGORITHMS: Final[dict[str, tuple[str, ...]]] = {
     "barrier": ("dissemination", "recursive_doubling", "linear", "binomial", "double_ring"),
     "scan": ("doubling_scan", "recursive_doubling", "chain_scan"),
 }
-#: Those that are two others, one after the other.
+#: Operations that can be two others, one after the other.
 _TWO: Final = {"allreduce": ("reduce", "bcast"), "reduce_scatter": ("reduce", "scatter"), "allgather": ("gather", "bcast")}
-#: Names that mean the same traffic; libraries choose for some of them by other rules.
+#: Calls with the traffic of another operation; libraries choose their algorithms partly by other rules.
 _SAME: Final = {
     "allgatherv": "allgather",
     "alltoallv": "alltoall",
@@ -362,11 +377,11 @@ _AMONG_ALL: Final[dict[tuple[str, str], Callable[[int], list[Step]]]] = {
 
 
 def operation_of(name: str, *, plain: bool = True) -> str | None:
-    """The operation whose traffic a call has: ``allgatherv`` -> ``allgather``; None for one that is not known.
+    """Return the operation whose traffic a call has: ``allgatherv`` -> ``allgather``; None for an unknown call.
 
     Parameters
     ----------
-    plain : False keeps the name of a call that has the traffic of another, as libraries may choose another algorithm for it.
+    plain : False keeps the name of a call that has the traffic of another, because libraries may choose another algorithm for it.
     """
     same = _SAME.get(name, name)
     return None if same not in ALGORITHMS else same if plain else name
@@ -374,43 +389,45 @@ def operation_of(name: str, *, plain: bool = True) -> str | None:
 
 @lru_cache(maxsize=256)
 def pattern(operation: str, algorithm: str, ranks: int, root: int = 0, segments: int = 1) -> Pattern:
-    """Messages of one collective among `ranks`.
+    """Return the messages of one collective among `ranks`.
 
     Parameters
     ----------
     algorithm : one of `ALGORITHMS`, or ``A + B`` (see above).
-    segments : pieces that trees and chains cut the vector into, each on its way before the next has come.
+    segments : number of pieces into which trees and chains cut the vector; each rank forwards a piece before the next arrives.
 
     Raises
     ------
-    UsageError : A073, an operation or algorithm that is not known, fewer than one rank, a root that is none, segments of what has none.
+    UsageError : A073, an unknown operation or algorithm, fewer than one rank, a root outside the ranks, or segments for an algorithm
+        that does not cut the vector.
 
     >>> p = pattern("allreduce", "recursive_doubling", 4)
     >>> list(zip(p.step.tolist(), p.source.tolist(), p.target.tolist()))[:4]
     [(0, 0, 1), (0, 1, 0), (0, 2, 3), (0, 3, 2)]
     """
     same = operation_of(operation) or operation
-    two = _TWO.get(same, ())
+    two_parts = _TWO.get(same, ())
     parts = algorithm.split(" + ")
-    whole = len(parts) == len(two) == 2 and all(a in ALGORITHMS[o] for o, a in zip(two, parts, strict=True))
-    known = ALGORITHMS.get(same, ())
-    cut = segments == 1 or (same in ("bcast", "reduce") and algorithm in _SEGMENTED)
-    if not (whole or algorithm in known) or ranks < 1 or not 0 <= root < ranks or segments < 1 or not cut:
+    composed = len(parts) == len(two_parts) == 2 and all(a in ALGORITHMS[o] for o, a in zip(two_parts, parts, strict=True))
+    algorithms = ALGORITHMS.get(same, ())
+    can_segment = segments == 1 or (same in ("bcast", "reduce") and algorithm in _SEGMENTED)
+    if not (composed or algorithm in algorithms) or ranks < 1 or not 0 <= root < ranks or segments < 1 or not can_segment:
         what = f"{operation} by {algorithm} among {ranks} ranks from {root}" + (f" in {segments} segments" if segments != 1 else "")
-        near = did_you_mean(algorithm, list(known)) or ", ".join(known) or ", ".join(ALGORITHMS)
-        raise UsageError("A073", "no such collective", found=what[:80], fix=near if cut else "one segment")
+        near = did_you_mean(algorithm, list(algorithms)) or ", ".join(algorithms) or ", ".join(ALGORITHMS)
+        raise UsageError("A073", "no such collective", found=what[:80], fix=near if can_segment else "one segment")
     if ranks == 1:
         return _packed([])
-    if not whole:
+    if not composed:
         return _packed(_steps(same, algorithm, ranks, root, segments))
-    first, second = (_steps(o, a, ranks, 0, 1) for o, a in zip(two, parts, strict=True))
-    # the vector that is reduced or spread in between holds the blocks of all
-    long, every = (first if same == "reduce_scatter" else second), float(1 if same == "allreduce" else ranks)
-    longer = [(source, target, share * every) for source, target, share in long]
-    return _packed([*longer, *second] if long is first else [*first, *longer])
+    first, second = (_steps(o, a, ranks, 0, 1) for o, a in zip(two_parts, parts, strict=True))
+    # The vector between the two operations holds the blocks of all ranks.
+    longer_part, factor = (first if same == "reduce_scatter" else second), float(1 if same == "allreduce" else ranks)
+    scaled = [(source, target, share * factor) for source, target, share in longer_part]
+    return _packed([*scaled, *second] if longer_part is first else [*first, *scaled])
 
 
 def _steps(operation: str, algorithm: str, ranks: int, root: int, segments: int) -> list[Step]:
+    """Return the steps of a single algorithm."""
     if operation in ("bcast", "reduce", "scatter", "gather"):
         return _rooted(operation, algorithm, ranks, root, segments)
     if operation == "barrier":
@@ -421,27 +438,27 @@ def _steps(operation: str, algorithm: str, ranks: int, root: int, segments: int)
 
 
 def buffers(operation: str, ranks: int, root: int = 0) -> tuple[Float, Float]:
-    """What a library copies if it stages a collective in host memory once: blocks that each rank puts in, and that it gets.
+    """Return the blocks that each rank copies in and out if a library stages a collective in host memory once.
 
     Returns
     -------
-    Blocks from device memory before it, and to device memory after it, each of shape (ranks,).
+    Blocks from device memory before the collective, and to device memory after it, each of shape (ranks,).
 
     >>> [side.tolist() for side in buffers("allgather", 3)]
     [[1.0, 1.0, 1.0], [3.0, 3.0, 3.0]]
     """
-    one, every = np.ones(ranks), np.full(ranks, float(ranks))
-    at = np.arange(ranks) == root
+    single, all_ranks = np.ones(ranks), np.full(ranks, float(ranks))
+    is_root = np.arange(ranks) == root
     put, got = {
-        "bcast": (one * at, one * ~at),
-        "reduce": (one, one * at),
-        "scatter": (every * at, one),
-        "gather": (one, every * at),
-        "allreduce": (one, one),
-        "allgather": (one, every),
-        "alltoall": (every, every),
-        "reduce_scatter": (every, one),
-        "barrier": (0 * one, 0 * one),
-        "scan": (one, one),
+        "bcast": (single * is_root, single * ~is_root),
+        "reduce": (single, single * is_root),
+        "scatter": (all_ranks * is_root, single),
+        "gather": (single, all_ranks * is_root),
+        "allreduce": (single, single),
+        "allgather": (single, all_ranks),
+        "alltoall": (all_ranks, all_ranks),
+        "reduce_scatter": (all_ranks, single),
+        "barrier": (0 * single, 0 * single),
+        "scan": (single, single),
     }[operation_of(operation) or operation]
     return put, got

@@ -1,11 +1,11 @@
-"""Which algorithm a library takes for a collective: tables of ranks and sizes, as data.
+"""Rules by which MPI libraries select the algorithm of a collective, as tables over ranks and sizes.
 
-``selections.csv``: from so many ranks (`only` of a power of two, or of any number) and so many bytes on, of the block or of the blocks of
-all, a library takes the algorithm that it calls `named`.  Rows with more ranks come before those with fewer.
-``selections_named.csv``: which of our algorithms that is, how exactly, and the source.  ``<reduce>`` stands for what the same library
-chooses for that operation.
+``selections.csv`` lists, for each operation of a library, the algorithm under the library's own name (`named`) from a number of ranks
+(`only`: of a power of two) and a size on [B]; the size is that of the block or that of the blocks of all ranks.  Rows with more ranks come
+before those with fewer.  ``selections_named.csv`` maps the library's name to our algorithm, and states how exact the match is and its
+source.  ``<reduce>`` stands for the algorithm that the same library selects for a reduce.
 
-Operations are taken to be commutative, and communicators not to be split by node.
+Operations are assumed to be commutative, and communicators not to be split by node.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from turnbuckle.foundation.errors import UsageError, did_you_mean
 
 Selection = Literal["short and long", "tracer", "open mpi", "mpich"]
 
-#: Operations whose rules hold where a library has none of its own for a name.
+#: Operations whose rules apply where a library has none for a name.
 _AS: Final = {
     "allgatherv": "allgather",
     "alltoallw": "alltoallv",
@@ -33,13 +33,14 @@ _AS: Final = {
 
 
 def _read(name: str) -> list[dict[str, str]]:
+    """Return the rows of a table beside this file."""
     with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as lines:
         return list(csv.DictReader(lines))
 
 
 @cache
 def _rules() -> dict[tuple[str, str], list[tuple[int, bool, bool, float, str]]]:
-    """Rules of an operation: ranks, whether only a power of two, whether of all blocks, size [B], algorithm."""
+    """Return the rules of each operation: ranks, power of two only, size of all blocks, size [B], algorithm."""
     named = {(r["selection"], r["operation"], r["named"]): r["algorithm"] for r in _read("selections_named.csv")}
     out: dict[tuple[str, str], list[tuple[int, bool, bool, float, str]]] = {}
     for r in _read("selections.csv"):
@@ -51,7 +52,7 @@ def _rules() -> dict[tuple[str, str], list[tuple[int, bool, bool, float, str]]]:
 
 @lru_cache(maxsize=1024)
 def _sizes(operation: str, ranks: int, selection: str) -> tuple[float, list[float], list[str]]:
-    """Blocks that sizes count, sizes [B] from which an algorithm is taken, and the algorithms."""
+    """Return the number of blocks that sizes count, the sizes [B] from which an algorithm applies, and the algorithms."""
     while (selection, operation) not in _rules():
         if operation not in _AS:
             raise UsageError(
@@ -61,22 +62,22 @@ def _sizes(operation: str, ranks: int, selection: str) -> tuple[float, list[floa
         operation = _AS[operation]
     power = ranks & (ranks - 1) == 0
     fits = [r for r in _rules()[selection, operation] if r[0] <= max(ranks, 2) and (power or not r[1])]
-    which = max((r[0], r[1]) for r in fits)
-    mine = sorted(r[3:] for r in fits if r[:2] == which)
-    total = next(r[2] for r in fits if r[:2] == which)
-    return float(ranks if total else 1), [size for size, _ in mine], [algorithm for _, algorithm in mine]
+    strictest = max((r[0], r[1]) for r in fits)
+    rules = sorted(r[3:] for r in fits if r[:2] == strictest)
+    total = next(r[2] for r in fits if r[:2] == strictest)
+    return float(ranks if total else 1), [size for size, _ in rules], [algorithm for _, algorithm in rules]
 
 
 def chosen(operation: str, block_bytes: float, ranks: int, selection: Selection) -> str:
-    """The algorithm that a library picks for a block of this size [B].
+    """Return the algorithm that a library selects for a block of this size [B].
 
-    ``short and long`` takes the latency-bound one for short vectors and the bandwidth-bound one for long; ``tracer`` takes TraceR's
-    (binary trees, allgather by Bruck up to 163,840 B in all, alltoall by Bruck up to 512 B); ``open mpi`` takes those of Open MPI 4.1.4's
-    fixed rules; ``mpich`` those of MPICH for messages between processes, without its composition by nodes.
+    ``short and long`` selects the latency-bound algorithm for short vectors and the bandwidth-bound one for long vectors.  ``tracer``
+    selects TraceR's: binary trees, allgather by Bruck up to 163,840 B in all, alltoall by Bruck up to 512 B.  ``open mpi`` follows the
+    fixed rules of Open MPI 4.1.4.  ``mpich`` follows MPICH for messages between processes, without its composition by nodes.
 
     Raises
     ------
-    UsageError : A073, an operation or selection that is not known.
+    UsageError : A073, an unknown operation or selection.
 
     >>> chosen("allreduce", 8192, 64, "open mpi"), chosen("allgatherv", 8192, 64, "mpich")
     ('recursive_doubling', 'ring')
@@ -85,8 +86,8 @@ def chosen(operation: str, block_bytes: float, ranks: int, selection: Selection)
     algorithm = algorithms[bisect_right(sizes, block_bytes * blocks) - 1]
     if "<" not in algorithm:
         return algorithm
-    # all blocks are reduced before a scatter, and broadcast after a gather
-    every = ranks if operation != "allreduce" else 1
-    size = {"reduce": block_bytes * every, "bcast": block_bytes * every, "gather": block_bytes, "scatter": block_bytes}
+    # A reduce before a scatter, and a broadcast after a gather, carry the blocks of all ranks.
+    factor = ranks if operation != "allreduce" else 1
+    size = {"reduce": block_bytes * factor, "bcast": block_bytes * factor, "gather": block_bytes, "scatter": block_bytes}
     parts = [chosen(p[1:-1], size[p[1:-1]], ranks, selection) if p.startswith("<") else p for p in algorithm.split(" + ")]
     return " + ".join(parts)

@@ -1,7 +1,7 @@
-"""Trees that collectives go along, and the messages that go down them or up.
+"""Trees of collectives, and the messages that go down or up them.
 
-A tree is the children of every rank, in the order in which it sends to them; ranks count from the root.  A `Step` is messages of one step:
-sources, targets, shares, arrays of shape (messages,).
+A tree lists the children of every rank in the order in which the rank sends to them; ranks count from the root.  A `Step` holds the
+messages of one step: sources, targets and shares, arrays of shape (messages,).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Int = NDArray[np.int64]
 Step = tuple[Int, Int, Float]
 Tree = list[list[int]]
 
-#: Children of a level of Open MPI's k-nomial tree, and chains of its chained broadcast, where nobody says otherwise.
+#: Open MPI's defaults for the radix of its k-nomial tree, and for the number of chains of its chained broadcast.
 RADIX: Final = 4
 CHAINS: Final = 4
 
 
 def step(source: Int | list[int], target: Int | list[int] | int, share: Float | list[float] | float) -> Step:
-    """Messages of one step; a single target or share is that of all."""
+    """Return the messages of one step; a single target or share applies to all."""
     sources = np.asarray(source, np.int64)
     return (
         sources,
@@ -34,7 +34,7 @@ def step(source: Int | list[int], target: Int | list[int] | int, share: Float | 
 
 
 def rounds(ranks: int) -> Iterator[int]:
-    """1, 2, 4, ... below `ranks`."""
+    """Yield 1, 2, 4, ... below `ranks`."""
     reach = 1
     while reach < ranks:
         yield reach
@@ -42,12 +42,12 @@ def rounds(ranks: int) -> Iterator[int]:
 
 
 def reversed_steps(steps: list[Step]) -> list[Step]:
-    """The same the other way: a broadcast becomes a reduce, a scatter a gather, an allgather a reduce_scatter."""
+    """Return the steps of the reverse operation: a broadcast becomes a reduce, a scatter a gather, an allgather a reduce_scatter."""
     return [(target, source, share) for source, target, share in reversed(steps)]
 
 
 def turned(steps: list[Step], ranks: int, root: int) -> list[Step]:
-    """Ranks counted from the root as ranks of the communicator."""
+    """Return steps with ranks of the communicator in place of ranks counted from the root."""
     return [((source + root) % ranks, (target + root) % ranks, share) for source, target, share in steps]
 
 
@@ -55,7 +55,7 @@ def turned(steps: list[Step], ranks: int, root: int) -> list[Step]:
 
 
 def _from_parents(parents: Iterable[int]) -> Tree:
-    """Children in ascending order, from the parent of each rank but the root."""
+    """Return the tree with the given parent of each rank but the root, with children in ascending order."""
     tree: Tree = [[]]
     for rank, parent in enumerate(parents, start=1):
         tree.append([])
@@ -64,7 +64,10 @@ def _from_parents(parents: Iterable[int]) -> Tree:
 
 
 def knomial(ranks: int, radix: int) -> Tree:
-    """Children at radix - 1 multiples of each power of the radix, the furthest power first; a subtree is ranks in a row."""
+    """Return a k-nomial tree: children at radix - 1 multiples of each power of the radix, the furthest power first.
+
+    Every subtree consists of consecutive ranks.
+    """
     tree: Tree = [[] for _ in range(ranks)]
     reach = 1
     while reach < ranks:
@@ -76,16 +79,17 @@ def knomial(ranks: int, radix: int) -> Tree:
 
 
 def _binomial_doubling(ranks: int) -> Tree:
-    """Children at distances that double from the next power of two beyond the rank."""
+    """Return a tree with children at distances that double from the next power of two above the rank."""
     return _from_parents(r - (1 << (r.bit_length() - 1)) for r in range(1, ranks))
 
 
 def _heap(ranks: int) -> Tree:
+    """Return a binary tree in which rank r has the children 2 r + 1 and 2 r + 2."""
     return _from_parents((r - 1) // 2 for r in range(1, ranks))
 
 
 def _levels(ranks: int) -> Tree:
-    """Two children a rank, as many places further as there are ranks on its level, and twice as many."""
+    """Return a binary tree with children at a distance of the ranks on the parent's level, and at twice that distance."""
     parents = []
     for rank in range(1, ranks):
         above = 1 << ((rank + 1).bit_length() - 2)
@@ -94,7 +98,7 @@ def _levels(ranks: int) -> Tree:
 
 
 def _in_order(ranks: int) -> Tree:
-    """Two children, each the last rank of its half; the root is the last rank of all."""
+    """Return a binary tree whose root is the last rank, and whose two subtrees are halves with the last rank of each as root."""
     tree: Tree = [[] for _ in range(ranks)]
 
     def grow(first: int, count: int) -> None:
@@ -110,7 +114,7 @@ def _in_order(ranks: int) -> Tree:
 
 
 def _chains(ranks: int, count: int) -> Tree:
-    """Chains from the root, of equal lengths or one longer; the longer ones first."""
+    """Return chains from the root, of equal lengths or the first ones longer by one."""
     tree: Tree = [[] for _ in range(ranks)]
     count = min(count, ranks - 1)
     for chain in np.array_split(np.arange(1, ranks), count) if count else ():
@@ -137,31 +141,32 @@ TREES: Final[dict[str, Callable[[int], Tree]]] = {
 
 
 def down(tree: Tree, root: int = 0, segments: int = 1, share: Float | None = None, *, together: bool = False) -> list[Step]:
-    """From the root to all, one child after the other and segment by segment; each message has 1 / segments, or `share` of its target.
+    """Return the messages from the root to all, one child after the other and segment by segment.
 
-    A rank sends a segment to its last child in the step in which it receives the next.  `together`: to all children in one step.
+    Each message has 1 / segments of the vector, or the `share` of its target.  A rank sends a segment to its last child in the step in
+    which it receives the next segment.  With `together`, a rank sends to all its children in one step.
     """
     width = 1 if together else max((len(children) for children in tree), default=0)
-    at: dict[int, list[tuple[int, int]]] = {}
+    messages_of_step: dict[int, list[tuple[int, int]]] = {}
     reached = [(root, 0)]
     while reached:
         further = []
         for parent, received in reached:
-            for place, child in enumerate(tree[parent]):
-                k = 0 if together else place
+            for index, child in enumerate(tree[parent]):
+                k = 0 if together else index
                 further.append((child, received + 1 + k))
                 for segment in range(segments):
-                    at.setdefault(received + k + segment * width, []).append((parent, child))
+                    messages_of_step.setdefault(received + k + segment * width, []).append((parent, child))
         reached = further
     steps = []
-    for when in sorted(at):
-        source, target = (np.array(side, np.int64) for side in zip(*at[when], strict=True))
+    for number in sorted(messages_of_step):
+        source, target = (np.array(side, np.int64) for side in zip(*messages_of_step[number], strict=True))
         steps.append(step(source, target, 1.0 / segments if share is None else share[target]))
     return steps
 
 
 def below(tree: Tree, root: int = 0) -> Float:
-    """Ranks of the subtree of each, shape (ranks,)."""
+    """Return the number of ranks in each rank's subtree, shape (ranks,)."""
     order, count = [root], np.ones(len(tree))
     for rank in order:
         order.extend(tree[rank])
@@ -171,27 +176,30 @@ def below(tree: Tree, root: int = 0) -> Float:
 
 
 def linear(ranks: int) -> list[Step]:
-    """From the root to all at once."""
+    """Return the step in which the root sends to all others at once."""
     return [step(np.zeros(ranks - 1, np.int64), np.arange(1, ranks), 1.0)]
 
 
 def rooted(algorithm: str, ranks: int, segments: int, *, together: bool = False) -> list[Step]:
-    """A broadcast along a tree, from rank 0."""
+    """Return the steps of a broadcast along a tree from rank 0."""
     if algorithm == "linear":
         return [(s, t, share / segments) for s, t, share in linear(ranks) for _ in range(segments)]
     return down(TREES[algorithm](ranks), segments=segments, together=together)
 
 
 def in_order_reduce(ranks: int, root: int, segments: int) -> list[Step]:
-    """Up to the last rank in the order of ranks, two children at once, and from there to the root if that is another."""
+    """Return a reduce to the last rank in the order of ranks, from both children at once, and from there to the root if that is another
+    rank.
+    """
     up = reversed_steps(down(_in_order(ranks), ranks - 1, segments, together=True))
     return up if root == ranks - 1 else [*up, step([ranks - 1], root, 1.0)]
 
 
 def split_binary(ranks: int, segments: int) -> list[Step]:
-    """One half of the vector down the left half of a binary tree and the other down the right; then neighbours swap halves.
+    """Return a broadcast of one half of the vector down each half of a binary tree, after which neighbours swap halves.
 
-    Ranks of the left half are odd, those of the right even; the last of an even number gets its second half from the root.
+    Ranks of the left half are odd, those of the right half even.  For an even number of ranks the last one gets its second half from the
+    root.
     """
     steps = [(s, t, 0.5 * share) for s, t, share in down(_levels(ranks), segments=segments)]
     left = np.arange(1, ranks - 1, 2)

@@ -1,18 +1,18 @@
-"""Messages as packets that hold links, one after the other: LiMPPy's network (PNNL FENATE) as programs of the contention replay.
+"""Packet-level replay of messages after LiMPPy (PNNL FENATE): every packet occupies links one after the other.
 
-``spoken``   every message as what is said for it: eager data; or request, reply, data and fin, which wait for each other
-``packed``   every message so said as packets, every packet as the links it takes: each directed link serves one packet at a time, first
-             come first served, for the time the packet takes (and that of the switch behind it); the head moves on at once
+``spoken``   every message as the messages of its protocol: eager data; or request, reply, data and fin, which wait for each other
+``packed``   every such message as packets, and every packet as the links it takes: each directed link serves one packet at a time, first
+             come first served, for the packet's transmission time (and the latency of the switch behind it); the head moves on at once
              (cut-through), and the packet has arrived when its tail has
 
-The first alone runs under any fidelity, `flow` among them; the second is a program of resources and fixed delays only.
+`spoken` alone runs under any fidelity, `flow` among them; `packed` is a program of resources and fixed delays only.
 
-Where it differs from the original: a message that waits for its receiver does so (the original answers at once: here only where no
-receiver says that it is ready), and compute between messages may be kept.  ``legacy_headers`` adds the header twice, as the original does.
+Two differences from the original: a message that waits for its receiver does so (the original answers at once, which here happens only
+where no receive is posted), and compute between messages may be kept.  ``legacy_headers`` adds the header twice, as the original does.
 
 Errors:
 
-    A090  parameters that cannot be, or more packets than can be replayed
+    A090  impossible parameters, or more packets than can be replayed
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Bool = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Protocol:
-    """LiMPPy's parameters; its defaults are those of the original, estimated there for InfiniBand EDR.
+    """Parameters of LiMPPy's protocol; the defaults are those of the original, estimated there for InfiniBand EDR.
 
     Attributes
     ----------
-    packet_bytes, header_bytes : payload of a full packet, and what every packet carries besides [B].
+    packet_bytes, header_bytes : payload of a full packet, and header of every packet [B].
     eager_bytes : messages up to this size are sent at once [B].
     eager_bandwidth, remote_bandwidth : of packets sent by a processor, and of remote memory access [B/s].
     eager_node_seconds, remote_node_seconds : latency of a node: leaving it, and for eager packets entering it too [s].
@@ -61,7 +61,7 @@ class Protocol:
     acknowledged: bool = False
 
     def packet_seconds(self, payload_bytes: Float, remote: Bool) -> Float:
-        """How long a packet takes a link: payload and header over the bandwidth, whole nanoseconds [s].
+        """Return how long a packet occupies a link: payload and header over the bandwidth, in whole nanoseconds [s].
 
         >>> Protocol().packet_seconds(np.array([4096.0, 0.0]), np.array([True, False])).round(12).tolist()
         [3.36e-07, 2.8e-08]
@@ -72,13 +72,13 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Spoken:
-    """A program whose messages are what is said for those of another.
+    """Program in which the messages of another are replaced by those of the protocol.
 
     Attributes
     ----------
-    program : its messages between nodes all leave as soon as they are sent; the rest are edges.
-    begin : number of the first of those messages; all behind it are.
-    remote : which of them are remote memory access, shape (said,).
+    program : program whose messages between nodes all leave as soon as they are sent; the others are edges.
+    begin : number of the first message between nodes; all later ones are between nodes too.
+    remote : mask of the messages between nodes that are remote memory access, shape (protocol messages,).
     """
 
     program: Program
@@ -87,7 +87,7 @@ class Spoken:
 
 
 def sound(protocol: Protocol) -> None:
-    """Refuse parameters that cannot be, by name.
+    """Refuse impossible parameters; A090 names the offending field.
 
     Raises
     ------
@@ -101,14 +101,14 @@ def sound(protocol: Protocol) -> None:
 
 
 class _Messages:
-    """Messages being numbered."""
+    """Numbered messages of a program under construction."""
 
     def __init__(self, first: int) -> None:
         self.count = first
         self.parts: list[tuple[Int, Int, Float, NDArray[np.uint8]]] = []
 
     def add(self, there: Bool, source: Int, target: Int, size: Float, leaves: Leaves) -> Int:
-        """Numbers of messages that are `there`, -1 of the others."""
+        """Add the messages that `there` selects, and return their numbers; -1 for the others."""
         number = np.where(there, self.count + np.cumsum(there) - 1, -1)
         many = int(there.sum())
         self.count += many
@@ -117,10 +117,11 @@ class _Messages:
 
 
 def spoken(program: Program, protocol: Protocol) -> Spoken:
-    """Every message of a program as what is said for it; those that leave when both ends are ready by rendezvous.
+    """Return a program with every message replaced by the messages of the protocol; those that leave when both ends are ready use
+    rendezvous.
 
-    A process at each end of every message speaks for it, so that the program's own go on as they did.  What a message may go at
-    most and when it may begin besides does not hold: here bandwidths and latencies are those of the protocol.
+    A process at each end of every message runs the protocol, so that the program's own processes go on as they did.  Rate limits and delays
+    of the messages do not apply: bandwidths and latencies are those of the protocol.
     """
     sound(protocol)
     code, arg = np.asarray(program.code), np.array(program.arg, dtype=np.int64)
@@ -130,80 +131,82 @@ def spoken(program: Program, protocol: Protocol) -> Spoken:
     count, processes = len(real), len(host)
     slot = np.full(len(leaves), -1, dtype=np.int64)
     slot[real] = np.arange(count)
-    every, ready = np.ones(count, dtype=np.bool_), leaves[real] == Leaves.READY
-    acknowledged = every & protocol.acknowledged
-    hands = np.isin(code, [Op.SEND, Op.POST, Op.AWAIT, Op.SENT])
-    own = np.where(hands, slot[np.where(hands, arg, 0)], -1) if len(slot) else np.full(len(arg), -1)
-    message = own >= 0
+    always, ready = np.ones(count, dtype=np.bool_), leaves[real] == Leaves.READY
+    acknowledged = always & protocol.acknowledged
+    handles = np.isin(code, [Op.SEND, Op.POST, Op.AWAIT, Op.SENT])
+    message_of = np.where(handles, slot[np.where(handles, arg, 0)], -1) if len(slot) else np.full(len(arg), -1)
+    message = message_of >= 0
     posts = np.zeros(count, dtype=np.bool_)
-    posts[own[message & (code == Op.POST)]] = True
-    here, there = processes + np.arange(count), processes + count + np.arange(count)
-    # a message may go between other places than those of its processes
+    posts[message_of[message & (code == Op.POST)]] = True
+    sender, receiver = processes + np.arange(count), processes + count + np.arange(count)
+    # A message may go between other places than those of its processes.
     starts, stops = (np.asarray(a, dtype=np.int64) for a in (program.start, program.end))
     leaves_from, goes_to = starts[real] if len(starts) else host[source[real]], stops[real] if len(stops) else host[target[real]]
     zero, header = np.zeros(count), np.full(count, float(protocol.header_bytes))
     full = size[real] + np.maximum(np.ceil(size[real] / protocol.packet_bytes), 1) * protocol.header_bytes
-    made = _Messages(len(leaves))
-    posted = made.add(ready & posts, target[real], there, zero, Leaves.EDGE)
-    arrived = made.add(every, there, target[real], zero, Leaves.EDGE)
-    sent = made.add(ready | acknowledged, here, source[real], zero, Leaves.EDGE)
-    known = made.add(ready & acknowledged, here, there, zero, Leaves.EDGE)
-    begin = made.count
-    request = made.add(ready, here, there, header, Leaves.EAGER)
-    reply = made.add(ready, there, here, header, Leaves.EAGER)
-    data = made.add(every, here, there, full, Leaves.EAGER)
-    fin = made.add(ready, there, here, header, Leaves.EAGER)
-    done = made.add(acknowledged, there, here, header, Leaves.EAGER)
-    # of the program's own operations: a message is handed to who speaks for it
+    builder = _Messages(len(leaves))
+    posted = builder.add(ready & posts, target[real], receiver, zero, Leaves.EDGE)
+    arrived = builder.add(always, receiver, target[real], zero, Leaves.EDGE)
+    sent = builder.add(ready | acknowledged, sender, source[real], zero, Leaves.EDGE)
+    done_known = builder.add(ready & acknowledged, sender, receiver, zero, Leaves.EDGE)
+    begin = builder.count
+    request = builder.add(ready, sender, receiver, header, Leaves.EAGER)
+    reply = builder.add(ready, receiver, sender, header, Leaves.EAGER)
+    data = builder.add(always, sender, receiver, full, Leaves.EAGER)
+    fin = builder.add(ready, receiver, sender, header, Leaves.EAGER)
+    done = builder.add(acknowledged, receiver, sender, header, Leaves.EAGER)
+    # The program's own operations hand a message to the process that runs its protocol.
     for op, number in ((Op.POST, posted), (Op.AWAIT, arrived), (Op.SENT, sent)):
-        mine = message & (code == op)
-        arg[mine] = number[own[mine]]
+        selected = message & (code == op)
+        arg[selected] = number[message_of[selected]]
     code = np.where(message & (code == Op.POST), Op.SEND, np.where(message & (code == Op.SENT), Op.AWAIT, code)).astype(np.uint8)
     kept = ~message | (arg >= 0)
     first = np.append(0, np.cumsum(kept))[np.asarray(program.first, dtype=np.int64)]
     node = np.full(count, len(program.work_seconds))
-    steps: list[tuple[Int, Bool, Op, Int]] = [
-        (here, every, Op.AWAIT, real), (here, every, Op.WORK, node), (here, ready, Op.SEND, request), (here, ready, Op.AWAIT, reply),
-        (here, ready, Op.WORK, node), (here, ready, Op.WORK, node + 1), (here, every, Op.SEND, data), (here, ready, Op.AWAIT, fin),
-        (here, ready, Op.WORK, node), (here, ready & acknowledged, Op.SEND, known), (here, acknowledged, Op.AWAIT, done),
-        (here, acknowledged, Op.WORK, node), (here, ready | acknowledged, Op.SEND, sent),
-        (there, ready, Op.AWAIT, request), (there, ready, Op.WORK, node), (there, ready & posts, Op.AWAIT, posted),
-        (there, ready, Op.WORK, node), (there, ready, Op.SEND, reply), (there, every, Op.AWAIT, data), (there, ~ready, Op.WORK, node),
-        (there, every, Op.SEND, arrived), (there, ready, Op.WORK, node), (there, ready, Op.SEND, fin),
-        (there, ready & acknowledged, Op.AWAIT, known), (there, acknowledged, Op.WORK, node), (there, acknowledged, Op.SEND, done),
+    at_sender: list[tuple[Bool, Op, Int]] = [
+        (always, Op.AWAIT, real), (always, Op.WORK, node), (ready, Op.SEND, request), (ready, Op.AWAIT, reply), (ready, Op.WORK, node),
+        (ready, Op.WORK, node + 1), (always, Op.SEND, data), (ready, Op.AWAIT, fin), (ready, Op.WORK, node),
+        (ready & acknowledged, Op.SEND, done_known), (acknowledged, Op.AWAIT, done), (acknowledged, Op.WORK, node),
+        (ready | acknowledged, Op.SEND, sent),
     ]  # fmt: skip
-    process = np.concatenate([one[mask] for one, mask, _, _ in steps])
+    at_receiver: list[tuple[Bool, Op, Int]] = [
+        (ready, Op.AWAIT, request), (ready, Op.WORK, node), (ready & posts, Op.AWAIT, posted), (ready, Op.WORK, node),
+        (ready, Op.SEND, reply), (always, Op.AWAIT, data), (~ready, Op.WORK, node), (always, Op.SEND, arrived), (ready, Op.WORK, node),
+        (ready, Op.SEND, fin), (ready & acknowledged, Op.AWAIT, done_known), (acknowledged, Op.WORK, node), (acknowledged, Op.SEND, done),
+    ]  # fmt: skip
+    steps = [(sender, *step) for step in at_sender] + [(receiver, *step) for step in at_receiver]
+    process = np.concatenate([process_of[mask] for process_of, mask, _, _ in steps])
     order = np.argsort(process, kind="stable")
     codes = np.concatenate([np.full(int(mask.sum()), int(op), dtype=np.uint8) for _, mask, op, _ in steps])[order]
     args = np.concatenate([values[mask] for _, mask, _, values in steps])[order]
     until = np.searchsorted(process[order], processes + np.arange(1, 2 * count + 1))
-    # a message itself becomes the word to who speaks for it
+    # The message itself becomes the edge to the process that runs its protocol.
     towards = target.copy()
-    towards[real] = here
-    ends = [np.concatenate([a, *(part[k] for part in made.parts)]) for k, a in enumerate((source, towards))]
-    sizes = np.concatenate([np.where(leaves == Leaves.EDGE, size, 0.0), *(part[2] for part in made.parts)])
-    ways = np.concatenate([np.full(len(leaves), Leaves.EDGE, dtype=np.uint8), *(part[3] for part in made.parts)])
+    towards[real] = sender
+    ends = [np.concatenate([a, *(part[k] for part in builder.parts)]) for k, a in enumerate((source, towards))]
+    sizes = np.concatenate([np.where(leaves == Leaves.EDGE, size, 0.0), *(part[2] for part in builder.parts)])
+    leaves_of = np.concatenate([np.full(len(leaves), Leaves.EDGE, dtype=np.uint8), *(part[3] for part in builder.parts)])
     works = np.append(program.work_seconds, [protocol.eager_node_seconds, protocol.remote_node_seconds])
     return Spoken(
         Program(
             np.append(first, first[-1] + until), np.append(code[kept], codes), np.append(arg[kept], args), works, program.resource,
             program.use_seconds, program.capacity, np.concatenate([host, leaves_from, goes_to]),
-            ends[0], ends[1], sizes, ways, priority=program.priority,
+            ends[0], ends[1], sizes, leaves_of, priority=program.priority,
         ),
-        begin, np.isin(np.arange(begin, made.count), data[ready]),
+        begin, np.isin(np.arange(begin, builder.count), data[ready]),
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A program of packets.
+    """Program of packets.
 
     Attributes
     ----------
-    program : of resources and edges alone.
-    link : which link of the network each resource is.
-    busy_seconds : how long each is taken in all [s].
-    packets : how many there are.
+    program : program of resources and edges alone.
+    link : link of the network that each resource stands for.
+    busy_seconds : total time for which each resource is occupied [s].
+    packets : number of packets.
     """
 
     program: Program
@@ -212,12 +215,12 @@ class Packed:
     packets: int
 
 
-def packed(said: Spoken, network: Network | Graph, protocol: Protocol, *, alone: bool = False) -> Packed:
-    """What is said as packets over the links of a network, from card to card.
+def packed(protocol_program: Spoken, network: Network | Graph, protocol: Protocol, *, alone: bool = False) -> Packed:
+    """Return the protocol's messages as packets over the links of a network, from NIC to NIC.
 
     Parameters
     ----------
-    alone : as if every message had the network to itself: nothing waits but a message's packets for each other, as one long packet.
+    alone : replay every message as if it had the network to itself: its packets wait only for each other, as one long packet.
 
     Raises
     ------
@@ -225,91 +228,102 @@ def packed(said: Spoken, network: Network | Graph, protocol: Protocol, *, alone:
     """
     if isinstance(network, Network) and len(network.made_of.parts) != 1:
         raise _refused("nodes of several parts", "packets go from node to node")
-    one, remote = said.program, said.remote
+    program_in, remote = protocol_program.program, protocol_program.remote
     count = len(remote)
-    source, target, leaves = (np.asarray(a, dtype=np.int64) for a in (one.source, one.target, one.leaves))
-    host = np.asarray(one.host, dtype=np.int64)
-    ways, which = routes(network, host[source[said.begin :]], host[target[said.begin :]])
-    hops = np.array([len(r) for r in ways], dtype=np.int64)[which]
-    size = np.asarray(one.size_bytes[said.begin :], dtype=np.float64)
+    source, target, leaves = (np.asarray(a, dtype=np.int64) for a in (program_in.source, program_in.target, program_in.leaves))
+    host = np.asarray(program_in.host, dtype=np.int64)
+    paths, path_of = routes(network, host[source[protocol_program.begin :]], host[target[protocol_program.begin :]])
+    hops = np.array([len(r) for r in paths], dtype=np.int64)[path_of]
+    size = np.asarray(program_in.size_bytes[protocol_program.begin :], dtype=np.float64)
     packets_of = np.maximum(np.ceil(size / (protocol.packet_bytes + protocol.header_bytes)), 1)
-    # the way from who speaks to the first link counts as one
-    taken = float((packets_of * (hops + 1.0)).sum())
-    if taken > MOST_HOPS:
+    # The hop from the sending process to the first link counts as one.
+    visits = float((packets_of * (hops + 1.0)).sum())
+    if visits > MOST_HOPS:
         fix = f"at most {MOST_HOPS:,}: larger packets, or the fidelity flow"
-        raise _refused(f"{packets_of.sum():,.0f} packets that ask {taken:,.0f} times for nodes and links", fix)
-    many = packets_of.astype(np.int64)
-    of = np.repeat(np.arange(count), many)
-    payload = _payload(size, many, of, protocol)
-    takes, packets = protocol.packet_seconds(payload, remote[of]), len(of)
+        raise _refused(f"{packets_of.sum():,.0f} packets that ask {visits:,.0f} times for nodes and links", fix)
+    packets_per_message = packets_of.astype(np.int64)
+    message_of = np.repeat(np.arange(count), packets_per_message)
+    payload = _payload(size, packets_per_message, message_of, protocol)
+    packet_seconds, packets = protocol.packet_seconds(payload, remote[message_of]), len(message_of)
     if alone:
         between = np.where(remote, protocol.remote_switch_seconds, protocol.eager_switch_seconds)
-        # a first link serves the next packet when the switch behind it is free
-        takes = np.bincount(of, weights=takes, minlength=count).astype(np.float64) + np.where(hops > 1, (many - 1) * between, 0.0)
-        of, many = np.arange(count), np.ones(count, dtype=np.int64)
-    steps = hops[of]
-    # a process for every link of every packet: packet by packet, link by link
-    packet = np.repeat(np.arange(len(of)), steps)
-    nth = np.arange(len(packet)) - np.repeat(np.cumsum(steps) - steps, steps)
-    last = nth == steps[packet] - 1
+        # The first link serves the next packet only when the switch behind it is free.
+        packet_seconds = np.bincount(message_of, weights=packet_seconds, minlength=count).astype(np.float64) + np.where(
+            hops > 1, (packets_per_message - 1) * between, 0.0
+        )
+        message_of, packets_per_message = np.arange(count), np.ones(count, dtype=np.int64)
+    steps = hops[message_of]
+    # Every link of every packet is a process, ordered by packet and then by link.
+    packet = np.repeat(np.arange(len(message_of)), steps)
+    hop = np.arange(len(packet)) - np.repeat(np.cumsum(steps) - steps, steps)
+    last = hop == steps[packet] - 1
     flat, start = (
-        np.concatenate([np.zeros(0, dtype=np.int64), *(np.array(r, dtype=np.int64) for r in ways)]),
-        np.cumsum([0, *map(len, ways)]),
+        np.concatenate([np.zeros(0, dtype=np.int64), *(np.array(r, dtype=np.int64) for r in paths)]),
+        np.cumsum([0, *map(len, paths)]),
     )
-    link = flat[start[which[of[packet]]] + nth]
+    link = flat[start[path_of[message_of[packet]]] + hop]
     used, resource = np.unique(link, return_inverse=True)
-    switch = np.where(remote[of[packet]], protocol.remote_switch_seconds, protocol.eager_switch_seconds)
-    held = takes[packet] + np.where(last, 0.0, switch)
-    works, work = np.unique(held, return_inverse=True)
-    # words to the first link, from link to link, and from the last link, in this order for each packet
+    switch = np.where(remote[message_of[packet]], protocol.remote_switch_seconds, protocol.eager_switch_seconds)
+    occupied = packet_seconds[packet] + np.where(last, 0.0, switch)
+    works, work = np.unique(occupied, return_inverse=True)
+    # The edges of each packet lead to its first link, from link to link, and from its last link, in this order.
     process = len(host) + np.arange(len(packet))
-    word = said.begin + np.cumsum(steps + 1) - (steps + 1)
-    hear, tell = word[packet] + nth, word[packet] + nth + 1
+    word = protocol_program.begin + np.cumsum(steps + 1) - (steps + 1)
+    incoming, outgoing = word[packet] + hop, word[packet] + hop + 1
     words = int((steps + 1).sum())
     ends = [np.empty(words, dtype=np.int64), np.empty(words, dtype=np.int64)]
-    ends[0][word - said.begin], ends[1][word + steps - said.begin] = source[said.begin :][of], target[said.begin :][of]
-    ends[0][tell - said.begin], ends[1][hear - said.begin] = process, process
+    ends[0][word - protocol_program.begin], ends[1][word + steps - protocol_program.begin] = (
+        source[protocol_program.begin :][message_of],
+        target[protocol_program.begin :][message_of],
+    )
+    ends[0][outgoing - protocol_program.begin], ends[1][incoming - protocol_program.begin] = process, process
     delay = np.zeros(words)
-    delay[tell - said.begin] = switch
-    delay[word + steps - said.begin] = takes
-    code, arg, first = _each_packet(one, said.begin, many, word, steps)
-    own = np.stack([hear, resource, tell, len(one.work_seconds) + work, resource], axis=1).reshape(-1)
-    does = np.tile(np.array([Op.AWAIT, Op.TAKE, Op.SEND, Op.WORK, Op.GIVE], dtype=np.uint8), len(packet))
-    shift, room = len(one.capacity), max(len(of), 1) if alone else 1
-    is_use = np.isin(does, [Op.TAKE, Op.GIVE])
-    busy = np.bincount(resource, weights=held, minlength=len(used)).astype(np.float64)
+    delay[outgoing - protocol_program.begin] = switch
+    delay[word + steps - protocol_program.begin] = packet_seconds
+    code, arg, first = _each_packet(program_in, protocol_program.begin, packets_per_message, word, steps)
+    arguments = np.stack([incoming, resource, outgoing, len(program_in.work_seconds) + work, resource], axis=1).reshape(-1)
+    operations = np.tile(np.array([Op.AWAIT, Op.TAKE, Op.SEND, Op.WORK, Op.GIVE], dtype=np.uint8), len(packet))
+    shift, capacity = len(program_in.capacity), max(len(message_of), 1) if alone else 1
+    is_use = np.isin(operations, [Op.TAKE, Op.GIVE])
+    busy = np.bincount(resource, weights=occupied, minlength=len(used)).astype(np.float64)
     program = Program(
-        np.append(first, first[-1] + 5 * np.arange(1, len(packet) + 1)), np.append(code, does),
-        np.append(arg, np.where(is_use, own + len(one.resource), own)), np.append(one.work_seconds, works),
-        np.append(one.resource, shift + np.arange(len(used))), np.append(one.use_seconds, np.zeros(len(used))),
-        np.append(one.capacity, np.full(len(used), room)), np.append(host, np.zeros(len(packet), dtype=np.int64)),
-        np.append(source[: said.begin], ends[0]), np.append(target[: said.begin], ends[1]),
-        np.append(one.size_bytes[: said.begin], delay), np.append(leaves[: said.begin], np.full(words, Leaves.EDGE)).astype(np.uint8),
-        priority=np.append(one.priority, np.zeros(len(used) if len(one.priority) else 0, dtype=np.int64)),
+        np.append(first, first[-1] + 5 * np.arange(1, len(packet) + 1)), np.append(code, operations),
+        np.append(arg, np.where(is_use, arguments + len(program_in.resource), arguments)), np.append(program_in.work_seconds, works),
+        np.append(program_in.resource, shift + np.arange(len(used))), np.append(program_in.use_seconds, np.zeros(len(used))),
+        np.append(program_in.capacity, np.full(len(used), capacity)), np.append(host, np.zeros(len(packet), dtype=np.int64)),
+        np.append(source[: protocol_program.begin], ends[0]), np.append(target[: protocol_program.begin], ends[1]),
+        np.append(program_in.size_bytes[: protocol_program.begin], delay),
+        np.append(leaves[: protocol_program.begin], np.full(words, Leaves.EDGE)).astype(np.uint8),
+        priority=np.append(program_in.priority, np.zeros(len(used) if len(program_in.priority) else 0, dtype=np.int64)),
     )  # fmt: skip
     return Packed(program, used, busy, packets)
 
 
 def _payload(size: Float, many: Int, of: Int, protocol: Protocol) -> Float:
-    """Payload of every packet, headers left out [B]; `size` is payload and a header for each of the `many` packets of a message."""
+    """Return the payload of every packet without headers [B].
+
+    `size` is the payload of a message and a header for each of its `many` packets.
+    """
     nth = np.arange(len(of)) - np.repeat(np.cumsum(many) - many, many)
     rest = size[of] - protocol.header_bytes * many[of] - nth * protocol.packet_bytes
     return np.asarray(np.clip(rest, 0.0, protocol.packet_bytes))
 
 
-def _each_packet(one: Program, begin: int, many: Int, word: Int, steps: Int) -> tuple[NDArray[np.uint8], Int, Int]:
-    """The operations of those who speak, with a word to and from every packet in place of the message."""
-    code, arg = np.asarray(one.code), np.asarray(one.arg, dtype=np.int64)
+def _each_packet(program: Program, begin: int, packets_per_message: Int, word: Int, steps: Int) -> tuple[NDArray[np.uint8], Int, Int]:
+    """Return the operations of the protocol's processes, with an edge to and from every packet in place of the message."""
+    code, arg = np.asarray(program.code), np.asarray(program.arg, dtype=np.int64)
     message = np.isin(code, [Op.SEND, Op.AWAIT]) & (arg >= begin)
-    which = np.where(message, arg - begin, 0)
-    times = np.where(message, many[which] if len(many) else 1, 1)
-    at = np.repeat(np.arange(len(code)), times)
-    nth = np.arange(len(at)) - np.repeat(np.cumsum(times) - times, times)
-    first_packet = np.cumsum(many) - many
-    packet = np.where(message[at], (first_packet[which] if len(many) else which)[at] + nth, 0)
-    new = np.where(code[at] == Op.SEND, word[packet], word[packet] + steps[packet]) if len(word) else arg[at]
-    first = np.append(0, np.cumsum(times))[np.asarray(one.first, dtype=np.int64)]
-    return code[at], np.where(message[at], new, arg[at]), first
+    message_index = np.where(message, arg - begin, 0)
+    times = np.where(message, packets_per_message[message_index] if len(packets_per_message) else 1, 1)
+    operation = np.repeat(np.arange(len(code)), times)
+    index = np.arange(len(operation)) - np.repeat(np.cumsum(times) - times, times)
+    first_packet = np.cumsum(packets_per_message) - packets_per_message
+    packet = np.where(
+        message[operation], (first_packet[message_index] if len(packets_per_message) else message_index)[operation] + index, 0
+    )
+    replaced = np.where(code[operation] == Op.SEND, word[packet], word[packet] + steps[packet]) if len(word) else arg[operation]
+    first = np.append(0, np.cumsum(times))[np.asarray(program.first, dtype=np.int64)]
+    return code[operation], np.where(message[operation], replaced, arg[operation]), first
 
 
 def _refused(found: str, fix: str = "") -> UsageError:

@@ -1,11 +1,11 @@
-"""Messages that wait for messages: a graph of messages as a program for the contention replay (LiMPPy's message DAG, PNNL FENATE).
+"""Graphs of messages that wait for messages, as programs for the contention replay (LiMPPy's message DAG, PNNL FENATE).
 
-A message begins when all messages before it are complete, and after a delay of its own.  It is complete when it has arrived; one that
-waits for its receiver, or is acknowledged, when its sender knows.
+A message begins when all messages before it are complete, and after its own delay.  It is complete when it has arrived.  A message that
+waits for its receiver, or is acknowledged, is complete when its sender is informed.
 
 Errors:
 
-    A089  a graph of messages that cannot be
+    A089  an impossible graph of messages
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from turnbuckle.replay.contention.contention import Leaves, Op, Program
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-#: Messages and nodes that a graph may have.
+#: Largest number of messages and of nodes of a graph.
 MOST: Final = 1_000_000
 #: Sizes are below this [B], the whole numbers that a float holds.
 _LARGEST: Final = float(1 << 53)
-#: Of a circle: messages that are shown, and letters of each name.
+#: Messages of a circle that are shown, and letters of each name.
 _MEMBERS, _SHOWN = 8, 24
 _COLUMNS: Final = (
     Column("message", ""),
@@ -43,14 +43,14 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class MessageGraph:
-    """Messages between nodes, and which must be complete before which.
+    """Messages between nodes, and the order in which they must complete.
 
     Attributes
     ----------
     source, target : node of each message, counted from 0, shape (messages,).
-    size_bytes : of each [B].
-    before, after : pairs of messages: the second begins when the first is complete.
-    delay_seconds : between the last message before and the message itself [s]; empty where there is none.
+    size_bytes : size of each message [B].
+    before, after : pairs of messages, of which the second begins when the first is complete.
+    delay_seconds : delay of each message after the last message before it [s]; empty where there is none.
     """
 
     source: Int
@@ -62,17 +62,17 @@ class MessageGraph:
 
     @property
     def nodes(self) -> int:
-        """Nodes that it needs."""
+        """Number of nodes that the messages need."""
         return int(max(self.source.max(initial=-1), self.target.max(initial=-1))) + 1
 
 
 def as_program(graph: MessageGraph, eager_limit: float, *, acknowledged: bool = False) -> Program:
-    """A graph of messages as a program: a process at the sender and one at the receiver of every message.
+    """Return a graph of messages as a program, with a process at the sender and one at the receiver of every message.
 
     Parameters
     ----------
     eager_limit : messages up to this size do not wait for their receiver [B].
-    acknowledged : whether a message is complete only when its sender knows.
+    acknowledged : whether a message is complete only when its sender is informed.
 
     Raises
     ------
@@ -80,32 +80,38 @@ def as_program(graph: MessageGraph, eager_limit: float, *, acknowledged: bool = 
     """
     _sound(graph)
     count, edges = len(graph.source), len(graph.before)
-    m, e = np.arange(count), np.arange(edges)
+    message, edge = np.arange(count), np.arange(edges)
     ready = graph.size_bytes > eager_limit
-    knows = ready | acknowledged
+    sender_informed = ready | acknowledged
     delay = graph.delay_seconds if len(graph.delay_seconds) else np.zeros(count)
-    sender, receiver = m, count + m
-    teller = np.where(knows, sender, receiver)[graph.before]
-    lists = [
-        (graph.after, 0, Op.AWAIT, count + e), (sender, 1, Op.WORK, m), (sender, 2, Op.SEND, m), (sender[knows], 3, Op.SENT, m[knows]),
-        (receiver, 0, Op.POST, m), (receiver, 1, Op.AWAIT, m), (teller, 4, Op.SEND, count + e),
-    ]  # fmt: skip
-    process = np.concatenate([one[0] for one in lists])
-    phase = np.concatenate([np.full(len(one[0]), one[1]) for one in lists])
-    code = np.concatenate([np.full(len(one[0]), int(one[2])) for one in lists]).astype(np.uint8)
-    arg = np.concatenate([one[3] for one in lists])
+    sender, receiver = message, count + message
+    completing = np.where(sender_informed, sender, receiver)[graph.before]
+    operations = [
+        (graph.after, 0, Op.AWAIT, count + edge),
+        (sender, 1, Op.WORK, message),
+        (sender, 2, Op.SEND, message),
+        (sender[sender_informed], 3, Op.SENT, message[sender_informed]),
+        (receiver, 0, Op.POST, message),
+        (receiver, 1, Op.AWAIT, message),
+        (completing, 4, Op.SEND, count + edge),
+    ]
+    process = np.concatenate([entry[0] for entry in operations])
+    phase = np.concatenate([np.full(len(entry[0]), entry[1]) for entry in operations])
+    code = np.concatenate([np.full(len(entry[0]), int(entry[2])) for entry in operations]).astype(np.uint8)
+    arg = np.concatenate([entry[3] for entry in operations])
     order = np.lexsort((arg, phase, process))
     leaves = np.append(np.where(ready, Leaves.READY, Leaves.EAGER), np.full(edges, Leaves.EDGE)).astype(np.uint8)
     nothing = np.zeros(0, dtype=np.int64)
     return Program(
         np.searchsorted(process[order], np.arange(2 * count + 1)), code[order], arg[order], delay, nothing, np.zeros(0), nothing,
-        np.append(graph.source, graph.target), np.append(sender, teller), np.append(receiver, graph.after),
+        np.append(graph.source, graph.target), np.append(sender, completing), np.append(receiver, graph.after),
         np.append(graph.size_bytes, np.zeros(edges)), leaves,
     )  # fmt: skip
 
 
 def read(path: Path) -> MessageGraph:
-    """A graph from a table: message, from, to, size [B], after (messages, apart by blanks), delay [s]; the last two may be missing.
+    """Read a graph from a table: message, from, to, size [B], after (messages separated by blanks), delay [s]; the last two may be
+    missing.
 
     Raises
     ------
@@ -132,7 +138,7 @@ def read(path: Path) -> MessageGraph:
 
 
 def ping_pong(size_bytes: float, rounds: int = 10) -> MessageGraph:
-    """Two nodes that send one message to and fro, the same size both ways.
+    """Return a graph of two nodes that send one message to and fro, the same size both ways.
 
     >>> ping_pong(8.0, 2).source.tolist()
     [0, 1, 0, 1]
@@ -143,7 +149,7 @@ def ping_pong(size_bytes: float, rounds: int = 10) -> MessageGraph:
 
 
 def sweep(rows: int, columns: int, size_bytes: float) -> MessageGraph:
-    """A wave over a grid from one corner (Sweep3D): each node sends on when it has heard from both behind it.
+    """Return a wave over a grid from one corner (Sweep3D): each node sends on when it has received from both neighbours behind it.
 
     >>> sweep(2, 2, 8.0).nodes, len(sweep(2, 2, 8.0).source)
     (4, 4)
@@ -151,13 +157,13 @@ def sweep(rows: int, columns: int, size_bytes: float) -> MessageGraph:
     node = np.arange(rows * columns).reshape(rows, columns)
     source = np.concatenate([node[:-1].ravel(), node[:, :-1].ravel()])
     target = np.concatenate([node[1:].ravel(), node[:, 1:].ravel()])
-    # whatever comes in is before whatever goes out
+    # Every message into a node precedes every message out of it.
     pairs = _joined(target, source)
     return MessageGraph(source, target, np.full(len(source), float(size_bytes)), *pairs)
 
 
 def shift(nodes: int, by: int, size_bytes: float) -> MessageGraph:
-    """Every node sends one message to the node so many after it, all at once.
+    """Return one message from every node to the node `by` places after it, all at once.
 
     >>> shift(4, 1, 8.0).target.tolist()
     [1, 2, 3, 0]
@@ -167,7 +173,7 @@ def shift(nodes: int, by: int, size_bytes: float) -> MessageGraph:
     return MessageGraph(m, (m + by) % nodes, np.full(nodes, float(size_bytes)), nothing, nothing)
 
 
-#: Patterns by name: what the numbers behind it are, and the graph.
+#: Patterns by name: the number of parameters, and the graph.
 PATTERNS: Final[dict[str, tuple[int, Callable[..., MessageGraph]]]] = {
     "ping-pong": (1, lambda size, rounds: ping_pong(size, rounds)),
     "sweep": (2, lambda size, rows, columns: sweep(rows, columns, size)),
@@ -176,29 +182,30 @@ PATTERNS: Final[dict[str, tuple[int, Callable[..., MessageGraph]]]] = {
 
 
 def pattern(text: str, size_bytes: float) -> MessageGraph:
-    """A pattern by its name and numbers: ``ping-pong:10`` (rounds), ``sweep:4x4`` (rows, columns), ``shift:16x4`` (nodes, by how many).
+    """Return a pattern by its name and numbers: ``ping-pong:10`` (rounds), ``sweep:4x4`` (rows, columns), ``shift:16x4`` (nodes,
+    distance).
 
     Raises
     ------
     UsageError : A089.
     """
     name, _, rest = text.strip().partition(":")
-    known = PATTERNS.get(name)
+    entry = PATTERNS.get(name)
     numbers = [int(word) if word.isascii() and word.isdigit() and len(word) <= 7 else 0 for word in rest.split("x")]
-    if known is None or len(numbers) != known[0] or min(numbers) < 1 or _messages(name, numbers) > MOST:
+    if entry is None or len(numbers) != entry[0] or min(numbers) < 1 or _messages(name, numbers) > MOST:
         raise _refused(f'pattern "{text[:40]}"', fix="ping-pong:10, sweep:4x4 or shift:16x4")
     if not (np.isfinite(size_bytes) and 0 <= size_bytes < _LARGEST):
         raise _refused(f"messages of {size_bytes:g} B")
-    return known[1](round(size_bytes), *numbers)
+    return entry[1](round(size_bytes), *numbers)
 
 
 def _messages(name: str, numbers: list[int]) -> int:
-    """About as many messages as a pattern has, before they are made."""
+    """Return an estimate of the number of messages of a pattern, before they are made."""
     return 2 * numbers[0] * numbers[1] if name == "sweep" else 2 * numbers[0] if name == "ping-pong" else max(numbers)
 
 
 def _joined(left: Int, right: Int) -> tuple[Int, Int]:
-    """All pairs of places where a value of `left` equals one of `right`."""
+    """Return all pairs of positions at which a value of `left` equals one of `right`."""
     order = np.argsort(right, kind="stable")
     low, high = (np.searchsorted(right[order], left, side=side) for side in ("left", "right"))
     count = high - low
@@ -208,6 +215,7 @@ def _joined(left: Int, right: Int) -> tuple[Int, Int]:
 
 
 def _sound(graph: MessageGraph, names: Sequence[str] = ()) -> None:
+    """Refuse (A089) an impossible graph."""
     count = len(graph.source)
     if not 0 < count <= MOST:
         raise _refused(f"{count:,} messages", fix=f"1 to {MOST:,}")
@@ -220,14 +228,14 @@ def _sound(graph: MessageGraph, names: Sequence[str] = ()) -> None:
         raise _refused(f"message {same[0] + 1} from node {graph.source[same[0]]} to itself", fix="what stays on a node crosses no network")
     circle = _circle(count, graph.before, graph.after)
     if circle:
-        told = [names[k][:_SHOWN] if names else str(k + 1) for k in (*circle, circle[0])]
+        labels = [names[k][:_SHOWN] if names else str(k + 1) for k in (*circle, circle[0])]
         more = f"{len(circle):,} messages wait for each other: " if len(circle) > 1 else ""
-        shown = told if len(told) <= _MEMBERS else [*told[: _MEMBERS - 2], "...", told[-1]]
+        shown = labels if len(labels) <= _MEMBERS else [*labels[: _MEMBERS - 2], "...", labels[-1]]
         raise _refused(f"{more}message {' -> '.join(shown)}", fix="a message begins after others, never after itself")
 
 
 def _circle(count: int, before: Int, after: Int) -> list[int]:
-    """Messages each of which is before the next, and the last before the first; none if there are none such."""
+    """Return messages each of which is before the next, and the last before the first; an empty list where there is no such circle."""
     order = np.argsort(before, kind="stable")
     first = np.searchsorted(before[order], np.arange(count + 1)).tolist()
     then, waits = after[order].tolist(), np.bincount(after, minlength=count).tolist()
@@ -239,14 +247,14 @@ def _circle(count: int, before: Int, after: Int) -> list[int]:
                 free.append(n)
     if len(free) == count:
         return []
-    # each that is left waits for one that is left
+    # Each remaining message waits for a remaining message, so going back from any of them ends in a circle.
     stuck = {b: a for a, b in zip(before.tolist(), after.tolist(), strict=True) if waits[a] and waits[b]}
     seen: dict[int, None] = {}
-    at = next(iter(stuck))
-    while at not in seen:
-        seen[at] = None
-        at = stuck[at]
-    back = list(seen)[list(seen).index(at) :][::-1]
+    message = next(iter(stuck))
+    while message not in seen:
+        seen[message] = None
+        message = stuck[message]
+    back = list(seen)[list(seen).index(message) :][::-1]
     least = back.index(min(back))
     return [*back[least:], *back[:least]]
 

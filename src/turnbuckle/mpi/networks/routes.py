@@ -1,11 +1,11 @@
-"""Routes of a network link by link, as the native core takes them, and of any graph of switches.
+"""Routes of a network link by link, as the native core uses them, and routes of an arbitrary graph of switches.
 
-A link is its number in `replay.contention.network.Network.links`.  Cards are the ends of a route, everything between is a switch.
-A `Graph` is any network of switches with a card each; only packets know it (`turnbuckle.mpi.networks.limppy`).
+A link is its number in `replay.contention.network.Network.links`.  Routes begin and end at NICs; everything between is a switch.  A `Graph`
+is any network of switches with one NIC each; only packets use it (`turnbuckle.mpi.networks.limppy`).
 
 Errors:
 
-    A090  a graph that cannot be
+    A090  an impossible graph
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ from turnbuckle.replay.contention.network import Network
 
 Int = NDArray[np.int64]
 
-#: Switches of a graph at most.
+#: Largest number of switches of a graph.
 MOST_SWITCHES: Final = 100_000
-#: Packets times links that one replay holds in memory on a small machine.
+#: Largest product of packets and links that one replay holds in the memory of a small machine.
 MOST_HOPS: Final = 5_000_000
-#: Cables of a graph that are looked at for all routes of one replay, some seconds of them.
+#: Largest number of cables that the search for all routes of one replay may visit; it takes some seconds.
 _MOST_LOOKED: Final = 20_000_000
 _COLUMNS: Final = tuple(Column(name, "1", whole=True, most=MOST_SWITCHES - 1) for name in ("from", "to"))
 
 
 @dataclass
 class _Search:
-    """Ways to one target, as far as they were looked for: cables from each switch met, the switches met last, and cables looked at."""
+    """State of the search for paths to one target: the distance of each switch met, the switches met last, and the number of cables
+    visited.
+    """
 
     target: int = -1
     far: dict[int, int] = field(default_factory=dict)
@@ -47,29 +49,31 @@ class _Search:
 
 @dataclass(frozen=True)
 class Graph:
-    """Switches with a card each, joined as given; a route takes as few links as there can be, of these to the lowest switch next.
+    """Switches with one NIC each, joined by cables.
+
+    A route takes the fewest possible links, and among equal choices leads to the lowest switch next.
 
     Attributes
     ----------
-    hosts : switches, counted from 0.
-    ends : pairs of them that a cable joins, both ways apart.
+    hosts : number of switches.
+    ends : pairs of switches that a cable joins; each direction is a link of its own.
     """
 
     hosts: int
     ends: tuple[tuple[int, int], ...]
 
     def links(self) -> list[str]:
-        """Names of all links: cards out, cards in, then every cable both ways.
+        """Return the names of all links: NICs out, NICs in, then every cable in both directions.
 
         >>> Graph(2, ((0, 1),)).links()
         ['card 0 out', 'card 1 out', 'card 0 in', 'card 1 in', 'switch 0 to 1', 'switch 1 to 0']
         """
-        cards = [f"card {k} {way}" for way in ("out", "in") for k in range(self.hosts)]
-        return [*cards, *(f"switch {a} to {b}" for pair in self.ends for a, b in (pair, pair[::-1]))]
+        nics = [f"card {k} {direction}" for direction in ("out", "in") for k in range(self.hosts)]
+        return [*nics, *(f"switch {a} to {b}" for pair in self.ends for a, b in (pair, pair[::-1]))]
 
     @cached_property
     def _next(self) -> list[dict[int, int]]:
-        """Of each switch: its neighbours, and the link to each."""
+        """Neighbours of each switch, and the link to each neighbour."""
         out: list[dict[int, int]] = [{} for _ in range(self.hosts)]
         for k, (a, b) in enumerate(self.ends):
             out[a][b], out[b][a] = 2 * self.hosts + 2 * k, 2 * self.hosts + 2 * k + 1
@@ -80,7 +84,7 @@ class Graph:
         return _Search()
 
     def distance(self, source: int, target: int) -> int:
-        """Cables from one switch to another, -1 where there is no way.
+        """Return the number of cables from one switch to another, -1 where there is no path.
 
         The search goes out from the target until it meets the source, and is kept for the next source of the same target.
         """
@@ -90,30 +94,32 @@ class Graph:
         far = search.far
         while source not in far and search.wave:
             steps = far[search.wave[0]] + 1
-            search.looked += sum(len(self._next[at]) for at in search.wave)
-            search.wave = list(dict.fromkeys(n for at in search.wave for n in self._next[at] if n not in far))
+            search.looked += sum(len(self._next[switch]) for switch in search.wave)
+            search.wave = list(
+                dict.fromkeys(neighbour for switch in search.wave for neighbour in self._next[switch] if neighbour not in far)
+            )
             far.update(dict.fromkeys(search.wave, steps))
         return far.get(source, -1)
 
     @property
     def looked(self) -> int:
-        """Cables looked at so far in search of routes."""
+        """Number of cables visited so far in the search for routes."""
         return self._search.looked
 
     def route(self, source: int, target: int) -> list[int]:
-        """Links from the card of one switch to that of another."""
-        steps, at, out = self.distance(source, target), source, [source]
+        """Return the links from the NIC of one switch to that of another."""
+        steps, switch, out = self.distance(source, target), source, [source]
         far = self._search.far
-        while at != target:
+        while switch != target:
             steps -= 1
-            step = next(n for n in self._next[at] if far.get(n) == steps)
-            out.append(self._next[at][step])
-            at = step
+            step = next(n for n in self._next[switch] if far.get(n) == steps)
+            out.append(self._next[switch][step])
+            switch = step
         return [*out, self.hosts + target]
 
 
 def read(path: Path) -> Graph:
-    """A graph from a table of its cables: from, to.
+    """Read a graph from a table of its cables: from, to.
 
     Raises
     ------
@@ -139,7 +145,7 @@ def _refused(found: str, where: str) -> UsageError:
 
 
 def route(network: Network | Graph, source: int, target: int) -> list[int]:
-    """Links from one card to another, in order; none where both are the same.
+    """Return the links from one NIC to another, in order; none where both are the same.
 
     >>> route(Network(4, 1e9, 0.0), 0, 2)
     [0, 6]
@@ -152,46 +158,47 @@ def route(network: Network | Graph, source: int, target: int) -> list[int]:
 
 
 def _native(network: Network, source: Int, target: Int) -> list[list[int]]:
-    """Links between pairs of cards, without the wires inside nodes."""
+    """Return the links between pairs of NICs, without the wires inside nodes."""
     made = network.made_of
     place = np.array(made.cards)
-    at = [card // len(place) * len(made.parts) + place[card % len(place)] for card in (source, target)]
-    first, links = ways(network, *at)
+    ends = [nic // len(place) * len(made.parts) + place[nic % len(place)] for nic in (source, target)]
+    first, links = ways(network, *ends)
     return [links[a:b].tolist() for a, b in pairwise(first.tolist())]
 
 
 def routes(network: Network | Graph, source: Int, target: Int) -> tuple[list[list[int]], Int]:
-    """The different routes that messages take, and which of them each takes.
+    """Return the distinct routes of messages, and the index of each message's route.
 
     Parameters
     ----------
-    source, target : cards of each message, shape (messages,).
+    source, target : NICs of each message, shape (messages,).
 
     Raises
     ------
     UsageError : A090, more links than one replay holds, or a graph too large to find so many routes on it.
 
-    >>> found, which = routes(Network(4, 1e9, 0.0), np.array([0, 3, 0]), np.array([2, 1, 2]))
-    >>> found, which.tolist()
+    >>> paths, which = routes(Network(4, 1e9, 0.0), np.array([0, 3, 0]), np.array([2, 1, 2]))
+    >>> paths, which.tolist()
     ([[3, 5], [0, 6]], [1, 0, 1])
     """
-    # by target, as a graph looks for them
+    # Pairs are ordered by target, because the search on a graph is kept for each target.
     pairs, which = np.unique(target * network.hosts + source, return_inverse=True)
     if isinstance(network, Network):
-        found = _native(network, pairs % network.hosts, pairs // network.hosts)
-        _bounded(sum(map(len, found)), len(found))
-        return found, which
-    found, hops, before = [], 0, network.looked
+        paths = _native(network, pairs % network.hosts, pairs // network.hosts)
+        _bounded(sum(map(len, paths)), len(paths))
+        return paths, which
+    paths, hops, before = [], 0, network.looked
     for pair in pairs.tolist():
-        found.append(network.route(pair % network.hosts, pair // network.hosts) if pair % network.hosts != pair // network.hosts else [])
-        hops += len(found[-1])
-        _bounded(hops, len(found))
+        paths.append(network.route(pair % network.hosts, pair // network.hosts) if pair % network.hosts != pair // network.hosts else [])
+        hops += len(paths[-1])
+        _bounded(hops, len(paths))
         if network.looked - before > _MOST_LOOKED:
             raise _too_many(f"{len(pairs):,} routes among {network.hosts:,} switches")
-    return found, which
+    return paths, which
 
 
 def _bounded(hops: int, routes: int) -> None:
+    """Refuse (A090) more links than one replay holds."""
     if hops > MOST_HOPS:
         raise _too_many(f"more than {routes:,} routes")
 

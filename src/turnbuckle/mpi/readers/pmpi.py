@@ -1,8 +1,8 @@
-"""Text traces of liballprof (its early name: collprof): the calls of each rank with their arguments, one file a rank.
+"""Reader of text traces of liballprof (earlier collprof): the calls of each rank with their arguments, one file per rank.
 
-A line is ``MPI_Name:begin:arguments:end``, times in microseconds, a communicator as handle, rank and size, a data type as number,
-size and extent.  The tracer measures how far each clock is off at the begin and at the end; both are applied, and the straight
-line between them.  Handles are local to a rank; all of as many ranks as there are files, in the order of the world, are the world
+A line is ``MPI_Name:begin:arguments:end``.  Times are in microseconds; a communicator is written as handle, rank and size, a data type as
+number, size and extent.  The tracer measures the offset of each clock at the begin and at the end; times are corrected by the straight line
+between both.  Handles are local to a rank.  A communicator with as many ranks as there are files, in the order of the world, is the world
 or a copy of it.
 """
 
@@ -42,36 +42,36 @@ from turnbuckle.trace.readers.parts.packed_text import Text, beginning
 from turnbuckle.trace.trace import Trace, dtypes
 
 CACHED = False
-"""The files of the other ranks may change while the one that was named does not."""
+"""No result is cached, because the files of other ranks may change while the named one does not."""
 _HEADS: Final = (b"# collprof", b"# liballprof", b"# htor's PMPI Tracer")
 _TRACER: Final = re.compile(rb"#\s*(collprof|liballprof2?)(?:\s+(\d[\w.]{0,12}))?")
 _DIFFERENCE: Final = re.compile(rb"#.*\bclockdiff:\s*(-?\d+(?:\.\d+)?)")
 _WHOLE: Final = re.compile(rb"-?\d{1,20}")
 _PLACE: Final = re.compile(r"(\D*)(\d+)(.*)", re.DOTALL)
-#: Times the ranks that a communicator can have it still fits into a column [B].
+#: Largest buffer; its product with the largest number of ranks still fits into a column [B].
 _LARGEST_BUFFER: Final = LARGEST // MOST_RANKS
-#: Requests of one call, and those that all calls of a rank are looked through for.
+#: Largest number of requests of one call, and of requests that all calls of a rank may search.
 _MOST_REQUESTS: Final = 1 << 30
 _MOST_LOOKED_AT: Final = 1 << 26
-#: MPI_PROC_NULL of Open MPI; MPICH's is -1, which cannot be told from any source of a receive.
+#: MPI_PROC_NULL of Open MPI; MPICH's is -1, which is indistinguishable from a receive from any source.
 _NOBODY: Final = -2
-#: Where the arguments of a call stand: count, data type, partner, tag, communicator, and the request where there is one.
+#: Positions of the arguments of a call: count, data type, partner, tag, communicator, and the request where there is one.
 _MESSAGE: Final = (3, 4, 5, 6, 7, 8)
 _BOTH: Final = {"sendrecv": ((3, 4, 5, 6, 12), (8, 9, 10, 11, 12)), "sendrecv_replace": ((3, 4, 5, 6, 9), (3, 4, 7, 8, 9))}
-#: The same of collectives with one count: count, data type, root, communicator.
+#: Positions of the arguments of collectives with one count: count, data type, root, communicator.
 _OF_ALL: Final = (4, 5, None, 7)
 _ONE: Final = {"bcast": (3, 4, 5, 6), "reduce": (4, 5, 7, 8), **dict.fromkeys(("allreduce", "scan", "exscan"), _OF_ALL)}
-#: And of those with two: counts, data types, root, communicator.
+#: Positions of the arguments of collectives with two counts: counts, data types, root, communicator.
 _TWO: Final = {
     **dict.fromkeys(("gather", "scatter"), (3, 4, 6, 7, 8, 9)),
     **dict.fromkeys(("allgather", "alltoall"), (3, 4, 6, 7, None, 8)),
 }
-#: Waits by the place of the first request, and of how many there are.
+#: Positions of a wait's first request and of the number of its requests.
 _WAITS: Final = {"wait": (2, None), "start": (2, None), "waitall": (3, 2), "startall": (3, 2)}
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether the file begins as such a trace does, packed or not."""
+    """Return whether the file begins like such a trace, packed or not."""
     return beginning(head, path, 64).startswith(_HEADS)
 
 
@@ -80,18 +80,18 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
 
     Raises
     ------
-    ProfileError : P018 times too far apart, P020 the file of a rank is not there, P022 files that do not belong together, P024 a line that
-        cannot be read.
+    ProfileError : P018, times too far apart; P020, the file of a rank is missing; P022, files that do not belong together; P024, a line
+        that cannot be read.
     """
     del threads
     first = _rank_file(path, progress)
     files = _beside(path, first)
     each = [first if place == path else _rank_file(place, None) for place in files]
-    for rank, (place, one) in enumerate(zip(files, each, strict=True)):
-        if one.ranks != len(files) or one.rank != rank:
+    for rank, (place, rank_file) in enumerate(zip(files, each, strict=True)):
+        if rank_file.ranks != len(files) or rank_file.rank != rank:
             raise ProfileError(
                 "P022", "the files of the recording do not belong together", where=str(path),
-                found=f"{place.name} is of rank {one.rank} of {one.ranks}", cause="files of several runs stand in one folder",
+                found=f"{place.name} is of rank {rank_file.rank} of {rank_file.ranks}", cause="files of several runs stand in one folder",
                 fix="keep each run in a folder of its own",
             )  # fmt: skip
     return _assembled(path, files, each)
@@ -102,7 +102,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
 
 @dataclass(slots=True)
 class _Line:
-    """A call: its number in the file, its name, begin and end on the rank's clock [ns], and its fields."""
+    """Call as written: its line number, its name, begin and end on the rank's clock [ns], and its fields."""
 
     number: int
     name: str
@@ -113,7 +113,7 @@ class _Line:
 
 @dataclass
 class _File:
-    """What one file holds."""
+    """Parsed file of one rank."""
 
     where: str
     lines: list[_Line] = field(default_factory=list)
@@ -127,6 +127,7 @@ class _File:
 
 
 def _rank_file(path: Path, progress: Callable[[float], object] | None) -> _File:
+    """Read the file of one rank."""
     text = Text(path, progress)
     out = _File(str(path))
     waiting: list[float] = []
@@ -136,16 +137,16 @@ def _rank_file(path: Path, progress: Callable[[float], object] | None) -> _File:
             continue
         if line.startswith(b"#"):
             out.comments += 1
-            if not out.tracer and (made := _TRACER.match(line)):
-                out.tracer = b" ".join(part for part in made.groups() if part).decode()
-            if said := _DIFFERENCE.match(line):
-                if len(said[1]) > 24:
+            if not out.tracer and (tracer := _TRACER.match(line)):
+                out.tracer = b" ".join(part for part in tracer.groups() if part).decode()
+            if difference := _DIFFERENCE.match(line):
+                if len(difference[1]) > 24:
                     raise _bad(out.where, number, line, "a difference of clocks that cannot be")
-                waiting.append(float(said[1]))
+                waiting.append(float(difference[1]))
             continue
         call = _call(out.where, number, line)
         out.lines.append(call)
-        # a difference is of the time of the next call, the first of the first call's end
+        # A difference holds at the begin of the next call; the first one holds at the end of the first call.
         out.differences += [(call.end if not out.differences else call.start, d) for d in waiting]
         waiting.clear()
         comm = _world(call)
@@ -161,12 +162,13 @@ def _rank_file(path: Path, progress: Callable[[float], object] | None) -> _File:
 
 
 def _call(where: str, number: int, line: bytes) -> _Line:
+    """Parse one line."""
     fields = line.split(b":")
     name = fields[0].decode("ascii", "replace")
     if not operation(name) or len(fields) < 3:
         raise _bad(where, number, line, "a line is MPI_Name:begin:arguments:end")
     begin, end = (_ns(word) for word in (fields[1], fields[-1]))
-    # the tracer writes a dash where MPI's clock is not there yet, or no more
+    # The tracer writes a dash before MPI's clock runs, and after it has stopped.
     if begin is None and fields[1] == b"-":
         begin = end
     if end is None and fields[-1] == b"-":
@@ -177,7 +179,7 @@ def _call(where: str, number: int, line: bytes) -> _Line:
 
 
 def _ns(word: bytes) -> int | None:
-    """Microseconds with or without a fraction as whole nanoseconds."""
+    """Return microseconds, with or without a fraction, as whole nanoseconds."""
     whole, _, part = word.partition(b".")
     if not whole.isdigit() or len(whole) > 17 or not (part.isdigit() or not part):
         return None
@@ -201,7 +203,7 @@ def _triple(word: bytes) -> tuple[int, int, int] | None:
 
 
 def _world(call: _Line) -> tuple[int, int] | None:
-    """Rank and size of the communicator that a call of MPI_Comm_rank, MPI_Comm_size or MPI_Barrier names."""
+    """Return rank and size of the communicator that a call of MPI_Comm_rank, MPI_Comm_size or MPI_Barrier names."""
     if operation(call.name) not in ("comm_rank", "comm_size", "barrier") or len(call.fields) < 4:
         return None
     comm = _triple(call.fields[2])
@@ -209,56 +211,59 @@ def _world(call: _Line) -> tuple[int, int] | None:
 
 
 def _beside(path: Path, first: _File) -> list[Path]:
-    """The files of all ranks, by the last number in the name."""
+    """Return the files of all ranks, by the last number in the name."""
     parts = _PLACE.fullmatch(path.name[::-1])
     stem, digits, tail = (parts[3][::-1], parts[2][::-1], parts[1][::-1]) if parts else (path.name, "", "")
     out = []
     for rank in range(first.ranks):
         names = dict.fromkeys((f"{stem}{rank:0{len(digits)}d}{tail}", f"{stem}{rank}{tail}"))
-        found = path if rank == first.rank else next((path.parent / n for n in names if (path.parent / n).is_file()), None)
-        if found is None:
+        file = path if rank == first.rank else next((path.parent / n for n in names if (path.parent / n).is_file()), None)
+        if file is None:
             raise ProfileError(
                 "P020", "the file of a rank is not there", where=str(path), found=f"no {clipped(next(iter(names)))}",
                 cause=f"the recording is of {first.ranks} ranks, one file each", fix="copy the files of all ranks into one folder",
             )  # fmt: skip
-        out.append(found)
+        out.append(file)
     return out
 
 
 # --- all files --------------------------------------------------------------------------------------------------------
 
 
-def _shift(one: _File, time: int) -> int:
-    """What a rank's clock lacks to that of rank 0 [ns]: what was measured at the begin and at the end, and the line between."""
-    if not one.differences:
+def _shift(rank_file: _File, time: int) -> int:
+    """Return the offset of a rank's clock to that of rank 0 [ns], interpolated between the measurements at the begin and at the end."""
+    if not rank_file.differences:
         return 0
-    (t0, d0), (t1, d1) = one.differences[0], one.differences[-1]
+    (t0, d0), (t1, d1) = rank_file.differences[0], rank_file.differences[-1]
     share = 0.0 if t1 <= t0 else min(max((time - t0) / (t1 - t0), 0.0), 1.0)
     return round(1000 * (d0 + share * (d1 - d0)))
 
 
 class _Rank:
-    """The calls of one rank as rows."""
+    """Builder of the rows of one rank's calls."""
 
-    def __init__(self, rank: int, one: _File, base: int, calls: Calls, names: Names, flaws: Counter[str]) -> None:
-        self.rank, self.one, self.base, self.calls, self.names, self.flaws = rank, one, base, calls, names, flaws
-        #: requests that a wait or a start can name, and those that stay when they are complete
+    def __init__(self, rank: int, file: _File, base: int, calls: Calls, names: Names, flaws: Counter[str]) -> None:
+        self.rank, self.file, self.base, self.calls, self.names, self.flaws = rank, file, base, calls, names, flaws
+        #: requests that a wait or a start can name, and the persistent ones among them
         self.pending: set[int] = set()
         self.lasting: set[int] = set()
         self.looked_at = 0
-        #: handle -> number of the communicator, time of its first use, rank inside, size
+        #: number of each handle's communicator, time of its first use, rank inside, size
         self.comms: dict[int, tuple[int, int, int, int]] = {}
-        self.line = one.lines[0]
+        self.line = file.lines[0]
 
-    def at(self, time: int) -> int:
-        return min(max(time + _shift(self.one, time) - self.base, 0), LARGEST_NS)
+    def aligned(self, time: int) -> int:
+        """Return a time on the common clock [ns]."""
+        return min(max(time + _shift(self.file, time) - self.base, 0), LARGEST_NS)
 
     def word(self, place: int) -> bytes:
+        """Return the argument at a position."""
         if place >= len(self.line.fields) - 1:
             raise self.wrong("the call has fewer arguments than it should")
         return self.line.fields[place]
 
     def whole(self, place: int) -> int:
+        """Return the argument at a position as a whole number."""
         word = self.word(place)
         if not _WHOLE.fullmatch(word):
             raise self.wrong(f"argument {place - 1} is no whole number")
@@ -268,36 +273,35 @@ class _Rank:
         return number
 
     def wrong(self, cause: str) -> ProfileError:
-        return _bad(self.one.where, self.line.number, b":".join(self.line.fields), cause)
+        return _bad(self.file.where, self.line.number, b":".join(self.line.fields), cause)
 
     def sized(self, count: int, kind: int) -> int:
-        """Bytes of a buffer: count times size of the data type."""
-        known = _triple(self.word(kind))
-        if known is None:
+        """Return the bytes of a buffer: count times size of the data type."""
+        data_type = _triple(self.word(kind))
+        if data_type is None:
             raise self.wrong(f"argument {kind - 1} is no data type with its size and extent")
-        size = self.whole(count) * known[1]
+        size = self.whole(count) * data_type[1]
         if not 0 <= size < _LARGEST_BUFFER:
             raise self.wrong("a buffer of a size that cannot be")
         return size
 
     def communicator(self, place: int) -> int:
-        """Number of a communicator of this rank."""
+        """Return the number of a communicator on this rank."""
         comm = _triple(self.word(place))
         if comm is None or not 0 <= comm[1] < comm[2] <= MOST_RANKS:
             raise self.wrong(f"argument {place - 1} is no communicator with its rank and size")
-        known = self.comms.get(comm[0])
-        if known is None or known[2:] != comm[1:]:
-            # numbers are of this rank; the first is 1
-            known = (len(self.comms) + 1, self.at(self.line.start), comm[1], comm[2])
-            self.comms[comm[0]] = known
-        return known[0]
+        entry = self.comms.get(comm[0])
+        if entry is None or entry[2:] != comm[1:]:
+            entry = (len(self.comms) + 1, self.aligned(self.line.start), comm[1], comm[2])
+            self.comms[comm[0]] = entry
+        return entry[0]
 
     def add(self, line: _Line) -> None:
-        """A call as its rows."""
+        """Add the rows of a call."""
         self.line = line
         does = operation(line.name)
         sort = sort_of(does.removesuffix("_init"))
-        start, end, name = self.at(line.start), self.at(line.end), self.names(line.name)
+        start, end, name = self.aligned(line.start), self.aligned(line.end), self.names(line.name)
         if sort in ("send", "receive"):
             self.message(does, start, end, name)
         elif does in _BOTH:
@@ -319,15 +323,15 @@ class _Rank:
     def message(self, does: str, start: int, end: int, name: int) -> None:
         count, kind, partner, tag, comm, request = _MESSAGE
         whom = self.whole(partner)
-        held = NO
+        request_handle = NO
         if does.startswith("i") or does.endswith("_init"):
-            held = self.whole(request)
-            self.pending.add(held)
-            (self.lasting.add if does.endswith("_init") else self.lasting.discard)(held)
-        self.row(start, end, name, self.sized(count, kind), whom, self.whole(tag), self.communicator(comm), held)
+            request_handle = self.whole(request)
+            self.pending.add(request_handle)
+            (self.lasting.add if does.endswith("_init") else self.lasting.discard)(request_handle)
+        self.row(start, end, name, self.sized(count, kind), whom, self.whole(tag), self.communicator(comm), request_handle)
 
     def both(self, does: str, start: int, end: int, name: int) -> None:
-        """A Sendrecv: the half that sends has no length, the half that receives has the call's."""
+        """Add the rows of a Sendrecv: the send has no duration, the receive has the call's."""
         for half, (count, kind, partner, tag, comm) in enumerate(_BOTH[does]):
             size, whom, last = self.sized(count, kind), self.whole(partner), end if half else start
             self.row(start, last, name, size, whom, self.whole(tag), self.communicator(comm), NO)
@@ -335,23 +339,25 @@ class _Rank:
     def row(self, start: int, end: int, name: int, size: int, whom: int, tag: int, comm: int, request: int) -> None:
         partner, tag = (NO if whom <= _NOBODY else whom), (tag if tag >= 0 else NO)
         self.flaws["nobody"] += whom <= _NOBODY
-        held = {"size": size, "partner": partner, "tag": tag, "communicator": comm, "request": request}
-        self.calls.add(self.rank, start, end, MESSAGE, name, **held)
+        columns = {"size": size, "partner": partner, "tag": tag, "communicator": comm, "request": request}
+        self.calls.add(self.rank, start, end, MESSAGE, name, **columns)
 
     def requests(self, place: int, count: int | None) -> list[int]:
-        """Addresses of the open requests of a wait: one, or those that lie at equal distances, 4 bytes (Fortran) or 8 (C)."""
+        """Return the addresses of the open requests of a wait: one, or those at equal distances of 4 bytes (Fortran) or 8 bytes (C)."""
         first, many = self.whole(place), 1 if count is None else self.whole(count)
-        # a count is only a number in the file: it may not cost more than the requests that there are
+        # A false count in the file must not cost more than the search through the open requests.
         self.looked_at += min(max(many, 0), len(self.pending))
         if not 0 <= many <= _MOST_REQUESTS or self.looked_at > _MOST_LOOKED_AT:
             raise self.wrong("a number of requests that cannot be")
-        known = []
+        candidates = []
         for width in (4, 8):
-            every = range(first, first + width * many, width)
-            known.append(
-                [r for r in every if r in self.pending] if many <= len(self.pending) else sorted(r for r in self.pending if r in every)
+            addresses = range(first, first + width * many, width)
+            candidates.append(
+                [r for r in addresses if r in self.pending]
+                if many <= len(self.pending)
+                else sorted(r for r in self.pending if r in addresses)
             )
-        return max(known, key=len) or [NO]
+        return max(candidates, key=len) or [NO]
 
     def collective(self, does: str, start: int, end: int, name: int) -> None:
         last = len(self.line.fields) - 2
@@ -365,7 +371,7 @@ class _Rank:
             count, kind, other_count, other, root, comm = _TWO[does]
             sent, received = self.sized(count, kind), self.sized(other_count, other)
         else:
-            # counts for each rank: the tracer writes an address, and in later versions the counts behind it
+            # For counts per rank the tracer writes an address, and in later versions the counts behind it.
             comm, root = last, last - 1 if does in ROOTED else None
             if does in ("gatherv", "allgatherv"):
                 sent = self.sized(3, 4)
@@ -382,38 +388,39 @@ class _Rank:
 
 
 def _communicators(ranks: list[_Rank], world: int) -> pl.DataFrame:
-    """The communicators of all ranks: the first of all ranks in their order is the world, the others are its children."""
+    """Return the communicators of all ranks: the first one with all ranks in order is the world, the others are its children."""
     rows: dict[str, list[int | None]] = {name: [] for name in dtypes("mpi_communicators")}
-    for one in ranks:
-        used = sorted(one.comms.values())
-        top = next((c[0] for c in used if c[2:] == (one.rank, world)), None)
-        for number, time, inside, size in used:
-            first = number == top
-            values = {"rank": one.rank, "communicator": number, "local_rank": inside, "size": size}
-            made = {"time_ns": 0 if first else time, "parent": None if first else top}
+    for rank in ranks:
+        used = sorted(rank.comms.values())
+        world_number = next((c[0] for c in used if c[2:] == (rank.rank, world)), None)
+        for number, time, local_rank, size in used:
+            first = number == world_number
+            values = {"rank": rank.rank, "communicator": number, "local_rank": local_rank, "size": size}
+            origin = {"time_ns": 0 if first else time, "parent": None if first else world_number}
             for name, column in rows.items():
-                column.append(made[name] if name in made else values.get(name))
+                column.append(origin[name] if name in origin else values.get(name))
     return pl.DataFrame(rows, schema=dtypes("mpi_communicators")).sort("time_ns", "rank", "communicator")
 
 
 def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
+    """Build the trace with all its tables and findings."""
     names, calls, flaws = Names(), Calls(), Counter[str]()
-    # a time of 0 would be none
-    base = min(line.start + _shift(one, line.start) for one in each for line in one.lines) - 1
-    if max(line.end + _shift(one, line.end) for one in each for line in one.lines) - base > LARGEST_NS:
+    # A time of 0 would stand for a missing time.
+    base = min(line.start + _shift(file, line.start) for file in each for line in file.lines) - 1
+    if max(line.end + _shift(file, line.end) for file in each for line in file.lines) - base > LARGEST_NS:
         raise ProfileError(
             "P018", "the clocks of the ranks cannot be aligned", where=str(path), found="times that lie more than 104 days apart",
             cause="a clock was set anew, or a line is damaged", fix="look at the times of the first and last call of each file",
         )  # fmt: skip
-    ranks = [_Rank(rank, one, base, calls, names, flaws) for rank, one in enumerate(each)]
-    for one in ranks:
-        for line in one.one.lines:
-            one.add(line)
+    ranks = [_Rank(number, file, base, calls, names, flaws) for number, file in enumerate(each)]
+    for rank in ranks:
+        for line in rank.file.lines:
+            rank.add(line)
     table = calls.table()
     tables = {"mpi": table, "mpi_ranks": ranks_table(len(ranks)), "mpi_communicators": _communicators(ranks, len(ranks))}
-    moved = [max((abs(d) for _, d in one.differences), default=0.0) for one in each]
+    moved = [max((abs(d) for _, d in file.differences), default=0.0) for file in each]
     found = [
-        finding("P119", sum(one.comments > 1 for one in each), "comments of the files"),
+        finding("P119", sum(file.comments > 1 for file in each), "comments of the files"),
         finding("P123", 1),
         finding("P130", 1),
         finding("P141", flaws["nobody"], "partner MPI_PROC_NULL"),
@@ -422,11 +429,11 @@ def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
         finding("P150", flaws["unnamed"], "of one of several requests: they complete nothing"),
         finding("P152", sum(m > 0 for m in moved), f"by up to {max(moved):.3g} us"),
     ]
-    whole = hashlib.sha256("".join(one.digest for one in each).encode()).hexdigest() if len(each) > 1 else each[0].digest
+    whole = hashlib.sha256("".join(file.digest for file in each).encode()).hexdigest() if len(each) > 1 else each[0].digest
     facts: dict[str, Any] = {
         "format": "pmpi", "product_version": each[0].tracer or None, "schema_version": None, "analysis_duration_ns": None,
         "session_start_utc_ns": None,
-        "tables": {place.name: len(one.lines) for place, one in zip(files, each, strict=True)},
-        "size_bytes": sum(one.size_bytes for one in each), "sha256": whole,
+        "tables": {place.name: len(file.lines) for place, file in zip(files, each, strict=True)},
+        "size_bytes": sum(file.size_bytes for file in each), "sha256": whole,
     }  # fmt: skip
     return Trace(tables, names.series(), facts, [f for f in found if f.count], path.name)

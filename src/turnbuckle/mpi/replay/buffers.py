@@ -1,4 +1,4 @@
-"""Where the buffers of messages are, for recordings that do not say: rules, the first that fits a message decides.
+"""Location of message buffers, for recordings that do not say: rules, of which the first that fits a message decides.
 
 =====================  =======================================================
 rule                   holds for
@@ -8,8 +8,8 @@ rule                   holds for
 =====================  =======================================================
 
 A clause is ``size >= 64 KiB`` (or ``<=``, ``>``, ``<``), ``rank 0-3`` (the sender's), or ``call isend`` (as recorded, without ``MPI_``).
-Rules stand behind each other with semicolons, one without a clause last: ``host if size < 4 KiB; device``.  Where none fits the buffer is
-in device memory.
+Semicolons separate the rules; a rule without a clause comes last: ``host if size < 4 KiB; device``.  Where no rule fits, the buffer is in
+device memory.
 """
 
 from __future__ import annotations
@@ -34,34 +34,35 @@ _COMPARED: Final[dict[str, Callable[[Any, Any], Any]]] = {">=": operator.ge, "<=
 
 
 def on_device(rules: str, traffic: Traffic, messages: Messages, call: Int) -> Bool:
-    """Whether the buffer of each message is in device memory, shape (messages,).
+    """Return a mask of the messages whose buffer is in device memory, shape (messages,).
 
     Parameters
     ----------
-    rules : as above.
+    rules : text of the rules, as the module describes them.
     messages, call : as `turnbuckle.mpi.replay.program.all_messages` gives them.
 
     Raises
     ------
-    UsageError : A099, a rule that is none, or about a call that the recording does not name.
+    UsageError : A099, a text that is no rule, or a rule about a call that the recording does not name.
     """
     device = np.ones(len(call), dtype=np.bool_)
-    open_ = np.ones(len(call), dtype=np.bool_)
+    undecided = np.ones(len(call), dtype=np.bool_)
     texts = rules.split(";")
     for n, text in enumerate(texts):
         rule = _RULE.fullmatch(" ".join(text.split()))
         if rule is None:
             raise _refused(text)
-        where, about, clause = rule.groups()
+        place, about, clause = rule.groups()
         if about is None and n < len(texts) - 1:
-            raise _refused(f"{texts[n + 1]} behind {where}, which holds for every message")
-        fits = open_ & (np.ones(len(call), dtype=np.bool_) if about is None else _fits(about, clause, traffic, messages, call))
-        device[fits] = where == "device"
-        open_ &= ~fits
+            raise _refused(f"{texts[n + 1]} behind {place}, which holds for every message")
+        matches = undecided & (np.ones(len(call), dtype=np.bool_) if about is None else _fits(about, clause, traffic, messages, call))
+        device[matches] = place == "device"
+        undecided &= ~matches
     return device
 
 
 def _fits(about: str, clause: str, traffic: Traffic, messages: Messages, call: Int) -> Bool:
+    """Return a mask of the messages for which a clause holds."""
     if about == "size":
         sign = next((s for s in _COMPARED if clause.startswith(s)), None)
         if sign is None:

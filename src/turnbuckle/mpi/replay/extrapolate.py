@@ -1,23 +1,23 @@
-"""A recorded halo exchange repeated to more ranks, each doing what a recorded rank at a place like its own did.
+"""Extrapolation of a recorded halo exchange to more ranks: each new rank repeats a recorded rank at a corresponding place.
 
-The process grid is found, not asked for: for one of the ways to number the ranks over a grid (the last dimension fastest, as
-MPI_Cart_create does) every message goes to a neighbour, every rank has all the neighbours that its place allows, and sends as
-many messages in a direction as any other.  Along a dimension whose ends exchange messages the grid is a ring, else it is open.
+The process grid is found from the messages.  For one of the ways to number the ranks over a grid (the last dimension fastest, as
+MPI_Cart_create does) three conditions hold: every message goes to a neighbour, every rank has all the neighbours that its place allows, and
+every rank sends equally many messages in a direction.  A dimension whose ends exchange messages is a ring; any other is open.
 
 A larger grid then takes its ranks from the recorded one, dimension by dimension:
 
-    ring   place i does what recorded place i mod g did
-    open   the ends do what the ends did, place i between them what 1 + (i - 1) mod (g - 2) did
+    ring   place i repeats recorded place i mod g
+    open   the ends repeat the recorded ends, place i between them repeats 1 + (i - 1) mod (g - 2)
 
-The k-th message that a rank sends in a direction meets the k-th that its new neighbour received from there, with the size that the
-sender gave it.  Collectives among all ranks, or among those of a row or a plane, get as many members as there are then.  Calls,
-sizes and compute stay as recorded, so this is weak scaling: more ranks, each with as much to do.
+The k-th message that a rank sends in a direction meets the k-th that its new neighbour received from there, with the sender's size.
+Collectives among all ranks, or among those of a row or a plane, get as many members as the larger grid has.  Calls, sizes and compute stay
+as recorded, so this is weak scaling: more ranks, each with the same work.
 
-A ring of two is a guess: both directions lead to the same rank.  Its messages are dealt to both in turn (`Grid.assumed`).
+A ring of two is an assumption, because both directions lead to the same rank.  Its messages alternate between both (`Grid.assumed`).
 
 Errors:
 
-    A094  a size that is no larger grid of the same dimensions, or beyond what is repeated
+    A094  a size that is no larger grid of the same dimensions, or too large to repeat
     A170  the recorded run is no halo exchange on a grid: with what does not fit
 """
 
@@ -38,22 +38,22 @@ from turnbuckle.mpi.replay.operation_graph import OperationGraph
 
 Int = NDArray[np.int64]
 
-#: Dimensions of a grid that are tried.
+#: Largest number of dimensions that are tried.
 MOST_DIMENSIONS: Final = 4
-#: Ranks, and calls and messages each, of what is repeated.
+#: Largest number of ranks, and of calls and of messages, of an extrapolated run.
 MOST_RANKS: Final = 1_000_000
 MOST_CALLS: Final = 50_000_000
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The process grid of a run.
+    """Process grid of a run.
 
     Attributes
     ----------
-    shape : ranks along each dimension, the last one counted fastest.
+    shape : number of ranks along each dimension; the last one varies fastest.
     periodic : whether the ends of each dimension are neighbours.
-    offsets : to whom a rank sends, shape (directions, dimensions), each -1, 0 or 1; along a ring of two both ways are 1.
+    offsets : directions in which ranks send, shape (directions, dimensions), each -1, 0 or 1; on a ring of two both directions are 1.
     """
 
     shape: tuple[int, ...]
@@ -62,7 +62,7 @@ class Grid:
 
     @property
     def assumed(self) -> tuple[int, ...]:
-        """Dimensions of two ranks that are taken as rings: a recording cannot tell, and they are repeated as if it had."""
+        """Dimensions of two ranks that are assumed to be rings, which a recording cannot show."""
         return tuple(i for i, (g, ring) in enumerate(zip(self.shape, self.periodic, strict=True)) if g == 2 and ring)
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class Grid:
 
 
 def described(grid: Grid, shape: Sequence[int] | None = None) -> str:
-    """A grid in one line: what was found, what it is repeated to, and what a recording cannot tell and is assumed.
+    """Describe a grid in one line: its shape, the shape it is repeated to, and what is assumed about it.
 
     >>> described(Grid((4, 2), (True, True), np.zeros((0, 2), dtype=np.int64)), (8, 2))
     'exchange on 4 x 2 ranks (ring), repeated to 8 x 2; the side of 2 is taken for a ring, which no recording can tell'
@@ -91,8 +91,11 @@ def described(grid: Grid, shape: Sequence[int] | None = None) -> str:
 
 
 @dataclass(frozen=True)
-class _Tried:
-    """How well one grid fits: directions as in `Grid.offsets` of each edge, and the first thing that does not, by kind and number."""
+class _Fit:
+    """Fit of one grid: the grid, the numbers of misfits by kind, and a description of the first misfit.
+
+    The kinds are messages to ranks that are no neighbours, missing neighbours, and uneven numbers of messages.
+    """
 
     grid: Grid
     misfits: tuple[int, int, int]
@@ -100,11 +103,11 @@ class _Tried:
 
 
 def grid_of(traffic: Traffic, shape: Sequence[int] | None = None, periodic: Sequence[bool] | None = None) -> Grid:
-    """The process grid on which a run exchanges halos.
+    """Return the process grid on which a run exchanges halos.
 
     Parameters
     ----------
-    shape, periodic : where they are known; found otherwise, of all that fit the one with the fewest directions.
+    shape, periodic : shape and rings where they are known; otherwise the fitting grid with the fewest directions is taken.
 
     Raises
     ------
@@ -121,7 +124,7 @@ def grid_of(traffic: Traffic, shape: Sequence[int] | None = None, periodic: Sequ
     pairs, count = np.unique(source * traffic.ranks + target, return_counts=True)
     edges = np.stack([pairs // traffic.ranks, pairs % traffic.ranks], axis=1)
     shapes = [tuple(shape)] if shape is not None else list(_factors(traffic.ranks, MOST_DIMENSIONS))
-    tried = [_fit(edges, count, one, periodic) for one in shapes]
+    tried = [_fit(edges, count, candidate, periodic) for candidate in shapes]
     fitting = [t for t in tried if not any(t.misfits)]
     if not fitting:
         nearest = min(tried, key=lambda t: (t.misfits, len(t.grid.shape)))
@@ -133,27 +136,27 @@ def grid_of(traffic: Traffic, shape: Sequence[int] | None = None, periodic: Sequ
 
 
 def _answerable(traffic: Traffic) -> None:
-    """Refuse what shows too little: threads, no messages, most of them unmatched."""
+    """Refuse (A170) a run that shows too little: a graph of operations, threads, no messages, or mostly unmatched ones."""
     matched = 2 * len(traffic.messages.send)
-    found = ""
+    flaw = ""
     if isinstance(traffic, OperationGraph):
         raise CannotAnswer(
             "A170", "a graph of operations cannot be repeated to more ranks", found="a GOAL schedule",
             cause="its operations are no calls in order", fix="write the schedule for as many ranks as are asked for",
         )  # fmt: skip
     if len(traffic.tail_seconds) != traffic.ranks:
-        found = f"{len(traffic.tail_seconds):,} threads make calls for {traffic.ranks:,} ranks"
+        flaw = f"{len(traffic.tail_seconds):,} threads make calls for {traffic.ranks:,} ranks"
     elif not matched:
-        found = "no messages between ranks" + (f", {traffic.unmatched:,} calls have no other side" if traffic.unmatched else "")
+        flaw = "no messages between ranks" + (f", {traffic.unmatched:,} calls have no other side" if traffic.unmatched else "")
     elif traffic.unmatched > matched:
-        found = f"{traffic.unmatched:,} calls have no other side, {matched:,} have"
-    if found:
+        flaw = f"{traffic.unmatched:,} calls have no other side, {matched:,} have"
+    if flaw:
         fix = "record it with a tool that records every message, such as Score-P"
-        raise CannotAnswer("A170", "this run cannot be repeated to more ranks", found=found, fix=fix)
+        raise CannotAnswer("A170", "this run cannot be repeated to more ranks", found=flaw, fix=fix)
 
 
 def _factors(ranks: int, most: int) -> Iterator[tuple[int, ...]]:
-    """All ordered ways to write `ranks` as a product of up to `most` factors from 2."""
+    """Yield all ordered factorisations of `ranks` into at most `most` factors from 2."""
     yield (ranks,)
     if most > 1:
         for first in range(2, ranks // 2 + 1):
@@ -162,52 +165,55 @@ def _factors(ranks: int, most: int) -> Iterator[tuple[int, ...]]:
                     yield (first, *rest)
 
 
-def _fit(edges: Int, count: Int, shape: tuple[int, ...], periodic: Sequence[bool] | None) -> _Tried:
-    """Try one shape on who sends to whom, how often."""
+def _fit(edges: Int, count: Int, shape: tuple[int, ...], periodic: Sequence[bool] | None) -> _Fit:
+    """Return how well one shape fits the recorded pairs of ranks and their numbers of messages."""
     size = np.array(shape)
     places = np.stack(np.unravel_index(edges, shape), axis=-1)
     step = places[:, 1] - places[:, 0]
     wraps = (np.abs(step) == size - 1) & (size > 2)
-    two = size == 2
+    of_two = size == 2
     ring = wraps.any(axis=0) if periodic is None else np.array(periodic)
     step = np.where(wraps & ring, -np.sign(step), step)
-    as_ring = np.where(two, np.abs(step), step)
+    as_ring = np.where(of_two, np.abs(step), step)
     if periodic is None:
-        # two directions to one rank carry an even number of messages; else the ends are open
-        halves = 1 << (np.abs(as_ring) * two).sum(axis=1)
-        ring = ring | (two & bool((count % halves == 0).all()))
+        # A ring of two sends to one rank in both directions, so an odd number of messages shows that the ends are open.
+        halves = 1 << (np.abs(as_ring) * of_two).sum(axis=1)
+        ring = ring | (of_two & bool((count % halves == 0).all()))
     step = np.where(ring, as_ring, step)
-    far = (np.abs(step) > 1).any(axis=1)
-    held = tuple(bool(r) for r in ring)
-    if far.any():
-        a, b = edges[np.flatnonzero(far)[0]].tolist()
-        nowhere = Grid(shape, held, np.zeros((0, len(shape)), dtype=np.int64))
-        return _Tried(nowhere, (int(far.sum()), 0, 0), f"rank {a} sends to rank {b}, which is no neighbour")
-    offsets, kind = np.unique(step, axis=0, return_inverse=True)
-    kind = kind.reshape(-1)
-    grid = Grid(shape, held, offsets)
+    too_far = (np.abs(step) > 1).any(axis=1)
+    rings = tuple(bool(r) for r in ring)
+    if too_far.any():
+        a, b = edges[np.flatnonzero(too_far)[0]].tolist()
+        without_offsets = Grid(shape, rings, np.zeros((0, len(shape)), dtype=np.int64))
+        return _Fit(without_offsets, (int(too_far.sum()), 0, 0), f"rank {a} sends to rank {b}, which is no neighbour")
+    offsets, direction = np.unique(step, axis=0, return_inverse=True)
+    direction = direction.reshape(-1)
+    grid = Grid(shape, rings, offsets)
     missing, uneven, what = 0, 0, ""
     for n, offset in enumerate(offsets):
-        mine = np.flatnonzero(kind == n)
-        wanted = int(np.prod(np.where(ring, size, size - np.abs(offset))))
-        named = "(" + ", ".join(f"{o:+d}" if o else "0" for o in offset.tolist()) + ")"
-        if len(mine) != wanted:
-            missing += wanted - len(mine)
-            what = what or f"{wanted:,} ranks have a neighbour at {named}, {len(mine):,} send to it"
-        usual = int(np.median(count[mine]))
-        odd = np.flatnonzero(count[mine] != usual)
-        if len(odd):
-            uneven += len(odd)
-            a = int(edges[mine[odd[0]], 0])
-            what = what or f"to its neighbour at {named} rank {a} sends {int(count[mine[odd[0]]]):,} messages, others {usual:,}"
-    return _Tried(grid, (0, missing, uneven), what)
+        edges_there = np.flatnonzero(direction == n)
+        expected = int(np.prod(np.where(ring, size, size - np.abs(offset))))
+        label = "(" + ", ".join(f"{o:+d}" if o else "0" for o in offset.tolist()) + ")"
+        if len(edges_there) != expected:
+            missing += expected - len(edges_there)
+            what = what or f"{expected:,} ranks have a neighbour at {label}, {len(edges_there):,} send to it"
+        median_count = int(np.median(count[edges_there]))
+        deviating = np.flatnonzero(count[edges_there] != median_count)
+        if len(deviating):
+            uneven += len(deviating)
+            a = int(edges[edges_there[deviating[0]], 0])
+            what = (
+                what
+                or f"to its neighbour at {label} rank {a} sends {int(count[edges_there[deviating[0]]]):,} messages, others {median_count:,}"
+            )
+    return _Fit(grid, (0, missing, uneven), what)
 
 
 # --- more ranks -------------------------------------------------------------------------------------------------------
 
 
 def larger(grid: Grid, ranks: int) -> tuple[int, ...]:
-    """The shape for so many ranks that keeps the proportions of the recorded one best.
+    """Return the shape for so many ranks that keeps the proportions of the recorded one best.
 
     Raises
     ------
@@ -230,6 +236,7 @@ def larger(grid: Grid, ranks: int) -> tuple[int, ...]:
 
 
 def _shapes(ranks: int, least: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield all factorisations of `ranks` into as many factors as `least` has, none below the entry of `least`."""
     if len(least) == 1:
         if ranks >= least[0]:
             yield (ranks,)
@@ -241,17 +248,17 @@ def _shapes(ranks: int, least: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def repeated(traffic: Traffic, size: int | Sequence[int], grid: Grid | None = None) -> Traffic:
-    """A recorded halo exchange on more ranks.
+    """Return the traffic of a recorded halo exchange on more ranks.
 
     Parameters
     ----------
-    size : how many ranks, or the shape of their grid, no dimension shorter than recorded.
-    grid : as `grid_of` finds it, if left out.
+    size : number of ranks, or the shape of their grid; no dimension may be shorter than recorded.
+    grid : grid of the recorded run; `grid_of` finds it if left out.
 
     Returns
     -------
-    The traffic of that many ranks; at the recorded size the recorded one.  `Traffic.seconds` stays that of the recording,
-    and `Traffic.unmatched` grows with the number of ranks.
+    The traffic of that many ranks, which at the recorded size is the recorded one.  `Traffic.seconds` stays that of the recording, and
+    `Traffic.unmatched` grows with the number of ranks.
 
     Raises
     ------
@@ -259,30 +266,30 @@ def repeated(traffic: Traffic, size: int | Sequence[int], grid: Grid | None = No
         between its ends.
     UsageError : A094, a size that cannot be.
     """
-    found = grid or grid_of(traffic)
-    shape = larger(found, size) if isinstance(size, int) else tuple(int(n) for n in size)
-    copies = _Copies(traffic, found, shape)
+    recorded_grid = grid or grid_of(traffic)
+    shape = larger(recorded_grid, size) if isinstance(size, int) else tuple(int(n) for n in size)
+    copies = _Copies(traffic, recorded_grid, shape)
     messages = copies.messages()
     rounds = tuple(copies.rounds())
-    whole, new = len(traffic.tail_seconds), math.prod(shape)
+    old, new = len(traffic.tail_seconds), math.prod(shape)
     return replace(
         traffic, ranks=new, rank=copies.rank,
         start_seconds=traffic.start_seconds[copies.of] if len(traffic.start_seconds) else traffic.start_seconds,
         gap_seconds=traffic.gap_seconds[copies.of], kept_seconds=traffic.kept_seconds[copies.of],
         tail_seconds=traffic.tail_seconds[copies.template], call=traffic.call[copies.of] if len(traffic.call) else traffic.call,
-        messages=messages, rounds=rounds, unmatched=round(traffic.unmatched * new / whole),
+        messages=messages, rounds=rounds, unmatched=round(traffic.unmatched * new / old),
         rank_of=np.arange(new) if len(traffic.rank_of) else traffic.rank_of,
     )  # fmt: skip
 
 
 def templates(grid: Grid, shape: Sequence[int]) -> Int:
-    """The recorded rank that each rank of a larger grid does as, shape (ranks,)."""
+    """Return the recorded rank that each rank of a larger grid repeats, shape (ranks,)."""
     each = _along(grid, shape)
     return np.asarray(np.ravel_multi_index(np.ix_(*each), grid.shape).reshape(-1), dtype=np.int64)
 
 
 def _along(grid: Grid, shape: Sequence[int]) -> list[Int]:
-    """For each dimension, the recorded place of every new one."""
+    """Return the recorded place that each new place repeats, for each dimension."""
     out: list[Int] = []
     for g, h, ring in zip(grid.shape, shape, grid.periodic, strict=True):
         place = np.arange(h)
@@ -294,7 +301,7 @@ def _along(grid: Grid, shape: Sequence[int]) -> list[Int]:
 
 
 class _Copies:
-    """Where the calls of recorded ranks go in a larger grid."""
+    """Copies of the recorded ranks' calls in a larger grid."""
 
     def __init__(self, traffic: Traffic, grid: Grid, shape: tuple[int, ...]) -> None:
         _growable(grid, shape)
@@ -303,7 +310,7 @@ class _Copies:
         calls = np.bincount(traffic.rank, minlength=traffic.ranks)
         if int(calls[self.template].sum()) > MOST_CALLS:
             raise _no_size(f"{int(calls[self.template].sum()):,} calls", f"fewer ranks: up to {MOST_CALLS:,} calls are repeated")
-        # calls stand rank by rank, as they were recorded
+        # The calls of the copies are ordered by rank, so the position of a copy follows from its rank and its index there.
         by_rank = np.argsort(traffic.rank, kind="stable")
         self.within = np.empty_like(by_rank)
         self.within[by_rank] = _counted(calls)
@@ -314,19 +321,19 @@ class _Copies:
         self.of = by_rank[np.repeat(first[self.template], many) + _counted(many)]
 
     def call(self, recorded: Int, rank: Int) -> Int:
-        """The call of a new rank that repeats a recorded one; -1 stays."""
+        """Return the call of each new rank that repeats a recorded call; -1 stays."""
         return np.where(recorded < 0, -1, self.begin[rank] + self.within[recorded])
 
     def messages(self) -> Messages:
-        """Every recorded message from each rank that repeats its sender, to whoever stands in that direction now."""
+        """Return every recorded message once for each rank that repeats its sender, to the neighbour in the same direction."""
         traffic, old = self.traffic, self.traffic.messages
         source, target = traffic.rank[old.send], traffic.rank[old.receive]
         offset, turn = self._dealt(source, target)
-        way = ((offset + 1) * 3 ** np.arange(offset.shape[1])).sum(axis=1)
+        direction = ((offset + 1) * 3 ** np.arange(offset.shape[1])).sum(axis=1)
         most = int(turn.max(initial=0)) + 1
-        stream = (target * 3 ** offset.shape[1] + way) * most + turn
+        stream = (target * 3 ** offset.shape[1] + direction) * most + turn
         by_stream = np.argsort(stream)
-        # each message, once for every new rank that repeats its sender
+        # The number of copies of a message is the number of new ranks that repeat its sender.
         copies = np.bincount(self.template, minlength=traffic.ranks)
         first = np.cumsum(copies) - copies
         many = copies[source]
@@ -336,18 +343,24 @@ class _Copies:
         sender = np.argsort(self.template, kind="stable")[first[source[m]] + _counted(many)]
         place = np.stack(np.unravel_index(sender, self.shape), axis=1) + offset[m]
         receiver = np.ravel_multi_index(tuple((place % self.shape).T), self.shape)
-        wanted = (self.template[receiver] * 3 ** offset.shape[1] + way[m]) * most + turn[m]
-        at = by_stream[np.searchsorted(stream[by_stream], wanted)]
+        wanted_stream = (self.template[receiver] * 3 ** offset.shape[1] + direction[m]) * most + turn[m]
+        counterpart = by_stream[np.searchsorted(stream[by_stream], wanted_stream)]
         return replace(
-            old, send=self.call(old.send[m], sender), sent=self.call(old.sent[m], sender), receive=self.call(old.receive[at], receiver),
-            received=self.call(old.received[at], receiver), step=old.step[m], size_bytes=old.size_bytes[m],
+            old,
+            send=self.call(old.send[m], sender),
+            sent=self.call(old.sent[m], sender),
+            receive=self.call(old.receive[counterpart], receiver),
+            received=self.call(old.received[counterpart], receiver),
+            step=old.step[m],
+            size_bytes=old.size_bytes[m],
             ready=old.ready[m] if len(old.ready) else old.ready,
-        )  # fmt: skip
+        )
 
     def _dealt(self, source: Int, target: Int) -> tuple[Int, Int]:
-        """Direction of each recorded message, shape (messages, dimensions), and how many went that way from its sender before it.
+        """Return the direction of each recorded message, shape (messages, dimensions), and its index among its sender's messages in that
+        direction.
 
-        Where two directions lead to one rank they take turns, the lower one first.
+        Where two directions lead to one rank, the messages alternate between them, the lower direction first.
         """
         shape, ring = np.array(self.grid.shape), np.array(self.grid.periodic)
         places = [np.stack(np.unravel_index(r, self.grid.shape), axis=1) for r in (source, target)]
@@ -366,28 +379,28 @@ class _Copies:
         return step, turn
 
     def rounds(self) -> Iterator[Rounds]:
-        """Collectives among all ranks of the larger grid, or of each of its rows or planes."""
-        for one in self.traffic.rounds:
-            members = self.traffic.rank[one.activity]
+        """Yield the collectives among all ranks of the larger grid, or among each of its rows or planes."""
+        for collective in self.traffic.rounds:
+            members = self.traffic.rank[collective.activity]
             groups, which = np.unique(members, axis=0, return_inverse=True)
             made: dict[tuple[int, int], list[tuple[Int, Int, Int, Int]]] = {}
             for n, group in enumerate(groups):
                 instance = np.flatnonzero(which.reshape(-1) == n)
-                slabs, root = self._slabs(group, one.root)
+                slabs, root = self._slabs(group, collective.root)
                 for k, ranks in enumerate(slabs):
                     column = np.searchsorted(group, self.template[ranks])
-                    activity = self.call(one.activity[instance][:, column], ranks)
-                    begin = self.call(one.begin[instance][:, column], ranks) if one.begin.size else one.begin
+                    activity = self.call(collective.activity[instance][:, column], ranks)
+                    begin = self.call(collective.begin[instance][:, column], ranks) if collective.begin.size else collective.begin
                     made.setdefault((len(ranks), root), []).append((instance, np.full(len(instance), k), activity, begin))
             for (_, head), parts in made.items():
                 instance, number = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
                 order = np.lexsort([number, instance])
                 activity = np.concatenate([p[2] for p in parts])[order]
-                begin = np.concatenate([p[3] for p in parts])[order] if one.begin.size else one.begin
-                yield replace(one, block_bytes=one.block_bytes[instance[order]], activity=activity, root=head, begin=begin)
+                begin = np.concatenate([p[3] for p in parts])[order] if collective.begin.size else collective.begin
+                yield replace(collective, block_bytes=collective.block_bytes[instance[order]], activity=activity, root=head, begin=begin)
 
     def _slabs(self, group: Int, root: int) -> tuple[list[Int], int]:
-        """Ranks of each new row or plane that repeats a recorded one, and its root in it."""
+        """Return the ranks of each new row or plane that repeats a recorded one, and the index of its root."""
         grid, dimensions = self.grid, range(len(self.grid.shape))
         places = np.unravel_index(group, grid.shape)
         spans = [len(np.unique(p)) > 1 for p in places]
@@ -401,15 +414,21 @@ class _Copies:
             )  # fmt: skip
         along = _along(grid, self.shape)
         choices = [[np.arange(self.shape[i])] if spans[i] else np.flatnonzero(along[i] == places[i][0])[:, None] for i in dimensions]
-        slabs = [np.asarray(np.ravel_multi_index(np.ix_(*one), self.shape).reshape(-1), dtype=np.int64) for one in product(*choices)]
-        at = np.unravel_index(root if root < len(group) else 0, sides) if sides else ()
+        slabs = [
+            np.asarray(np.ravel_multi_index(np.ix_(*combination), self.shape).reshape(-1), dtype=np.int64)
+            for combination in product(*choices)
+        ]
+        root_place = np.unravel_index(root if root < len(group) else 0, sides) if sides else ()
         kept = [i for i in dimensions if spans[i]]
-        # the root keeps its place from the nearer end of an open dimension
-        moved = [p if grid.periodic[i] or p < grid.shape[i] - 1 else self.shape[i] - 1 for p, i in zip(map(int, at), kept, strict=True)]
+        # A root at the far end of an open dimension stays at the far end, elsewhere it keeps its index.
+        moved = [
+            p if grid.periodic[i] or p < grid.shape[i] - 1 else self.shape[i] - 1 for p, i in zip(map(int, root_place), kept, strict=True)
+        ]
         return slabs, int(np.ravel_multi_index(moved, [self.shape[i] for i in kept])) if kept else 0
 
 
 def _growable(grid: Grid, shape: tuple[int, ...]) -> None:
+    """Refuse a shape that is shorter than the recorded grid or too large (A094), or that grows a dimension without inner ranks (A170)."""
     if len(shape) != len(grid.shape) or any(h < g for h, g in zip(shape, grid.shape, strict=False)) or math.prod(shape) > MOST_RANKS:
         what = f"{' x '.join(map(str, shape))} ranks from {grid}"
         raise _no_size(what, f"as many dimensions, none shorter than recorded, and up to {MOST_RANKS:,} ranks")
@@ -422,7 +441,7 @@ def _growable(grid: Grid, shape: tuple[int, ...]) -> None:
 
 
 def _counted(many: Int) -> Int:
-    """0, 1, ... up to each number, one after the other."""
+    """Return the numbers from 0 up to each count, concatenated."""
     return np.asarray(np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many), dtype=np.int64)
 
 

@@ -1,12 +1,12 @@
-"""Ranks whose operations are a graph: sends, receives and computations that wait for each other, and else go on at once (GOAL).
+"""Ranks whose operations form a graph (GOAL): sends, receives and computations that wait for each other, and otherwise run concurrently.
 
-A `Traffic` whose activities are operations.  The program has processes for ranks, operations and messages that arrive:
+The activities of such a `Traffic` are operations.  The program has processes for ranks, operations and messages that arrive:
 
     rank       ends when its last operation does
-    operation  waits for what it requires; a send and a computation keep a processor of their rank for as long as they take
-    arrival    keeps a processor for o + n O when all of a message is there, whether its receive is posted or not
+    operation  waits for what it requires; a send and a computation occupy a processor of their rank for their duration
+    arrival    occupies a processor for o + n O once the whole message has arrived, whether its receive is posted or not
 
-Copies to and from device memory keep the processor of their rank too, as a copy holds up a rank whose calls are in order.
+Copies to and from device memory occupy the processor of their rank too, as a copy holds up a rank whose calls are in order.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 SEND, RECEIVE, CALC = range(3)
-#: Places in a process: what it waits for, its processor, what others are told when it begins, then each message or the computation.
+#: Places in a process: its dependencies, its processor, the announcement of its begin, then each message or the computation.
 _AWAIT, _TAKE, _BEGIN, _DO = range(4)
-#: Places of each message: its copy (engine, latency, bytes, engine), the processor, the message.
+#: Number of places of each message: its copy (engine, latency, bytes, engine), the processor, the message.
 _EACH: Final = 8
 _OVERHEAD, _LEAVES = 5, 6
-#: Arrivals: after the processor has taken a message in, its receive and the copy.
+#: Places of an arrival after the processor has taken the message in: its receive, its copy, its end.
 _POSTED, _COPY, _DONE = 6, 8, 16
-#: Operations of a circle that are told.
-_TOLD: Final = 4
+#: Operations of a circle that are described.
+_MOST_DESCRIBED: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class OperationGraph(Traffic):
-    """What the ranks of a schedule do; its activities are operations, its recorded run time is nan.
+    """Traffic of a schedule, whose activities are operations and whose recorded run time is nan.
 
     Attributes
     ----------
-    kind : of each operation: `SEND`, `RECEIVE`, `CALC`; shape (operations,).  ``gap_seconds`` is that of a computation.
-    handed_bytes : of each send [B], else 0.
-    processor : of each operation, counted over all ranks.
-    before, after : operations that one dependency joins, shape (dependencies,).
+    kind : kind of each operation: `SEND`, `RECEIVE` or `CALC`; shape (operations,).  ``gap_seconds`` is the time of a computation.
+    handed_bytes : size of each send [B], else 0.
+    processor : processor of each operation, counted over all ranks.
+    before, after : operations that each dependency joins, shape (dependencies,).
     by_start : whether `after` waits for the begin of `before` only.
-    described : an operation in words.
-    findings : flaws met while reading.
+    described : function that describes an operation in words.
+    findings : flaws found while reading.
     """
 
     kind: Int
@@ -78,7 +78,7 @@ class OperationGraph(Traffic):
     findings: tuple[Finding, ...] = ()
 
     def work_seconds(self, compute: float = 1.0) -> Float:
-        """Compute of each rank, of several processors that which computes longest, times a factor [s], shape (ranks,)."""
+        """Return the compute of each rank times a factor [s], shape (ranks,); for several processors that of the busiest."""
         out = np.zeros(self.ranks)
         units = np.bincount(self.processor, self.gap_seconds * compute) if len(self.processor) else np.zeros(0)
         of = np.zeros(len(units), dtype=np.int64)
@@ -87,16 +87,16 @@ class OperationGraph(Traffic):
         return out
 
     def bytes_by_distance(self, node: Int) -> tuple[float, float]:
-        """Bytes of messages inside a node, and between nodes; `node` of each rank [B]."""
+        """Return the bytes of messages inside nodes and between nodes [B]; `node` holds the node of each rank."""
         ends = (node[self.rank[end]] for end in (self.messages.send, self.messages.receive))
         near = np.equal(*ends)
         return float(self.messages.size_bytes[near].sum()), float(self.messages.size_bytes[~near].sum())
 
     def waits_in(self, waiting: tuple[tuple[int, int], ...]) -> str:
-        """In which operations nothing can go on, in words; processes as `UsageError.waiting` of A071 has them."""
+        """Describe the operations at which nothing can go on; `waiting` are the processes of `UsageError.waiting` of A071."""
         ops = [process - self.ranks for process, _ in waiting if self.ranks <= process < self.ranks + len(self.rank)]
-        more = f"; and {len(ops) - _TOLD:,} more" if len(ops) > _TOLD else ""
-        return "; ".join(self.described(op) for op in ops[:_TOLD]) + more
+        more = f"; and {len(ops) - _MOST_DESCRIBED:,} more" if len(ops) > _MOST_DESCRIBED else ""
+        return "; ".join(self.described(op) for op in ops[:_MOST_DESCRIBED]) + more
 
 
 def program(
@@ -113,18 +113,18 @@ def program(
     overhead_per_byte: float = 0.0,
     first_byte_free: bool = False,
 ) -> Program:
-    """A graph of operations as a program, for a network without overheads of its own.
+    """Return a graph of operations as a program, for a network without overheads of its own.
 
     Parameters
     ----------
-    layout : where ranks stand; each on a node of its own if left out.
+    layout : placement of the ranks; each rank has its own node if left out.
     charged, inside, on_device, eager_limit, compute, shared_gpu : as for `turnbuckle.mpi.replay.program.program`.
-    overhead, overhead_per_byte : o [s], O [s/B] of a message on a processor, at either end.
-    first_byte_free : whether a message of n bytes counts as n - 1, as LogGOPSim has it.
+    overhead, overhead_per_byte : o [s] and O [s/B] of a message on a processor, at either end.
+    first_byte_free : whether a message of n bytes counts as n - 1 bytes, as in LogGOPSim.
 
     Returns
     -------
-    A process for every rank, then for every operation, then for every message (every chunk of one).
+    A program with a process for every rank, then for every operation, then for every message (or chunk of a message).
 
     Raises
     ------
@@ -136,20 +136,20 @@ def program(
     placed = layout or laid_out(np.arange(run.ranks))
     priced = Priced(far, near, eager_limit)
     cut = cut_up(joined([run.messages]), 0, placed.node[run.rank], priced, on_device)
-    made = _Making(run, cut, placed, priced, overhead, overhead_per_byte)
-    thread, rank_of = made.threads()
+    builder = _Builder(run, cut, placed, priced, overhead, overhead_per_byte)
+    thread, rank_of = builder.threads()
     arrival = cut._replace(receive=len(run.rank) + np.arange(len(cut.send)))
     whole = sent_over(arrival, 0, thread, rank_of, placed, priced, np.arange(len(thread)))
-    made.carried.append(whole._replace(size_bytes=whole.size_bytes - (whole.size_bytes > 0)) if first_byte_free else whole)
-    made.computing(compute, shared_gpu)
-    made.sending()
-    made.arriving()
-    made.depending()
-    return made.program()
+    builder.carried.append(whole._replace(size_bytes=whole.size_bytes - (whole.size_bytes > 0)) if first_byte_free else whole)
+    builder.computing(compute, shared_gpu)
+    builder.sending()
+    builder.arriving()
+    builder.depending()
+    return builder.program()
 
 
-class _Making:
-    """Operations of processes as they are put together."""
+class _Builder:
+    """Builder of the processes' operations."""
 
     def __init__(self, run: OperationGraph, cut: Cut, placed: Layout, priced: Priced, overhead: float, per_byte: float) -> None:
         self.run, self.cut, self.placed, self.priced = run, cut, placed, priced
@@ -167,15 +167,15 @@ class _Making:
         self.edges: list[tuple[Int, Int]] = []
         self.work: list[tuple[Float, bool]] = []
         self.parts: list[tuple[Int, Int, int, Int]] = []
-        # place of each chunk in its message; the last goes when the processor is given back
-        here = np.arange(len(cut.send))
-        new = np.append(True, np.diff(cut.send) != 0)[: len(here)]
-        self.chunk: Int = here - np.maximum.accumulate(np.where(new, here, 0))
-        self.last = np.append(new[1:], True)[: len(here)]
+        # The last chunk of a message leaves when the processor is released, so chunks are numbered and the last is marked.
+        index = np.arange(len(cut.send))
+        new = np.append(True, np.diff(cut.send) != 0)[: len(index)]
+        self.chunk: Int = index - np.maximum.accumulate(np.where(new, index, 0))
+        self.last = np.append(new[1:], True)[: len(index)]
         self.end = _DO + _EACH * (int(self.chunk.max(initial=0)) + 1)
 
     def threads(self) -> tuple[NDArray[np.uint32], Int]:
-        """Process of every operation and arrival, and rank of every process."""
+        """Return the process of every operation and arrival, and the rank of every process."""
         run, arrivals = self.run, len(self.cut.send)
         rank_of = np.concatenate([np.arange(run.ranks), run.rank, run.rank[np.asarray(self.cut.receive)]])
         return (run.ranks + np.arange(len(run.rank) + arrivals)).astype(np.uint32), rank_of
@@ -189,71 +189,79 @@ class _Making:
         self.add(process, place, Op.WORK, first + np.arange(len(seconds)))
 
     def messages(self) -> int:
-        """Messages so far, but edges."""
+        """Return the number of messages so far, without edges."""
         return sum(len(c.source) for c in self.carried)
 
     def keep(self, process: Int, processor: Int, first: int, last: int) -> None:
-        """A processor from one place to another."""
+        """Occupy a processor from one place to another."""
         self.add(process, first, Op.TAKE, self.processors + processor)
         self.add(process, last, Op.GIVE, self.processors + processor)
 
     def computing(self, compute: float, shared_gpu: Literal["exclusive", "time"] | None) -> None:
-        """Computations, on the processor or on a GPU that several ranks have."""
+        """Add the computations, on their processor or on a GPU that several ranks share."""
         run = self.run
         used = np.flatnonzero(run.kind != RECEIVE)
         self.keep(self.first_op + used, run.processor[used], _TAKE, self.end)
         calc = np.flatnonzero(run.kind == CALC)
         seconds = run.gap_seconds[calc] * compute
-        busy = self.placed.sharing()[run.rank[calc]] & (seconds > 0) if shared_gpu else np.zeros(len(calc), dtype=np.bool_)
-        self.add_work(self.first_op + calc[~busy], _DO, seconds[~busy])
-        process, rank, took = self.first_op + calc[busy], run.rank[calc[busy]], seconds[busy]
+        on_shared_gpu = self.placed.sharing()[run.rank[calc]] & (seconds > 0) if shared_gpu else np.zeros(len(calc), dtype=np.bool_)
+        self.add_work(self.first_op + calc[~on_shared_gpu], _DO, seconds[~on_shared_gpu])
+        process, rank, gpu_seconds = self.first_op + calc[on_shared_gpu], run.rank[calc[on_shared_gpu]], seconds[on_shared_gpu]
         if shared_gpu == "exclusive":
             self.add(process, _DO, Op.USE, len(self.resource) + np.arange(len(process)))
             self.resource = np.append(self.resource, self.gpus + self.engine[rank])
-            self.use_seconds = np.append(self.use_seconds, took)
+            self.use_seconds = np.append(self.use_seconds, gpu_seconds)
         elif len(process):
             number = self.messages() + np.arange(len(process))
-            self.carried.append(times_of(process.astype(np.uint32), took, self.placed.share[rank]))
+            self.carried.append(times_of(process.astype(np.uint32), gpu_seconds, self.placed.share[rank]))
             self.add(process, _DO, Op.SEND, number)
             self.add(process, _DO + 1, Op.AWAIT, number)
 
     def sending(self) -> None:
-        """Messages: copied, taken from the processor, handed over; one that waits for its receive keeps its operation."""
+        """Add the sends: each message is copied, charged to the processor, and handed over.
+
+        A message that waits for its receive keeps its operation open.
+        """
         cut, run = self.cut, self.run
-        m = np.arange(len(cut.send))
+        message = np.arange(len(cut.send))
         process: Int = self.first_op + np.asarray(cut.send, dtype=np.int64)
         place: Int = _DO + _EACH * self.chunk
-        self.copy(True, process, place, m)
+        self.copy(True, process, place, message)
         self.add_work(process, place + _OVERHEAD, self.paid, overhead=True)
-        self.add(process, np.where(self.last, self.end + 1, place + _LEAVES), Op.SEND, m)
-        late = cut.leaves == Leaves.READY
-        self.add(process[late], self.end + 2, Op.SENT, m[late])
-        # what nobody receives is handed over all the same
-        alone = np.flatnonzero((run.kind == SEND) & ~np.isin(np.arange(len(run.kind)), cut.send))
-        self.add_work(self.first_op + alone, _DO + _OVERHEAD, self.overhead + run.handed_bytes[alone] * self.per_byte, overhead=True)
+        self.add(process, np.where(self.last, self.end + 1, place + _LEAVES), Op.SEND, message)
+        rendezvous = cut.leaves == Leaves.READY
+        self.add(process[rendezvous], self.end + 2, Op.SENT, message[rendezvous])
+        # A send that nobody receives costs its sender the same overhead.
+        unreceived = np.flatnonzero((run.kind == SEND) & ~np.isin(np.arange(len(run.kind)), cut.send))
+        self.add_work(
+            self.first_op + unreceived, _DO + _OVERHEAD, self.overhead + run.handed_bytes[unreceived] * self.per_byte, overhead=True
+        )
 
     def arriving(self) -> None:
-        """Messages that arrive; one that waits for its receive is taken in when that is posted, others as they come."""
+        """Add the arrivals: a message that waits for its receive is taken in when that is posted, any other as it comes."""
         cut = self.cut
-        m = np.arange(len(cut.send))
-        process, receiver = self.first_arrival + m, np.asarray(cut.receive, dtype=np.int64)
-        late = cut.leaves == Leaves.READY
+        message = np.arange(len(cut.send))
+        process, receiver = self.first_arrival + message, np.asarray(cut.receive, dtype=np.int64)
+        rendezvous = cut.leaves == Leaves.READY
         posted = self.edge(self.first_op + receiver, process)
         self.add(self.first_op + receiver, _BEGIN, Op.SEND, posted)
-        self.add(process, np.where(late, 0, _POSTED), Op.AWAIT, posted)
-        self.add(process, 1, Op.POST, m)
-        self.add(process, 2, Op.AWAIT, m)
+        self.add(process, np.where(rendezvous, 0, _POSTED), Op.AWAIT, posted)
+        self.add(process, 1, Op.POST, message)
+        self.add(process, 2, Op.AWAIT, message)
         processor = self.run.processor[receiver]
         self.keep(process, processor, 3, 5)
         self.add_work(process, 4, self.paid, overhead=True)
-        copied = self.copy(False, process, np.full(len(m), _COPY), m)
+        copied = self.copy(False, process, np.full(len(message), _COPY), message)
         self.keep(process[copied], processor[copied], _COPY - 1, _COPY + _OVERHEAD)
         done = self.edge(process, self.first_op + receiver)
         self.add(process, _DONE, Op.SEND, done)
         self.add(self.first_op + receiver, self.end + 3, Op.AWAIT, done)
 
-    def copy(self, leaving: bool, process: Int, place: Int, m: Int) -> Int:
-        """Copies of messages at one end: a time, or bytes between GPU and host through a copy engine; the messages that are copied."""
+    def copy(self, leaving: bool, process: Int, place: Int, message: Int) -> Int:
+        """Add the copies of messages at one end, and return the messages that are copied.
+
+        A copy is a duration, or bytes between GPU and host through a copy engine.
+        """
         cut, placed = self.cut, self.placed
         fixed, per_byte = self.priced.copies("sender" if leaving else "receiver")
         pays = ((fixed > 0) | (per_byte > 0))[cut.paying]
@@ -266,35 +274,36 @@ class _Making:
         self.carried.append(
             copies_of(leaving, process[wired].astype(np.uint32), cut.size_bytes[wired], per_byte[wired], placed, rank[wired])
         )
-        held = 2 * self.engine[rank[wired]] + (not leaving)
+        copy_engine = 2 * self.engine[rank[wired]] + (not leaving)
         process, place = process[wired], place[wired]
-        self.add(process, place, Op.TAKE, held)
+        self.add(process, place, Op.TAKE, copy_engine)
         self.add_work(process, place + 1, fixed[wired])
-        for k, (op, what) in enumerate(((Op.SEND, number), (Op.AWAIT, number), (Op.GIVE, held))):
-            self.add(process, place + 2 + k, op, what)
+        for k, (op, argument) in enumerate(((Op.SEND, number), (Op.AWAIT, number), (Op.GIVE, copy_engine))):
+            self.add(process, place + 2 + k, op, argument)
         return np.flatnonzero(pays)
 
     def edge(self, source: Int, target: Int) -> Int:
-        """Edges from process to process, by numbers that count from the first edge."""
+        """Add edges from process to process, and return their provisional numbers, counted from the first edge."""
         first = sum(len(s) for s, _ in self.edges)
         self.edges.append((source, target))
-        # told apart from messages, whose number is not known yet
+        # Negative numbers mark edges, because edges come after the messages, whose number is not known yet.
         return -1 - first - np.arange(len(source))
 
     def depending(self) -> None:
-        """What operations require of each other, and ranks of their last."""
+        """Add the dependencies between operations, and of each rank on its last operations."""
         run = self.run
         for starts, place in ((run.by_start, _BEGIN), (~run.by_start, self.end + 4)):
             before, after = self.first_op + run.before[starts], self.first_op + run.after[starts]
-            told = self.edge(before, after)
-            self.add(before, place, Op.SEND, told)
-            self.add(after, _AWAIT, Op.AWAIT, told)
+            edges = self.edge(before, after)
+            self.add(before, place, Op.SEND, edges)
+            self.add(after, _AWAIT, Op.AWAIT, edges)
         last = np.setdiff1d(np.arange(len(run.rank)), run.before[~run.by_start])
-        told = self.edge(self.first_op + last, run.rank[last])
-        self.add(self.first_op + last, self.end + 4, Op.SEND, told)
-        self.add(run.rank[last], _AWAIT, Op.AWAIT, told)
+        edges = self.edge(self.first_op + last, run.rank[last])
+        self.add(self.first_op + last, self.end + 4, Op.SEND, edges)
+        self.add(run.rank[last], _AWAIT, Op.AWAIT, edges)
 
     def program(self) -> Program:
+        """Return the program of all operations that were added."""
         placed = self.placed
         process = np.concatenate([p for p, _, _, _ in self.parts])
         place = np.concatenate([where for _, where, _, _ in self.parts])
@@ -320,23 +329,23 @@ class _Making:
         )  # fmt: skip
 
 
-def computing(one: Program, done: Contended) -> tuple[Float, Float, Int]:
-    """When each rank of a traced replay computes: begins and ends of stretches of a rank that do not overlap [s], and its number."""
-    code, arg = np.asarray(one.code), np.asarray(one.arg).astype(np.int64)
-    first = np.asarray(one.first).astype(np.int64)
-    rank = np.repeat(np.asarray(one.works_for), np.diff(first))
+def computing(program: Program, done: Contended) -> tuple[Float, Float, Int]:
+    """Return when each rank of a traced replay computes: begins and ends of intervals that do not overlap [s], and the rank of each."""
+    code, arg = np.asarray(program.code), np.asarray(program.arg).astype(np.int64)
+    first = np.asarray(program.first).astype(np.int64)
+    rank = np.repeat(np.asarray(program.works_for), np.diff(first))
     work = code == Op.WORK
-    counts = work & ~one.overhead[np.where(work, arg, 0)] | (code == Op.USE)
-    # compute on a GPU whose time is shared is a message of a process to itself over a wire that carries time
+    counts = work & ~program.overhead[np.where(work, arg, 0)] | (code == Op.USE)
+    # Compute on a GPU with shared time is a message of a process to itself over a wire that carries time.
     waits = np.flatnonzero(code == Op.AWAIT)
-    counts[waits] = (np.asarray(one.source) == np.asarray(one.target))[arg[waits]]
-    ops = np.flatnonzero(counts & ~one.copying)
+    counts[waits] = (np.asarray(program.source) == np.asarray(program.target))[arg[waits]]
+    computing_ops = np.flatnonzero(counts & ~program.copying)
     before = np.append(0.0, done.done)[:-1]
     before[first[:-1][first[:-1] < len(code)]] = 0.0
-    # a rank with several processors computes while any of them does
-    times, who = np.concatenate([before[ops], done.done[ops]]), np.tile(rank[ops], 2)
-    step = np.repeat([1, -1], len(ops))
-    order = np.lexsort((-step, times, who))
-    many = np.cumsum(step[order])
-    begins, ends = order[(many == 1) & (step[order] > 0)], order[many == 0]
-    return times[begins], times[ends], who[begins]
+    # A rank with several processors computes while any of them does.
+    times, rank_at = np.concatenate([before[computing_ops], done.done[computing_ops]]), np.tile(rank[computing_ops], 2)
+    step = np.repeat([1, -1], len(computing_ops))
+    order = np.lexsort((-step, times, rank_at))
+    active = np.cumsum(step[order])
+    begins, ends = order[(active == 1) & (step[order] > 0)], order[active == 0]
+    return times[begins], times[ends], rank_at[begins]

@@ -1,21 +1,21 @@
-"""Which node each rank stands on.
+"""Placement of the ranks on nodes.
 
 ==============  =======================================================================================================
 linear          the first ranks on node 0, the next on node 1, ...
 round robin     rank 0 on node 0, rank 1 on node 1, ..., around
-random          the places of ``linear`` dealt anew; the same seed deals the same
+random          the places of ``linear`` in random order; the same seed gives the same order
 file            as a table of the user says
 greedy          one node after the other, each time the rank that exchanges the most bytes with those already on the node
 ==============  =======================================================================================================
 
-Greedy keeps partners together as it goes and never looks back: it may leave fewer bytes inside nodes than ``linear`` where the
-numbering of the ranks follows their grid already.  `inside_bytes` says what a placement keeps.
+Greedy keeps partners together as it goes and never revises a choice: it may leave fewer bytes inside nodes than ``linear`` where the
+numbering of the ranks follows their grid already.  `inside_bytes` returns the bytes that a placement keeps inside nodes.
 
 Errors:
 
-    A091  a placement that is not known, or cannot be: ranks, ranks a node, a seed, a matrix of another size
-    A092  a file that leaves a rank out, places it twice, or more on a node than it holds
-    A171  more ranks than a table of bytes from rank to rank is made for
+    A091  a placement that is unknown or impossible: ranks, ranks per node, a seed, a matrix of another size
+    A092  a file that leaves a rank out, places it twice, or puts more ranks on a node than it holds
+    A171  more ranks than a matrix of bytes from rank to rank is made for
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Kind = Literal["linear", "round robin", "random", "file", "greedy"]
 
-#: A table of all pairs of more ranks than this is beyond 128 MiB.
+#: A matrix of more ranks than this exceeds 128 MiB.
 MOST_RANKS: Final = 4096
 #: Nodes are numbered below this.
 MOST_NODES: Final = 1_000_000
@@ -50,11 +50,11 @@ def placed(
     seed: int = 0,
     order: Int | None = None,
 ) -> Int:
-    """The node of each rank, shape (ranks,).
+    """Return the node of each rank, shape (ranks,).
 
     Parameters
     ----------
-    ranks_per_node : most that a node holds.
+    ranks_per_node : largest number of ranks on each node.
     traffic_matrix : bytes from rank to rank, shape (ranks, ranks); for ``greedy``.
     seed : for ``random``, from 0.
     order : node of each rank as `read_placement` gives it, shape (ranks,); for ``file``.
@@ -95,7 +95,7 @@ def placed(
 
 
 def traffic_matrix(traffic: Traffic, selection: Selection = "short and long") -> Float:
-    """Bytes from rank to rank, shape (ranks, ranks): messages, and collectives by the algorithm chosen for each [B].
+    """Return the bytes from rank to rank, shape (ranks, ranks): messages, and collectives by the algorithm chosen for each [B].
 
     Raises
     ------
@@ -108,22 +108,25 @@ def traffic_matrix(traffic: Traffic, selection: Selection = "short and long") ->
         )  # fmt: skip
     rank = traffic.rank_of[traffic.rank] if len(traffic.rank_of) else traffic.rank
     out = _between(rank, traffic.ranks, traffic.messages)
-    for one in traffic.rounds:
-        # the same call again and again is expanded once
-        _, first, times = np.unique(np.column_stack([rank[one.activity], one.block_bytes]), axis=0, return_index=True, return_counts=True)
-        for at, count in zip(first.tolist(), times.tolist(), strict=True):
-            single = Rounds(one.operation, one.block_bytes[at : at + 1], one.activity[at : at + 1], one.root)
+    for group in traffic.rounds:
+        # Repeated calls of the same collective are expanded only once.
+        _, first, times = np.unique(
+            np.column_stack([rank[group.activity], group.block_bytes]), axis=0, return_index=True, return_counts=True
+        )
+        for index, count in zip(first.tolist(), times.tolist(), strict=True):
+            single = Rounds(group.operation, group.block_bytes[index : index + 1], group.activity[index : index + 1], group.root)
             out += count * _between(rank, traffic.ranks, expanded(single, selection))
     return out
 
 
 def _between(rank: Int, ranks: int, messages: Messages) -> Float:
+    """Return the bytes of messages from rank to rank, shape (ranks, ranks) [B]."""
     pair = rank[messages.send] * ranks + rank[messages.receive]
     return np.asarray(np.bincount(pair, messages.size_bytes, minlength=ranks * ranks).reshape(ranks, ranks), dtype=np.float64)
 
 
 def inside_bytes(matrix: Float, node: Int) -> float:
-    """Bytes that stay inside nodes [B], those of a rank to itself among them.
+    """Return the bytes that stay inside nodes, including those from a rank to itself [B].
 
     >>> inside_bytes(np.array([[0.0, 5.0], [1.0, 0.0]]), np.array([3, 3]))
     6.0
@@ -132,33 +135,33 @@ def inside_bytes(matrix: Float, node: Int) -> float:
 
 
 def _greedy(matrix: Float, ranks_per_node: int) -> Int:
-    """O(ranks^2): every rank that is placed adds its row to what those that are left exchange with its node."""
+    """Place ranks in O(ranks^2) steps: the row of every placed rank is added to the bytes that the others exchange with its node."""
     ranks = len(matrix)
     both = matrix + matrix.T
     np.fill_diagonal(both, 0.0)
     node = np.full(ranks, -1)
     free = np.ones(ranks, dtype=np.bool_)
-    # exchanged with all that is placed: a node begins next to those before it, so that none is left alone in a corner
-    before = np.zeros(ranks)
-    for at in range(-(-ranks // ranks_per_node)):
-        inside, room = before, min(ranks_per_node, int(free.sum()))
+    # A node begins with the rank that exchanges most with all placed ranks, so that no rank is left alone in a corner.
+    with_placed = np.zeros(ranks)
+    for this_node in range(-(-ranks // ranks_per_node)):
+        exchanged, room = with_placed, min(ranks_per_node, int(free.sum()))
         for place in range(room):
-            # argmax takes the lowest rank among equals
-            taken = int(np.argmax(np.where(free, inside, -1.0)))
-            inside = both[taken] if place == 0 else inside + both[taken]
-            node[taken], free[taken] = at, False
-            before = before + both[taken]
+            chosen = int(np.argmax(np.where(free, exchanged, -1.0)))
+            exchanged = both[chosen] if place == 0 else exchanged + both[chosen]
+            node[chosen], free[chosen] = this_node, False
+            with_placed = with_placed + both[chosen]
     return node
 
 
 def read_placement(path: str | Path, ranks: int, ranks_per_node: int) -> Int:
-    """The node of each rank from a file, shape (ranks,).
+    """Return the node of each rank from a file, shape (ranks,).
 
-    One node number a line, in the order of the ranks; or a table with the columns ``rank`` and ``node``, or ``node`` alone.
+    The file has one node number per line, in the order of the ranks; or it is a table with the columns ``rank`` and ``node``, or ``node``
+    alone.
 
     Raises
     ------
-    UsageError : A061 to A063 where it cannot be read, A092 where it does not hold these ranks.
+    UsageError : A061 to A063 where the file cannot be read, A092 where it does not place these ranks.
     """
     lines = [n for n in read_text(path, "the placement").splitlines() if n.strip() and not n.lstrip().startswith("#")]
     if lines and all(n.strip().isascii() and n.strip().isdecimal() and len(n.strip()) < 10 for n in lines):
@@ -173,10 +176,10 @@ def read_placement(path: str | Path, ranks: int, ranks_per_node: int) -> Int:
             row = int(np.flatnonzero(np.isnan(rank))[0])
             raise _misplaced("a line without a rank", table.where(row))
         seen: dict[int, int] = {}
-        for row, one in enumerate(rank.astype(np.int64).tolist()):
-            if one in seen or one >= ranks:
-                raise _misplaced(f"rank {one} {'twice' if one in seen else f'of {ranks}, counted from 0'}", table.where(row, "rank"))
-            seen[one] = row
+        for row, entry in enumerate(rank.astype(np.int64).tolist()):
+            if entry in seen or entry >= ranks:
+                raise _misplaced(f"rank {entry} {'twice' if entry in seen else f'of {ranks}, counted from 0'}", table.where(row, "rank"))
+            seen[entry] = row
         if missing := sorted(set(range(ranks)) - set(seen)):
             raise _misplaced(f"rank {missing[0]} stands nowhere", table.name)
         node = node[np.argsort(rank)]
@@ -185,7 +188,7 @@ def read_placement(path: str | Path, ranks: int, ranks_per_node: int) -> Int:
 
 
 def checked(node: Int, ranks: int, ranks_per_node: int, where: str = "") -> None:
-    """Refuse (A092) a placement that does not hold every rank once, or more ranks on a node than it has room for."""
+    """Refuse (A092) a placement that does not place every rank once, or puts more ranks on a node than it has room for."""
     if len(node) != ranks:
         raise _misplaced(f"{len(node):,} ranks, not {ranks:,}", where)
     if not (node.min() >= 0 and node.max() < MOST_NODES):

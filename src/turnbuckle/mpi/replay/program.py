@@ -1,8 +1,9 @@
-"""A recorded MPI run as a program for the contention replay: where ranks stand, and what takes each message from buffer to buffer.
+"""Programs for the contention replay from recorded MPI runs: the placement of ranks, and the operations that take each message from
+buffer to buffer.
 
-Every message may be charged for work at either end (`Charges`), whichever way it was recorded: that is how it is taken through host
-memory, or straight from device memory.  Where nodes have GPUs as parts, a host copy is a message of its rank to itself, over the wires
-between GPU and host and through a copy engine of the GPU, one a direction; where they have none it is a time.
+Every message may be charged for work at either end (`Charges`), however it was recorded; charges describe a path through host memory or
+straight from device memory.  Where nodes have GPUs as parts, a host copy is a message of its rank to itself: it uses the wires between GPU
+and host and a copy engine of the GPU, one per direction.  Where nodes have none, a host copy is a duration.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ from turnbuckle.replay.contention.operations import Operations, Slot, as_one
 Bool = NDArray[np.bool_]
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-#: Whole numbers of any kind.
+#: Integers of any width.
 Whole = NDArray[np.integer[Any]]
 
-#: A wire that limits nothing [B/s].
-_SEAT: Final = 1e18
-#: Open MPI's smcuda has none for device memory, UCX about 8 KiB, TraceR 8192 by default and 64000 in its sample.
+#: Bandwidth of a wire that limits nothing [B/s].
+_UNLIMITED: Final = 1e18
+#: Open MPI's smcuda has no eager limit for device memory, UCX about 8 KiB, TraceR 8192 by default and 64000 in its sample [B].
 EAGER_LIMIT: Final = 8192.0
 
 
 @dataclass(frozen=True)
 class Charges:
-    """What a message costs that carries a buffer in device memory, besides its way over the network.
+    """Costs of a message whose buffer is in device memory, on top of its transfer over the network.
 
     Attributes
     ----------
-    sender, receiver : a copy at either end: seconds, and seconds a byte; (0, 0) for none.
-    eager_limit : up to this size it leaves as soon as it is sent [B]; None for as from host memory.
-    direct : whether it goes from GPU to GPU, rather than from host to host.
-    pin_seconds : between the time it may leave and the time it does [s].
-    pin_once : whether that is paid once for all messages of one size between two ranks, as if they were one buffer.
-    chunk_bytes : longer ones are cut, so that copies overlap with the network [B].
+    sender, receiver : fixed cost [s] and cost per byte [s/B] of the copy at each end; (0, 0) for no copy.
+    eager_limit : messages up to this size leave as soon as they are sent [B]; None for the limit of host memory.
+    direct : whether the message goes from GPU to GPU, rather than from host to host.
+    pin_seconds : delay between the time at which the message may leave and the time at which it does [s].
+    pin_once : whether the delay is paid once for all messages of one size between two ranks, as if they shared one buffer.
+    chunk_bytes : longer messages are cut into chunks of this size, so that copies overlap with the network [B].
     """
 
     sender: tuple[float, float] = (0.0, 0.0)
@@ -59,13 +60,13 @@ class Charges:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where ranks stand, and which GPU each has.
+    """Placement of the ranks on nodes, and the GPU of each rank.
 
     Attributes
     ----------
-    node, host, device : of each rank: its node, the place of its process, and that of its buffers in device memory, shape (ranks,).
-    share : place behind its GPU where its time is shared, -1 for none.
-    seat : place from which its messages leave for other nodes.
+    node, host, device : node of each rank, place of its process, and place of its buffers in device memory, shape (ranks,).
+    share : place behind each rank's GPU on which the GPU's time is shared; -1 for none.
+    seat : place from which each rank's messages leave for other nodes.
     """
 
     node: Int
@@ -75,17 +76,20 @@ class Layout:
     seat: Int
 
     def sharing(self) -> Bool:
-        """Ranks whose GPU is another rank's too, shape (ranks,)."""
-        _, which, times = np.unique(self.device, return_inverse=True, return_counts=True)
-        return np.asarray((times[which] > 1) & (self.share >= 0))
+        """Return a mask of the ranks whose GPU also serves another rank, shape (ranks,)."""
+        _, gpu, users = np.unique(self.device, return_inverse=True, return_counts=True)
+        return np.asarray((users[gpu] > 1) & (self.share >= 0))
 
 
 def laid_out(node: Int, made: Node | None = None) -> Layout:
-    """Ranks on nodes: those of one node are dealt to its GPUs one by one, and stand on the host nearest to theirs.
+    """Return the placement of ranks on the GPUs and hosts of their nodes.
+
+    The ranks of each node are dealt to its GPUs in turn, and stand on the host nearest to their GPU.
 
     Parameters
     ----------
-    node : of each rank, shape (ranks,).
+    node : node of each rank, shape (ranks,).
+    made : parts and wires of each node; a plain node if left out.
 
     >>> laid_out(np.array([0, 0, 1, 1])).host.tolist()
     [0, 0, 1, 1]
@@ -95,35 +99,35 @@ def laid_out(node: Int, made: Node | None = None) -> Layout:
     order = np.argsort(node, kind="stable")
     inside = np.empty(len(node), dtype=np.int64)
     inside[order] = np.arange(len(node)) - np.searchsorted(node[order], node[order])
-    own = np.array(gpus or hosts)[inside % len(gpus or hosts)]
-    near = _nearest(made, hosts or gpus)[own]
-    seats = _seats(made, near, own)
-    behind = np.array(shares)[inside % len(gpus)] if len(shares) == len(gpus) > 0 else np.full(len(node), -1)
+    device = np.array(gpus or hosts)[inside % len(gpus or hosts)]
+    host = _nearest(made, hosts or gpus)[device]
+    seats = _seats(made, host, device)
+    share = np.array(shares)[inside % len(gpus)] if len(shares) == len(gpus) > 0 else np.full(len(node), -1)
     first = node * len(made.parts)
-    return Layout(np.asarray(node), first + near, first + own, np.where(behind >= 0, first + behind, -1), first + seats)
+    return Layout(np.asarray(node), first + host, first + device, np.where(share >= 0, first + share, -1), first + seats)
 
 
 def _nearest(made: Node, places: tuple[int, ...]) -> Int:
-    """Of every part, the one of `places` that the fewest wires lead to, the first of equals."""
-    near = np.full(len(made.parts), -1)
-    near[list(places)] = places
+    """Return for every part the one of `places` that the fewest wires lead to, the first of equals."""
+    nearest = np.full(len(made.parts), -1)
+    nearest[list(places)] = places
     reached = list(places)
     while reached:
         further = []
         for wire in made.wires:
             for a, b in ((wire.source, wire.target), (wire.target, wire.source)):
-                if a in reached and near[b] < 0:
-                    near[b] = near[a]
+                if a in reached and nearest[b] < 0:
+                    nearest[b] = nearest[a]
                     further.append(b)
         reached = further
-    return near
+    return nearest
 
 
 def seated(made: Node) -> Node:
-    """A node with seats for the ranks of hosts that are as near to one card as to another: what leaves from them takes turns.
+    """Return a node with one seat per NIC beside each host that is equally near to several NICs.
 
-    A place has one card.  A seat is a place beside its host, on a wire that limits nothing, for what a rank sends to other nodes; there
-    are as many as cards.
+    A place has one NIC.  A seat is a place beside its host, on a wire that limits nothing, from which a rank's messages leave for other
+    nodes; the ranks of the host are dealt to its seats, so that all NICs are used.
 
     >>> seated(Node(("host 0",), (), (0, 0), (0,))).parts
     ('host 0', 'seat 0', 'seat 1')
@@ -131,76 +135,87 @@ def seated(made: Node) -> Node:
     hosts = [h for h in made.parts_of("host") if h in made.passes]
     if len(made.cards) < 2 or not hosts:
         return made
-    tried = _with_seats(made, hosts)
-    own = _cards(tried, np.array(tried.parts_of("seat"))).reshape(len(hosts), -1)
-    return _with_seats(made, [h for h, cards in zip(hosts, own, strict=True) if len(np.unique(cards)) > 1])
+    with_all_seats = _with_seats(made, hosts)
+    nics_of_seats = _nics(with_all_seats, np.array(with_all_seats.parts_of("seat"))).reshape(len(hosts), -1)
+    return _with_seats(made, [h for h, nics in zip(hosts, nics_of_seats, strict=True) if len(np.unique(nics)) > 1])
 
 
 def _with_seats(made: Node, hosts: list[int]) -> Node:
-    at = [h for h in hosts for _ in made.cards]
+    """Return a node with one seat per NIC beside each of the given hosts."""
+    host_of_seat = [h for h in hosts for _ in made.cards]
     first = len(made.parts)
-    wires = [w for k, h in enumerate(at) for w in (Wire(h, first + k, _SEAT), Wire(first + k, h, _SEAT))]
-    return replace(made, parts=(*made.parts, *(f"seat {k}" for k in range(len(at)))), wires=(*made.wires, *wires))
+    wires = [w for k, h in enumerate(host_of_seat) for w in (Wire(h, first + k, _UNLIMITED), Wire(first + k, h, _UNLIMITED))]
+    return replace(made, parts=(*made.parts, *(f"seat {k}" for k in range(len(host_of_seat)))), wires=(*made.wires, *wires))
 
 
-def _cards(made: Node, parts: Int) -> Int:
-    """The card of each part: that by which a message leaves for another node."""
+def _nics(made: Node, parts: Int) -> Int:
+    """Return the NIC of each part, by which its messages leave for other nodes."""
     first, links = ways(Network(2, 1.0, 0.0, node=made), parts, len(made.parts) + parts)
     return np.array([next(k for k in links[a:b] if k < len(made.cards)) for a, b in pairwise(first.tolist())], dtype=np.int64)
 
 
 def _seats(made: Node, host: Int, device: Int) -> Int:
-    """The seat of each rank at its host where there are any: the one whose card is that of its GPU, if it is as near."""
+    """Return the seat of each rank at its host: the seat with the NIC of the rank's GPU if the host has one, else one of its seats in
+    turn.
+
+    A host without seats is returned itself.
+    """
     seats = np.array(made.parts_of("seat"), dtype=np.int64)
     if not len(seats):
         return host
-    beside = {w.target: w.source for w in made.wires}
+    host_of_seat = {w.target: w.source for w in made.wires}
     pairs, which = np.unique(np.stack([host, device]), axis=1, return_inverse=True)
-    cards = _cards(made, np.append(seats, pairs[1]))
-    found = []
-    for n, (at, card) in enumerate(zip(pairs[0].tolist(), cards[len(seats) :].tolist(), strict=True)):
-        mine = [k for k, s in enumerate(seats.tolist()) if beside[s] == at]
-        same = [k for k in mine if cards[k] == card] or mine[n % max(len(mine), 1) :]
-        found.append(int(seats[same[0]]) if same else at)
-    return np.array(found, dtype=np.int64)[which.reshape(-1)]
+    nics = _nics(made, np.append(seats, pairs[1]))
+    chosen = []
+    for n, (this_host, gpu_nic) in enumerate(zip(pairs[0].tolist(), nics[len(seats) :].tolist(), strict=True)):
+        host_seats = [k for k, s in enumerate(seats.tolist()) if host_of_seat[s] == this_host]
+        candidates = [k for k in host_seats if nics[k] == gpu_nic] or host_seats[n % max(len(host_seats), 1) :]
+        chosen.append(int(seats[candidates[0]]) if candidates else this_host)
+    return np.array(chosen, dtype=np.int64)[which.reshape(-1)]
 
 
-def _aside(traffic: Traffic) -> tuple[Traffic, tuple[Rounds, ...], Messages]:
-    """Non-blocking collectives go on beside their ranks: each member's steps become a thread of its own.
+def _nonblocking_beside(traffic: Traffic) -> tuple[Traffic, tuple[Rounds, ...], Messages]:
+    """Move the steps of non-blocking collectives into threads of their own, one for each member, beside the ranks.
 
-    It begins when the call that begins it is made, and the call that completes it waits for its end; both are told by edges.
+    Such a thread begins when the call that starts the collective is made, and the call that completes it waits for the thread's end; edges
+    carry both dependencies.  Returns the traffic with these threads, its collectives, and the edges.
     """
     rank = traffic.rank
     begins: list[Int] = []
     ends: list[Int] = []
     rounds: list[Rounds] = []
     calls, threads = len(traffic.rank), len(traffic.tail_seconds)
-    for one in traffic.rounds:
-        beside = one.begin >= 0 if one.begin.size else np.zeros(one.activity.shape, dtype=np.bool_)
-        activity = one.activity.copy()
+    for group in traffic.rounds:
+        beside = group.begin >= 0 if group.begin.size else np.zeros(group.activity.shape, dtype=np.bool_)
+        activity = group.activity.copy()
         activity[beside] = calls + sum(map(len, begins)) + np.arange(int(beside.sum()))
-        begins.append(one.begin[beside] if one.begin.size else np.zeros(0, dtype=np.int64))
-        ends.append(one.activity[beside])
-        rounds.append(Rounds(one.operation, one.block_bytes, activity, one.root))
-    begin, end = (np.concatenate([np.zeros(0, dtype=np.int64), *some]) for some in (begins, ends))
+        begins.append(group.begin[beside] if group.begin.size else np.zeros(0, dtype=np.int64))
+        ends.append(group.activity[beside])
+        rounds.append(Rounds(group.operation, group.block_bytes, activity, group.root))
+    begin, end = (np.concatenate([np.zeros(0, dtype=np.int64), *parts]) for parts in (begins, ends))
     if not len(begin):
         nothing = np.zeros(0, dtype=np.int64)
         return traffic, traffic.rounds, Messages(nothing, nothing, nothing, nothing, nothing, np.zeros(0))
     count = len(begin)
-    own, none = calls + np.arange(count), np.full(2 * count, -1)
-    told = Messages(np.append(begin, own), none, np.append(own, end), np.append(own, end), none, np.zeros(2 * count))
+    threads_calls, none = calls + np.arange(count), np.full(2 * count, -1)
+    edges = Messages(
+        np.append(begin, threads_calls), none, np.append(threads_calls, end), np.append(threads_calls, end), none, np.zeros(2 * count)
+    )
     zero = np.zeros(count)
     rank_of = traffic.rank_of if len(traffic.rank_of) else np.arange(threads)
-    more = replace(
+    extended = replace(
         traffic, rank=np.append(rank, threads + np.arange(count)), rank_of=np.append(rank_of, rank_of[rank[begin]]),
         gap_seconds=np.append(traffic.gap_seconds, zero), kept_seconds=np.append(traffic.kept_seconds, zero),
         tail_seconds=np.append(traffic.tail_seconds, zero),
     )  # fmt: skip
-    return more, tuple(rounds), told
+    return extended, tuple(rounds), edges
 
 
 class Carried(NamedTuple):
-    """Messages as they go over the network; arrays of shape (messages,), the last two empty where nothing limits or delays any."""
+    """Messages in the form that the network takes; arrays of shape (messages,).
+
+    The last two are empty where no message has a rate limit or a delay.
+    """
 
     source: NDArray[np.uint32]
     target: NDArray[np.uint32]
@@ -226,27 +241,27 @@ def program(
     shared_gpu: Literal["exclusive", "time"] | None = None,
     staging: Staging = "each message",
 ) -> Program:
-    """A recorded run as a program.
+    """Return the program of a recorded run.
 
     Parameters
     ----------
-    ranks_per_node : ranks are dealt to nodes one node after the other, unless there is a `layout`.
-    charged, inside : what a message costs between nodes, and inside one (as between nodes, unless given).
+    ranks_per_node : ranks fill one node after the other, unless there is a `layout`.
+    charged, inside : costs of messages between nodes, and inside a node (as between nodes, unless given).
     on_device : whether the buffer of each message is in device memory, in the order of `all_messages`; None for all.
     eager_limit : messages up to this size leave as soon as they are sent [B].
-    selection : algorithms of collectives.
-    compute : times the recorded compute.
-    staging : whether host copies are of each message of a collective, or of all that a rank puts in and gets, once a call.
-    shared_gpu : compute runs on the GPU of its rank; where several ranks have one, it serves them one after the other, or at once with
-        even shares of its time.
+    selection : rules by which algorithms of collectives are chosen.
+    compute : factor on the recorded compute.
+    staging : whether a collective is staged in host memory message by message, or once per call as whole buffers.
+    shared_gpu : how a GPU serves the compute of several ranks: one rank after the other (``exclusive``), or all at once with even shares
+        of its time (``time``); None for no contention.
 
     Returns
     -------
-    A process for every rank (thread), then one for every member of a non-blocking collective.
+    A program with a process for every rank (thread), then one for every member of a non-blocking collective.
 
     Raises
     ------
-    UsageError : A098, more ranks than the layout places, or a charge, limit or factor that is negative or none at all.
+    UsageError : A098, more ranks than the layout places, or a charge, limit or factor that is negative or not a number.
     """
     far, near = charged, inside or charged
     sound(far, near, eager_limit, compute, ranks_per_node)
@@ -254,47 +269,56 @@ def program(
     if len(placed.node) < traffic.ranks:
         raise UsageError("A098", "not every rank has a place", found=f"{len(placed.node)} of {traffic.ranks} ranks")
     calls = len(traffic.rank)
-    # between hosts a collective carries no buffers of GPUs; what goes straight has nothing to stage
-    once = staged(_aside(traffic)[1]) if staging == "once a call" and sum(far.sender + far.receiver) > 0 else staged(())
+    # Only collectives that are copied have anything to stage; messages straight from device memory do not.
+    staged_calls = (
+        staged(_nonblocking_beside(traffic)[1]) if staging == "once a call" and sum(far.sender + far.receiver) > 0 else staged(())
+    )
     traffic, all_of, edges = _all(traffic, selection)
-    if len(once.call):
+    if len(staged_calls.call):
         plain = all_of.step[: len(all_of.send) - edges] < 0
         if on_device is not None:
-            # of a call with a buffer in device memory all is
-            among = on_device & ~plain
-            once = once.among(np.append(all_of.send[: len(plain)][among], all_of.receive[: len(plain)][among]))
+            # A call with one buffer in device memory has all its buffers there.
+            device_messages = on_device & ~plain
+            staged_calls = staged_calls.among(
+                np.append(all_of.send[: len(plain)][device_messages], all_of.receive[: len(plain)][device_messages])
+            )
         on_device = plain if on_device is None else on_device & plain
     threads = len(traffic.tail_seconds)
     rank_of = traffic.rank_of if len(traffic.rank_of) else np.arange(threads)
-    # what a rank does after its last call comes before a call that it never makes
+    # The compute after a rank's last call is attached to an extra call, which the rank never makes.
     thread = np.append(traffic.rank, np.arange(threads)).astype(np.uint32)
     priced = Priced(far, near, eager_limit)
     cut = cut_up(all_of, edges, placed.node[rank_of][traffic.rank], priced, on_device)
     del all_of
     steps = Operations(thread, int(cut.step.max(initial=-1)) + 1)
     gap = np.append(traffic.gap_seconds, traffic.tail_seconds) * compute
-    busy = np.flatnonzero(placed.sharing()[rank_of[thread]] & (gap > 0)) if shared_gpu else np.zeros(0, dtype=np.int64)
-    contended = gap[busy]
-    gap[busy] = 0.0
+    on_shared_gpu = np.flatnonzero(placed.sharing()[rank_of[thread]] & (gap > 0)) if shared_gpu else np.zeros(0, dtype=np.int64)
+    contended = gap[on_shared_gpu]
+    gap[on_shared_gpu] = 0.0
     everyone = np.arange(len(thread), dtype=np.uint32)
     steps.add_work(everyone, Slot.GAP, gap)
     steps.add_work(everyone[:calls], steps.kept, traffic.kept_seconds[:calls])
     carried = [sent_over(cut, edges, thread, rank_of, placed, priced, steps.place)]
     engine = np.unique(placed.device, return_inverse=True)[1].astype(np.int64)
-    for leaving, slot, size, charge in ((True, Slot.SENT, once.put_bytes, far.sender), (False, steps.kept, once.got_bytes, far.receiver)):
-        _stage(leaving, slot, once.call[size > 0], size[size > 0], charge, thread, rank_of, placed, engine, steps, carried)
+    for leaving, slot, size, charge in (
+        (True, Slot.SENT, staged_calls.put_bytes, far.sender),
+        (False, steps.kept, staged_calls.got_bytes, far.receiver),
+    ):
+        _stage(leaving, slot, staged_calls.call[size > 0], size[size > 0], charge, thread, rank_of, placed, engine, steps, carried)
     _ends(cut, edges, calls, thread, rank_of, placed, engine, priced, steps, carried)
     del cut
     uses = np.arange(2 * (int(engine.max(initial=-1)) + 1))
     seconds = np.zeros(len(uses))
     if shared_gpu == "exclusive":
-        steps.add(busy, Slot.GAP, Op.USE, len(uses) + np.arange(len(busy)))
-        uses, seconds = np.append(uses, len(uses) + engine[rank_of[thread[busy]]]), np.append(seconds, contended)
-    elif len(busy):
+        steps.add(on_shared_gpu, Slot.GAP, Op.USE, len(uses) + np.arange(len(on_shared_gpu)))
+        uses, seconds = np.append(uses, len(uses) + engine[rank_of[thread[on_shared_gpu]]]), np.append(seconds, contended)
+    elif len(on_shared_gpu):
         first = sum(len(c.source) for c in carried)
-        carried.append(times_of(thread[busy], contended, placed.share[rank_of[thread[busy]]]))
-        both = np.repeat(first + np.arange(len(busy)), 2)
-        steps.add(np.repeat(busy, 2), Slot.GAP, np.tile(np.array([Op.SEND, Op.AWAIT], dtype=np.uint8), len(busy)), both)
+        carried.append(times_of(thread[on_shared_gpu], contended, placed.share[rank_of[thread[on_shared_gpu]]]))
+        messages = np.repeat(first + np.arange(len(on_shared_gpu)), 2)
+        steps.add(
+            np.repeat(on_shared_gpu, 2), Slot.GAP, np.tile(np.array([Op.SEND, Op.AWAIT], dtype=np.uint8), len(on_shared_gpu)), messages
+        )
     first_of, code, arg = steps.ordered()
     return Program(
         first=first_of, code=code, arg=arg, work_seconds=np.concatenate(steps.work), resource=uses, use_seconds=seconds,
@@ -303,7 +327,7 @@ def program(
 
 
 def sound(charged: Charges, inside: Charges, eager_limit: float, compute: float, ranks_per_node: int) -> None:
-    """Refuse (A098) what cannot be charged."""
+    """Refuse (A098) costs that are negative or not numbers."""
     numbers = [n for c in (charged, inside) for n in (*c.sender, *c.receiver, c.eager_limit or 0.0, c.pin_seconds)]
     if not (min(*numbers, eager_limit, compute) >= 0) or any(np.isnan(n) for n in (*numbers, eager_limit, compute)) or np.isinf(compute):
         raise UsageError("A098", "messages cannot be charged so", found="a time, size or factor that is negative, or none at all")
@@ -312,52 +336,52 @@ def sound(charged: Charges, inside: Charges, eager_limit: float, compute: float,
 
 
 def all_messages(traffic: Traffic, selection: Selection = "short and long") -> tuple[Messages, Int]:
-    """All messages of a run, collectives expanded, and the activity (call) that each belongs to, shape (messages,)."""
+    """Return all messages of a run, with collectives expanded, and the activity (call) of each message, shape (messages,)."""
     _, all_of, edges = _all(traffic, selection)
     kept = len(all_of.send) - edges
     ends = (all_of.send, all_of.sent, all_of.receive, all_of.received, all_of.step)
     send, sent, receive, received, step = (column[:kept].astype(np.int64) for column in ends)
-    mine = Messages(send, sent, receive, received, step, all_of.size_bytes[:kept], all_of.ready[:kept])
-    # what goes on beside a rank belongs to the call that began it
-    begun = np.arange(len(traffic.rank) + edges // 2)
-    begun[all_of.receive[kept:][: edges // 2]] = all_of.send[kept:][: edges // 2]
-    return mine, begun[send]
+    kept_messages = Messages(send, sent, receive, received, step, all_of.size_bytes[:kept], all_of.ready[:kept])
+    # Messages of a thread beside a rank belong to the call that started its collective.
+    starting_call = np.arange(len(traffic.rank) + edges // 2)
+    starting_call[all_of.receive[kept:][: edges // 2]] = all_of.send[kept:][: edges // 2]
+    return kept_messages, starting_call[send]
 
 
 def _all(traffic: Traffic, selection: Selection) -> tuple[Traffic, Messages, int]:
-    """The run with what goes on beside its ranks, all its messages, and how many of them, the last, are edges."""
-    more, rounds, told = _aside(traffic)
-    parts, many = [more.messages], len(more.messages.send)
-    for one in rounds:
-        parts.append(expanded(one, selection))
-        many += len(parts[-1].send)
-        bounded(many)
-    return more, joined([*parts, told], np.int32), len(told.send)
+    """Return the run with its threads beside ranks, all its messages, and how many of them, the last, are edges."""
+    extended, rounds, edges = _nonblocking_beside(traffic)
+    parts, total = [extended.messages], len(extended.messages.send)
+    for group in rounds:
+        parts.append(expanded(group, selection))
+        total += len(parts[-1].send)
+        bounded(total)
+    return extended, joined([*parts, edges], np.int32), len(edges.send)
 
 
 class Priced:
-    """What messages pay by their class: 0 without a buffer in device memory, 1 between nodes, 2 inside one."""
+    """Costs of messages by class: 0 without a buffer in device memory, 1 between nodes, 2 inside a node."""
 
     def __init__(self, far: Charges, near: Charges, eager_limit: float) -> None:
         self.far, self.near, self.eager_limit = far, near, eager_limit
 
     def each(self, value: str, otherwise: float = 0.0) -> Float:
-        """A number of each class."""
+        """Return one field of `Charges` for each class."""
         return np.array([otherwise, getattr(self.far, value), getattr(self.near, value)])
 
     def copies(self, side: str) -> tuple[Float, Float]:
-        """Seconds, and seconds a byte, of a copy at one end."""
+        """Return the fixed cost [s] and the cost per byte [s/B] of a copy at one end, for each class."""
         fixed, per_byte = np.array([(0.0, 0.0), getattr(self.far, side), getattr(self.near, side)]).T
         return fixed, per_byte
 
     def limits(self) -> Float:
-        """Up to which size messages leave as soon as they are sent [B]."""
-        own = (self.far.eager_limit, self.near.eager_limit)
-        return np.array([self.eager_limit, *(self.eager_limit if n is None else n for n in own)])
+        """Return the eager limit of each class: messages up to this size leave as soon as they are sent [B]."""
+        device_limits = (self.far.eager_limit, self.near.eager_limit)
+        return np.array([self.eager_limit, *(self.eager_limit if n is None else n for n in device_limits)])
 
 
 class Cut(NamedTuple):
-    """Messages, the long ones in chunks; arrays of shape (messages,).  The last are edges."""
+    """Messages with long ones cut into chunks; arrays of shape (messages,), with the edges last."""
 
     send: Whole
     sent: Whole
@@ -370,14 +394,14 @@ class Cut(NamedTuple):
 
 
 def cut_up(all_of: Messages, edges: int, node: Int, priced: Priced, on_device: Bool | None) -> Cut:
-    """Messages as they leave, and the class by which they pay; `node` of each call."""
+    """Return the messages cut into chunks, and the class of cost of each; `node` holds the node of each call."""
     count = len(all_of.send)
-    full = all_of.size_bytes > 0
-    full[count - edges :] = False
+    on_gpu = all_of.size_bytes > 0
+    on_gpu[count - edges :] = False
     if on_device is not None:
-        full[: count - edges] &= on_device
+        on_gpu[: count - edges] &= on_device
     paying = (1 + (node[all_of.send] == node[all_of.receive])).astype(np.uint8)
-    paying[~full] = 0
+    paying[~on_gpu] = 0
     ready = (all_of.size_bytes > priced.limits()[paying]) | all_of.ready
     leaves = np.where(ready, Leaves.READY, Leaves.EAGER).astype(np.uint8)
     leaves[count - edges :] = Leaves.EDGE
@@ -388,22 +412,25 @@ def cut_up(all_of: Messages, edges: int, node: Int, priced: Priced, on_device: B
     pieces = np.maximum(np.ceil(all_of.size_bytes / chunk[paying]), 1)
     bounded(float(pieces.sum()))
     pieces = pieces.astype(np.int64)
-    which = np.repeat(np.arange(count), pieces)
-    place = np.arange(len(which)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    each, size = np.where(pieces > 1, chunk[paying], all_of.size_bytes)[which], all_of.size_bytes[which]
-    # whole bytes, none of them lost
-    size = np.round(np.minimum((place + 1) * each, size)) - np.round(place * each)
-    # a chunk waits for its receiver if the whole would
-    send, sent, receive, received, step = (column[which] for column in (send, sent, receive, received, step))
-    return Cut(send, sent, receive, received, step, size, leaves[which], paying[which])
+    message = np.repeat(np.arange(count), pieces)
+    index = np.arange(len(message)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    chunk_size, size = np.where(pieces > 1, chunk[paying], all_of.size_bytes)[message], all_of.size_bytes[message]
+    # The chunks of a message add up to its size in whole bytes.
+    size = np.round(np.minimum((index + 1) * chunk_size, size)) - np.round(index * chunk_size)
+    # A chunk waits for its receiver if the whole message would.
+    send, sent, receive, received, step = (column[message] for column in (send, sent, receive, received, step))
+    return Cut(send, sent, receive, received, step, size, leaves[message], paying[message])
 
 
 def sent_over(cut: Cut, edges: int, thread: NDArray[np.uint32], rank_of: Int, placed: Layout, priced: Priced, place: Whole) -> Carried:
-    """Messages over the network, from GPU to GPU where they go straight; `place` of each call in the order of its rank."""
+    """Return messages as they go over the network, from GPU to GPU where they go straight.
+
+    `place` is the position of each call in the order of its rank.
+    """
     source, target = thread[cut.send], thread[cut.receive]
     size = np.round(cut.size_bytes).astype(np.uint64)
     size[len(size) - edges :] = 0
-    host, device = (np.asarray(at)[rank_of].astype(np.uint32) for at in (placed.host, placed.device))
+    host, device = (np.asarray(places)[rank_of].astype(np.uint32) for places in (placed.host, placed.device))
     start, end = host[source], host[target]
     seat = np.asarray(placed.seat)[rank_of].astype(np.uint32)
     if (seat != host).any():
@@ -418,17 +445,17 @@ def sent_over(cut: Cut, edges: int, thread: NDArray[np.uint32], rank_of: Int, pl
     if not (seconds > 0).any():
         return Carried(source, target, size, cut.leaves, start, end)
     delay = seconds[cut.paying]
-    once = np.flatnonzero((priced.each("pin_once") * seconds > 0)[cut.paying])
-    if len(once):
-        # a call that goes on beside its rank is as early as the one that begins it
-        begun = np.arange(len(thread))
-        told = cut.send[len(size) - edges :][: edges // 2]
-        begun[cut.receive[len(size) - edges :][: edges // 2]] = told
-        pair = rank_of[source[once]].astype(np.uint64) << np.uint64(32) | rank_of[target[once]].astype(np.uint64)
-        when = place[begun[cut.send[once]]]
-        order = np.lexsort((when, size[once], pair))
-        again = (pair[order][1:] == pair[order][:-1]) & (size[once][order][1:] == size[once][order][:-1])
-        delay[once[order[1:][again]]] = 0.0
+    pinned_once = np.flatnonzero((priced.each("pin_once") * seconds > 0)[cut.paying])
+    if len(pinned_once):
+        # A call of a thread beside a rank is as early as the call that starts its collective.
+        starting_call = np.arange(len(thread))
+        starting_calls = cut.send[len(size) - edges :][: edges // 2]
+        starting_call[cut.receive[len(size) - edges :][: edges // 2]] = starting_calls
+        pair = rank_of[source[pinned_once]].astype(np.uint64) << np.uint64(32) | rank_of[target[pinned_once]].astype(np.uint64)
+        position = place[starting_call[cut.send[pinned_once]]]
+        order = np.lexsort((position, size[pinned_once], pair))
+        repeated = (pair[order][1:] == pair[order][:-1]) & (size[pinned_once][order][1:] == size[pinned_once][order][:-1])
+        delay[pinned_once[order[1:][repeated]]] = 0.0
     return Carried(source, target, size, cut.leaves, start, end, delay_seconds=delay)
 
 
@@ -436,7 +463,7 @@ def _ends(
     cut: Cut, edges: int, calls: int, thread: NDArray[np.uint32], rank_of: Int, placed: Layout, engine: Int, priced: Priced,
     steps: Operations, carried: list[Carried],
 ) -> None:  # fmt: skip
-    """What is done at both ends of every message, and the copies before it is sent and after it is there."""
+    """Add the operations at both ends of every message, with the copies before it is sent and after it has arrived."""
     count = len(cut.send)
     ends = (
         (Op.POST, cut.receive, Slot.POST),
@@ -444,60 +471,62 @@ def _ends(
         (Op.AWAIT, cut.received, Slot.AWAIT),
         (Op.SENT, cut.sent, Slot.SENT),
     )
-    for kind, (op, where, plain_slot) in enumerate(ends):
-        # what one call waits for is dealt with in the order in which room was made
-        these = np.argsort(cut.receive, kind="stable") if op == Op.AWAIT else np.arange(count)
-        mine = these[where[these] >= 0].astype(np.uint32)
-        del these
-        call, step = where[mine], cut.step[mine]
+    for kind, (op, call_of, plain_slot) in enumerate(ends):
+        # A call that waits for several messages handles them in the order in which their receives were posted.
+        ordered = np.argsort(cut.receive, kind="stable") if op == Op.AWAIT else np.arange(count)
+        messages = ordered[call_of[ordered] >= 0].astype(np.uint32)
+        del ordered
+        call, step = call_of[messages], cut.step[messages]
         slot = np.where(step < 0, np.int32(plain_slot), np.int32(Slot.ROUND + kind) + np.int32(4) * step)
         if op == Op.SEND:
-            # what goes on beside a rank tells its end last
-            slot[(mine >= count - edges) & (call >= calls)] = steps.kept
+            # A thread beside a rank announces its end after everything else.
+            slot[(messages >= count - edges) & (call >= calls)] = steps.kept
         side = {Op.SEND: "sender", Op.AWAIT: "receiver"}.get(op)
         fixed, per_byte = priced.copies(side) if side else (np.zeros(3), np.zeros(3))
         pays = (fixed > 0) | (per_byte > 0)
         if not pays.any():
-            steps.add(call, slot, op, mine)
+            steps.add(call, slot, op, messages)
             continue
-        group, process = cut.paying[mine], thread[call]
+        group, process = cut.paying[messages], thread[call]
         wired = pays[group] & (placed.device != placed.host)[rank_of][process]
         timed = pays[group] & ~wired
-        took = steps.worked(fixed[group[timed]] + per_byte[group[timed]] * cut.size_bytes[mine[timed]])
+        copy_work = steps.worked(fixed[group[timed]] + per_byte[group[timed]] * cut.size_bytes[messages[timed]])
         latency = wired & (fixed > 0)[group]
-        begun = steps.worked(fixed[group[latency]])
-        number = _copied(op == Op.SEND, mine, np.flatnonzero(wired), process, cut, per_byte, placed, rank_of, carried)
-        # of each message: itself, and in front of it or behind it what its copy takes
-        many = (1 + timed + 4 * wired.astype(np.uint8) + latency).astype(np.uint8)
-        begins = np.cumsum(many, dtype=np.uint32) - many
-        whole = int(many.sum())
-        code, arg = np.empty(whole, dtype=np.uint8), np.empty(whole, dtype=np.uint32)
-        of = begins + many - np.uint8(1) if op == Op.SEND else begins
-        code[of], arg[of] = op, mine
-        begins += np.uint8(op == Op.AWAIT)
-        for some, one, value in ((begins[timed], Op.WORK, took), (begins[latency] + np.uint8(1), Op.WORK, begun)):
-            code[some], arg[some] = one, value
-        held = (engine[rank_of] * 2 + (op == Op.AWAIT)).astype(np.uint32)[process[wired]]
-        of = begins[wired]
-        code[of], arg[of] = Op.TAKE, held
-        of += latency[wired]
-        for one, value in ((Op.SEND, number), (Op.AWAIT, number), (Op.GIVE, held)):
-            of += np.uint8(1)
-            code[of], arg[of] = one, value
-        steps.add(call, slot, code, arg, many)
+        latency_work = steps.worked(fixed[group[latency]])
+        number = _copied(op == Op.SEND, messages, np.flatnonzero(wired), process, cut, per_byte, placed, rank_of, carried)
+        # Each message has its own operation, preceded or followed by those of its copy.
+        counts = (1 + timed + 4 * wired.astype(np.uint8) + latency).astype(np.uint8)
+        offset = np.cumsum(counts, dtype=np.uint32) - counts
+        total = int(counts.sum())
+        code, arg = np.empty(total, dtype=np.uint8), np.empty(total, dtype=np.uint32)
+        target = offset + counts - np.uint8(1) if op == Op.SEND else offset
+        code[target], arg[target] = op, messages
+        offset += np.uint8(op == Op.AWAIT)
+        for targets, operation, value in ((offset[timed], Op.WORK, copy_work), (offset[latency] + np.uint8(1), Op.WORK, latency_work)):
+            code[targets], arg[targets] = operation, value
+        copy_engine = (engine[rank_of] * 2 + (op == Op.AWAIT)).astype(np.uint32)[process[wired]]
+        target = offset[wired]
+        code[target], arg[target] = Op.TAKE, copy_engine
+        target += latency[wired]
+        for operation, value in ((Op.SEND, number), (Op.AWAIT, number), (Op.GIVE, copy_engine)):
+            target += np.uint8(1)
+            code[target], arg[target] = operation, value
+        steps.add(call, slot, code, arg, counts)
 
 
 def _copied(
-    leaving: bool, mine: NDArray[np.uint32], wired: Int, process: NDArray[np.uint32], cut: Cut, per_byte: Float, placed: Layout,
+    leaving: bool, messages: NDArray[np.uint32], wired: Int, process: NDArray[np.uint32], cut: Cut, per_byte: Float, placed: Layout,
     rank_of: Int, carried: list[Carried],
 ) -> NDArray[np.uint32]:  # fmt: skip
-    """Copies of those of some messages that go over wires, numbered as their messages are: the number of each."""
-    order = np.argsort(mine[wired], kind="stable")
+    """Add the copies that go over wires, numbered in the order of their messages, and return the number of each copy."""
+    order = np.argsort(messages[wired], kind="stable")
     number = np.empty(len(order), dtype=np.uint32)
     number[order] = sum(len(c.source) for c in carried) + np.arange(len(order), dtype=np.uint32)
-    at = wired[order]
-    each = per_byte[cut.paying[mine[at]]]
-    carried.append(copies_of(leaving, process[at], cut.size_bytes[mine[at]], each, placed, rank_of[process[at]]))
+    ordered = wired[order]
+    seconds_per_byte = per_byte[cut.paying[messages[ordered]]]
+    carried.append(
+        copies_of(leaving, process[ordered], cut.size_bytes[messages[ordered]], seconds_per_byte, placed, rank_of[process[ordered]])
+    )
     return number
 
 
@@ -505,22 +534,22 @@ def _stage(
     leaving: bool, slot: int, call: Int, size: Float, charge: tuple[float, float], thread: NDArray[np.uint32], rank_of: Int,
     placed: Layout, engine: Int, steps: Operations, carried: list[Carried],
 ) -> None:  # fmt: skip
-    """One copy of a whole buffer for each call: a time, or a message between GPU and host through a copy engine."""
+    """Add one copy of a whole buffer for each call: a duration, or a message between GPU and host through a copy engine."""
     rank = rank_of[thread[call]]
     wired = (placed.device != placed.host)[rank] & (charge[1] > 0)
     steps.add_work(call, slot, np.where(wired, 0.0, charge[0] + charge[1] * size))
-    at = call[wired]
-    number = sum(len(c.source) for c in carried) + np.arange(len(at))
-    carried.append(copies_of(leaving, thread[at], size[wired], np.full(len(at), charge[1]), placed, rank[wired]))
-    held = engine[rank[wired]] * 2 + (not leaving)
-    steps.add(at, slot, Op.TAKE, held)
-    steps.add_work(at, slot, np.full(len(at), charge[0]))
-    for op, what in ((Op.SEND, number), (Op.AWAIT, number), (Op.GIVE, held)):
-        steps.add(at, slot, op, what)
+    wired_calls = call[wired]
+    number = sum(len(c.source) for c in carried) + np.arange(len(wired_calls))
+    carried.append(copies_of(leaving, thread[wired_calls], size[wired], np.full(len(wired_calls), charge[1]), placed, rank[wired]))
+    copy_engine = engine[rank[wired]] * 2 + (not leaving)
+    steps.add(wired_calls, slot, Op.TAKE, copy_engine)
+    steps.add_work(wired_calls, slot, np.full(len(wired_calls), charge[0]))
+    for op, argument in ((Op.SEND, number), (Op.AWAIT, number), (Op.GIVE, copy_engine)):
+        steps.add(wired_calls, slot, op, argument)
 
 
 def copies_of(leaving: bool, thread: NDArray[np.uint32], size: Float, per_byte: Float, placed: Layout, rank: Int) -> Carried:
-    """Copies between GPU and host as messages of a rank to itself, at the rate of the copy and over the wires between."""
+    """Return copies between GPU and host as messages of a rank to itself, limited to the copy's rate and using the wires between."""
     device, host = placed.device[rank].astype(np.uint32), placed.host[rank].astype(np.uint32)
     with np.errstate(divide="ignore"):
         limit = 1.0 / per_byte
@@ -529,22 +558,22 @@ def copies_of(leaving: bool, thread: NDArray[np.uint32], size: Float, per_byte: 
 
 
 def times_of(thread: NDArray[np.uint32], seconds: Float, share: Int) -> Carried:
-    """Compute as a flow over the time of a GPU, a byte a picosecond."""
-    eager, at = np.full(len(seconds), Leaves.EAGER, dtype=np.uint8), share.astype(np.uint32)
-    return Carried(thread, thread, np.round(seconds * PICOSECONDS).astype(np.uint64), eager, at, at)
+    """Return compute as flows over the shared time of a GPU, one byte per picosecond."""
+    eager, place = np.full(len(seconds), Leaves.EAGER, dtype=np.uint8), share.astype(np.uint32)
+    return Carried(thread, thread, np.round(seconds * PICOSECONDS).astype(np.uint64), eager, place, place)
 
 
 def together(carried: list[Carried]) -> dict[str, Any]:
-    """Messages one kind after the other; what they were made of is let go."""
-    lengths, whole = [len(one.source) for one in carried], dict[str, Any]()
-    fields = {name: [getattr(one, name) for one in carried] for name in Carried._fields}
+    """Return all messages as columns of one program, and clear `carried` on the way to free its memory."""
+    lengths, columns = [len(messages.source) for messages in carried], dict[str, Any]()
+    fields = {name: [getattr(messages, name) for messages in carried] for name in Carried._fields}
     carried.clear()
     for name, none in (("rate_limit", np.inf), ("delay_seconds", 0.0)):
         parts = fields.pop(name)
-        some = any((part != none).any() for part in parts)
-        filled = [part if len(part) else np.full(count, none) for part, count in zip(parts, lengths, strict=True)] if some else []
-        whole[name] = np.concatenate([np.zeros(0), *filled])
+        needed = any((part != none).any() for part in parts)
+        filled = [part if len(part) else np.full(count, none) for part, count in zip(parts, lengths, strict=True)] if needed else []
+        columns[name] = np.concatenate([np.zeros(0), *filled])
     while fields:
         name, parts = fields.popitem()
-        whole[name] = np.concatenate(parts)
-    return whole
+        columns[name] = np.concatenate(parts)
+    return columns

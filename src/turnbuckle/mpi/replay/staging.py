@@ -1,8 +1,10 @@
-"""Collectives of buffers in device memory that a library stages in host memory once: all in before, all out after, hosts in between.
+"""Collectives whose buffers a library stages in host memory once per call: a copy in before, a copy out after, and messages between
+hosts.
 
-The other way is to copy every message of the collective, as point-to-point messages are: a block that a rank hands on goes to its GPU
-and back, each time.  Which of the two costs less depends on the algorithm: a reduction by Rabenseifner's copies 2 (P - 1) / P of the
-vector each way by messages and the whole once; a gather by a binomial tree copies blocks at every level, against each block once.
+The alternative is to copy every message of the collective, as point-to-point messages are copied: a block that a rank forwards then goes to
+the rank's GPU and back each time.  Which of the two costs less depends on the algorithm.  A reduction by Rabenseifner's algorithm copies 2
+(P - 1) / P of the vector each way by messages, and the whole vector once when staged.  A gather by a binomial tree copies blocks at every
+level by messages, and each block once when staged.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ Staging = Literal["each message", "once a call"]
 
 
 class Staged(NamedTuple):
-    """What calls copy, arrays of shape (calls,).
+    """Bytes that calls copy; arrays of shape (calls,).
 
     Attributes
     ----------
-    call : the activity.
-    put_bytes, got_bytes : from device memory before its first message, and to device memory after its last [B].
+    call : activity of each call.
+    put_bytes, got_bytes : bytes copied from device memory before the first message, and to device memory after the last [B].
     """
 
     call: Int
@@ -35,23 +37,23 @@ class Staged(NamedTuple):
     got_bytes: Float
 
     def among(self, calls: Int) -> Staged:
-        """Those of some calls."""
-        mine = np.isin(self.call, calls)
-        return Staged(self.call[mine], self.put_bytes[mine], self.got_bytes[mine])
+        """Return the entries of the given calls."""
+        mask = np.isin(self.call, calls)
+        return Staged(self.call[mask], self.put_bytes[mask], self.got_bytes[mask])
 
 
 def staged(rounds: Iterable[Rounds]) -> Staged:
-    """What the calls of collectives copy if they are staged once; of calls with blocks of several sizes the mean.
+    """Return the bytes that calls of collectives copy when staged once per call; for blocks of several sizes the mean.
 
-    >>> one = Rounds("bcast", np.array([100.0]), np.array([[7, 8]]), 0)
-    >>> [column.tolist() for column in staged([one])]
+    >>> group = Rounds("bcast", np.array([100.0]), np.array([[7, 8]]), 0)
+    >>> [column.tolist() for column in staged([group])]
     [[7, 8], [100.0, 0.0], [0.0, 100.0]]
     """
     call, put, got = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0)]
-    for one in rounds:
-        members = one.activity.shape[1]
-        before, after = buffers(one.operation, members, one.root if one.root < members else 0)
-        call.append(one.activity.reshape(-1))
-        put.append(np.outer(one.block_bytes, before).reshape(-1))
-        got.append(np.outer(one.block_bytes, after).reshape(-1))
+    for group in rounds:
+        members = group.activity.shape[1]
+        before, after = buffers(group.operation, members, group.root if group.root < members else 0)
+        call.append(group.activity.reshape(-1))
+        put.append(np.outer(group.block_bytes, before).reshape(-1))
+        got.append(np.outer(group.block_bytes, after).reshape(-1))
     return Staged(np.concatenate(call), np.concatenate(put), np.concatenate(got))

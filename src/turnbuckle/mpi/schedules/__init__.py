@@ -1,7 +1,7 @@
-"""MPI programs without clocks: what each rank does, and nothing of when.
+"""Schedules: MPI programs without recorded times, as the operations of each rank.
 
 ========== ===========================================================================================
-`ti`       SimGrid's time-independent traces: calls in order, as `turnbuckle.mpi.replay.messages` has a recording
+`ti`       SimGrid's time-independent traces: calls in order, like the recordings of `turnbuckle.mpi.replay.messages`
 `goal`     GOAL: a graph of operations for each rank, as a `turnbuckle.mpi.replay.operation_graph.OperationGraph`
 ========== ===========================================================================================
 """
@@ -24,6 +24,7 @@ _HEAD = 1 << 16
 
 
 def _format(path: Path) -> ModuleType | None:
+    """Return the module that reads a file; None for a file that is no schedule, or unreadable."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return None
@@ -38,27 +39,27 @@ def _format(path: Path) -> ModuleType | None:
 
 
 def sniff(path: Path) -> bool:
-    """Whether a file is a schedule; False too for what cannot be read."""
+    """Return whether a file is a schedule; False too for an unreadable file."""
     return _format(path) is not None
 
 
 def figures(path: Path) -> Figures:
-    """What a schedule amounts to.
+    """Return the counts of a schedule.
 
     Raises
     ------
     ProfileError : P020 to P023, a schedule that cannot be read.
     UsageError : A077, no schedule; A079, ranks that do not take part in the same collectives.
     """
-    found = _format(path)
-    if found is None:
+    reader = _format(path)
+    if reader is None:
         raise _no_schedule(path)
-    shown: Figures = found.read(path).figures
-    return shown
+    counts: Figures = reader.read(path).figures
+    return counts
 
 
 def files(path: Path) -> list[Path]:
-    """All files of a schedule, the named one first; a file that holds all ranks stands once."""
+    """Return all files of a schedule, the named one first, each once."""
     return list(dict.fromkeys([path, *(ti_files.rank_files(path) if _format(path) is ti else [])]))
 
 
@@ -72,33 +73,33 @@ def files_of(path: Path) -> list[Path] | None:
 
 
 def timed(path: Path) -> bool:
-    """Whether a schedule has its computations as times (GOAL), rather than counted in flops."""
+    """Return whether the computations of a schedule are durations (GOAL), rather than flops."""
     return _format(path) is goal
 
 
 def read(path: Path, *, flops_per_second: float | None = None) -> Traffic:
-    """The traffic of a schedule, so that what works on recordings works on it.
+    """Return the traffic of a schedule, in the form that recordings have.
 
     Parameters
     ----------
-    path : its anchor file, or the file that holds all ranks.
-    flops_per_second : speed at which a rank works [flop/s]; a time-independent trace holds none, and GOAL has times.
+    path : anchor file of the schedule, or the file that holds all ranks.
+    flops_per_second : speed of each rank [flop/s]; needed for a time-independent trace, and refused for GOAL, which has durations.
 
     Raises
     ------
     ProfileError : P020 to P023, P031, a schedule that cannot be read.
-    UsageError : A077, no schedule, or a speed that is none, missing or needless; A078, receives whose message it does not tell; A079,
-        ranks that do not take part in the same collectives.
+    UsageError : A077, no schedule, or a speed that is invalid, missing or needless; A078, receives without a known message; A079, ranks
+        that do not take part in the same collectives.
     CannotAnswer : A164, GOAL without messages.
     """
-    found = _format(path)
-    if found is None:
+    reader = _format(path)
+    if reader is None:
         raise _no_schedule(path)
-    if (found is goal) is not (flops_per_second is None):
+    if (reader is goal) is not (flops_per_second is None):
         raise UsageError(
             "A077", "a schedule needs the speed of a rank where it counts flops, and only there", where=path.name,
-            found="a GOAL schedule, which has times" if found is goal else "a time-independent trace, which has flops",
-            fix="leave flops_per_second out" if found is goal else "give flops_per_second, that of one rank",
+            found="a GOAL schedule, which has times" if reader is goal else "a time-independent trace, which has flops",
+            fix="leave flops_per_second out" if reader is goal else "give flops_per_second, that of one rank",
         )  # fmt: skip
     if flops_per_second is not None:
         return ti.read(path).traffic(flops_per_second)

@@ -1,4 +1,4 @@
-"""What a schedule amounts to, before anything is priced."""
+"""Counts of a schedule, before anything is priced."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Figures:
     Attributes
     ----------
     format : ``simgrid-ti`` or ``goal``.
-    version : of the format as the file tells it, or an empty text.
-    ranks : how many.
-    operations : calls, or operations of a graph.
-    sends, sent_bytes, receives : point to point.
-    collectives : calls by name, in capitals.
-    matched, unmatched : messages with both sides, sends and receives that lack the other.
-    compute_flops : counted work [flop]; None where the format has none.
+    version : version of the format, or an empty text where the file has none.
+    ranks : number of ranks.
+    operations : number of calls, or of operations of a graph.
+    sends, sent_bytes, receives : point-to-point operations and bytes [B].
+    collectives : number of calls by name, in capitals.
+    matched, unmatched : number of messages with both sides, and of sends and receives without the other side.
+    compute_flops : work counted in flops [flop]; None where the format has none.
     compute_seconds : work given as time [s].
-    findings : flaws met while reading.
+    findings : flaws found while reading.
     """
 
     format: str
@@ -42,7 +42,7 @@ class Figures:
     findings: tuple[Finding, ...] = field(default=())
 
     def mpi(self) -> dict[str, Any]:
-        """The block ``mpi``, as `turnbuckle.profile.messages.traffic` has it for recordings."""
+        """Return the block ``mpi`` in the form that `turnbuckle.profile.messages.traffic` gives for recordings."""
         return {
             "count": self.operations,
             "calls": self.operations,

@@ -8,14 +8,14 @@ The text is what LogGOPSim's txt2bin takes: ``num_ranks N``, then ``rank R {`` a
     l3 requires l2
     l3 irequires l1
 
-``calc`` is in nanoseconds.  ``requires`` waits for the end of the other operation, ``irequires`` for its begin.  Operations of one
-rank have no other order.  The k-th send of a stream (source, target, tag) meets its k-th receive, in the order of the file.
+``calc`` is in nanoseconds.  ``requires`` waits for the end of the other operation, ``irequires`` for its begin.  The operations of a
+rank have no other order.  The k-th send of a stream (source, target, tag) matches its k-th receive, in the order of the file.
 
 Errors:
 
-    P023  text that is no GOAL
+    P023  text that is not GOAL
     P031  operations of a rank that wait for each other in a ring
-    A077  costs that cannot be
+    A077  impossible costs
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ _MESSAGE = re.compile(
 )
 _RANK = re.compile(rb"rank\s+(\d+)\s*\{")
 _RANKS = re.compile(rb"num_ranks\s+(\d+)")
-#: Numbers of a processor or a card that the format holds.
+#: Processors and NICs of a rank are numbered below this.
 _MOST_UNITS: Final = 256
 
 
 @dataclass(frozen=True)
 class Costs:
-    """LogGOPS: what an operation costs; the defaults are LogGOPSim's.
+    """LogGOPS costs of operations; the defaults are LogGOPSim's.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Costs:
     eager_limit: float = 65535.0
 
     def network(self, ranks: int) -> Network:
-        """The network of `ranks` hosts that these costs describe; overheads are not its own, they are taken from processors."""
+        """Return the network of `ranks` hosts that these costs describe, without overheads, which occupy the processors instead."""
         bandwidth = 1.0 / self.seconds_per_byte if self.seconds_per_byte > 0 else 1e15
         return Network(
             ranks, bandwidth, self.latency / 2, latency=self.latency, gap=self.gap, seconds_per_byte=self.seconds_per_byte,
@@ -88,21 +88,21 @@ class Costs:
 
 @dataclass(frozen=True)
 class Goal:
-    """A schedule as read; operations in the order of the file, shape (operations,).
+    """Parsed schedule; operations in the order of the file, shape (operations,).
 
     Attributes
     ----------
-    name : of the file.
-    ranks : how many.
-    rank, kind : of each operation; `SEND`, `RECEIVE`, `CALC`.
-    amount : bytes, or nanoseconds of a `CALC`.
-    peer, tag : the other rank and the tag of a message, `ANY` for any.
-    cpu, nic : processor and card of its rank that it is done on.
-    line : of the file.
-    before, after : operations that one dependency joins, shape (dependencies,).
+    name : name of the file.
+    ranks : number of ranks.
+    rank, kind : rank of each operation, and its kind: `SEND`, `RECEIVE` or `CALC`.
+    amount : size of a message [B], or duration of a `CALC` [ns].
+    peer, tag : other rank and tag of a message, `ANY` for any.
+    cpu, nic : processor and NIC of the rank that the operation uses.
+    line : line of the file.
+    before, after : operations that each dependency joins, shape (dependencies,).
     by_start : whether `after` waits for the begin of `before` only.
-    matched : sends and receives (their places among sends and among receives) that are a message.
-    idle : ranks of which the file says nothing.
+    matched : pairs of sends and receives that are messages, as indices among the sends and among the receives.
+    idle : number of ranks that the file does not mention.
     """
 
     name: str
@@ -123,16 +123,16 @@ class Goal:
 
     @property
     def sends(self) -> Int:
-        """Places of the sends."""
+        """Indices of the sends."""
         return np.flatnonzero(self.kind == SEND)
 
     @property
     def receives(self) -> Int:
-        """Places of the receives."""
+        """Indices of the receives."""
         return np.flatnonzero(self.kind == RECEIVE)
 
     def described(self, operation: int) -> str:
-        """An operation in words: its rank, its line, and what stands there."""
+        """Describe an operation in words: its rank, its line and its text."""
         kind, amount, peer, tag = (int(column[operation]) for column in (self.kind, self.amount, self.peer, self.tag))
         what = f"calc {amount}" if kind == CALC else f"{'send' if kind == SEND else 'recv'} {amount}b"
         other = "" if kind == CALC else f" {'to' if kind == SEND else 'from'} {peer} tag {tag}"
@@ -140,30 +140,34 @@ class Goal:
 
     @property
     def figures(self) -> Figures:
-        """Counts."""
+        """Counts of the schedule."""
         lone = len(self.matched.lone_sends) + len(self.matched.lone_receives)
         met = self.matched
         shorter = int((self.amount[self.receives][met.receive] < self.amount[self.sends][met.send]).sum())
-        found = [finding("A347", lone), finding("A348", shorter, "receives that are shorter"), finding("A349", int((self.nic > 0).sum()))]
-        found.append(finding("A352", self.idle))
+        findings = [
+            finding("A347", lone),
+            finding("A348", shorter, "receives that are shorter"),
+            finding("A349", int((self.nic > 0).sum())),
+        ]
+        findings.append(finding("A352", self.idle))
         calc, carried = sum(self.amount[self.kind == CALC].tolist()) * 1e-9, sum(self.amount[self.sends].tolist())
         counts = (len(self.rank), len(self.sends), carried, len(self.receives))
-        return Figures("goal", "", self.ranks, *counts, {}, len(met.send), lone, None, calc, tuple(f for f in found if f.count))
+        return Figures("goal", "", self.ranks, *counts, {}, len(met.send), lone, None, calc, tuple(f for f in findings if f.count))
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether a file begins as a GOAL schedule does."""
+    """Return whether a file begins like a GOAL schedule."""
     return _RANKS.match(_plain(head).lstrip()) is not None
 
 
 def _plain(text: bytes) -> bytes:
-    """Text without its comments, lines kept."""
+    """Return text without its comments, with all line ends kept."""
     blank = re.sub(rb"/\*.*?(\*/|\Z)", lambda m: b"\n" * m[0].count(b"\n"), text, flags=re.DOTALL)
     return re.sub(rb"//[^\n]*", b"", blank)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Lines that hold something, without comments, with their numbers."""
+    """Yield the lines that are not empty, without comments, with their numbers."""
     inside = False
     for number, line in enumerate(Text(path), 1):
         if b"/" in line or inside:
@@ -174,25 +178,26 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _uncommented(line: bytes, inside: bool) -> tuple[bytes, bool]:
+    """Return a line without comments, and whether a comment is open at its end."""
     out = b""
     while line:
         if inside:
             _, end, line = line.partition(b"*/")
             inside = not end
             continue
-        begins = [at for at in (line.find(b"//"), line.find(b"/*")) if at >= 0]
+        begins = [comment_begin for comment_begin in (line.find(b"//"), line.find(b"/*")) if comment_begin >= 0]
         if not begins:
             return out + line, False
-        at = min(begins)
-        out += line[:at]
-        if line[at : at + 2] == b"//":
+        comment_begin = min(begins)
+        out += line[:comment_begin]
+        if line[comment_begin : comment_begin + 2] == b"//":
             return out, False
-        line, inside = line[at + 2 :], True
+        line, inside = line[comment_begin + 2 :], True
     return out, inside
 
 
 class _Reading:
-    """Operations and dependencies as they are read."""
+    """State of the parser: operations and dependencies so far."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -213,7 +218,7 @@ class _Reading:
         )  # fmt: skip
 
     def take(self, line: bytes) -> None:
-        """One line."""
+        """Parse one line."""
         if self.rank < 0:
             self.outside(line)
         elif line == b"}":
@@ -241,14 +246,14 @@ class _Reading:
         else:
             raise self.wrong(line, "num_ranks N comes first, then rank R { for each rank")
 
-    def message(self, line: bytes, found: re.Match[bytes]) -> None:
-        sends = found[2] == b"send"
-        if (found[4] == b"to") is not sends:
+    def message(self, line: bytes, match: re.Match[bytes]) -> None:
+        sends = match[2] == b"send"
+        if (match[4] == b"to") is not sends:
             raise self.wrong(line, "a message is sent to, and received from")
-        peer, tag = int(found[5][:12]), self.amount(line, found[6] or b"0")
+        peer, tag = int(match[5][:12]), self.amount(line, match[6] or b"0")
         if peer >= self.ranks or (sends and (peer < 0 or tag < 0)):
             raise self.wrong(line, f"there are {self.ranks} ranks" if peer >= 0 else "what is sent has one receiver and one tag")
-        self.operation(line, found[1], SEND if sends else RECEIVE, self.amount(line, found[3]), peer, tag, found[7], found[8])
+        self.operation(line, match[1], SEND if sends else RECEIVE, self.amount(line, match[3]), peer, tag, match[7], match[8])
 
     def amount(self, line: bytes, digits: bytes) -> int:
         if len(digits) > 19 or not -1 <= int(digits) < _LARGEST:
@@ -269,7 +274,7 @@ class _Reading:
             column.append(value)
 
     def close(self) -> None:
-        """The end of a rank: labels of its dependencies become operations."""
+        """End a rank: resolve the labels of its dependencies to operations."""
         for after, before, number, by_start in self.waiting:
             for label in (after, before):
                 if label not in self.labels:
@@ -288,7 +293,7 @@ def read(path: Path) -> Goal:
 
     Raises
     ------
-    ProfileError : P023, with the line that is no GOAL; P031, operations that wait for each other in a ring.
+    ProfileError : P023, with the line that is not GOAL; P031, operations that wait for each other in a ring.
     """
     reading = _Reading(path)
     for number, line in _lines(path):
@@ -306,10 +311,10 @@ def read(path: Path) -> Goal:
             cause="none of them can ever begin", fix="look at the requires and irequires of these operations",
         )  # fmt: skip
     sides = []
-    for what in (SEND, RECEIVE):
-        some = kind == what
-        ends = (rank[some], peer[some]) if what == SEND else (peer[some], rank[some])
-        sides.append(Side(*ends, tag[some], line_of[some]))
+    for side_kind in (SEND, RECEIVE):
+        mask = kind == side_kind
+        ends = (rank[mask], peer[mask]) if side_kind == SEND else (peer[mask], rank[mask])
+        sides.append(Side(*ends, tag[mask], line_of[mask]))
     return Goal(
         path.name, reading.ranks, rank, kind, amount, peer, tag, cpu, nic, line_of, before, after, by_start.astype(np.bool_), match(*sides),
         reading.ranks - len(reading.seen),
@@ -317,42 +322,42 @@ def read(path: Path) -> Goal:
 
 
 def _ring(before: Int, after: Int, count: int) -> list[int]:
-    """Operations that wait for each other in a ring, one ring; empty where there is none."""
+    """Return the operations of one ring of operations that wait for each other; an empty list where there is no ring."""
     if (before < after).all():
         return []
     waits: dict[int, list[int]] = {}
-    for one, other in zip(before.tolist(), after.tolist(), strict=True):
-        waits.setdefault(one, []).append(other)
+    for earlier, later in zip(before.tolist(), after.tolist(), strict=True):
+        waits.setdefault(earlier, []).append(later)
     open_ = np.bincount(after, minlength=count).tolist()
     free = [i for i in range(count) if not open_[i]]
     while free:
-        for other in waits.get(free.pop(), ()):
-            open_[other] -= 1
-            if not open_[other]:
-                free.append(other)
-    # whatever stays waits for one that stays: going back ends in a ring
-    stays = {other: one for one, other in zip(before.tolist(), after.tolist(), strict=True) if open_[one] and open_[other]}
-    at, seen = next(iter(stays), -1), dict[int, int]()
-    while at >= 0 and at not in seen:
-        seen[at] = len(seen)
-        at = stays[at]
-    return list(seen)[seen[at] :] if at >= 0 else []
+        for later in waits.get(free.pop(), ()):
+            open_[later] -= 1
+            if not open_[later]:
+                free.append(later)
+    # Each remaining operation waits for a remaining one, so going back ends in a ring.
+    stays = {later: earlier for earlier, later in zip(before.tolist(), after.tolist(), strict=True) if open_[earlier] and open_[later]}
+    operation, seen = next(iter(stays), -1), dict[int, int]()
+    while operation >= 0 and operation not in seen:
+        seen[operation] = len(seen)
+        operation = stays[operation]
+    return list(seen)[seen[operation] :] if operation >= 0 else []
 
 
 def program(goal: Goal, costs: Costs | None = None, fidelity: Fidelity = "logp") -> Program:
-    """A schedule as a program: a process for each rank, each operation, and each message that arrives.
+    """Return a schedule as a program: a process for each rank, each operation, and each message that arrives.
 
-    The processor of a rank is a resource: a send takes it for o + n O, a computation for its time, a message that arrives for o + n O
-    when all of it is there, whether its receive is posted or not; first come, first served.  In ``logp`` the first byte of a message
-    is free, as in LogGOPSim; in ``flow`` all bytes count.
-
-    Raises
-    ------
-    UsageError : A077, costs that cannot be; A078, receives whose message the schedule does not tell.
+    The processor of each rank is a resource, first come, first served.  A send occupies it for o + n O, a computation for its duration.  A
+    message that arrives occupies it for o + n O once it is complete, whether its receive is posted or not.  In ``logp`` the first byte of a
+    message is free, as in LogGOPSim; in ``flow`` all bytes count.
 
     Returns
     -------
     Processes in the order of the ranks, then of the operations, then of the messages.
+
+    Raises
+    ------
+    UsageError : A077, impossible costs; A078, receives without a known message.
     """
     costs = costs or Costs()
     _sound(costs)
@@ -363,11 +368,11 @@ def program(goal: Goal, costs: Costs | None = None, fidelity: Fidelity = "logp")
 
 
 def traffic(goal: Goal) -> OperationGraph:
-    """A schedule as traffic, so that what works on recordings works on it: activities are operations, in the order of the file.
+    """Return a schedule as traffic, whose activities are operations in the order of the file.
 
     Raises
     ------
-    UsageError : A078, receives whose message the schedule does not tell.
+    UsageError : A078, receives without a known message.
     """
     met, sends, receives = goal.matched, goal.sends, goal.receives
     refuse_lone(met, Side(goal.peer[receives], goal.rank[receives], goal.tag[receives], goal.line[receives]), goal.name)

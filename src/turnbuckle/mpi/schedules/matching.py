@@ -1,4 +1,4 @@
-"""Sends and receives of a schedule brought together: the k-th send of a stream (source, target, tag) meets its k-th receive."""
+"""Matching of the sends and receives of a schedule: the k-th send of a stream (source, target, tag) matches its k-th receive."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ANY: Final = -1
 
 @dataclass(frozen=True)
 class Side:
-    """One side of messages, in the order in which each rank does them; arrays of shape (operations,).
+    """One side of all messages, in the order of each rank's operations; arrays of shape (operations,).
 
     Attributes
     ----------
-    source, target : ranks; `ANY` for a receive from any source.
-    tag : `ANY` for a receive of any tag.
-    line : of the file.
+    source, target : ranks at both ends; `ANY` for a receive from any source.
+    tag : tag of the message; `ANY` for a receive of any tag.
+    line : line of the file.
     """
 
     source: Int
@@ -34,12 +34,12 @@ class Side:
 
 @dataclass(frozen=True)
 class Matched:
-    """Which send is received by which receive.
+    """Pairs of sends and receives.
 
     Attributes
     ----------
-    send, receive : places on either side, shape (messages,), ascending by send.
-    lone_sends, lone_receives : places that have no other side.
+    send, receive : index of each message's send and receive, shape (messages,), ascending by send.
+    lone_sends, lone_receives : indices without a counterpart.
     """
 
     send: Int
@@ -49,38 +49,40 @@ class Matched:
 
 
 def match(sends: Side, receives: Side) -> Matched:
-    """Bring both sides together.
+    """Match sends with receives.
 
-    A receive from any source or of any tag is told only where a single stream can feed all receives alike, and nothing else takes
-    from that stream: what comes first is decided by a run, and this is before one.
+    A receive from any source or of any tag is matched only where a single stream can feed all such receives, and no other receive takes
+    from that stream: in all other cases the order of arrival in a run decides, and there is no run yet.
 
-    >>> one = np.array([0]); two = np.array([1])
-    >>> m = match(Side(one, two, one, one), Side(np.array([ANY]), two, np.array([ANY]), one))
+    >>> zero, one = np.array([0]), np.array([1])
+    >>> m = match(Side(zero, one, zero, zero), Side(np.array([ANY]), one, np.array([ANY]), zero))
     >>> m.send.tolist(), m.receive.tolist()
     ([0], [0])
     """
-    receives = _told(sends, receives)
+    receives = _resolved(sends, receives)
     pair = _joint(np.append(sends.source, receives.source), np.append(sends.target, receives.target))
     key = _joint(pair, np.append(sends.tag, receives.tag))
-    mine, theirs = key[: len(sends.source)], key[len(sends.source) :].copy()
-    # what is still open meets nothing
-    theirs[(receives.source == ANY) | (receives.tag == ANY)] = -1
-    # (stream, number in it) of each side
-    numbered = [stream * np.int64(1 + max(len(mine), len(theirs))) + _number(stream) for stream in (mine, theirs)]
-    _, send, receive = np.intersect1d(numbered[0], np.where(theirs < 0, -1, numbered[1]), return_indices=True)
+    send_stream, receive_stream = key[: len(sends.source)], key[len(sends.source) :].copy()
+    # A receive that is still open matches nothing.
+    receive_stream[(receives.source == ANY) | (receives.tag == ANY)] = -1
+    # A message is identified by its stream and its number in the stream.
+    numbered = [
+        stream * np.int64(1 + max(len(send_stream), len(receive_stream))) + _number(stream) for stream in (send_stream, receive_stream)
+    ]
+    _, send, receive = np.intersect1d(numbered[0], np.where(receive_stream < 0, -1, numbered[1]), return_indices=True)
     order = np.argsort(send, kind="stable")
-    lone = [np.setdiff1d(np.arange(len(side)), met) for side, met in ((mine, send), (theirs, receive))]
+    lone = [np.setdiff1d(np.arange(len(side)), met) for side, met in ((send_stream, send), (receive_stream, receive))]
     return Matched(send[order].astype(np.int64), receive[order].astype(np.int64), lone[0], lone[1])
 
 
 def _joint(first: Int, second: Int) -> Int:
-    """One number for each two."""
+    """Return one number for each distinct pair."""
     a, b = (np.unique(column, return_inverse=True)[1].astype(np.int64) for column in (first, second))
     return np.asarray(np.unique(a * (int(b.max(initial=0)) + 1) + b, return_inverse=True)[1], dtype=np.int64)
 
 
 def _number(stream: Int) -> Int:
-    """How many of the same stream came before each."""
+    """Return how many entries of the same stream precede each entry."""
     order = np.argsort(stream, kind="stable")
     ordered = stream[order]
     new = np.ones(len(stream), dtype=np.bool_)
@@ -91,8 +93,8 @@ def _number(stream: Int) -> Int:
     return out
 
 
-def _told(sends: Side, receives: Side) -> Side:
-    """Receives with the source and tag of the only stream that can feed them."""
+def _resolved(sends: Side, receives: Side) -> Side:
+    """Return the receives with the source and tag of the only stream that can feed them."""
     wild = (receives.source == ANY) | (receives.tag == ANY)
     if not wild.any():
         return receives
@@ -101,36 +103,36 @@ def _told(sends: Side, receives: Side) -> Side:
     spare: dict[int, set[tuple[int, int]]] = {}
     for s, t, g in zip(sends.source.tolist(), sends.target.tolist(), sends.tag.tolist(), strict=True):
         spare.setdefault(t, set()).add((s, g))
-    asked: dict[tuple[int, int, int], list[int]] = {}
+    receives_of: dict[tuple[int, int, int], list[int]] = {}
     for i in np.flatnonzero(wild).tolist():
-        asked.setdefault((int(receives.target[i]), int(source[i]), int(tag[i])), []).append(i)
+        receives_of.setdefault((int(receives.target[i]), int(source[i]), int(tag[i])), []).append(i)
     fits = {
-        (t, s, g): [one for one in spare.get(t, ()) if s in (ANY, one[0]) and g in (ANY, one[1])] for t, s, g in asked
+        (t, s, g): [stream for stream in spare.get(t, ()) if s in (ANY, stream[0]) and g in (ANY, stream[1])] for t, s, g in receives_of
     }  # fmt: skip
-    wanted: dict[tuple[int, int, int], int] = {}
+    demand: dict[tuple[int, int, int], int] = {}
     for (t, _, _), streams in fits.items():
         for s, g in streams:
-            wanted[s, t, g] = wanted.get((s, t, g), 0) + 1
-    for pattern, places in asked.items():
+            demand[s, t, g] = demand.get((s, t, g), 0) + 1
+    for pattern, indices in receives_of.items():
         streams = fits[pattern]
         if len(streams) == 1:
             (s, g), t = streams[0], pattern[0]
-            if wanted[s, t, g] == 1 and (s, t, g) not in exact:
-                source[places], tag[places] = s, g
+            if demand[s, t, g] == 1 and (s, t, g) not in exact:
+                source[indices], tag[indices] = s, g
     return Side(source, receives.target, tag, receives.line)
 
 
-def refuse_lone(found: Matched, receives: Side, where: str) -> None:
-    """Raise A078 where a receive has no send: it would be waited for without end, or a run would have to choose its message."""
-    if not len(found.lone_receives):
+def refuse_lone(matched: Matched, receives: Side, where: str) -> None:
+    """Refuse (A078) receives without a send: they would wait forever, or a run would have to choose their message."""
+    if not len(matched.lone_receives):
         return
-    first = int(found.lone_receives[0])
+    first = int(matched.lone_receives[0])
     wild = bool(receives.source[first] == ANY or receives.tag[first] == ANY)
-    from_whom = "any rank" if receives.source[first] == ANY else f"rank {receives.source[first]}"
+    sender = "any rank" if receives.source[first] == ANY else f"rank {receives.source[first]}"
     tag = "any tag" if receives.tag[first] == ANY else f"tag {receives.tag[first]}"
     raise UsageError(
         "A078", "receives whose message the schedule does not tell", where=where,
-        found=f"{len(found.lone_receives):,}; first: rank {receives.target[first]}, line {receives.line[first]}, from {from_whom}, {tag}",
+        found=f"{len(matched.lone_receives):,}; first: rank {receives.target[first]}, line {receives.line[first]}, from {sender}, {tag}",
         cause="several senders could be meant; which one comes first is up to a run" if wild else "nothing is sent to it",
         fix="give each such receive a source and a tag" if wild else "look for the send, or whether the file is cut off",
     )  # fmt: skip

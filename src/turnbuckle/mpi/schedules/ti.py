@@ -1,14 +1,14 @@
-"""SimGrid's time-independent traces: what each rank of an MPI program does, in order, without a time.
+"""SimGrid's time-independent traces: the operations of each rank of an MPI program, in order, without times.
 
 An anchor file names a text file for each rank, or one file holds all ranks; a line is ``RANK ACTION ARGUMENTS``.  Actions and
-their arguments are those that SMPI's replay of SimGrid 3.32 takes, and they mean what they mean there: counts are of the data type
-at the end of the line (bytes, or doubles where ``init`` has an argument), collectives are of all ranks, ``waitall`` completes all
-that is open, ``test`` nothing.
+their arguments have the meaning that SMPI's replay of SimGrid 3.32 gives them: counts are of the data type at the end of the line
+(bytes, or doubles where ``init`` has an argument), collectives are of all ranks, ``waitall`` completes all open requests, ``test``
+completes nothing.
 
 Errors:
 
-    P020  a file of the schedule is not there
-    P021  a line that is no action, or one whose arguments cannot be
+    P020  a missing file of the schedule
+    P021  a line that is no action, or whose arguments are impossible
     P022  files that do not belong together
     A079  ranks that do not take part in the same collectives
 """
@@ -43,7 +43,7 @@ TYPES: Final = (
     8, 16, 16, 8, 8, 8, 16, 16,
 )  # fmt: skip
 _DOUBLE, _BYTE = TYPES[0], TYPES[6]
-#: Nothing is sent to it, nothing comes from it; of a send every other negative number means the same.
+#: Rank that stands for no partner; in a send every other negative number means the same.
 _NOBODY: Final = -666
 _LARGEST: Final = float(1 << 56)
 #: Actions that are no calls of MPI.
@@ -52,7 +52,7 @@ _NO_CALLS: Final = (b"compute", b"sleep", b"location")
 
 @dataclass
 class _Collective:
-    """A call of a rank: its name, its root or -1, the block it gives [B], its place, its line."""
+    """Collective call of one rank: its name, its root or -1, the block it gives [B], its call, its line."""
 
     name: str
     root: int
@@ -85,20 +85,20 @@ class _Ends:
 
 @dataclass(frozen=True)
 class TimeIndependent:
-    """A time-independent trace as read.
+    """Parsed time-independent trace.
 
     Attributes
     ----------
-    name : of the file.
-    ranks : how many.
-    rank : of each call that has to do with others, rank by rank, shape (calls,).
-    call, calls : which call each was, and their names in small letters.
-    flops, sleep_seconds : work before each call [flop], [s].
-    tail_flops, tail_seconds : after the last call of each rank, shape (ranks,).
-    messages, rounds : as `turnbuckle.mpi.replay.messages` has them.
-    receives : the receiving side as written, for what is refused.
-    matched : sends and receives that are a message.
-    figures : counts.
+    name : name of the file.
+    ranks : number of ranks.
+    rank : rank of each call that involves other ranks, rank by rank, shape (calls,).
+    call, calls : index of each call's name in `calls`, and the names in lower case.
+    flops, sleep_seconds : work [flop] and sleep [s] before each call.
+    tail_flops, tail_seconds : work [flop] and sleep [s] after the last call of each rank, shape (ranks,).
+    messages, rounds : messages and collectives, as in `turnbuckle.mpi.replay.messages`.
+    receives : receiving side as written, which errors cite.
+    matched : pairs of sends and receives that are messages.
+    figures : counts of the schedule.
     """
 
     name: str
@@ -117,13 +117,13 @@ class TimeIndependent:
     figures: Figures
 
     def traffic(self, flops_per_second: float) -> Traffic:
-        """What the ranks do, its work priced at a speed of the processor [flop/s].
+        """Return the traffic of the ranks, with work priced at a processor speed [flop/s].
 
-        Its recorded run time is nan: there was none.
+        Its recorded run time is nan, because nothing was run.
 
         Raises
         ------
-        UsageError : A077, a speed that is none; A078, receives whose message the trace does not tell.
+        UsageError : A077, an invalid speed; A078, receives without a known message.
         """
         if not (math.isfinite(flops_per_second) and flops_per_second > 0):
             raise UsageError(
@@ -139,7 +139,7 @@ class TimeIndependent:
 
 
 class _Rank:
-    """The actions of one rank, in order."""
+    """Parser of the actions of one rank."""
 
     def __init__(self, rank: int, ranks: int, read: _Reader) -> None:
         self.rank, self.ranks, self.read = rank, ranks, read
@@ -151,7 +151,7 @@ class _Rank:
         self.line = 0
 
     def call(self, name: str) -> int:
-        """A new call, with the work before it."""
+        """Add a call with the work before it, and return its index."""
         read = self.read
         read.call.append(read.names.setdefault(name, len(read.names)))
         for column, value in ((read.flops, self.flops), (read.sleep, self.sleep)):
@@ -162,37 +162,37 @@ class _Rank:
 
     # --- arguments ----------------------------------------------------------------------------------------------------
 
-    def whole(self, words: list[bytes], at: int, least: int = 0) -> int:
-        """The argument `at` as a whole number."""
+    def whole(self, words: list[bytes], position: int, least: int = 0) -> int:
+        """Return an argument as a whole number."""
         try:
-            return _at_least(int(words[at]), least)
+            return _at_least(int(words[position]), least)
         except ValueError:
             try:
-                number = float(words[at])
+                number = float(words[position])
                 if number.is_integer() and least <= number < _LARGEST:
                     return int(number)
             except ValueError:
                 pass
-            raise self.wrong(words, f"argument {at - 1} is no whole number" + (f" from {least}" if least >= 0 else "")) from None
+            raise self.wrong(words, f"argument {position - 1} is no whole number" + (f" from {least}" if least >= 0 else "")) from None
 
-    def amount(self, words: list[bytes], at: int) -> float:
-        """The argument `at` as an amount of 0 or more."""
+    def amount(self, words: list[bytes], position: int) -> float:
+        """Return an argument as an amount of 0 or more."""
         try:
-            number = float(words[at])
+            number = float(words[position])
         except ValueError:
             number = math.nan
         if not 0 <= number < _LARGEST:
-            raise self.wrong(words, f"argument {at - 1} is no amount of 0 or more")
+            raise self.wrong(words, f"argument {position - 1} is no amount of 0 or more")
         return number
 
-    def each(self, words: list[bytes], at: int) -> int:
-        """Bytes of the data type whose number is the argument `at`, or of the one that is understood where there is none.
+    def each(self, words: list[bytes], position: int) -> int:
+        """Return the bytes of the data type that an argument names, or of the default type where the argument is missing.
 
-        A type that the program made has the number -1: SimGrid takes it for nothing.
+        A type that the program created has the number -1, and SimGrid takes its size for 0.
         """
-        if at >= len(words):
+        if position >= len(words):
             return self.default
-        number = self.whole(words, at, least=-1)
+        number = self.whole(words, position, least=-1)
         if number >= len(TYPES):
             raise self.wrong(words, f"data type {number} is not known")
         if number >= 0:
@@ -200,24 +200,24 @@ class _Rank:
         self.read.derived += 1
         return 0
 
-    def peer(self, words: list[bytes], at: int) -> int:
-        """A rank; `ANY` for any."""
-        number = self.whole(words, at, least=-(1 << 31))
+    def peer(self, words: list[bytes], position: int) -> int:
+        """Return an argument as a rank; `ANY` for any."""
+        number = self.whole(words, position, least=-(1 << 31))
         if number >= self.ranks:
             raise self.wrong(words, f"rank {number} of {self.ranks}")
         return number if number >= 0 or number == _NOBODY else ANY
 
-    def root(self, words: list[bytes], at: int) -> int:
-        number = self.whole(words, at) if at < len(words) else 0
+    def root(self, words: list[bytes], position: int) -> int:
+        number = self.whole(words, position) if position < len(words) else 0
         if number >= self.ranks:
             raise self.wrong(words, f"root {number} of {self.ranks} ranks")
         return number
 
     def wrong(self, words: list[bytes], what: str) -> ProfileError:
-        said = clipped(b" ".join(words[:8]).decode("utf-8", "replace"))
+        excerpt = clipped(b" ".join(words[:8]).decode("utf-8", "replace"))
         return ProfileError(
             "P021", "a line of the schedule cannot be read", where=f"{self.read.files[self.rank].name}:{self.line}",
-            found=f"rank {self.rank}: {said}", cause=what, fix="SimGrid 3.32's replay takes the same actions: look whether it runs",
+            found=f"rank {self.rank}: {excerpt}", cause=what, fix="SimGrid 3.32's replay takes the same actions: look whether it runs",
         )  # fmt: skip
 
     # --- actions ------------------------------------------------------------------------------------------------------
@@ -233,24 +233,24 @@ class _Rank:
         ends = self.read.receives if receives else self.read.sends
         source, target = (partner, self.rank) if receives else (self.rank, partner)
         place = self.call(name.decode())
-        at = ends.add(source, target, tag if tag >= 0 else ANY, size, place, self.line)
+        index = ends.add(source, target, tag if tag >= 0 else ANY, size, place, self.line)
         if name[:1] == b"i":
-            self.open.setdefault((source, target, tag), deque()).append((ends, at))
+            self.open.setdefault((source, target, tag), deque()).append((ends, index))
             self.open_count += 1
         else:
-            ends.done[at] = place
+            ends.done[index] = place
 
     def both(self, words: list[bytes]) -> None:
-        """One call that sends and receives; SimGrid gives both the tag 0."""
+        """Add a call that sends and receives; SimGrid gives both messages the tag 0."""
         to, size = self.peer(words, 3), self.whole(words, 2) * self.each(words, 6)
         source, expected = self.peer(words, 5), self.whole(words, 4) * self.each(words, 7)
         place = self.call("sendrecv")
         if to >= 0:
-            at = self.read.sends.add(self.rank, to, 0, size, place, self.line)
-            self.read.sends.done[at] = place
+            index = self.read.sends.add(self.rank, to, 0, size, place, self.line)
+            self.read.sends.done[index] = place
         if source != _NOBODY:
-            at = self.read.receives.add(source, self.rank, 0, expected, place, self.line)
-            self.read.receives.done[at] = place
+            index = self.read.receives.add(source, self.rank, 0, expected, place, self.line)
+            self.read.receives.done[index] = place
 
     def wait(self, words: list[bytes]) -> None:
         source, target, tag = self.peer(words, 2), self.peer(words, 3), self.whole(words, 4, least=-(1 << 31))
@@ -259,8 +259,8 @@ class _Rank:
         if not waiting:
             self.read.not_open += 1
             return
-        ends, at = waiting.popleft()
-        ends.done[at] = place
+        ends, index = waiting.popleft()
+        ends.done[index] = place
         self.open_count -= 1
 
     def waitall(self, words: list[bytes]) -> None:
@@ -270,8 +270,8 @@ class _Rank:
 
     def complete(self, place: int) -> None:
         for waiting in self.open.values():
-            for ends, at in waiting:
-                ends.done[at] = place
+            for ends, index in waiting:
+                ends.done[index] = place
         self.open.clear()
         self.open_count = 0
 
@@ -307,24 +307,24 @@ class _Rank:
         elif name == "scatterv":
             root, block = self.root(words, 3 + n), self.whole(words, 2 + n) * self.each(words, 5 + n)
         elif name == "allgatherv":
-            # displacements may stand between the counts and the data types or not at all
+            # Displacements between the counts and the data types are optional.
             block = self.whole(words, 2) * (self.each(words, 3 + n) if len(words) <= 5 + n or len(words) > 3 + 2 * n else self.default)
         elif name == "alltoallv":
             block = sum(self.whole(words, 3 + k) for k in range(n)) * self.each(words, 4 + 2 * n) / n
         elif name == "reducescatter":
             block, work = sum(self.whole(words, 2 + k) for k in range(n)) * self.each(words, 3 + n) / n, self.amount(words, 2 + n)
         self.collectives.append(_Collective(name, root, float(block), self.call(_called(name)), self.line))
-        # what the operation costs comes after it
+        # The reduction's own work follows the call.
         self.flops += work
 
 
 def _called(action: str) -> str:
-    """The name of a collective as MPI has it."""
+    """Return the MPI name of a collective."""
     return "reduce_scatter" if action == "reducescatter" else action
 
 
 def _needs(name: str, ranks: int) -> int:
-    """Words of a line that an action cannot do without."""
+    """Return the smallest number of words in a line of an action."""
     more = {"gatherv": ranks + 1, "allgatherv": ranks + 1, "scatterv": ranks + 1, "reducescatter": ranks + 1, "alltoallv": 2 * ranks + 2}
     return 2 + more.get(name, ARGUMENTS[name])
 
@@ -336,7 +336,7 @@ _DOES: Final[dict[str, Callable[[_Rank, list[bytes]], None]]] = {
 
 
 class _Reader:
-    """All ranks of a trace."""
+    """Parser of all ranks of a trace."""
 
     def __init__(self, files: list[Path]) -> None:
         self.files = files
@@ -345,34 +345,35 @@ class _Reader:
         self.sends, self.receives = _Ends(), _Ends()
         self.not_open = self.other_counts = self.tests = self.made = self.left_open = self.actions = self.derived = 0
 
-    def one(self, rank: int, lines: Iterator[tuple[int, list[bytes]]]) -> tuple[_Rank, float, float]:
-        """Read the actions of a rank; what it is, and the work after its last call."""
-        who = _Rank(rank, len(self.files), self)
-        known = {name.encode(): (_DOES.get(name, _Rank.collective), _needs(name, who.ranks), name in SILENT) for name in ARGUMENTS}
+    def read_rank(self, rank: int, lines: Iterator[tuple[int, list[bytes]]]) -> tuple[_Rank, float, float]:
+        """Read the actions of a rank, and return the rank with the work after its last call."""
+        parser = _Rank(rank, len(self.files), self)
+        actions = {name.encode(): (_DOES.get(name, _Rank.collective), _needs(name, parser.ranks), name in SILENT) for name in ARGUMENTS}
         for number, words in lines:
-            who.line = number
+            parser.line = number
             if len(words) < 2:
-                raise who.wrong(words, "a line is RANK ACTION ARGUMENTS")
-            action = known.get(words[1])
+                raise parser.wrong(words, "a line is RANK ACTION ARGUMENTS")
+            action = actions.get(words[1])
             if action is None:
                 near = did_you_mean(words[1].decode("utf-8", "replace"), ARGUMENTS)
-                raise who.wrong(words, f"no such action{'; ' + near if near else ''}")
+                raise parser.wrong(words, f"no such action{'; ' + near if near else ''}")
             does, least, silent = action
             if len(words) < least:
-                raise who.wrong(words, f"{least - 2} arguments at least are needed")
+                raise parser.wrong(words, f"{least - 2} arguments at least are needed")
             self.actions += words[1] not in _NO_CALLS
             if silent:
                 self.made += words[1] in (b"comm_split", b"comm_dup")
             else:
-                does(who, words)
-        if who.open_count:
-            # SimGrid completes at the end what is still open
-            self.left_open += who.open_count
-            who.complete(who.call("finalize"))
-        return who, who.flops, who.sleep
+                does(parser, words)
+        if parser.open_count:
+            # SimGrid completes all open requests at the end.
+            self.left_open += parser.open_count
+            parser.complete(parser.call("finalize"))
+        return parser, parser.flops, parser.sleep
 
 
 def _at_least(number: int, least: int) -> int:
+    """Return a number; raise `ValueError` where it is below `least` or too large."""
     if not least <= number < _LARGEST:
         raise ValueError
     return number
@@ -388,32 +389,32 @@ def read(path: Path) -> TimeIndependent:
     """
     files, parts = lines_of_each(path)
     reader = _Reader(files)
-    done = [reader.one(rank, lines) for rank, lines in enumerate(parts)]
+    done = [reader.read_rank(rank, lines) for rank, lines in enumerate(parts)]
     sends, receives = reader.sends, reader.receives
     side = receives.side()
-    found = match(sends.side(), side)
-    size, theirs = (np.array(e.size, dtype=np.int64) for e in (sends, receives))
-    shorter = int((theirs[found.receive] < size[found.send])[theirs[found.receive] > 0].sum())
-    at = [np.array(c, dtype=np.int64) for c in (sends.place, sends.done, receives.place, receives.done)]
-    one, other = found.send, found.receive
-    carried = size[one].astype(np.float64)
-    messages = Messages(at[0][one], at[1][one], at[2][other], at[3][other], np.full(len(one), -1), carried)
+    matched = match(sends.side(), side)
+    size, receive_size = (np.array(e.size, dtype=np.int64) for e in (sends, receives))
+    shorter = int((receive_size[matched.receive] < size[matched.send])[receive_size[matched.receive] > 0].sum())
+    places = [np.array(c, dtype=np.int64) for c in (sends.place, sends.done, receives.place, receives.done)]
+    send, receive = matched.send, matched.receive
+    carried = size[send].astype(np.float64)
+    messages = Messages(places[0][send], places[1][send], places[2][receive], places[3][receive], np.full(len(send), -1), carried)
     rounds, counts = _rounds([who for who, _, _ in done])
-    lone = len(found.lone_sends) + len(found.lone_receives)
+    lone = len(matched.lone_sends) + len(matched.lone_receives)
     flops, sleep = np.array(reader.flops), np.array(reader.sleep)
     tails = np.array([[f, s] for _, f, s in done])
     figures = Figures(
-        "simgrid-ti", "", len(files), reader.actions, len(size), sum(size.tolist()), len(theirs), counts, len(found.send), lone,
+        "simgrid-ti", "", len(files), reader.actions, len(size), sum(size.tolist()), len(receive_size), counts, len(matched.send), lone,
         float(flops.sum() + tails[:, 0].sum()), float(sleep.sum() + tails[:, 1].sum()), tuple(_findings(reader, lone, shorter)),
     )  # fmt: skip
     rank = np.array(reader.rank, dtype=np.int64)
     call = np.array(reader.call, dtype=np.int64)
     work = (flops, sleep, tails[:, 0], tails[:, 1])
-    return TimeIndependent(path.name, len(files), rank, call, tuple(reader.names), *work, messages, rounds, side, found, figures)
+    return TimeIndependent(path.name, len(files), rank, call, tuple(reader.names), *work, messages, rounds, side, matched, figures)
 
 
 def _findings(read: _Reader, lone: int, shorter: int) -> list[Finding]:
-    """What a user should know of the trace."""
+    """Return what a user should know about the trace."""
     open_words = {
         "waits for what is not open, which do nothing": read.not_open,
         "waits for all whose count is not what is open, which complete all": read.other_counts,
@@ -427,40 +428,42 @@ def _findings(read: _Reader, lone: int, shorter: int) -> list[Finding]:
 
 
 def _rounds(ranks: list[_Rank]) -> tuple[tuple[Rounds, ...], dict[str, int]]:
-    """The k-th collective of every rank is one, by its operation and root; and calls by name."""
+    """Return the collectives by operation and root, and the number of calls by name; the k-th collective of every rank is one."""
     first = ranks[0].collectives
-    for who in ranks[1:]:
-        for k in range(max(len(first), len(who.collectives))):
-            mine = who.collectives[k] if k < len(who.collectives) else None
-            other = first[k] if k < len(first) else None
-            if mine is None or other is None or (mine.name, mine.root) != (other.name, other.root):
-                raise _differ(who, k, mine, other)
+    for rank_parser in ranks[1:]:
+        for k in range(max(len(first), len(rank_parser.collectives))):
+            own_call = rank_parser.collectives[k] if k < len(rank_parser.collectives) else None
+            first_call = first[k] if k < len(first) else None
+            if own_call is None or first_call is None or (own_call.name, own_call.root) != (first_call.name, first_call.root):
+                raise _differ(rank_parser, k, own_call, first_call)
     counts: dict[str, int] = {}
-    alike: dict[tuple[str, int], list[int]] = {}
-    for k, one in enumerate(first):
-        name = _called(one.name)
+    groups: dict[tuple[str, int], list[int]] = {}
+    for k, collective in enumerate(first):
+        name = _called(collective.name)
         counts[name.upper()] = counts.get(name.upper(), 0) + len(ranks)
-        alike.setdefault((name, one.root), []).append(k)
+        groups.setdefault((name, collective.root), []).append(k)
     rounds = []
-    for (name, root), which in alike.items():
+    for (name, root), which in groups.items():
         operation = operation_of(name, plain=False)
         assert operation is not None, name
-        activity = np.array([[who.collectives[k].place for who in ranks] for k in which], dtype=np.int64)
-        block = np.array([[who.collectives[k].block for who in ranks] for k in which])
+        activity = np.array([[rank_parser.collectives[k].place for rank_parser in ranks] for k in which], dtype=np.int64)
+        block = np.array([[rank_parser.collectives[k].block for rank_parser in ranks] for k in which])
         rounds.append(Rounds(operation, block.mean(axis=1), activity, max(root, 0)))
     return tuple(rounds), dict(sorted(counts.items()))
 
 
-def _differ(who: _Rank, k: int, mine: _Collective | None, other: _Collective | None) -> UsageError:
-    def said(one: _Collective | None, rank: int) -> str:
-        if one is None:
+def _differ(rank_parser: _Rank, k: int, own_call: _Collective | None, first_call: _Collective | None) -> UsageError:
+    """Return the error A079 for the k-th collective."""
+
+    def describe(collective: _Collective | None, rank: int) -> str:
+        if collective is None:
             return f"rank {rank} has none"
-        root = f" from {one.root}" if one.root >= 0 else ""
-        return f"rank {rank}, line {one.line}: {one.name}{root}"
+        root = f" from {collective.root}" if collective.root >= 0 else ""
+        return f"rank {rank}, line {collective.line}: {collective.name}{root}"
 
     return UsageError(
-        "A079", "ranks do not take part in the same collectives", where=who.read.files[who.rank].name,
-        found=f"collective {k + 1}: {said(other, 0)}; {said(mine, who.rank)}",
+        "A079", "ranks do not take part in the same collectives", where=rank_parser.read.files[rank_parser.rank].name,
+        found=f"collective {k + 1}: {describe(first_call, 0)}; {describe(own_call, rank_parser.rank)}",
         cause="the trace does not say of which communicator a collective is; SimGrid takes all ranks",
         fix="trace a run in which all ranks take part",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The files of a time-independent trace: an anchor that names one for each rank, or one file for all."""
+"""Files of a time-independent trace: an anchor that names one file for each rank, or one file for all ranks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from turnbuckle.foundation.errors import ProfileError, clipped
 from turnbuckle.foundation.files import opened
 from turnbuckle.trace.readers.parts.packed_text import MARK, Text, beginning, packed
 
-#: Number of a line in its file, and its words.
+#: Line: its number in the file, and its words.
 Line = tuple[int, list[bytes]]
-#: How SimGrid calls the file of a rank.
+#: Name that SimGrid gives to the file of a rank.
 _RANK_FILE: Final = re.compile(rb"_rank-\d+\.txt$")
-#: Ranks of one program.
+#: Largest number of ranks of a program.
 MOST_RANKS: Final = 1 << 20
-#: Actions that change nothing that a replay sees.
+#: Actions without an effect on a replay.
 SILENT: Final = ("finalize", "comm_size", "comm_split", "comm_dup", "location")
-#: Actions of SMPI's replay, and how many arguments each cannot do without; those with a count for each rank need more.
+#: Actions of SMPI's replay, and the number of arguments that each requires; those with a count for each rank require more.
 ARGUMENTS: Final = {
     "init": 0, "compute": 1, "sleep": 1, "send": 3, "isend": 3, "recv": 3, "irecv": 3, "sendRecv": 4, "test": 3, "wait": 3, "waitall": 0,
     "barrier": 0, "bcast": 1, "reduce": 2, "allreduce": 2, "scan": 2, "exscan": 2, "alltoall": 2, "alltoallv": 2, "gather": 2,
@@ -29,14 +29,14 @@ ARGUMENTS: Final = {
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether a file is an anchor of such a trace, or holds all its ranks."""
+    """Return whether a file is an anchor of such a trace, or holds all its ranks."""
     first = next((line.split() for line in head.split(b"\n") if line.strip()), [])
     if _begins(first):
         return True
     try:
         place = _beside(path, first[0].decode("utf-8")) if len(first) == 1 else None
         if place is None:
-            # an anchor without its files is refused for that, not as text of some kind
+            # An anchor without its files is recognised, so that the error names the missing files.
             return len(first) == 1 and _RANK_FILE.search(first[0]) is not None
         with opened(place) as file:
             begin = file.read(512)
@@ -47,14 +47,15 @@ def sniff(head: bytes, path: Path) -> bool:
 
 
 def _begins(words: list[bytes]) -> bool:
+    """Return whether a line begins with a rank and an action."""
     return len(words) >= 2 and words[0].isdigit() and words[1].decode("ascii", "replace") in ARGUMENTS
 
 
 def _beside(anchor: Path, name: str) -> Path | None:
-    """A file that an anchor names: from the anchor's folder, as it stands, or where the folder of traces was moved to."""
+    """Return a file that an anchor names: in the place given from the anchor, or in the folder to which the traces were moved."""
     written = Path(name)
     for place in (anchor.parent / written, anchor.parent / written.parent.name / written.name):
-        # a line of a stranger may be too long for a name, or none
+        # A line of another kind of file may be too long for a name, or invalid.
         with suppress(OSError, ValueError):
             if place.is_file():
                 return place
@@ -62,13 +63,13 @@ def _beside(anchor: Path, name: str) -> Path | None:
 
 
 def _files(anchor: Path) -> tuple[list[Path], bool]:
-    """The file of each rank, and whether all ranks are in one."""
-    named: list[Path] = []
+    """Return the file of each rank, and whether all ranks are in one file."""
+    rank_paths: list[Path] = []
     for number, line in enumerate(Text(anchor), 1):
         words = line.split()
         if not words:
             continue
-        if not named and _begins(words):
+        if not rank_paths and _begins(words):
             return [anchor], True
         name = line.strip().decode("utf-8", "replace")
         place = _beside(anchor, name)
@@ -77,20 +78,21 @@ def _files(anchor: Path) -> tuple[list[Path], bool]:
                 "P020", "a file of the schedule is not there", where=f"{anchor.name}:{number}", found=clipped(Path(name).name),
                 cause="the anchor names a file for each rank", fix="copy the folder of traces beside the anchor",
             )  # fmt: skip
-        named.append(place)
-        if len(named) > MOST_RANKS:
+        rank_paths.append(place)
+        if len(rank_paths) > MOST_RANKS:
             raise ProfileError(
                 "P022", "the files of the schedule do not belong together", where=anchor.name, found=f"over {MOST_RANKS:,} ranks"
             )
-    return named, len(named) == 1
+    return rank_paths, len(rank_paths) == 1
 
 
 def rank_files(anchor: Path) -> list[Path]:
-    """The file of each rank; the anchor itself where it holds all ranks.  Raises `ProfileError` P020 and P022."""
+    """Return the file of each rank; the anchor itself where it holds all ranks.  Raises `ProfileError` P020 and P022."""
     return _files(anchor)[0]
 
 
 def _lines(path: Path) -> Iterator[Line]:
+    """Yield the lines that are neither empty nor comments."""
     for number, line in enumerate(Text(path), 1):
         words = line.split()
         if words and not words[0].startswith(b"#"):
@@ -98,7 +100,7 @@ def _lines(path: Path) -> Iterator[Line]:
 
 
 def _of_one_file(path: Path) -> list[list[Line]]:
-    """The lines of each rank of a file that holds all of them."""
+    """Return the lines of each rank of a file that holds all ranks."""
     ranks: dict[int, list[Line]] = {}
     for number, words in _lines(path):
         rank = _rank_of(words, path, number)
@@ -110,20 +112,21 @@ def _of_one_file(path: Path) -> list[list[Line]]:
 
 
 def _rank_of(words: list[bytes], path: Path, number: int) -> int:
+    """Return the rank with which a line begins."""
     if not words[0].isdigit() or len(words[0]) > 9:
-        said = clipped(b" ".join(words[:8]).decode("utf-8", "replace"))
+        text = clipped(b" ".join(words[:8]).decode("utf-8", "replace"))
         raise ProfileError(
-            "P021", "a line of the schedule cannot be read", where=f"{path.name}:{number}", found=said, cause="a line begins with its rank",
+            "P021", "a line of the schedule cannot be read", where=f"{path.name}:{number}", found=text, cause="a line begins with its rank",
             fix="SimGrid 3.32's replay takes the same actions: look whether it runs",
         )  # fmt: skip
     return int(words[0])
 
 
 def _checked(rank: int, path: Path) -> Iterator[Line]:
-    """The lines of the file of one rank."""
-    own = str(rank).encode()
+    """Yield the lines of the file of one rank, and refuse (P022) those of another."""
+    expected = str(rank).encode()
     for number, words in _lines(path):
-        if words[0] != own and _rank_of(words, path, number) != rank:
+        if words[0] != expected and _rank_of(words, path, number) != rank:
             raise _apart(f"{path.name}:{number}", f"rank {int(words[0])} in the file of rank {rank}")
         yield number, words
 
@@ -136,7 +139,7 @@ def _apart(where: str, found: str) -> ProfileError:
 
 
 def lines_of_each(path: Path) -> tuple[list[Path], list[Iterator[Line]]]:
-    """The file of each rank, and its lines: number of the line, and its words.
+    """Return the file of each rank, and the lines of each file with their numbers, as words.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""MPI runs whose messages were really delayed, beside what the message replay says of them.
+"""Predictions of the message replay beside MPI runs whose messages were really delayed.
 
-A prediction is the measured run time without delay, and what the replay of one undelayed recording takes longer where the latency of the
-network is longer by the delay.  The network is read off the undelayed recording of a ping-pong alone.
+A prediction is the measured run time without delay, plus the increase in the replay of an undelayed recording when the latency of the
+network grows by the delay.  The network's parameters are fitted to the undelayed recording of a ping-pong alone.
 
 Recordings stand in one folder: a folder for each program, in it a text file for each rank (``rank-0.txt``, packed or not).  A file of
 measurements is JSON, times in seconds unless a name says otherwise::
@@ -11,8 +11,8 @@ measurements is JSON, times in seconds unless a name says otherwise::
      "points": [{"program": "halo", "delay_ns": 0, "seconds": [0.096, 0.095]},
                 {"program": "halo", "delay_ns": 30000, "waited_ns": 30400, "seconds": [0.12, 0.13]}]}
 
-A delay that was asked for is `delay_ns`.  `waited_ns`, which may be left out, is that and how much later than due the receives that had to
-wait went on, their mean: the prediction is for it.
+`delay_ns` is the delay that was set.  `waited_ns`, which is optional, is the mean delay of the receives that had to wait: the set delay and
+the time by which they went on later than due.  The prediction is for `waited_ns`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from turnbuckle.questions.validate.rows import Data, Row
 from turnbuckle.replay.contention.contention import Fidelity
 from turnbuckle.trace import Trace, read
 
-#: The replay that the card holds.
+#: Fidelity whose results the accuracy card holds.
 MODEL: Final[Fidelity] = "logp"
-#: What predictions stand beside: the undelayed run, and the delay once for each message that the busiest rank receives.
+#: Baselines: the undelayed run, and the undelayed run plus one delay for each message that the busiest rank receives.
 BASELINES: Final = ("nothing", "count")
-#: A link that limits nothing [B/s].
+#: Bandwidth of a link that limits nothing [B/s].
 UNLIMITED: Final = 1e15
-#: The form of a file of measurements.
+#: Form of a file of measurements.
 FORM: Final = {
     "most_bytes": float, "programs": {"*": {"recorded_s": float}},
     "points": [{"program": str, "delay_ns": int, "waited_ns?": float, "seconds": [float]}],
@@ -53,11 +53,11 @@ FORM: Final = {
 
 @dataclass(frozen=True)
 class Point:
-    """One delay of one program, measured and predicted.
+    """Measured and predicted run time at one delay of one program.
 
     Attributes
     ----------
-    delay_ns : that was asked for; predictions are for what was waited.
+    delay_ns : delay that was set; predictions are for the delay that was waited [ns].
     seconds, undelayed : run times with the delay, and without any [s].
     predicted : run time [s] by fidelity of the replay, and by `BASELINES`.
     """
@@ -79,28 +79,28 @@ class Point:
         return statistics.median(self.undelayed)
 
     def interval(self, model: str = MODEL) -> tuple[float, float]:
-        """90 % interval [s] of the median of the runs, from how undelayed runs differ."""
+        """Return the 90 % interval [s] of the median of the runs, from the spread of the undelayed runs."""
         return around(self.predicted[model], self.base, self.undelayed, len(self.seconds))
 
     def off(self, model: str = MODEL) -> float:
-        """Predicted over measured, less 1."""
+        """Return the predicted over the measured run time, less 1."""
         return self.predicted[model] / self.measured - 1.0
 
     def added_off(self, model: str = MODEL) -> float:
-        """Predicted less measured, as a share of what the delay added."""
+        """Return the predicted less the measured run time, as a share of the increase by the delay."""
         return (self.predicted[model] - self.measured) / (self.measured - self.base)
 
 
 @dataclass(frozen=True)
 class Program:
-    """What was measured of one program, with its predictions.
+    """Measurements and predictions of one program.
 
     Attributes
     ----------
     recorded : run time of the recording [s].
     replayed : run time of its replay without delay [s], by fidelity.
-    messages : that the busiest rank receives.
-    unmatched : calls whose other side the recording does not hold.
+    messages : number of messages that the busiest rank receives.
+    unmatched : number of calls whose other side the recording does not hold.
     undelayed : run times without delay [s].
     """
 
@@ -114,10 +114,10 @@ class Program:
 
 
 def calibrated(trace: Trace, most_bytes: float) -> Setup:
-    """Read the network off an undelayed ping-pong: straight lines over the size through its shortest and its longest messages.
+    """Fit the network's parameters to an undelayed ping-pong: straight lines through its shortest and its longest messages.
 
-    A send keeps its processor for o + n O, which a receive does too; what is left of the time from the begin of the send to the end of
-    the receive is L + n G.
+    A send occupies its processor for o + n O, and so does a receive; the rest of the time from the begin of the send to the end of the
+    receive is L + n G.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def programs(
     ------
     CannotAnswer : A192 where a program has no recording or no points, or `network` is no ping-pong.
     """
-    # the files say which programs there are: a name in the measurements leads to no other folder
+    # Only folders that exist are read, so a name in the measurements cannot lead outside the recordings.
     places = {place.parent.name: place for place in sorted(recordings.glob("*/rank-0.txt*"))}
 
     def recording(name: str) -> Trace:

@@ -1,4 +1,4 @@
-"""``turnbuckle model fabric``: machines as networks, what is joined to what, how fast, and what shares it."""
+"""``turnbuckle model fabric``: machines as networks, with their parts, bandwidths and shared links."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Name = Annotated[str | None, Parameter(help="a machine (lassen, frontier, ...) o
 Nodes = Annotated[int | None, Parameter(name="--nodes", help="look at so many nodes instead of all")]
 Check = Annotated[bool, Parameter(name="--check", help="say what is doubtful in the file, and no more", negative=())]
 
-#: Columns of a matrix for people.
+#: Largest number of columns of a matrix on a terminal.
 _WIDE = 8
 
 
@@ -42,44 +42,44 @@ def fabric(
             raise UsageError(
                 "A052", "nodes of no machine", found=f"--nodes {nodes}", fix="name one: turnbuckle model fabric lassen --nodes 2"
             )
-        found = [study.fabric(read_network(n)) for n in bundled()]
+        fabrics = [study.fabric(read_network(n)) for n in bundled()]
         if format != "table":
-            listed = [_row(f) for f in found]
+            listed = [_row(f) for f in fabrics]
             write_answer({"schema_version": SCHEMA_VERSION, "networks": listed}, listed, format, output)
         elif check:
-            for each in found:
+            for each in fabrics:
                 _remarks(console_for(output), each)
         else:
-            _print_all(console_for(output), found)
+            _print_all(console_for(output), fabrics)
         return 0
-    one = study.fabric(read_network(name), nodes or 0)
+    result = study.fabric(read_network(name), nodes or 0)
     if format != "table":
-        ways = [{k: v for k, v in w.as_dict().items() if k != "wires"} | {"wires": len(w.wires)} for w in one.ways]
-        write_answer({**one.as_dict(), "remarks": study.remarks(one)}, ways, format, output)
+        ways = [{k: v for k, v in w.as_dict().items() if k != "wires"} | {"wires": len(w.wires)} for w in result.ways]
+        write_answer({**result.as_dict(), "remarks": study.remarks(result)}, ways, format, output)
     elif check:
-        _remarks(console_for(output), one)
+        _remarks(console_for(output), result)
     else:
-        _print(console_for(output), one)
+        _print(console_for(output), result)
     return 0
 
 
-def _row(found: Fabric) -> dict[str, object]:
-    """One line of the list."""
+def _row(result: Fabric) -> dict[str, object]:
+    """Return one line of the list of machines."""
     from turnbuckle.replay.contention.network_file import shape_words
 
-    d = found.described
+    d = result.described
     made = d.node
     natures = [f.nature for f in d.facts]
     return {
         "name": d.name, "title": d.title, "machine": d.machine, "nodes": d.nodes or None,
         "gpus": len(made.parts_of("gpu")) if made else 0, "cards": len(made.cards) if made else 1, "bandwidth": d.bandwidth,
-        "shape": shape_words(d.shape), "bisection_bandwidth": found.bisection_bandwidth,
-        "injection_bandwidth": found.injection_bandwidth, "numbers": len(natures), "assumed": natures.count("assumed"),
+        "shape": shape_words(d.shape), "bisection_bandwidth": result.bisection_bandwidth,
+        "injection_bandwidth": result.injection_bandwidth, "numbers": len(natures), "assumed": natures.count("assumed"),
         "assumed_in_part": natures.count("assumed in part"),
     }  # fmt: skip
 
 
-def _print_all(console: Console, found: list[Fabric]) -> None:
+def _print_all(console: Console, result: list[Fabric]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -89,7 +89,7 @@ def _print_all(console: Console, found: list[Fabric]) -> None:
     for column in ("name", "nodes", "GPUs", "cards", "a card", "network", "bisection", "assumed"):
         side: Literal["left", "right"] = "left" if column in ("name", "network") else "right"
         table.add_column(column, no_wrap=True, justify=side)
-    for f in found:
+    for f in result:
         row = _row(f)
         share = f.bisection_bandwidth / f.injection_bandwidth
         kind = str(row["shape"]).split(",")[0]
@@ -99,36 +99,36 @@ def _print_all(console: Console, found: list[Fabric]) -> None:
         )  # fmt: skip
     console.print(table)
     console.print()
-    for f in found:
+    for f in result:
         console.print(Text(f.described.title))
     console.print()
     console.print(Text("GPUs and cards: of a node; bisection: of what half the cards inject; assumed: of its numbers", "dim"))
 
 
-def _print(console: Console, found: Fabric) -> None:
+def _print(console: Console, result: Fabric) -> None:
     from rich.text import Text
 
     from turnbuckle.foundation.units import show
     from turnbuckle.replay.contention.network_file import shape_words
 
-    d = found.described
+    d = result.described
     console.print(Text.assemble((d.name, "bold"), f"  {d.title}"))
     lines = [f"shape {shape_words(d.shape)}"]
-    links = f"{found.links_between:,} links between nodes and {found.links_inside:,} wires inside, one way each"
+    links = f"{result.links_between:,} links between nodes and {result.links_inside:,} wires inside, one way each"
     lines.append(
-        f"{found.nodes:,} {'node' if found.nodes == 1 else 'nodes'}, {found.cards:,} {'card' if found.cards == 1 else 'cards'}, {links}"
+        f"{result.nodes:,} {'node' if result.nodes == 1 else 'nodes'}, {result.cards:,} {'card' if result.cards == 1 else 'cards'}, {links}"
     )
-    if found.cards > 1:
-        lines.append(f"longest route {found.diameter_links} links, {show(found.diameter_seconds, 's')}")
-        share = found.bisection_bandwidth / found.injection_bandwidth
-        half = f"{show(found.bisection_bandwidth, 'B/s')}, {share:.0%} of what half the cards inject"
+    if result.cards > 1:
+        lines.append(f"longest route {result.diameter_links} links, {show(result.diameter_seconds, 's')}")
+        share = result.bisection_bandwidth / result.injection_bandwidth
+        half = f"{show(result.bisection_bandwidth, 'B/s')}, {share:.0%} of what half the cards inject"
         lines.append(f"bisection {half} (one way)")
     for line in lines:
         console.print(Text(line))
     _print_facts(console, d)
-    _print_ways(console, found)
-    _print_together(console, found)
-    _remarks(console, found, told=False)
+    _print_ways(console, result)
+    _print_together(console, result)
+    _remarks(console, result, with_head=False)
 
 
 def _print_facts(console: Console, described: Described) -> None:
@@ -152,17 +152,17 @@ def _print_facts(console: Console, described: Described) -> None:
         console.print(Text(f"{k + 1:>2}  {source}", "dim"))
 
 
-def _print_ways(console: Console, found: Fabric) -> None:
-    """Bandwidth and latency of the ways to GPUs (to hosts where there are none)."""
+def _print_ways(console: Console, result: Fabric) -> None:
+    """Print bandwidth and latency of the routes to GPUs (to hosts where there are none)."""
     from rich.table import Table
     from rich.text import Text
 
-    ways = {(w.source, w.target): w for w in found.ways}
-    ends = list(dict.fromkeys(w.source for w in found.ways))
-    across = [e for e in ends if e.startswith("gpu")] or ends
+    ways = {(w.source, w.target): w for w in result.ways}
+    ends = list(dict.fromkeys(w.source for w in result.ways))
+    targets = [e for e in ends if e.startswith("gpu")] or ends
     if len(ends) < 2:
         return
-    shown = across[:_WIDE]
+    shown = targets[:_WIDE]
     both: list[tuple[str, Callable[[Way], str]]] = [
         ("bandwidth of the narrowest wire [GB/s], from (down) to (across)", lambda w: f"{w.bandwidth / 1e9:.4g}" if w.wires else "-"),
         ("latency [us] / wires, the same ways", lambda w: f"{w.seconds / 1e-6:.3g}/{len(w.wires)}" if w.wires else "-"),
@@ -179,39 +179,39 @@ def _print_ways(console: Console, found: Fabric) -> None:
             names, cells = zip(*alike, strict=True)
             table.add_row(Text(names[0] if len(names) == 1 else f"{names[0]} to {names[-1].split()[-1]}"), *cells[0])
         console.print(table)
-    if len(across) > len(shown) or found.left_out:
-        more = len(across) - len(shown)
-        console.print(Text(f"{more} more columns, {found.left_out} parts left out; --format json has {len(found.ways)} ways", "dim"))
+    if len(targets) > len(shown) or result.left_out:
+        more = len(targets) - len(shown)
+        console.print(Text(f"{more} more columns, {result.left_out} parts left out; --format json has {len(result.ways)} ways", "dim"))
 
 
-def _print_together(console: Console, found: Fabric) -> None:
+def _print_together(console: Console, result: Fabric) -> None:
     from rich.text import Text
 
     from turnbuckle.foundation.units import show
     from turnbuckle.show.terminal.tables import unframed
 
-    if not found.together:
+    if not result.together:
         return
     console.print()
     console.print(Text("all at once: what the worst placed gets", "italic"))
     table = unframed("who", "alone", "together", "shared by", "wire", words=("who", "wire"))
-    for t in found.together:
+    for t in result.together:
         table.add_row(t.what, show(t.alone, "B/s"), show(t.bandwidth, "B/s"), str(t.sharing), Text(t.wire))
     console.print(table)
 
 
-def _remarks(console: Console, found: Fabric, *, told: bool = True) -> int:
-    """What is doubtful; how much of it."""
+def _remarks(console: Console, result: Fabric, *, with_head: bool = True) -> int:
+    """Print what is doubtful, and return the number of remarks."""
     from rich.text import Text
 
     from turnbuckle.mpi.questions.fabric.question import remarks
 
-    listed = remarks(found)
-    if told:
-        d = found.described
+    listed = remarks(result)
+    if with_head:
+        d = result.described
         console.print(Text.assemble((d.name, "bold"), f"  {len(d.facts)} numbers, {len(listed)} remark{'s' if len(listed) != 1 else ''}"))
     elif listed:
         console.print()
     for line in listed:
-        console.print(Text(f"  {line}" if told else line, "yellow"))
+        console.print(Text(f"  {line}" if with_head else line, "yellow"))
     return len(listed)

@@ -1,9 +1,9 @@
-"""A machine as a network, looked at: which way each message takes, how wide and how long it is, and what shares it.
+"""Machine as a network: the route of each message, its bandwidth and latency, and the messages that share it.
 
-Ways are the replay's own (`replay.contention.contention`): one message is replayed between each two parts, and the links that carried
-it are read off.
+Routes are those of the replay (`replay.contention.contention`): one message is replayed between each pair of parts, and the links that
+carried it are recorded.
 
-Errors (`UsageError`): A050, a file that does not describe a network; A052, nodes that a question cannot be about.
+Errors (`UsageError`): A050, a file that does not describe a network; A052, an impossible number of nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus
 from turnbuckle.replay.contention.network_file import Described, Fact, places
 
-#: Parts between which ways are shown; of larger nodes the first hosts, GPUs and cards.
+#: Largest number of parts between which routes are shown; of larger nodes the first hosts, GPUs and NICs.
 MOST_ENDS: Final = 48
 _SHOWN: Final = ("host", "gpu", "card")
 _MOST_LINKS: Final = 1 << 26
@@ -31,14 +31,14 @@ _MOST_LINKS: Final = 1 << 26
 
 @dataclass(frozen=True)
 class Way:
-    """From one part of a node to another.
+    """Route from one part of a node to another.
 
     Attributes
     ----------
     source, target : names of the parts.
-    wires : on the way, by the names of their ends.
-    bandwidth : of the narrowest [B/s].
-    seconds : latency of all [s].
+    wires : wires of the route, by the names of their ends.
+    bandwidth : bandwidth of the narrowest wire [B/s].
+    seconds : latency of all wires together [s].
     """
 
     source: str
@@ -48,21 +48,21 @@ class Way:
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
-        """By name, wires as a list."""
+        """Return the fields by name, wires as a list."""
         return {**self.__dict__, "wires": list(self.wires)}
 
 
 @dataclass(frozen=True)
 class Together:
-    """Messages that are on their way at once.
+    """Messages that are under way at once.
 
     Attributes
     ----------
-    what : who sends to whom.
-    alone : bandwidth of the worst placed, if it were alone [B/s].
-    bandwidth : of the worst placed, beside the others, shared fairly [B/s].
-    wire : that limits it.
-    sharing : messages on that wire.
+    what : sources and targets in words.
+    alone : bandwidth of the worst placed message without the others [B/s].
+    bandwidth : bandwidth of the worst placed message with the others, shared fairly [B/s].
+    wire : wire that limits the worst placed message.
+    sharing : number of messages on that wire.
     """
 
     what: str
@@ -74,21 +74,21 @@ class Together:
 
 @dataclass(frozen=True)
 class Fabric:
-    """A machine as a network.
+    """Machine as a network.
 
     Attributes
     ----------
-    described : as its file has it.
-    nodes : looked at.
-    cards, links_between, links_inside : network cards; links between them, and wires of all nodes, both ways apart.
-    diameter_links : links of the longest route between two cards.
-    diameter_seconds : latency of it [s].
-    bisection_bandwidth : from one half of the cards to the other, one way [B/s].
-    injection_bandwidth : of that half's cards, one way [B/s].
-    ways : between hosts, GPUs and cards of a node.
-    together : what they do to each other.
-    idle : wires that no way takes.
-    left_out : hosts, GPUs and cards of a node that `ways` leaves out.
+    described : description from the machine's file.
+    nodes : number of nodes.
+    cards, links_between, links_inside : numbers of NICs, of links between them, and of wires of all nodes; each direction counts.
+    diameter_links : number of links of the longest route between two NICs.
+    diameter_seconds : latency of that route [s].
+    bisection_bandwidth : bandwidth from one half of the NICs to the other, in one direction [B/s].
+    injection_bandwidth : bandwidth of that half's NICs, in one direction [B/s].
+    ways : routes between hosts, GPUs and NICs of a node.
+    together : bandwidths of messages that are under way at once.
+    idle : wires that no route uses.
+    left_out : number of hosts, GPUs and NICs of a node that `ways` leaves out.
     """
 
     described: Described
@@ -106,7 +106,7 @@ class Fabric:
     left_out: int
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the JSON contract of ``model fabric``."""
         d = self.described
         numbers = ("nodes", "cards", "links_between", "links_inside", "diameter_links", "diameter_seconds", "bisection_bandwidth",
                    "injection_bandwidth", "left_out")  # fmt: skip
@@ -131,12 +131,12 @@ class Fabric:
 
 
 def fact_dict(fact: Fact) -> dict[str, str]:
-    """A number of a file with its nature and source."""
+    """Return a number of a file with its nature and source."""
     return {**fact.__dict__, "nature": fact.nature}
 
 
 def shape_dict(shape: FatTree | Torus | Dragonfly | None) -> dict[str, Any]:
-    """A shape by name.
+    """Return a shape by name.
 
     >>> shape_dict(Torus((2, 2)))
     {'kind': 'torus', 'dims': [2, 2], 'cards': 1}
@@ -147,53 +147,56 @@ def shape_dict(shape: FatTree | Torus | Dragonfly | None) -> dict[str, Any]:
 
 
 def fabric(described: Described, nodes: int = 0) -> Fabric:
-    """A machine as a network, of all its nodes or of some.
+    """Return a machine as a network, with all its nodes or some.
 
     Parameters
     ----------
-    nodes : looked at; 0 for all, and for one where the file says any number.
+    nodes : number of nodes; 0 for all, or for one where the file allows any number.
 
     Raises
     ------
-    UsageError : A052, more nodes than there are, or than links can be counted for.
+    UsageError : A052, more nodes than the machine has, or than links can be counted for.
 
     >>> from turnbuckle.replay.contention.network_file import read_network
-    >>> found = fabric(read_network("lassen"))
-    >>> found.cards, found.bisection_bandwidth / found.injection_bandwidth
+    >>> lassen = fabric(read_network("lassen"))
+    >>> lassen.cards, lassen.bisection_bandwidth / lassen.injection_bandwidth
     (810, 0.6666666666666666)
     """
     count = nodes or described.nodes or 1
     if described.nodes and count > described.nodes:
         raise UsageError("A052", "so many nodes are not there", found=f"{count:,} nodes", fix=f"at most {described.nodes:,}")
     network = Network(count, described.bandwidth, described.hop_seconds, described.shape, node=described.node)
-    made = network.made_of
+    node = network.made_of
     cards = network.cards
     if described.shape is not None and cards > places(described.shape):
         raise UsageError(
             "A052", "the shape has no room for so many nodes", found=f"{cards:,} cards", fix=f"{places(described.shape):,} cards"
         )
-    if count * len(made.wires) > _MOST_LINKS or cards > _MOST_LINKS:
-        raise UsageError("A052", "too many nodes", found=f"{count:,} of {len(made.wires):,} wires", fix=f"{_MOST_LINKS:,} wires in all")
-    ends = [k for kind in _SHOWN for k in made.parts_of(kind)] or list(range(len(made.parts)))
-    kept = [k for k in ends if k in set(_some(made, ends))]
+    if count * len(node.wires) > _MOST_LINKS or cards > _MOST_LINKS:
+        raise UsageError("A052", "too many nodes", found=f"{count:,} of {len(node.wires):,} wires", fix=f"{_MOST_LINKS:,} wires in all")
+    ends = [k for kind in _SHOWN for k in node.parts_of(kind)] or list(range(len(node.parts)))
+    kept = [k for k in ends if k in set(_some(node, ends))]
     pairs = [(a, b) for a in kept for b in kept]
-    names = _wire_names(made)
-    ways = tuple(_way(made, a, b, lanes, names) for (a, b), lanes in zip(pairs, routes(made, pairs), strict=True))
-    taken = {wire for way in ways for wire in way.wires}
-    outside = {wire for lanes in routes(made, [(k, k) for k in kept], apart=True) for wire in lanes if isinstance(wire, str)}
+    names = _wire_names(node)
+    ways = tuple(_way(node, a, b, lanes, names) for (a, b), lanes in zip(pairs, routes(node, pairs), strict=True))
+    taken = {wire for route in ways for wire in route.wires}
+    outside = {wire for lanes in routes(node, [(k, k) for k in kept], apart=True) for wire in lanes if isinstance(wire, str)}
     idle = [n for n in names if n not in taken | outside and not n.startswith("share ")] if len(kept) == len(ends) else []
     links = _links(replace(network, hosts=cards, node=None))
-    wires = sum(1 for w in made.wires if not made.parts[w.source].startswith("share "))
+    wires = sum(1 for w in node.wires if not node.parts[w.source].startswith("share "))
     longest = diameter(described.shape, cards)
     halves = bisection(described.shape, cards) * described.bandwidth
     return Fabric(
         described, count, cards, links, count * wires, longest, longest * described.hop_seconds, halves,
-        cards / 2 * described.bandwidth, ways, together(made, described.bandwidth), tuple(dict.fromkeys(idle)), len(ends) - len(kept),
+        cards / 2 * described.bandwidth, ways, together(node, described.bandwidth), tuple(dict.fromkeys(idle)), len(ends) - len(kept),
     )  # fmt: skip
 
 
 def _links(network: Network) -> int:
-    """Links between cards that a route may take: the replay lays out more of a dragonfly, and of sides of a torus of one or two routers."""
+    """Return the number of links between NICs that a route may use.
+
+    The replay lays out more links of a dragonfly, and of sides of a torus of one or two routers.
+    """
     laid = len(network.links()) - network.hosts
     match network.shape:
         case Dragonfly(groups, routers, _, channels):
@@ -206,7 +209,7 @@ def _links(network: Network) -> int:
 
 
 def _some(made: Node, ends: Sequence[int]) -> list[int]:
-    """Not more parts than are shown, of each kind alike."""
+    """Return at most as many parts as are shown, equally many of each kind."""
     if len(ends) <= MOST_ENDS:
         return list(ends)
     each = MOST_ENDS // len(_SHOWN)
@@ -214,10 +217,10 @@ def _some(made: Node, ends: Sequence[int]) -> list[int]:
 
 
 def routes(made: Node, pairs: Sequence[tuple[int, int]], *, apart: bool = False) -> list[list[int | str]]:
-    """Wires, by number, that a message takes between two parts of a node; of two nodes where `apart`.
+    """Return the wires, by number, that a message uses between two parts of a node.
 
-    Of two nodes they are given by name, with ``card k out`` and ``card k in`` for the link of the card taken.  One replay, in which
-    each pair has a node, or two, for itself.
+    With `apart` the parts are in two nodes, and the wires are given by name, with ``card k out`` and ``card k in`` for the links of the NIC
+    used.  One replay answers for all pairs, each of which has a node, or two, of its own.
     """
     if not pairs:
         return []
@@ -240,57 +243,59 @@ def routes(made: Node, pairs: Sequence[tuple[int, int]], *, apart: bool = False)
         return [[int(w) for w in np.flatnonzero(row)] for row in inside[:, 0]]
     out, into = (carried[k * hosts * cards :][: hosts * cards].reshape(count, 2, cards) > 0 for k in (0, 1))
     names = _wire_names(made)
-    found: list[list[int | str]] = []
+    wires_of_pairs: list[list[int | str]] = []
     for k in range(count):
         near, far = ([names[w] for w in np.flatnonzero(inside[k, side])] for side in (0, 1))
         leaves = [f"card {c} out" for c in np.flatnonzero(out[k, 0])]
-        found.append([*near, *leaves, *(f"card {c} in" for c in np.flatnonzero(into[k, 1])), *far])
-    return found
+        wires_of_pairs.append([*near, *leaves, *(f"card {c} in" for c in np.flatnonzero(into[k, 1])), *far])
+    return wires_of_pairs
 
 
 def _wire_names(made: Node) -> list[str]:
+    """Return the names of the wires of a node."""
     return [name.removeprefix("node 0: ") for name in Network(1, 1.0, 0.0, node=made).links() if name.startswith("node 0: ")]
 
 
 def _way(made: Node, source: int, target: int, lanes: Sequence[int | str], names: Sequence[str]) -> Way:
+    """Return a route with its bandwidth and latency."""
     taken = [made.wires[int(w)] for w in lanes]
     width = min((w.bandwidth for w in taken), default=math.inf)
     return Way(made.parts[source], made.parts[target], tuple(names[int(w)] for w in lanes), width, sum(w.seconds for w in taken))
 
 
 def together(made: Node, card_bandwidth: float) -> tuple[Together, ...]:
-    """What GPUs of a node leave each other where all of them send at once."""
+    """Return the bandwidths of a node's GPUs when all of them send at once."""
     gpus = made.parts_of("gpu") or made.parts_of("host") or (0,)
     hosts = made.parts_of("host")
     kind = "GPU" if made.parts_of("gpu") else "host"
     names = _wire_names(made)
     width = dict(zip(names, (w.bandwidth for w in made.wires), strict=True))
-    width |= {f"card {c} {way}": card_bandwidth for c in range(len(made.cards)) for way in ("out", "in")}
-    asked: list[tuple[str, list[tuple[int, int]], bool]] = []
+    width |= {f"card {c} {direction}": card_bandwidth for c in range(len(made.cards)) for direction in ("out", "in")}
+    patterns: list[tuple[str, list[tuple[int, int]], bool]] = []
     if hosts and made.parts_of("gpu"):
         near = [int(h) for h in laid_out(np.zeros(len(gpus), dtype=np.int64), made).host]
-        asked.append(("every GPU to its host", list(zip(gpus, near, strict=True)), False))
-        asked.append(("every host to its GPUs", list(zip(near, gpus, strict=True)), False))
+        patterns.append(("every GPU to its host", list(zip(gpus, near, strict=True)), False))
+        patterns.append(("every host to its GPUs", list(zip(near, gpus, strict=True)), False))
     if len(gpus) > 1:
-        asked.append((f"every {kind} to the next", [(g, gpus[(k + 1) % len(gpus)]) for k, g in enumerate(gpus)], False))
+        patterns.append((f"every {kind} to the next", [(g, gpus[(k + 1) % len(gpus)]) for k, g in enumerate(gpus)], False))
     if 1 < len(gpus) <= MOST_ENDS:
-        asked.append((f"every {kind} to all others", [(a, b) for a in gpus for b in gpus if a != b], False))
-    asked.append((f"every {kind} to another node", [(g, g) for g in gpus], True))
-    found = []
-    for what, pairs, apart in asked:
+        patterns.append((f"every {kind} to all others", [(a, b) for a in gpus for b in gpus if a != b], False))
+    patterns.append((f"every {kind} to another node", [(g, g) for g in gpus], True))
+    results = []
+    for what, pairs, apart in patterns:
         taken = [[w if isinstance(w, str) else names[w] for w in lanes] for lanes in routes(made, pairs, apart=apart)]
         users = Counter(w for lanes in taken for w in lanes if not w.endswith(" in"))
         if not users:
             continue
-        # what the narrowest share is worth: the first step of filling all links evenly
+        # The narrowest share is the first step of max-min fairness, which is the bandwidth of the worst placed message.
         wire = min(users, key=lambda w: (width[w] / users[w], w))
         alone = min(width[w] for lanes in taken for w in lanes if wire in lanes)
-        found.append(Together(what, alone, width[wire] / users[wire], wire, users[wire]))
-    return tuple(found)
+        results.append(Together(what, alone, width[wire] / users[wire], wire, users[wire]))
+    return tuple(results)
 
 
 def diameter(shape: FatTree | Torus | Dragonfly | None, cards: int) -> int:
-    """Links of the longest route between two of the first `cards` cards.
+    """Return the number of links of the longest route between two of the first `cards` NICs.
 
     >>> diameter(FatTree((18, 45), (1, 12), (1, 1)), 810), diameter(Torus((4, 4)), 16), diameter(Dragonfly(9, 4, 2, 2), 72)
     (4, 6, 5)
@@ -318,10 +323,10 @@ def diameter(shape: FatTree | Torus | Dragonfly | None, cards: int) -> int:
 
 
 def bisection(shape: FatTree | Torus | Dragonfly | None, cards: int) -> float:
-    """Links from one half of the cards to the other, one way: of the first cards to the others, as even as the shape cuts.
+    """Return the number of links from one half of the NICs to the other, in one direction, cut as evenly as the shape allows.
 
-    Of a fat tree the fewest links up of any level, halved; of a torus the cut across its longest side; of a dragonfly the channels between
-    two halves of the groups, as minimal routes use them.  Never more than the cards of a half.
+    For a fat tree it is half of the fewest uplinks of any level.  For a torus it is the cut across the longest side.  For a dragonfly it is
+    the number of channels between two halves of the groups that minimal routes use.  It never exceeds the number of NICs of a half.
 
     >>> bisection(FatTree((18, 45), (1, 12), (1, 1)), 810), bisection(Torus((4, 4, 8)), 128), bisection(Dragonfly(9, 4, 2, 2), 72)
     (270.0, 32.0, 20.0)
@@ -331,14 +336,14 @@ def bisection(shape: FatTree | Torus | Dragonfly | None, cards: int) -> float:
         case FatTree(down, up, cables):
             leaves, below, wide, fewest = math.prod(down), 1, 1, math.inf
             for m, w, p in zip(down, up, cables, strict=True):
-                # what stands below one switch of this level, and the share of the tree that the cards fill
+                # A level counts only where its switches do not cover all NICs, scaled by the share of the tree that the NICs fill.
                 if below < cards:
                     fewest = min(fewest, leaves / below * wide * w * p * min(1.0, cards / leaves))
                 below, wide = below * m, wide * w
             return min(half, fewest / 2)
         case Torus(dims, each):
             longest = max(dims)
-            # between two routers both ways of one dimension lead to the same, and routes take the one
+            # On a side of two routers both directions lead to the same router, and routes use only one of them.
             rings = {1: 0, 2: 1}.get(longest, 2)
             return float(min(half, rings * math.prod(dims) / longest)) if cards > each else half
         case Dragonfly(groups, routers, each, channels):
@@ -352,22 +357,22 @@ def bisection(shape: FatTree | Torus | Dragonfly | None, cards: int) -> float:
             return half
 
 
-def remarks(found: Fabric) -> list[str]:
-    """What is doubtful about a file: numbers without a source, wires that nothing takes, ways that differ there and back."""
+def remarks(result: Fabric) -> list[str]:
+    """Return what is doubtful about a file: numbers without a source, unused wires, routes that differ there and back."""
     out = []
-    assumed = [f.what for f in found.described.facts if f.nature == "assumed"]
+    assumed = [f.what for f in result.described.facts if f.nature == "assumed"]
     if assumed:
-        out.append(f"{len(assumed)} of {len(found.described.facts)} numbers are assumed: {_listed(assumed)}")
-    if found.idle:
-        out.append(f"no way between hosts, GPUs and cards takes {_listed(list(found.idle))}")
-    made = found.described.node
+        out.append(f"{len(assumed)} of {len(result.described.facts)} numbers are assumed: {_listed(assumed)}")
+    if result.idle:
+        out.append(f"no way between hosts, GPUs and cards takes {_listed(list(result.idle))}")
+    made = result.described.node
     joins = Counter((w.source, w.target) for w in made.wires) if made else Counter()
     if made and (twice := [f"{made.parts[a]} and {made.parts[b]}" for (a, b), times in joins.items() if times > 1]):
         out.append(f"wires given twice, of which one is taken: {_listed(twice)}; give the bandwidth of both together")
-    back = {(w.source, w.target): w for w in found.ways}
+    back = {(w.source, w.target): w for w in result.ways}
     uneven = [
         f"{w.source} and {w.target}"
-        for w in found.ways
+        for w in result.ways
         if w.source < w.target and not (_same(w.seconds, (b := back[w.target, w.source]).seconds) and _same(w.bandwidth, b.bandwidth))
     ]
     if uneven:
@@ -379,11 +384,12 @@ def remarks(found: Fabric) -> list[str]:
     return out
 
 
-def _same(one: float, other: float) -> bool:
-    return one == other or math.isclose(one, other, rel_tol=1e-9)
+def _same(first: float, second: float) -> bool:
+    """Return whether two numbers are equal up to rounding."""
+    return first == second or math.isclose(first, second, rel_tol=1e-9)
 
 
 def _listed(names: Sequence[str]) -> str:
-    """A few names, and how many more."""
+    """Return a few names, and the number of the others."""
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
     return "; ".join(names[:4]) + more

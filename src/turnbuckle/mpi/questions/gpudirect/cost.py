@@ -1,12 +1,12 @@
-"""A message between GPUs: through host memory, or straight from device memory (Khetawat et al., GPUDirect in TraceR-CODES).
+"""Costs of a message between GPUs, through host memory or straight from device memory (Khetawat et al., GPUDirect in TraceR-CODES).
 
-    HostCopy    T = wire(n) + copies (d + c n)         each copy: latency d, c a byte
+    HostCopy    T = wire(n) + copies (d + c n)         each copy: latency d, c per byte
     GPUDirect   T = wire(n) + pins p                   each pinning of device memory costs p
 
-The paper does not say how many copies and pins it charges a message; its break-even and its largest gain fit one of each
-(preset `SEED_G`).  By physics a message between two nodes needs a copy at the sender and one at the receiver, and
-memory that stays pinned is pinned once (`PHYSICS`; decision D8).  What the two have in common, the wire, is the
-caller's: no protocol, no contention, no pipelining of copies with the wire.
+The paper does not state how many copies and pins it charges for each message; its break-even and its largest gain fit one of each
+(preset `SEED_G`).  By physics a message between two nodes needs a copy at the sender and one at the receiver, and memory that stays
+pinned is pinned once (`PHYSICS`; decision D8).  The wire time, which both paths share, is an argument: these forms have no protocol, no
+contention and no overlap of copies with the wire.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Paths:
-    """What the two paths charge a message besides the wire.
+    """Costs that the two paths add to the wire time of a message.
 
     Attributes
     ----------
-    copies : host copies a message.
-    pins : times device memory is pinned a message.
-    copy_latency : of one host copy [s].
-    copy_per_byte : of one host copy [s/B].
-    pin_seconds : of pinning once [s].
+    copies : number of host copies per message.
+    pins : number of times that device memory is pinned per message.
+    copy_latency : latency of one host copy [s].
+    copy_per_byte : time per byte of one host copy [s/B].
+    pin_seconds : time of pinning once [s].
     """
 
     copies: float
@@ -40,14 +40,14 @@ class Paths:
     pin_seconds: float
 
 
-#: One copy and one pin a message, with the paper's Table I.
+#: One copy and one pin per message, with the paper's Table I.
 SEED_G = Paths(copies=1, pins=1, copy_latency=2e-6, copy_per_byte=0.07e-9, pin_seconds=4e-6)
-#: A copy at either end, pinned once for all messages of a buffer.
+#: A copy at each end, and memory pinned once for all messages of a buffer.
 PHYSICS = Paths(copies=2, pins=0, copy_latency=2e-6, copy_per_byte=0.07e-9, pin_seconds=4e-6)
 
 
 def hostcopy_seconds(size_bytes: Float | float, wire_seconds: Float | float, paths: Paths = SEED_G) -> Float:
-    """Time of a message through host memory [s].
+    """Return the time of a message through host memory [s].
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def hostcopy_seconds(size_bytes: Float | float, wire_seconds: Float | float, pat
 
 
 def gpudirect_seconds(size_bytes: Float | float, wire_seconds: Float | float, paths: Paths = SEED_G) -> Float:
-    """Time of a message straight from device memory [s].
+    """Return the time of a message straight from device memory [s].
 
     >>> float(gpudirect_seconds(32768, 32768 / 12.5e9).round(10))
     6.6214e-06
@@ -70,7 +70,7 @@ def gpudirect_seconds(size_bytes: Float | float, wire_seconds: Float | float, pa
 
 
 def break_even_bytes(paths: Paths = SEED_G) -> float:
-    """Size from which GPUDirect is the faster path [B]; 0 where it always is, infinite where it never is.
+    """Return the size from which GPUDirect is faster [B]; 0 where it always is, infinite where it never is.
 
     >>> round(break_even_bytes(SEED_G))
     28571
@@ -83,7 +83,7 @@ def break_even_bytes(paths: Paths = SEED_G) -> float:
 
 
 def largest_gain(bandwidth: float, paths: Paths = SEED_G) -> float:
-    """T_host / T_direct - 1 for messages so long that latency no longer counts: copies c BW.
+    """Return T_host / T_direct - 1 for messages so long that latency does not matter: copies c BW.
 
     >>> round(largest_gain(12.5e9), 3)
     0.875
@@ -92,7 +92,7 @@ def largest_gain(bandwidth: float, paths: Paths = SEED_G) -> float:
 
 
 def copy_bandwidth(paths: Paths = SEED_G) -> float:
-    """Bandwidth of one host copy [B/s].
+    """Return the bandwidth of one host copy [B/s].
 
     >>> round(copy_bandwidth() * 1e-9, 1)
     14.3
@@ -101,7 +101,7 @@ def copy_bandwidth(paths: Paths = SEED_G) -> float:
 
 
 def run_time_increase(share: float, communication_increase: float) -> float:
-    """By how much a run gets longer if its communication, a `share` of it, takes `communication_increase` longer.
+    """Return the relative increase of a run time whose communication, a `share` of it, grows by `communication_increase`.
 
     >>> run_time_increase(0.4, 0.5)
     0.2

@@ -1,9 +1,9 @@
-"""The GPUDirect study of one run: by message size, by node shape, by link, from rank to rank, and what a step of each parameter does.
+"""GPUDirect study of one run: by message size, by node shape, by link, from rank to rank, and by a step of each parameter.
 
-After Khetawat et al. (GPUDirect in TraceR-CODES, Figs 5 to 7).  Every figure comes out of replays of the whole run (`replayed`); the
-closed forms (`turnbuckle.mpi.questions.gpudirect.cost`) stand beside them.
+After Khetawat et al. (GPUDirect in TraceR-CODES, Figs 5 to 7).  Every figure comes from replays of the whole run (`replayed`); the closed
+forms (`turnbuckle.mpi.questions.gpudirect.cost`) are shown beside them.
 
-    A051  node shapes, data paths or cards set besides those that the study varies itself
+    A051  node shapes or data paths set besides those that the study varies itself
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ Word = Literal["helps", "does not help", "depends", "no verdict"]
 
 #: Paths that the study compares.
 BOTH: Final[tuple[Literal["hostcopy"], Literal["gpudirect"]]] = ("hostcopy", "gpudirect")
-#: What the study varies itself.
+#: Settings that the study varies itself.
 VARIED: Final = ("path", "ranks_per_node")
-#: A card is full where its busiest way is busy for this share of the time in which its node communicates.
+#: A NIC is saturated when its busiest direction is busy for more than this share of the time in which its node communicates.
 FULL: Final = 0.8
-#: Steps to either side, as shares, and runs (the recorded one and some a little different) behind each difference.
+#: Relative steps to either side, and seeds of the runs (the recorded one and scattered ones) behind each difference.
 STEPS: Final = (0.03, 0.1)
 SEEDS: Final = (0, 1, 2)
-#: Differences are left out where all their replays together do more operations than this.
+#: Differences are left out where all their replays together have more operations than this.
 MOST_OPERATIONS: Final = 150_000_000
-#: Ranks (or groups of ranks alike) of the traffic matrix that is told.
+#: Largest number of ranks, or of groups of ranks, in the traffic matrix of the answer.
 MOST_CELLS: Final = 256
 
 
 @dataclass(frozen=True)
 class Case:
-    """One replay of the study.
+    """Result of one replay of the study.
 
     Attributes
     ----------
-    per : whether the bandwidth of a link of the network is as given (``node``), or that times the GPUs of a node (``gpu``).
-    card_bandwidth : of a link of the network, one way [B/s].
-    row, links : what it came to, and how busy its links were (None in `logp`, or where it got stuck).
+    per : whether the bandwidth of each link of the network is as given (``node``), or multiplied by the GPUs of a node (``gpu``).
+    card_bandwidth : bandwidth of each link of the network, in one direction [B/s].
+    row, links : result of the replay, and utilisation of its links (None in `logp`, or where it got stuck).
     """
 
     per: Per
@@ -67,7 +67,7 @@ class Case:
     links: LinkUse | None = field(repr=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields for JSON."""
         return {
             "per": self.per,
             "card_bandwidth": self.card_bandwidth,
@@ -78,14 +78,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Saturation:
-    """When network cards become full as ranks are added to a node.
+    """Saturation of NICs as ranks are added to a node.
 
     Attributes
     ----------
-    ranks_per_node : smallest shape asked whose busiest card is busy for more than `FULL` of the time in which its node communicates;
-        None where none is.
-    node : whose card that is.
-    largest : that share at the shape where it is largest.
+    ranks_per_node : smallest shape asked whose busiest NIC is busy for more than `FULL` of the time in which its node communicates; None
+        where there is none.
+    node : node of that NIC.
+    largest : largest share over all shapes.
     """
 
     path: str
@@ -97,17 +97,17 @@ class Saturation:
 
 @dataclass(frozen=True)
 class GpuDirectStudy:
-    """All of it.
+    """Result of the GPUDirect study.
 
     Attributes
     ----------
-    answered : the replays by `host`, `hostcopy` and `gpudirect` on every shape.
-    cases : the replays by host copies and by GPUDirect with their links, on every shape, with the bandwidth of the network as given and
-        times the GPUs of a node.
-    sizes : by message size, on every shape.
+    answered : replays by `host`, `hostcopy` and `gpudirect` on every shape.
+    cases : replays by host copies and by GPUDirect with their links, on every shape, with the bandwidth of the network as given and
+        multiplied by the GPUs of a node.
+    sizes : classes of message size, on every shape.
     matrix : bytes from rank to rank, shape (ranks, ranks); None for more than `MOST_RANKS` [B].
-    node, together : node of each rank, shape (ranks,), on the largest shape asked that takes several nodes; its ranks a node.
-    slopes : change of the run time with each parameter, by path and parameter, at `at` ranks a node; empty where that is too much.
+    node, together : node of each rank, shape (ranks,), on the largest shape asked that takes several nodes; its ranks per node.
+    slopes : change of the run time with each parameter, by path and parameter, at `at` ranks per node; empty where it costs too much.
     """
 
     answered: Answered
@@ -120,42 +120,44 @@ class GpuDirectStudy:
 
     @property
     def at(self) -> int:
-        """The shape of more than one node on which GPUDirect gains most, or the first where it cannot be said."""
+        """Ranks per node of the shape of more than one node on which GPUDirect gains most, or of the first shape where the gain is
+        unknown.
+        """
         return _best(self.answered)
 
     def case(self, ranks_per_node: int, path: str, per: Per = "node") -> Case:
-        """One replay; of a single GPU a node there is only one."""
+        """Return the result of one replay; for a single GPU per node there is only one."""
         of = [c for c in self.cases if (c.row.ranks_per_node, c.row.path) == (ranks_per_node, path)]
         return next((c for c in of if c.per == per), of[0])
 
     @property
     def pers(self) -> list[Per]:
-        """Bandwidths asked."""
+        """Bandwidths of the cases."""
         return list(dict.fromkeys(c.per for c in self.cases))
 
     def classes(self, ranks_per_node: int, *, between: bool = True) -> list[SizeClass]:
-        """Sizes of one shape."""
+        """Return the size classes of one shape."""
         return [c for c in self.sizes if (c.ranks_per_node, c.between) == (ranks_per_node, between)]
 
     def crossover(self, ranks_per_node: int, *, between: bool = True) -> Crossover | None:
-        """Where the paths change places in the replay; None without such messages."""
-        found = self.classes(ranks_per_node, between=between)
-        return crossover(found) if found else None
+        """Return the crossover of the two paths in the replay; None without such messages."""
+        of_shape = self.classes(ranks_per_node, between=between)
+        return crossover(of_shape) if of_shape else None
 
     @property
     def copies_share(self) -> float:
-        """Copies as a share of what the run time is made of, by host copies: the most that GPUDirect can touch (nan if not followed)."""
+        """Share of copies in the run time by host copies, which bounds the effect of GPUDirect (nan where the chain was not followed)."""
         row = self.answered.row(self.at, "hostcopy")
         return row.chain_copies_seconds / row.seconds if row.seconds else 0.0
 
     @property
     def without_copies(self) -> float:
-        """Share of the run time by host copies that goes if copies cost nothing and share nothing: by another replay."""
+        """Share of the run time by host copies that vanishes in another replay with free copies."""
         host, free = (self.answered.row(self.at, path).seconds for path in ("hostcopy", "host"))
         return 1.0 - free / host if host else 0.0
 
     def saturations(self) -> list[Saturation]:
-        """When cards become full, by path and bandwidth."""
+        """Return the saturation of NICs, by path and bandwidth."""
         out = []
         for per in self.pers:
             for path in BOTH:
@@ -166,14 +168,16 @@ class GpuDirectStudy:
                     if c.row.nodes > 1 and (u := c.links)
                 ]
                 if shares:
-                    full = [s for s in sorted(shares) if s[1] > FULL]
+                    saturated = [s for s in sorted(shares) if s[1] > FULL]
                     top = max(shares, key=lambda s: s[1])
-                    out.append(Saturation(path, per, full[0][0] if full else None, (full[0] if full else top)[2], top[1]))
+                    out.append(
+                        Saturation(path, per, saturated[0][0] if saturated else None, (saturated[0] if saturated else top)[2], top[1])
+                    )
         return out
 
     @property
     def word(self) -> Word:
-        """Whether GPUDirect helps the communication of this run, on every node shape asked."""
+        """Answer to whether GPUDirect helps the communication of this run on every node shape asked."""
         gains = [self.answered.gain(n) for n in self.answered.shapes]
         if any(r.stuck for r in self.answered.rows) or self.answered.verdict.startswith("no verdict"):
             return "no verdict"
@@ -183,7 +187,7 @@ class GpuDirectStudy:
 
     @property
     def verdict(self) -> str:
-        """The answer in three sentences: the run, its messages by size, and what there is to gain."""
+        """Answer in three sentences: the run, its messages by size, and the largest possible gain."""
         if self.word == "no verdict":
             return self.answered.verdict
         shapes = self.answered.shapes
@@ -193,35 +197,35 @@ class GpuDirectStudy:
         ]
         if max(map(abs, gains)) < NO_DIFFERENCE:
             begins = f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%}"
-        told = f"{begins}: by host copies communication is {_span(gains)} than by GPUDirect, the run {_span(runs)}."
+        sentence = f"{begins}: by host copies communication is {_span(gains)} than by GPUDirect, the run {_span(runs)}."
         share = "" if math.isnan(self.copies_share) else f" Copies are {_percent(self.copies_share)} of what the run time is made of."
-        return told + self._sizes() + self._in_a_row() + share
+        return sentence + self._sizes() + self._in_a_row() + share
 
     def _in_a_row(self) -> str:
-        """Why a run may gain whose messages do not."""
+        """Explain why a run gains although its messages, one by one, do not."""
         if self.word != "helps" or any(c.faster == "GPUDirect" for c in self.sizes) or not self.sizes:
             return ""
         return " The run gains all the same: a rank makes its copies one after the other, and what it sends by GPUDirect goes on at once."
 
     def _sizes(self) -> str:
-        """Where the messages of the run lie."""
+        """Describe the crossover of the messages of the run."""
         for between in (True, False):
             for n in self.answered.shapes:
-                found = self.crossover(n, between=between)
-                if found is None:
+                edge = self.crossover(n, between=between)
+                if edge is None:
                     continue
                 where = f"{'between nodes' if between else 'inside a node'} ({n} rank{'s' * (n > 1)} a node)"
                 closed = _closed(break_even_bytes(self.answered.setup.paid))
-                if found.size_bytes == 0:
+                if edge.size_bytes == 0:
                     return f" One by one, messages {where} are faster by GPUDirect at every size there is (closed form: {closed})."
-                if math.isinf(found.size_bytes):
+                if math.isinf(edge.size_bytes):
                     which = "the longest" if any(c.speedup > 0 for c in self.classes(n, between=between)) else "every size there is"
                     return f" One by one, messages {where} are slower by GPUDirect at {which} (closed form: {closed})."
-                return f" One by one, messages {where} cross over {found.told} (closed form: {closed})."
+                return f" One by one, messages {where} cross over {edge.told} (closed form: {closed})."
         return ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: parts a to f."""
+        """Return the parts a to f for JSON."""
         closed = break_even_bytes(self.answered.setup.paid)
         places = [(n, b) for n in self.answered.shapes for b in (True, False)]
         return {
@@ -231,8 +235,8 @@ class GpuDirectStudy:
             "run_time_share_without_copies": self.without_copies,
             "sizes": [c.as_dict() for c in self.sizes],
             "crossovers": [
-                {"ranks_per_node": n, "between": b, **found.__dict__, "closed_form_bytes": closed}
-                for n, b in places if (found := self.crossover(n, between=b)) is not None
+                {"ranks_per_node": n, "between": b, **edge.__dict__, "closed_form_bytes": closed}
+                for n, b in places if (edge := self.crossover(n, between=b)) is not None
             ],
             "shapes": [c.as_dict() for c in self.cases],
             "saturation": {"rule_share": FULL, "cards": [s.__dict__ for s in self.saturations()]},
@@ -246,12 +250,12 @@ class GpuDirectStudy:
     def _traffic(self) -> dict[str, Any] | None:
         if self.matrix is None:
             return None
-        told, each = downsampled(self.matrix)
-        return {"ranks_per_cell": each, "bytes": told.tolist()}
+        cells, each = downsampled(self.matrix)
+        return {"ranks_per_cell": each, "bytes": cells.tolist()}
 
 
 def _span(changes: list[float]) -> str:
-    """Smallest and largest of some changes.
+    """Describe the smallest and the largest of some changes.
 
     >>> _span([0.1, -0.05]), _span([-0.2, -0.1]), _span([0.1])
     ('5.0% shorter to 10.0% longer', '10.0% to 20.0% shorter', '10.0% longer')
@@ -264,18 +268,19 @@ def _span(changes: list[float]) -> str:
 
 
 def _percent(share: float) -> str:
-    """Never 0.0 % for what is something."""
+    """Return a share as a percentage that is 0.0% only for 0."""
     if 0 < share < 1e-5:
         return "less than 0.001%"
     return f"{share:.1%}" if share >= 0.001 or share == 0 else f"{100 * share:.2g}%"
 
 
 def _closed(size: float) -> str:
+    """Describe a break-even size of the closed forms."""
     return "GPUDirect at every size" if size == 0 else "host copies at every size" if math.isinf(size) else show(size, "B")
 
 
 def downsampled(matrix: Float, most: int = MOST_CELLS) -> tuple[Float, int]:
-    """Bytes from group to group of ranks that follow each other, and how many ranks a group has; at most so many groups.
+    """Return the bytes from group to group of consecutive ranks, and the number of ranks per group; at most `most` groups.
 
     >>> downsampled(np.ones((5, 5)), 3)[0].tolist()
     [[4.0, 4.0, 2.0], [4.0, 4.0, 2.0], [2.0, 2.0, 1.0]]
@@ -304,12 +309,12 @@ def study(
     ranks_per_node: Sequence[int] = (1, 2, 4),
     progress: Callable[[float], object] | None = None,
 ) -> GpuDirectStudy:
-    """The study of a recorded run.
+    """Return the GPUDirect study of a recorded run.
 
     Parameters
     ----------
-    setup : all but the path and the ranks a node.
-    progress : told the share of the replays done.
+    setup : all settings but the path and the ranks per node.
+    progress : function that receives the share of the replays done.
 
     Raises
     ------
@@ -325,20 +330,20 @@ def study(
         of_shape = replace(setup, ranks_per_node=n)
         times: dict[str, MessageTimes] = {}
         for path in PATHS:
-            asked = replace(of_shape, path=path)
-            found = replayed(traffic, asked, traced=True)
-            rows.append(found.row)
+            path_setup = replace(of_shape, path=path)
+            outcome = replayed(traffic, path_setup, traced=True)
+            rows.append(outcome.row)
             if path in BOTH:
-                cases.append(Case("node", found.network.bandwidth, found.row, link_use(found, len(traffic.tail_seconds))))
-                if found.done is not None:
-                    times[path] = message_times(traffic, asked, found)
+                cases.append(Case("node", outcome.network.bandwidth, outcome.row, link_use(outcome, len(traffic.tail_seconds))))
+                if outcome.done is not None:
+                    times[path] = message_times(traffic, path_setup, outcome)
         if len(times) == len(BOTH):
             sizes += size_classes(times["hostcopy"], times["gpudirect"], of_shape)
-        cases += _faster_cards(traffic, of_shape)
+        cases += _faster_nics(traffic, of_shape)
         if progress is not None:
             progress((k + 1) / (len(each) + 1))
     answered = Answered(traffic, setup, tuple(rows))
-    at = replace(setup, ranks_per_node=_best(answered))
+    best_setup = replace(setup, ranks_per_node=_best(answered))
     matrix = traffic_matrix(traffic, setup.collectives) if traffic.ranks <= MOST_RANKS else None
     together = max((r.ranks_per_node for r in rows if r.nodes > 1), default=each[0])
     node = program_of(traffic, replace(setup, ranks_per_node=together))[2]
@@ -346,52 +351,54 @@ def study(
     slopes: dict[tuple[str, str], Difference] = {}
     for path in BOTH:
         if path not in stuck:
-            slopes |= {(path, name): found for name, found in run_time_slopes(traffic, replace(at, path=path)).items()}
+            slopes |= {(path, name): slope for name, slope in run_time_slopes(traffic, replace(best_setup, path=path)).items()}
     return GpuDirectStudy(answered, tuple(cases), tuple(sizes), matrix, node, together, slopes)
 
 
 def _best(answered: Answered) -> int:
-    told = [n for n in answered.shapes if not math.isnan(answered.gain(n))]
-    several = [n for n in told if answered.row(n, "host").nodes > 1]
-    return max(several or told or answered.shapes[:1], key=answered.gain)
+    """Return the ranks per node of the shape with the largest gain, of several nodes if there is one."""
+    unstuck = [n for n in answered.shapes if not math.isnan(answered.gain(n))]
+    several = [n for n in unstuck if answered.row(n, "host").nodes > 1]
+    return max(several or unstuck or answered.shapes[:1], key=answered.gain)
 
 
-def _faster_cards(traffic: Traffic, setup: Setup) -> list[Case]:
-    """Both paths with links as many times as fast as a node has GPUs, as in Fig 7 of the paper; nothing where it has one."""
+def _faster_nics(traffic: Traffic, setup: Setup) -> list[Case]:
+    """Return both paths with links multiplied by the GPUs of a node, as in Fig 7 of the paper; empty where a node has one GPU."""
     network = network_of(setup, 1)
     gpus = len(network.made_of.parts_of("gpu"))
     if gpus < 2:
         return []
     out = []
     for path in BOTH:
-        found = replayed(traffic, replace(setup, path=path, card_bandwidth=gpus * network.bandwidth), traced=True)
-        out.append(Case("gpu", found.network.bandwidth, found.row, link_use(found, len(traffic.tail_seconds))))
+        outcome = replayed(traffic, replace(setup, path=path, card_bandwidth=gpus * network.bandwidth), traced=True)
+        out.append(Case("gpu", outcome.network.bandwidth, outcome.row, link_use(outcome, len(traffic.tail_seconds))))
     return out
 
 
 def run_time_slopes(traffic: Traffic, setup: Setup) -> dict[str, Difference]:
-    """What a step of each parameter does to the run time: card bandwidth [B/s], hop latency [s], copy bandwidth [B/s] and compute (factor).
+    """Return the change of the run time with each parameter: NIC bandwidth [B/s], hop latency [s], copy bandwidth [B/s] and compute
+    (factor).
 
-    Each is asked of the recorded run and of some a little different, the same on both sides (decision D18).  A path without copies has
-    no copy bandwidth.  Empty where the replays together would do more than `MOST_OPERATIONS` operations.
+    Each is computed for the recorded run and for scattered ones, with the same scatter on both sides (decision D18).  A path without copies
+    has no copy bandwidth.  Empty where the replays together would have more than `MOST_OPERATIONS` operations.
     """
     network = network_of(setup, 1)
-    asked: dict[str, float] = {"card_bandwidth": network.bandwidth, "hop_seconds": network.hop_seconds}
+    values: dict[str, float] = {"card_bandwidth": network.bandwidth, "hop_seconds": network.hop_seconds}
     if setup.path == "hostcopy":
-        asked["copy_bandwidth"] = 1.0 / setup.paid.copy_per_byte
-    asked["compute"] = setup.compute
+        values["copy_bandwidth"] = 1.0 / setup.paid.copy_per_byte
+    values["compute"] = setup.compute
     made, joined, _ = program_of(traffic, setup)
-    if len(made.code) * len(SEEDS) * (2 * len(STEPS) * len(asked) + 1) > MOST_OPERATIONS:
+    if len(made.code) * len(SEEDS) * (2 * len(STEPS) * len(values) + 1) > MOST_OPERATIONS:
         return {}
-    here = {seed: replay(scattered(made, seed), joined, setup.fidelity).seconds for seed in SEEDS}
+    unchanged = {seed: replay(scattered(made, seed), joined, setup.fidelity).seconds for seed in SEEDS}
 
     def seconds(name: str, value: float, seed: int) -> float:
-        if value == asked[name]:
-            return here[seed]
+        if value == values[name]:
+            return unchanged[seed]
         program, network, _ = program_of(traffic, replace(setup, **{name: value}))  # type: ignore[arg-type]
         return replay(scattered(program, seed), network, setup.fidelity).seconds
 
     def runs(name: str) -> list[Callable[[float], float]]:
         return [partial(seconds, name, seed=seed) for seed in SEEDS]
 
-    return {name: differences(runs(name), at, STEPS, unit=at or 1e-6) for name, at in asked.items()}
+    return {name: differences(runs(name), value_at, STEPS, unit=value_at or 1e-6) for name, value_at in values.items()}

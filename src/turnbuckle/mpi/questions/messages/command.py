@@ -1,4 +1,4 @@
-"""``turnbuckle model messages``: would GPUDirect help this MPI run, and on how many ranks a node?"""
+"""``turnbuckle model messages``: the effect of GPUDirect on an MPI run, by number of ranks per node."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ InDepth = Annotated[
 Eager = Annotated[str, Parameter(name="--eager-limit", help="messages up to this size do not wait for their receiver")]
 
 
-#: Calls that keep their length are told of where they take more than this share of the compute.
+#: Calls that keep their recorded duration are listed where they take more than this share of the compute.
 _WORTH_TELLING = 0.01
 
 
@@ -100,41 +100,45 @@ def messages(
     from turnbuckle.show.terminal.progress import working
     from turnbuckle.show.terminal.recording import inspected
 
-    def given(text: str | None, unit: str) -> float | None:
+    def parsed(text: str | None, unit: str) -> float | None:
         return None if text is None else parse(text, unit)
 
     setup = with_settings(
         Setup(
-            card_bandwidth=given(bandwidth, "B/s"), hop_seconds=given(hop, "s"), inside_bandwidth=given(inside, "B/s"), network=network,
+            card_bandwidth=parsed(bandwidth, "B/s"), hop_seconds=parsed(hop, "s"), inside_bandwidth=parsed(inside, "B/s"), network=network,
             overhead_seconds=parse(overhead, "s"), costs=costs, fidelity=fidelity, collectives=collectives,
             eager_limit_bytes=parse(eager_limit, "B"),
         ), set_ or [],
     )  # fmt: skip
     refuse_varied(set_ or [])
     each = shapes(rank_counts(ranks_per_node, "--ranks-per-node 1,2,4"))
-    seen: Any = None if schedules.sniff(recording) else inspected(recording, source, no_cache)
-    traffic = traffic_of(recording, flops_per_second=given(flops_per_second, "FLOP/s"), profile=lambda: seen.profile)
+    recording_read: Any = None if schedules.sniff(recording) else inspected(recording, source, no_cache)
+    traffic = traffic_of(recording, flops_per_second=parsed(flops_per_second, "FLOP/s"), profile=lambda: recording_read.profile)
     deep = None
     with working("replaying"):
         if study or charts is not None:
             deep = studied(traffic, setup, ranks_per_node=each)
-        found = deep.answered if deep else answered(traffic, setup, ranks_per_node=each)
+        answer = deep.answered if deep else answered(traffic, setup, ranks_per_node=each)
     if charts is not None and deep is not None:
         from turnbuckle.mpi.questions.messages.figures import figures
         from turnbuckle.show.figures.files import save
 
         save(figures(deep), charts)
     if format != "table":
-        about = {**found.as_dict(), **({"study": deep.as_dict()} if deep else {}), **({"provenance": seen.provenance()} if seen else {})}
-        rows = [c.as_dict() for c in deep.cases] if deep else [dict(r.__dict__) for r in found.rows]
+        about = {
+            **answer.as_dict(),
+            **({"study": deep.as_dict()} if deep else {}),
+            **({"provenance": recording_read.provenance()} if recording_read else {}),
+        }
+        rows = [c.as_dict() for c in deep.cases] if deep else [dict(r.__dict__) for r in answer.rows]
         write_answer(about, [{k: v for k, v in row.items() if k != "links"} for row in rows], format, output)
     else:
-        _print(found, output, deep)
+        _print(answer, output, deep)
     return 0
 
 
 def _seen(traffic: Traffic) -> str:
-    """What was read, in a line."""
+    """Describe what was read in one line."""
     from turnbuckle.mpi.replay.operation_graph import OperationGraph
     from turnbuckle.show.terminal.projections import seconds
 
@@ -148,7 +152,7 @@ def _seen(traffic: Traffic) -> str:
     )
 
 
-def _print(found: Answered, output: Path | None, deep: GpuDirectStudy | None) -> None:
+def _print(answer: Answered, output: Path | None, deep: GpuDirectStudy | None) -> None:
     from rich.text import Text
 
     from turnbuckle.foundation.units import show
@@ -158,23 +162,23 @@ def _print(found: Answered, output: Path | None, deep: GpuDirectStudy | None) ->
     from turnbuckle.show.terminal.tables import print_findings, unframed
 
     console = console_for(output)
-    console.print(Text(deep.verdict if deep else found.verdict, "bold"))
-    traffic, setup = found.traffic, found.setup
+    console.print(Text(deep.verdict if deep else answer.verdict, "bold"))
+    traffic, setup = answer.traffic, answer.setup
     console.print(_seen(traffic))
-    if found.grid:
-        console.print(Text(found.grid))
+    if answer.grid:
+        console.print(Text(answer.grid))
     kept = traffic.kept()
     if sum(time for _, time in kept.values()) > _WORTH_TELLING * sum(traffic.compute_seconds):
-        few = ", ".join(f"{name} {count:,} ({seconds(time / traffic.ranks)} a rank)" for name, (count, time) in list(kept.items())[:3])
-        console.print(Text(f"calls that no message explains keep their length: {few}{', ...' if len(kept) > 3 else ''}", "dim"))
-    print_findings(console, (f.as_dict() for f in found.findings))
+        longest = ", ".join(f"{name} {count:,} ({seconds(time / traffic.ranks)} a rank)" for name, (count, time) in list(kept.items())[:3])
+        console.print(Text(f"calls that no message explains keep their length: {longest}{', ...' if len(kept) > 3 else ''}", "dim"))
+    print_findings(console, (f.as_dict() for f in answer.findings))
     heads = ("ranks\na node", "nodes", "path", "run time", "communication", "vs host\ncopies", "busiest\nlink")
     table = unframed(*heads, words=("path",))
-    for row in found.rows:
+    for row in answer.rows:
         if row.stuck:
             table.add_row(str(row.ranks_per_node), str(row.nodes), row.path, "stuck", "", "", "")
             continue
-        host = found.row(row.ranks_per_node, "hostcopy")
+        host = answer.row(row.ranks_per_node, "hostcopy")
         against = f"{row.communication_seconds / host.communication_seconds:.3f}x" if host.communication_seconds > 0 else ""
         table.add_row(
             str(row.ranks_per_node), str(row.nodes), row.path, seconds(row.seconds), seconds(row.communication_seconds), against,
@@ -182,13 +186,13 @@ def _print(found: Answered, output: Path | None, deep: GpuDirectStudy | None) ->
         )  # fmt: skip
     console.print(table)
     paid = setup.paid
-    edge = break_even_bytes(paid)
+    break_even = break_even_bytes(paid)
     console.print(
         Text(
-            f"{setup.fidelity} on {found.described}; "
+            f"{setup.fidelity} on {answer.described}; "
             f"host copies a message: {paid.copies:g}, of {show(paid.copy_latency, 's')} and {show(1 / paid.copy_per_byte, 'B/s')}; "
             f"memory pinned: {setup.pins}, in {show(paid.pin_seconds, 's')}; "
-            + ("GPUDirect wins at every size" if edge == 0 else f"GPUDirect wins from {show(edge, 'B')} on")
+            + ("GPUDirect wins at every size" if break_even == 0 else f"GPUDirect wins from {show(break_even, 'B')} on")
             + f"; buffers: {setup.buffers if setup.buffers != 'device' else 'all taken to be in device memory'}; compute "
             + (f"{setup.compute:g} times what was recorded" if setup.compute != 1 else "as recorded"),
             style="dim",

@@ -1,7 +1,7 @@
-"""The kind of sweep that replays the messages of an MPI run: one `Setup` a point, of a recording or a schedule.
+"""Kind of sweep that replays the messages of an MPI run, with one `Setup` per point, for a recording or a schedule.
 
 A068  a schedule without the speed of a rank
-A069  a speed for a recording or a GOAL schedule, which have times of their own
+A069  a speed for a recording or a GOAL schedule, which have durations of their own
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Exchange(Setup):
     flops_per_second: float | None = field(default=None, metadata={"unit": "FLOP/s"})
 
     def __post_init__(self) -> None:
-        """Refuse what no recording and no other setting could make right."""
-        for one in fields(self):
-            value = getattr(self, one.name)
+        """Refuse values that are impossible for every recording and every other setting."""
+        for setting in fields(self):
+            value = getattr(self, setting.name)
             if isinstance(value, int | float) and not isinstance(value, bool):
-                _possible(one.name, value)
+                _possible(setting.name, value)
         if self.network and not self.network.endswith(".toml"):
             _possible("network", self.network)
         if self.mapping not in _MAPPINGS and not _file(self.mapping):
@@ -51,12 +51,13 @@ _MAPPINGS: Final = tuple(word for word in get_args(Placement) if word != "file")
 
 
 def _file(name: str) -> bool:
+    """Return whether a setting names a file."""
     return "/" in name or Path(name).suffix != ""
 
 
 @lru_cache(maxsize=4096)
 def _possible(name: str, value: float | str) -> None:
-    """Refuse a value that cannot be, whatever is set besides."""
+    """Refuse a value that is impossible whatever the other settings are."""
     if name == "flops_per_second":
         if not isinstance(value, str) and value <= 0:
             raise UsageError("A081", "no value for flops_per_second", found=f"{value:g} FLOP/s", fix="a positive number")
@@ -71,16 +72,17 @@ def _possible(name: str, value: float | str) -> None:
 
 
 def traffic_of(path: Path, *, flops_per_second: float | None = None, profile: Callable[[], Any] | None = None) -> Traffic:
-    """Who sends what to whom, and what each rank computes between: of a recording, or of a schedule.
+    """Return the traffic of a recording or of a schedule.
 
     Parameters
     ----------
-    flops_per_second : speed of a rank [FLOP/s]; a time-independent trace needs it, recordings and GOAL have none.
-    profile : gives the recording as a `turnbuckle.profile.profile.Profile`; read here if left out.  Not asked for a schedule.
+    flops_per_second : speed of each rank [FLOP/s]; needed for a time-independent trace, refused for recordings and GOAL.
+    profile : function that returns the recording as a `turnbuckle.profile.profile.Profile`; the file is read if left out.  Not called for
+        a schedule.
 
     Raises
     ------
-    UsageError : A068, A069 (see the module); A077 to A079, a schedule that cannot be.  ProfileError : P0xx.  CannotAnswer : A164.
+    UsageError : A068, A069 (see the module); A077 to A079, an impossible schedule.  ProfileError : P0xx.  CannotAnswer : A164.
     """
     schedule = schedules.sniff(path)
     counts_flops = schedule and not schedules.timed(path)
@@ -102,37 +104,38 @@ def traffic_of(path: Path, *, flops_per_second: float | None = None, profile: Ca
 
 
 def _exchanged(held: Held, asked: Exchange) -> Mapping[str, Any]:
+    """Return the row of one point of the sweep."""
     checked(asked)
-    # a study may hold schedules and recordings: the speed is for the schedules that count flops
+    # A sweep may mix schedules and recordings, and the speed applies only to schedules that count flops.
     speed = asked.flops_per_second if schedules.sniff(held.path) and not schedules.timed(held.path) else None
     traffic = held.once(("traffic", speed), lambda: traffic_of(held.path, flops_per_second=speed, profile=held.given))
     share = _unmatched(traffic)
     grid = None
     if asked.ranks not in (0, traffic.ranks):
-        recorded_ones = traffic
-        found = held.once(("grid", speed), lambda: grid_of(recorded_ones))
-        grid = described(found, larger(found, asked.ranks))
-        # one is kept: of thousands of ranks it is large
+        recorded_traffic = traffic
+        recorded_grid = held.once(("grid", speed), lambda: grid_of(recorded_traffic))
+        grid = described(recorded_grid, larger(recorded_grid, asked.ranks))
+        # Only the latest repeated run is kept, because one of thousands of ranks is large.
         kept: dict[object, Traffic] = held.once("repeated", dict)
         if (speed, asked.ranks) not in kept:
             kept.clear()
-            kept[speed, asked.ranks] = repeated(traffic, asked.ranks, found)
+            kept[speed, asked.ranks] = repeated(traffic, asked.ranks, recorded_grid)
         traffic = kept[speed, asked.ranks]
     row = replayed(traffic, asked).row
     if row.stuck:
         raise UsageError("A071", "processes wait for each other", found=row.stuck)
-    told = {name: value for name, value in row.__dict__.items() if name != "stuck"}
-    return {**told, "unmatched_share": share, "grid": grid}
+    columns = {name: value for name, value in row.__dict__.items() if name != "stuck"}
+    return {**columns, "unmatched_share": share, "grid": grid}
 
 
 def _unmatched(traffic: Traffic) -> float:
-    """Share of the calls that have no other side in a recording."""
-    known = 2 * len(traffic.messages.send) + sum(r.activity.size for r in traffic.rounds)
-    return traffic.unmatched / (traffic.unmatched + known) if traffic.unmatched else 0.0
+    """Return the share of the calls without a counterpart in the recording."""
+    matched_calls = 2 * len(traffic.messages.send) + sum(r.activity.size for r in traffic.rounds)
+    return traffic.unmatched / (traffic.unmatched + matched_calls) if traffic.unmatched else 0.0
 
 
 def _files(asked: Exchange) -> Mapping[str, Any]:
-    """Hashes of the files that place ranks and describe the network, where there are such."""
+    """Return hashes of the files that place ranks and describe the network, where the settings name such files."""
     named = {name: getattr(asked, name) for name in ("mapping", "network")}
     return {name: hashed(Path(file)) for name, file in named.items() if _file(file) and Path(file).is_file()}
 

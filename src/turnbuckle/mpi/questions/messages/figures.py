@@ -1,4 +1,4 @@
-"""Figures of the GPUDirect study: gain by message size, what runs are made of, busy links, bytes from rank to rank, full cards.
+"""Figures of the GPUDirect study: gain by message size, parts of run times, busy links, bytes from rank to rank, saturated NICs.
 
 After Figs 5 to 7 of Khetawat et al. (GPUDirect in TraceR-CODES) and Fig 49 of the ECP report.
 """
@@ -23,16 +23,16 @@ from turnbuckle.show.text import number, percent, seconds, signed
 
 Float = NDArray[np.float64]
 
-#: Data paths; host copies as copies everywhere.
+#: Colours of the data paths; host copies have the colour of copies in all figures.
 COLOURS: Final = {"hostcopy": PARTS["copy"], "gpudirect": "#1f4e79"}
-#: Parts of a run time along its chain, in the order drawn: words and colour.
+#: Words and colours of the parts of a run time along its chain, in the order drawn.
 CHAIN: Final = {
     "compute": ("compute", PARTS["other"]),
     "copies": ("copies", PARTS["copy"]),
     "network": ("messages under way", CATEGORIES["mpi"]),
     "others": ("pinning, handshakes, overheads", "#35978f"),
 }
-#: Node shapes, few ranks a node to many: light to dark.
+#: Shades of the node shapes, from few ranks per node (light) to many (dark).
 _SHADES: Final = ("#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58")
 _BYTES: Final = (
     "datum.value >= 1e9 ? format(datum.value / 1e9, '~r') + '\\u00a0GB' : datum.value >= 1e6 ? format(datum.value / 1e6, '~r') + "
@@ -40,28 +40,28 @@ _BYTES: Final = (
 )
 
 
-def figures(found: GpuDirectStudy) -> list[Figure]:
-    """All that the study has figures for."""
-    out = [by_size(found)] if found.sizes else []
-    out.append(node_shapes(found))
-    if any(found.case(found.at, path).links for path in BOTH):
-        out.append(links(found))
-    if found.matrix is not None and found.matrix.any():
-        out.append(traffic(found))
-    if found.saturations():
-        out.append(cards(found))
+def figures(study: GpuDirectStudy) -> list[Figure]:
+    """Return all figures for which the study has data."""
+    out = [by_size(study)] if study.sizes else []
+    out.append(node_shapes(study))
+    if any(study.case(study.at, path).links for path in BOTH):
+        out.append(links(study))
+    if study.matrix is not None and study.matrix.any():
+        out.append(traffic(study))
+    if study.saturations():
+        out.append(cards(study))
     return out
 
 
 # --- by message size --------------------------------------------------------------------------------------------------
 
 
-def _drawn(found: GpuDirectStudy) -> tuple[bool, dict[int, list[SizeClass]]]:
-    """Classes between nodes by shape; those inside nodes where there are no others."""
+def _drawn(study: GpuDirectStudy) -> tuple[bool, dict[int, list[SizeClass]]]:
+    """Return the classes of messages between nodes by shape; those inside nodes where there are no others."""
     for between in (True, False):
-        some = {n: c for n in found.answered.shapes if (c := found.classes(n, between=between))}
-        if some:
-            return between, some
+        classes = {n: c for n in study.answered.shapes if (c := study.classes(n, between=between))}
+        if classes:
+            return between, classes
     return True, {}
 
 
@@ -69,9 +69,9 @@ def _shade(k: int, count: int) -> str:
     return _SHADES[-1] if count == 1 else _SHADES[round(k * (len(_SHADES) - 1) / (count - 1))]
 
 
-def by_size(found: GpuDirectStudy) -> Figure:
-    """Gain of GPUDirect by message size and node shape, the closed form beside it, and where messages and bytes are."""
-    between, classes = _drawn(found)
+def by_size(study: GpuDirectStudy) -> Figure:
+    """Draw the gain of GPUDirect by message size and node shape, beside the closed form, above the shares of messages and bytes."""
+    between, classes = _drawn(study)
     shade = {n: _shade(k, len(classes)) for k, n in enumerate(classes)}
     rows: Rows = [
         {
@@ -88,7 +88,7 @@ def by_size(found: GpuDirectStudy) -> Figure:
     quiet: Spec = {**x, "axis": {"labels": False, "ticks": False, "title": None, "values": _powers(low, high), "grid": True}}
     bottom: Spec = {**x, "axis": {"title": "message size", "values": _powers(low, high), "labelExpr": _BYTES, "grid": True}}
     gain: Spec = {"axis": {"title": "gain: host copies over GPUDirect, less 1", "labelExpr": CHANGE, "minExtent": 48, "tickCount": 6}}
-    edges = _edges(found, low, high)
+    edges = _edges(study, low, high)
     aside: Spec = {"align": "left", "dx": 4} if edges and edges[0]["size"] < math.sqrt(low * high) else {"align": "right", "dx": -4}
     main: Spec = {
         "width": FULL - 90,
@@ -134,21 +134,21 @@ def by_size(found: GpuDirectStudy) -> Figure:
         ],
     }  # fmt: skip
     spec: Spec = {"vconcat": [main, _where(first, bottom)], "spacing": 10, "padding": 6}
-    told = [c.as_dict() for some in classes.values() for c in some]
+    data = [c.as_dict() for some in classes.values() for c in some]
     legend = (*((f"{n} rank{'s' * (n > 1)} a node", shade[n]) for n in classes), ("closed form, a message alone", FAINT))
     alt = "Gain of GPUDirect by message size. " + " ".join(f"{r['tip']}." for r in rows[:60])
-    return Figure("messages-by-size", _size_title(found, between), alt, spec, told, _size_caption(found, between), legend=legend)
+    return Figure("messages-by-size", _size_title(study, between), alt, spec, data, _size_caption(study, between), legend=legend)
 
 
 def _domain(classes: list[SizeClass]) -> tuple[float, float]:
-    """Ends of the axis of sizes: two decades at least."""
+    """Return the ends of the axis of sizes, at least two decades apart."""
     low, high = min(c.low_bytes for c in classes) / 1.3, max(c.low_bytes for c in classes) * 2.6
     more = math.sqrt(max(100.0 * low / high, 1.0))
     return low / more, high * more
 
 
 def _line(classes: list[SizeClass], which: str) -> Rows:
-    """Gains with times between two sizes on a straight line over the size, as the crossover is found."""
+    """Return gains over the size, with times between two sizes interpolated linearly as for the crossover."""
     size = np.array([c.size_bytes for c in classes])
     fine = np.unique(np.concatenate([size, np.geomspace(size[0], size[-1], 12 * len(size))]))
     host, direct = (np.interp(fine, size, [getattr(c, f"{p}{which}_seconds") for c in classes]) for p in BOTH)
@@ -156,7 +156,7 @@ def _line(classes: list[SizeClass], which: str) -> Rows:
 
 
 def _where(first: list[SizeClass], bottom: Spec) -> Spec:
-    """Shares of the messages and of the bytes by size, on the first shape."""
+    """Draw the shares of the messages and of the bytes by size, on the first shape."""
     count, size = sum(c.count for c in first), sum(c.count * c.size_bytes for c in first)
     rows: Rows = []
     for c in first:
@@ -184,15 +184,15 @@ def _powers(low: float, high: float) -> list[float]:
     return [10.0**k for k in exponents] or [low, high]
 
 
-def _edges(found: GpuDirectStudy, low: float, high: float) -> Rows:
-    closed = break_even_bytes(found.answered.setup.paid)
+def _edges(study: GpuDirectStudy, low: float, high: float) -> Rows:
+    closed = break_even_bytes(study.answered.setup.paid)
     return [{"size": closed, "label": f"closed form {number(closed, 'B')}"}] if low < closed < high else []
 
 
-def _size_title(found: GpuDirectStudy, between: bool) -> str:
-    told = {n: _finding(found.classes(n, between=between), between) for n in found.answered.shapes if found.classes(n, between=between)}
-    first = next(iter(told))
-    return told[first] if len(set(told.values())) == 1 else f"{told[first]} ({first} rank{'s' * (first > 1)} a node)"
+def _size_title(study: GpuDirectStudy, between: bool) -> str:
+    titles = {n: _finding(study.classes(n, between=between), between) for n in study.answered.shapes if study.classes(n, between=between)}
+    first = next(iter(titles))
+    return titles[first] if len(set(titles.values())) == 1 else f"{titles[first]} ({first} rank{'s' * (first > 1)} a node)"
 
 
 def _finding(classes: list[SizeClass], between: bool) -> str:
@@ -209,10 +209,10 @@ def _finding(classes: list[SizeClass], between: bool) -> str:
     return f"GPUDirect carries messages {where} faster from {number(edge.size_bytes, 'B')} on"
 
 
-def _size_caption(found: GpuDirectStudy, between: bool) -> str:
+def _size_caption(study: GpuDirectStudy, between: bool) -> str:
     edges = []
-    for n in found.answered.shapes:
-        edge = found.crossover(n, between=between)
+    for n in study.answered.shapes:
+        edge = study.crossover(n, between=between)
         if edge is not None and 0 < edge.size_bytes < math.inf:
             edges.append(f"{number(edge.size_bytes, 'B')} at {n} a node")
     crossed = f"Crossover in the replay, times between two sizes on a straight line: {', '.join(edges)}. " if edges else ""
@@ -226,9 +226,9 @@ def _size_caption(found: GpuDirectStudy, between: bool) -> str:
 # --- node shapes ------------------------------------------------------------------------------------------------------
 
 
-def node_shapes(found: GpuDirectStudy) -> Figure:
-    """Run time by path and node shape, split along its chain; beside it the same without compute."""
-    bars, heads = _bars(found)
+def node_shapes(study: GpuDirectStudy) -> Figure:
+    """Draw the run time by path and node shape, split along its chain, and beside it the same without compute."""
+    bars, heads = _bars(study)
     longest = max((b["b"] for b in bars), default=1.0)
     rest = max((b["b_rest"] for b in bars), default=1.0) or 1.0
     spec: Spec = {
@@ -236,46 +236,46 @@ def node_shapes(found: GpuDirectStudy) -> Figure:
         "spacing": 26,
         "padding": 6,
     }
-    told = [{"per": c.per, "card_bandwidth": c.card_bandwidth, **c.row.__dict__} for c in found.cases]
+    data = [{"per": c.per, "card_bandwidth": c.card_bandwidth, **c.row.__dict__} for c in study.cases]
     alt = "Run times by node shape and data path. " + " ".join(f"{h['tip']}." for h in heads)
     caption = (
         "What each run time is made of, followed back from its end: the parts add up to it. Compute holds what ranks do between their "
         "calls and calls that no message explains, such as MPI_Init."
     )
     return Figure(
-        "messages-node-shapes", _shape_title(found), alt, spec, told, caption, legend=tuple((w, c) for w, c in CHAIN.values())
+        "messages-node-shapes", _shape_title(study), alt, spec, data, caption, legend=tuple((w, c) for w, c in CHAIN.values())
     )  # fmt: skip
 
 
-def _per(found: GpuDirectStudy, per: Per) -> str:
-    """Bandwidth of the network, in words."""
-    return f"{number(found.case(found.at, BOTH[0]).card_bandwidth, 'B/s')} a {'GPU' if per == 'gpu' else 'node'}"
+def _per(study: GpuDirectStudy, per: Per) -> str:
+    """Return the bandwidth of the network in words."""
+    return f"{number(study.case(study.at, BOTH[0]).card_bandwidth, 'B/s')} a {'GPU' if per == 'gpu' else 'node'}"
 
 
-def _bars(found: GpuDirectStudy) -> tuple[Rows, Rows]:
-    """A bar a part, and the names beside them."""
+def _bars(study: GpuDirectStudy) -> tuple[Rows, Rows]:
+    """Return a bar per part of the run time, and the labels of the rows."""
     bars: Rows = []
     heads: Rows = []
     y = 0.0
-    for n in found.answered.shapes:
+    for n in study.answered.shapes:
         top = y
-        kinds = [k for k in found.pers if any((c.row.ranks_per_node, c.per) == (n, k) for c in found.cases)]
+        kinds = [k for k in study.pers if any((c.row.ranks_per_node, c.per) == (n, k) for c in study.cases)]
         for kind in kinds:
             for path in BOTH:
-                row = found.case(n, path, kind).row
-                own = f", {_per(found, kind)}" if len(kinds) > 1 else ""
-                tip = f"{n} a node{own}, {PATH_WORDS[path]}: {seconds(row.seconds) if not row.stuck else 'gets stuck'}"
+                row = study.case(n, path, kind).row
+                bandwidth_words = f", {_per(study, kind)}" if len(kinds) > 1 else ""
+                tip = f"{n} a node{bandwidth_words}, {PATH_WORDS[path]}: {seconds(row.seconds) if not row.stuck else 'gets stuck'}"
                 first = kind == kinds[0] and path == BOTH[0]
                 shape = f"{n} rank{'s' * (n > 1)} a node" if first else ""
-                heads.append({"y": y + 8, "name": PATH_WORDS[path] + own, "shape": shape, "top": top - 4, "tip": tip})
-                at = at_rest = 0.0
+                heads.append({"y": y + 8, "name": PATH_WORDS[path] + bandwidth_words, "shape": shape, "top": top - 4, "tip": tip})
+                left = left_rest = 0.0
                 for part, (_, colour) in CHAIN.items():
                     value = getattr(row, f"chain_{part}_seconds")
                     value = 0.0 if math.isnan(value) else value
                     more = 0.0 if part == "compute" else value
-                    bars.append({"y": y, "y2": y + 15, "a": at, "b": at + value, "a_rest": at_rest, "b_rest": at_rest + more,
+                    bars.append({"y": y, "y2": y + 15, "a": left, "b": left + value, "a_rest": left_rest, "b_rest": left_rest + more,
                                  "colour": colour, "tip": tip})  # fmt: skip
-                    at, at_rest = at + value, at_rest + more
+                    left, left_rest = left + value, left_rest + more
                 y += 18
         y += 10
     return bars, heads
@@ -286,33 +286,33 @@ def _split(bars: Rows, heads: Rows, which: str, longest: float, width: int, titl
     return stacked_bars([{**b, "a": b[f"a{which}"], "b": b[f"b{which}"]} for b in bars], heads, longest, width, height, title)
 
 
-def _shape_title(found: GpuDirectStudy) -> str:
-    rows = [found.case(found.at, path).row for path in BOTH]
+def _shape_title(study: GpuDirectStudy) -> str:
+    rows = [study.case(study.at, path).row for path in BOTH]
     if any(r.stuck for r in rows):
         return "By one of the two paths this run gets stuck"
-    share = "" if math.isnan(found.copies_share) else f"Copies are {share_words(found.copies_share)} of the run time; "
+    share = "" if math.isnan(study.copies_share) else f"Copies are {share_words(study.copies_share)} of the run time; "
     change = rows[1].seconds / rows[0].seconds - 1.0
-    told = "leaves it as it is" if abs(change) < 5e-4 else f"makes it {percent(abs(change))} {'shorter' if change < 0 else 'longer'}"
-    each = f"{found.at} rank{'s' * (found.at > 1)} a node"
-    return (f"{share}GPUDirect {told}" if share else f"GPUDirect {told}") + f" ({each})"
+    effect = "leaves it as it is" if abs(change) < 5e-4 else f"makes it {percent(abs(change))} {'shorter' if change < 0 else 'longer'}"
+    each = f"{study.at} rank{'s' * (study.at > 1)} a node"
+    return (f"{share}GPUDirect {effect}" if share else f"GPUDirect {effect}") + f" ({each})"
 
 
 # --- cards ------------------------------------------------------------------------------------------------------------
 
 
-def cards(found: GpuDirectStudy) -> Figure:
-    """Share of the time in which a node communicates that its busiest card is busy, over ranks a node."""
+def cards(study: GpuDirectStudy) -> Figure:
+    """Draw the share of the time in which a node communicates that its busiest NIC is busy, by ranks per node."""
     rows: Rows = []
-    for kind in found.pers:
+    for kind in study.pers:
         for path in BOTH:
-            for n in found.answered.shapes:
-                case = found.case(n, path, kind)
+            for n in study.answered.shapes:
+                case = study.case(n, path, kind)
                 if case.links is None or case.row.nodes < 2:
                     continue
                 share = float(case.links.in_communication.max())
-                tip = f"{n} a node, {_per(found, kind)}, {PATH_WORDS[path]}: {percent(share)}"
+                tip = f"{n} a node, {_per(study, kind)}, {PATH_WORDS[path]}: {percent(share)}"
                 rows.append({"n": str(n), "share": share, "colour": COLOURS[path], "kind": kind, "path": path, "tip": tip})
-    order = [str(n) for n in found.answered.shapes if any(r["n"] == str(n) for r in rows)]
+    order = [str(n) for n in study.answered.shapes if any(r["n"] == str(n) for r in rows)]
     x: Spec = {
         "field": "n",
         "type": "ordinal",
@@ -323,7 +323,7 @@ def cards(found: GpuDirectStudy) -> Figure:
     scale: Spec = {"domain": [0, top * 1.02], "nice": False}
     y: Spec = {"axis": {"title": "share of the time in which the node communicates", "format": "%", "tickCount": 6}, "scale": scale}
     full = [{"share": FULL_CARD, "label": f"full: {percent(FULL_CARD)}"}]
-    kinds = {k: [6, 4] if k == "gpu" else [1, 0] for k in found.pers}
+    kinds = {k: [6, 4] if k == "gpu" else [1, 0] for k in study.pers}
     lines: list[Spec] = [
         {
             "data": {"values": [r for r in rows if (r["kind"], r["path"]) == (kind, path)]},
@@ -351,22 +351,22 @@ def cards(found: GpuDirectStudy) -> Figure:
         },
         width=520, height=250, left=64, right=12, top=10, bottom=46,
     )  # fmt: skip
-    told = [{"ranks_per_node": int(r["n"]), "per": r["kind"], "path": r["path"], "busy_share": r["share"]} for r in rows]
-    dashed = f" Solid: {_per(found, 'node')}; dashed: {_per(found, 'gpu')}." if len(found.pers) > 1 else ""
+    data = [{"ranks_per_node": int(r["n"]), "per": r["kind"], "path": r["path"], "busy_share": r["share"]} for r in rows]
+    dashed = f" Solid: {_per(study, 'node')}; dashed: {_per(study, 'gpu')}." if len(study.pers) > 1 else ""
     caption = (
         "Of the busiest card of the run: bytes one way over its bandwidth, over the time in which a rank of its node does not compute or "
         "a message from or to the node is on its way." + dashed
     )
     alt = "Busy cards. " + " ".join(f"{r['tip']}." for r in rows)
     legend = tuple((PATH_WORDS[p], COLOURS[p]) for p in BOTH)
-    return Figure("messages-cards", _cards_title(found), alt, spec, told, caption, legend=legend)
+    return Figure("messages-cards", _cards_title(study), alt, spec, data, caption, legend=legend)
 
 
-def _cards_title(found: GpuDirectStudy) -> str:
-    seen = [s for s in found.saturations() if s.per == "node"]
+def _cards_title(study: GpuDirectStudy) -> str:
+    seen = [s for s in study.saturations() if s.per == "node"]
     full = [s for s in seen if s.ranks_per_node is not None]
     if not full:
         top = max(seen, key=lambda s: s.largest)
         return f"No network card is full: at most {percent(top.largest)} of the time in which its node communicates"
-    told = " and ".join(f"from {s.ranks_per_node} a node by {PATH_WORDS[s.path]}" for s in full)
-    return f"Network cards are full {told}"
+    conditions = " and ".join(f"from {s.ranks_per_node} a node by {PATH_WORDS[s.path]}" for s in full)
+    return f"Network cards are full {conditions}"

@@ -1,4 +1,4 @@
-"""Maps of the GPUDirect study: how busy links are, kind by node, and bytes from rank to rank (Fig 49 of the ECP report)."""
+"""Maps of the GPUDirect study: busy links by kind and node, and bytes from rank to rank (Fig 49 of the ECP report)."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from turnbuckle.show.text import NARROW, clean, number, percent
 
 #: Data paths in words.
 PATH_WORDS: Final = {"hostcopy": "host copies", "gpudirect": "GPUDirect"}
-#: From nothing to the most there is.
+#: Colours from 0 to the largest value.
 _HEAT: Final = ("#f4f7fb", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08519c", "#08306b")
-#: Nodes drawn beside each other; more are put together.
+#: Largest number of columns of nodes; more nodes are merged into groups.
 _MOST_NODES: Final = 48
-#: Ranks, or groups of them, along each side of the traffic matrix as it is drawn.
+#: Largest number of ranks, or of groups of ranks, along each side of the traffic matrix.
 _MOST_RANKS: Final = 256
 
 
-def links(found: GpuDirectStudy) -> Figure:
-    """Share of the run time in which links were busy: kinds of links by nodes, a panel a path."""
-    cases = [c for path in BOTH if (c := found.case(found.at, path)).links is not None]
+def links(study: GpuDirectStudy) -> Figure:
+    """Draw the share of the run time in which links were busy: kinds of links by nodes, with a panel per path."""
+    cases = [c for path in BOTH if (c := study.case(study.at, path)).links is not None]
     used = [c.links for c in cases if c.links is not None]
     kinds = list(dict.fromkeys(k for u in used for k, row in zip(u.classes, u.busy, strict=True) if row.any() or k.startswith("card")))
     top = max(float(u.busy.max(initial=0.0)) for u in used) or 1.0
     width = (FULL - 170) / len(cases)
     panels = [_heat(c, u, kinds, top, width, first=k == 0) for k, (c, u) in enumerate(zip(cases, used, strict=True))]
     spec: Spec = {"hconcat": panels, "spacing": 18, "padding": 6}
-    told = [
+    data = [
         {"path": c.row.path, "link": kind, "node": n, "busy_share": float(v)}
         for c, u in zip(cases, used, strict=True) for kind, row in zip(u.classes, u.busy, strict=True) for n, v in enumerate(row)
     ]  # fmt: skip
     case = max(cases, key=lambda c: c.row.busiest_share)
     title = f"Busiest: {clean(case.row.busiest, 60)} by {PATH_WORDS[case.row.path]}, {share_words(case.row.busiest_share)} of the run time"
-    each = f"{found.at} rank{'s' * (found.at > 1)} a node"
+    ranks_words = f"{study.at} rank{'s' * (study.at > 1)} a node"
     alt = "Busy links. " + " ".join(
         f"{PATH_WORDS[c.row.path]}: {clean(c.row.busiest, 60) or 'none'}, {share_words(c.row.busiest_share)} of the run time."
         for c in cases
     )
     caption = (
-        f"Bytes over bandwidth, as a share of the run time; of links alike the busiest of each node; {each}"
+        f"Bytes over bandwidth, as a share of the run time; of links alike the busiest of each node; {ranks_words}"
         + (f"; columns are {_together(cases[0].row.nodes)} nodes each" if cases[0].row.nodes > _MOST_NODES else "")
         + ". "
         + " ".join(
@@ -56,11 +56,11 @@ def links(found: GpuDirectStudy) -> Figure:
         )
     )
     marks = tuple((share_words(top * k / 4) if k else "idle", _heat_colour(k / 4)) for k in range(5))
-    return Figure("messages-links", title, alt, spec, told, caption, legend=marks)
+    return Figure("messages-links", title, alt, spec, data, caption, legend=marks)
 
 
 def share_words(share: float) -> str:
-    """A share with two digits, however small.
+    """Return a share with two digits, however small.
 
     >>> share_words(0.000156), share_words(0.42), share_words(0.0)
     ('0.016\\xa0%', '42\\xa0%', '0')
@@ -69,6 +69,7 @@ def share_words(share: float) -> str:
 
 
 def _together(nodes: int) -> int:
+    """Return the number of nodes in each column."""
     return -(-nodes // _MOST_NODES)
 
 
@@ -112,31 +113,31 @@ def _heat(case: Case, used: LinkUse, kinds: list[str], top: float, width: float,
 
 
 def _heat_colour(share: float) -> str:
-    """Colour of a share from 0 to 1.
+    """Return the colour of a share from 0 to 1.
 
     >>> _heat_colour(0.0), _heat_colour(1.0)
     ('#f4f7fb', '#08306b')
     """
-    at = min(max(share, 0.0), 1.0) * (len(_HEAT) - 1)
+    position = min(max(share, 0.0), 1.0) * (len(_HEAT) - 1)
     rgb = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in _HEAT], dtype=np.float64)
-    return "#" + "".join(f"{round(float(np.interp(at, np.arange(len(_HEAT)), rgb[:, k]))):02x}" for k in range(3))
+    return "#" + "".join(f"{round(float(np.interp(position, np.arange(len(_HEAT)), rgb[:, k]))):02x}" for k in range(3))
 
 
 # --- from rank to rank ------------------------------------------------------------------------------------------------
 
 
-def traffic(found: GpuDirectStudy) -> Figure:
-    """Bytes from rank to rank, a cell a pair, and where nodes end."""
-    assert found.matrix is not None
-    matrix, each = downsampled(found.matrix, _MOST_RANKS)
-    ranks = len(found.matrix)
+def traffic(study: GpuDirectStudy) -> Figure:
+    """Draw the bytes from rank to rank, with a cell per pair and lines at the borders of nodes."""
+    assert study.matrix is not None
+    matrix, each = downsampled(study.matrix, _MOST_RANKS)
+    ranks = len(study.matrix)
     positive = matrix[matrix > 0]
     low, high = math.floor(math.log10(max(positive.min(), 1.0))), math.ceil(math.log10(max(positive.max(), 10.0)))
     levels = np.clip(np.floor((np.log10(np.maximum(matrix, 1.0)) - low) / max(high - low, 1) * 8), 0, 7).astype(int) + 1
     levels[matrix <= 0] = 0
     cells: Rows = []
     for r, row in enumerate(levels.tolist()):
-        # cells of one shade beside each other are one rectangle
+        # Neighbouring cells of one shade are drawn as one rectangle, which keeps the figure small.
         k = 0
         while k < len(row):
             last = k
@@ -147,7 +148,7 @@ def traffic(found: GpuDirectStudy) -> Figure:
                               "colour": _HEAT[row[k]]})  # fmt: skip
             k = last + 1
     side = 420
-    borders = _borders(found, ranks)
+    borders = _borders(study, ranks)
     spec = layer(
         {
             "mark": {"type": "rect"},
@@ -159,27 +160,27 @@ def traffic(found: GpuDirectStudy) -> Figure:
         *borders,
         data=cells, width=side + 70, height=side, left=60, right=10, top=8, bottom=48,
     )  # fmt: skip
-    inside = float(found.matrix[found.node[:, None] == found.node].sum()) / float(found.matrix.sum())
-    nodes = int(found.node.max()) + 1
-    title = f"{percent(inside)} of the bytes stay inside nodes of {found.together} ranks"
-    if nodes == 1 or found.together == 1:
-        title = f"{number(float(found.matrix.sum()), 'B')} between {ranks} ranks" + ", all inside one node" * (nodes == 1)
-    pairs = np.count_nonzero(found.matrix)
-    partners = np.count_nonzero(found.matrix + found.matrix.T, axis=1)
+    inside = float(study.matrix[study.node[:, None] == study.node].sum()) / float(study.matrix.sum())
+    nodes = int(study.node.max()) + 1
+    title = f"{percent(inside)} of the bytes stay inside nodes of {study.together} ranks"
+    if nodes == 1 or study.together == 1:
+        title = f"{number(float(study.matrix.sum()), 'B')} between {ranks} ranks" + ", all inside one node" * (nodes == 1)
+    pairs = np.count_nonzero(study.matrix)
+    partners = np.count_nonzero(study.matrix + study.matrix.T, axis=1)
     caption = (
-        f"Messages and collectives, these by the algorithms of the replay: {number(float(found.matrix.sum()), 'B')} between {pairs:,} "
+        f"Messages and collectives, these by the algorithms of the replay: {number(float(study.matrix.sum()), 'B')} between {pairs:,} "
         f"pairs of ranks, {_count(partners)} a rank."
         + (" Lines: where a node ends." if borders else "")
         + (f" A cell is {each} by {each} ranks." if each > 1 else "")
     )
-    told = [
-        {"from_rank": int(r), "to_rank": int(c), "size_bytes": float(found.matrix[r, c])}
-        for r, c in np.argwhere(found.matrix > 0)[:200_000].tolist()
+    data = [
+        {"from_rank": int(r), "to_rank": int(c), "size_bytes": float(study.matrix[r, c])}
+        for r, c in np.argwhere(study.matrix > 0)[:200_000].tolist()
     ]  # fmt: skip
     marks = [(f"{number(10 ** (low + (high - low) * k / 8), 'B', 2)}", _HEAT[k + 1]) for k in range(0, 8, 2)]
     alt = f"Bytes from rank to rank. {title}. {caption}"
     return Figure(
-        "messages-traffic", title, alt, spec, told, caption, legend=(("nothing", "#ffffff"), *((f"from {w}", c) for w, c in marks))
+        "messages-traffic", title, alt, spec, data, caption, legend=(("nothing", "#ffffff"), *((f"from {w}", c) for w, c in marks))
     )
 
 
@@ -199,14 +200,14 @@ def _ranks(ranks: int, title: str) -> dict[str, Any]:
     return {"axis": axis, "scale": {"domain": [0, ranks], "nice": False}}
 
 
-def _borders(found: GpuDirectStudy, ranks: int) -> list[Spec]:
-    """Lines where a node ends, if ranks of one node stand side by side and lines are few enough."""
-    ends = (np.flatnonzero(np.diff(found.node)) + 1).tolist()
-    if len(ends) > 64 or found.together == 1:
+def _borders(study: GpuDirectStudy, ranks: int) -> list[Spec]:
+    """Return lines at the borders of nodes, if the ranks of each node are consecutive and the lines are few."""
+    ends = (np.flatnonzero(np.diff(study.node)) + 1).tolist()
+    if len(ends) > 64 or study.together == 1:
         return []
     rows = {"values": [{"at": e} for e in ends]}
     rule: Spec = {"type": "rule", "color": INK, "strokeWidth": 0.6, "opacity": 0.55}
     return [
-        {"data": rows, "mark": rule, "encoding": {way: quantitative("at", **_ranks(ranks, title))}}
-        for way, title in (("x", "to rank"), ("y", "from rank"))
+        {"data": rows, "mark": rule, "encoding": {axis: quantitative("at", **_ranks(ranks, title))}}
+        for axis, title in (("x", "to rank"), ("y", "from rank"))
     ]

@@ -1,8 +1,8 @@
-"""Would GPUDirect help?  A recorded MPI run with its messages taken several ways, for several node shapes.
+"""Effect of GPUDirect on a recorded MPI run: its messages replayed by several data paths, for several node shapes.
 
-Every message between ranks is taken to carry a buffer in device memory, or where `Setup.buffers` says: through host memory with copies
-(``hostcopy``), straight from GPU to GPU inside a node (``p2p``) or between nodes too (``gpudirect``), or at no cost besides the network
-(``host``).  Compute stays as recorded (Khetawat et al., GPUDirect in TraceR-CODES).
+Every message between ranks is assumed to carry a buffer in device memory, unless `Setup.buffers` says otherwise.  Its path is through host
+memory with copies (``hostcopy``), straight from GPU to GPU inside a node (``p2p``) or between nodes too (``gpudirect``), or at no cost
+besides the network (``host``).  Compute stays as recorded (Khetawat et al., GPUDirect in TraceR-CODES).
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from turnbuckle.replay.contention.critical import chain
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Torus
 
 PATHS: Final[tuple[Path, ...]] = ("host", "hostcopy", "gpudirect")
-#: Of longer programs the chain behind the run time is not followed: it is walked one operation at a time.
+#: Largest program whose chain behind the run time is followed, which goes one operation at a time.
 LONGEST_CHAIN: Final = 5_000_000
 
 
 @dataclass(frozen=True)
 class Row:
-    """One replay.
+    """Result of one replay.
 
     Attributes
     ----------
-    ranks, ranks_per_node, nodes : the shape.
-    path : of the messages.
+    ranks, ranks_per_node, nodes : numbers of ranks, ranks per node, and nodes.
+    path : data path of the messages.
     seconds : run time [s].
-    compute_seconds, communication_seconds : mean over the ranks (threads that call MPI) of their compute, and of all that is not [s].
-    between_bytes, inside_bytes : of messages between nodes, and inside one [B].
-    card_bytes : through the busiest link of a card, one way (flow) [B].
-    busiest, busiest_share : the link that carried most for its bandwidth, and the share of the run time in which it would be busy at full
+    compute_seconds, communication_seconds : mean over the ranks (threads that call MPI) of their compute, and of all other time [s].
+    between_bytes, inside_bytes : bytes of messages between nodes, and inside nodes [B].
+    card_bytes : bytes through the busiest link of a NIC, in one direction (flow) [B].
+    busiest, busiest_share : link with the most bytes for its bandwidth, and the share of the run time in which it would be busy at full
         bandwidth (flow).
-    chain_compute_seconds, chain_copies_seconds, chain_network_seconds, chain_others_seconds : what the run time is made of, along the
-        chain of what waited for what (`replay.contention.critical`), which they add up to; nan for programs of more than `LONGEST_CHAIN`
-        operations [s].
-    stuck : the circle of ranks that wait for each other, where sends relied on buffers that this path does not have; then times are nan.
+    chain_compute_seconds, chain_copies_seconds, chain_network_seconds, chain_others_seconds : parts of the run time along the chain of
+        operations that waited for each other (`replay.contention.critical`); they add up to the run time; nan for programs of more than
+        `LONGEST_CHAIN` operations [s].
+    stuck : circle of ranks that wait for each other, where sends relied on buffers that this path does not have; times are then nan.
     """
 
     ranks: int
@@ -78,7 +78,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A replay with all that went into it and came out."""
+    """Replay with its input and its result."""
 
     row: Row
     program: Program
@@ -96,7 +96,7 @@ def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replaye
 
     Raises
     ------
-    UsageError : A072, A074, A091 to A094, A099: a setup that cannot be.  CannotAnswer : A170, no grid to repeat.
+    UsageError : A072, A074, A091 to A094, A099: an impossible setup.  CannotAnswer : A170, no grid to repeat.
     """
     checked(setup)
     if setup.ranks and setup.ranks != traffic.ranks:
@@ -112,46 +112,46 @@ def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False) -> Replaye
     except UsageError as error:
         if error.code != "A071":
             raise
-        told = [] if setup.chunk_bytes or graph else waits_in(traffic, program, error, setup.collectives)
-        where = f": {'; '.join(told)}" if told else ""
-        stuck = graph.waits_in(error.waiting) if graph else error.found + where
+        waits_described = [] if setup.chunk_bytes or graph else waits_in(traffic, program, error, setup.collectives)
+        detail = f": {'; '.join(waits_described)}" if waits_described else ""
+        stuck = graph.waits_in(error.waiting) if graph else error.found + detail
         row = Row(*shape, math.nan, float(compute.mean()), math.nan, between, within, math.nan, "", math.nan, stuck=stuck)
         return Replayed(row, program, network, node, None)
-    cards, busiest, share = _busiest(done, network)
-    waits = float(np.mean(done.ends[: len(compute)] - compute))
+    nic_bytes, busiest, share = _busiest(done, network)
+    communication = float(np.mean(done.ends[: len(compute)] - compute))
     parts = chain(program, done) if followed else None
     times = (parts.compute, parts.copies, parts.network, parts.delays + parts.overheads + parts.resources) if parts else (math.nan,) * 4
-    row = Row(*shape, done.seconds, float(compute.mean()), waits, between, within, cards, busiest, share, *times)
+    row = Row(*shape, done.seconds, float(compute.mean()), communication, between, within, nic_bytes, busiest, share, *times)
     return Replayed(row, program, network, node, done)
 
 
 def _by_distance(program: Program, network: Network) -> tuple[float, float]:
-    """Bytes of messages between ranks: inside a node, and between nodes."""
+    """Return the bytes of messages between ranks inside nodes, and between nodes."""
     parts = len(network.made_of.parts)
-    mine = program.source != program.target
-    near = np.asarray(program.start)[mine] // parts == np.asarray(program.end)[mine] // parts
-    size = np.asarray(program.size_bytes)[mine]
-    return float(size[near].sum()), float(size[~near].sum())
+    between_ranks = program.source != program.target
+    same_node = np.asarray(program.start)[between_ranks] // parts == np.asarray(program.end)[between_ranks] // parts
+    size = np.asarray(program.size_bytes)[between_ranks]
+    return float(size[same_node].sum()), float(size[~same_node].sum())
 
 
 def _busiest(done: Contended, network: Network) -> tuple[float, str, float]:
-    """Bytes through the busiest link of a card; the link that was busy longest, and for which share of the run."""
+    """Return the bytes through the busiest link of a NIC, the link that was busy longest, and the share of the run in which it was."""
     if not len(done.carried_bytes) or done.seconds == 0:
         return 0.0, "", 0.0
     capacity = np.array(network.capacities())
     names = network.links()
-    cards = 2 * network.cards if network.shape is None else len(names) - network.hosts * len(network.made_of.wires)
-    # the time of a GPU is no link
-    clocks = np.array([": share" in n or "share" in n.split(": ")[-1] for n in names[cards:]], dtype=np.bool_)
+    nic_links = 2 * network.cards if network.shape is None else len(names) - network.hosts * len(network.made_of.wires)
+    # The shared time of a GPU is a wire in the replay, but no link.
+    clocks = np.array([": share" in n or "share" in n.split(": ")[-1] for n in names[nic_links:]], dtype=np.bool_)
     busy = done.carried_bytes / capacity / done.seconds
-    busy[cards:][clocks] = 0.0
+    busy[nic_links:][clocks] = 0.0
     top = int(busy.argmax())
-    return float(done.carried_bytes[:cards].max(initial=0.0)), names[top] if busy[top] > 0 else "", float(busy[top])
+    return float(done.carried_bytes[:nic_links].max(initial=0.0)), names[top] if busy[top] > 0 else "", float(busy[top])
 
 
 @dataclass(frozen=True, repr=False)
 class Answered(Shown):
-    """All replays of one run, and what they rest on."""
+    """All replays of one run, and their basis."""
 
     traffic: Traffic
     setup: Setup
@@ -159,7 +159,7 @@ class Answered(Shown):
 
     @property
     def shapes(self) -> list[int]:
-        """Ranks a node, as asked."""
+        """Ranks per node of the node shapes asked for."""
         return list(dict.fromkeys(r.ranks_per_node for r in self.rows))
 
     def table(self) -> pl.DataFrame:
@@ -171,30 +171,30 @@ class Answered(Shown):
         return f"Messages: {self.verdict}"
 
     def row(self, ranks_per_node: int, path: Path) -> Row:
-        """One replay."""
+        """Return the result of one replay."""
         return next(r for r in self.rows if (r.ranks_per_node, r.path) == (ranks_per_node, path))
 
     def gain(self, ranks_per_node: int) -> float:
-        """Communication by host copies over communication by GPUDirect, less 1."""
+        """Return the communication time by host copies over that by GPUDirect, less 1."""
         host, direct = (self.row(ranks_per_node, p).communication_seconds for p in ("hostcopy", "gpudirect"))
         return host / direct - 1.0 if direct != 0 else 0.0
 
     def run_gain(self, ranks_per_node: int) -> float:
-        """The same of the run time."""
+        """Return the run time by host copies over that by GPUDirect, less 1."""
         host, direct = (self.row(ranks_per_node, p).seconds for p in ("hostcopy", "gpudirect"))
         return host / direct - 1.0 if direct != 0 else 0.0
 
     @property
     def grid(self) -> str:
-        """By which grid the run was repeated to more ranks, and what that takes for granted; nothing where it was not."""
+        """Grid by which the run was repeated to more ranks, with its assumptions; empty where it was not repeated."""
         if self.setup.ranks in (0, self.traffic.ranks):
             return ""
-        found = grid_of(self.traffic)
-        return described(found, larger(found, self.setup.ranks))
+        recorded_grid = grid_of(self.traffic)
+        return described(recorded_grid, larger(recorded_grid, self.setup.ranks))
 
     @property
     def described(self) -> str:
-        """The network, in words."""
+        """Description of the network in words."""
         network = network_of(self.setup, 1)
         shape = {FatTree: "a fat tree", Torus: "a torus", Dragonfly: "a dragonfly"}.get(type(network.shape), "one switch")
         made = network.made_of
@@ -205,15 +205,15 @@ class Answered(Shown):
 
     @property
     def verdict(self) -> str:
-        """Whether GPUDirect helps, in one sentence."""
+        """Answer to whether GPUDirect helps, in one sentence."""
         stuck = {r.path: r.stuck for r in self.rows if r.stuck}
-        told = [n for n in self.shapes if not math.isnan(self.gain(n))]
-        best = max(told or self.shapes, key=self.gain)
+        unstuck = [n for n in self.shapes if not math.isnan(self.gain(n))]
+        best = max(unstuck or self.shapes, key=self.gain)
         gain, run = self.gain(best), self.run_gain(best)
-        known = 2 * len(self.traffic.messages.send) + sum(r.activity.size for r in self.traffic.rounds)
+        matched_calls = 2 * len(self.traffic.messages.send) + sum(r.activity.size for r in self.traffic.rounds)
         unmatched = self.traffic.unmatched
-        if unmatched > known:
-            return f"no verdict: {unmatched:,} of {unmatched + known:,} calls have no other side in this recording"
+        if unmatched > matched_calls:
+            return f"no verdict: {unmatched:,} of {unmatched + matched_calls:,} calls have no other side in this recording"
         if stuck:
             return f"by {' and '.join(stuck)} this run gets stuck: its sends rely on being buffered ({next(iter(stuck.values()))})"
         if max(abs(self.gain(n)) for n in self.shapes) < NO_DIFFERENCE:
@@ -226,14 +226,14 @@ class Answered(Shown):
 
     @property
     def findings(self) -> list[Finding]:
-        """Calls that stay as recorded since nothing tells what they exchanged, the first by rank, call and time; or flaws of a graph."""
+        """Findings about calls without a counterpart, the first by rank, call and time; or about flaws of a graph."""
         if isinstance(self.traffic, OperationGraph):
             return list(self.traffic.findings)
         alone = (("A311", self.traffic.unmatched, self.traffic.unmatched_calls), ("A353", *self.traffic.unknown))
         return advised([finding(code, count, detail) for code, count, detail in alone if count], self.traffic.recorder)
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``model messages``."""
+        """Return the JSON contract of ``model messages``."""
         paid, graph = self.setup.paid, isinstance(self.traffic, OperationGraph)
         kept = {name: {"count": count, "seconds": seconds} for name, (count, seconds) in self.traffic.kept().items()}
         return {
@@ -241,7 +241,7 @@ class Answered(Shown):
             "recorded_seconds": self.traffic.seconds,
             "ranks": self.traffic.ranks,
             "messages": len(self.traffic.messages.send),
-            # operations of a graph have no names: what was a collective is messages
+            # The operations of a graph have no names, so its collectives appear as messages only.
             "collectives": None if graph else int(sum(len(r.block_bytes) for r in self.traffic.rounds)),
             "unmatched": self.traffic.unmatched,
             "kept_calls": None if graph else kept,
@@ -259,7 +259,7 @@ class Answered(Shown):
 
 
 def shapes(ranks_per_node: Sequence[int]) -> list[int]:
-    """Ranks a node, each once.  Raises A074 where that cannot be."""
+    """Return the numbers of ranks per node, each once.  Raises A074 for an impossible number."""
     if not ranks_per_node or min(ranks_per_node) < 1 or max(ranks_per_node) > MOST_RANKS:
         what = f"ranks a node are whole numbers from 1 to {MOST_RANKS:,}"
         raise UsageError("A074", what, found=str(list(ranks_per_node))[:60], fix="--ranks-per-node 1,2,4")
@@ -267,15 +267,15 @@ def shapes(ranks_per_node: Sequence[int]) -> list[int]:
 
 
 def paths(traffic: Traffic, setup: Setup | None = None, *, ranks_per_node: Sequence[int] = (1, 2, 4)) -> Answered:
-    """Replay a recorded MPI run with its messages taken three ways, for several node shapes.
+    """Replay a recorded MPI run by three data paths, for several node shapes.
 
     Parameters
     ----------
-    setup : all but the path and the ranks a node.
+    setup : all settings but the path and the ranks per node.
 
     Raises
     ------
-    UsageError : A074, a number of ranks a node that is none, or what `replayed` refuses.
+    UsageError : A074, an impossible number of ranks per node, or what `replayed` refuses.
     """
     each, setup = shapes(ranks_per_node), setup or Setup()
     return Answered(traffic, setup, tuple(replayed(traffic, replace(setup, ranks_per_node=n, path=p)).row for n in each for p in PATHS))

@@ -1,6 +1,6 @@
-"""One way to run the messages of an MPI run: data path, node shape, network; everything that a study of GPUDirect may vary.
+"""Setup of a replay of an MPI run's messages: data path, node shape, network; everything that a study of GPUDirect may vary.
 
-The names of the fields are the names of the axes of `turnbuckle sweep`; a name that ends in ``_seconds``, ``_bytes`` or ``bandwidth`` says
+The names of the fields are the names of the axes of `turnbuckle sweep`; a name that ends in ``_seconds``, ``_bytes`` or ``bandwidth`` shows
 its unit.
 """
 
@@ -36,7 +36,7 @@ Costs = Literal["physics", "seed_G"]
 #: Ranks and GPUs a node that can be asked for; all ways between the parts of a node are known beforehand.
 MOST_RANKS: Final = 1_000_000
 MOST_GPUS: Final = 512
-#: What holds where neither the question nor the network says.
+#: Defaults where neither the question nor the network has a value.
 LINK_BANDWIDTH: Final = 12.5e9
 HOP_SECONDS: Final = 0.5e-6
 INSIDE_BANDWIDTH: Final = 75e9
@@ -121,12 +121,12 @@ class Setup:
 
     @property
     def gpus(self) -> int:
-        """GPUs of a node."""
+        """Number of GPUs of each node."""
         return self.gpus_per_node or self.ranks_per_node
 
     @property
     def paid(self) -> Paths:
-        """What copies and pins cost a message of a buffer that has been sent before."""
+        """Costs of copies and pins for a message of a buffer that has been sent before."""
         preset = PHYSICS if self.costs == "physics" else SEED_G
         return replace(
             preset, pins=1.0 if self.pins == "each" else 0.0, copy_latency=self.copy_seconds or preset.copy_latency,
@@ -136,22 +136,22 @@ class Setup:
 
     @property
     def pins(self) -> Literal["never", "once", "each"]:
-        """How often memory is pinned: by physics it stays so, in the paper it is for every message."""
+        """How often memory is pinned: by physics it stays pinned, in the paper it is pinned for every message."""
         if self.pinned == "by costs":
             return "once" if self.costs == "physics" else "each"
         return self.pinned
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, by name."""
+        """Return all fields by name."""
         return dict(self.__dict__)
 
 
 def with_settings(setup: Setup, words: Sequence[str]) -> Setup:
-    """A setup with some fields as ``name=value`` says.
+    """Return a setup with some fields changed by ``name=value``.
 
     Raises
     ------
-    UsageError : A081, a name or value that it cannot have.  UnitError : U0xx.
+    UsageError : A081, an unknown name or an impossible value.  UnitError : U0xx.
 
     >>> with_settings(Setup(), ["topology=fat-tree", "chunk_bytes=64 KiB"]).chunk_bytes
     65536.0
@@ -165,7 +165,7 @@ def with_settings(setup: Setup, words: Sequence[str]) -> Setup:
 
 
 def checked(setup: Setup) -> Setup:
-    """A setup, if it can be.  Raises A074."""
+    """Return a setup; raise A074 if it is impossible."""
     whole = {"ranks_per_node": (1, MOST_RANKS), "gpus_per_node": (0, MOST_GPUS), "ranks": (0, MOST_RANKS), "leaf_cards": (1, MOST_RANKS)}
     for name, (least, most) in whole.items():
         if not least <= getattr(setup, name) <= most:
@@ -193,7 +193,10 @@ def checked(setup: Setup) -> Setup:
 
 
 def charges(path: Path, paid: Paths) -> Charges:
-    """What a path costs a message: copies, the odd one at the sender; or pins, and both ends must be ready."""
+    """Return the costs that a path adds to a message.
+
+    Host copies: half of the copies at each end, the odd one at the sender.  GPUDirect: pins, and both ends must be ready.
+    """
     if path == "host":
         return Charges()
     if path == "gpudirect":
@@ -204,7 +207,7 @@ def charges(path: Path, paid: Paths) -> Charges:
 
 
 def charges_of(setup: Setup) -> tuple[Charges, Charges]:
-    """What a message between nodes, and one inside a node, is charged."""
+    """Return the costs of a message between nodes, and of one inside a node."""
     direct = Charges(
         pin_seconds=0.0 if setup.pins == "never" else setup.paid.pin_seconds, pin_once=setup.pins == "once", direct=True,
         eager_limit=setup.device_eager_limit_bytes,
@@ -217,31 +220,31 @@ def charges_of(setup: Setup) -> tuple[Charges, Charges]:
 
 
 def network_of(setup: Setup, nodes: int) -> Network:
-    """The network that so many nodes stand on.
+    """Return the network of so many nodes.
 
     Raises
     ------
-    UsageError : A074, more nodes than the machine has; A050, no such network.
+    UsageError : A074, more nodes than the machine has; A050, an unknown network.
     """
-    known = read_network(setup.network) if setup.network else None
-    if known and known.nodes and nodes > known.nodes:
-        raise _refused(f"{nodes:,} nodes of {known.name}", f"it has {known.nodes:,}; more ranks a node")
-    made = _node(setup, known)
+    described = read_network(setup.network) if setup.network else None
+    if described and described.nodes and nodes > described.nodes:
+        raise _refused(f"{nodes:,} nodes of {described.name}", f"it has {described.nodes:,}; more ranks a node")
+    made = _node(setup, described)
     ports = nodes * len(made.cards)
-    shape: FatTree | Torus | Dragonfly | None = known.shape if known else None
+    shape: FatTree | Torus | Dragonfly | None = described.shape if described else None
     if setup.topology == "fat-tree":
-        leaves, above = -(-ports // setup.leaf_cards), setup.leaf_cards / setup.taper
-        if above > MOST_RANKS:
+        leaves, uplinks = -(-ports // setup.leaf_cards), setup.leaf_cards / setup.taper
+        if uplinks > MOST_RANKS:
             raise _refused(f"a taper of {setup.taper:g}", f"at most {MOST_RANKS:,} cables above a leaf switch")
-        shape = FatTree((setup.leaf_cards, leaves), (1, max(1, round(above))), (1, 1))
+        shape = FatTree((setup.leaf_cards, leaves), (1, max(1, round(uplinks))), (1, 1))
     elif setup.topology == "torus":
         shape = Torus(_cube(ports))
     elif setup.topology == "dragonfly":
         shape = _balanced(ports)
     elif setup.topology == "switch":
         shape = None
-    bandwidth = _first(setup.card_bandwidth, known.bandwidth if known else None, LINK_BANDWIDTH)
-    hop = _first(setup.hop_seconds, known.hop_seconds if known else None, HOP_SECONDS)
+    bandwidth = _first(setup.card_bandwidth, described.bandwidth if described else None, LINK_BANDWIDTH)
+    hop = _first(setup.hop_seconds, described.hop_seconds if described else None, HOP_SECONDS)
     return Network(
         nodes, bandwidth, hop, shape, latency=2 * hop, send_overhead=setup.overhead_seconds, receive_overhead=setup.overhead_seconds,
         seconds_per_byte=1.0 / bandwidth, node=made, handshake=setup.handshake, gap=setup.gap_seconds,
@@ -249,45 +252,49 @@ def network_of(setup: Setup, nodes: int) -> Network:
     )  # fmt: skip
 
 
-def _node(setup: Setup, known: Described | None) -> Node:
-    """What a node is made of: as the network says, unless something about it is asked for."""
-    asked = (setup.inside_bandwidth, setup.link_bandwidth, setup.peer_bandwidth)
-    if known and known.node and None in asked:
-        has = len(known.node.parts_of("gpu"))
-        if setup.gpus_per_node not in (0, has):
-            raise _refused(f"{setup.gpus_per_node} GPUs on a node of {known.name}", f"it has {has}; 0 takes it as it is")
-        made = known.node
-        for kind, bandwidth in (("inside", asked[0]), ("link", asked[1]), ("peer", asked[2])):
-            made = made if bandwidth is None else _scaled(made, kind, bandwidth, known.name)
-        return seated(_carded(made, setup.cards))
+def _node(setup: Setup, described: Described | None) -> Node:
+    """Return the parts of a node: those of the network's file, unless the setup sets all bandwidths inside the node."""
+    bandwidths = (setup.inside_bandwidth, setup.link_bandwidth, setup.peer_bandwidth)
+    if described and described.node and None in bandwidths:
+        gpus = len(described.node.parts_of("gpu"))
+        if setup.gpus_per_node not in (0, gpus):
+            raise _refused(f"{setup.gpus_per_node} GPUs on a node of {described.name}", f"it has {gpus}; 0 takes it as it is")
+        made = described.node
+        for kind, bandwidth in (("inside", bandwidths[0]), ("link", bandwidths[1]), ("peer", bandwidths[2])):
+            made = made if bandwidth is None else _scaled(made, kind, bandwidth, described.name)
+        return seated(_with_nics(made, setup.cards))
     if setup.gpus > MOST_GPUS:
         raise _refused(f"{setup.gpus:,} GPUs a node", f"at most {MOST_GPUS:,}")
     link, peer = _first(setup.link_bandwidth, None, INSIDE_BANDWIDTH), _first(setup.peer_bandwidth, None, INSIDE_BANDWIDTH)
-    # of two ways as short the wider one is taken: that over the host is longer where a switch stands on it
-    beside = setup.cards == "gpu" or 0 < peer < link
+    # Of equally short routes the wider one is taken; a switch between GPU and host makes the route over the host longer.
+    nic_at_gpu = setup.cards == "gpu" or 0 < peer < link
     made = gpu_node(
         setup.gpus, link=link, memory=_first(setup.inside_bandwidth, None, INSIDE_BANDWIDTH), peer=peer or None, joined="switch",
-        cards="gpu" if beside else "node",
+        cards="gpu" if nic_at_gpu else "node",
     )  # fmt: skip
     return seated(made if setup.cards == "gpu" else replace(made, cards=made.parts_of("host")))
 
 
 def _scaled(made: Node, kind: str, bandwidth: float, name: str) -> Node:
-    """A node whose wires of one kind are faster or slower, all by the same factor; without them for no bandwidth."""
-    mine = [_kind(made, w) == kind for w in made.wires]
-    ends = [w.bandwidth for w, m in zip(made.wires, mine, strict=True) if m and (kind == "inside" or _at_gpu(made, w))]
+    """Return a node whose wires of one kind are scaled by one factor, so that the narrowest at a GPU has the bandwidth; without them for
+    0.
+    """
+    of_kind = [_kind(made, w) == kind for w in made.wires]
+    ends = [w.bandwidth for w, m in zip(made.wires, of_kind, strict=True) if m and (kind == "inside" or _at_gpu(made, w))]
     if not ends:
         if bandwidth == 0:
             return made
         what = {"inside": "memory that processes share", "link": "wire between host and GPU", "peer": "wire between GPUs"}[kind]
         raise _refused(f"{kind}_bandwidth on a node of {name}, which has no {what}", "leave it out")
     factor = bandwidth / min(ends)
-    wires = [replace(w, bandwidth=w.bandwidth * factor) if m else w for w, m in zip(made.wires, mine, strict=True) if not m or factor > 0]
+    wires = [
+        replace(w, bandwidth=w.bandwidth * factor) if m else w for w, m in zip(made.wires, of_kind, strict=True) if not m or factor > 0
+    ]
     return replace(made, wires=tuple(wires))
 
 
 def _kind(made: Node, wire: Wire) -> str:
-    """Which bandwidth a wire has: inside, link, peer, or another one."""
+    """Return the bandwidth setting that applies to a wire: inside, link, peer, or an empty text."""
     ends = {made.parts[p].split()[0] for p in (wire.source, wire.target)}
     if wire.source == wire.target:
         return "inside" if ends == {"host"} else ""
@@ -297,26 +304,27 @@ def _kind(made: Node, wire: Wire) -> str:
 
 
 def _at_gpu(made: Node, wire: Wire) -> bool:
+    """Return whether a wire ends at a GPU."""
     return any(made.parts[p].split()[0] == "gpu" for p in (wire.source, wire.target))
 
 
-def _carded(made: Node, cards: str) -> Node:
-    """A node with one card in all, or one a GPU, where the link of the GPU ends."""
+def _with_nics(made: Node, cards: str) -> Node:
+    """Return a node with one NIC in all, or one for each GPU, where the link of the GPU ends."""
     if cards == "as given":
         return made
     if cards == "node":
         return replace(made, cards=made.cards[:1])
-    beside = [next((w.target for w in made.wires if w.source == gpu and _kind(made, w) == "link"), gpu) for gpu in made.parts_of("gpu")]
-    return replace(made, cards=tuple(beside) or made.cards)
+    at_gpus = [next((w.target for w in made.wires if w.source == gpu and _kind(made, w) == "link"), gpu) for gpu in made.parts_of("gpu")]
+    return replace(made, cards=tuple(at_gpus) or made.cards)
 
 
 def _first(*values: float | None) -> float:
-    """The first that is said."""
+    """Return the first value that is set."""
     return next(v for v in values if v is not None)
 
 
 def _cube(ports: int) -> tuple[int, int, int]:
-    """The smallest torus of three dimensions, as even as can be, that holds so many.
+    """Return the smallest three-dimensional torus, as even as possible, with so many ports.
 
     >>> _cube(64), _cube(20)
     ((4, 4, 4), (3, 3, 3))
@@ -329,7 +337,7 @@ def _cube(ports: int) -> tuple[int, int, int]:
 
 
 def _balanced(ports: int) -> Dragonfly:
-    """The smallest balanced dragonfly (a = 2p = 2h, groups a h + 1; Kim et al. 2008) that holds so many.
+    """Return the smallest balanced dragonfly (a = 2p = 2h, groups a h + 1; Kim et al. 2008) with so many ports.
 
     >>> _balanced(72)
     Dragonfly(groups=9, routers=4, cards=2, channels=2)
@@ -341,7 +349,7 @@ def _balanced(ports: int) -> Dragonfly:
 
 
 def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, NDArray[np.int64]]:
-    """A run as a program under a setup, the network it runs on, and the node of each rank, shape (ranks,)."""
+    """Return a run as a program under a setup, the network that it runs on, and the node of each rank, shape (ranks,)."""
     node = _mapped(traffic, setup)
     network = network_of(setup, int(node.max(initial=0)) + 1)
     far, near = charges_of(setup)
@@ -349,20 +357,20 @@ def program_of(traffic: Traffic, setup: Setup) -> tuple[Program, Network, NDArra
     shared = 0 < len(network.made_of.parts_of("gpu")) < setup.ranks_per_node
     if shared and setup.fidelity == "logp" and setup.gpu_shared == "time":
         raise _refused("GPUs shared in time by logp, which shares nothing", "--fidelity flow, or gpu_shared exclusive")
-    how: dict[str, Any] = {
+    options: dict[str, Any] = {
         "layout": laid_out(node, network.made_of), "charged": far, "inside": near, "on_device": device, "compute": setup.compute,
         "eager_limit": setup.eager_limit_bytes, "shared_gpu": setup.gpu_shared if shared else None,
     }  # fmt: skip
     if not isinstance(traffic, OperationGraph):
-        return program(traffic, **how, selection=setup.collectives, staging=setup.staging), network, node
-    # its processors pay the overheads themselves
-    paid, each = network.send_overhead, network.overhead_per_byte
-    graph = graph_program(traffic, **how, overhead=paid, overhead_per_byte=each, first_byte_free=setup.fidelity == "logp")
+        return program(traffic, **options, selection=setup.collectives, staging=setup.staging), network, node
+    # The processors of a graph carry the overheads themselves.
+    paid, per_byte = network.send_overhead, network.overhead_per_byte
+    graph = graph_program(traffic, **options, overhead=paid, overhead_per_byte=per_byte, first_byte_free=setup.fidelity == "logp")
     return graph, replace(network, send_overhead=0.0, receive_overhead=0.0, overhead_per_byte=0.0), node
 
 
 def _mapped(traffic: Traffic, setup: Setup) -> NDArray[np.int64]:
-    """The node of each rank."""
+    """Return the node of each rank."""
     ranks, each = traffic.ranks, setup.ranks_per_node
     match setup.mapping:
         case "linear" | "round robin" | "random":

@@ -1,4 +1,4 @@
-"""The GPUDirect study on a terminal: by message size, by node shape, links, and steps of the parameters."""
+"""Tables of the GPUDirect study for a terminal: by message size, by node shape, links, and steps of the parameters."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ _FASTER: Final = {"host copies": "hostcopy", "GPUDirect": "gpudirect", "neither"
 _PATHS: Final = {"hostcopy": "host copies", "gpudirect": "GPUDirect"}
 
 
-def print_study(console: Console, found: GpuDirectStudy) -> None:
-    """All parts, each under its title."""
-    _sizes(console, found)
-    _made_of(console, found)
-    _links(console, found)
-    _steps(console, found)
+def print_study(console: Console, study: GpuDirectStudy) -> None:
+    """Print all parts of the study, each under its title."""
+    _sizes(console, study)
+    _made_of(console, study)
+    _links(console, study)
+    _steps(console, study)
 
 
-def _sizes(console: Console, found: GpuDirectStudy) -> None:
-    shape = next((n for n in found.answered.shapes if found.classes(n)), None)
+def _sizes(console: Console, study: GpuDirectStudy) -> None:
+    """Print the times of messages by size."""
+    shape = next((n for n in study.answered.shapes if study.classes(n)), None)
     between = shape is not None
-    shape = found.answered.shapes[0] if shape is None else shape
-    some = found.classes(shape, between=between)
+    shape = study.answered.shapes[0] if shape is None else shape
+    some = study.classes(shape, between=between)
     if not some:
         return
     console.print()
@@ -55,68 +56,71 @@ def _sizes(console: Console, found: GpuDirectStudy) -> None:
     )
 
 
-def _made_of(console: Console, found: GpuDirectStudy) -> None:
+def _made_of(console: Console, study: GpuDirectStudy) -> None:
+    """Print the parts of the run times."""
     console.print()
     title = "what run times are made of"
     columns = ("a node", "cards", "path", "run time", "compute", "copies", "under way", "others")
     table = titled(console, title, *columns, words=("path",))
-    for case in found.cases:
+    for case in study.cases:
         row = case.row
         link = show(case.card_bandwidth, "B/s")
         if row.stuck:
             table.add_row(str(row.ranks_per_node), link, row.path, "stuck", *4 * [""])
             continue
         parts = (row.chain_compute_seconds, row.chain_copies_seconds, row.chain_network_seconds, row.chain_others_seconds)
-        told = ["" if math.isnan(p) else seconds(p) for p in parts]
-        table.add_row(str(row.ranks_per_node), link, row.path, seconds(row.seconds), *told)
+        cells = ["" if math.isnan(p) else seconds(p) for p in parts]
+        table.add_row(str(row.ranks_per_node), link, row.path, seconds(row.seconds), *cells)
     console.print(table)
-    if not math.isnan(found.without_copies):
-        free = f"if copies cost nothing, the run by host copies would be {found.without_copies:.2%} shorter ({found.at} a node)"
-        console.print(Text(f"followed back from the end of the run: the parts add up to it; {free}", "dim"))
+    if not math.isnan(study.without_copies):
+        note = f"if copies cost nothing, the run by host copies would be {study.without_copies:.2%} shorter ({study.at} a node)"
+        console.print(Text(f"followed back from the end of the run: the parts add up to it; {note}", "dim"))
 
 
-def _links(console: Console, found: GpuDirectStudy) -> None:
+def _links(console: Console, study: GpuDirectStudy) -> None:
+    """Print the busiest links, and from how many ranks per node NICs are saturated."""
     from turnbuckle.mpi.questions.gpudirect.question import BOTH, FULL
 
-    told = []
+    lines = []
     for path in BOTH:
-        row = found.case(found.at, path).row
+        row = study.case(study.at, path).row
         if row.busiest:
-            told.append(f"busiest link by {_PATHS[path]}: {plain(row.busiest)}, {row.busiest_share:.2%} of the run ({found.at} a node)")
-    never = []
-    for s in found.saturations():
-        which = _PATHS[s.path] + ("" if s.per == "node" else " with the bandwidth a GPU")
+            lines.append(f"busiest link by {_PATHS[path]}: {plain(row.busiest)}, {row.busiest_share:.2%} of the run ({study.at} a node)")
+    below_threshold = []
+    for s in study.saturations():
+        condition = _PATHS[s.path] + ("" if s.per == "node" else " with the bandwidth a GPU")
         if s.ranks_per_node is not None:
-            told.append(f"cards by {which}: full from {s.ranks_per_node} ranks a node on (node {s.node})")
+            lines.append(f"cards by {condition}: full from {s.ranks_per_node} ranks a node on (node {s.node})")
         else:
-            never.append(f"{s.largest:.0%} by {which}")
-    if never:
-        told.append(f"cards that are never full are busy for at most {', '.join(never)}")
-    if told:
+            below_threshold.append(f"{s.largest:.0%} by {condition}")
+    if below_threshold:
+        lines.append(f"cards that are never full are busy for at most {', '.join(below_threshold)}")
+    if lines:
         console.print()
         rule = f"a card is full where it is busy for more than {FULL:.0%} of the time in which its node communicates"
         console.print(Text(f"links: {rule}", "italic"))
-        for line in told:
+        for line in lines:
             console.print(Text(line))
 
 
-def _steps(console: Console, found: GpuDirectStudy) -> None:
+def _steps(console: Console, study: GpuDirectStudy) -> None:
+    """Print the change of the run time with each parameter."""
     from turnbuckle.mpi.questions.gpudirect.question import SEEDS, STEPS
     from turnbuckle.questions.sharing.differences import SPREAD
 
     console.print()
-    if not found.slopes:
+    if not study.slopes:
         console.print(Text("no steps of the parameters: too many operations to replay them all", "dim"))
         return
-    title = f"a step of each parameter, {found.at} a node: run time for 1 % more of it"
+    title = f"a step of each parameter, {study.at} a node: run time for 1 % more of it"
     table = titled(console, title, "path", "parameter", "at", "median", "from", "to", "run time", words=("parameter", "run time"))
-    for (path, name), d in found.slopes.items():
-        share = 0.01 * abs(d.at) / d.seconds if d.at and d.seconds else 0.0
-        at = show(d.at, _UNITS[name]) if name in _UNITS else f"{d.at:g}"
-        table.add_row(path, name, at, *(f"{v * share:+.4%}" for v in (d.slope, *d.interval)), d.sign)
+    for (path, name), difference in study.slopes.items():
+        share = 0.01 * abs(difference.at) / difference.seconds if difference.at and difference.seconds else 0.0
+        value = show(difference.at, _UNITS[name]) if name in _UNITS else f"{difference.at:g}"
+        table.add_row(path, name, value, *(f"{v * share:+.4%}" for v in (difference.slope, *difference.interval)), difference.sign)
     console.print(table)
-    told = (
+    note = (
         f"steps of {' and '.join(f'{h:.0%}' for h in STEPS)} to either side, in {len(SEEDS)} runs whose work is scattered by {SPREAD:.0%}, "
         "the same on both sides; runs that compete have no derivative: not stable means that steps disagree"
     )
-    console.print(Text(told, "dim"))
+    console.print(Text(note, "dim"))

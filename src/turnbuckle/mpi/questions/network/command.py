@@ -1,4 +1,4 @@
-"""``turnbuckle model network``: which network suits the messages of a run."""
+"""``turnbuckle model network``: run time of one set of messages on several networks."""
 
 from __future__ import annotations
 
@@ -117,17 +117,17 @@ def network(
         seen = inspected(given, source, no_cache)
         messages = study.of_run(recorded(seen.profile), protocol, compute)
     with working("replaying"):
-        found = study.networks(messages, [word for word in topology.split(",") if word.strip()], fidelity=fidelity)
+        answer = study.networks(messages, [word for word in topology.split(",") if word.strip()], fidelity=fidelity)
     if format != "table":
-        document = found.as_dict() if seen is None else {**found.as_dict(), "provenance": seen.provenance()}
-        write_answer(document, [r.as_dict() for r in found.rows], format, output)
+        document = answer.as_dict() if seen is None else {**answer.as_dict(), "provenance": seen.provenance()}
+        write_answer(document, [r.as_dict() for r in answer.rows], format, output)
     else:
-        _print(console, found)
+        _print(console, answer)
     return 0
 
 
 def _two(text: str, unit: str) -> tuple[float, float]:
-    """Two quantities apart by a comma, or one for both."""
+    """Return two quantities separated by a comma, or one for both."""
     from turnbuckle.foundation.errors import UsageError
     from turnbuckle.foundation.units import parse
 
@@ -137,17 +137,17 @@ def _two(text: str, unit: str) -> tuple[float, float]:
     return parse(words[0], unit), parse(words[-1], unit)
 
 
-def _print(console: Any, found: Answered) -> None:
+def _print(console: Any, answer: Answered) -> None:
     from rich.table import Table
     from rich.text import Text
 
     from turnbuckle.foundation.units import show
     from turnbuckle.show.terminal.projections import plain
 
-    best, worst = (plain(row.topology) for row in (found.best, found.worst))
-    shortest, longest = found.best.seconds, found.worst.seconds
+    best, worst = (plain(row.topology) for row in (answer.best, answer.worst))
+    shortest, longest = answer.best.seconds, answer.worst.seconds
     gain = longest / shortest - 1 if shortest else 0.0
-    if len(found.rows) == 1:
+    if len(answer.rows) == 1:
         verdict = f"{show(shortest, 's', 4)} on {best}"
     elif gain < 5e-4:
         verdict = f"the topology makes no difference: {show(shortest, 's', 4)} on each"
@@ -155,41 +155,41 @@ def _print(console: Any, found: Answered) -> None:
         verdict = f"fastest on {best}: {show(shortest, 's', 4)}, slowest on {worst}: {gain:.1%} longer"
     console.print(Text(verdict, "bold"))
     table = Table(box=None, pad_edge=False, header_style="dim")
-    packets = found.fidelity == "limppy"
+    packets = answer.fidelity == "limppy"
     for k, name in enumerate(("topology", "run time", "waiting" if packets else "", "links used", "busy", "most", "which")):
         if name:
             table.add_column(name, justify="left" if k in (0, 6) else "right", overflow="fold", no_wrap=0 < k < 6)
-    for row in found.rows:
+    for row in answer.rows:
         waiting = [f"{1 - row.alone_seconds / row.seconds:.1%}" if row.seconds else ""] if packets else []
         table.add_row(
             Text(plain(row.topology)), show(row.seconds, "s", 4), *waiting, f"{row.used:,} of {row.links:,}", _share(row.mean_share),
             _share(row.busiest_share), row.busiest,
         )  # fmt: skip
     console.print(table)
-    console.print(Text(_rests_on(found), style="dim"))
+    console.print(Text(_rests_on(answer), style="dim"))
 
 
 def _share(value: float) -> str:
     return f"{value:.1%}" if value >= 0.01 or not value else f"{value:.1g}" if value < 1e-5 else f"{value:.3%}"
 
 
-def _rests_on(found: Answered) -> str:
+def _rests_on(answer: Answered) -> str:
     from turnbuckle.foundation.units import show
 
-    p: Protocol = found.protocol
+    p: Protocol = answer.protocol
     header = p.header_bytes * (2 if p.legacy_headers else 1)
-    whence = f"{found.messages:,} message{'s' if found.messages > 1 else ''} among {found.nodes} nodes"
-    if not math.isnan(found.recorded_seconds):
-        whence = f"{found.messages:,} messages and collectives of {found.nodes} ranks, a node each"
-        whence += f", recorded run time {show(found.recorded_seconds, 's')}"
-        whence += ", compute as recorded" if found.compute == 1 else f", compute times {found.compute:g}"
-    how = "links shared fairly"
-    if found.fidelity == "packet":
-        how = "packets wait wholly before each link, in queues of finite room"
-    if found.fidelity == "limppy":
-        how = "packets hold link after link, first come first served; waiting: what messages that wait for others add to the run time"
+    source = f"{answer.messages:,} message{'s' if answer.messages > 1 else ''} among {answer.nodes} nodes"
+    if not math.isnan(answer.recorded_seconds):
+        source = f"{answer.messages:,} messages and collectives of {answer.nodes} ranks, a node each"
+        source += f", recorded run time {show(answer.recorded_seconds, 's')}"
+        source += ", compute as recorded" if answer.compute == 1 else f", compute times {answer.compute:g}"
+    sharing = "links shared fairly"
+    if answer.fidelity == "packet":
+        sharing = "packets wait wholly before each link, in queues of finite room"
+    if answer.fidelity == "limppy":
+        sharing = "packets hold link after link, first come first served; waiting: what messages that wait for others add to the run time"
     return (
-        f"{whence}; {how}; eager up to {show(p.eager_bytes, 'B')} at {show(p.eager_bandwidth, 'B/s')}, remote memory access at "
+        f"{source}; {sharing}; eager up to {show(p.eager_bytes, 'B')} at {show(p.eager_bandwidth, 'B/s')}, remote memory access at "
         f"{show(p.remote_bandwidth, 'B/s')}; packets of {show(p.packet_bytes, 'B')} and {show(header, 'B')}; "
         f"a node {show(p.eager_node_seconds, 's')} and {show(p.remote_node_seconds, 's')}, a switch "
         f"{show(p.eager_switch_seconds, 's')} and {show(p.remote_switch_seconds, 's')}; topologies differ in cost: see their links"

@@ -1,9 +1,9 @@
-"""Which network suits a run's messages: one set of messages on several topologies (LiMPPy, Austin et al. 2021, 4.5; PNNL FENATE).
+"""Comparison of networks: one set of messages on several topologies (LiMPPy, Austin et al. 2021, 4.5; PNNL FENATE).
 
 Messages come from a recorded MPI run, from a graph of messages, or from a pattern.  Three fidelities:
 
 ``limppy``   LiMPPy's own: packets hold links one after the other, first come first served (`turnbuckle.mpi.networks.limppy`)
-``packet``   the same protocol in the packets of the contention replay: wholly there before each link, in queues of finite room
+``packet``   the same protocol in the packets of the contention replay: each packet arrives wholly before each link, in finite queues
 ``flow``     the same protocol message by message, links shared fairly
 
 In the last two, latencies of routes longer than two links are those of eager packets.
@@ -32,33 +32,33 @@ from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, To
 
 Fidelity = Literal["limppy", "packet", "flow"]
 Shape = FatTree | Torus | Dragonfly | Graph | None
-#: What is tried where nothing is asked for.
+#: Default topologies.
 USUAL: Final = ("switch", "fat-tree", "torus", "dragonfly")
-#: The original's parameters.
+#: Parameters of the original LiMPPy.
 LIMPPY: Final = Protocol()
-#: Nodes of one network at most.
+#: Largest number of nodes of a network.
 MOST_NODES: Final = 100_000
-#: Links between nodes and switches of one network at most.
+#: Largest number of links between nodes and switches of a network.
 MOST_LINKS: Final = 2_000_000
 _NUMBERS: Final = re.compile(r"[0-9]{1,6}(x[0-9]{1,6}){0,7}", re.ASCII)
-#: Packets that the queue before a link holds at least, so that one can come in while another goes out.
+#: Smallest queue before a link in packets, so that one packet can arrive while another leaves.
 _PACKETS_OF_ROOM: Final = 2
 
 
 @dataclass(frozen=True)
 class Row:
-    """One topology.
+    """Result on one topology.
 
     Attributes
     ----------
-    topology : as `topology` reads it, with all its numbers.
-    links, used : directed links between nodes and switches, and how many of them carry something.
+    topology : name in the form that `topology` reads, with all its numbers.
+    links, used : number of directed links between nodes and switches, and of those that carry messages.
     seconds : run time [s].
     alone_seconds : run time if no message ever waited for another on a link (packets), else nan [s].
-    busiest : name of the link that is taken longest.
-    busiest_share : of the run time in which it is taken; for flows of its capacity.
-    mean_share : the same, mean over the links used.
-    packets : sent, 0 for flows.
+    busiest : name of the link that is occupied longest.
+    busiest_share : share of the run time in which that link is occupied; for flows the share of its capacity.
+    mean_share : mean share of the links used.
+    packets : number of packets, 0 for flows.
     """
 
     topology: str
@@ -72,19 +72,19 @@ class Row:
     packets: int
 
     def as_dict(self) -> dict[str, Any]:
-        """A row of the table; what is not known is None."""
+        """Return the fields for JSON, with None for unknown values."""
         return {**self.__dict__, "alone_seconds": None if math.isnan(self.alone_seconds) else self.alone_seconds}
 
 
 @dataclass(frozen=True)
 class Answered:
-    """The same messages on several topologies.
+    """Results of the same messages on several topologies.
 
     Attributes
     ----------
-    nodes, messages : of the run or graph.
-    recorded_seconds : of a recorded run, else nan [s].
-    compute : times the recorded compute, or nan where there is none.
+    nodes, messages : numbers of nodes and messages of the run or graph.
+    recorded_seconds : run time of a recorded run, else nan [s].
+    compute : factor on the recorded compute, or nan where there is none.
     """
 
     nodes: int
@@ -97,16 +97,16 @@ class Answered:
 
     @property
     def best(self) -> Row:
-        """The fastest; of equals the one with the fewest links."""
+        """Fastest topology; among equals the one with the fewest links."""
         return min(self.rows, key=lambda r: (r.seconds, r.links))
 
     @property
     def worst(self) -> Row:
-        """The slowest."""
+        """Slowest topology."""
         return max(self.rows, key=lambda r: r.seconds)
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``model network``."""
+        """Return the JSON contract of ``model network``."""
         return {
             "schema_version": SCHEMA_VERSION,
             "nodes": self.nodes,
@@ -122,7 +122,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Messages:
-    """What is to be sent and how: a program, one node for each rank, and what it came from."""
+    """Messages to be sent: their program with one node per rank, and their source."""
 
     program: Program
     protocol: Protocol
@@ -133,15 +133,15 @@ class Messages:
 
 
 def of_run(traffic: Traffic, protocol: Protocol, compute: float = 1.0) -> Messages:
-    """A recorded MPI run, a node for each rank.
+    """Return the messages of a recorded MPI run, with a node for each rank.
 
     Parameters
     ----------
-    compute : times what ranks do between their calls; 0, as in LiMPPy, leaves messages alone.
+    compute : factor on the compute between calls; 0, as in LiMPPy, leaves messages alone.
 
     Raises
     ------
-    UsageError : A090, compute that is no factor.
+    UsageError : A090, an invalid factor.
     """
     if not (math.isfinite(compute) and compute >= 0):
         raise UsageError("A090", "compute is a factor of 0 or more", found=f"{compute:g}", fix="1 as recorded, 0 for messages alone")
@@ -154,7 +154,7 @@ def of_run(traffic: Traffic, protocol: Protocol, compute: float = 1.0) -> Messag
 
 
 def of_graph(graph: MessageGraph, protocol: Protocol) -> Messages:
-    """A graph of messages.
+    """Return the messages of a graph.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def of_graph(graph: MessageGraph, protocol: Protocol) -> Messages:
 
 
 def topology(text: str, nodes: int) -> tuple[str, Shape]:
-    """A topology by its name, as large as the nodes need where no numbers are given; its full name and shape.
+    """Return the full name and the shape of a topology, as large as the nodes need where the text has no numbers.
 
     Parameters
     ----------
@@ -185,10 +185,10 @@ def topology(text: str, nodes: int) -> tuple[str, Shape]:
         return _with_room(Path(text.strip()).name, graph, graph.hosts, nodes)
     name, *rest = text.strip().lower().split(":")
     numbers = [tuple(int(n) for n in part.split("x")) if _NUMBERS.fullmatch(part) else (0,) for part in rest]
-    usual = _usual(name, nodes) if not rest else None
+    default_numbers = _usual(name, nodes) if not rest else None
     if any(n < 1 for part in numbers for n in part):
         numbers = []
-    match (name, usual or numbers):
+    match (name, default_numbers or numbers):
         case ("switch", []) if not rest:
             return "switch", None
         case ("fat-tree", [down, up]) if len(down) == len(up):
@@ -202,10 +202,11 @@ def topology(text: str, nodes: int) -> tuple[str, Shape]:
             fix = "switch, fat-tree, torus, dragonfly, or with numbers as fat-tree:4x4:1x2, torus:4x4x2, dragonfly:9x4x2x2; "
             fix += "routers x channels of a dragonfly's group reach all other groups"
             raise UsageError("A090", "no such topology", found=text.strip()[:60], fix=fix)
-    return _with_room(f"{name}:{':'.join('x'.join(map(str, part)) for part in usual or numbers)}", shape, room, nodes)
+    return _with_room(f"{name}:{':'.join('x'.join(map(str, part)) for part in default_numbers or numbers)}", shape, room, nodes)
 
 
 def _with_room(name: str, shape: Shape, room: int, nodes: int) -> tuple[str, Shape]:
+    """Return the name and the shape; refuse (A090) too many links or too few nodes."""
     if (links := _links(shape, room)) > MOST_LINKS:
         raise UsageError("A090", "the topology has too many links", found=f"{name[:60]} has {links:.3g}", fix=f"at most {MOST_LINKS:,}")
     if room < nodes:
@@ -214,7 +215,7 @@ def _with_room(name: str, shape: Shape, room: int, nodes: int) -> tuple[str, Sha
 
 
 def _links(shape: Shape, room: int) -> int:
-    """Links between cards and switches, one way each, without a name for each."""
+    """Return the number of links between NICs and switches; each direction counts."""
     match shape:
         case FatTree(down, up, cables):
             levels = range(len(down))
@@ -230,13 +231,13 @@ def _links(shape: Shape, room: int) -> int:
 
 
 def _usual(name: str, nodes: int) -> list[tuple[int, ...]]:
-    """Numbers of the smallest usual shape for so many nodes: a tree of two levels without taper, a near cube, a balanced dragonfly."""
+    """Return the numbers of the smallest usual shape: a full two-level tree, a near cube, or a balanced dragonfly."""
     if name == "fat-tree":
         leaf = max(math.isqrt(nodes - 1) + 1, 1)
         return [(leaf, -(-nodes // leaf)), (1, leaf)]
     if name == "torus":
         x = next(n for n in range(1, nodes + 1) if n**3 >= nodes)
-        # of the shapes that are near a cube, the one with the fewest routers
+        # Among near cubes the one with the fewest routers is the smallest.
         near = [(a, b, c) for a in (x, x + 1) for b in (x, x - 1) for c in (x, x - 1) if b and c and a * b * c >= nodes and a >= b >= c]
         return [min(near, key=lambda d: (math.prod(d), d))]
     if name == "dragonfly":
@@ -250,7 +251,7 @@ def networks(messages: Messages, topologies: Sequence[str] = USUAL, *, fidelity:
 
     Raises
     ------
-    UsageError : A071, messages that wait for each other; A090, topologies or parameters that cannot be; A072 from the replay.
+    UsageError : A071, messages that wait for each other; A090, impossible topologies or parameters; A072 from the replay.
     """
     if not topologies or not 2 <= messages.nodes <= MOST_NODES:
         what = f"{messages.nodes:,} nodes" if topologies else "no topology"
@@ -265,21 +266,22 @@ def networks(messages: Messages, topologies: Sequence[str] = USUAL, *, fidelity:
 
 
 def _by_packets(messages: Messages, name: str, shape: Shape) -> Row:
+    """Return the row of a replay in LiMPPy's packets."""
     protocol = messages.protocol
     network = shape if isinstance(shape, Graph) else Network(messages.nodes, protocol.remote_bandwidth, 0.0, shape)
-    # packets are resources and delays: the replay itself needs no links
+    # Packets are resources and delays, so the replay itself needs no links.
     bare = Network(messages.nodes, protocol.remote_bandwidth, 0.0)
-    said = spoken(messages.program, protocol)
-    made = packed(said, network, protocol)
-    seconds = replay(made.program, bare).seconds
-    alone = replay(packed(said, network, protocol, alone=True).program, bare).seconds
+    protocol_program = spoken(messages.program, protocol)
+    packet_program = packed(protocol_program, network, protocol)
+    seconds = replay(packet_program.program, bare).seconds
+    alone = replay(packed(protocol_program, network, protocol, alone=True).program, bare).seconds
     busy = np.zeros(_between(network))
-    busy[made.link] = made.busy_seconds / seconds if seconds else 0.0
-    return _row(name, network, seconds, alone, busy, made.packets)
+    busy[packet_program.link] = packet_program.busy_seconds / seconds if seconds else 0.0
+    return _row(name, network, seconds, alone, busy, packet_program.packets)
 
 
 def _by_messages(messages: Messages, name: str, shape: Shape, fidelity: Fidelity) -> Row:
-    """What is said message by message: the engine of the contention replay shares the links."""
+    """Return the row of a replay of the protocol's messages, which share links in the engine of the contention replay."""
     p, hop = messages.protocol, messages.protocol.eager_switch_seconds
     if isinstance(shape, Graph):
         raise UsageError("A090", "only LiMPPy's packets know a graph of one's own", found=name[:60], fix="--fidelity limppy")
@@ -288,33 +290,36 @@ def _by_messages(messages: Messages, name: str, shape: Shape, fidelity: Fidelity
     if packets:
         room = max(network.buffer_bytes, _PACKETS_OF_ROOM * (p.packet_bytes + header))
         network = replace(network, packet_bytes=p.packet_bytes, header_bytes=header, buffer_bytes=room)
-    # a route of h links has h - 1 switches: what it has too much is taken from its ends; queues add the headers themselves
-    said = spoken(
+    # A route of h links has h - 1 switches, so the surplus latency is taken from its ends; queues add the headers themselves.
+    protocol_program = spoken(
         messages.program,
         replace(
             p, header_bytes=0 if packets else header, eager_node_seconds=max(p.eager_node_seconds - hop / 2, 0.0),
             remote_node_seconds=max(p.remote_node_seconds + p.remote_switch_seconds - 2 * hop, 0.0),
         ),
     )  # fmt: skip
-    # a limit that is the link's own would be one more queue; what a rank sends itself has no link of the network to limit it
-    places = np.asarray(said.program.host)[np.stack([said.program.source[said.begin :], said.program.target[said.begin :]])]
-    most = np.where(said.remote, p.remote_bandwidth, min(p.eager_bandwidth, p.remote_bandwidth))
-    own = (most < p.remote_bandwidth) | (places[0] == places[1])
-    limit = np.append(np.full(said.begin, math.inf), np.where(own, most, math.inf))
-    done = replay(replace(said.program, rate_limit=limit), network, "packet" if packets else "flow")
+    # A limit equal to the link's bandwidth would add a queue; a message of a rank to itself has no link that limits it.
+    places = np.asarray(protocol_program.program.host)[
+        np.stack([protocol_program.program.source[protocol_program.begin :], protocol_program.program.target[protocol_program.begin :]])
+    ]
+    most = np.where(protocol_program.remote, p.remote_bandwidth, min(p.eager_bandwidth, p.remote_bandwidth))
+    limited = (most < p.remote_bandwidth) | (places[0] == places[1])
+    limit = np.append(np.full(protocol_program.begin, math.inf), np.where(limited, most, math.inf))
+    done = replay(replace(protocol_program.program, rate_limit=limit), network, "packet" if packets else "flow")
     between = _between(network)
     busy = done.carried_bytes[:between] / (p.remote_bandwidth * done.seconds) if done.seconds else np.zeros(between)
-    size = np.asarray(said.program.size_bytes[said.begin :], dtype=np.float64)
+    size = np.asarray(protocol_program.program.size_bytes[protocol_program.begin :], dtype=np.float64)
     count = int(np.maximum(np.ceil(size / p.packet_bytes), 1).sum()) if packets else 0
     return _row(name, network, done.seconds, math.nan, busy, count)
 
 
 def _between(network: Network | Graph) -> int:
-    """Links between nodes; those inside come last, one a node."""
+    """Return the number of links between nodes, which precede those inside nodes."""
     return len(network.links()) - (network.hosts if isinstance(network, Network) else 0)
 
 
 def _row(name: str, network: Network | Graph, seconds: float, alone: float, busy: np.ndarray[Any, Any], packets: int) -> Row:
+    """Return the row of a topology from the shares of its links."""
     most = int(busy.argmax())
     used = busy > 0
     mean = float(busy[used].mean()) if used.any() else 0.0

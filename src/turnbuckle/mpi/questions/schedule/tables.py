@@ -1,4 +1,4 @@
-"""``turnbuckle inspect`` of a schedule: an MPI program without clocks.  What it cannot say is null, never 0."""
+"""``turnbuckle inspect`` of a schedule, an MPI program without times: unknown values are null, never 0."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from turnbuckle.show.terminal.recording import command_line, refuse_asked
 
 __all__ = ["HOLDS", "inspect", "sniff"]
 
-#: What such a file is.
+#: Description of such a file.
 HOLDS: Final = "a schedule, which holds no times"
-#: What `inspect` says of a recording and cannot say of a schedule.
+#: Keys that `inspect` fills for a recording and leaves null for a schedule.
 _UNKNOWN: Final = (
     "run_time_ns", "kernel_window_ns", "kernels", "copies", "memsets", "api", "coverage", "overlap", "categories_ns", "closure_defect_ns",
     "launch", "links", "offload", "cpu_activity", "memory", "profiler_overhead_share",
@@ -37,43 +37,44 @@ _NEXT: Final = {
 
 
 def inspect(path: Path, format: str, output: Path | None, asked: dict[str, object]) -> None:
-    """Write what a schedule amounts to.
+    """Write the counts of a schedule.
 
     Parameters
     ----------
     asked : options that need a recording, by name; refused (A077) where one is given.
     """
     refuse_asked(path, asked, HOLDS)
-    found = figures(path)
+    counts = figures(path)
     if format == "table":
-        _print(path, found, output)
+        _print(path, counts, output)
         return
-    document = _document(path, found)
+    document = _document(path, counts)
     write_answer(document, [flattened(document["profile"])], format, output)
 
 
-def _document(path: Path, found: Figures) -> dict[str, Any]:
+def _document(path: Path, counts: Figures) -> dict[str, Any]:
+    """Return the JSON document of a schedule."""
     digests, size = [], 0
     for place in files(path):
         with opened(place) as file:
             digests.append(hashlib.file_digest(file, "sha256").hexdigest())
         size += place.stat().st_size
-    # of several files, of the anchor first: the digest of their digests
+    # A schedule of several files has the digest of their digests, the anchor's first.
     digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
     about = {
-        "file": path.name, "sha256": digest, "size_bytes": size, "format": found.format, "profiler_version": None,
+        "file": path.name, "sha256": digest, "size_bytes": size, "format": counts.format, "profiler_version": None,
         "schema_version": None, "recorded_utc_ns": None, "part": None,
     }  # fmt: skip
     return {
         "schema_version": SCHEMA_VERSION,
         "profile": {
             **dict.fromkeys(_UNKNOWN),
-            "mpi": found.mpi(),
-            "work": {"flops": found.compute_flops, "seconds": found.compute_seconds},
+            "mpi": counts.mpi(),
+            "work": {"flops": counts.compute_flops, "seconds": counts.compute_seconds},
             "devices": [],
             "scope": "a schedule: what each rank does; it holds no times",
         },
-        "findings": [f.as_dict() for f in found.findings],
+        "findings": [f.as_dict() for f in counts.findings],
         "provenance": {
             "tool": "turnbuckle", "version": version("turnbuckle"), "profile": about, "source_machine": None, "targets": [], "model": None,
             "seed": None, "draws": None, "command": command_line(),
@@ -81,32 +82,32 @@ def _document(path: Path, found: Figures) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print(path: Path, found: Figures, output: Path | None) -> None:
+def _print(path: Path, counts: Figures, output: Path | None) -> None:
     console = console_for(output)
     head = Table.grid(padding=(0, 2))
     head.add_column(style="bold cyan")
     head.add_column(overflow="fold")
-    head.add_row("schedule", f"{clean(path.name)}  {_WORDS[found.format]}; it holds no times")
-    head.add_row("", f"{found.ranks:,} ranks, {found.operations:,} {'operations' if found.format == 'goal' else 'calls'}")
-    head.add_row("sends", f"{found.sends:,} of {show(found.sent_bytes, 'B')} in all")
-    head.add_row("receives", f"{found.receives:,}")
+    head.add_row("schedule", f"{clean(path.name)}  {_WORDS[counts.format]}; it holds no times")
+    head.add_row("", f"{counts.ranks:,} ranks, {counts.operations:,} {'operations' if counts.format == 'goal' else 'calls'}")
+    head.add_row("sends", f"{counts.sends:,} of {show(counts.sent_bytes, 'B')} in all")
+    head.add_row("receives", f"{counts.receives:,}")
     head.add_row(
-        "messages", f"{found.matched:,} with both sides" + (f", {found.unmatched:,} calls without the other" if found.unmatched else "")
+        "messages", f"{counts.matched:,} with both sides" + (f", {counts.unmatched:,} calls without the other" if counts.unmatched else "")
     )
-    wide = ", ".join(f"{count:,} {name}" for name, count in found.collectives.items())
-    if found.format != "goal":
+    wide = ", ".join(f"{count:,} {name}" for name, count in counts.collectives.items())
+    if counts.format != "goal":
         head.add_row("collectives", f"{wide or 'none'}" + (" calls" if wide else ""))
-    work = [] if found.compute_flops is None else [f"{found.compute_flops / 1e6:,.4g} Mflop"]
-    if found.compute_seconds or not work:
-        work.append(seconds(found.compute_seconds))
+    work = [] if counts.compute_flops is None else [f"{counts.compute_flops / 1e6:,.4g} Mflop"]
+    if counts.compute_seconds or not work:
+        work.append(seconds(counts.compute_seconds))
     head.add_row("compute", f"{' and '.join(work)}, all ranks together")
     console.print(head)
-    if found.findings:
+    if counts.findings:
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column(no_wrap=True)
         table.add_column(justify="right")
         table.add_column(overflow="fold")
-        for f in found.findings:
+        for f in counts.findings:
             words = Text(f.meaning)
             if f.detail:
                 words.append(f" ({f.detail})", "dim")
@@ -114,4 +115,4 @@ def _print(path: Path, found: Figures, output: Path | None) -> None:
         console.print()
         console.print(table)
     console.print()
-    console.print(Text.assemble(("next  ", "bold cyan"), _NEXT[found.format].format(file=clean(path.name, 200))))
+    console.print(Text.assemble(("next  ", "bold cyan"), _NEXT[counts.format].format(file=clean(path.name, 200))))

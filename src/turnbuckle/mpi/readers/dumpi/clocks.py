@@ -1,9 +1,9 @@
-"""One clock for all ranks, where each recorded its own.
+"""Alignment of the ranks' clocks, where each rank recorded its own.
 
-A message is received after its send began, and a barrier (an allreduce, allgather or alltoall that moves bytes) returns on each rank after
-it began on every other.  Both bound how far two clocks are apart.  Where the recorded times contradict a bound, each rank is shifted by a
-constant: the middle of the interval that all bounds leave it, found by shortest paths.  Clocks that drift leave none; then all bounds are
-loosened alike, by the least of 1024, 4096, 16384 ns and so on that does.
+A message is received after its send began.  A barrier (or an allreduce, allgather or alltoall that moves bytes) returns on each rank after
+it began on every other.  Both bound the difference of two clocks.  Where the recorded times contradict a bound, each rank is shifted by a
+constant: the middle of the interval that all bounds leave it, found by shortest paths.  Clocks that drift leave no interval; all bounds are
+then loosened by the least of 1024, 4096, 16384 ns and so on that leaves one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from turnbuckle.trace.readers.parts.mpi_tables import COLLECTIVE, MESSAGE, REQUE
 Int = NDArray[np.int64]
 
 _FAR: Final = 2**61
-#: Collectives that are used of a communicator, evenly spread.
+#: Largest number of collectives of a communicator that are used, evenly spread.
 _USED: Final = 64
 _ROUNDS: Final = 1000
 _MEETS: Final = r"^(barrier|allreduce|allgatherv?|alltoall)$"
@@ -29,16 +29,16 @@ _STREAM: Final = ["communicator", "source", "target", "tag"]
 
 @dataclass(frozen=True)
 class Shifts:
-    """What to add to each rank's clock.
+    """Shift of each rank's clock.
 
     Attributes
     ----------
-    by : shape (ranks,) [ns]; all 0 where nothing contradicts the recorded times.
-    moved : how many are not 0.
-    loose : ranks that were to be moved and are bound from one side only, or from none.
-    within : half of the widest interval of those bound from both sides [ns].
-    messages, collectives : how many gave bounds.
-    left, late : messages that still arrive before they are sent, and by how much at most [ns].
+    by : time to add to each rank's clock, shape (ranks,) [ns]; all 0 where nothing contradicts the recorded times.
+    moved : number of shifts that are not 0.
+    loose : number of ranks to be shifted that are bound from one side only, or from none.
+    within : half of the widest interval of the ranks bound from both sides [ns].
+    messages, collectives : number of messages and of collectives that gave bounds.
+    left, late : number of messages that still arrive before they are sent, and by how much at most [ns].
     """
 
     by: Int
@@ -52,13 +52,13 @@ class Shifts:
 
 
 def shifts(mpi: pl.DataFrame, members: pl.DataFrame, names: pl.Series, ranks: int) -> Shifts:
-    """Shifts of the ranks' clocks.
+    """Return the shifts of the ranks' clocks.
 
     Parameters
     ----------
     mpi, members : tables ``mpi`` and ``mpi_communicators``; times on each rank's own clock.
-    names : texts that `mpi` refers to.
-    ranks : how many.
+    names : texts to which `mpi` refers.
+    ranks : number of ranks.
     """
     does = names.str.to_lowercase().str.strip_prefix("mpi_")
     calls = mpi.with_columns(rank=pl.col("thread") // (1 << 24) - 1).join(
@@ -66,7 +66,7 @@ def shifts(mpi: pl.DataFrame, members: pl.DataFrame, names: pl.Series, ranks: in
     )  # fmt: skip
     pairs = _messages(calls, members, does)
     met = _collectives(calls, does)
-    # an edge from v to u of weight w: the shift of u is at most that of v plus w
+    # An edge from v to u of weight w bounds the shift of u by that of v plus w.
     send, receive, slack = (pairs[c].to_numpy() for c in ("sender", "receiver", "slack"))
     node = ranks + met["meeting"].to_numpy()
     rank, begin, end = (met[c].to_numpy() for c in ("rank", "start_ns", "end_ns"))
@@ -75,17 +75,17 @@ def shifts(mpi: pl.DataFrame, members: pl.DataFrame, names: pl.Series, ranks: in
     collectives = met["meeting"].n_unique()
     if (slack.min(initial=0) >= 0) and int(latest.max() or 0) <= 0:  # type: ignore[arg-type]
         return Shifts(nothing, 0, 0, 0, pairs.height, collectives, 0, 0)
-    # of all messages from one rank to another the tightest is enough
+    # Only the tightest bound from one rank to another matters.
     least = pairs.group_by("sender", "receiver").agg(pl.col("slack").min())
     senders, receivers, tightest = (least[c].to_numpy() for c in ("sender", "receiver", "slack"))
     tails = np.concatenate([receivers, node, rank])
     heads = np.concatenate([senders, rank, node])
-    # times relative to a meeting's first begin, so that sums stay small
+    # Times are relative to a meeting's first begin, so that sums stay small.
     zero = np.zeros(collectives + 1, dtype=np.int64)
     if met.height:
         zero[:collectives] = begin[np.unique(met["meeting"].to_numpy(), return_index=True)[1]]
-    own = zero[met["meeting"].to_numpy()] if met.height else begin
-    weight = np.concatenate([tightest, own - begin, end - own])
+    meeting_zero = zero[met["meeting"].to_numpy()] if met.height else begin
+    weight = np.concatenate([tightest, meeting_zero - begin, end - meeting_zero])
     slackened = np.concatenate([np.ones(len(tightest), np.bool_), np.ones(len(begin), np.bool_), np.zeros(len(begin), np.bool_)])
     nodes = ranks + collectives
     extra = 0
@@ -109,24 +109,28 @@ def shifts(mpi: pl.DataFrame, members: pl.DataFrame, names: pl.Series, ranks: in
 
 
 def _reach(tails: Int, heads: Int, weight: Int, nodes: int) -> Int | None:
-    """Shortest ways from node 0, shape (nodes,); `_FAR` where there is none; None where a ring is below 0."""
-    way = np.full(nodes, _FAR, dtype=np.int64)
-    way[0] = 0
+    """Return the length of the shortest path from node 0 to each node, shape (nodes,); `_FAR` where there is none.
+
+    Returns None where a cycle has a negative length.
+    """
+    length = np.full(nodes, _FAR, dtype=np.int64)
+    length[0] = 0
     for _ in range(min(nodes + 1, _ROUNDS)):
-        before = way.copy()
-        there = way[tails] < _FAR
-        np.minimum.at(way, heads[there], way[tails[there]] + weight[there])
-        if way[0] < 0:
+        before = length.copy()
+        reached = length[tails] < _FAR
+        np.minimum.at(length, heads[reached], length[tails[reached]] + weight[reached])
+        if length[0] < 0:
             return None
-        if np.array_equal(before, way):
-            return way
+        if np.array_equal(before, length):
+            return length
     return None
 
 
 def _messages(calls: pl.DataFrame, members: pl.DataFrame, does: pl.Series) -> pl.DataFrame:
-    """sender, receiver (ranks of the world) and the least slack [ns] between a send's begin and its receive's end, of each pair of ranks.
+    """Return the least slack between the begin of a send and the end of its receive [ns]: columns sender, receiver (ranks of the world),
+    slack.
 
-    The k-th send of a stream is the k-th receive's; streams with unequal numbers are left out.  One row a message.
+    The k-th send of a stream matches its k-th receive; streams with unequal numbers are left out.  Each message has one row.
     """
     sends, receives = (does.str.contains(pattern).arg_true().implode() for pattern in (r"^i?[bsr]?send$", r"^i?recv$"))
     number = pl.col("name").cast(pl.UInt32)
@@ -138,32 +142,32 @@ def _messages(calls: pl.DataFrame, members: pl.DataFrame, does: pl.Series) -> pl
     sent = described.filter(number.is_in(sends)).select(
         "communicator", source="me", target="partner", tag="tag", sent="start_ns", sender="rank"
     )
-    got = described.filter(number.is_in(receives)).sort("start_ns", maintain_order=True)
-    got = got.join_asof(waits, on="start_ns", by=["thread", "request"], strategy="forward", check_sortedness=False).select(
+    received = described.filter(number.is_in(receives)).sort("start_ns", maintain_order=True)
+    received = received.join_asof(waits, on="start_ns", by=["thread", "request"], strategy="forward", check_sortedness=False).select(
         "communicator", source="partner", target="me", tag="tag", receiver="rank",
         done=pl.when(pl.col("request").is_null()).then("end_ns").otherwise("done_ns"),
     )  # fmt: skip
     del members
-    sides = [f.with_columns(k=pl.int_range(pl.len()).over(_STREAM), of=pl.len().over(_STREAM)) for f in (sent, got)]
+    sides = [f.with_columns(k=pl.int_range(pl.len()).over(_STREAM), of=pl.len().over(_STREAM)) for f in (sent, received)]
     pairs = sides[0].join(sides[1], on=[*_STREAM, "k", "of"]).with_columns(slack=pl.col("done") - pl.col("sent"))
     return pairs.filter(pl.col("sender") != pl.col("receiver")).drop_nulls("slack").select("sender", "receiver", "slack")
 
 
 def _collectives(calls: pl.DataFrame, does: pl.Series) -> pl.DataFrame:
-    """Calls that all members of a communicator made alike: meeting (number), rank, start_ns, end_ns."""
+    """Return the calls that all members of a communicator made alike: columns meeting (number), rank, start_ns, end_ns."""
     wanted = does.str.contains(_MEETS).arg_true().implode()
     barriers = does.eq("barrier").arg_true().implode()
     number = pl.col("name").cast(pl.UInt32)
     all_of = calls.filter(pl.col("kind") == COLLECTIVE, pl.col("me").is_not_null()).with_columns(
         k=pl.int_range(pl.len()).over("communicator", "rank"), n=pl.len().over("communicator", "rank"),
     )  # fmt: skip
-    one = ["communicator", "k"]
+    instance = ["communicator", "k"]
     kept = all_of.filter(
-        (pl.col("n").n_unique() == 1).over("communicator"), (pl.col("name").n_unique() == 1).over(one), (pl.len() > 1).over(one),
+        (pl.col("n").n_unique() == 1).over("communicator"), (pl.col("name").n_unique() == 1).over(instance), (pl.len() > 1).over(instance),
         number.is_in(wanted), number.is_in(barriers) | (pl.col("size_bytes") > 0),
     )  # fmt: skip
-    # evenly spread, the first and the last among them
+    # The collectives used are evenly spread, with the first and the last among them, so that they cover the whole run.
     kept = kept.with_columns(at=pl.col("k").rank("dense").over("communicator"), of=pl.col("k").n_unique().over("communicator"))
     step = (pl.col("of") // _USED).clip(1)
     kept = kept.filter((pl.col("at") % step == 0) | (pl.col("at") == 1) | (pl.col("at") == pl.col("of")))
-    return kept.with_columns(meeting=pl.struct(one).rank("dense").cast(pl.Int64) - 1).select("meeting", "rank", "start_ns", "end_ns")
+    return kept.with_columns(meeting=pl.struct(instance).rank("dense").cast(pl.Int64) - 1).select("meeting", "rank", "start_ns", "end_ns")

@@ -1,4 +1,4 @@
-"""What a program recorded by DUMPI makes: types, groups, and communicators, which belong to several ranks."""
+"""Data types, groups and communicators that a program recorded by DUMPI creates."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any, Final, NamedTuple
 
 from turnbuckle.trace.readers.parts.mpi_tables import LARGEST, NO
 
-#: Members of all communicators together, and groups made from groups: more are left untold.
+#: Largest number of members of all communicators together, and largest depth of groups made from groups, that are resolved.
 _MOST_MEMBERS: Final = 1 << 24
 _MOST_DEEP: Final = 64
 
 
 class Making(NamedTuple):
-    """A communicator made on one rank: by which call, from the parent of which making, whether this rank is in it, and what decides
-    who is: a group, (colour, key), (extents, reordered) or (members, reordered)."""
+    """Creation of a communicator on one rank: the call, the number of the parent's creation, whether this rank is a member, and the
+    arguments that decide the members: a group, (colour, key), (extents, reordered) or (members, reordered).
+    """
 
     does: str
     parent: int
     inside: bool
-    told: Any
+    membership: Any
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class Made:
 
     Attributes
     ----------
-    of_rank : for each rank, the handle of each of its makings: number in `members` plus 1, `NO` where it cannot be told.
-    members : ranks in the world of each.
-    unresolved : makings that cannot be told.
+    of_rank : for each rank, the handle of each communicator that it created: index in `members` plus 1, `NO` where it is unknown.
+    members : ranks of the world in each communicator.
+    unresolved : number of creations whose members are unknown.
     """
 
     of_rank: list[list[int]]
@@ -41,7 +42,7 @@ class Made:
 
 
 def type_made(does: str, a: list[Any], sizes: Mapping[int, int]) -> tuple[int, int] | None:
-    """Handle and size [B] of a type that a call makes or tells of; None for any other call, and where the size is not known."""
+    """Return the handle and size [B] of a data type that a call creates or describes; None for other calls, and for an unknown size."""
     if does == "type_size":
         return (a[0], a[1]) if a[1] >= 0 else None
     if not does.startswith("type_") or len(a) < 2 or not isinstance(a[-1], int) or not isinstance(a[-2], int):
@@ -57,7 +58,7 @@ def type_made(does: str, a: list[Any], sizes: Mapping[int, int]) -> tuple[int, i
 
 
 def _elements(does: str, a: list[Any]) -> int:
-    """How many of its old type a new one holds; -1 where that is not known."""
+    """Return how many elements of the old type a new type holds; -1 where the number is unknown."""
     if does == "type_contiguous":
         return int(a[0])
     if does in ("type_vector", "type_hvector", "type_create_hvector", "type_create_indexed_block"):
@@ -70,6 +71,7 @@ def _elements(does: str, a: list[Any]) -> int:
 
 
 def _of_struct(does: str, a: list[Any], sizes: Mapping[int, int]) -> tuple[int, int] | None:
+    """Return the handle and size [B] of a struct type; None for other calls, and for an unknown size."""
     if does not in ("type_struct", "type_create_struct"):
         return None
     parts = [sizes.get(kind, -1) for kind in a[3]]
@@ -80,41 +82,41 @@ def _of_struct(does: str, a: list[Any], sizes: Mapping[int, int]) -> tuple[int, 
 
 
 def group_made(does: str, a: list[Any], groups: dict[int, Any]) -> None:
-    """Keep how a group was made; its members are worked out when a communicator needs them."""
+    """Record how a group was made; its members are resolved only when a communicator needs them."""
     if does in ("group_incl", "group_excl", "group_range_incl", "group_range_excl"):
-        told = groups.get(a[0])
-        deep = told[-1] + 1 if told is not None and told[0] != "comm" else 1
-        groups[a[3]] = (does, told, a[2], deep) if told is not None and deep < _MOST_DEEP else None
+        parent = groups.get(a[0])
+        deep = parent[-1] + 1 if parent is not None and parent[0] != "comm" else 1
+        groups[a[3]] = (does, parent, a[2], deep) if parent is not None and deep < _MOST_DEEP else None
     elif does in ("group_union", "group_intersection", "group_difference"):
-        one, other = groups.get(a[0]), groups.get(a[1])
-        if one is None or other is None:
+        first, other = groups.get(a[0]), groups.get(a[1])
+        if first is None or other is None:
             groups[a[2]] = None
             return
-        deep = max(g[-1] + 1 if g[0] != "comm" else 1 for g in (one, other))
-        # twice as many to work out at each level
-        groups[a[2]] = (does, one, other, deep + 8) if deep < _MOST_DEEP else None
+        deep = max(g[-1] + 1 if g[0] != "comm" else 1 for g in (first, other))
+        # Each level can double the work, so it counts as eight.
+        groups[a[2]] = (does, first, other, deep + 8) if deep < _MOST_DEEP else None
     elif does == "group_free":
         groups.pop(a[0], None)
 
 
 def _ranks(group: Any, members: dict[int, list[int]]) -> list[int] | None:
-    """Ranks in the world of a group; `members` are the communicators that its rank knows, by their making."""
+    """Return the ranks of the world in a group; `members` are the communicators known to its rank, by creation."""
     if group is None:
         return None
     does = group[0]
     if does == "comm":
         return members.get(group[1])
-    one = _ranks(group[1], members)
-    if one is None:
+    ranks = _ranks(group[1], members)
+    if ranks is None:
         return None
     if does in ("group_union", "group_intersection", "group_difference"):
         other = _ranks(group[2], members)
         if other is None:
             return None
-        there, mine = set(other), set(one)
+        second_set, first_set = set(other), set(ranks)
         if does == "group_union":
-            return one + [r for r in other if r not in mine]
-        return [r for r in one if (r in there) == (does == "group_intersection")]
+            return ranks + [r for r in other if r not in first_set]
+        return [r for r in ranks if (r in second_set) == (does == "group_intersection")]
     listed = list(group[2])
     if "range" in does:
         spans = [s for s in listed if len(s) == 3 and s[2]]
@@ -123,56 +125,61 @@ def _ranks(group: Any, members: dict[int, list[int]]) -> list[int] | None:
         listed = []
         for first, last, step in spans:
             span = range(first, last + (1 if step > 0 else -1), step)
-            if len(span) > len(one):
+            if len(span) > len(ranks):
                 return None
             listed += span
-    if any(not 0 <= i < len(one) for i in listed) or len(set(listed)) != len(listed):
+    if any(not 0 <= i < len(ranks) for i in listed) or len(set(listed)) != len(listed):
         return None
     if does.endswith("incl"):
-        return [one[i] for i in listed]
+        return [ranks[i] for i in listed]
     left_out = set(listed)
-    return [r for i, r in enumerate(one) if i not in left_out]
+    return [r for i, r in enumerate(ranks) if i not in left_out]
 
 
-def communicators(makings: list[list[Making]], said: list[dict[int, int]]) -> Made:
-    """Bring the ranks' makings together: the k-th child of a communicator on one member is the k-th on all.
+def communicators(makings: list[list[Making]], local_ranks: list[dict[int, int]]) -> Made:
+    """Identify the communicators of all ranks: the k-th child of a communicator on one member is the k-th child on all.
 
-    `said` is, for each rank, its rank inside the communicator of a making, where the program asked for it.
+    `local_ranks` holds, for each rank, its rank inside each communicator where the program asked for it.
     """
     count = len(makings)
-    of_rank = [[1, NO] + [NO] * len(one) for one in makings]
+    of_rank = [[1, NO] + [NO] * len(created) for created in makings]
     members, total = [list(range(count))], count
-    known: list[dict[int, list[int]]] = [{0: members[0], 1: [rank]} for rank in range(count)]
+    members_known: list[dict[int, list[int]]] = [{0: members[0], 1: [rank]} for rank in range(count)]
     children: list[dict[int, list[int]]] = []
-    for one in makings:
-        mine: dict[int, list[int]] = {}
-        for number, making in enumerate(one, 2):
-            mine.setdefault(making.parent, []).append(number)
-        children.append(mine)
-    # communicators whose children are still to be told: number, and its making on each member
+    for created in makings:
+        by_parent: dict[int, list[int]] = {}
+        for number, making in enumerate(created, 2):
+            by_parent.setdefault(making.parent, []).append(number)
+        children.append(by_parent)
+    # The stack holds communicators whose children are unresolved: the members, and the number of the creation on each.
     open_: list[tuple[list[int], dict[int, int]]] = [(members[0], dict.fromkeys(range(count), 0))]
     while open_:
-        inside, own = open_.pop()
-        lists = [children[rank].pop(own[rank], []) for rank in inside]
+        inside, creation = open_.pop()
+        lists = [children[rank].pop(creation[rank], []) for rank in inside]
         for k in range(min(map(len, lists), default=0)):
-            at = {rank: lists[i][k] for i, rank in enumerate(inside)}
-            made = {rank: makings[rank][n - 2] for rank, n in at.items()}
-            places = {rank: said[rank].get(at[rank], -1) for rank in inside}
-            for group in _groups(inside, made, known, places):
+            number_of = {rank: lists[i][k] for i, rank in enumerate(inside)}
+            made = {rank: makings[rank][n - 2] for rank, n in number_of.items()}
+            places = {rank: local_ranks[rank].get(number_of[rank], -1) for rank in inside}
+            for group in _groups(inside, made, members_known, places):
                 if not group or total + len(group) > _MOST_MEMBERS:
                     continue
                 total += len(group)
                 members.append(group)
                 for rank in group:
-                    of_rank[rank][at[rank]] = len(members)
-                    known[rank][at[rank]] = group
-                open_.append((group, {rank: at[rank] for rank in group}))
-    lost = sum(making.inside and of_rank[rank][n] == NO for rank, one in enumerate(makings) for n, making in enumerate(one, 2))
+                    of_rank[rank][number_of[rank]] = len(members)
+                    members_known[rank][number_of[rank]] = group
+                open_.append((group, {rank: number_of[rank] for rank in group}))
+    lost = sum(making.inside and of_rank[rank][n] == NO for rank, created in enumerate(makings) for n, making in enumerate(created, 2))
     return Made(of_rank, members, lost)
 
 
-def _groups(inside: list[int], made: dict[int, Making], known: list[dict[int, list[int]]], said: dict[int, int]) -> list[list[int]]:
-    """Members of the communicators that one call of all of `inside` makes; nothing where the calls differ or do not tell."""
+def _groups(
+    inside: list[int], made: dict[int, Making], members_known: list[dict[int, list[int]]], local_ranks: dict[int, int]
+) -> list[list[int]]:
+    """Return the members of the communicators that one call on all of `inside` creates.
+
+    The list is empty where the calls differ or do not determine the members.
+    """
     kinds = {making.does for making in made.values()}
     if len(kinds) != 1:
         return []
@@ -183,17 +190,17 @@ def _groups(inside: list[int], made: dict[int, Making], known: list[dict[int, li
         colours: dict[int, list[int]] = {}
         for rank in inside:
             if made[rank].inside:
-                colours.setdefault(made[rank].told[0], []).append(rank)
-        return [sorted(ranks, key=lambda r: int(made[r].told[1])) for ranks in colours.values()]
+                colours.setdefault(made[rank].membership[0], []).append(rank)
+        return [sorted(ranks, key=lambda r: int(made[r].membership[1])) for ranks in colours.values()]
     if does in ("cart_create", "graph_create"):
-        extents, reordered = first.told
+        extents, reordered = first.membership
         number = prod(extents[:32]) if does == "cart_create" else extents
         if not 0 < number <= len(inside):
             return []
         if not reordered:
             return [inside[:number]]
-        # only what the ranks asked afterwards tells the new order
-        order = sorted((place, rank) for rank, place in said.items() if made[rank].inside)
+        # The order after reordering is known only from the ranks that the program asked for afterwards.
+        order = sorted((place, rank) for rank, place in local_ranks.items() if made[rank].inside)
         return [[rank for _, rank in order]] if [place for place, _ in order] == list(range(number)) else []
     if does == "comm_create":
         groups: list[list[int]] = []
@@ -201,7 +208,7 @@ def _groups(inside: list[int], made: dict[int, Making], known: list[dict[int, li
         everyone = set(inside)
         for rank in inside:
             if made[rank].inside and rank not in done:
-                group = _ranks(made[rank].told, known[rank])
+                group = _ranks(made[rank].membership, members_known[rank])
                 members = set(group or ())
                 if group is None or rank not in members or not members <= everyone or members & done or len(members) < len(group):
                     return []

@@ -1,9 +1,9 @@
-"""Which arguments each MPI call has in a DUMPI file, and how one record is taken apart.
+"""Arguments of each MPI call in a DUMPI file, and the parser of one record.
 
 A record is the call's number (16 bits), a mask, a thread number, times, counters and arguments; all big-endian.  The order of the
 table below is the calls' numbering.  Letters: ``i`` 32 bits, ``h`` 16, ``b`` 8, ``q`` 64; ``a`` a list of 32-bit numbers,
 ``H`` of 16-bit, ``B`` of 8-bit, ``A`` of lists; ``c`` a text, ``C`` a list of texts, ``s`` statuses; ``{...}`` only where the first
-number is that of the root (the number before the communicator that precedes the brace; of a spawn the second), ``?`` not known.
+number is that of the root (the number before the communicator that precedes the brace; of a spawn the second), ``?`` unknown.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ File_get_atomicity:hi File_sync:h IO_Test:iis IO_Wait:is IO_Testall:iais IO_Wait
 IO_Waitsome:iaias IO_Testsome:iaias
 """
 CALLS: Final[tuple[tuple[str, str], ...]] = tuple((n, layout) for n, _, layout in (word.partition(":") for word in _TABLE.split()))
-"""Name without prefix, and layout, of every call by its number."""
-#: Numbers behind the calls': all calls, entering and leaving a function of the program, the end of the stream.
+"""Name without prefix, and layout, of each call by its number."""
+#: Numbers after those of the calls: entering and leaving a function of the program, and the end of the stream.
 ENTER, LEAVE, END = (len(CALLS) + n for n in (1, 2, 3))
 
 _STATUSES, _CPU, _WALL, _THREAD, _COUNTERS = 0x03, 0x04, 0x08, 0x40, 0x80
@@ -73,8 +73,9 @@ _STATUS: Final = struct.Struct(">iiBBi")
 
 
 class Record(NamedTuple):
-    """One record: the call's number, its thread, seconds and nanoseconds of begin and end (empty without), arguments, and where the next
-    record begins."""
+    """Parsed record: the call's number, its thread, seconds and nanoseconds of begin and end (empty without), the arguments, and the
+    offset of the next record.
+    """
 
     number: int
     thread: int
@@ -84,29 +85,29 @@ class Record(NamedTuple):
 
 
 class Unreadable(ValueError):
-    """A record that cannot be taken apart: it runs over the stream's end, or its call is not known."""
+    """Error for a record that runs over the end of the stream, or whose call is unknown."""
 
 
-def record(data: Any, at: int, end: int) -> Record:
-    """Take the record apart that begins at byte `at` of `data`; the stream ends at byte `end`.  Raises `Unreadable`."""
+def record(data: Any, offset: int, end: int) -> Record:
+    """Parse the record that begins at byte `offset` of `data`; the stream ends at byte `end`.  Raises `Unreadable`."""
     try:
-        number = struct.unpack_from(">H", data, at)[0]
+        number = struct.unpack_from(">H", data, offset)[0]
         if number == END:
-            return Record(number, 0, (), [], at + 2)
-        mask = data[at + 2]
-        at += 3
+            return Record(number, 0, (), [], offset + 2)
+        mask = data[offset + 2]
+        offset += 3
         thread = 0
         if mask & _THREAD:
-            thread = struct.unpack_from(">H", data, at)[0]
-            at += 2
+            thread = struct.unpack_from(">H", data, offset)[0]
+            offset += 2
         if mask & _CPU:
-            at += _TIMES.size
+            offset += _TIMES.size
         times: tuple[int, ...] = ()
         if mask & _WALL:
-            times = _TIMES.unpack_from(data, at)
-            at += _TIMES.size
+            times = _TIMES.unpack_from(data, offset)
+            offset += _TIMES.size
         if mask & _COUNTERS:
-            at += 1 + 16 * data[at]
+            offset += 1 + 16 * data[offset]
         if number in (ENTER, LEAVE):
             layout = "q"
         elif number < len(CALLS):
@@ -115,15 +116,16 @@ def record(data: Any, at: int, end: int) -> Record:
             raise Unreadable(f"call number {number}, which does not exist")
         if layout == "?":
             raise Unreadable(f"MPI_{CALLS[number][0]}, whose record is not known")
-        arguments, at = _arguments(layout, data, at, end, bool(mask & _STATUSES))
+        arguments, offset = _arguments(layout, data, offset, end, bool(mask & _STATUSES))
     except (struct.error, IndexError):
         raise Unreadable("a record that runs over the end of the stream") from None
-    if at > end:
+    if offset > end:
         raise Unreadable("a record that runs over the end of the stream")
-    return Record(number, thread, times, arguments, at)
+    return Record(number, thread, times, arguments, offset)
 
 
-def _arguments(layout: str, data: Any, at: int, end: int, statuses: bool) -> tuple[list[Any], int]:
+def _arguments(layout: str, data: Any, offset: int, end: int, statuses: bool) -> tuple[list[Any], int]:
+    """Parse the arguments of a layout, and return them with the offset behind them."""
     out: list[Any] = []
     skipping = False
     for letter in layout:
@@ -136,48 +138,49 @@ def _arguments(layout: str, data: Any, at: int, end: int, statuses: bool) -> tup
             continue
         elif letter in _FIXED:
             form = _FIXED[letter]
-            out.append(struct.unpack_from(form, data, at)[0])
-            at += struct.calcsize(form)
+            out.append(struct.unpack_from(form, data, offset)[0])
+            offset += struct.calcsize(form)
         elif letter in _LISTS:
-            values, at = _list(letter, data, at, end)
+            values, offset = _list(letter, data, offset, end)
             out.append(values)
         elif letter == "A":
-            rows, at = _counted(data, at, end, 4)
+            rows, offset = _counted(data, offset, end, 4)
             lists = []
             for _ in range(rows):
-                values, at = _list("a", data, at, end)
+                values, offset = _list("a", data, offset, end)
                 lists.append(values)
             out.append(lists)
         elif letter == "s":
-            states, at = _statuses(data, at, end) if statuses else ((), at)
+            states, offset = _statuses(data, offset, end) if statuses else ((), offset)
             out.append(states)
         else:
-            # texts are paths, host names and arguments of the program: they are stepped over
-            rows, at = _counted(data, at, end, 4) if letter == "C" else (1, at)
+            # Texts are paths, host names and arguments of the program, which must not be kept.
+            rows, offset = _counted(data, offset, end, 4) if letter == "C" else (1, offset)
             for _ in range(rows):
-                length, at = _counted(data, at, end, 1)
-                at += length
+                length, offset = _counted(data, offset, end, 1)
+                offset += length
             out.append(None)
-    return out, at
+    return out, offset
 
 
-def _counted(data: Any, at: int, end: int, each: int) -> tuple[int, int]:
-    """A count that the rest of the stream can hold; 0 for one below 0."""
-    count = max(_COUNT.unpack_from(data, at)[0], 0)
-    at += 4
-    if at + count * each > end:
+def _counted(data: Any, offset: int, end: int, each: int) -> tuple[int, int]:
+    """Return a count, 0 for a negative one, and the offset behind it; refuse a count that the rest of the stream cannot hold."""
+    count = max(_COUNT.unpack_from(data, offset)[0], 0)
+    offset += 4
+    if offset + count * each > end:
         raise Unreadable(f"a list of {count} entries, more than the file holds")
-    return count, at
+    return count, offset
 
 
-def _list(letter: str, data: Any, at: int, end: int) -> tuple[tuple[int, ...], int]:
+def _list(letter: str, data: Any, offset: int, end: int) -> tuple[tuple[int, ...], int]:
+    """Return a list of numbers, and the offset behind it."""
     form, size = _LISTS[letter]
-    count, at = _counted(data, at, end, size)
-    return struct.unpack_from(f">{count}{form}", data, at), at + count * size
+    count, offset = _counted(data, offset, end, size)
+    return struct.unpack_from(f">{count}{form}", data, offset), offset + count * size
 
 
-def _statuses(data: Any, at: int, end: int) -> tuple[tuple[tuple[int, int, int], ...], int]:
-    """Bytes, source and tag of each."""
-    count, at = _counted(data, at, end, _STATUS.size)
-    found = tuple((s[0], s[1], s[4]) for s in _STATUS.iter_unpack(data[at : at + count * _STATUS.size]))
-    return found, at + count * _STATUS.size
+def _statuses(data: Any, offset: int, end: int) -> tuple[tuple[tuple[int, int, int], ...], int]:
+    """Return bytes, source and tag of each status, and the offset behind them."""
+    count, offset = _counted(data, offset, end, _STATUS.size)
+    statuses = tuple((s[0], s[1], s[4]) for s in _STATUS.iter_unpack(data[offset : offset + count * _STATUS.size]))
+    return statuses, offset + count * _STATUS.size

@@ -1,9 +1,8 @@
-"""DUMPI traces of the SST suite: one binary file a rank, ``X-0000.bin`` and so on, and ``X.meta`` that says how many.
+"""Reader of DUMPI traces of the SST suite: one binary file per rank, ``X-0000.bin`` and so on, and ``X.meta`` with their number.
 
-Everything an MPI call was given is recorded: partner, tag, count, type, communicator, request, statuses.  Handles of communicators,
-groups and types are numbers of one process; communicators are brought together across ranks here, the k-th one made from a
-communicator on one member being the k-th on all.  What a wildcard received is in the status of the receive or of its wait, unless
-the program gave none.
+DUMPI records all arguments of an MPI call: partner, tag, count, type, communicator, request, statuses.  Handles of communicators, groups
+and types are numbers of one process.  Communicators are identified across ranks: the k-th one created from a communicator on one member is
+the k-th on all.  The source of a wildcard receive is in the status of the receive or of its wait, unless the program passed none.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from turnbuckle.trace.readers.parts.mpi_tables import (
 from turnbuckle.trace.trace import Trace
 
 CACHED = False
-"""The other files of the set may change while the one that was named does not."""
+"""No result is cached, because other files of the set may change while the named one does not."""
 MAGIC: Final = b"\xff\xaa\xddDUMPI"
 _INDEX: Final = struct.Struct(">8s7Q")
 _FILE: Final = re.compile(r"(.+)-(\d{1,8})\.bin")
@@ -56,7 +55,7 @@ _OLDEST: Final = (0, 7)
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether the file is a rank's file of a DUMPI trace, or its list."""
+    """Return whether the file is one rank's file of a DUMPI trace, or the list of the files."""
     return head.startswith(MAGIC) or (path.suffix.lower() == ".meta" and b"numprocs=" in head)
 
 
@@ -66,47 +65,47 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     files = _files(path)
     ranks, digest, size = [], hashlib.sha256(), 0
     for number, file in enumerate(files):
-        one = _Rank(number, file)
+        rank = _Rank(number, file)
         with opened(file) as handle:
-            # what is no such file is not read whole; what is is not mapped: a file that shrinks meanwhile would end the program
+            # The magic bytes are checked before everything is read; the file is not mapped, because truncation would raise SIGBUS.
             data = handle.read(len(MAGIC))
             data += handle.read() if data == MAGIC else b""
         size += len(data)
         digest.update(data)
-        one.read(data)
-        ranks.append(one)
+        rank.read(data)
+        ranks.append(rank)
         if progress is not None:
             progress((number + 1) / len(files))
     return _Set(ranks).trace(path, digest.hexdigest(), size)
 
 
 def _files(path: Path) -> list[Path]:
-    """The files of all ranks in their order."""
-    named = _FILE.fullmatch(path.name)
-    stem = named[1] if named else path.stem
+    """Return the files of all ranks in their order."""
+    match = _FILE.fullmatch(path.name)
+    stem = match[1] if match else path.stem
     meta = path.parent / f"{stem}.meta"
-    said: dict[str, str] = {}
+    meta_fields: dict[str, str] = {}
     if meta.is_file():
         with opened(meta) as file:
-            said = dict(line.split("=", 1) for line in file.read(1 << 16).decode("utf-8", "replace").splitlines() if "=" in line)
-    found: dict[int, Path] = {}
-    # the list's own name of the set counts only inside its folder
-    for prefix in dict.fromkeys((stem, Path(said.get("fileprefix", stem)).name)):
+            meta_fields = dict(line.split("=", 1) for line in file.read(1 << 16).decode("utf-8", "replace").splitlines() if "=" in line)
+    file_of: dict[int, Path] = {}
+    # The list may name the set by a path elsewhere, so only the last part of it counts.
+    for prefix in dict.fromkeys((stem, Path(meta_fields.get("fileprefix", stem)).name)):
         for beside in path.parent.iterdir():
             parts = _FILE.fullmatch(beside.name)
             if not (parts and parts[1] == prefix and beside.is_file()):
                 continue
-            if (twice := found.setdefault(int(parts[2]), beside)) != beside:
-                raise _incomplete(path, f"two files of rank {int(parts[2])}: {' and '.join(sorted((twice.name, beside.name)))}")
-        if found:
+            if (other := file_of.setdefault(int(parts[2]), beside)) != beside:
+                raise _incomplete(path, f"two files of rank {int(parts[2])}: {' and '.join(sorted((other.name, beside.name)))}")
+        if file_of:
             break
-    text = said.get("numprocs", "").strip()
-    count = int(text) if text.isdigit() and len(text) < 9 else max(found, default=-1) + 1
-    missing = [n for n in range(min(count, len(found) + 4)) if n not in found]
-    # a file beyond the number that the list says is of another run, or the list is
-    if missing or len(found) != count or count > MOST_RANKS:
-        raise _incomplete(path, f"{len(found)} of {count} files" + (f"; not there: {stem}-{missing[0]:04d}.bin" if missing else ""))
-    return [found[n] for n in range(count)]
+    text = meta_fields.get("numprocs", "").strip()
+    count = int(text) if text.isdigit() and len(text) < 9 else max(file_of, default=-1) + 1
+    missing = [n for n in range(min(count, len(file_of) + 4)) if n not in file_of]
+    # A file beyond the listed number shows that the file or the list belongs to another run.
+    if missing or len(file_of) != count or count > MOST_RANKS:
+        raise _incomplete(path, f"{len(file_of)} of {count} files" + (f"; not there: {stem}-{missing[0]:04d}.bin" if missing else ""))
+    return [file_of[n] for n in range(count)]
 
 
 def _incomplete(path: Path, found: str) -> ProfileError:
@@ -129,7 +128,10 @@ def _damaged(file: Path, found: str) -> ProfileError:
 
 @dataclass
 class _Rank:
-    """One file.  Communicators in `calls` are the numbers of their making on this rank: 0 the world, 1 itself."""
+    """Parsed file of one rank.
+
+    Communicators in `calls` are the numbers of their creation on this rank: 0 for the world, 1 for the rank alone.
+    """
 
     number: int
     file: Path
@@ -141,11 +143,11 @@ class _Rank:
     sizes: dict[int, int] = field(default_factory=dict)
     comms: dict[int, int] = field(default_factory=lambda: {_WORLD: 0, _SELF: 1})
     groups: dict[int, Any] = field(default_factory=dict)
-    #: rank inside a communicator, where the program asked
+    #: rank inside a communicator, where the program asked for it
     inside: dict[int, int] = field(default_factory=dict)
-    #: requests that are begun, and whether they can be begun again
+    #: open requests, and whether they are persistent
     pending: dict[int, bool] = field(default_factory=dict)
-    #: rows of receives that take what comes, by their requests, until a status says what that was
+    #: rows of wildcard receives by their requests, until a status shows what they received
     wild: dict[int, int] = field(default_factory=dict)
     #: row, operation, bytes sent and received by one partner, root
     collectives: list[tuple[int, str, int, int, int]] = field(default_factory=list)
@@ -157,23 +159,23 @@ class _Rank:
 
     def read(self, data: Any) -> None:
         """Read the whole file."""
-        end, at = self._frame(data)
+        end, offset = self._frame(data)
         finished = False
-        while at < end:
+        while offset < end:
             try:
-                one = record(data, at, end)
+                entry = record(data, offset, end)
             except Unreadable as error:
                 if "MPI_" in str(error) or "does not exist" in str(error):
                     raise self._unknown(str(error), "a call or version of DUMPI that is not known here") from None
                 raise _damaged(self.file, str(error)) from None
-            at = one.next
-            if one.number == END:
+            offset = entry.next
+            if entry.number == END:
                 finished = True
                 break
-            if one.number >= ENTER:
+            if entry.number >= ENTER:
                 self.flaws["functions"] += 1
             else:
-                self._call(one)
+                self._call(entry)
         self.flaws["unfinished"] += not finished
 
     def _unknown(self, found: str, cause: str) -> ProfileError:
@@ -183,7 +185,7 @@ class _Rank:
         )  # fmt: skip
 
     def _frame(self, data: Any) -> tuple[int, int]:
-        """Where the stream of calls ends and begins; version, start, clock and sizes of types."""
+        """Read version, start, clock and sizes of types, and return where the stream of calls ends and begins."""
         if len(data) < 8 + _INDEX.size or data[:8] != MAGIC:
             raise _damaged(self.file, ("no DUMPI file" if data else "an empty file") if data[:8] != MAGIC else f"{len(data)} bytes")
         magic, sizes, _, _, header, body, footer, _ = _INDEX.unpack_from(data, len(data) - _INDEX.size)
@@ -207,55 +209,58 @@ class _Rank:
         return header, body + 8
 
     def _time(self, second: int, nanosecond: int) -> int:
-        """Nanoseconds; seconds are recorded modulo 2^16."""
+        """Return a time in nanoseconds; seconds are recorded modulo 2^16."""
         if second + 32768 < self.last_second:
             self.wraps += 65536
         self.last_second = second
         return (self.offset + self.wraps + second) * 1_000_000_000 + nanosecond
 
-    def _call(self, one: Record) -> None:
-        name, _ = CALLS[one.number]
+    def _call(self, entry: Record) -> None:
+        """Add the rows of one call."""
+        name, _ = CALLS[entry.number]
         prefix = "MPIO" if name.startswith("IO_") else "MPI_"
         self.counts[f"{prefix}{name.removeprefix('IO')}"] += 1
-        if not one.times:
+        if not entry.times:
             raise self._unknown("calls without wall clock times", "DUMPI was told to write none (timestamps in dumpi.conf)")
-        if max(one.times[1], one.times[3]) >= 1_000_000_000:
+        if max(entry.times[1], entry.times[3]) >= 1_000_000_000:
             self.flaws["times"] += 1
             return
-        start, end = self._time(*one.times[:2]), self._time(*one.times[2:])
+        start, end = self._time(*entry.times[:2]), self._time(*entry.times[2:])
         does = name.lower()
         sort = "other" if prefix == "MPIO" else sort_of(does)
         word = self.names(f"{prefix}{name.removeprefix('IO')}")
-        common = {"thread": one.thread + 1}
-        a = one.arguments
+        common = {"thread": entry.thread + 1}
+        arguments = entry.arguments
         if sort in ("send", "receive") or does.endswith(("send_init", "recv_init")):
-            self._message(does, word, start, end, a, common)
+            self._message(does, word, start, end, arguments, common)
         elif sort == "both":
-            self._both(does, word, start, end, a, common)
+            self._both(does, word, start, end, arguments, common)
         elif sort == "wait":
-            self._waited(does, word, start, end, a, common)
+            self._wait(does, word, start, end, arguments, common)
         elif sort == "start":
-            for request in [r for r in ([a[0]] if does == "start" else a[1]) if r in self.pending] or [NO]:
+            for request in [r for r in ([arguments[0]] if does == "start" else arguments[1]) if r in self.pending] or [NO]:
                 self.calls.add(self.number, start, end, REQUEST, word, request=request, **common)
         elif sort == "collective":
-            self._collective(does, word, start, end, a, common)
+            self._collective(does, word, start, end, arguments, common)
         else:
             self.calls.add(self.number, start, end, OTHER, word, **common)
-            self._made(does, a)
+            self._made(does, arguments)
 
     # --- messages ---
 
     def _bytes(self, count: int, kind: int) -> int:
-        each = self.sizes.get(kind, NO)
-        if each == NO or count < 0 or not 0 <= count * each < LARGEST >> 24:
+        """Return the size of a buffer [B]; `NO` where the size of its type is unknown."""
+        element_size = self.sizes.get(kind, NO)
+        if element_size == NO or count < 0 or not 0 <= count * element_size < LARGEST >> 24:
             self.flaws["unsized"] += 1
             return NO
-        return count * each
+        return count * element_size
 
     def _message(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
+        """Add the row of a send or a receive."""
         count, kind, partner, tag, comm = a[:5]
         receives = does.endswith(("recv", "recv_init"))
-        # a blocking receive has its status there
+        # A blocking receive has its status in the place of the request.
         request = a[5] if len(a) > 5 and isinstance(a[5], int) else NO
         row = self.calls.add(
             self.number, start, end, MESSAGE, word, size=self._bytes(count, kind), partner=self._partner(partner, receives),
@@ -268,14 +273,14 @@ class _Rank:
             if request != NO:
                 self.wild[request] = row
             else:
-                self._told(row, a[5])
+                self._from_status(row, a[5])
 
     def _partner(self, partner: int, receives: bool) -> int:
-        """Rank of the partner; -1 for any source, `NO` for none (MPI_PROC_NULL is the tracer's own number below 0)."""
+        """Return the rank of the partner; -1 for any source, `NO` for MPI_PROC_NULL, which is a negative number of the tracer."""
         return partner if partner >= 0 or (receives and partner == -1) else NO
 
-    def _told(self, row: int, statuses: tuple[tuple[int, int, int], ...]) -> None:
-        """What a wildcard received, from its status."""
+    def _from_status(self, row: int, statuses: tuple[tuple[int, int, int], ...]) -> None:
+        """Fill in what a wildcard receive received, from its status."""
         if not statuses:
             self.flaws["wild"] += 1
             return
@@ -285,7 +290,7 @@ class _Rank:
         columns["tag"][row] = tag if tag >= 0 else NO
 
     def _both(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
-        """A Sendrecv is a row without length for what it sends, and one for what it receives."""
+        """Add the rows of a Sendrecv: one without duration for the send, and one for the receive."""
         if does == "sendrecv":
             out, into, comm, status = a[:4], a[4:8], a[8], a[9]
         else:
@@ -298,26 +303,26 @@ class _Rank:
             )  # fmt: skip
             self.flaws["nobody"] += self.calls.columns["partner"][row] == NO
             if receives and (partner == -1 or tag < 0):
-                self._told(row, status)
+                self._from_status(row, status)
 
-    def _waited(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
-        """One row a request that is complete when the call returns, one at least."""
-        many = does.endswith(("all", "any", "some"))
-        asked = a[1] if many else (a[0],)
+    def _wait(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
+        """Add one row for each request that is complete when the call returns, and at least one row."""
+        several = does.endswith(("all", "any", "some"))
+        requests = a[1] if several else (a[0],)
         states: tuple[Any, ...] = a[-1]
         flag = {"test": 1, "testany": 3, "testall": 2}.get(does)
         if flag is not None and not a[flag]:
             done: list[int] = []
         elif does.endswith("any"):
-            done = [a[2]] if 0 <= a[2] < len(asked) else []
+            done = [a[2]] if 0 <= a[2] < len(requests) else []
         elif does.endswith("some"):
-            done = [i for i in a[3] if 0 <= i < len(asked)]
+            done = [i for i in a[3] if 0 <= i < len(requests)]
         else:
-            done = list(range(len(asked)))
+            done = list(range(len(requests)))
         rows = 0
-        for place, at in enumerate(done):
-            request = asked[at]
-            # one that was not begun, or is complete already, is no request
+        for place, index in enumerate(done):
+            request = requests[index]
+            # A request that was never started, or is already complete, needs no row.
             if request not in self.pending:
                 continue
             if not self.pending[request]:
@@ -326,13 +331,14 @@ class _Rank:
             rows += 1
             waiting = self.wild.pop(request, None)
             if waiting is not None:
-                self._told(waiting, states[place : place + 1])
+                self._from_status(waiting, states[place : place + 1])
         if not rows:
             self.calls.add(self.number, start, end, REQUEST, word, **common)
 
     # --- collectives, communicators, types ---
 
     def _collective(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
+        """Add the row of a collective."""
         comm, root, sent, received = self._shares(does, a)
         row = self.calls.add(
             self.number, start, end, COLLECTIVE, word, root=NO if root < 0 else root, communicator=self.comms.get(comm, NO), **common
@@ -340,7 +346,7 @@ class _Rank:
         self.collectives.append((row, does, sent, received, root))
 
     def _shares(self, does: str, a: list[Any]) -> tuple[int, int, int, int]:
-        """Communicator, root, and bytes sent and received as `carried` wants them; `NO` where unknown."""
+        """Return communicator, root, and bytes sent and received as `carried` expects them; `NO` where they are unknown."""
         if does == "barrier":
             return a[0], NO, 0, 0
         if does in ("bcast", "reduce"):
@@ -352,8 +358,8 @@ class _Rank:
         if does in ("allgather", "alltoall"):
             return a[4], NO, self._bytes(a[0], a[1]), self._bytes(a[2], a[3])
         if does in ("gather", "scatter"):
-            one, other = self._bytes(a[1], a[2]), self._bytes(a[5], a[6]) if len(a) > 6 else 0
-            return a[4], a[3], *((one, other) if does == "gather" else (other, one))
+            send_bytes, receive_bytes = self._bytes(a[1], a[2]), self._bytes(a[5], a[6]) if len(a) > 6 else 0
+            return a[4], a[3], *((send_bytes, receive_bytes) if does == "gather" else (receive_bytes, send_bytes))
         if does == "gatherv":
             return a[5], a[4], self._bytes(a[2], a[3]), self._bytes(sum(a[6]), a[-1]) if len(a) > 7 else 0
         if does == "scatterv":
@@ -370,7 +376,7 @@ class _Rank:
         return NO, NO, NO, NO
 
     def _made(self, does: str, a: list[Any]) -> None:
-        """Follow what the program makes: communicators, groups, types."""
+        """Follow the communicators, groups and types that the program creates."""
         new = type_made(does, a, self.sizes)
         if new is not None:
             self.sizes[new[0]] = new[1]
@@ -388,9 +394,9 @@ class _Rank:
             "intercomm_merge",
             "intercomm_create",
         ):
-            old, new_handle, told = self._making(does, a)
+            old, new_handle, membership = self._making(does, a)
             inside = new_handle > _WORLD - 1
-            self.makings.append(Making(does, self.comms.get(old, NO), inside, told))
+            self.makings.append(Making(does, self.comms.get(old, NO), inside, membership))
             if inside:
                 self.comms[new_handle] = len(self.makings) + 1
         elif does == "comm_rank":
@@ -399,7 +405,7 @@ class _Rank:
             self.comms.pop(a[0], None)
 
     def _making(self, does: str, a: list[Any]) -> tuple[int, int, Any]:
-        """Parent, new handle, and what decides who is in it."""
+        """Return the parent, the new handle, and the arguments that decide the members."""
         if does == "comm_create":
             return a[0], a[2], self.groups.get(a[1])
         if does == "comm_split":
@@ -422,29 +428,29 @@ class _Set:
     def __init__(self, ranks: list[_Rank]) -> None:
         self.ranks = ranks
         self.flaws: Counter[str] = Counter()
-        for one in ranks:
-            self.flaws.update(one.flaws)
+        for rank in ranks:
+            self.flaws.update(rank.flaws)
 
     def trace(self, path: Path, digest: str, size_bytes: int) -> Trace:
-        """Everything as tables."""
-        total = sum(len(one.calls) for one in self.ranks)
+        """Build the trace with all its tables and findings."""
+        total = sum(len(member.calls) for member in self.ranks)
         if not total:
             raise ProfileError(
                 "P007", "the recording holds no events", where=str(path), found="no MPI call was recorded",
                 cause="DUMPI was told to record none", fix="record again without a dumpi.conf",
             )  # fmt: skip
-        made = communicators([one.makings for one in self.ranks], [one.inside for one in self.ranks])
+        made = communicators([member.makings for member in self.ranks], [member.inside for member in self.ranks])
         self.flaws["unresolved"] += made.unresolved
         alone = len(made.members) + 1
         names, frames = Names(), []
-        for one in self.ranks:
-            made.of_rank[one.number][1] = alone
-            self._settle(one, made.of_rank[one.number], made.members)
-            own = one.names.series()
-            number = array("q", (names(text) for text in own))
-            column = one.calls.columns["name"]
-            one.calls.columns["name"] = array("q", (number[n] for n in column))
-            frames.append(one.calls.table())
+        for member in self.ranks:
+            made.of_rank[member.number][1] = alone
+            self._settle(member, made.of_rank[member.number], made.members)
+            rank_texts = member.names.series()
+            number = array("q", (names(text) for text in rank_texts))
+            column = member.calls.columns["name"]
+            member.calls.columns["name"] = array("q", (number[n] for n in column))
+            frames.append(member.calls.table())
         mpi, texts = pl.concat(frames), names.series()
         groups = list(enumerate(made.members, 1))
         if self.flaws["alone"]:
@@ -462,7 +468,7 @@ class _Set:
                 fix="record with Score-P, which measures them; or record a barrier at the program's begin and end",
             )  # fmt: skip
         tables = {"mpi": mpi, "mpi_ranks": ranks_table(len(self.ranks)), "mpi_communicators": members}
-        counts: Counter[str] = sum((one.counts for one in self.ranks), Counter())
+        counts: Counter[str] = sum((member.counts for member in self.ranks), Counter())
         first = self.ranks[0]
         last = int(np.asarray(mpi["end_ns"]).max())
         facts: dict[str, Any] = {
@@ -472,21 +478,21 @@ class _Set:
         }  # fmt: skip
         return Trace(tables, texts, facts, self._findings(moves), path.name)
 
-    def _settle(self, one: _Rank, handles: list[int], members: list[list[int]]) -> None:
-        """Communicators by their number in the run, and sizes of collectives, which need the members."""
-        columns = one.calls.columns
+    def _settle(self, rank: _Rank, handles: list[int], members: list[list[int]]) -> None:
+        """Replace communicators by their numbers in the run, and fill in the sizes of collectives, which depend on the members."""
+        columns = rank.calls.columns
         self.flaws["alone"] += 1 in columns["communicator"]
         columns["communicator"] = array("q", (handles[n] if 0 <= n < len(handles) else NO for n in columns["communicator"]))
-        for row, does, sent, received, root in one.collectives:
+        for row, does, sent, received, root in rank.collectives:
             handle = columns["communicator"][row]
             if handle == NO:
                 self.flaws["lost"] += 1
                 continue
             if sent < 0 or received < 0:
                 continue
-            group = members[handle - 1] if handle <= len(members) else [one.number]
-            me = does in ROOTED and 0 <= root < len(group) and group[root] == one.number
-            columns["size_bytes"][row], columns["receive_bytes"][row] = carried(does, sent, received, len(group), me)
+            group = members[handle - 1] if handle <= len(members) else [rank.number]
+            is_root = does in ROOTED and 0 <= root < len(group) and group[root] == rank.number
+            columns["size_bytes"][row], columns["receive_bytes"][row] = carried(does, sent, received, len(group), is_root)
 
     def _findings(self, moves: Shifts) -> list[Finding]:
         flaws = self.flaws
@@ -495,7 +501,7 @@ class _Set:
             f"by {low:.3f} to {high:.3f} ms against rank 0; known to within {moves.within * 1e-3:.1f} us; "
             f"from {moves.messages} messages and {moves.collectives} collectives"
         )
-        found = [
+        counted = [
             ("P119", 1, "host name, user name, command line"),
             ("P123", 1, ""),
             ("P130", 1, ""),
@@ -511,4 +517,4 @@ class _Set:
             ("P155", flaws["wild"], "receives from any source, or of any tag, without a status"),
             ("A351", flaws["unsized"], "types of unknown size"),
         ]
-        return [finding(code, count, detail) for code, count, detail in found if count > 0]
+        return [finding(code, count, detail) for code, count, detail in counted if count > 0]

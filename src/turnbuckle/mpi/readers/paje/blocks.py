@@ -1,4 +1,4 @@
-"""Lines of a Paje trace, many at once: what those say that are plain words of the events that traces are full of."""
+"""Vectorised parser of Paje event lines whose fields are all plain words."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from turnbuckle.mpi.readers.paje.lines import Layout
 from turnbuckle.trace.readers.parts.mpi_tables import LARGEST_NS, NO
 from turnbuckle.trace.readers.parts.text_numbers import PAD, Int, Mask, Words, checked, decimals, letters, short_words
 
-#: Kinds of events.  `SOFT` ends a state if there is one, `RESET` all.
+#: Kinds of events.  `SOFT` ends the innermost open state if there is one, `RESET` ends all.
 PUSH, POP, SOFT, RESET, START, END = range(6)
-#: An event that says nothing of calls; one whose line is read alone.
+#: An event that is irrelevant to calls; an event whose line needs the line-by-line parser.
 UNREAD, ALONE = -1, -2
 _KINDS: Final = {"PajePushState": PUSH, "PajePopState": POP, "PajeStartLink": START, "PajeEndLink": END}
-#: What bytes.split takes for a gap between words.
+#: Characters that `bytes.split` takes for a gap between words, mapped to spaces.
 _GAPS: Final = bytes.maketrans(b"\t\r\x0b\x0c", b"    ")
 _SPACE, _LF, _QUOTE, _HASH, _BAR, _MINUS = (np.uint8(ord(letter)) for letter in ' \n"#_-')
 _WORD: Final = 8
-#: Letters of the numbers of events that are looked for.
+#: Longest event number that this parser looks up [letters].
 _SHORT: Final = 2
-#: Words that a link's key fills at most.
+#: Longest link key that is kept as letters [words of eight letters].
 KEY_WORDS: Final = 4
 _NA: Final = np.uint64(int.from_bytes(b"NA", "little"))
 
 
 class Block:
-    """Whole lines without definitions.
+    """Parsed fields of a block of whole lines that holds no definitions.
 
     Attributes
     ----------
-    count : lines.
-    kind : of each.
-    layout : of each, its place among the layouts; -1 where it is read alone.
-    time : of each [ns].
-    place, value : container and value of each, words of at most eight letters.
-    size : of each; `NO` where it has none.
-    key, tag : of links: the key's letters (lines x `KEY_WORDS`), and the tag in it.
+    count : number of lines.
+    kind : kind of each line's event.
+    layout : index of each line's layout; -1 where the line needs the line-by-line parser.
+    time : time of each line [ns].
+    place, value : container and value of each line, as words of at most eight letters.
+    size : size of each line; `NO` where it has none.
+    key, tag : for links, the key's letters (lines x `KEY_WORDS`) and the tag in the key.
     """
 
     def __init__(self, block: bytes, layouts: Mapping[bytes, Layout]) -> None:
@@ -53,14 +53,14 @@ class Block:
         edges = np.flatnonzero(gap[1:] != gap[:-1]) + len(PAD)
         self._from, self._to = edges[0::2], edges[1::2]
         self._begin = np.concatenate([np.full(1, len(PAD)), self._ends[:-1] + 1])
-        # words behind an end of line, and the first; lines that begin with none have to be looked for
+        # A line that begins with a gap has no word right behind the previous line's end, so its first word is searched for.
         self._first = np.flatnonzero(self._text[self._from - 1] == _LF)
         if self._text[len(PAD)] > _SPACE:
             self._first = np.concatenate([np.zeros(1, dtype=np.int64), self._first])
         if len(self._first) != len(self._begin):
             self._first = np.searchsorted(self._from, self._begin)
         self._words = np.diff(self._first, append=len(self._from))
-        self._bars = np.flatnonzero(inside == _BAR) + len(PAD)
+        self._underscores = np.flatnonzero(inside == _BAR) + len(PAD)
         self.count = len(self._ends)
         self.kind = np.full(self.count, ALONE, dtype=np.int8)
         self.layout = np.full(self.count, -1, dtype=np.int64)
@@ -76,76 +76,81 @@ class Block:
         plain[np.searchsorted(self._ends, odd)] = False
         self._read(np.flatnonzero(plain), layouts)
 
-    def line(self, at: int) -> bytes:
-        """A line without its end."""
-        return self._block[self._begin[at] - len(PAD) : self._ends[at] - len(PAD)]
+    def line(self, index: int) -> bytes:
+        """Return one line without its line end."""
+        return self._block[self._begin[index] - len(PAD) : self._ends[index] - len(PAD)]
 
     def _read(self, lines: Int, layouts: Mapping[bytes, Layout]) -> None:
-        place_of = np.full(1 << 8 * _SHORT, -1, dtype=np.int16)
-        for place, number in enumerate(layouts):
+        """Parse each line by the layout of its event number."""
+        layout_of = np.full(1 << 8 * _SHORT, -1, dtype=np.int16)
+        for position, number in enumerate(layouts):
             if len(number) <= _SHORT and 0 not in number:
-                place_of[int.from_bytes(number, "little")] = place
+                layout_of[int.from_bytes(number, "little")] = position
         word, _ = self._word(lines, 0)
-        places = np.where(word < len(place_of), place_of.take(word.view(np.int64), mode="clip"), -1)
-        lines, places = lines[places >= 0], places[places >= 0]
+        layout = np.where(word < len(layout_of), layout_of.take(word.view(np.int64), mode="clip"), -1)
+        lines, layout = lines[layout >= 0], layout[layout >= 0]
         each = list(layouts.values())
-        for number in np.unique(places).tolist():
-            mine, layout = lines[places == number], each[number]
-            kind = UNREAD if layout.act is None else _KINDS.get(layout.name, ALONE)
+        for number in np.unique(layout).tolist():
+            members, definition = lines[layout == number], each[number]
+            kind = UNREAD if definition.act is None else _KINDS.get(definition.name, ALONE)
             if kind not in (UNREAD, ALONE):
-                mine = self._event(mine, kind, layout.at)
-            self.kind[mine] = kind
-            self.layout[mine] = number if kind != ALONE else -1
+                members = self._event(members, kind, definition.columns)
+            self.kind[members] = kind
+            self.layout[members] = number if kind != ALONE else -1
 
     def _word(self, lines: Int, field: int) -> tuple[Words, Mask]:
-        """A word of each line, and whether it has at most eight letters; of lines that have so many words."""
+        """Return the given word of each line, and a mask of words of at most eight letters.
+
+        Every line must have that many words.
+        """
         start, end = self._from[self._first[lines] + field], self._to[self._first[lines] + field]
         return short_words(self._text, np.maximum(start, end - _WORD), end), end - start <= _WORD
 
-    def _event(self, lines: Int, kind: int, at: tuple[int, ...]) -> Int:
-        """Fields of lines of one kind of event; returns the lines whose fields are plain."""
-        must = at[: 2 if kind == POP else 3]
-        lines = lines[self._words[lines] > max(must)] if min(must) > 0 else lines[:0]
-        time, sound = self._decimal(lines, at[0])
+    def _event(self, lines: Int, kind: int, columns: tuple[int, ...]) -> Int:
+        """Parse the fields of lines of one kind of event, and return the lines whose fields are all plain."""
+        required = columns[: 2 if kind == POP else 3]
+        lines = lines[self._words[lines] > max(required)] if min(required) > 0 else lines[:0]
+        time, sound = self._decimal(lines, columns[0])
         time = np.rint(time * 1e9)
-        self.place[lines], short = self._word(lines, at[1])
+        self.place[lines], short = self._word(lines, columns[1])
         sound &= short & (time <= LARGEST_NS)
         self.time[lines] = np.where(sound, time, 0).astype(np.int64)
         if kind == PUSH:
-            self.value[lines], short = self._word(lines, at[2])
+            self.value[lines], short = self._word(lines, columns[2])
             sound &= short
         elif kind != POP:
-            sound &= self._link(lines, at[2])
-        size_at = {PUSH: 4, START: 3}.get(kind)
-        if size_at is not None and at[size_at] > 0:
-            sized = np.flatnonzero(self._words[lines] > at[size_at])
-            word, _ = self._word(lines[sized], at[size_at])
+            sound &= self._link(lines, columns[2])
+        size_column = {PUSH: 4, START: 3}.get(kind)
+        if size_column is not None and columns[size_column] > 0:
+            sized = np.flatnonzero(self._words[lines] > columns[size_column])
+            word, _ = self._word(lines[sized], columns[size_column])
             sized = sized[word != _NA]
-            size, fits = self._decimal(lines[sized], at[size_at])
+            size, fits = self._decimal(lines[sized], columns[size_column])
             self.size[lines[sized]] = size.astype(np.int64)
             sound[sized] &= fits
         return lines[sound]
 
     def _decimal(self, lines: Int, field: int) -> tuple[NDArray[np.float64], Mask]:
+        """Parse one field of each line as a decimal number, and return a mask of the fields that are such."""
         start, end = self._from[self._first[lines] + field], self._to[self._first[lines] + field]
         return decimals(self._text, start, end)
 
     def _link(self, lines: Int, field: int) -> Mask:
-        """Keys ``SRC_DST_TAG_SEQ`` and their tags; returns which keys are such."""
+        """Parse link keys ``SRC_DST_TAG_SEQ`` and their tags, and return a mask of the keys of that form."""
         start, end = self._from[self._first[lines] + field], self._to[self._first[lines] + field]
         sound = end - start <= KEY_WORDS * _WORD
-        for place in range(KEY_WORDS):
-            begin = start + place * _WORD
-            there = np.flatnonzero(begin < end)
-            self.key[lines[there], place] = short_words(self._text, begin[there], np.minimum(begin + _WORD, end)[there])
-        bars = np.append(self._bars, np.full(4, len(self._text)))
-        bar = [bars[np.searchsorted(self._bars, start) + place] for place in range(4)]
-        sound &= (bar[2] < end) & (bar[3] >= end)
-        one, two, three = (np.minimum(b, end) for b in bar[:3])
-        below = self._text[two + 1] == _MINUS
+        for index in range(KEY_WORDS):
+            begin = start + index * _WORD
+            present = np.flatnonzero(begin < end)
+            self.key[lines[present], index] = short_words(self._text, begin[present], np.minimum(begin + _WORD, end)[present])
+        bars = np.append(self._underscores, np.full(4, len(self._text)))
+        separator = [bars[np.searchsorted(self._underscores, start) + index] for index in range(4)]
+        sound &= (separator[2] < end) & (separator[3] >= end)
+        first_bar, second_bar, third_bar = (np.minimum(position, end) for position in separator[:3])
+        negative = self._text[second_bar + 1] == _MINUS
         tag = np.zeros(len(start), dtype=np.int64)
-        for begin, until in ((start, one), (one + 1, two), (three + 1, end), (two + 1 + below, three)):
+        for begin, until in ((start, first_bar), (first_bar + 1, second_bar), (third_bar + 1, end), (second_bar + 1 + negative, third_bar)):
             tag, fits = checked(self._text, begin, np.maximum(until, begin))
             sound &= fits
-        self.tag[lines] = np.where(below, -tag, tag)
+        self.tag[lines] = np.where(negative, -tag, tag)
         return sound

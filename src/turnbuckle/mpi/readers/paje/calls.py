@@ -1,6 +1,6 @@
-"""MPI calls of a Paje trace: the outermost states of each container that are MPI's, what lies between them, and links inside.
+"""MPI calls of a Paje trace: the outermost MPI states of each container, the ranges between them, and the links inside them.
 
-Events are taken a part of the file at a time; what is open at its end is kept for the next.
+Events are processed a part of the file at a time, and states that are open at the end of a part are kept for the next.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from turnbuckle.trace.readers.parts.first_come import FirstCome
 from turnbuckle.trace.readers.parts.mpi_tables import LARGEST_NS, NO
 from turnbuckle.trace.readers.parts.text_numbers import Int, Mask
 
-#: Calls inside calls.
+#: Deepest nesting of states that is kept.
 MOST_NESTED: Final = 4096
-#: Events that are taken together at least.
+#: Smallest number of events that are processed together.
 _ENOUGH: Final = 1 << 15
 
 
 class _States(NamedTuple):
-    """Events of states, by container and then in their order; times in ns; the call is -1 where there is none, or not yet."""
+    """Begins and ends of states, by container and then in order [ns].
+
+    The call is -1 where an event belongs to no call, or not yet.
+    """
 
     kind: NDArray[Any]
     place: NDArray[Any]
@@ -34,23 +37,23 @@ class _States(NamedTuple):
     size: NDArray[Any]
     call: NDArray[Any]
 
-    def of(self, which: NDArray[Any]) -> _States:
-        """Some of them."""
-        return _States(*(column[which] for column in self))
+    def of(self, selection: NDArray[Any]) -> _States:
+        """Return the selected states."""
+        return _States(*(column[selection] for column in self))
 
 
 class Calls:
-    """Calls, in the order of the file.
+    """MPI calls in the order of the file.
 
     Attributes
     ----------
-    calls : events at which each begins and ends (the number of all events where the file ends before it), container, value, size, start
-        and end [ns].
-    links : ends of links in their order: event, whether a link begins there, container, size, call that is open there (-1: none).
-    ranges : start, end [ns], container and value of what is no call and in none, in the order in which they end.
-    too_deep : events that would begin a state inside too many others.
-    unbalanced : ends without a begin, and begins without an end.
-    inside : calls inside calls.
+    calls : events at which each call begins and ends (the number of all events where the file ends first), container, value, size,
+        start and end [ns].
+    links : ends of links in their order: event, whether the link begins there, container, size, call that is open there (-1: none).
+    ranges : start, end [ns], container and value of the states that are neither calls nor inside calls, in the order of their ends.
+    too_deep : events that would begin a state inside `MOST_NESTED` others; they are dropped.
+    unbalanced : number of ends without a begin and of begins without an end.
+    inside : number of calls inside calls.
     """
 
     def __init__(self) -> None:
@@ -61,7 +64,7 @@ class Calls:
         self.unbalanced = self.inside = 0
         self._events = 0
         self._open = _States(*(np.zeros(0, dtype=np.int64) for _ in _States._fields))
-        #: of each container its first state's time and the latest time of a state's begin or end [ns]
+        #: time of each container's first state, and latest time at which one of its states begins or ends [ns]
         self._first, self._latest = (np.zeros(0, dtype=np.int64) for _ in range(2))
 
     def __len__(self) -> int:
@@ -69,30 +72,38 @@ class Calls:
 
     @property
     def first(self) -> int:
-        """Earliest of the containers' first states [ns]."""
+        """Earliest begin of the containers' first states [ns]."""
         return int(self._first.min(initial=LARGEST_NS))
 
     @property
     def earliest_end(self) -> int:
-        """Of the calls that do not end before they begin [ns]."""
+        """Earliest end of the calls that do not end before they begin [ns]."""
         end = self.calls["end"]
         return int(end[end >= self.calls["start"]].min(initial=LARGEST_NS))
 
     def take(self, events: Events, last: bool = False) -> None:
-        """Take the events that have been read, once they are enough, or the file's last."""
-        # what is open is looked at every time: the more it is, the more rarely
+        """Process the events that were read, once there are enough of them or the file has ended."""
+        # All open states are sorted again each time, so many of them call for rarer processing.
         if len(events.events) < max(_ENOUGH, 2 * len(self._open.kind)) and not last:
             return
         kind, place, time, value, size = (events.events[name] for name in ("kind", "place", "time", "value", "size"))
         calls = events.calls()
-        grown = len(events.places) - len(self._latest)
-        self._first = np.append(self._first, np.full(grown, LARGEST_NS))
-        self._latest = np.append(self._latest, np.zeros(grown, dtype=np.int64))
-        which = np.flatnonzero(kind <= RESET)
-        event = self._events + which
-        new = _States(kind[which], place[which], time[which], value[which], event, size[which], np.full(len(which), -1))
-        both = _States(*(np.concatenate(pair) for pair in zip(self._open, new, strict=True)))
-        states = both.of(sorted_by(both.place))
+        added = len(events.places) - len(self._latest)
+        self._first = np.append(self._first, np.full(added, LARGEST_NS))
+        self._latest = np.append(self._latest, np.zeros(added, dtype=np.int64))
+        state_events = np.flatnonzero(kind <= RESET)
+        event = self._events + state_events
+        new = _States(
+            kind[state_events],
+            place[state_events],
+            time[state_events],
+            value[state_events],
+            event,
+            size[state_events],
+            np.full(len(state_events), -1),
+        )
+        joined = _States(*(np.concatenate(pair) for pair in zip(self._open, new, strict=True)))
+        states = joined.of(sorted_by(joined.place))
         stacks = _Stacks(states)
         if stacks.deepest > MOST_NESTED:
             dropped = _too_deep(states.kind, states.place)
@@ -102,71 +113,71 @@ class Calls:
             states = states.of(kept)
             stacks = _Stacks(states)
         states = self._settle(states, stacks, calls)
-        at = np.flatnonzero(kind >= START)
-        self._links(self._events + at, kind[at] == START, place[at], size[at], states, self._events + len(kind))
+        link_ends = np.flatnonzero(kind >= START)
+        self._links(self._events + link_ends, kind[link_ends] == START, place[link_ends], size[link_ends], states, self._events + len(kind))
         self._events += len(kind)
         events.taken()
         if last:
             self._end()
 
     def _settle(self, states: _States, stacks: _Stacks, is_call: Mask) -> _States:
-        """Calls and ranges that begin or end, and what stays open; returns the states with their calls."""
+        """Store the calls and ranges that begin or end, keep what stays open, and return the states with their calls."""
         kind, place, time, value, event, size, call = states
         new = event >= self._events
         moved = new & (stacks.push | stacks.pops | ((kind == RESET) & (stacks.depth > 0)))
-        where = place[moved]
-        of_place = np.flatnonzero(np.diff(where, prepend=-1))
-        if len(of_place):
-            latest = np.maximum.reduceat(time[moved], of_place)
-            self._latest[where[of_place]] = np.maximum(self._latest[where[of_place]], latest)
+        moved_place = place[moved]
+        first_of_place = np.flatnonzero(np.diff(moved_place, prepend=-1))
+        if len(first_of_place):
+            latest = np.maximum.reduceat(time[moved], first_of_place)
+            self._latest[moved_place[first_of_place]] = np.maximum(self._latest[moved_place[first_of_place]], latest)
         self.unbalanced += int(((kind == POP) & ~stacks.pops).sum())
         ended_by = stacks.ended_by()
         pushes = np.flatnonzero(stacks.push)
-        within = stacks.calls_around(is_call[value], ended_by)[pushes]
-        mpi = is_call[value[pushes]]
-        fresh = new[pushes]
-        self.inside += int((mpi & fresh & (within > 0)).sum())
-        begun, first = np.unique(place[pushes[fresh]], return_index=True)
+        calls_around = stacks.calls_around(is_call[value], ended_by)[pushes]
+        starts_call = is_call[value[pushes]]
+        is_new = new[pushes]
+        self.inside += int((starts_call & is_new & (calls_around > 0)).sum())
+        begun, first = np.unique(place[pushes[is_new]], return_index=True)
         unset = self._first[begun] == LARGEST_NS
-        self._first[begun[unset]] = time[pushes[fresh][first]][unset]
+        self._first[begun[unset]] = time[pushes[is_new][first]][unset]
 
-        outer = pushes[mpi & fresh & (within == 0)]
+        outer = pushes[starts_call & is_new & (calls_around == 0)]
         outer = outer[np.argsort(event[outer], kind="stable")]
         call = call.copy()
         call[outer] = len(self.calls) + np.arange(len(outer))
-        unknown = np.full(len(outer), -1)
-        self.calls.add(event[outer], unknown, place[outer], value[outer], size[outer], time[outer], unknown)
+        not_yet = np.full(len(outer), -1)
+        self.calls.add(event[outer], not_yet, place[outer], value[outer], size[outer], time[outer], not_yet)
         ended = ended_by[pushes] >= 0
         closed = pushes[ended & (call[pushes] >= 0)]
         self.calls["end"][call[closed]] = time[ended_by[closed]]
         self.calls["ends"][call[closed]] = event[ended_by[closed]]
-        self._between(states, pushes[ended & ~mpi & (within == 0)], time[ended_by], event[ended_by])
+        self._between(states, pushes[ended & ~starts_call & (calls_around == 0)], time[ended_by], event[ended_by])
         states = states._replace(call=call)
         self._open = states.of(pushes[~ended])
         return states
 
-    def _between(self, states: _States, which: Int, end: Int, ended_by: Int) -> None:
-        """States that are no calls and in none; of those that end together the innermost ends first."""
-        which = which[end[which] > states.time[which]][::-1]
-        which = which[np.argsort(ended_by[which], kind="stable")]
-        self.ranges.add(states.time[which], end[which], states.place[which], states.value[which])
+    def _between(self, states: _States, pushes: Int, end: Int, ended_by: Int) -> None:
+        """Store the states that are neither calls nor inside calls; of those that end together the innermost comes first."""
+        pushes = pushes[end[pushes] > states.time[pushes]][::-1]
+        pushes = pushes[np.argsort(ended_by[pushes], kind="stable")]
+        self.ranges.add(states.time[pushes], end[pushes], states.place[pushes], states.value[pushes])
 
     def _links(self, event: Int, starts: Mask, place: NDArray[Any], size: Int, states: _States, span: int) -> None:
-        """Ends of links, and the call that is open at each in its container; all events are below `span`."""
-        found = np.full(len(event), -1, dtype=np.int64)
-        at = np.flatnonzero(states.call >= 0)
-        if len(at) and len(event):
-            # calls of one container follow each other
-            begins = states.place[at].astype(np.int64) * span + states.event[at]
+        """Store ends of links with the call that is open at each in its container; `span` exceeds every event."""
+        open_call = np.full(len(event), -1, dtype=np.int64)
+        call_begins = np.flatnonzero(states.call >= 0)
+        if len(call_begins) and len(event):
+            # Calls of one container never overlap, so the last one that began is the only candidate.
+            begins = states.place[call_begins].astype(np.int64) * span + states.event[call_begins]
             last = np.searchsorted(begins, place.astype(np.int64) * span + event) - 1
-            call = states.call[at[np.maximum(last, 0)]]
+            call = states.call[call_begins[np.maximum(last, 0)]]
             ends = self.calls["ends"][call]
             inside = (last >= 0) & (self.calls["place"][call] == place) & ((ends < 0) | (ends > event))
-            found[inside] = call[inside]
-        self.links.add(event, starts, place, size, found)
+            open_call[inside] = call[inside]
+        self.links.add(event, starts, place, size, open_call)
 
     def _end(self) -> None:
-        """The file ends: everything that is open does, at its container's latest time."""
+        """End all open states at their container's latest time, because the file ends."""
         states = self._open
         self.unbalanced += len(states.kind)
         end = self._latest[states.place]
@@ -174,14 +185,14 @@ class Calls:
         self.calls["end"][states.call[closed]] = end[closed]
         self.calls["ends"][states.call[closed]] = self._events
         stacks = _Stacks(states)
-        nothing = np.full(len(end), -1, dtype=np.int64)
-        # a state around a call is open when the call has ended
-        within = stacks.calls_around(states.call >= 0, nothing)
-        self._between(states, np.flatnonzero((within == 0) & (states.call < 0)), end, states.place)
+        no_end = np.full(len(end), -1, dtype=np.int64)
+        # A state around a call is not inside it, so calls around each state are counted at its own begin.
+        around = stacks.calls_around(states.call >= 0, no_end)
+        self._between(states, np.flatnonzero((around == 0) & (states.call < 0)), end, states.place)
 
 
 class _Stacks:
-    """States of each container: how deep they are, and which event ends which."""
+    """Stack of the states of each container: the depth after each event, and which event ends which state."""
 
     def __init__(self, states: _States) -> None:
         kind, place = states.kind, states.place
@@ -196,10 +207,10 @@ class _Stacks:
         self.deepest = int(self.depth.max(initial=0))
 
     def ended_by(self) -> Int:
-        """Of each event that begins a state, the one that ends it; -1 where none does."""
+        """Return the event that ends each state, for each event that begins one; -1 where none does."""
         moves = np.flatnonzero(self.push | self.pops)
         level = self.depth[moves] + self.pops[moves]
-        # at one level of one stack begins and ends alternate
+        # At one level of one stack begins and ends alternate.
         order = moves[sorted_by(self.span[moves] * (self.deepest + 1) + level)]
         out = np.full(len(self.push), -1, dtype=np.int64)
         after = np.flatnonzero(self.push[order[:-1]] & self.pops[order[1:]])
@@ -211,7 +222,7 @@ class _Stacks:
         return out
 
     def calls_around(self, is_call: Mask, ended_by: Int) -> Int:
-        """How many calls are open just before each event that begins a state."""
+        """Return how many calls are open just before each event that begins a state."""
         step = (self.push & is_call).astype(np.int64)
         ended = ended_by[np.flatnonzero(step)]
         ended = ended[ended >= 0]
@@ -222,17 +233,17 @@ class _Stacks:
 
 
 def _too_deep(kind: NDArray[Any], place: NDArray[Any]) -> list[int]:
-    """Which events would begin a state inside `MOST_NESTED` others."""
+    """Return the events that would begin a state inside `MOST_NESTED` others."""
     out = []
     depth, before = 0, NO
-    for at, (what, where) in enumerate(zip(kind.tolist(), place.tolist(), strict=True)):
-        if where != before or what == RESET:
-            depth, before = 0, where
-        if what == PUSH:
+    for index, (event_kind, container) in enumerate(zip(kind.tolist(), place.tolist(), strict=True)):
+        if container != before or event_kind == RESET:
+            depth, before = 0, container
+        if event_kind == PUSH:
             if depth < MOST_NESTED:
                 depth += 1
             else:
-                out.append(at)
-        elif what != RESET:
+                out.append(index)
+        elif event_kind != RESET:
             depth = max(0, depth - 1)
     return out

@@ -1,4 +1,4 @@
-"""Events of a Paje trace as columns: states that begin and end, ends of links."""
+"""Events of a Paje trace as columns: begins and ends of states, and ends of links."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from turnbuckle.trace.readers.parts.mpi_tables import MOST_RANKS, NO, operation,
 from turnbuckle.trace.readers.parts.text_numbers import Int, Mask, Words
 
 _KEY: Final = re.compile(rb"\d{1,18}_\d{1,18}_(-?\d{1,18})_\d{1,18}")
-#: A block that is shorter is read line by line [B], and so are fewer lines than that between two that are.
+#: Shorter blocks [B], and runs of fewer lines between two others, are read line by line, which is then faster.
 _SHORT: Final = 4096
 _FEW: Final = 8
-#: Share of the lines of a block that may be read alone before all are.
+#: A block is read line by line where more than one in this many lines needs it.
 _MANY: Final = 8
 
 
 @dataclass(slots=True)
 class Value:
-    """What a state's value means, and the line in which it was seen first."""
+    """Meaning of a state's value, and the line in which it appeared first."""
 
     name: str
     does: str
@@ -38,21 +38,21 @@ class Value:
 
 @dataclass(slots=True)
 class _Place:
-    """A container: its place among those that have states, once it has."""
+    """Container, with its number among those that have states; -1 until its first state."""
 
     name: str
     number: int
 
 
 class Events(Lines):
-    """The events that tell calls and messages.
+    """Reader that keeps the events that describe calls and messages.
 
     Attributes
     ----------
-    events : those that nobody has taken: kind, container (of `places`), time [ns], value (of `values`; of a state that begins), elements
-        or bytes.
-    links : of events that are ends of links, in their order: the key, its tag, whether it has one.
-    values, places : what events refer to; names of containers.
+    events : events that are not yet processed: kind, container (index in `places`), time [ns], value (index in `values`; for the begin
+        of a state), number of elements or bytes.
+    links : for the events that are ends of links, in their order: the key, its tag, and whether it has a tag.
+    values, places : meanings of the values, and names of the containers.
     """
 
     def __init__(self, where: str) -> None:
@@ -65,17 +65,17 @@ class Events(Lines):
         self._value_of: dict[bytes, int] = {}
         self._texts: dict[bytes, bytes] = {}
         self._containers: dict[bytes, _Place] = {}
-        self._named: dict[bytes, _Place] = {}
-        self._long: dict[bytes, int] = {}
+        self._containers_by_name: dict[bytes, _Place] = {}
+        self._long_keys: dict[bytes, int] = {}
         self._is_call = array("b")
-        #: events that were taken
+        #: number of events that were processed and dropped
         self._taken = 0
-        self._known_values, self._known_places = _Known(), _Known()
-        #: from which event on its line is how many behind it
+        self._value_numbers, self._place_numbers = _WordNumbers(), _WordNumbers()
+        #: from each of these events on, the line's index exceeds the event's by the number in the second array
         self._from_event, self._behind = array("q", [0]), array("q", [0])
 
     def block(self, block: bytes) -> None:
-        """Whole lines of the file.  Raises `ProfileError` P027, P029."""
+        """Read whole lines of the file.  Raises `ProfileError` P027, P029."""
         cut = block.rfind(b"\n%") + 1 or (1 if block.startswith(b"%") else 0)
         if cut:
             cut = (block.find(b"\n", cut) + 1) or len(block)
@@ -87,86 +87,87 @@ class Events(Lines):
             self.line(line)
         if not rest:
             return
-        found = Block(rest if rest.endswith(b"\n") else rest + b"\n", self.layouts)
-        alone: Sequence[int] = np.flatnonzero(found.layout < 0).tolist()
-        if len(alone) * _MANY > found.count:
-            alone = range(found.count)
+        parsed = Block(rest if rest.endswith(b"\n") else rest + b"\n", self.layouts)
+        single: Sequence[int] = np.flatnonzero(parsed.layout < 0).tolist()
+        if len(single) * _MANY > parsed.count:
+            single = range(parsed.count)
         low = 0
-        for high in [*alone, found.count]:
+        for high in [*single, parsed.count]:
             if high > low:
-                self._together(found, low, high)
-            if high < found.count:
-                self.line(found.line(high))
+                self._together(parsed, low, high)
+            if high < parsed.count:
+                self.line(parsed.line(high))
             low = high + 1
 
     # --- many lines at once ---
 
     def _together(self, block: Block, low: int, high: int) -> None:
-        """Plain lines of a block."""
+        """Store the events of a run of plain lines."""
         kind = block.kind[low:high]
-        told = np.flatnonzero(kind != UNREAD)
-        pushes = told[kind[told] == PUSH]
-        places = self._known_places.of(block.place[low:high][told], self._places_new) if high - low >= _FEW else None
+        relevant = np.flatnonzero(kind != UNREAD)
+        pushes = relevant[kind[relevant] == PUSH]
+        places = self._place_numbers.of(block.place[low:high][relevant], self._places_new) if high - low >= _FEW else None
         if places is None:
             for line in range(low, high):
                 self.line(block.line(line))
             return
-        value = np.zeros(len(told), dtype=np.int32)
-        found = self._known_values.of(block.value[low:high][pushes], lambda new, at: self._values_new(new, pushes[at]))
-        value[kind[told] == PUSH] = 0 if found is None else found
+        value = np.zeros(len(relevant), dtype=np.int32)
+        known_values = self._value_numbers.of(block.value[low:high][pushes], lambda new, index: self._values_new(new, pushes[index]))
+        value[kind[relevant] == PUSH] = 0 if known_values is None else known_values
         layout = block.layout[low:high]
         counts = np.bincount(layout, minlength=len(self.layouts))
-        names = [one.name for one in self.layouts.values()]
-        which = np.flatnonzero(counts)
-        if any(names[at] not in self.counts for at in which):
-            # in the order in which they appear
-            which = which[np.argsort([int((layout == at).argmax()) for at in which])]
-        for at in which.tolist():
-            self.counts[names[at]] += int(counts[at])
-        self.last = max(self.last, int(block.time[low:high][told].max(initial=0)))
-        # where an event's line is unread, the next event's line is one more behind it
-        behind = self.lines + told - self.count - np.arange(len(told))
+        names = [event_layout.name for event_layout in self.layouts.values()]
+        present = np.flatnonzero(counts)
+        if any(names[index] not in self.counts for index in present):
+            # The counts are listed in the order in which the names first appear.
+            present = present[np.argsort([int((layout == index).argmax()) for index in present])]
+        for index in present.tolist():
+            self.counts[names[index]] += int(counts[index])
+        self.last = max(self.last, int(block.time[low:high][relevant].max(initial=0)))
+        # An irrelevant line widens the gap between the index of an event and that of its line.
+        behind = self.lines + relevant - self.count - np.arange(len(relevant))
         self._mark(behind)
-        self.events.add(kind[told], places, block.time[low:high][told], value, block.size[low:high][told])
-        ends = low + told[kind[told] >= START]
+        self.events.add(kind[relevant], places, block.time[low:high][relevant], value, block.size[low:high][relevant])
+        ends = low + relevant[kind[relevant] >= START]
         self.links.add(*block.key[ends].T, block.tag[ends], np.ones(len(ends)))
         self.lines += high - low
 
     def _mark(self, behind: Int) -> None:
-        """How far the lines of the next events are behind them."""
+        """Record how far the lines of the next events are ahead of the events' own indices."""
         new = np.flatnonzero(np.diff(behind, prepend=self._behind[-1]))
         self._from_event.extend((self.count + new).tolist())
         self._behind.extend(behind[new].tolist())
 
     def taken(self) -> None:
-        """The events that are held are no longer needed."""
+        """Drop the events that were processed."""
         self._taken += len(self.events)
         self.events.clear()
 
     @property
     def count(self) -> int:
-        """All events so far."""
+        """Number of all events so far."""
         return self._taken + len(self.events)
 
     def calls(self) -> Mask:
-        """Which values are calls; the last is none."""
+        """Return a mask of the values that are MPI calls, with a last entry that is False."""
         return np.append(np.array(self._is_call, dtype=bool), False)
 
     def line_of(self, event: Int) -> Int:
-        """Lines of events, by their place among all lines of events."""
+        """Return the line of each event, as its index among all event lines."""
         starts, behind = (np.frombuffer(column, dtype=np.int64) for column in (self._from_event, self._behind))
         return event + behind[np.searchsorted(starts, event, side="right") - 1]
 
-    def _places_new(self, new: list[bytes], at: Int) -> list[int] | None:
-        """Numbers of containers that have their first states; None where one was not created."""
-        del at
-        found = [self._containers.get(key) or self._named.get(key) for key in new]
-        if any(place is None for place in found) or len(self.places) + len(new) > MOST_RANKS:
+    def _places_new(self, new: list[bytes], index: Int) -> list[int] | None:
+        """Number containers at their first states; None where a container was not created."""
+        del index
+        containers = [self._containers.get(key) or self._containers_by_name.get(key) for key in new]
+        if any(container is None for container in containers) or len(self.places) + len(new) > MOST_RANKS:
             return None
         return [self._place(key) for key in new]
 
-    def _values_new(self, new: list[bytes], at: Int) -> list[int]:
-        return [self._value(key, self.lines + int(line)) for key, line in zip(new, at.tolist(), strict=True)]
+    def _values_new(self, new: list[bytes], index: Int) -> list[int]:
+        """Number values at their first states."""
+        return [self._value(key, self.lines + int(line)) for key, line in zip(new, index.tolist(), strict=True)]
 
     # --- a line alone: definitions of types and values, of which only names matter ---
 
@@ -180,7 +181,7 @@ class Events(Lines):
         if alias:
             self._texts[alias] = name
             if self._value_of.pop(alias, None) is not None:
-                self._known_values = _Known()
+                self._value_numbers = _WordNumbers()
 
     def _create_container(self, fields: Sequence[bytes]) -> None:
         time, name, alias, _ = fields
@@ -188,19 +189,19 @@ class Events(Lines):
         if not (name or alias):
             raise ValueError("a container without a name")
         place = _Place((name or alias).decode("utf-8", "replace"), -1)
-        # an alias counts before the name of another container, which may have been used
-        if self._known_places.used:
-            self._known_places = _Known()
+        # An alias takes precedence over the name of another container, so numbers found by name no longer hold.
+        if self._place_numbers.used:
+            self._place_numbers = _WordNumbers()
         if alias:
             self._containers.setdefault(alias, place)
         if name:
-            self._named.setdefault(name, place)
+            self._containers_by_name.setdefault(name, place)
 
     def _destroy_container(self, fields: Sequence[bytes]) -> None:
         self._time(fields[0])
 
     def _place(self, key: bytes) -> int:
-        place = self._containers.get(key) or self._named.get(key)
+        place = self._containers.get(key) or self._containers_by_name.get(key)
         if place is None:
             raise ValueError("a container that was not created")
         if place.number < 0:
@@ -259,21 +260,21 @@ class Events(Lines):
         self._key(fields[2])
 
     def _key(self, key: bytes) -> None:
-        """A link's key as words: its letters, or where they are too many its number among such."""
-        found = _KEY.fullmatch(key)
+        """Store a link's key as words: its letters, or for a long key its number among the long keys."""
+        match = _KEY.fullmatch(key)
         if len(key) <= 8 * KEY_WORDS and 0 not in key:
-            words = [int.from_bytes(key[at : at + 8], "little") for at in range(0, 8 * KEY_WORDS, 8)]
+            words = [int.from_bytes(key[offset : offset + 8], "little") for offset in range(0, 8 * KEY_WORDS, 8)]
         else:
-            # no letters are all 0 but the last
-            words = [*[0] * (KEY_WORDS - 2), self._long.setdefault(key, len(self._long)), 1 << 56]
-        self.links.append(*words, int(found[1]) if found else 0, found is not None)
+            # No key of letters has zero words followed by this last word.
+            words = [*[0] * (KEY_WORDS - 2), self._long_keys.setdefault(key, len(self._long_keys)), 1 << 56]
+        self.links.append(*words, int(match[1]) if match else 0, match is not None)
 
 
 _More = Callable[[list[bytes], Int], list[int] | None]
 
 
-class _Known:
-    """Numbers of words of at most eight letters."""
+class _WordNumbers:
+    """Sorted table that numbers words of at most eight letters."""
 
     def __init__(self) -> None:
         self._words: Words = np.zeros(0, dtype=np.uint64)
@@ -281,16 +282,19 @@ class _Known:
 
     @property
     def used(self) -> bool:
-        """Whether there are any."""
+        """Whether the table holds any words."""
         return len(self._words) > 0
 
     def of(self, words: Words, more: _More) -> NDArray[np.int32] | None:
-        """The number of each; those that are not known are asked for in the order in which they appear."""
+        """Return the number of each word, and pass new words to `more` in the order in which they appear.
+
+        Returns None where `more` does.
+        """
         if len(self._words):
-            at = np.minimum(np.searchsorted(self._words, words), len(self._words) - 1)
-            missing = np.flatnonzero(self._words[at] != words)
+            positions = np.minimum(np.searchsorted(self._words, words), len(self._words) - 1)
+            missing = np.flatnonzero(self._words[positions] != words)
             if not len(missing):
-                return self._numbers[at]
+                return self._numbers[positions]
         else:
             missing = np.arange(len(words))
         new, first = np.unique(words[missing], return_index=True)
@@ -299,7 +303,7 @@ class _Known:
         numbers = more(texts, missing[first[order]])
         if numbers is None:
             return None
-        every = np.concatenate([self._words, new[order]])
-        sort = np.argsort(every)
-        self._words, self._numbers = every[sort], np.concatenate([self._numbers, np.array(numbers, dtype=np.int32)])[sort]
+        merged = np.concatenate([self._words, new[order]])
+        sort = np.argsort(merged)
+        self._words, self._numbers = merged[sort], np.concatenate([self._numbers, np.array(numbers, dtype=np.int32)])[sort]
         return self._numbers[np.searchsorted(self._words, words)]

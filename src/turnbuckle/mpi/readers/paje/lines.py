@@ -1,4 +1,7 @@
-"""Lines of a Paje trace: the header defines each kind of event and its fields, and every line is read by that."""
+"""Line-by-line parser of a Paje trace.
+
+The header defines each kind of event and its fields, and every line is read by that definition.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,15 @@ from turnbuckle.foundation.errors import ProfileError, clipped
 from turnbuckle.trace.readers.parts.mpi_tables import LARGEST, LARGEST_NS, NO
 
 _TOKENS: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)"?|(\S+)')
-#: Lines that cannot be read: beyond this and more than are sound, the file is refused.
+#: The file is refused where more lines than this are unreadable and the unreadable lines outnumber the others.
 _MOST_BAD: Final = 1000
-#: Definitions of events, fields of one: more is no header.
+#: Largest number of event definitions, and of fields of one event, that a header can have.
 _MOST_EVENTS, _MOST_FIELDS = 4096, 256
 _FIELDS: Final = {
     "sourcecontainer": "startcontainer", "destcontainer": "endcontainer", "containertype": "type", "entitytype": "type",
     "startcontainertype": "starttype", "endcontainertype": "endtype",
 }  # fmt: skip
-#: Events that are read, what each must have, and what it may.
+#: Events that are read: their required and their optional fields.
 EVENTS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "PajeDefineContainerType": (("name",), ("alias",)),
     "PajeDefineStateType": (("name",), ("alias",)),
@@ -36,32 +39,33 @@ EVENTS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "PajeStartLink": (("time", "startcontainer", "key"), ("size",)),
     "PajeEndLink": (("time", "endcontainer", "key"), ()),
 }
-#: Events of the format that say nothing of MPI calls.
+#: Events of the format that are irrelevant to MPI calls.
 _UNREAD: Final = (
     "PajeDefineEventType", "PajeDefineVariableType", "PajeNewEvent", "PajeSetVariable", "PajeAddVariable", "PajeSubVariable",
 )  # fmt: skip
 
 
 class Layout(NamedTuple):
-    """An event: name, what takes its fields, where they stand, and how to pick them from a line of at least so many words."""
+    """Definition of one event: its name, the method that takes its fields, their columns, and a fast getter for lines of `least` words."""
 
     name: str
     act: Callable[[Sequence[bytes]], None] | None
-    at: tuple[int, ...]
+    columns: tuple[int, ...]
     least: int
     pick: Callable[[list[bytes]], Sequence[bytes]]
 
 
 class Lines:
-    """Reads lines and hands each event's fields to the method of its name, such as ``_push_state``, in the order of `EVENTS`.
+    """Reader of lines that hands each event's fields to the method named after the event, such as ``_push_state``, in the order of
+    `EVENTS`.
 
     Attributes
     ----------
-    counts : events by name.
-    lines : of events.
-    bad, first_bad : which of them cannot be read, and what is wrong with the first.
+    counts : number of events by name.
+    lines : number of event lines.
+    bad, first_bad : indices of the unreadable event lines, and what is wrong with the first.
     last : latest time [ns].
-    tool, private : what wrote the trace, if it says so, and whether it wrote the command line too.
+    tool, private : the program that wrote the trace, if it is named, and whether the trace holds the command line too.
     """
 
     def __init__(self, where: str) -> None:
@@ -76,7 +80,7 @@ class Lines:
         self.private = False
 
     def line(self, line: bytes) -> None:
-        """One line of the file."""
+        """Read one line of the file."""
         kind = line[:1]
         if kind == b"%":
             self._definition(line[1:].split())
@@ -87,15 +91,15 @@ class Lines:
             self.private = self.private or line.startswith(b"#[")
             return
         fields = line.split() if b'"' not in line else [a or b for a, b in _TOKENS.findall(line)]
-        known = self.layouts.get(fields[0]) if fields else None
+        layout = self.layouts.get(fields[0]) if fields else None
         try:
-            if known is None:
+            if layout is None:
                 raise ValueError("an event that the header does not define")
-            name, act, at, least, pick = known
+            name, act, columns, least, pick = layout
             self.counts[name] += 1
             if act is not None:
-                # a field that the header does not have, or beyond the line's end, is empty
-                act(pick(fields) if len(fields) >= least else [fields[i] if 0 <= i < len(fields) else b"" for i in at])
+                # A field that the header does not define, or that lies beyond the line's end, is empty.
+                act(pick(fields) if len(fields) >= least else [fields[i] if 0 <= i < len(fields) else b"" for i in columns])
         except (ValueError, KeyError, OverflowError) as error:
             self.bad.append(self.lines)
             self.first_bad = self.first_bad or str(error)
@@ -103,7 +107,7 @@ class Lines:
         self.lines += 1
 
     def refuse(self, bad: int, lines: int) -> None:
-        """Raise `ProfileError` P029 where more of the lines are bad than sound."""
+        """Raise `ProfileError` P029 where more of the lines are unreadable than sound."""
         if bad > _MOST_BAD and bad > lines - bad:
             raise ProfileError(
                 "P029", "more lines of the recording are damaged than sound", where=self.where,
@@ -112,6 +116,7 @@ class Lines:
             )  # fmt: skip
 
     def _definition(self, words: list[bytes]) -> None:
+        """Read one line of the header."""
         first = words[0] if words else b""
         if first == b"EventDef":
             if len(words) < 3 or len(self.layouts) >= _MOST_EVENTS:
@@ -131,16 +136,20 @@ class Lines:
             self.defining[2].append(_FIELDS.get(name, name))
 
     def _defined(self, number: bytes, name: str, fields: list[str]) -> None:
-        must, may = EVENTS.get(name, ((), ()))
-        if missing := [f for f in must if f not in fields]:
+        """Store the layout of an event whose definition is complete."""
+        required, optional = EVENTS.get(name, ((), ()))
+        if missing := [f for f in required if f not in fields]:
             raise self.unreadable(f"{name} has no field {', '.join(missing)}")
-        at = tuple(fields.index(f) + 1 if f in fields else -1 for f in (*must, *may))
+        columns = tuple(fields.index(f) + 1 if f in fields else -1 for f in (*required, *optional))
         act = getattr(self, "_" + re.sub(r"(?<!^)(?=[A-Z])", "_", name.removeprefix("Paje")).lower()) if name in EVENTS else None
-        known = name if name in EVENTS or name in _UNREAD else "others"
-        whole = -1 not in at and len(at) > 1
-        self.layouts[number] = Layout(known, act, at, max(at) + 1 if whole else 1 << 30, itemgetter(*at) if whole else tuple)
+        counted_name = name if name in EVENTS or name in _UNREAD else "others"
+        complete = -1 not in columns and len(columns) > 1
+        self.layouts[number] = Layout(
+            counted_name, act, columns, max(columns) + 1 if complete else 1 << 30, itemgetter(*columns) if complete else tuple
+        )
 
     def unreadable(self, found: str) -> ProfileError:
+        """Return the error P027 for a damaged header."""
         return ProfileError(
             "P027", "the header of the Paje trace cannot be read", where=self.where, found=clipped(found, 120),
             cause="the file is damaged, or no Paje trace", fix="record again: smpirun -trace -trace-file RUN.trace",
@@ -166,7 +175,7 @@ def _float(text: bytes) -> float:
 
 
 def number(text: bytes) -> int:
-    """A size or count; `NO` where the field says none."""
+    """Return a size or a count; `NO` where the field holds none."""
     if not text or text == b"NA":
         return NO
     value = _float(text)

@@ -1,4 +1,4 @@
-"""Ends of links of a Paje trace: in which call each is, and which two are one message."""
+"""Ends of links of a Paje trace: the call that contains each, and their pairing into messages."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from turnbuckle.trace.readers.parts.text_numbers import Int, Mask
 
 @dataclass
 class Links:
-    """Ends of links, in the order of the file.
+    """Ends of links in the order of the file.
 
     Attributes
     ----------
-    event : of each.
-    starts : whether it is where the link begins.
-    place, size, tag : of each; only where a link begins it has a size.
-    call : in which it is; -1 outside calls.
-    live : whether it is of a message of the program's own; those of collectives are none.
+    event : event of each end.
+    starts : whether the link begins there.
+    place, size, tag : container, size and tag of each end; only the begin of a link has a size.
+    call : call that contains the end; -1 outside calls.
+    live : whether the end belongs to a message that the program itself sends, not to one inside a collective.
     """
 
     event: Int
@@ -36,22 +36,22 @@ class Links:
     live: Mask
 
     def which(self, sorts: Mask, starts: bool) -> Int:
-        """Live ends in calls of some sorts: of each call whether it is such."""
+        """Return the live ends of the given direction inside calls that `sorts`, a mask over calls, selects."""
         inside = np.append(sorts, False)[self.call]
         return np.flatnonzero(self.live & inside & (self.starts == starts))
 
-    def turn(self, which: Int) -> Int:
-        """The how manieth each of some ends is in its call."""
-        order = np.argsort(self.call[which], kind="stable")
-        call = self.call[which][order]
+    def turn(self, ends: Int) -> Int:
+        """Return the index of each of the given ends among those of its call."""
+        order = np.argsort(self.call[ends], kind="stable")
+        call = self.call[ends][order]
         begins = np.flatnonzero(np.diff(call, prepend=-2))
-        out = np.empty(len(which), dtype=np.int64)
-        out[order] = np.arange(len(which)) - np.repeat(begins, np.diff(begins, append=len(which)))
+        out = np.empty(len(ends), dtype=np.int64)
+        out[order] = np.arange(len(ends)) - np.repeat(begins, np.diff(begins, append=len(ends)))
         return out
 
 
 def links(events: Events, calls: Calls, collective: Mask) -> Links:
-    """All ends of links; `collective` says which calls are."""
+    """Return all ends of links; `collective` is a mask of the collective calls."""
     event, starts, place, size, call = (calls.links[name] for name in ("event", "starts", "place", "size", "call"))
     tag = events.links["tag"]
     live = (tag >= 0) & ~np.append(collective, False)[call]
@@ -60,7 +60,9 @@ def links(events: Events, calls: Calls, collective: Mask) -> Links:
 
 @dataclass
 class Pairs:
-    """Messages: the ends where each begins and where it ends, ends left over, and events whose line cannot be."""
+    """Messages as pairs of link ends: begins and ends, the number of ends left over, the events of duplicate ends, and whether those end a
+    link.
+    """
 
     start: Int
     end: Int
@@ -70,7 +72,7 @@ class Pairs:
 
 
 def pairs(events: Events, links: Links) -> Pairs:
-    """Ends with one key are one message."""
+    """Pair the ends of links that have the same key into messages."""
     words = [events.links[f"key{place}"] for place in range(KEY_WORDS)]
     mixed = words[0].copy()
     for word in words[1:]:
@@ -83,54 +85,57 @@ def pairs(events: Events, links: Links) -> Pairs:
     begins[1:] = np.logical_or.reduce([word[order[1:]] != word[order[:-1]] for word in words])
     first = np.flatnonzero(begins)
     counts = np.diff(first, append=len(order))
-    # one that begins and one that ends, in either order
-    two = first[counts == 2]
-    a, b = order[two], order[np.minimum(two + 1, len(order) - 1)]
+    # A key that occurs twice is a message where one end begins and the other ends, in either order.
+    twice_first = first[counts == 2]
+    a, b = order[twice_first], order[np.minimum(twice_first + 1, len(order) - 1)]
     plain = links.live[a] & links.live[b] & (links.starts[a] != links.starts[b])
     a, b = a[plain], b[plain]
     start, end = np.where(links.starts[a], a, b), np.where(links.starts[a], b, a)
-    alone = order[first[counts == 1]]
-    under_way = int(links.live[alone].sum())
+    single = order[first[counts == 1]]
+    under_way = int(links.live[single].sum())
     done = np.zeros(len(order), dtype=bool)
-    done[a] = done[b] = done[alone] = True
-    met, left, twice = _one_by_one(links, order, first, counts, done)
-    more = np.array(met, dtype=np.int64).reshape(-1, 2)
+    done[a] = done[b] = done[single] = True
+    repeated, left, twice = _one_by_one(links, order, first, counts, done)
+    repeated_pairs = np.array(repeated, dtype=np.int64).reshape(-1, 2)
     bad = np.array(sorted(twice), dtype=np.int64)
-    start, end = np.concatenate([start, more[:, 0]]), np.concatenate([end, more[:, 1]])
+    start, end = np.concatenate([start, repeated_pairs[:, 0]]), np.concatenate([end, repeated_pairs[:, 1]])
     return Pairs(start, end, under_way + left, links.event[bad], ~links.starts[bad])
 
 
 def _grouped(words: list[NDArray[np.uint64]], mixed: NDArray[np.uint64], order: Int) -> bool:
-    """Whether those of one mixed word have one key."""
-    same = np.flatnonzero(mixed[order[1:]] == mixed[order[:-1]])
-    return all((word[order[same]] == word[order[same + 1]]).all() for word in words)
+    """Return whether all ends with the same hash have the same key."""
+    neighbours = np.flatnonzero(mixed[order[1:]] == mixed[order[:-1]])
+    return all((word[order[neighbours]] == word[order[neighbours + 1]]).all() for word in words)
 
 
 def _one_by_one(links: Links, order: Int, first: Int, counts: Int, done: Mask) -> tuple[list[tuple[int, int]], int, list[int]]:
-    """Keys that are used again: what meets, how many ends are left, and which come while one like them is open."""
-    met: list[tuple[int, int]] = []
+    """Pair the ends of keys that are used several times, in the order of the file.
+
+    Returns the pairs, the number of ends left over, and the ends that come while the same kind of end is open.
+    """
+    paired: list[tuple[int, int]] = []
     twice: list[int] = []
     left = 0
     rest = ~done[order[first]]
     for begin, count in zip(first[rest].tolist(), counts[rest].tolist(), strict=True):
         open_start = open_end = -1
-        for at in order[begin : begin + count].tolist():
-            if not links.live[at]:
-                open_start = open_start if links.starts[at] else -1
-            elif links.starts[at]:
+        for end in order[begin : begin + count].tolist():
+            if not links.live[end]:
+                open_start = open_start if links.starts[end] else -1
+            elif links.starts[end]:
                 if open_end >= 0:
-                    met.append((at, open_end))
+                    paired.append((end, open_end))
                     open_end = -1
                 elif open_start >= 0:
-                    twice.append(at)
+                    twice.append(end)
                 else:
-                    open_start = at
+                    open_start = end
             elif open_start >= 0:
-                met.append((open_start, at))
+                paired.append((open_start, end))
                 open_start = -1
             elif open_end >= 0:
-                twice.append(at)
+                twice.append(end)
             else:
-                open_end = at
+                open_end = end
         left += (open_start >= 0) + (open_end >= 0)
-    return met, left, twice
+    return paired, left, twice

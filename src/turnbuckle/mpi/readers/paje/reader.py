@@ -1,8 +1,8 @@
-"""Paje traces of MPI programs, as SimGrid's SMPI writes them: states of ranks, and links between them that are the messages.
+"""Reader of Paje traces of MPI programs as SimGrid's SMPI writes them: states of ranks, and links between them that are the messages.
 
-The header of a Paje file says which fields each kind of event has; nothing is read by its place alone.  A link begins inside the
-call that sends and ends inside the call that receives it or waits for it: the state that is open there, in the order of the file,
-is that call.  SMPI records no communicator, no root, no request and no source of a receive (findings P155, P157, P159).
+The header of a Paje file defines the fields of each kind of event; no field is read by its position alone.  A link begins inside the call
+that sends.  It ends inside the call that receives or waits for the message, which is the state that is open there in the order of the file.
+ SMPI records no communicator, no root, no request and no source of a receive (findings P155, P157, P159).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LAST_NUMBER: Final = re.compile(r"(\d{1,9})\D*$")
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether the file holds a Paje header, or is called so."""
+    """Return whether the file holds a Paje header, or has the suffix of a Paje file."""
     names = [s.lower() for s in path.suffixes]
     if (head[:1] in b"%#\r\n" or packed(head)) and re.search(rb"^%\s*EventDef\b", beginning(head, path), re.MULTILINE):
         return True
@@ -40,49 +40,54 @@ def sniff(head: bytes, path: Path) -> bool:
 
 
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
-    """Read a Paje trace, packed by xz or gzip or not.  Raises `ProfileError` (P025 to P029)."""
+    """Read a Paje trace, plain or packed by xz or gzip.  Raises `ProfileError` (P025 to P029)."""
     del threads
     text = Text(path, progress)
-    events, found = Events(str(path)), Calls()
+    events, calls = Events(str(path)), Calls()
     try:
         for block in text.blocks():
             events.block(block)
-            found.take(events)
+            calls.take(events)
     except ProfileError:
-        # what is damaged may have been too much before
-        _messages(events, found)
+        # Damage found earlier in the file may already be too much, and then P029 is the error to report.
+        _messages(events, calls)
         raise
-    return _assembled(path.name, text, events, found)
+    return _assembled(path.name, text, events, calls)
 
 
-def _damage(events: Events, found: Calls, messages: Pairs) -> int:
-    """Lines that cannot be, also for the lines before them.  Raises `ProfileError` P029 where more are than are sound."""
-    later = {line: f"more than {MOST_NESTED} states inside each other" for line in events.line_of(np.array(found.too_deep, int)).tolist()}
-    for line, ends in zip(events.line_of(messages.twice).tolist(), messages.twice_ends.tolist(), strict=True):
-        later[line] = "a link that ends twice" if ends else "a link's key that is open"
-    if later and (not events.bad or min(later) < events.bad[0]):
-        events.first_bad = later[min(later)]
-    lines = np.sort(np.concatenate([np.array(events.bad, dtype=np.int64), np.array(list(later), dtype=np.int64)]))
+def _damage(events: Events, calls: Calls, messages: Pairs) -> int:
+    """Return the number of unreadable lines, those found only after pairing included.
+
+    Raises `ProfileError` P029 where at some line more are unreadable than sound.
+    """
+    flaw_of_line = {
+        line: f"more than {MOST_NESTED} states inside each other" for line in events.line_of(np.array(calls.too_deep, int)).tolist()
+    }
+    for line, is_end in zip(events.line_of(messages.twice).tolist(), messages.twice_ends.tolist(), strict=True):
+        flaw_of_line[line] = "a link that ends twice" if is_end else "a link's key that is open"
+    if flaw_of_line and (not events.bad or min(flaw_of_line) < events.bad[0]):
+        events.first_bad = flaw_of_line[min(flaw_of_line)]
+    lines = np.sort(np.concatenate([np.array(events.bad, dtype=np.int64), np.array(list(flaw_of_line), dtype=np.int64)]))
     for bad, line in enumerate(lines.tolist(), 1):
         events.refuse(bad, line + 1)
     return len(lines)
 
 
-def _messages(events: Events, found: Calls) -> tuple[Links, Pairs, int]:
-    """Ends of links, which two are one message, and how many lines cannot be read."""
-    found.take(events, last=True)
+def _messages(events: Events, calls: Calls) -> tuple[Links, Pairs, int]:
+    """Return the link endpoints, their pairing into messages, and the number of unreadable lines."""
+    calls.take(events, last=True)
     collective = np.array([value.sort == "collective" for value in events.values] + [False])
-    ends = links(events, found, collective[found.calls["value"]])
+    ends = links(events, calls, collective[calls.calls["value"]])
     messages = pairs(events, ends)
-    return ends, messages, _damage(events, found, messages)
+    return ends, messages, _damage(events, calls, messages)
 
 
-def _assembled(name: str, text: Text, events: Events, found: Calls) -> Trace:
-    """Everything as tables."""
-    ends, messages, bad = _messages(events, found)
+def _assembled(name: str, text: Text, events: Events, calls: Calls) -> Trace:
+    """Build the trace with all its tables and findings."""
+    ends, messages, bad = _messages(events, calls)
     if events.defining is not None or not events.layouts:
         raise events.unreadable("no definition of an event" if not events.layouts else "the file ends inside it")
-    if not len(found):
+    if not len(calls):
         seen = ", ".join(sorted(clipped(s, 24) for s in list(events.states)[:8]))
         raise ProfileError(
             "P028", "the recording holds no MPI calls", where=events.where,
@@ -91,52 +96,55 @@ def _assembled(name: str, text: Text, events: Events, found: Calls) -> Trace:
             fix="record with smpirun -trace -trace-file RUN.trace --cfg=tracing/smpi/display-sizes:yes",
         )  # fmt: skip
     flaws: Counter[str] = Counter(
-        unbalanced=found.unbalanced, bad=bad, under_way=messages.under_way, inside=found.inside + int((ends.starts & ~ends.live).sum()),
+        unbalanced=calls.unbalanced, bad=bad, under_way=messages.under_way, inside=calls.inside + int((ends.starts & ~ends.live).sum()),
         untagged=int((events.links["tagged"][ends.starts] == 0).sum()), unsized=int((ends.size[ends.starts] == NO).sum()),
     )  # fmt: skip
-    rank = _ranks(events, found, flaws)
+    rank = _ranks(events, calls, flaws)
     ranks = int((rank != NO).sum())
-    rows = Rows(events.values, found, ends, messages, rank, flaws)
-    # what follows is as large again
+    rows = Rows(events.values, calls, ends, messages, rank, flaws)
+    # The memory is freed here because the next steps need as much again.
     del ends, messages
     events.links.clear()
-    found.links.clear()
+    calls.links.clear()
     each, sent, received = rows.sizes(ranks)
     flaws["silent"] = rows.silent
     names, of_value, isend = _names(events, rows.isend)
-    # a row that ends at 0 would pass for one without a time stamp
-    by = int(found.earliest_end <= 0)
+    # A row that ends at 0 would pass for one without a time stamp.
+    shift = int(calls.earliest_end <= 0)
     tables = {"mpi": pl.DataFrame(), "mpi_ranks": ranks_table(ranks)}
-    tables["mpi_communicators"] = communicators_table([(1, found.first + by, list(range(ranks)))])
-    of_rank = rank[found.ranges["place"]]
-    if (of_rank != NO).any():
-        start, end, value = (found.ranges[name][of_rank != NO] for name in ("start", "end", "value"))
-        tables["ranges"] = ranges_table(start + by, end + by, of_rank[of_rank != NO], of_value[value])
+    tables["mpi_communicators"] = communicators_table([(1, calls.first + shift, list(range(ranks)))])
+    range_rank = rank[calls.ranges["place"]]
+    if (range_rank != NO).any():
+        start, end, value = (calls.ranges[name][range_rank != NO] for name in ("start", "end", "value"))
+        tables["ranges"] = ranges_table(start + shift, end + shift, range_rank[range_rank != NO], of_value[value])
         del start, end, value
-    found.ranges.clear()
-    # last of all: it is the largest
-    tables["mpi"] = rows.table(of_value, isend, by, sent, received)
+    calls.ranges.clear()
+    # The largest table is built last, when the memory of the others' input is free.
+    tables["mpi"] = rows.table(of_value, isend, shift, sent, received)
     facts: dict[str, Any] = {
-        "format": "paje", "product_version": events.tool or None, "schema_version": None, "analysis_duration_ns": events.last + by,
+        "format": "paje", "product_version": events.tool or None, "schema_version": None, "analysis_duration_ns": events.last + shift,
         "session_start_utc_ns": None, "tables": dict(sorted(events.counts.items())), "size_bytes": text.size_bytes, "sha256": text.digest,
     }  # fmt: skip
     return Trace(tables, names.series(), facts, _findings(events, flaws, each, rows), name)
 
 
-def _ranks(events: Events, found: Calls, flaws: Counter[str]) -> Int:
-    """Rank of each container: the last number in its name where those are 0 to n - 1, else in their order."""
-    used = np.unique(found.calls["place"])
-    said = [int(n[1]) if (n := _LAST_NUMBER.search(events.places[place])) else -1 for place in used.tolist()]
-    if sorted(said) != list(range(len(used))):
+def _ranks(events: Events, calls: Calls, flaws: Counter[str]) -> Int:
+    """Return the rank of each container.
+
+    The rank is the last number in the container's name where those numbers are 0 to n - 1, else its order of appearance.
+    """
+    used = np.unique(calls.calls["place"])
+    numbers = [int(n[1]) if (n := _LAST_NUMBER.search(events.places[place])) else -1 for place in used.tolist()]
+    if sorted(numbers) != list(range(len(used))):
         flaws["unnamed"] = len(used)
-        said = list(range(len(used)))
+        numbers = list(range(len(used)))
     rank = np.full(len(events.places), NO, dtype=np.int64)
-    rank[used] = said
+    rank[used] = numbers
     return rank
 
 
 def _names(events: Events, isend: int) -> tuple[Names, Int, int]:
-    """Texts in the order in which they are first used; that of each value, and of what a start sends."""
+    """Return the texts in the order of their first use, the text of each value, and the text for messages that a start call sends."""
     names, of_value, sends = Names(), [], -1
     line = int(events.line_of(np.array([isend]))[0]) if 0 <= isend < events.count else -1
     for value in events.values:
@@ -151,7 +159,7 @@ def _names(events: Events, isend: int) -> tuple[Names, Int, int]:
 def _findings(events: Events, flaws: Counter[str], each: int, rows: Rows) -> list[Finding]:
     under_way = flaws["under_way"]
     unread = Counter({name: n for name, n in events.counts.items() if name not in EVENTS})
-    found = [
+    counted = [
         ("P119", int(events.private), "command line"),
         ("P123", 1, ""),
         ("P130", 1, ""),
@@ -167,4 +175,4 @@ def _findings(events: Events, flaws: Counter[str], each: int, rows: Rows) -> lis
         ("A350", flaws["elements"], f"{each} B each"),
         ("A351", flaws["unsized"], ""),
     ]
-    return [finding(code, count, detail) for code, count, detail in found if count]
+    return [finding(code, count, detail) for code, count, detail in counted if count]

@@ -1,7 +1,7 @@
 """Rows of the table ``mpi`` from the calls and links of a Paje trace.
 
-The first link that begins in a call that sends is its message; a receive has the first that ends in it.  Another link that ends belongs
-to the oldest receive that its rank has open, and the wait that it ends in completes it.
+The first link that begins in a sending call is the call's message, and a receive has the first link that ends in it.  Any other link that
+ends belongs to the oldest receive that its rank has open, and the wait in which it ends completes that receive.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from turnbuckle.trace.readers.parts.first_come import FirstCome
 from turnbuckle.trace.readers.parts.mpi_tables import COLLECTIVE, LARGEST, MESSAGE, NO, OTHER, REQUEST, ROOTED, carried, mpi_table
 from turnbuckle.trace.readers.parts.text_numbers import Int, Mask
 
-#: How many requests waits complete; of others as many as their size says.
+#: How many requests each kind of wait completes; other waits complete as many as their recorded size.
 _ASKED: Final = {"wait": 1, "waitany": 1, "waitsome": 0}
 _ALL: Final = 1 << 30
 _KINDS: Final = {"wait": REQUEST, "start": REQUEST, "collective": COLLECTIVE, "other": OTHER}
 
 
-class _Held:
-    """Columns of calls."""
+class _CallColumns:
+    """Columns of the calls as arrays."""
 
     def __init__(self, calls: Calls) -> None:
         self.begins, self.ends, self.start, self.end, self.size = (calls.calls[name] for name in ("begins", "ends", "start", "end", "size"))
@@ -39,30 +39,31 @@ class _Held:
 
 
 class Rows:
-    """Rows of all calls: first one of each, then the receives of calls that also send, further messages, further requests of waits.
+    """Rows of all calls: first one row per call, then the receives of calls that also send, further messages, and further requests of
+    waits.
 
     Parameters
     ----------
-    rank : of each container; `NO` where it is none.
+    rank : rank of each container; `NO` where it has none.
 
     Attributes
     ----------
-    elements : bytes of one element as each message tells it; 0 where it is no whole number.
-    isend : the event in which a start first sends; -1 where none does.
-    flaws : what is not told, counted.
+    elements : distinct values of bytes per element that the messages show; 0 where it is not a whole number.
+    isend : the first event in which a start call sends; 1 << 62 where none does.
+    flaws : counts of what the trace does not record.
     """
 
-    def __init__(self, values: list[Value], found: Calls, links: Links, pairs: Pairs, rank: Int, flaws: Counter[str]) -> None:
+    def __init__(self, values: list[Value], calls_read: Calls, links: Links, pairs: Pairs, rank: Int, flaws: Counter[str]) -> None:
         self.values, self.links, self.flaws = values, links, flaws
-        self.calls = calls = _Held(found)
+        self.calls = calls = _CallColumns(calls_read)
         self._rank = rank[self.calls.place]
         self.elements: set[int] = set()
-        self._later = self._of_value([value.does.startswith("i") for value in values])
+        self._nonblocking = self._of_value([value.does.startswith("i") for value in values])
         self._kind = self._of_value([_KINDS.get(value.sort, MESSAGE) for value in values])
         self._both = np.flatnonzero(self._are("both"))
-        #: of each call its receive's row
-        self._second = np.full(len(calls), -1, dtype=np.int64)
-        self._second[self._both] = len(calls) + np.arange(len(self._both))
+        #: row of each call's receive, for calls that also send; else -1
+        self._receive_row = np.full(len(calls), -1, dtype=np.int64)
+        self._receive_row[self._both] = len(calls) + np.arange(len(self._both))
         self._numbered(*self._sends())
         received = self._receives()
         further = self._waits(*received)
@@ -70,22 +71,28 @@ class Rows:
         self._call = np.concatenate([np.arange(len(calls)), self._both, links.call[self._extra], further[0]])
         made = calls.begins, calls.begins[self._both], links.event[self._extra], calls.ends[further[0]]
         self._made = np.concatenate(made)
-        self._known = {name: np.full(len(self._call), NO, np.int64) for name in ("size_bytes", "tag", "communicator", "request", "partner")}
-        self._told(*further)
+        self._columns = {
+            name: np.full(len(self._call), NO, np.int64) for name in ("size_bytes", "tag", "communicator", "request", "partner")
+        }
+        self._fill_columns(*further)
         self._join(pairs, rank)
         del self.links
 
-    def _of_value(self, told: list[Any]) -> NDArray[Any]:
-        """What is told of each value, for each call."""
-        return np.array(told)[self.calls.value] if len(self.calls) else np.zeros(0, bool)
+    def _of_value(self, entries: list[Any]) -> NDArray[Any]:
+        """Return for each call the entry of its value."""
+        return np.array(entries)[self.calls.value] if len(self.calls) else np.zeros(0, bool)
 
     def _are(self, *sorts: str) -> Mask:
+        """Return a mask of the calls of the given sorts."""
         return self._of_value([value.sort in sorts for value in self.values]).astype(bool)
 
     # --- messages and requests ---
 
     def _sends(self) -> tuple[Int, Mask]:
-        """Rows of the links that begin; returns those that have another row than their call's first, and which leave a request."""
+        """Assign rows to the links that begin.
+
+        Returns the links that are their call's first message, and a mask over the extra links that leave a request.
+        """
         calls, links, row = self.calls, self.links, np.full(len(self.links.event), -1, dtype=np.int64)
         senders = links.which(self._are("send", "both", "start"), True)
         call, turn = links.call[senders], links.turn(senders)
@@ -94,72 +101,75 @@ class Rows:
         row[senders[first]] = call[first]
         self.flaws["homeless"] += int((links.live & links.starts).sum() - (first | extra).sum())
         elements, size = calls.size[call], links.size[senders]
-        told = send & (first | extra) & (elements > 0) & (size > 0)
-        each, over = np.divmod(size[told], elements[told])
-        self.elements = set(np.unique(np.where(over == 0, each, 0)).tolist())
+        countable = send & (first | extra) & (elements > 0) & (size > 0)
+        element_size, remainder = np.divmod(size[countable], elements[countable])
+        self.elements = set(np.unique(np.where(remainder == 0, element_size, 0)).tolist())
         self.isend = int(links.event[senders[start]].min(initial=1 << 62))
         self._row, self._extra = row, senders[extra]
-        return senders[first], (start | self._later[call])[extra]
+        return senders[first], (start | self._nonblocking[call])[extra]
 
-    def _numbered(self, first: Int, asked: Mask) -> None:
+    def _numbered(self, first: Int, leaves_request: Mask) -> None:
         """Number the requests in the order of the file."""
         calls, links = self.calls, self.links
-        base = np.flatnonzero(self._later & (self._kind == MESSAGE))
-        event = np.concatenate([calls.begins[base], links.event[self._extra[asked]]])
+        base = np.flatnonzero(self._nonblocking & (self._kind == MESSAGE))
+        event = np.concatenate([calls.begins[base], links.event[self._extra[leaves_request]]])
         number = np.empty(len(event), dtype=np.int64)
         number[np.argsort(event, kind="stable")] = np.arange(1, len(event) + 1)
         #: request of each call, and of each link that begins
         self._of_call, self._of_link = (np.full(n, NO, dtype=np.int64) for n in (len(calls), len(links.event)))
         self._of_call[base] = number[: len(base)]
         self._of_link[first] = self._of_call[links.call[first]]
-        self._of_link[self._extra[asked]] = number[len(base) :]
+        self._of_link[self._extra[leaves_request]] = number[len(base) :]
         self._row[self._extra] = len(calls) + len(self._both) + np.arange(len(self._extra))
 
     def _receives(self) -> tuple[Int, Int, Int]:
-        """Rows of the links that end; returns waits and the requests that they complete so, and what each wait leaves open."""
+        """Assign rows to the links that end.
+
+        Returns the waits, the requests that each completes in this way, and how many receives stay open at each wait.
+        """
         calls, links = self.calls, self.links
-        later = self._are("receive") & self._later
-        direct = links.which(self._are("receive", "both") & ~later, False)
+        nonblocking = self._are("receive") & self._nonblocking
+        direct = links.which(self._are("receive", "both") & ~nonblocking, False)
         direct = direct[links.turn(direct) == 0]
-        second = self._second[links.call[direct]]
+        second = self._receive_row[links.call[direct]]
         self._row[direct] = np.where(second >= 0, second, links.call[direct])
-        asks = links.live & ~links.starts
-        asks[direct] = False
-        asking, coming, waits = np.flatnonzero(asks), np.flatnonzero(later), np.flatnonzero(self._are("wait"))
+        unassigned = links.live & ~links.starts
+        unassigned[direct] = False
+        unassigned_ends, receives, waits = np.flatnonzero(unassigned), np.flatnonzero(nonblocking), np.flatnonzero(self._are("wait"))
         queue = _Queues(
             [
-                (calls.place[coming], calls.begins[coming]),
-                (links.place[asking], links.event[asking]),
+                (calls.place[receives], calls.begins[receives]),
+                (links.place[unassigned_ends], links.event[unassigned_ends]),
                 (calls.place[waits], calls.ends[waits]),
             ],
-            np.ones(len(asking), dtype=np.int64),
+            np.ones(len(unassigned_ends), dtype=np.int64),
         )
-        served, receive = asking[queue.by], coming[queue.got]
+        served, receive = unassigned_ends[queue.by], receives[queue.got]
         self._row[served] = receive
         wait = np.append(self._are("wait"), False)[links.call[served]]
-        self.flaws["homeless"] += len(asking) - len(served)
+        self.flaws["homeless"] += len(unassigned_ends) - len(served)
         self.flaws["oldest"] += int((~wait).sum())
         return links.call[served[wait]], self._of_call[receive[wait]], queue.waiting
 
     def _waits(self, completed: Int, request: Int, open_: Int) -> tuple[Int, Int]:
-        """Requests that waits complete: those whose messages end in it, and the oldest sends for the rest of its number.
+        """Assign requests to waits: those whose messages end in the wait, and the oldest sends for the rest of its number.
 
-        Returns calls and requests of all that have not their call's first row.
+        Returns the calls and requests of all completions but each call's first, which stands in the call's own row.
         """
         calls, links = self.calls, self.links
         waits = np.flatnonzero(self._are("wait"))
         done = np.bincount(completed, minlength=len(calls))[waits]
         self.flaws["oldest"] += int(done[open_ > 0].sum())
-        usual = self._of_value([_ASKED.get(v.does, NO) if v.does.startswith("wait") else 0 for v in self.values])[waits]
+        usual_count = self._of_value([_ASKED.get(v.does, NO) if v.does.startswith("wait") else 0 for v in self.values])[waits]
         size = calls.size[waits]
-        asked = np.where(usual != NO, usual, np.where(size != NO, size, _ALL))
-        coming = np.flatnonzero(self._of_link != NO)
+        capacity = np.where(usual_count != NO, usual_count, np.where(size != NO, size, _ALL))
+        sends = np.flatnonzero(self._of_link != NO)
         queue = _Queues(
-            [(links.place[coming], links.event[coming]), (calls.place[waits], calls.ends[waits])], np.maximum(asked - done, 0)
+            [(links.place[sends], links.event[sends]), (calls.place[waits], calls.ends[waits])], np.maximum(capacity - done, 0)
         )  # fmt: skip
         self.flaws["guessed"] += int(queue.served[queue.waiting > 0].sum())
         call = np.concatenate([completed, waits[queue.by]])
-        request = np.concatenate([request, self._of_link[coming[queue.got]]])
+        request = np.concatenate([request, self._of_link[sends[queue.got]]])
         order = np.argsort(call, kind="stable")
         call, request = call[order], request[order]
         first = np.diff(call, prepend=-1) != 0
@@ -168,66 +178,75 @@ class Rows:
 
     # --- rows ---
 
-    def _told(self, call: Int, request: Int) -> None:
-        """What is known of rows without their other ends."""
-        links, known = self.links, self._known
+    def _fill_columns(self, call: Int, request: Int) -> None:
+        """Fill the columns that follow from one end of a message alone."""
+        links, columns = self.links, self._columns
         self._kinds = self._kind[self._call].astype(np.int8)
         self._kinds[self._row[self._extra]] = MESSAGE
         self._started = np.zeros(len(self._call), dtype=bool)
         self._started[self._row[self._extra[self._are("start")[links.call[self._extra]]]]] = True
-        known["communicator"][: len(self.calls)][self._kind == COLLECTIVE] = 1
-        known["request"][: len(self.calls)] = self._of_call
+        columns["communicator"][: len(self.calls)][self._kind == COLLECTIVE] = 1
+        columns["request"][: len(self.calls)] = self._of_call
         begun = np.flatnonzero(links.starts & (self._row >= 0))
-        known["request"][self._row[self._extra]] = self._of_link[self._extra]
-        known["request"][len(self._call) - len(call) :] = request
-        known["size_bytes"][self._row[begun]], known["tag"][self._row[begun]] = links.size[begun], links.tag[begun]
-        known["communicator"][self._row[self._row >= 0]] = 1
+        columns["request"][self._row[self._extra]] = self._of_link[self._extra]
+        columns["request"][len(self._call) - len(call) :] = request
+        columns["size_bytes"][self._row[begun]], columns["tag"][self._row[begun]] = links.size[begun], links.tag[begun]
+        columns["communicator"][self._row[self._row >= 0]] = 1
 
     def _join(self, pairs: Pairs, rank: Int) -> None:
-        """Messages that have both their ends."""
-        links, known = self.links, self._known
+        """Fill the columns of messages whose both ends were recorded."""
+        links, columns = self.links, self._columns
         start, end = self._row[pairs.start], self._row[pairs.end]
-        known["partner"][start[start >= 0]] = rank[links.place[pairs.end[start >= 0]]]
-        told, end = pairs.start[end >= 0], end[end >= 0]
-        known["partner"][end], known["size_bytes"][end], known["tag"][end] = rank[links.place[told]], links.size[told], links.tag[told]
+        columns["partner"][start[start >= 0]] = rank[links.place[pairs.end[start >= 0]]]
+        begin, end = pairs.start[end >= 0], end[end >= 0]
+        columns["partner"][end], columns["size_bytes"][end], columns["tag"][end] = (
+            rank[links.place[begin]],
+            links.size[begin],
+            links.tag[begin],
+        )
 
     @property
     def silent(self) -> int:
-        """Messages whose other end is not known."""
-        return int((self._kinds[self._known["partner"] == NO] == MESSAGE).sum())
+        """Number of messages whose other end is unknown."""
+        return int((self._kinds[self._columns["partner"] == NO] == MESSAGE).sum())
 
     def __len__(self) -> int:
         return len(self._call)
 
     def sizes(self, members: int) -> tuple[int, Int, Int]:
-        """Bytes of an element, 0 where messages do not tell it, and bytes that the first row of each call sends and receives."""
-        calls, each = self.calls, next(iter(self.elements)) if len(self.elements) == 1 else 0
+        """Return the bytes of an element, and the bytes that the first row of each call sends and receives.
+
+        The element size is 0 where the messages do not agree on one.
+        """
+        calls, element_size = self.calls, next(iter(self.elements)) if len(self.elements) == 1 else 0
         sent, received = (np.full(len(calls), NO, dtype=np.int64) for _ in range(2))
         for number, value in enumerate(self.values):
             if value.sort != "collective":
                 continue
-            mine = np.flatnonzero(calls.value == number)
-            self.flaws["rootless"] += len(mine) * (value.does.removeprefix("i") in ROOTED)
+            selected = np.flatnonzero(calls.value == number)
+            self.flaws["rootless"] += len(selected) * (value.does.removeprefix("i") in ROOTED)
             if value.does.removeprefix("i") == "barrier":
-                sent[mine] = received[mine] = 0
+                sent[selected] = received[selected] = 0
                 continue
-            # whole numbers of Python have no end
-            most = (LARGEST - 1) // (each * members) if each else -1
-            mine, rest = mine[(calls.size[mine] != NO) & (calls.size[mine] <= most)], len(mine)
-            sent[mine], received[mine] = carried(value.does, calls.size[mine] * each, calls.size[mine] * each, members, False)
-            self.flaws["elements"] += len(mine)
-            self.flaws["unsized"] += rest - len(mine)
-        return each, sent, received
+            # The limit is a Python integer because the product could overflow an int64.
+            largest_count = (LARGEST - 1) // (element_size * members) if element_size else -1
+            selected, selected_count = selected[(calls.size[selected] != NO) & (calls.size[selected] <= largest_count)], len(selected)
+            sent[selected], received[selected] = carried(
+                value.does, calls.size[selected] * element_size, calls.size[selected] * element_size, members, False
+            )
+            self.flaws["elements"] += len(selected)
+            self.flaws["unsized"] += selected_count - len(selected)
+        return element_size, sent, received
 
-    def table(self, names: Int, isend: int, by: int, sent: Int, received: Int) -> pl.DataFrame:
-        """The table ``mpi``, in the order of begin, rank and making.
+    def table(self, names: Int, isend: int, shift: int, sent: Int, received: Int) -> pl.DataFrame:
+        """Return the table ``mpi``, ordered by begin, rank and the event that made the row.
 
         Parameters
         ----------
-        names : of each value.
-        isend : name of what a start sends.
-        by : what times are moved by [ns].
-        sent, received : bytes of each call's first row, where it is a collective.
+        names : name of each value.
+        isend : name of a message that a start call sends.
+        shift : time added to every time stamp [ns].
+        sent, received : bytes that the first row of each collective sends and receives.
         """
         calls = self.calls
         order = np.argsort(self._made, kind="stable")
@@ -238,11 +257,11 @@ class Rows:
         def column(name: str) -> Any:
             match name:
                 case "start_ns":
-                    return calls.start[call] + by
+                    return calls.start[call] + shift
                 case "end_ns":
-                    # a send of a call that also receives has no length
+                    # The receive's row carries the call's duration, so its send has none.
                     short = self._are("both")[call] & first
-                    return np.where(short, calls.start[call], calls.end[call]) + by
+                    return np.where(short, calls.start[call], calls.end[call]) + shift
                 case "thread":
                     return self._rank[call] + 1 << 24 | 1
                 case "kind":
@@ -253,31 +272,31 @@ class Rows:
                 case "receive_bytes":
                     return np.where(first, received[call], NO)
                 case "size_bytes":
-                    own = np.where(first, sent[call], NO)
-                    return np.where(own != NO, own, self._known.pop(name)[order])
-            # each is asked for once
-            return self._known.pop(name)[order] if name in self._known else np.full(len(call), NO, dtype=np.int64)
+                    size = np.where(first, sent[call], NO)
+                    return np.where(size != NO, size, self._columns.pop(name)[order])
+            # Each column is used once and dropped to free its memory.
+            return self._columns.pop(name)[order] if name in self._columns else np.full(len(call), NO, dtype=np.int64)
 
         return mpi_table(column)
 
 
 class _Queues:
-    """Queues, one of each container, of what comes first and who asks for it.
+    """First-come queues per container, with the requesters that take from them.
 
     Parameters
     ----------
-    columns : containers and events of what comes, of who asks, and of who only looks.
-    asked : how many each asks for.
+    columns : containers and events of the arrivals, of the requesters, and, optionally, of observers that take nothing.
+    asked : how many arrivals each requester takes at most.
 
     Attributes
     ----------
-    by, got : who gets, once for each that it gets, and what.
-    served, waiting : how many each of the last of `columns` gets, and leaves.
+    by, got : requester and arrival of each assignment.
+    served, waiting : how many arrivals each event of the last of `columns` takes, and how many it leaves.
     """
 
     def __init__(self, columns: list[tuple[NDArray[Any], Int]], asked: Int) -> None:
         counts = [len(event) for _, event in columns]
-        place, event = (np.concatenate([column[at] for column in columns]) for at in (0, 1))
+        place, event = (np.concatenate([column[part] for column in columns]) for part in (0, 1))
         order = np.argsort(event, kind="stable")
         order = order[sorted_by(place[order])]
         span = np.cumsum(np.diff(place[order], prepend=-1) != 0) - 1
@@ -286,7 +305,7 @@ class _Queues:
         queue = FirstCome(span, order < counts[0], asks[order])
         self.by = np.repeat(order, queue.served) - counts[0]
         self.got = order[order < counts[0]][queue.fetched()]
-        # in the order of the file
+        # The assignments are ordered as in the file.
         back = np.argsort(event[self.by + counts[0]], kind="stable")
         self.by, self.got = self.by[back], self.got[back]
         served, waiting = (np.empty(len(order), dtype=np.int64) for _ in range(2))

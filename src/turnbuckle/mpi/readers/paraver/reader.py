@@ -1,8 +1,8 @@
-"""Paraver traces of Extrae: ``X.prv`` with ``X.pcf`` beside it, which names the numbers of MPI calls.
+"""Reader of Extrae's Paraver traces: ``X.prv`` with ``X.pcf`` beside it, which names the numbered MPI calls.
 
-An MPI call is a pair of event records, one with the call's number and one with 0.  A communication record has both ends of a
-message: when the call that sends began, when the call that receives began (of an Irecv: returned), and when the message was there
-(the end of the receive, or of the wait that completed it).  The calls are found by these times.  Which wait completes a send is not
+An MPI call is a pair of event records, one with the call's number and one with 0.  A communication record describes both ends of a message
+by three times: the begin of the sending call, the begin of the receiving call (of an Irecv: its return), and the arrival of the message
+(the end of the receive, or of the wait that completed it).  The calls are found by these times.  The wait that completes a send is not
 recorded (P155), nor is the communicator of a message (P159).
 """
 
@@ -24,11 +24,11 @@ from turnbuckle.trace.readers.parts.packed_text import Text, beginning, packed
 from turnbuckle.trace.trace import Trace
 
 CACHED = False
-"""The .pcf may change while the .prv does not."""
+"""No result is cached, because the .pcf may change while the .prv does not."""
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether the file begins as a Paraver trace does, or is part of one."""
+    """Return whether the file begins like a Paraver trace, or belongs to one."""
     if head.startswith(b"#Paraver"):
         return True
     names = [s.lower() for s in path.suffixes]
@@ -38,7 +38,7 @@ def sniff(head: bytes, path: Path) -> bool:
 
 
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
-    """Read a Paraver trace, packed by xz or gzip or not.  Raises `ProfileError` (P025, P026, P028 to P030)."""
+    """Read a Paraver trace, plain or packed by xz or gzip.  Raises `ProfileError` (P025, P026, P028 to P030)."""
     del threads
     if path.suffix.lower() == ".pcf":
         raise ProfileError(
@@ -58,16 +58,16 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
 
 
 def _assembled(path: Path, text: Text, records: Records, names: Names) -> Trace:
-    """Everything as tables."""
-    found = paired(records)
-    if found is None:
+    """Build the trace with all its tables and findings."""
+    selected = paired(records)
+    if selected is None:
         raise ProfileError(
             "P028", "the recording holds no MPI calls", where=str(path),
             found=", ".join(f"{n} {kind} records" for kind, n in records.counts.items()) or "no records",
             cause="the run was recorded without MPI, or the trace was filtered",
             fix="record with Extrae's MPI wrappers and keep MPI events",
         )  # fmt: skip
-    application, calls = found
+    application, calls = selected
     ranks = records.threads.tasks[application - 1]
     world, communicators = _communicators(records, application, ranks)
     rows = Rows(calls, messages(records, application, calls), communicators, world, records.flaws)
@@ -82,10 +82,10 @@ def _assembled(path: Path, text: Text, records: Records, names: Names) -> Trace:
 
 
 def _communicators(records: Records, application: int, ranks: int) -> tuple[int, dict[int, list[int]]]:
-    """The handle of the world, and the application's communicators that can be."""
-    said = records.communicators.get(application, {})
-    kept = {n: m for n, m in said.items() if min(m) >= 0 and max(m) < ranks}
-    records.flaws["doubtful"] += len(said) - len(kept)
+    """Return the handle of the world, and the application's communicators whose members all exist."""
+    recorded = records.communicators.get(application, {})
+    kept = {n: m for n, m in recorded.items() if min(m) >= 0 and max(m) < ranks}
+    records.flaws["doubtful"] += len(recorded) - len(kept)
     everyone = list(range(ranks))
     world = next((n for n, members in sorted(kept.items()) if members == everyone), 0)
     if not world:
@@ -95,13 +95,14 @@ def _communicators(records: Records, application: int, ranks: int) -> tuple[int,
 
 
 def _findings(records: Records, application: int) -> list[Finding]:
+    """Return the findings whose count is above 0."""
     flaws, words, tasks = records.flaws, records.words, records.threads.tasks
     others = {a: n for a, n in records.events.items() if a != application}
-    known = len(tasks)
-    apart = [f"application {a}: {tasks[a - 1]} tasks, {n} event records" for a, n in sorted(others.items()) if 0 < a <= known]
+    applications = len(tasks)
+    apart = [f"application {a}: {tasks[a - 1]} tasks, {n} event records" for a, n in sorted(others.items()) if 0 < a <= applications]
     with_calls = [f"{n} MPI calls of application {a}" for a, n in sorted(records.calls.items()) if a != application]
     backwards = f"by up to {max(flaws['late'], 0)} ns"
-    found = [
+    counted = [
         ("P119", 1, "host names, paths"),
         ("P123", 1, ""),
         (
@@ -125,4 +126,4 @@ def _findings(records: Records, application: int) -> list[Finding]:
         ("P159", len(records.messages), "messages"),
         ("A351", flaws["unsized"], ""),
     ]
-    return [finding(code, count, detail) for code, count, detail in found if count > 0]
+    return [finding(code, count, detail) for code, count, detail in counted if count > 0]

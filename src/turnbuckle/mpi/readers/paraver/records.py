@@ -1,7 +1,7 @@
 """Records of a Paraver trace as columns: begins and ends of MPI calls, and messages.
 
-Plain lines, digits between colons, are read a block at a time.  Every other line, and every one that a check does not pass, is read
-alone, as Python reads numbers; there it is said what is wrong with it.
+Plain lines, which hold only digits and colons, are parsed a block at a time.  All other lines, and all plain lines that fail a check, are
+parsed one by one with Python's integers; that parser says what is wrong with a line.
 """
 
 from __future__ import annotations
@@ -20,30 +20,32 @@ from turnbuckle.trace.readers.parts.columns import Columns
 from turnbuckle.trace.readers.parts.mpi_tables import LARGEST, LARGEST_NS, MOST_RANKS, NO, operation, sort_of
 from turnbuckle.trace.readers.parts.text_numbers import Int, Mask, runs
 
-#: Event types beside a collective's begin: bytes sent, bytes received, whether this is the root, communicator.
-_TOLD: Final = (50100001, 50100002, 50100003, 50100004)
-_UNTOLD: Final = (NO, NO, 0, NO)
+#: Event types in the record of a collective's begin: bytes sent, bytes received, whether this rank is the root, communicator.
+_ARGUMENTS: Final = (50100001, 50100002, 50100003, 50100004)
+_NO_ARGUMENTS: Final = (NO, NO, 0, NO)
 _FIRST_CALL: Final = min(CALLS)
 #: Event types of CUDA, OpenCL, HIP and OpenACC.
 _GPU: Final = ((63000000, 65000000), (66000000, 67000000))
 _MOST_BAD: Final = 1000
-#: Of a message or collective [B]: times the members of a communicator it still fits a column.
+#: Largest size of a message or collective [B]; its product with the members of a communicator still fits a column.
 _LARGEST_SIZE: Final = LARGEST >> 24
-#: Members of all communicators together, threads: more is no trace.
+#: Largest number of members of all communicators together, and of threads, that a trace is believed to have.
 _MOST_MEMBERS: Final = 1 << 24
 _MOST_THREADS: Final = 1 << 20
-#: A block that is shorter is read line by line [B].
+#: Shorter blocks are parsed line by line, which is then faster [B].
 _SHORT: Final = 4096
 _HEAD: Final = re.compile(rb"#Paraver \([^)]{0,60}\):(\d{1,18})(_ns)?:(\d+)(?:\([\d,]*\))?:(\d{1,9}):(.*)", re.DOTALL)
 _COUNTED: Final = {b"1:": "state", b"2:": "event", b"3:": "communication"}
-#: Fields of a communication: application, task and thread of both ends, times of the send, the receive and of being there, size, tag.
+#: Fields of a communication: application, task and thread of both ends, times of the send, the receive and the arrival, size, tag.
 _OF_MESSAGE: Final = (2, 3, 4, 8, 9, 10, 5, 11, 12, 13, 14)
-#: What is known of a message: its line, codes of both ends, times, size, tag.
+#: Number of columns of a message: its line, codes of both ends, three times, size, tag.
 _MESSAGE: Final = 8
 
 
 class _Events(NamedTuple):
-    """Plain event records: lines, application of each, begins and ends of calls, latest time of lines with any, lines without, with GPU."""
+    """Plain event records of a block: lines, their applications, begins and ends of calls, the latest time of a call's record, and the
+    numbers of records without calls and with GPU activity.
+    """
 
     lines: Int
     application: Int
@@ -54,18 +56,18 @@ class _Events(NamedTuple):
 
 
 class Records:
-    """What the lines of a trace say.
+    """Parsed records of a trace.
 
     Attributes
     ----------
-    duration : of the trace [ns].
-    threads : of all events with MPI calls.
-    communicators : of each application, by number: tasks from 0 on.
+    duration : duration of the trace [ns].
+    threads : threads of all events with MPI calls.
+    communicators : tasks, from 0 on, of each application's communicators by number.
     edges : begins and ends of calls in the order of the file: thread, kind (event type less the first), word (-1 is an end), time [ns],
-        whether it only ends what was open.
-    told : of collectives that begin: place in `edges`, bytes sent and received, whether this is the root, communicator.
-    messages : ends as `Threads` codes them, times of the send, the receive and of being there [ns], size [B], tag.
-    latest : of the events with MPI calls [ns].
+        whether the record is damaged and only ends the call that was open.
+    collectives : begins of collectives: index in `edges`, bytes sent, bytes received, whether this rank is the root, communicator.
+    messages : ends as `Threads` codes them, times of the send, the receive and the arrival [ns], size [B], tag.
+    latest : latest time of the events with MPI calls [ns].
     """
 
     def __init__(self, where: str, words: Words) -> None:
@@ -75,7 +77,7 @@ class Records:
         self.communicators: dict[int, dict[int, list[int]]] = {}
         self.members = 0
         self.edges = Columns(thread="i", kind="b", word="i", time="q", broken="b")
-        self.told = Columns(edge="q", sent="q", received="q", root="q", communicator="q")
+        self.collectives = Columns(edge="q", sent="q", received="q", root="q", communicator="q")
         self.messages = Columns(sender="q", receiver="q", sent="q", posted="q", there="q", size="q", tag="q")
         self.events: Counter[int] = Counter()
         self.calls: Counter[int] = Counter()
@@ -86,22 +88,22 @@ class Records:
         self._messages: list[tuple[int, ...]] = []
 
     def header(self, line: bytes) -> None:
-        """The first line: duration, its unit, and the tasks of each application.  Raises `ProfileError` P030."""
-        found = _HEAD.match(line.rstrip(b"\r"))
-        lists = [m for m in re.finditer(rb"(\d{1,9})\(([^()]*)\)", found[5])] if found else []
-        if found is None or not lists:
+        """Read the first line: the duration, its unit, and the tasks of each application.  Raises `ProfileError` P030."""
+        match = _HEAD.match(line.rstrip(b"\r"))
+        lists = [m for m in re.finditer(rb"(\d{1,9})\(([^()]*)\)", match[5])] if match else []
+        if match is None or not lists:
             raise ProfileError(
                 "P030", "the header of the Paraver trace cannot be read", where=self.where,
                 found=clipped(line[:80].decode("latin-1"), 80), cause="the file is damaged, or no Paraver trace",
                 fix="merge the run again: mpi2prv -f TRACE.mpits -o RUN.prv",
             )  # fmt: skip
-        self.scale = 1 if found[2] else 1000
-        self.duration = min(int(found[1]) * self.scale, LARGEST_NS)
-        # the list of threads cannot be longer than the line: a count that it does not bear out is not believed
+        self.scale = 1 if match[2] else 1000
+        self.duration = min(int(match[1]) * self.scale, LARGEST_NS)
+        # The header lists the threads of every task, so a number of tasks beyond that list is false and could exhaust the memory.
         self.threads = Threads([min(int(m[1]), m[2].count(b",") + 1, MOST_RANKS) for m in lists])
 
     def block(self, block: bytes) -> None:
-        """Whole lines.  Raises `ProfileError` P029 where more are damaged than sound."""
+        """Read whole lines.  Raises `ProfileError` P029 where more are damaged than sound."""
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
         lines = Lines(block if block.endswith(b"\n") else block + b"\n")
@@ -112,10 +114,10 @@ class Records:
         events = self._plain_events(lines, kinds[b"2:"], alone)
         messages = self._plain_messages(lines, kinds[b"3:"], alone)
         if self.threads.held_with(events.edges[1]) + int(alone.sum()) > _MOST_THREADS:
-            # which of them is one too many is told by their order
+            # Which thread is the first beyond the limit depends on the order of the lines, so they are parsed one by one.
             alone = ~kinds[b"1:"]
             events, messages = self._plain_events(lines, kinds[b"2:"], alone), np.zeros((_MESSAGE, 0), np.int64)
-        for kind, _ in sorted(((k, int(m.argmax())) for k, m in kinds.items() if m.any()), key=lambda one: one[1]):
+        for kind, _ in sorted(((k, int(m.argmax())) for k, m in kinds.items() if m.any()), key=lambda entry: entry[1]):
             self.counts[_COUNTED[kind]] += int(kinds[kind].sum())
         applications, counts = np.unique(events.application, return_counts=True)
         self.events.update(dict(zip(applications.tolist(), counts.tolist(), strict=True)))
@@ -129,55 +131,65 @@ class Records:
     # --- many lines at once ---
 
     def _plain_events(self, lines: Lines, of_kind: Mask, alone: Mask) -> _Events:
-        """Event records; those that do not pass a check are marked to be read alone."""
+        """Parse the plain event records, and mark in `alone` those that fail a check."""
         called = lines.holding(b"500000")
         alone |= of_kind & (lines.fields < (np.where(called, 8, 3)))
-        mine = np.flatnonzero(of_kind & called & ~alone)
-        application, task, number, time = (lines.numbers(mine, field) for field in (2, 3, 4, 5))
-        sound = (lines.fields[mine] % 2 == 0) & self.threads.holds(application, task, number) & (time <= LARGEST_NS // self.scale)
-        group, place = runs((lines.fields[mine] - 6) // 2)
-        kind = lines.numbers(mine[group], 6 + 2 * place)
-        call, told = ((kind >= low) & (kind < low + width) for low, width in ((_FIRST_CALL, len(CALLS)), (_TOLD[0], len(_TOLD))))
+        selected = np.flatnonzero(of_kind & called & ~alone)
+        application, task, number, time = (lines.numbers(selected, field) for field in (2, 3, 4, 5))
+        sound = (lines.fields[selected] % 2 == 0) & self.threads.holds(application, task, number) & (time <= LARGEST_NS // self.scale)
+        group, place = runs((lines.fields[selected] - 6) // 2)
+        kind = lines.numbers(selected[group], 6 + 2 * place)
+        is_call, is_argument = (
+            (kind >= low) & (kind < low + width) for low, width in ((_FIRST_CALL, len(CALLS)), (_ARGUMENTS[0], len(_ARGUMENTS)))
+        )
         value = np.zeros(len(kind), dtype=np.int64)
-        asked = np.flatnonzero(call | told)
-        value[asked] = lines.numbers(mine[group[asked]], 7 + 2 * place[asked])
-        tell = np.tile(np.array(_UNTOLD, dtype=np.int64), (len(mine), 1))
-        # of the same type twice in a line the last counts
-        tell[group[told], kind[told] - _TOLD[0]] = value[told]
-        sound &= tell.max(axis=1, initial=0) < _LARGEST_SIZE
-        alone[mine[~sound]] = True
-        call &= sound[group]
-        group = group[call]
+        needed = np.flatnonzero(is_call | is_argument)
+        value[needed] = lines.numbers(selected[group[needed]], 7 + 2 * place[needed])
+        arguments = np.tile(np.array(_NO_ARGUMENTS, dtype=np.int64), (len(selected), 1))
+        # Where a line holds the same type twice, the last value wins, as in the line-by-line parser.
+        arguments[group[is_argument], kind[is_argument] - _ARGUMENTS[0]] = value[is_argument]
+        sound &= arguments.max(axis=1, initial=0) < _LARGEST_SIZE
+        alone[selected[~sound]] = True
+        is_call &= sound[group]
+        group = group[is_call]
         key = self.threads.key(application[group], task[group], number[group])
         time *= self.scale
         edges = np.stack(
-            [mine[group], key, kind[call] - _FIRST_CALL, value[call], time[group], np.zeros(len(group), np.int64), *tell[group].T]
+            [
+                selected[group],
+                key,
+                kind[is_call] - _FIRST_CALL,
+                value[is_call],
+                time[group],
+                np.zeros(len(group), np.int64),
+                *arguments[group].T,
+            ]
         )
         every = np.flatnonzero(of_kind & ~alone)
         other = every[~called[every]]
         gpu = self._of_gpu(lines, other[lines.holding(b"63", b"64", b"66")[other]])
         return _Events(every, lines.numbers(every, 2), edges, int(time[sound].max(initial=0)), len(other), gpu)
 
-    def _of_gpu(self, lines: Lines, which: Int) -> int:
-        """How many event records hold types of GPU activity."""
-        group, place = runs(np.maximum(lines.fields[which] - 5, 0) // 2)
-        kind = lines.numbers(which[group], 6 + 2 * place)
+    def _of_gpu(self, lines: Lines, records: Int) -> int:
+        """Return how many of the event records hold types of GPU activity."""
+        group, place = runs(np.maximum(lines.fields[records] - 5, 0) // 2)
+        kind = lines.numbers(records[group], 6 + 2 * place)
         of_gpu = np.logical_or.reduce([(kind >= low) & (kind < high) for low, high in _GPU])
         return len(np.unique(group[of_gpu]))
 
     def _plain_messages(self, lines: Lines, of_kind: Mask, alone: Mask) -> Int:
-        """Communication records; those that do not pass a check are marked to be read alone."""
+        """Parse the plain communication records, and mark in `alone` those that fail a check."""
         alone |= of_kind & (lines.fields < 15)
-        mine = np.flatnonzero(of_kind & ~alone)
-        fields = np.stack([lines.numbers(mine, field) for field in _OF_MESSAGE])
+        selected = np.flatnonzero(of_kind & ~alone)
+        fields = np.stack([lines.numbers(selected, field) for field in _OF_MESSAGE])
         sound = (fields[6:9].max(axis=0, initial=0) <= LARGEST_NS // self.scale) & (fields[9] < _LARGEST_SIZE)
-        alone[mine[~sound]] = True
+        alone[selected[~sound]] = True
         fields = fields[:, sound]
-        ends = [self.threads.end(*fields[at : at + 3]) for at in (0, 3)]
-        return np.stack([mine[sound], *ends, *(fields[6:9] * self.scale), *fields[9:]])
+        ends = [self.threads.end(*fields[offset : offset + 3]) for offset in (0, 3)]
+        return np.stack([selected[sound], *ends, *(fields[6:9] * self.scale), *fields[9:]])
 
     def _keep(self, edges: Int, messages: Int) -> None:
-        """Rows of a block in the order of its lines."""
+        """Store the rows of a block in the order of its lines."""
         if self._edges:
             edges = np.concatenate([edges, np.array(self._edges, dtype=np.int64).T], axis=1)
             edges = edges[:, np.argsort(edges[0], kind="stable")]
@@ -186,27 +198,27 @@ class Records:
             messages = np.concatenate([messages, np.array(self._messages, dtype=np.int64).T], axis=1)
             messages = messages[:, np.argsort(messages[0], kind="stable")]
             self._messages.clear()
-        _, key, kind, code, time, broken, *told = edges
+        _, key, kind, code, time, broken, *arguments = edges
         self.threads.add(key)
         word = self.words.of(kind, code)
         collective = np.flatnonzero(self.words.collective(word) & (broken == 0))
-        self.told.add(len(self.edges) + collective, *(column[collective] for column in told))
+        self.collectives.add(len(self.edges) + collective, *(column[collective] for column in arguments))
         self.edges.add(self.threads.place(key), kind, word, time, broken)
         self.messages.add(*messages[1:])
 
     # --- a line alone ---
 
     def _alone(self, lines: Lines, alone: Mask) -> int:
-        """Lines that are read one by one; returns how many cannot be."""
+        """Parse the marked lines one by one, and return how many are unreadable."""
         bad = 0
-        for at in np.flatnonzero(alone).tolist():
+        for index in np.flatnonzero(alone).tolist():
             try:
-                self._line(at, lines.line(at))
+                self._line(index, lines.line(index))
             except (ValueError, IndexError) as error:
                 bad += 1
                 self.bad += 1
                 self.first_bad = self.first_bad or ("a field that is no number" if "literal" in str(error) else str(error))
-                sound = self.sound + at + 1 - bad
+                sound = self.sound + index + 1 - bad
                 if self.bad > _MOST_BAD and self.bad > sound:
                     raise ProfileError(
                         "P029", "more lines of the recording are damaged than sound", where=self.where,
@@ -215,12 +227,12 @@ class Records:
                     ) from None  # fmt: skip
         return bad
 
-    def _line(self, at: int, line: bytes) -> None:
+    def _line(self, index: int, line: bytes) -> None:
         kind = line[:2]
         if kind == b"2:":
-            self._event(at, line)
+            self._event(index, line)
         elif kind == b"3:":
-            self._communication(at, line)
+            self._communication(index, line)
         elif kind == b"c:":
             self._communicator(line)
         elif line[:1] != b"#" and line.strip():
@@ -241,7 +253,7 @@ class Records:
             raise ValueError("a time outside 0 to 104 days")
         return time
 
-    def _event(self, at: int, line: bytes) -> None:
+    def _event(self, index: int, line: bytes) -> None:
         fields = line.split(b":")
         application = int(fields[2])
         self.events[application] += 1
@@ -255,25 +267,25 @@ class Records:
             raise ValueError("an event record with a type and no value")
         pairs = [(int(kind), int(value)) for kind, value in zip(fields[6::2], fields[7::2], strict=True)]
         task, number, time = int(fields[3]), int(fields[4]), self._time(fields[5])
-        key = self.threads.one(application, task, number, _MOST_THREADS)
+        key = self.threads.register(application, task, number, _MOST_THREADS)
         if key is None:
             raise ValueError("an event of a thread that the header does not have")
         self.latest = max(self.latest, time)
-        beside = dict(pairs)
-        told = tuple(beside.get(kind, usual) for kind, usual in zip(_TOLD, _UNTOLD, strict=True))
-        fits = all(t == NO or 0 <= t < _LARGEST_SIZE for t in told)
+        values = dict(pairs)
+        arguments = tuple(values.get(kind, default) for kind, default in zip(_ARGUMENTS, _NO_ARGUMENTS, strict=True))
+        fits = all(t == NO or 0 <= t < _LARGEST_SIZE for t in arguments)
         for kind, value in pairs:
             if kind not in CALLS:
                 continue
             does = operation(self.words.text(kind, value))
             collective = value != 0 and bool(does) and sort_of(does) == "collective"
             broken = collective and not fits
-            edge = at, key, kind - _FIRST_CALL, self.words.code(value), time, int(broken)
-            self._edges.append((*edge, *(told if collective and fits else _UNTOLD)))
+            edge = index, key, kind - _FIRST_CALL, self.words.code(value), time, int(broken)
+            self._edges.append((*edge, *(arguments if collective and fits else _NO_ARGUMENTS)))
             if broken:
                 raise ValueError("a collective of a size below 0 or beyond measure")
 
-    def _communication(self, at: int, line: bytes) -> None:
+    def _communication(self, index: int, line: bytes) -> None:
         fields = line.split(b":")
         if len(fields) < 15:
             raise ValueError("a communication record of fewer than 15 fields")
@@ -282,4 +294,4 @@ class Records:
         size, tag = int(fields[13]), int(fields[14])
         if not 0 <= size < _LARGEST_SIZE or not -LARGEST < tag < LARGEST:
             raise ValueError("a message of a size below 0 or beyond measure")
-        self._messages.append((at, *ends, *times, size, tag))
+        self._messages.append((index, *ends, *times, size, tag))

@@ -1,4 +1,4 @@
-"""Threads of a Paraver trace: application, task and number, held against the header, as one number."""
+"""Threads of a Paraver trace, coded as one number from application, task and thread, and checked against the header."""
 
 from __future__ import annotations
 
@@ -13,101 +13,104 @@ _NOWHERE: Final = -(1 << 62)
 
 
 class Threads:
-    """Threads that events name.
+    """Threads that appear in events.
 
-    A key is the task among those of all applications, and the number in the task.  Of an end of a message whose task the header does not
-    have it is the application below 0; of one whose application it does not have, `_NOWHERE`; of one whose number cannot be, that is 0.
+    A key holds the index of the task among those of all applications, and the number of the thread in the task.  An end of a message may
+    refer to a thread that the header does not have.  Its code is then minus the application where the task is unknown, and `_NOWHERE` where
+    the application is; a thread number that is out of range is coded as 0.
     """
 
     def __init__(self, tasks: list[int]) -> None:
         self.tasks = tasks
         self._tasks = np.array(tasks, dtype=np.int64)
         self._before = np.cumsum(self._tasks) - self._tasks
-        #: keys in their order, and the place of each among all, in which they came
-        self._known, self._places = np.zeros(0, np.int64), np.zeros(0, np.int32)
-        #: keys of lines that were read alone, until others are added
+        #: sorted keys, and the index of each in the order of first appearance
+        self._keys, self._places = np.zeros(0, np.int64), np.zeros(0, np.int32)
+        #: keys from lines that were parsed one by one, until the next `add`
         self._late: set[int] = set()
 
     def __len__(self) -> int:
-        return len(self._known) + len(self._late)
+        return len(self._keys) + len(self._late)
 
     def holds(self, application: Int, task: Int, number: Int) -> Mask:
-        """Whether the header has such a thread, or could."""
-        found: Mask = self._has_task(application, task) & (number > 0) & (number < 1 << _BITS)
-        return found
+        """Return a mask of the threads that the header has, or could have."""
+        mask: Mask = self._has_task(application, task) & (number > 0) & (number < 1 << _BITS)
+        return mask
 
     def _has_task(self, application: Int, task: Int) -> Mask:
-        there = (application > 0) & (application <= len(self.tasks))
-        most = self._tasks[np.where(there, application - 1, 0)] if len(self.tasks) else np.zeros(len(application), np.int64)
-        return there & (task > 0) & (task <= most)
+        """Return a mask of the tasks that the header has."""
+        has_application = (application > 0) & (application <= len(self.tasks))
+        tasks = self._tasks[np.where(has_application, application - 1, 0)] if len(self.tasks) else np.zeros(len(application), np.int64)
+        return has_application & (task > 0) & (task <= tasks)
 
     def key(self, application: Int, task: Int, number: Int) -> Int:
-        """Of threads that the header has."""
+        """Return the unique key of each (application, task, thread); the header must have the task."""
         return self._before[application - 1] + task - 1 << _BITS | number
 
     def end(self, application: Int, task: Int, number: Int) -> Int:
-        """Of ends of messages."""
-        there = (application > 0) & (application <= len(self.tasks))
-        known = self._has_task(application, task)
-        one = np.ones(1, dtype=np.int64)
-        key = self.key(np.where(known, application, one), np.where(known, task, one), np.where(number < 1 << _BITS, number, 0))
-        return np.where(known, key, np.where(there, -application, _NOWHERE))
+        """Return the code of each end of a message."""
+        has_application = (application > 0) & (application <= len(self.tasks))
+        has_task = self._has_task(application, task)
+        first = np.ones(1, dtype=np.int64)
+        key = self.key(np.where(has_task, application, first), np.where(has_task, task, first), np.where(number < 1 << _BITS, number, 0))
+        return np.where(has_task, key, np.where(has_application, -application, _NOWHERE))
 
     def end_of(self, application: int, task: int, number: int) -> int:
-        """Of one end, whatever its numbers are."""
+        """Return the code of one end of a message, for numbers of any size."""
         if not 0 < application <= len(self.tasks):
             return _NOWHERE
         if not 0 < task <= self.tasks[application - 1]:
             return -application
         return (int(self._before[application - 1]) + task - 1) << _BITS | (number if 0 < number < 1 << _BITS else 0)
 
-    def one(self, application: int, task: int, number: int, most: int) -> int | None:
-        """Key of one thread, which is known from now on; None where the header has none such, or `most` are known already."""
+    def register(self, application: int, task: int, number: int, most: int) -> int | None:
+        """Return the key of one thread and register it; None where the header has no such thread, or `most` are registered already."""
         key = self.end_of(application, task, number)
         if key < 0 or not 0 < number < 1 << _BITS:
             return None
-        at = int(np.searchsorted(self._known, key))
-        if key not in self._late and (at == len(self._known) or self._known[at] != key):
+        position = int(np.searchsorted(self._keys, key))
+        if key not in self._late and (position == len(self._keys) or self._keys[position] != key):
             if len(self) >= most:
                 return None
             self._late.add(key)
         return key
 
     def held_with(self, key: Int) -> int:
-        """How many there would be with these."""
+        """Return how many threads there would be with the given ones."""
         return len(self) + len(self._new(key))
 
     def add(self, key: Int) -> None:
-        """Know these from now on."""
+        """Register the given threads, and those that were registered one by one."""
         new = self._new(np.concatenate([key, np.array(sorted(self._late), dtype=np.int64)]))
         self._late.clear()
         if len(new):
-            known = np.concatenate([self._known, new])
-            places = np.concatenate([self._places, np.arange(len(self), len(known), dtype=np.int32)])
-            order = np.argsort(known)
-            self._known, self._places = known[order], places[order]
+            keys = np.concatenate([self._keys, new])
+            places = np.concatenate([self._places, np.arange(len(self), len(keys), dtype=np.int32)])
+            order = np.argsort(keys)
+            self._keys, self._places = keys[order], places[order]
 
     def _new(self, key: Int) -> Int:
-        if not len(self._known):
+        """Return the distinct keys that are not registered."""
+        if not len(self._keys):
             return np.unique(key)
-        at = np.minimum(np.searchsorted(self._known, key), len(self._known) - 1)
-        return np.unique(key[self._known[at] != key])
+        position = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
+        return np.unique(key[self._keys[position] != key])
 
     def place(self, key: Int) -> Int:
-        """Of known ones: where they came among all."""
-        return self._places[np.searchsorted(self._known, key)].astype(np.int64)
+        """Return the index of each registered key in the order of first appearance."""
+        return self._places[np.searchsorted(self._keys, key)].astype(np.int64)
 
     def by_place(self) -> Int:
-        """Keys of all, in the order in which they came."""
-        out = np.zeros(len(self._known), dtype=np.int64)
-        out[self._places] = self._known
+        """Return all keys in the order of first appearance."""
+        out = np.zeros(len(self._keys), dtype=np.int64)
+        out[self._places] = self._keys
         return out
 
     def application(self, end: Int) -> Int:
-        """Of keys and ends of messages; below 1 where it is none of the header's."""
+        """Return the application of keys and of ends of messages; below 1 where the header does not have it."""
         inside = np.searchsorted(self._before, np.maximum(end, 0) >> _BITS, side="right")
         return np.where(end >= 0, inside, -end)
 
     def task_and_number(self, application: int, key: Int) -> tuple[Int, Int]:
-        """Task of an application from 0 on, and number in it."""
+        """Return the task of each key, counted from 0 in its application, and the number of the thread in the task."""
         return (key >> _BITS) - self._before[application - 1], key & (1 << _BITS) - 1
