@@ -99,7 +99,7 @@ def test_the_page_is_read_in_ten_minutes() -> None:
 
 def test_who_knows_the_native_core() -> None:
     """Readers and replays do the work there, figures are drawn there; doctor asks for its version."""
-    allowed = {"trace/readers", "trace/readers/parts", "replay", "replay/contention", "show/figures", "cli"}
+    allowed = {"trace/readers", "trace/readers/nvprof", "trace/readers/parts", "replay", "replay/contention", "show/figures", "cli"}
     found = {}
     for path in modules():
         if any(name.startswith("turnbuckle._native") for name in imports(path)):

@@ -5,6 +5,7 @@
 //! archives, [`kineto::read`] for Chrome traces of PyTorch.
 
 pub mod contention;
+pub mod demangle;
 pub mod digest;
 pub mod error;
 pub mod kineto;

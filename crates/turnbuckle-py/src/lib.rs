@@ -15,6 +15,7 @@ use turnbuckle_core::recording::{Fact, Recording};
 use turnbuckle_core::{kineto, nsys, otf2};
 
 mod contention;
+mod demangle;
 mod script;
 mod timeline;
 
@@ -191,6 +192,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<timeline::Timeline>()?;
     m.add_function(wrap_pyfunction!(contention::contend, m)?)?;
     m.add_function(wrap_pyfunction!(contention::routes, m)?)?;
+    m.add_function(wrap_pyfunction!(demangle::demangle, m)?)?;
     m.add_function(wrap_pyfunction!(read_kineto, m)?)?;
     m.add_function(wrap_pyfunction!(read_nsys, m)?)?;
     m.add_function(wrap_pyfunction!(read_otf2, m)?)?;
