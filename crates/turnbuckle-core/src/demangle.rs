@@ -7,7 +7,7 @@ use std::fmt;
 const LONGEST: usize = 20_000;
 /// Bytes of a plain name: substitutions of substitutions grow without limit.
 const LARGEST: usize = 1 << 16;
-/// Steps of the parser one inside the other.  Its time may double with each; kernels need up to 60.
+/// Steps of the parser one inside the other: its time may double with each.  Of a thousand recorded kernels one needs more.
 const DEEPEST: u32 = 64;
 /// `new` and `delete` in expressions: the parser reads what stands inside each several times, whatever the depth.  Kernels have none;
 /// in identifiers these letters stand up to 11 times.

@@ -18,6 +18,7 @@ pub mod schema;
 pub mod script;
 pub mod sqlite;
 pub mod timeline;
+pub mod toml_text;
 
 pub use error::ReadError;
 pub use recording::Recording;

@@ -18,6 +18,7 @@ mod contention;
 mod demangle;
 mod script;
 mod timeline;
+mod toml_text;
 
 /// Shortest time between two calls of the progress function.
 const TICK: Duration = Duration::from_millis(50);
@@ -197,5 +198,6 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_nsys, m)?)?;
     m.add_function(wrap_pyfunction!(read_otf2, m)?)?;
     m.add_function(wrap_pyfunction!(script::run_script, m)?)?;
+    m.add_function(wrap_pyfunction!(toml_text::parse_toml, m)?)?;
     Ok(())
 }
