@@ -192,7 +192,7 @@ def test_no_machine_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "place"),
-    [("[machine]\nname = ours\n", "2:8"), ("[machine\n", "1:9"), ("a = 1\na = 2\n", "2:6"), ('a = "open', "1:10"), ("a = \x00", "1:5")],
+    [("[machine]\nname = ours\n", "2:8"), ("[machine\n", "1:9"), ("a = 1\na = 2\n", "2:1"), ('a = "open', "1:10"), ("a = \x00", "1:5")],
 )
 def test_not_toml(tmp_path: Path, text: str, place: str) -> None:
     only_flaw(tmp_path, text, "M004", place)
@@ -283,9 +283,7 @@ def test_paths_that_cannot_be_read(tmp_path: Path, path: str) -> None:
 def test_files_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"a = 1\n\xff\xfe")
     (tmp_path / "large.toml").write_bytes(b"#\n" * 500_001)
-    (tmp_path / "long.toml").write_text("# " + "x" * 5000, encoding="utf-8")
-    (tmp_path / "dots.toml").write_text("a" + ".b" * 100 + " = 1", encoding="utf-8")
-    for name, place in (("binary", ":2:1"), ("large", ""), ("long", ":1:1"), ("dots", ":1:1")):
+    for name, place in (("binary", ":2:1"), ("large", "")):
         with pytest.raises(MachineError, match="M003") as caught:
             load(str(tmp_path / f"{name}.toml"))
         assert caught.value.where.endswith(f"{name}.toml{place}")
@@ -299,7 +297,8 @@ def test_a_pipe_does_not_hang(tmp_path: Path) -> None:
 
 
 def test_deep_nesting_and_endless_flaws_end(tmp_path: Path) -> None:
-    assert flaws(tmp_path, "a = [\n" + "[\n" * 5000 + "]\n" * 5000 + "]")[0][0] == "M004"
+    for text in ("a = [\n" + "[\n" * 5000 + "]\n" * 5000 + "]", "a" + ".b" * 100 + " = 1"):
+        assert flaws(tmp_path, text)[0][0] == "M004"
     many = HEAD + "".join(f"[gpu.x{i}]\n" for i in range(20_000))
     assert len(flaws(tmp_path, many)) == 50
 

@@ -5,6 +5,7 @@
 //! archives, [`kineto::read`] for Chrome traces of PyTorch.
 
 pub mod contention;
+pub mod demangle;
 pub mod digest;
 pub mod error;
 pub mod kineto;
@@ -17,6 +18,7 @@ pub mod schema;
 pub mod script;
 pub mod sqlite;
 pub mod timeline;
+pub mod toml_text;
 
 pub use error::ReadError;
 pub use recording::Recording;

@@ -15,8 +15,10 @@ use turnbuckle_core::recording::{Fact, Recording};
 use turnbuckle_core::{kineto, nsys, otf2};
 
 mod contention;
+mod demangle;
 mod script;
 mod timeline;
+mod toml_text;
 
 /// Shortest time between two calls of the progress function.
 const TICK: Duration = Duration::from_millis(50);
@@ -191,9 +193,11 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<timeline::Timeline>()?;
     m.add_function(wrap_pyfunction!(contention::contend, m)?)?;
     m.add_function(wrap_pyfunction!(contention::routes, m)?)?;
+    m.add_function(wrap_pyfunction!(demangle::demangle, m)?)?;
     m.add_function(wrap_pyfunction!(read_kineto, m)?)?;
     m.add_function(wrap_pyfunction!(read_nsys, m)?)?;
     m.add_function(wrap_pyfunction!(read_otf2, m)?)?;
     m.add_function(wrap_pyfunction!(script::run_script, m)?)?;
+    m.add_function(wrap_pyfunction!(toml_text::parse_toml, m)?)?;
     Ok(())
 }

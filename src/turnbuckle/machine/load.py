@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -41,8 +40,8 @@ from typing import Any, cast
 
 from turnbuckle.foundation.errors import MachineError, UnitError, clipped, did_you_mean
 from turnbuckle.foundation.files import opened
-from turnbuckle.foundation.positions import Path as Keys
-from turnbuckle.foundation.positions import Positions, locate
+from turnbuckle.foundation.toml_text import NotToml, Positions, parsed
+from turnbuckle.foundation.toml_text import Path as Keys
 from turnbuckle.foundation.units import parse
 
 from .machine import CHANGES, COUPLINGS, NATURES, SOURCE, Change, Coupling, Fact, Machine, Meaning, Nature, Parameter, schema
@@ -50,8 +49,6 @@ from .machine import CHANGES, COUPLINGS, NATURES, SOURCE, Change, Coupling, Fact
 LIMIT_BYTES = 1_000_000
 """Larger files are refused."""
 
-_LONGEST_LINE = 4096
-_MOST_DOTS = 64  # tomllib takes time quadratic in the parts of a dotted key: without this a small file takes minutes
 _MOST_FLAWS = 50
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 _HEAD = ("name", "title", "summary", "year", "coupling", "base", "recognise", "copies_vanish")
@@ -94,9 +91,7 @@ def examine(path: Path, called: str | None = None) -> tuple[Machine | None, list
     file = called or str(path)
     try:
         raw = _bytes(path, file)
-        text = _text(raw, file)
-        document = _document(text, file)
-        reader = _Reader(file, document, locate(text))
+        reader = _Reader(file, *_document(raw, file))
     except MachineError as error:
         return None, [error]
     machine = None
@@ -126,35 +121,15 @@ def _bytes(path: Path, file: str) -> bytes:
     return raw
 
 
-def _text(raw: bytes, file: str) -> str:
+def _document(raw: bytes, file: str) -> tuple[dict[str, Any], Positions]:
     try:
-        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+        return parsed(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise MachineError("M003", "not text in UTF-8", where=f"{file}:{line}:1", fix="save the file as UTF-8") from None
-    for number, line_text in enumerate(text.split("\n"), 1):
-        if line_text.count(".") > _MOST_DOTS:
-            raise MachineError(
-                "M003", f"a line with more than {_MOST_DOTS} dots", where=f"{file}:{number}:1", fix="break long notes into shorter ones"
-            )
-        if len(line_text) > _LONGEST_LINE:
-            raise MachineError("M003", f"a line longer than {_LONGEST_LINE} characters", where=f"{file}:{number}:1")
-    return text
-
-
-def _document(text: str, file: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        message = str(error)
-        place = re.search(r"\(at line (\d+), column (\d+)\)$", message)
-        lines = text.split("\n")
-        where = f"{file}:{place[1]}:{place[2]}" if place else f"{file}:{len(lines)}:{len(lines[-1]) + 1}"
-        what = re.sub(r"\(at [^()]*\)$", "", message).rstrip()
-        fix = 'texts need quotes: value = "25 GB/s"' if "value" in what.lower() else ""
-        raise MachineError("M004", "not valid TOML", where=where, found=_plain(what), fix=fix) from None
-    except (RecursionError, ValueError):
-        raise MachineError("M004", "not valid TOML", where=f"{file}:1:1", cause="nested too deeply, or a number too long") from None
+    except NotToml as flaw:
+        fix = 'texts need quotes: value = "25 GB/s"' if "quote" in flaw.why else ""
+        raise MachineError("M004", "not valid TOML", where=file + (flaw.at or ":1:1"), found=flaw.why, fix=fix) from None
 
 
 def _plain(value: object) -> str:

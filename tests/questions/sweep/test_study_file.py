@@ -110,12 +110,10 @@ def test_every_model_says_what_it_can_be_asked() -> None:
         ("[[pairs]]\non", "[[pairs]]\nto", "A425", "study.toml:23:6", "to of sweep is called on now"),
         ('[[pairs]]\non = "machines/ours.toml"\nsource = "gh200"', "", "", "", ""),
         ('on = "gh200"', "", "A081", "study.toml:", "do not set the same"),
-        ("[axes]", f"[axes]\n{'a.' * 100}b = 1", "A080", "study.toml:14", "64 dots"),
-        ("[axes]", f"[axes]\nx = {{{'a.' * 100}b = 1}}", "A080", "study.toml:14", "64 dots"),
-        ("[axes]", f"""[axes]\n{'"a,b".' * 100}b = 1""", "A080", "study.toml:14", "64 dots"),
+        ("[axes]", f"[axes]\n{'a.' * 100}b = 1", "A080", "study.toml", "nested too deeply"),
+        ("[axes]", f"[axes]\nx = {{{'a.' * 100}b = 1}}", "A080", "study.toml", "nested too deeply"),
         ("[axes]", f"[axes]\nx = {'[' * 3000}{']' * 3000}", "A080", "study.toml", "nested too deeply"),
         ("[axes]", f"[axes]\nx = [{'1' * 5000}]", "A080", "study.toml", "digits"),
-        ("[axes]", f"[axes]\nx = [{'1.5,' * 20000}]", "A080", "study.toml:14", "longer than 65,536 letters"),
     ],
 )  # fmt: skip
 def test_flaws_are_told_with_their_place(tmp_path: Path, change: str, into: str, code: str, where: str, says: str) -> None:

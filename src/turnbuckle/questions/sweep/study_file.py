@@ -42,7 +42,6 @@ from turnbuckle.foundation.toml_text import NotToml, parsed
 from turnbuckle.questions.sweep.grid import MOST, Study
 from turnbuckle.questions.sweep.kinds import kind_named
 
-_LINE = 1 << 16
 _RANGE = ("from", "to", "points", "spacing")
 _TABLES = ("study", "recordings", "settings", "axes", "pairs")
 
@@ -64,9 +63,9 @@ class _Reading:
     def __init__(self, path: Path, text: str) -> None:
         self.folder, self.name = path.parent, path.name
         try:
-            self.document, self.positions = parsed(text, longest_line=_LINE)
+            self.document, self.positions = parsed(text)
         except NotToml as flaw:
-            fix = flaw.fix or '[study], then name = "NAME"'
+            fix = '[study], then name = "NAME"'
             raise UsageError("A080", "the study is not TOML", where=self.name + flaw.at, cause=flaw.why, fix=fix) from None
 
     def study(self) -> Study:

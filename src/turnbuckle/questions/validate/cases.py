@@ -258,7 +258,7 @@ class _Reading:
         try:
             self.document, self.positions = parsed(text)
         except NotToml as flaw:
-            fix = flaw.fix or '[a], [b], [[ask]], then KEY = "VALUE"'
+            fix = '[a], [b], [[ask]], then KEY = "VALUE"'
             raise UsageError("A417", "the case is not TOML", where=self.file + flaw.at, cause=flaw.why, fix=fix) from None
 
     def case(self) -> Case:

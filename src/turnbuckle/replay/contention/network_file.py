@@ -166,7 +166,7 @@ class _Reading:
         try:
             self.document: Mapping[str, Any] = parsed(text)[0]
         except NotToml as flaw:
-            raise UsageError("A050", "the network is not TOML", where=name + flaw.at, cause=flaw.why, fix=flaw.fix) from None
+            raise UsageError("A050", "the network is not TOML", where=name + flaw.at, cause=flaw.why) from None
 
     def flaw(self, key: str, found: str, fix: str = "") -> UsageError:
         where = f"{self.name}: {key}" if key else self.name

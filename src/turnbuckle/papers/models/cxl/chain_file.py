@@ -61,7 +61,7 @@ class _Reading:
         try:
             self.document, self.positions = parsed(text)
         except NotToml as flaw:
-            fix = flaw.fix or '[stage.NAME], then KEY = "VALUE"'
+            fix = '[stage.NAME], then KEY = "VALUE"'
             raise UsageError("A027", "the chain is not TOML", where=name + flaw.at, cause=flaw.why, fix=fix) from None
 
     def chain(self) -> Chain:

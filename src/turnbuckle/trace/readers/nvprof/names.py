@@ -1,34 +1,12 @@
-"""Names of kernels as C++ says them: the mangling of the Itanium C++ ABI, as far as kernels use it.
-
-nvprof writes ``_Z5scaleIfEvPT_i``; people and the other recordings say ``void scale<float>(float*, int)``.  What is not known here,
-too long or too deep stays as it was written: a name is read in bounded time and never grows beyond 64 KiB.
-"""
+"""Own names of functions: what is left of a name without types, namespaces, templates and parameters."""
 
 from __future__ import annotations
 
 import re
+from typing import Final
 
-from turnbuckle.trace.readers.nvprof.mangling import LONGEST, Mangled, Unknown
-
-_UNNAMED = "(anonymous namespace)"
-
-
-def demangled(name: str) -> str:
-    """A name as C++ says it; the name itself where it is not mangled or not understood.
-
-    >>> demangled("_Z5scaleIfEvPT_i")
-    'void scale<float>(float*, int)'
-    >>> demangled("_ZN4cuda6detail4copyEPKdS2_")
-    'cuda::detail::copy(double const*, double const*)'
-    >>> demangled("cupy_fill"), demangled("_Z3f")
-    ('cupy_fill', '_Z3f')
-    """
-    if not name.startswith("_Z") or len(name) > LONGEST or "\x01" in name:
-        return name
-    try:
-        return Mangled(name).whole()
-    except (Unknown, IndexError, ValueError, RecursionError):
-        return name
+_LONGEST: Final = 20_000
+_UNNAMED: Final = "(anonymous namespace)"
 
 
 def short(name: str) -> str:
@@ -41,7 +19,7 @@ def short(name: str) -> str:
     """
     if name.startswith("_Z"):
         return _last_identifier(name)
-    text = name[:LONGEST].replace("<unnamed>", _UNNAMED).replace(_UNNAMED + "::", "")
+    text = name[:_LONGEST].replace("<unnamed>", _UNNAMED).replace(_UNNAMED + "::", "")
     found = re.search(r"(?:^|\b)operator\s*(?:\(\)|\[\]|[^\w\s(]{1,3})", text)
     if found:
         return found[0]

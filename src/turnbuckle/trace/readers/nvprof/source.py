@@ -17,10 +17,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle._native import demangle
 from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.foundation.findings import finding
 from turnbuckle.trace.ids import MOST_THREADS, id_of, process_of, thread_number
-from turnbuckle.trace.readers.nvprof.names import demangled, short
+from turnbuckle.trace.readers.nvprof.names import short
 from turnbuckle.trace.readers.nvprof.rows import Rows
 from turnbuckle.trace.readers.nvprof.tables import KIND, MISSING, Database, Int, numbered
 
@@ -227,7 +228,7 @@ class _Source:
         gone = np.array([i not in texts and i not in (0, MISSING) for i in known])[back]
         if gone.any():
             self.rows.findings.append(finding("P128", int(gone.sum())))
-        full = {i: demangled(t) if kernel else t for i, t in texts.items()}
+        full = dict(zip(texts, demangle(list(texts.values())), strict=True)) if kernel else texts
         names = np.array([self.rows.name(full[i]) if i in full else MISSING for i in known], dtype=np.int64)
         brief = np.array([self.rows.name(short(full[i])) if i in full else MISSING for i in known] if kernel else names)
         return names[back], brief[back]
