@@ -293,12 +293,12 @@ def _hatches(panel: _Panel, table: pl.DataFrame, frame: _Frame) -> list[Spec]:
 def _hatch(low: float, high: float, middle: float) -> Rows:
     """Return slanting lines over one bar [px], one broken line in all."""
     out: Rows = []
-    at = low - BAR + _HATCH / 2
-    while at < high:
-        a, b = max(at, low), min(at + BAR, high)
+    foot = low - BAR + _HATCH / 2
+    while foot < high:
+        a, b = max(foot, low), min(foot + BAR, high)
         if b > a:
-            out += [{"x": a, "y": middle + BAR / 2 - (a - at)}, {"x": b, "y": middle + BAR / 2 - (b - at)}, {"x": None, "y": None}]
-        at += _HATCH
+            out += [{"x": a, "y": middle + BAR / 2 - (a - foot)}, {"x": b, "y": middle + BAR / 2 - (b - foot)}, {"x": None, "y": None}]
+        foot += _HATCH
     return out
 
 

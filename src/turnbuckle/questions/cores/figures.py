@@ -32,12 +32,12 @@ _BAND: Final = ZONES[1][2]
 _MOST_LINES: Final = 6
 
 
-def figures(found: list[Cores]) -> list[Figure]:
+def figures(result: list[Cores]) -> list[Figure]:
     """Return two figures a program where there is something to draw: run time against cores, performance against ranks."""
     out = []
-    for k, c in enumerate(found):
+    for k, c in enumerate(result):
         name = re.sub(r"[^a-z0-9]+", "-", c.runs.program.lower())[:40].strip("-")
-        tail = "" if len(found) == 1 else f"-{k + 1}" + (f"-{name}" if name else "")
+        tail = "" if len(result) == 1 else f"-{k + 1}" + (f"-{name}" if name else "")
         if c.chosen is not None:
             out.append(cores_figure(c, f"cores{tail}"))
         if c.shared:
@@ -45,12 +45,12 @@ def figures(found: list[Cores]) -> list[Figure]:
     return out
 
 
-def cores_figure(found: Cores, name: str) -> Figure:
+def cores_figure(result: Cores, name: str) -> Figure:
     """Draw measured runs, the fitted laws, and the cores for the efficiency with their interval."""
-    assert found.chosen is not None
-    runs, chosen = found.runs, found.chosen
-    most = max(float(runs.cores.max()), min(chosen.cores, 1e6), _node(found)) * 1.06
-    fitted = [c for c in found.candidates if not c.fit.missing]
+    assert result.chosen is not None
+    runs, chosen = result.runs, result.chosen
+    most = max(float(runs.cores.max()), min(chosen.cores, 1e6), _node(result)) * 1.06
+    fitted = [c for c in result.candidates if not c.fit.missing]
     t_mpi = float(runs.mpi_seconds.mean())
     least = min(1.0, float(runs.cores.min()))
     divisor, unit = time_unit(float(runs.seconds.max()))
@@ -60,21 +60,21 @@ def cores_figure(found: Cores, name: str) -> Figure:
             seconds = _along(c, n, axes(runs)) + t_mpi
             curves.append({"cores": digits(n), "seconds": digits(seconds), "time": digits(seconds / divisor), "law": c.fit.law.name})
     dots = [{**row, "time": digits(row["seconds"] / divisor)} for row in _measured(runs)]
-    floor, wanted = chosen.limit_seconds / divisor, chosen.limit_seconds / found.efficiency / divisor
+    floor, wanted = chosen.limit_seconds / divisor, chosen.limit_seconds / result.efficiency / divisor
     top = max(float(runs.seconds.max()) / divisor, wanted) * 1.06
     low = max(0.0, floor - (top - floor) * 0.14)
     x0 = least - (most - least) * 0.02
     x = quantity("cores", [x0, most], title="CPU cores per GPU", grid=False, tickMinStep=1, labelExpr=PLAIN)
     title = f"{'time of a unit of work' if runs.throughput else 'run time'} [{unit}]"
     y = quantity("time", [low, top], title=title, labelExpr=PLAIN)
-    interval: Rows = [{"cores": digits(max(found.low, least)), "to": digits(min(found.high, most))}]
-    sentence = f"{span(found.cores, found.low, found.high)} cores for {percent(found.efficiency)}"
-    place: Rows = [{"cores": digits(found.cores), "label": sentence}]
+    interval: Rows = [{"cores": digits(max(result.low, least)), "to": digits(min(result.high, most))}]
+    sentence = f"{span(result.cores, result.low, result.high)} cores for {percent(result.efficiency)}"
+    place: Rows = [{"cores": digits(result.cores), "label": sentence}]
     # the answer's words stand on the side that has more room
-    right = found.cores < least + (most - least) * 0.55
+    right = result.cores < least + (most - least) * 0.55
     pixels = (FULL - 78) / (most - x0)
     rising = _along(chosen, most, axes(runs)) > _along(chosen, least, axes(runs))
-    legend_ends = (max(found.low, least) - x0) * pixels - 12 if not right else (found.cores - x0) * pixels + 216 if rising else FULL - 78
+    legend_ends = (max(result.low, least) - x0) * pixels - 12 if not right else (result.cores - x0) * pixels + 216 if rising else FULL - 78
     side: Spec = {"align": "left", "dx": 8} if right else {"align": "right", "dx": -8}
     layers = [
         marks.cells(interval, x, None, x2="to", color=_BAND),
@@ -82,17 +82,17 @@ def cores_figure(found: Cores, name: str) -> Figure:
         marks.rules(place, x, width=1.3, color=INK, strokeDash=[4, 3]),
         marks.labels(place, x, 10, fontSize=12, fontWeight="bold", color=INK, **side),
         marks.points(dots, x, y, 42, edge=2, tip=True, color=RECORDED, opacity=0.85),
-        *_node_layers(found, x),
+        *_node_layers(result, x),
         # names in front of what would cross them
-        *_level(wanted, f"{percent(found.efficiency)} efficiency", x, y, most, -7),
+        *_level(wanted, f"{percent(result.efficiency)} efficiency", x, y, most, -7),
         *_level(floor, "shortest by the law", x, y, most, 9),
         *_legend_layers(fitted, chosen, legend_ends, 0 if legend_ends == FULL - 78 else 1),
     ]
     spec = plot(layers, _HEIGHT, (64, 14, 20, 44))
     table = [{"cores_per_gpu": r["cores"], "seconds": r["seconds"], "what": "measured"} for r in dots]
     table += [{"cores_per_gpu": r["cores"], "seconds": r["seconds"], "what": r["law"]} for r in curves]
-    answer = clean(found.sentence()).replace(" %", f"{NARROW}%")
-    split = "; with ranks and threads, the best split of so many cores" if any(c.ranks is not None for c in found.counts) else ""
+    answer = clean(result.sentence()).replace(" %", f"{NARROW}%")
+    split = "; with ranks and threads, the best split of so many cores" if any(c.ranks is not None for c in result.counts) else ""
     caption = f"{answer}. Dots: runs. Thick line: the law behind the answer{split}. Shaded: 90{NARROW}% interval."
     return Figure(name, "Run time against CPU cores per GPU", answer, spec, table, caption)
 
@@ -117,15 +117,15 @@ def _measured(runs: Runs) -> Rows:
     ]
 
 
-def _node(found: Cores) -> float:
+def _node(result: Cores) -> float:
     """Return the cores per GPU of the node asked about, where the figure has room for it; else 0."""
-    near = found.have is not None and found.have.cores <= _ROOM * max(float(found.runs.cores.max()), found.cores)
-    return found.have.cores if found.have is not None and near else 0.0
+    near = result.have is not None and result.have.cores <= _ROOM * max(float(result.runs.cores.max()), result.cores)
+    return result.have.cores if result.have is not None and near else 0.0
 
 
-def _node_layers(found: Cores, x: Spec) -> list[Spec]:
+def _node_layers(result: Cores, x: Spec) -> list[Spec]:
     """Draw the ratio that a node has."""
-    if not (cores := _node(found)):
+    if not (cores := _node(result)):
         return []
     rows: Rows = [{"cores": digits(cores), "label": f"this node: {cores:.3g}"}]
     name = marks.labels(rows, x, _HEIGHT - 8, align="right", dx=-6, fontSize=11, color=RECORDED)
@@ -168,9 +168,9 @@ def _legend_layers(fitted: list[Candidate], chosen: Candidate, right: float, row
     return out
 
 
-def sharing_figure(found: Cores, name: str) -> Figure:
+def sharing_figure(result: Cores, name: str) -> Figure:
     """Draw performance against ranks on one GPU, one line for each number of threads, ringed where one more stops paying."""
-    shown = found.shared[:_MOST_LINES]
+    shown = result.shared[:_MOST_LINES]
     most = max(s.ranks for c in shown for s in c.steps)
     least = min(c.steps[0].ranks for c in shown)
     rows: Rows = []
@@ -182,7 +182,7 @@ def sharing_figure(found: Cores, name: str) -> Figure:
         rows += [{"ranks": s.ranks, "performance": digits(s.performance), "colour": colour} for s in c.steps]
         ringed += [{**r, "tip": clean(_ring(c))} for r in rows[-len(c.steps) :] if r["ranks"] == c.ranks]
         ends.append({**rows[-1], "label": _ring(c)})
-        dots += _runs_of(found.runs, c, colour)
+        dots += _runs_of(result.runs, c, colour)
     low, high = (edge(r["performance"] for r in dots) for edge in (min, max))
     _apart(ends, high - low)
     room = max(high - low, 0.05) * 0.12
@@ -202,12 +202,12 @@ def sharing_figure(found: Cores, name: str) -> Figure:
     columns = ("seconds", "performance", "gain", "low", "high")
     table = [
         {"threads": c.threads, "ranks_per_gpu": s.ranks, **{name: getattr(s, name) for name in columns}}
-        for c in found.shared
+        for c in result.shared
         for s in c.steps
     ]
     alt = "; ".join(_ring(c) for c in shown)
-    whose = f"{clean(found.runs.program)}. " if found.runs.program else ""
-    left_out = f" {len(found.shared) - len(shown)} more numbers of threads are in the CSV file." if len(found.shared) > len(shown) else ""
+    whose = f"{clean(result.runs.program)}. " if result.runs.program else ""
+    left_out = f" {len(result.shared) - len(shown)} more numbers of threads are in the CSV file." if len(result.shared) > len(shown) else ""
     worth = percent(shown[0].worth)
     caption = f"{whose}Ringed: the last step that gains {worth} or more. Dots: runs. Lines: their geometric means.{left_out}"
     return Figure(name, "Performance against ranks on one GPU", alt, spec, table, caption)

@@ -107,8 +107,8 @@ def _curve_caption(both: list[Slack]) -> str:
     )
 
 
-def _banded(found: Slack) -> bool:
-    return any(interval_matters(t.slack, t.low, t.high) for t in found.tolerances)
+def _banded(slack: Slack) -> bool:
+    return any(interval_matters(t.slack, t.low, t.high) for t in slack.tolerances)
 
 
 def interval_matters(slack: float | None, low: float | None, high: float | None) -> bool:

@@ -45,15 +45,15 @@ class Placed:
     change: float
 
 
-def placed(found: Surface, answers: list[tuple[Machine, Projection, str]]) -> list[Placed]:
+def placed(surface: Surface, answers: list[tuple[Machine, Projection, str]]) -> list[Placed]:
     """Return the targets that the map can speak for: they change latency and link bandwidth alone, and the map gives their projection.
 
     Parameters
     ----------
-    found : the map.
+    surface : the map.
     answers : target as declared, its projection through the timeline, its colour.
     """
-    source = found.run.source
+    source = surface.run.source
     out = []
     for declared, projection, colour in answers:
         target = Pair(source, declared).target
@@ -63,10 +63,10 @@ def placed(found: Surface, answers: list[tuple[Machine, Projection, str]]) -> li
         if target is source or None in rates or slack < 0 or not called or projection.alpha not in (None, 1.0):
             continue
         bandwidth = math.sqrt(math.prod(r for r in rates if r is not None))
-        if not found.bandwidth[0] <= bandwidth <= found.bandwidth[-1] or slack > found.slack[-1]:
+        if not surface.bandwidth[0] <= bandwidth <= surface.bandwidth[-1] or slack > surface.slack[-1]:
             continue
-        penalty = penalty_at(found, slack, bandwidth)
-        if abs(penalty - projection.penalty) <= AGREES + found.bound:
+        penalty = penalty_at(surface, slack, bandwidth)
+        if abs(penalty - projection.penalty) <= AGREES + surface.bound:
             out.append(Placed(shorten(clean(projection.target), 24), colour, slack, bandwidth, projection.penalty - 1.0))
     return out
 
@@ -113,13 +113,13 @@ def _axes(first: float, domain_x: list[float], domain_y: list[float]) -> tuple[S
     return x, y
 
 
-def _cells(found: Surface, columns: list[tuple[float, float]]) -> Rows:
+def _cells(surface: Surface, columns: list[tuple[float, float]]) -> Rows:
     """Cells of the map, those of one colour that follow each other upwards as one."""
-    change = found.seconds / found.measured - 1.0
-    edges = _edges(found.bandwidth)
+    change = surface.seconds / surface.measured - 1.0
+    edges = _edges(surface.bandwidth)
     out: Rows = []
     for i, (a, b) in enumerate(columns):
-        for j in range(len(found.bandwidth)):
+        for j in range(len(surface.bandwidth)):
             colour = change_colour(float(change[i, j]), _STEPS)
             if out and out[-1]["colour"] == colour and out[-1]["a"] == a and j:
                 out[-1]["d"] = edges[j + 1]
@@ -128,31 +128,33 @@ def _cells(found: Surface, columns: list[tuple[float, float]]) -> Rows:
     return out
 
 
-def _points(found: Surface, lines: dict[float, list[tuple[float, float]]], none: tuple[float, float]) -> Rows:
+def _points(surface: Surface, lines: dict[float, list[tuple[float, float]]], none: tuple[float, float]) -> Rows:
     """Points of the lines of equal loss; in the column of none each goes on, level."""
     out: Rows = []
     for level, line in lines.items():
         out += [{"at": digits(s), "bandwidth": digits(b), "level": level, "line": f"{level}", "i": k} for k, (s, b) in enumerate(line)]
-        cost = _crosses(found.seconds[0], 1.0 / found.bandwidth, found.measured * (1.0 + level))
+        cost = _crosses(surface.seconds[0], 1.0 / surface.bandwidth, surface.measured * (1.0 + level))
         if cost is not None:
             out += [{"at": a, "bandwidth": digits(1.0 / cost), "level": level, "line": f"{level} none", "i": k} for k, a in enumerate(none)]
     return out
 
 
-def _alt(found: Surface, lines: dict[float, list[tuple[float, float]]]) -> str:
-    said = []
+def _alt(surface: Surface, lines: dict[float, list[tuple[float, float]]]) -> str:
+    sentences = []
     for level, line in lines.items():
-        here = [s for s, b in line if abs(b - 1.0) < 1e-6]
-        said.append(f"{percent(level)} longer at {number(here[0], 's', 2)}" if here else f"{percent(level)} not reached on the map")
-    return "Change of run time over added latency and link bandwidth. At the recorded bandwidth: " + ", ".join(said) + "."
+        crossing = [s for s, b in line if abs(b - 1.0) < 1e-6]
+        sentences.append(
+            f"{percent(level)} longer at {number(crossing[0], 's', 2)}" if crossing else f"{percent(level)} not reached on the map"
+        )
+    return "Change of run time over added latency and link bandwidth. At the recorded bandwidth: " + ", ".join(sentences) + "."
 
 
-def _caption(found: Surface, machines: list[Placed]) -> str:
+def _caption(surface: Surface, machines: list[Placed]) -> str:
     off = (
-        f"A longest path was found at each of its {found.evaluations} points, so the map has no error of its own."
-        if found.bound < 1e-9
-        else f"Between {found.evaluations} longest paths the map lies midway between its bounds: off by {percent(found.bound)} of the run "
-        "time at most."
+        f"A longest path was found at each of its {surface.evaluations} points, so the map has no error of its own."
+        if surface.bound < 1e-9
+        else f"Between {surface.evaluations} longest paths the map lies midway between its bounds: "
+        f"off by {percent(surface.bound)} of the run time at most."
     )
     drawn = "Lines: the run is 1, 2, 5 (thick), 10 and 50" + NARROW + "% longer. Ring: the recorded machine. "
     if machines:
@@ -173,14 +175,14 @@ def _edges(values: Float) -> list[float]:
     return [digits(v) for v in (float(values[0]), *middle.tolist(), float(values[-1]))]
 
 
-def _iso(found: Surface, level: float) -> list[tuple[float, float]]:
+def _iso(surface: Surface, level: float) -> list[tuple[float, float]]:
     """Added latency and bandwidth at which the run is longer by `level`: it never gets faster with latency, nor slower with bandwidth."""
-    wanted = found.measured * (1.0 + level)
-    steps = len(found.bandwidth) - 1
-    fine = np.geomspace(found.bandwidth[0], found.bandwidth[-1], steps * _FINER + 1)
-    cost, known = 1.0 / fine, 1.0 / found.bandwidth
-    seconds = np.stack([np.interp(cost, known[::-1], row[::-1]) for row in found.seconds[1:]])
-    slack = found.slack[1:]
+    wanted = surface.measured * (1.0 + level)
+    steps = len(surface.bandwidth) - 1
+    fine = np.geomspace(surface.bandwidth[0], surface.bandwidth[-1], steps * _FINER + 1)
+    cost, known_cost = 1.0 / fine, 1.0 / surface.bandwidth
+    seconds = np.stack([np.interp(cost, known_cost[::-1], row[::-1]) for row in surface.seconds[1:]])
+    slack = surface.slack[1:]
     line: list[tuple[float, float]] = []
     for j, bandwidth in enumerate(fine.tolist()):
         column = seconds[:, j]

@@ -24,36 +24,36 @@ _ROOM: Final = 21
 _RATE: Final = "format(datum.value / 1e9, '~r')"
 
 
-def shown(found: SharingSurface) -> list[list[tuple[Form, int]]]:
+def shown(surface: SharingSurface) -> list[list[tuple[Form, int]]]:
     """Panels by row: a form each, with all its numbers of runs or the first, the last and some between; all in one row if they fit.
 
     One run alone is the same in every form and stands in the first row only.
     """
     out: list[list[tuple[Form, int]]] = []
-    for form in found.forms:
-        runs = few([k for k in found.runs if k > 1 or form == found.forms[0]], MOST)
+    for form in surface.forms:
+        runs = few([k for k in surface.runs if k > 1 or form == surface.forms[0]], MOST)
         if runs:
             out.append([(form, k) for k in runs])
     flat = [panel for row in out for panel in row]
     return [flat] if len(flat) <= MOST else out
 
 
-def sharing_figure(found: SharingSurface) -> Figure:
+def sharing_figure(surface: SharingSurface) -> Figure:
     """Run time of each run over the recorded one, at every point."""
-    panels = shown(found)
+    panels = shown(surface)
     columns = max(len(row) for row in panels)
     width = min((FULL - _LEFT - _GAP * (columns - 1)) / columns, _WIDEST)
     rows = []
     for n, row in enumerate(panels):
         # an axis has its title under the last panel of a column
         last = [all(i >= len(lower) for lower in panels[n + 1 :]) for i in range(len(row))]
-        views = [_panel(found, form, k, width, first=i == 0, bottom=last[i]) for i, (form, k) in enumerate(row)]
+        views = [_panel(surface, form, k, width, first=i == 0, bottom=last[i]) for i, (form, k) in enumerate(row)]
         rows.append(beside(views, _GAP))
     spec = below(rows, 16, padding={"left": 4, "right": 8, "top": 4, "bottom": 4})
-    changes = [p.found.penalty - 1.0 for p in found.points]
+    changes = [p.found.penalty - 1.0 for p in surface.points]
     return Figure(
-        "sharing", "Runs that share: latency, bandwidth and number of GPUs", _alt(found), spec, [p.as_dict() for p in found.points],
-        _caption(found), legend=_legend(min(changes), max(changes)),
+        "sharing", "Runs that share: latency, bandwidth and number of GPUs", _alt(surface), spec, [p.as_dict() for p in surface.points],
+        _caption(surface), legend=_legend(min(changes), max(changes)),
     )  # fmt: skip
 
 
@@ -81,19 +81,19 @@ def edges(values: tuple[float, ...]) -> list[float]:
     return [digits(v) for v in (values[0] ** 2 / middle[0], *middle, values[-1] ** 2 / middle[-1])]
 
 
-def _panel(found: SharingSurface, form: Form, runs: int, width: float, *, first: bool, bottom: bool) -> Spec:
+def _panel(surface: SharingSurface, form: Form, runs: int, width: float, *, first: bool, bottom: bool) -> Spec:
     # no latency at all has no place on a logarithmic axis: it is drawn a cell below the shortest
-    latencies = tuple(v or _below(found.latencies) for v in found.latencies)
-    across, up = edges(found.bandwidths), edges(latencies)
+    latencies = tuple(v or _below(surface.latencies) for v in surface.latencies)
+    across, up = edges(surface.bandwidths), edges(latencies)
     height = _CELL * len(latencies)
     title_x = f"bandwidth [GB/s]{NARROW}" if bottom else None
-    x = quantity("at", [across[0], across[-1]], log=10, title=title_x, values=list(found.bandwidths), labelExpr=_RATE, grid=False)
-    none = f"datum.value < {latencies[0] * 1.01} ? '0' : {SECONDS}" if found.latencies[0] == 0 else SECONDS
+    x = quantity("at", [across[0], across[-1]], log=10, title=title_x, values=list(surface.bandwidths), labelExpr=_RATE, grid=False)
+    none = f"datum.value < {latencies[0] * 1.01} ? '0' : {SECONDS}" if surface.latencies[0] == 0 else SECONDS
     side: Spec = {"title": "latency" if first else None, "labels": first, "ticks": first, "domain": first, "labelOverlap": False}
     y = quantity("up", [up[0], up[-1]], log=10, values=list(latencies), labelExpr=none, grid=False, **side)
     points: Rows = []
-    for p in _points(found, form, runs):
-        i, j = found.bandwidths.index(p.bandwidth), found.latencies.index(p.latency)
+    for p in _points(surface, form, runs):
+        i, j = surface.bandwidths.index(p.bandwidth), surface.latencies.index(p.latency)
         change = p.found.penalty - 1.0
         points.append(
             {
@@ -104,13 +104,13 @@ def _panel(found: SharingSurface, form: Form, runs: int, width: float, *, first:
             }
         )  # fmt: skip
     layers = [marks.cells(points, of(x, "a"), of(y, "c"), x2="b", y2="d", tip=True, stroke="white", strokeWidth=0.8)]
-    column = width / len(found.bandwidths)
+    column = width / len(surface.bandwidths)
     if column >= _ROOM:
         layers.append(marks.labels(points, x, y, hue="ink", fontSize=9.5 if column < 26 else 10.5))
-    here = found.run.recorded_bandwidth, found.run.recorded_latency
-    if runs == 1 and across[0] <= here[0] <= across[-1] and up[0] <= here[1] <= up[-1]:
-        layers.append(marks.rings([{"at": here[0], "up": here[1]}], x, y, 190, 2.2, color=RECORDED))
-    text, subtitle = title(form, runs, found.run.devices)
+    recorded = surface.run.recorded_bandwidth, surface.run.recorded_latency
+    if runs == 1 and across[0] <= recorded[0] <= across[-1] and up[0] <= recorded[1] <= up[-1]:
+        layers.append(marks.rings([{"at": recorded[0], "up": recorded[1]}], x, y, 190, 2.2, color=RECORDED))
+    text, subtitle = title(form, runs, surface.run.devices)
     return {"width": width, "height": height, "title": {"text": text, "subtitle": subtitle}, "layer": layers}
 
 
@@ -121,8 +121,8 @@ def _below(latencies: tuple[float, ...]) -> float:
     return some[0] ** 2 / some[1]
 
 
-def _points(found: SharingSurface, form: Form, runs: int) -> list[Point]:
-    return [p for p in found.points if p.found.form == form and p.found.runs == runs]
+def _points(surface: SharingSurface, form: Form, runs: int) -> list[Point]:
+    return [p for p in surface.points if p.found.form == form and p.found.runs == runs]
 
 
 def _short(penalty: float) -> str:
@@ -134,20 +134,20 @@ def _legend(low: float, high: float) -> tuple[tuple[str, str], ...]:
     return change_legend([v for v in (-0.8, -0.5, -0.3, -0.1, 0.0, 0.05, 0.1, 0.5, 2.0, 10.0) if low - 0.05 <= v <= max(high, 0.06)])
 
 
-def _alt(found: SharingSurface) -> str:
-    said = []
-    for form in found.forms:
-        worst = max((p for p in found.points if p.found.form == form), key=lambda p: p.found.penalty)
-        best = min((p for p in found.points if p.found.form == form), key=lambda p: p.found.penalty)
-        said.append(f"{form}: from {factor(best.found.penalty, 3)} to {factor(worst.found.penalty, 3)} the recorded run time")
-    return "Run time over latency and bandwidth. " + "; ".join(said) + "."
+def _alt(surface: SharingSurface) -> str:
+    ranges = []
+    for form in surface.forms:
+        worst = max((p for p in surface.points if p.found.form == form), key=lambda p: p.found.penalty)
+        best = min((p for p in surface.points if p.found.form == form), key=lambda p: p.found.penalty)
+        ranges.append(f"{form}: from {factor(best.found.penalty, 3)} to {factor(worst.found.penalty, 3)} the recorded run time")
+    return "Run time over latency and bandwidth. " + "; ".join(ranges) + "."
 
 
-def _caption(found: SharingSurface) -> str:
-    run = found.run
+def _caption(surface: SharingSurface) -> str:
+    run = surface.run
     anchored = (
         "What a copy costs beyond its link, and a delivery beyond the latency, stays as recorded."
-        if found.law == "anchored"
+        if surface.law == "anchored"
         else "A copy takes its bytes over the bandwidth, and each delivery the latency, as in AgoChart."
     )
     what = (
@@ -155,15 +155,15 @@ def _caption(found: SharingSurface) -> str:
         f"Ring: the recorded machine, {number(run.recorded_latency, 's')} and {number(run.recorded_bandwidth, 'B/s')} ({run.link_from}). "
     )
     limit = ""
-    if set(found.forms) - {"loose"}:
+    if set(surface.forms) - {"loose"}:
         fewer = " A kernel gains as its blocks, or rounds of resident blocks, get fewer on each multiprocessor,"
         limit = {
             "full": " Every kernel is taken to fill the larger GPU, which is the best that can be.",
             "blocks": f"{fewer} the more of the two: {percent(run.unfilled)} of kernel time is in kernels with too few to gain.",
             "rounds": f"{fewer} the less of the two.",
-        }[found.gain]
+        }[surface.gain]
         if not run.blocks_known:
             limit = " No thread blocks are known: every kernel is taken to fill the larger GPU, which is the best that can be."
-    asked = f" {number(found.hop_seconds, 's')} are added to each copy." if found.hop_seconds else ""
-    asked += f" A multiprocessor is {found.speed:g} times as fast as recorded." if found.speed != 1.0 else ""
+    asked = f" {number(surface.hop_seconds, 's')} are added to each copy." if surface.hop_seconds else ""
+    asked += f" A multiprocessor is {surface.speed:g} times as fast as recorded." if surface.speed != 1.0 else ""
     return what + anchored + asked + limit

@@ -53,7 +53,7 @@ class _Asked:
     metric : the column that is drawn.
     """
 
-    found: Swept
+    swept: Swept
     rows: list[dict[str, Any]]
     axes: dict[str, list[Scalar]]
     paths: list[str]
@@ -61,7 +61,7 @@ class _Asked:
 
     def value(self, name: str, value: Any) -> str:
         """Return a value with its unit."""
-        return clean(valued(value, unit_of(name, self.found.study.kind.legal)), 40)
+        return clean(valued(value, unit_of(name, self.swept.study.kind.legal)), 40)
 
     def title(self, name: str) -> str:
         """Return an axis in words."""
@@ -76,9 +76,9 @@ class _Asked:
         values = ", ".join(f"{self.title(n)} {self.value(n, v)}" for n, v in others.items())
         return f" Everything else as first asked: {values}." if values else ""
 
-    def pick(self, recording: str, at: Mapping[str, Any]) -> dict[str, Any] | None:
+    def pick(self, recording: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the row of a recording at these values."""
-        return self.index.get((recording, *(at.get(n, self.paths[0] if n == "path" else None) for n in ("path", *self.axes))))
+        return self.index.get((recording, *(values.get(n, self.paths[0] if n == "path" else None) for n in ("path", *self.axes))))
 
     @cached_property
     def index(self) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -86,9 +86,9 @@ class _Asked:
         return {(r["recording"], r["path"] if self.paths != [""] else "", *(r[n] for n in self.axes)): r for r in self.rows}
 
 
-def figures(found: Swept) -> list[Figure]:
+def figures(swept: Swept) -> list[Figure]:
     """Return all figures of a sweep, at most `MOST`; none where nothing varies or no point has an answer."""
-    asked = _asked(found)
+    asked = _asked(swept)
     if not asked.rows:
         return []
     out: list[Figure] = []
@@ -96,7 +96,7 @@ def figures(found: Swept) -> list[Figure]:
     for name in asked.axes:
         if compared and (one := gain_over(asked, name)):
             out.append(one)
-    recordings = [n for n in found.study.recordings if any(r["recording"] == n for r in asked.rows)]
+    recordings = [n for n in swept.study.recordings if any(r["recording"] == n for r in asked.rows)]
     shape = next((n for n in _SHAPES if n in asked.axes), None)
     for recording in recordings:
         out += [made for name in asked.axes if (made := over(asked, recording, name))]
@@ -105,14 +105,14 @@ def figures(found: Swept) -> list[Figure]:
     return out[:MOST]
 
 
-def _asked(found: Swept) -> _Asked:
-    rows = found.rows()
-    varied = varying(found.study)
+def _asked(swept: Swept) -> _Asked:
+    rows = swept.rows()
+    varied = varying(swept.study)
     axes: dict[str, list[Scalar]] = {n: list(dict.fromkeys(r[n] for r in rows)) for n in varied if n != "path"}
     metric = TALK if rows and TALK in rows[0] else "seconds"
     answered = [r for r in rows if not r["code"] and isinstance(r.get(metric), int | float)]
     paths = list(dict.fromkeys(str(r["path"]) for r in rows)) if "path" in varied else [""]
-    return _Asked(found, answered, axes, paths, metric)
+    return _Asked(swept, answered, axes, paths, metric)
 
 
 def _named(*words: str) -> str:
@@ -154,8 +154,8 @@ def _across(asked: _Asked, name: str) -> tuple[Spec, bool]:
     some = sorted(float(v) for v in values)
     ticks = few(some, _TICKS)
     exact = {float(v): v for v in values}
-    said = " : ".join(f"datum.value == {json.dumps(t)} ? {json.dumps(_unbroken(asked.value(name, exact[t])))}" for t in ticks)
-    axis = {"title": title, "values": ticks, "labelExpr": f"{said} : ''", "labelOverlap": "greedy", "grid": True}
+    words = " : ".join(f"datum.value == {json.dumps(t)} ? {json.dumps(_unbroken(asked.value(name, exact[t])))}" for t in ticks)
+    axis = {"title": title, "values": ticks, "labelExpr": f"{words} : ''", "labelOverlap": "greedy", "grid": True}
     if logarithmic(some):
         side = (some[-1] / some[0]) ** 0.05
         return quantity("x", [some[0] / side, some[-1] * side], log=10, **axis), True
@@ -211,13 +211,13 @@ def over(asked: _Asked, recording: str, name: str) -> Figure | None:
     series: list[tuple[str, str, Rows]] = []
     for path in asked.paths:
         for k, value in enumerate(some):
-            at = {**others, "path": path, **({second: value} if second else {})}
-            found = [(v, row) for v in asked.axes[name] if (row := asked.pick(recording, {**at, name: v}))]
+            values = {**others, "path": path, **({second: value} if second else {})}
+            answered = [(v, row) for v in asked.axes[name] if (row := asked.pick(recording, {**values, name: v}))]
             words = [_PATH_WORDS.get(path, path)] if path else []
             words += [f"{asked.title(second)} {asked.value(second, value)}"] if second else []
             label = ", ".join(words) or clean(recording, 40)
             colour = _colour(path, k, len(some))
-            series.append((label, colour, [{"value": v, "seconds": row[asked.metric]} for v, row in found]))
+            series.append((label, colour, [{"value": v, "seconds": row[asked.metric]} for v, row in answered]))
     every = [p["seconds"] for _, _, points in series for p in points]
     if not every:
         return None
@@ -239,7 +239,7 @@ def over(asked: _Asked, recording: str, name: str) -> Figure | None:
         left_out = f" Of {len(asked.axes[second])} values of {asked.title(second)} {len(some)} are drawn."
     gone = len(series) * len(asked.axes[name]) - len(points)
     caption = (
-        ("Of each rank, all that is not its compute." if asked.metric == TALK else f"As model {asked.found.study.kind.name} tells it.")
+        ("Of each rank, all that is not its compute." if asked.metric == TALK else f"As model {asked.swept.study.kind.name} tells it.")
         + asked.kept(others) + left_out + (f" {gone} point{'s' * (gone > 1)} without an answer." if gone else "")
     )  # fmt: skip
     alt = f"{title}. " + " ".join(f"{p['tip']}." for p in points[:60])
@@ -265,20 +265,20 @@ def gain_over(asked: _Asked, name: str) -> Figure | None:
     spans: Rows = []
     table: Rows = []
     legend: list[tuple[str, str]] = []
-    for k, recording in enumerate(asked.found.study.recordings):
+    for k, recording in enumerate(asked.swept.study.recordings):
         colour = TARGET_COLOURS[k % len(TARGET_COLOURS)]
-        found, _ = gained([r for r in asked.rows if r["recording"] == recording], ("path", *asked.axes))
+        gains, _ = gained([r for r in asked.rows if r["recording"] == recording], ("path", *asked.axes))
         label = shorten(clean(recording, 80), 40)
         for value in asked.axes[name]:
-            here = [g for g in found if g.values[name] == value]
-            first = next((g.gain for g in here if all(g.values[n] == v for n, v in others.items())), None)
-            if not here:
+            at_value = [g for g in gains if g.values[name] == value]
+            first = next((g.gain for g in at_value if all(g.values[n] == v for n, v in others.items())), None)
+            if not at_value:
                 continue
-            low, high = min(g.gain for g in here), max(g.gain for g in here)
-            at = float(value) if connected and isinstance(value, int | float) else asked.value(name, value)
+            low, high = min(g.gain for g in at_value), max(g.gain for g in at_value)
+            place = float(value) if connected and isinstance(value, int | float) else asked.value(name, value)
             tip = f"{label}, {asked.title(name)} {asked.value(name, value)}: " + (f"{first:+.1%}" if first is not None else "no answer")
             tip += f", {low:+.1%} to {high:+.1%} with all else that varies" if high > low else ""
-            common = {"x": at, "series": label, "colour": colour, "tip": tip}
+            common = {"x": place, "series": label, "colour": colour, "tip": tip}
             spans.append({**common, "low": low, "high": high})
             if first is not None:
                 points.append({**common, "y": first})

@@ -31,24 +31,24 @@ _PLAIN: Final = 150.0
 _NAMES, _ROW, _LEGEND = 190, 22, 30
 
 
-def figures(found: Study) -> list[Figure]:
+def figures(study: Study) -> list[Figure]:
     """Return the box plot, where times on the other node are known, and the two distributions."""
-    judged = [p for p in found.projected if p.judged.height]
-    return [*([boxes(judged)] if judged else []), shares(found, "count"), shares(found, "time")]
+    judged = [p for p in study.projected if p.judged.height]
+    return [*([boxes(judged)] if judged else []), shares(study, "count"), shares(study, "time")]
 
 
 def boxes(judged: list[Projected]) -> Figure:
     """Draw absolute percentage errors of every application by approach: quartiles, whiskers of 1.5 times their distance, and WMAPE."""
     rows: Rows = []
-    at = 0.0
+    top = 0.0
     heads: Rows = []
     for projected in judged:
-        heads.append({"y": at + _ROW * len(APPROACHES) / 2, "name": _called(projected), "top": at})
+        heads.append({"y": top + _ROW * len(APPROACHES) / 2, "name": _called(projected), "top": top})
         for approach in APPROACHES:
-            rows.append({"y": at + _ROW / 2, "colour": _COLOURS[approach], **_box(projected, approach)})
-            at += _ROW
-        at += 12
-    height = at - 12
+            rows.append({"y": top + _ROW / 2, "colour": _COLOURS[approach], **_box(projected, approach)})
+            top += _ROW
+        top += 12
+    height = top - 12
     largest = max(r["high"] for r in rows) if rows else 1.0
     largest = max(largest, max(r["wmape"] for r in rows))
     plain = largest <= _PLAIN
@@ -103,12 +103,12 @@ def _box(projected: Projected, approach: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def shares(found: Study, of_what: str) -> Figure:
+def shares(study: Study, of_what: str) -> Figure:
     """Draw a bar an application: shares of its transfers (``count``) or of their time (``time``) by decade of size."""
     rows: Rows = []
     heads: Rows = []
-    decades = sorted({row["low_bytes"] for s in found.subjects for row in distribution(s)})
-    for k, subject in enumerate(found.subjects):
+    decades = sorted({row["low_bytes"] for s in study.subjects for row in distribution(s)})
+    for k, subject in enumerate(study.subjects):
         name = clean(subject.name)
         heads.append({"row": k, "name": shorten(name, 28)})
         parts = []
@@ -120,7 +120,7 @@ def shares(found: Study, of_what: str) -> Figure:
                 (share, {"row": k, "colour": _shade(low), "label": label, "ink": "white" if _dark(low) else INK, "tip": tip, **ends})
             )
         rows += stack(parts)
-    y = row_axis(len(found.subjects), inner=0.28, outer=0.1)
+    y = row_axis(len(study.subjects), inner=0.28, outer=0.1)
     title = "share of the transfers" if of_what == "count" else "share of the time of the transfers"
     layers = [
         *_legend([(_decade(d), _shade(d)) for d in decades], -_NAMES + 20.0),
@@ -130,7 +130,7 @@ def shares(found: Study, of_what: str) -> Figure:
         marks.labels(None, quantity("middle"), y, hue="ink", limit=120, fontSize=10),
         marks.row_names(heads, y, _NAMES),
     ]
-    spec = plot(layers, 32 * len(found.subjects), (_NAMES, 16, _LEGEND, 44), rows)
+    spec = plot(layers, 32 * len(study.subjects), (_NAMES, 16, _LEGEND, 44), rows)
     table = [{k: r[k] for k in ("application", "low_bytes", "high_bytes", "share")} for r in rows]
     alt = f"{title.capitalize()} by size. " + " ".join(f"{r['tip']}." for r in rows if r["share"] >= 0.01)
     name = "transfers-by-size" if of_what == "count" else "transfer-time-by-size"

@@ -53,9 +53,9 @@ _DOTS: Final[dict[bool, Spec]] = {
 }
 
 
-def figures(found: Validation) -> list[Figure]:
+def figures(validation: Validation) -> list[Figure]:
     """Return the strip and the scatter; nothing where nothing was compared."""
-    drawn = [r for r in found.rows if r.predicted and r.measured]
+    drawn = [r for r in validation.rows if r.predicted and r.measured]
     return [ratios(drawn), scatter(drawn)] if drawn else []
 
 
@@ -145,10 +145,10 @@ def _ticks(low: float, high: float) -> list[float]:
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     if last - first < 2:
         steps = (1, 2, 5) if high / low < 40.0 else (1, 3)
-        found = [m * 10.0**k for k in range(first - 1, last + 1) for m in steps]
+        ticks = [m * 10.0**k for k in range(first - 1, last + 1) for m in steps]
     else:
-        found = [10.0**k for k in range(first, last + 1, max(-(-(last - first) // 4), 1))]
-    return [v for v in found if low * _EDGE <= v <= high / _EDGE]
+        ticks = [10.0**k for k in range(first, last + 1, max(-(-(last - first) // 4), 1))]
+    return [v for v in ticks if low * _EDGE <= v <= high / _EDGE]
 
 
 def ratios(rows: Sequence[Row]) -> Figure:

@@ -38,34 +38,34 @@ CHAIN: Final = {
 _SHADES: Final = ("#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58")
 
 
-def figures(found: GpuDirectStudy) -> list[Figure]:
+def figures(study: GpuDirectStudy) -> list[Figure]:
     """Return all figures that the study has."""
-    out = [by_size(found)] if found.sizes else []
-    out.append(node_shapes(found))
-    if any(found.case(found.at, path).links for path in BOTH):
-        out.append(links(found))
-    if found.matrix is not None and found.matrix.any():
-        out.append(traffic(found))
-    if found.saturations():
-        out.append(cards(found))
+    out = [by_size(study)] if study.sizes else []
+    out.append(node_shapes(study))
+    if any(study.case(study.at, path).links for path in BOTH):
+        out.append(links(study))
+    if study.matrix is not None and study.matrix.any():
+        out.append(traffic(study))
+    if study.saturations():
+        out.append(cards(study))
     return out
 
 
 # --- by message size --------------------------------------------------------------------------------------------------
 
 
-def _drawn(found: GpuDirectStudy) -> tuple[bool, dict[int, list[SizeClass]]]:
+def _drawn(study: GpuDirectStudy) -> tuple[bool, dict[int, list[SizeClass]]]:
     """Return the classes between nodes by shape; those inside nodes where there are no others."""
     for between in (True, False):
-        some = {n: c for n in found.answered.shapes if (c := found.classes(n, between=between))}
+        some = {n: c for n in study.answered.shapes if (c := study.classes(n, between=between))}
         if some:
             return between, some
     return True, {}
 
 
-def by_size(found: GpuDirectStudy) -> Figure:
+def by_size(study: GpuDirectStudy) -> Figure:
     """Draw the gain of GPUDirect by message size and node shape, the closed form beside it, and where messages and bytes are."""
-    between, classes = _drawn(found)
+    between, classes = _drawn(study)
     shade_of = {n: _SHADES[-1] if len(classes) == 1 else shade(_SHADES, k, len(classes)) for k, n in enumerate(classes)}
     rows: Rows = [
         {
@@ -82,7 +82,7 @@ def by_size(found: GpuDirectStudy) -> Figure:
     x = quantity("size", [low, high], log=10, labels=False, ticks=False, title=None, values=powers, grid=True)
     bottom = quantity("a", [low, high], log=10, title="message size", values=powers, labelExpr=BYTES, grid=True)
     y = quantity("gain", title="gain: host copies over GPUDirect, less 1", labelExpr=CHANGE, minExtent=48, tickCount=6)
-    edges = _edges(found, low, high)
+    edges = _edges(study, low, high)
     aside: Spec = {"align": "left", "dx": 4} if edges and edges[0]["size"] < math.sqrt(low * high) else {"align": "right", "dx": -4}
     layers = [
         marks.rules([{"gain": 0}], None, y, color=INK),
@@ -98,7 +98,7 @@ def by_size(found: GpuDirectStudy) -> Figure:
     table = [c.as_dict() for some in classes.values() for c in some]
     legend = (*((f"{n} rank{'s' * (n > 1)} a node", shade_of[n]) for n in classes), ("closed form, a message alone", FAINT))
     alt = "Gain of GPUDirect by message size. " + " ".join(f"{r['tip']}." for r in rows[:60])
-    title, caption = _size_title(found, between), _size_caption(found, between)
+    title, caption = _size_title(study, between), _size_caption(study, between)
     return Figure("messages-by-size", title, alt, spec, table, caption, legend=legend)
 
 
@@ -134,13 +134,13 @@ def _powers(low: float, high: float) -> list[float]:
     return [10.0**k for k in exponents] or [low, high]
 
 
-def _edges(found: GpuDirectStudy, low: float, high: float) -> Rows:
-    closed = break_even_bytes(found.answered.setup.paid)
+def _edges(study: GpuDirectStudy, low: float, high: float) -> Rows:
+    closed = break_even_bytes(study.answered.setup.paid)
     return [{"size": closed, "label": f"closed form {number(closed, 'B')}"}] if low < closed < high else []
 
 
-def _size_title(found: GpuDirectStudy, between: bool) -> str:
-    findings = {n: _finding(found.classes(n, between=between), between) for n in found.answered.shapes if found.classes(n, between=between)}
+def _size_title(study: GpuDirectStudy, between: bool) -> str:
+    findings = {n: _finding(study.classes(n, between=between), between) for n in study.answered.shapes if study.classes(n, between=between)}
     first = next(iter(findings))
     return findings[first] if len(set(findings.values())) == 1 else f"{findings[first]} ({first} rank{'s' * (first > 1)} a node)"
 
@@ -159,10 +159,10 @@ def _finding(classes: list[SizeClass], between: bool) -> str:
     return f"GPUDirect carries messages {where} faster from {number(edge.size_bytes, 'B')} on"
 
 
-def _size_caption(found: GpuDirectStudy, between: bool) -> str:
+def _size_caption(study: GpuDirectStudy, between: bool) -> str:
     edges = []
-    for n in found.answered.shapes:
-        edge = found.crossover(n, between=between)
+    for n in study.answered.shapes:
+        edge = study.crossover(n, between=between)
         if edge is not None and 0 < edge.size_bytes < math.inf:
             edges.append(f"{number(edge.size_bytes, 'B')} at {n} a node")
     crossed = f"Crossover in the replay, times between two sizes on a straight line: {', '.join(edges)}. " if edges else ""
@@ -176,35 +176,35 @@ def _size_caption(found: GpuDirectStudy, between: bool) -> str:
 # --- node shapes ------------------------------------------------------------------------------------------------------
 
 
-def node_shapes(found: GpuDirectStudy) -> Figure:
+def node_shapes(study: GpuDirectStudy) -> Figure:
     """Draw run time by path and node shape, split along its chain; beside it the same without compute."""
-    groups = _bars(found)
+    groups = _bars(study)
     rest = [(heading, [replace(bar, parts=bar.parts[1:]) for bar in bars]) for heading, bars in groups]
     spec = beside([stacked_bars(groups, 330, "run time"), stacked_bars(rest, 230, "without compute", named=False)], 26, padding=6)
-    table = [{"per": c.per, "card_bandwidth": c.card_bandwidth, **c.row.__dict__} for c in found.cases]
+    table = [{"per": c.per, "card_bandwidth": c.card_bandwidth, **c.row.__dict__} for c in study.cases]
     alt = "Run times by node shape and data path. " + " ".join(f"{bar.tip}." for _, bars in groups for bar in bars)
     caption = (
         "What each run time is made of, followed back from its end: the parts add up to it. Compute holds what ranks do between their "
         "calls and calls that no message explains, such as MPI_Init."
     )
-    return Figure("messages-node-shapes", _shape_title(found), alt, spec, table, caption, legend=tuple(CHAIN.values()))
+    return Figure("messages-node-shapes", _shape_title(study), alt, spec, table, caption, legend=tuple(CHAIN.values()))
 
 
-def _per(found: GpuDirectStudy, per: Per) -> str:
+def _per(study: GpuDirectStudy, per: Per) -> str:
     """Return the bandwidth of the network in words."""
-    return f"{number(found.case(found.at, BOTH[0]).card_bandwidth, 'B/s')} a {'GPU' if per == 'gpu' else 'node'}"
+    return f"{number(study.case(study.at, BOTH[0]).card_bandwidth, 'B/s')} a {'GPU' if per == 'gpu' else 'node'}"
 
 
-def _bars(found: GpuDirectStudy) -> list[tuple[str, list[Bar]]]:
+def _bars(study: GpuDirectStudy) -> list[tuple[str, list[Bar]]]:
     """Return a group of bars a node shape, a bar a path, compute first."""
     groups = []
-    for n in found.answered.shapes:
+    for n in study.answered.shapes:
         bars = []
-        kinds = [k for k in found.pers if any((c.row.ranks_per_node, c.per) == (n, k) for c in found.cases)]
+        kinds = [k for k in study.pers if any((c.row.ranks_per_node, c.per) == (n, k) for c in study.cases)]
         for kind in kinds:
             for path in BOTH:
-                row = found.case(n, path, kind).row
-                per = f", {_per(found, kind)}" if len(kinds) > 1 else ""
+                row = study.case(n, path, kind).row
+                per = f", {_per(study, kind)}" if len(kinds) > 1 else ""
                 tip = f"{n} a node{per}, {PATH_WORDS[path]}: {seconds(row.seconds) if not row.stuck else 'gets stuck'}"
                 times = [(getattr(row, f"chain_{part}_seconds"), colour) for part, (_, colour) in CHAIN.items()]
                 bars.append(Bar(PATH_WORDS[path] + per, tip, [(0.0 if math.isnan(t) else t, colour) for t, colour in times]))
@@ -212,35 +212,35 @@ def _bars(found: GpuDirectStudy) -> list[tuple[str, list[Bar]]]:
     return groups
 
 
-def _shape_title(found: GpuDirectStudy) -> str:
-    rows = [found.case(found.at, path).row for path in BOTH]
+def _shape_title(study: GpuDirectStudy) -> str:
+    rows = [study.case(study.at, path).row for path in BOTH]
     if any(r.stuck for r in rows):
         return "By one of the two paths this run gets stuck"
-    share = "" if math.isnan(found.copies_share) else f"Copies are {share_words(found.copies_share)} of the run time; "
+    share = "" if math.isnan(study.copies_share) else f"Copies are {share_words(study.copies_share)} of the run time; "
     change = rows[1].seconds / rows[0].seconds - 1.0
     change_words = (
         "leaves it as it is" if abs(change) < 5e-4 else f"makes it {percent(abs(change))} {'shorter' if change < 0 else 'longer'}"
     )
-    each = f"{found.at} rank{'s' * (found.at > 1)} a node"
+    each = f"{study.at} rank{'s' * (study.at > 1)} a node"
     return (f"{share}GPUDirect {change_words}" if share else f"GPUDirect {change_words}") + f" ({each})"
 
 
 # --- cards ------------------------------------------------------------------------------------------------------------
 
 
-def cards(found: GpuDirectStudy) -> Figure:
+def cards(study: GpuDirectStudy) -> Figure:
     """Draw the share of the time in which a node communicates that its busiest card is busy, over ranks a node."""
     rows: Rows = []
-    for kind in found.pers:
+    for kind in study.pers:
         for path in BOTH:
-            for n in found.answered.shapes:
-                case = found.case(n, path, kind)
+            for n in study.answered.shapes:
+                case = study.case(n, path, kind)
                 if case.links is None or case.row.nodes < 2:
                     continue
                 share = float(case.links.in_communication.max())
-                tip = f"{n} a node, {_per(found, kind)}, {PATH_WORDS[path]}: {percent(share)}"
+                tip = f"{n} a node, {_per(study, kind)}, {PATH_WORDS[path]}: {percent(share)}"
                 rows.append({"n": str(n), "share": share, "colour": COLOURS[path], "kind": kind, "path": path, "tip": tip})
-    order = [str(n) for n in found.answered.shapes if any(r["n"] == str(n) for r in rows)]
+    order = [str(n) for n in study.answered.shapes if any(r["n"] == str(n) for r in rows)]
     x: Spec = {
         "field": "n", "type": "ordinal", "scale": {"domain": order, "padding": 0.4},
         "axis": {"title": "ranks (GPUs) a node", "labelAngle": 0},
@@ -253,25 +253,25 @@ def cards(found: GpuDirectStudy) -> Figure:
         marks.rules(full, None, y, color=INK, strokeDash=[2, 3]),
         marks.labels(full, 4, y, align="left", dy=-7, fontSize=10.5, color=SOFT),
     ]
-    for kind in found.pers:
+    for kind in study.pers:
         for path in BOTH:
             shares = [r for r in rows if (r["kind"], r["path"]) == (kind, path)]
             layers.append(marks.line(shares, x, y, 2.2, strokeDash=[6, 4] if kind == "gpu" else [1, 0], color=COLOURS[path]))
     layers.append(marks.points(rows, x, y, 48, tip=True))
     spec = plot(layers, 250, (64, 12, 10, 46), width=520)
     table = [{"ranks_per_node": int(r["n"]), "per": r["kind"], "path": r["path"], "busy_share": r["share"]} for r in rows]
-    dashed = f" Solid: {_per(found, 'node')}; dashed: {_per(found, 'gpu')}." if len(found.pers) > 1 else ""
+    dashed = f" Solid: {_per(study, 'node')}; dashed: {_per(study, 'gpu')}." if len(study.pers) > 1 else ""
     caption = (
         "Of the busiest card of the run: bytes one way over its bandwidth, over the time in which a rank of its node does not compute or "
         "a message from or to the node is on its way." + dashed
     )
     alt = "Busy cards. " + " ".join(f"{r['tip']}." for r in rows)
     legend = tuple((PATH_WORDS[p], COLOURS[p]) for p in BOTH)
-    return Figure("messages-cards", _cards_title(found), alt, spec, table, caption, legend=legend)
+    return Figure("messages-cards", _cards_title(study), alt, spec, table, caption, legend=legend)
 
 
-def _cards_title(found: GpuDirectStudy) -> str:
-    seen = [s for s in found.saturations() if s.per == "node"]
+def _cards_title(study: GpuDirectStudy) -> str:
+    seen = [s for s in study.saturations() if s.per == "node"]
     full = [s for s in seen if s.ranks_per_node is not None]
     if not full:
         top = max(seen, key=lambda s: s.largest)

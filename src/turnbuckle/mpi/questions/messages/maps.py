@@ -26,9 +26,9 @@ _MOST_NODES: Final = 48
 _MOST_RANKS: Final = 256
 
 
-def links(found: GpuDirectStudy) -> Figure:
+def links(study: GpuDirectStudy) -> Figure:
     """Draw the share of the run time in which links were busy: kinds of links by nodes, a panel a path."""
-    cases = [c for path in BOTH if (c := found.case(found.at, path)).links is not None]
+    cases = [c for path in BOTH if (c := study.case(study.at, path)).links is not None]
     used = [c.links for c in cases if c.links is not None]
     kinds = list(dict.fromkeys(k for u in used for k, row in zip(u.classes, u.busy, strict=True) if row.any() or k.startswith("card")))
     top = max(float(u.busy.max(initial=0.0)) for u in used) or 1.0
@@ -41,7 +41,7 @@ def links(found: GpuDirectStudy) -> Figure:
     ]  # fmt: skip
     case = max(cases, key=lambda c: c.row.busiest_share)
     title = f"Busiest: {clean(case.row.busiest, 60)} by {PATH_WORDS[case.row.path]}, {share_words(case.row.busiest_share)} of the run time"
-    each = f"{found.at} rank{'s' * (found.at > 1)} a node"
+    each = f"{study.at} rank{'s' * (study.at > 1)} a node"
     alt = "Busy links. " + " ".join(
         f"{PATH_WORDS[c.row.path]}: {clean(c.row.busiest, 60) or 'none'}, {share_words(c.row.busiest_share)} of the run time."
         for c in cases
@@ -114,11 +114,11 @@ def _heat_colour(share: float) -> str:
 # --- from rank to rank ------------------------------------------------------------------------------------------------
 
 
-def traffic(found: GpuDirectStudy) -> Figure:
+def traffic(study: GpuDirectStudy) -> Figure:
     """Draw bytes from rank to rank, a cell a pair, and where nodes end."""
-    assert found.matrix is not None
-    matrix, each = downsampled(found.matrix, _MOST_RANKS)
-    ranks = len(found.matrix)
+    assert study.matrix is not None
+    matrix, each = downsampled(study.matrix, _MOST_RANKS)
+    ranks = len(study.matrix)
     positive = matrix[matrix > 0]
     low, high = math.floor(math.log10(max(positive.min(), 1.0))), math.ceil(math.log10(max(positive.max(), 10.0)))
     levels = np.clip(np.floor((np.log10(np.maximum(matrix, 1.0)) - low) / max(high - low, 1) * 8), 0, 7).astype(int) + 1
@@ -137,24 +137,24 @@ def traffic(found: GpuDirectStudy) -> Figure:
             k = last + 1
     side = 420
     x, y = _rank_axis("a", ranks, "to rank"), _rank_axis("c", ranks, "from rank")
-    borders = _borders(found, x, y)
+    borders = _borders(study, x, y)
     spec = plot([marks.cells(None, x, y, x2="b", y2="d"), *borders], side, (60, 10, 8, 48), rows, side + 70)
-    inside = float(found.matrix[found.node[:, None] == found.node].sum()) / float(found.matrix.sum())
-    nodes = int(found.node.max()) + 1
-    title = f"{percent(inside)} of the bytes stay inside nodes of {found.together} ranks"
-    if nodes == 1 or found.together == 1:
-        title = f"{number(float(found.matrix.sum()), 'B')} between {ranks} ranks" + ", all inside one node" * (nodes == 1)
-    pairs = np.count_nonzero(found.matrix)
-    partners = np.count_nonzero(found.matrix + found.matrix.T, axis=1)
+    inside = float(study.matrix[study.node[:, None] == study.node].sum()) / float(study.matrix.sum())
+    nodes = int(study.node.max()) + 1
+    title = f"{percent(inside)} of the bytes stay inside nodes of {study.together} ranks"
+    if nodes == 1 or study.together == 1:
+        title = f"{number(float(study.matrix.sum()), 'B')} between {ranks} ranks" + ", all inside one node" * (nodes == 1)
+    pairs = np.count_nonzero(study.matrix)
+    partners = np.count_nonzero(study.matrix + study.matrix.T, axis=1)
     caption = (
-        f"Messages and collectives, these by the algorithms of the replay: {number(float(found.matrix.sum()), 'B')} between {pairs:,} "
+        f"Messages and collectives, these by the algorithms of the replay: {number(float(study.matrix.sum()), 'B')} between {pairs:,} "
         f"pairs of ranks, {_count(partners)} a rank."
         + (" Lines: where a node ends." if borders else "")
         + (f" A cell is {each} by {each} ranks." if each > 1 else "")
     )
     table = [
-        {"from_rank": int(r), "to_rank": int(c), "size_bytes": float(found.matrix[r, c])}
-        for r, c in np.argwhere(found.matrix > 0)[:200_000].tolist()
+        {"from_rank": int(r), "to_rank": int(c), "size_bytes": float(study.matrix[r, c])}
+        for r, c in np.argwhere(study.matrix > 0)[:200_000].tolist()
     ]  # fmt: skip
     levels_of = [(f"{number(10 ** (low + (high - low) * k / 8), 'B', 2)}", _HEAT[k + 1]) for k in range(0, 8, 2)]
     alt = f"Bytes from rank to rank. {title}. {caption}"
@@ -174,10 +174,10 @@ def _rank_axis(field: str, ranks: int, title: str) -> Spec:
     return quantity(field, [0, ranks], title=title, values=values, labelExpr="format(datum.value - 0.5, 'd')", grid=False)
 
 
-def _borders(found: GpuDirectStudy, x: Spec, y: Spec) -> list[Spec]:
+def _borders(study: GpuDirectStudy, x: Spec, y: Spec) -> list[Spec]:
     """Draw lines where a node ends, if ranks of one node stand side by side and lines are few enough."""
-    ends = (np.flatnonzero(np.diff(found.node)) + 1).tolist()
-    if len(ends) > 64 or found.together == 1:
+    ends = (np.flatnonzero(np.diff(study.node)) + 1).tolist()
+    if len(ends) > 64 or study.together == 1:
         return []
     rows: Rows = [{"at": e} for e in ends]
     look: Spec = {"width": 0.6, "color": INK, "opacity": 0.55}

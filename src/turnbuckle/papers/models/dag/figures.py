@@ -35,36 +35,36 @@ _WORDS: Final = {
 }
 
 
-def figures(found: Solves) -> list[Figure]:
+def figures(solves: Solves) -> list[Figure]:
     """Return both figures."""
-    return [run_times(found), path_parts(found)]
+    return [run_times(solves), path_parts(solves)]
 
 
-def run_times(found: Solves) -> Figure:
+def run_times(solves: Solves) -> Figure:
     """Draw run time over the number of GPUs, a line a variant, with the sweet spots."""
     height = 300
-    counts = sorted({run.gpus for run in found.runs})
-    times = [run.seconds for run in found.runs if run.seconds > 0] or [1.0]
+    counts = sorted({run.gpus for run in solves.runs})
+    times = [run.seconds for run in solves.runs if run.seconds > 0] or [1.0]
     ends = [counts[0] * 0.93, max(counts[-1], 2) * 1.08]
     x = quantity("gpus", ends, log=2, title="GPUs", values=_ticks(counts), grid=False, labelOverlap="greedy", format="~r")
     domain = [min(times) / 1.25, max(times) * 1.25]
     y = quantity("seconds", domain, log=10, title="run time", labelExpr=SECONDS, values=_steps(*domain))
     lines: list[Spec] = []
-    for variant in found.variants:
-        rows = [{"gpus": run.gpus, "seconds": digits(run.seconds)} for run in found.of(variant.what) if run.seconds > 0]
+    for variant in solves.variants:
+        rows = [{"gpus": run.gpus, "seconds": digits(run.seconds)} for run in solves.of(variant.what) if run.seconds > 0]
         look: Spec = {"color": COLOURS[variant.what], "strokeDash": _DASHES[variant.what]}
         lines.append(marks.line(rows, x, y, 2.4, strokeJoin="round", clip=True, **look))
-    layers = [*_nodes(found, counts, x), *lines[::-1], *_spots(found, x, y), *_names(found, domain, height)]
+    layers = [*_nodes(solves, counts, x), *lines[::-1], *_spots(solves, x, y), *_names(solves, domain, height)]
     spec = plot(layers, height, (_LEFT, _NAMES, 20, 42))
-    table = [{**run.as_dict(), "matrix": clean(found.supernodes.triangle.name)} for run in found.runs]
-    best = {v.what: found.best(v.what) for v in found.variants}
+    table = [{**run.as_dict(), "matrix": clean(solves.supernodes.triangle.name)} for run in solves.runs]
+    best = {v.what: solves.best(v.what) for v in solves.variants}
     alt = "Run time of a sparse triangular solve over the number of GPUs. " + " ".join(
         f"{name}: fastest on {_gpus(run)}, {number(run.seconds, 's')}." for name, run in best.items()
     )
-    name = shorten(clean(found.supernodes.triangle.name), 40)
+    name = shorten(clean(solves.supernodes.triangle.name), 40)
     caption = (
-        f"{name} on {clean(found.fabric.title)}. Dots: the fastest count of each line. Both axes are logarithmic. "
-        + " ".join(f"{v.what[:1].upper()}{v.what[1:]}: {v.words}." for v in found.variants[1:])
+        f"{name} on {clean(solves.fabric.title)}. Dots: the fastest count of each line. Both axes are logarithmic. "
+        + " ".join(f"{v.what[:1].upper()}{v.what[1:]}: {v.words}." for v in solves.variants[1:])
     )  # fmt: skip
     return Figure("solve-run-time", "Run time over the number of GPUs", alt, spec, table, caption)
 
@@ -86,9 +86,9 @@ def _steps(low: float, high: float) -> list[float]:
     return [digits(m * 10.0**k) for k in decades for m in each if low <= m * 10.0**k <= high]
 
 
-def _nodes(found: Solves, counts: list[int], x: Spec) -> list[Spec]:
+def _nodes(solves: Solves, counts: list[int], x: Spec) -> list[Spec]:
     """Draw where one node ends."""
-    node = found.fabric.gpus_per_node
+    node = solves.fabric.gpus_per_node
     if not counts[0] <= node < counts[-1]:
         return []
     rows: Rows = [{"gpus": node, "label": f"one node: {node}"}]
@@ -96,22 +96,22 @@ def _nodes(found: Solves, counts: list[int], x: Spec) -> list[Spec]:
     return [marks.rules(rows, x, color=FAINT, strokeDash=[3, 3]), name]
 
 
-def _spots(found: Solves, x: Spec, y: Spec) -> list[Spec]:
+def _spots(solves: Solves, x: Spec, y: Spec) -> list[Spec]:
     """Draw a dot where each line is lowest."""
     rows: Rows = []
-    for variant in found.variants:
-        run = found.best(variant.what)
+    for variant in solves.variants:
+        run = solves.best(variant.what)
         if run.seconds > 0:
             tip = f"{variant.what}: fastest on {_gpus(run)}, {number(run.seconds, 's')}"
             rows.append({"gpus": run.gpus, "seconds": digits(run.seconds), "colour": COLOURS[variant.what], "tip": tip})
     return [marks.points(rows[::-1], x, y, 70, 1.3, tip=True)]
 
 
-def _names(found: Solves, domain: list[float], height: float) -> list[Spec]:
+def _names(solves: Solves, domain: list[float], height: float) -> list[Spec]:
     """Write names at the right ends of the lines, in the lines' order, apart from each other."""
     ends: Rows = []
-    for variant in found.variants:
-        last, best = found.of(variant.what)[-1], found.best(variant.what)
+    for variant in solves.variants:
+        last, best = solves.of(variant.what)[-1], solves.best(variant.what)
         share = log_share(max(last.seconds, domain[0]), *domain)
         label = f"{variant.what}: best {number(best.seconds, 's')} on {best.gpus}"
         ends.append({"y": height * (1.0 - share), "label": label, "colour": COLOURS[variant.what]})
@@ -125,9 +125,9 @@ def _names(found: Solves, domain: list[float], height: float) -> list[Spec]:
     return [marks.words(row["label"], FULL - _LEFT - _NAMES + 10, row["y"], color=row["colour"], **look) for row in ends]
 
 
-def path_parts(found: Solves, what: What = "as is") -> Figure:
+def path_parts(solves: Solves, what: What = "as is") -> Figure:
     """Draw what the longest path is made of at each number of GPUs."""
-    runs = found.of(what)
+    runs = solves.of(what)
     parts: Rows = []
     for run in runs:
         for part in stack((spent, {"name": name}) for name, spent in _parts(run).items()):
@@ -150,7 +150,7 @@ def path_parts(found: Solves, what: What = "as is") -> Figure:
     alt = "What the longest path of the solve is made of. " + " ".join(
         f"{_gpus(run)}: {seconds(run.path_seconds)}, {percent(_share(run))} of it messages." for run in runs
     )
-    slowest, best = max(runs, key=lambda run: run.path_seconds), found.best(what)
+    slowest, best = max(runs, key=lambda run: run.path_seconds), solves.best(what)
     machine = "On the machine as it is" if what == "as is" else f"On the machine {what}"
     caption = f"{machine}." + (" Above each bar: messages on the path." if numbered else "")
     if slowest.path_seconds > best.path_seconds > 0:

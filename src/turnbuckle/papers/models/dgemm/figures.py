@@ -21,29 +21,29 @@ _HEIGHT, _LEGEND, _GAP = 230, 26, 26
 _BANDWIDTH: Final = "format(datum.value / 1e9, '~r')"
 
 
-def panels(found: Study) -> list[Product]:
+def panels(study: Study) -> list[Product]:
     """Return the sizes worth a panel: all, or first, middle and last of many, by size."""
-    products = sorted(found.products, key=lambda p: p.size)
+    products = sorted(study.products, key=lambda p: p.size)
     return products if len(products) <= MOST else [products[0], products[len(products) // 2], products[-1]]
 
 
-def dgemm_figure(found: Study) -> Figure:
+def dgemm_figure(study: Study) -> Figure:
     """Draw speed-up over the host against bandwidth; a study on many bandwidths draws smooth lines."""
-    shown = panels(found)
+    shown = panels(study)
     # a line a launch time, as many as there are shades
-    step = max(1, -(-len(found.launches) // len(_SHADES)))
-    launches = list(range(0, len(found.launches), step))
+    step = max(1, -(-len(study.launches) // len(_SHADES)))
+    launches = list(range(0, len(study.launches), step))
     colours = [shade(_SHADES, k, len(launches)) for k in range(len(launches))]
     y = _axis(shown)
     width = (FULL - 60 - _GAP * (len(shown) - 1)) / len(shown)
     legend_rows: Rows = [
-        {"x": 98 + 74 * k, "colour": c, "label": number(float(found.launches[i]), "s")}
+        {"x": 98 + 74 * k, "colour": c, "label": number(float(study.launches[i]), "s")}
         for k, (i, c) in enumerate(zip(launches, colours, strict=True))
     ]
-    views = [_panel(found, p, launches, colours, width, y, first=k == 0) for k, p in enumerate(shown)]
+    views = [_panel(study, p, launches, colours, width, y, first=k == 0) for k, p in enumerate(shown)]
     spec = below([_legend(legend_rows), beside(views, _GAP)], 4, padding={"left": 4, "right": 8, "top": 4, "bottom": 4})
     alt = "; ".join(f"{p.size:,} reaches {factor(float(p.speedup.max()))} of at most {factor(p.alpha)}" for p in shown)
-    return Figure("dgemm", "Is a matrix product worth moving?", f"Speed-up over the host: {alt}.", spec, found.rows(), _caption(found))
+    return Figure("dgemm", "Is a matrix product worth moving?", f"Speed-up over the host: {alt}.", spec, study.rows(), _caption(study))
 
 
 def _axis(shown: list[Product]) -> Spec:
@@ -55,16 +55,16 @@ def _axis(shown: list[Product]) -> Spec:
     return quantity("speedup", [low, high], log=10, values=log_ticks(low, high, 8))
 
 
-def _caption(found: Study) -> str:
+def _caption(study: Study) -> str:
     how = (
-        f"Kernel times are measured ({clean(found.times.source)})"
-        if found.times.mode == "measured"
-        else f"Nobody measured these kernels: each takes the {clean(found.times.source)}"
+        f"Kernel times are measured ({clean(study.times.source)})"
+        if study.times.mode == "measured"
+        else f"Nobody measured these kernels: each takes the {clean(study.times.source)}"
     )
-    spread = any(p.kernel_ends is not None for p in found.products)
+    spread = any(p.kernel_ends is not None for p in study.products)
     band = " Band: from the shortest to the longest kernel measured, at the shortest launch time." if spread else ""
     return (
-        f"{how}; copies and launches are modelled. The host computes {number(found.host_rate, 'FLOP/s')}. Below the thick line the "
+        f"{how}; copies and launches are modelled. The host computes {number(study.host_rate, 'FLOP/s')}. Below the thick line the "
         "host is faster; the dashed line is what the kernel alone would reach." + band
     )
 
@@ -81,8 +81,8 @@ def _legend(rows: Rows) -> Spec:
     return {"width": FULL - 60, "height": _LEGEND, "data": {"values": rows}, "layer": layers}
 
 
-def _panel(found: Study, product: Product, launches: list[int], colours: list[str], width: float, axis: Spec, first: bool) -> Spec:
-    low, high = float(found.bandwidths.min()), float(found.bandwidths.max())
+def _panel(study: Study, product: Product, launches: list[int], colours: list[str], width: float, axis: Spec, first: bool) -> Spec:
+    low, high = float(study.bandwidths.min()), float(study.bandwidths.max())
     ticks = [t for t in (1e9, 3e9, 12.5e9, 25e9, 50e9, 100e9, 200e9, 400e9, 900e9, 1.8e12) if low * 0.999 <= t <= high * 1.001]
     title = f"bandwidth of a copy [GB/s]{NARROW}"
     x = quantity("bandwidth", [low, high], log=10, title=title, values=ticks, labelExpr=_BANDWIDTH, grid=False)
@@ -94,7 +94,7 @@ def _panel(found: Study, product: Product, launches: list[int], colours: list[st
             "speedup": float(product.speedup[i, j]), "low": float(product.low[i, j]), "high": float(product.high[i, j]),
         }
         for i, colour in reversed(list(zip(launches, colours, strict=True)))  # the dark line of no launch time on top
-        for j, b in enumerate(found.bandwidths)
+        for j, b in enumerate(study.bandwidths)
     ]  # fmt: skip
     levels: Rows = [{"speedup": 1.0, "label": ""}, {"speedup": product.alpha, "label": f"kernel alone {factor(product.alpha)}"}]
     size = f"N = {product.size:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
