@@ -180,7 +180,7 @@ def band(rows: Rows | None, x: Place, y: Spec, low: str, high: str, **look: Any)
 
 def points(rows: Rows | None, x: Place, y: Place, size: float | None = None, edge: float = 0.8, **look: Any) -> Spec:
     """Draw filled dots with a white edge."""
-    sized = {} if size is None else {"size": size}
+    sized: Spec = {} if size is None else {"size": size}
     return mark("point", rows, x, y, **{"filled": True, "stroke": "white", "strokeWidth": edge, "opacity": 1, **sized, **look})
 
 
@@ -201,7 +201,8 @@ def cells(rows: Rows | None, x: Place, y: Place, **look: Any) -> Spec:
 
 def rules(rows: Rows | None, x: Place = None, y: Place = None, width: float | None = None, **look: Any) -> Spec:
     """Draw straight lines along an axis, across the plot or between two fields."""
-    return mark("rule", rows, x, y, **({} if width is None else {"strokeWidth": width}), **look)
+    drawn: Spec = {} if width is None else {"strokeWidth": width}
+    return mark("rule", rows, x, y, **drawn, **look)
 
 
 def labels(rows: Rows | None, x: Place = None, y: Place = None, text: str = "label", *, encode: Spec | None = None, **look: Any) -> Spec:
