@@ -111,14 +111,11 @@ def breakdown(verdicts: list[Verdict]) -> Figure:
         whole = sum(parts.values())
         for part in stack((parts[p], {"part": p}) for p in PARTS):
             kind, length = part["part"], parts[part["part"]]
-            rows.append(
-                {
-                    "row": i, "part": words[kind], "colour": PART_COLOURS[kind], **{k: part[k] / divisor for k in ("from", "to", "middle")},
-                    "label": number(length, "s", 2) if length > 0.09 * longest else "",
-                    "ink": "#ffffff" if kind in ("kernel", "launch") else INK,
-                    "tip": f"{name}: {words[kind]} {number(length, 's')}, {percent(length / (whole or 1.0))}",
-                }
-            )  # fmt: skip
+            ends_of = {end: part[end] / divisor for end in ("from", "to", "middle")}
+            look = {"colour": PART_COLOURS[kind], "ink": "#ffffff" if kind in ("kernel", "launch") else INK}
+            label = number(length, "s", 2) if length > 0.09 * longest else ""
+            tip = f"{name}: {words[kind]} {number(length, 's')}, {percent(length / (whole or 1.0))}"
+            rows.append({"row": i, "part": words[kind], **ends_of, **look, "label": label, "tip": tip})
         label = f"{seconds(total)}{', ' if change else ''}{change}"
         ends.append({"row": i, "name": shorten(name, 24), "to": rows[-1]["to"], "label": label})
     x, y = quantity("from", [0, longest / divisor], title=f"time [{unit}]", tickCount=6), row_axis(len(runs), inner=0.28, outer=0.1)
@@ -131,9 +128,8 @@ def breakdown(verdicts: list[Verdict]) -> Figure:
     spec = plot(layers, 32 * len(runs), (NAMES, 118, 2, 42), rows)
     table: Rows = [{"target": name, **{f"{p}_seconds": parts[p] for p in PARTS}, "total_seconds": total} for name, parts, total, _ in runs]
     alt = "Run time by part. " + " ".join(f"{name}: {_in_words(words, parts)}." for name, parts, _, _ in runs)
-    only = (
-        "Time on the critical path only: a copy nobody waits for" if on_timeline(verdicts) else "Exposed time only: a copy behind a kernel"
-    )
+    path = on_timeline(verdicts)
+    only = "Time on the critical path only: a copy nobody waits for" if path else "Exposed time only: a copy behind a kernel"
     caption = (
         f"{only} costs nothing here. Everything else is MPI, other calls of the GPU runtime and the application's own work on the host."
     )

@@ -71,22 +71,17 @@ def offload_figure(table: pl.DataFrame, launch_s: float, alpha: float, added_lat
 
 def _dots(shown: pl.DataFrame, floor: float) -> Rows:
     """Return a dot a kernel; copies shorter than `floor` stand there [s]."""
-    labels = kernel_labels(shown["kernel"].to_list(), 60)
-    return [
-        {
-            "x": max(r["transfer_s"], floor),
-            "exposed": max(r["exposed_transfer_s"], floor),
-            "y": r["kernel_s"],
-            "total": r["total_s"],
-            "colour": dict(PAYS)[r["pays"]],
-            "label": shorten(_NAMESPACES.sub("", label), 34),
-            "tip": (
-                f"{label}: {plural(r['count'], 'launch', 'launches')}, mean {number(r['kernel_s'], 's')}, "
-                f"copies {number(r['transfer_s'], 's')} a launch, {number(r['exposed_transfer_s'], 's')} exposed; pays: {r['pays']}"
-            ),
-        }
-        for r, label in zip(shown.to_dicts(), labels, strict=True)
-    ]
+    rows: Rows = []
+    for r, kernel in zip(shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 60), strict=True):
+        copies, exposed = r["transfer_s"], r["exposed_transfer_s"]
+        tip = (
+            f"{kernel}: {plural(r['count'], 'launch', 'launches')}, mean {number(r['kernel_s'], 's')}, "
+            f"copies {number(copies, 's')} a launch, {number(exposed, 's')} exposed; pays: {r['pays']}"
+        )
+        name, colour = shorten(_NAMESPACES.sub("", kernel), 34), dict(PAYS)[r["pays"]]
+        place = {"x": max(copies, floor), "exposed": max(exposed, floor), "y": r["kernel_s"]}
+        rows.append({**place, "total": r["total_s"], "colour": colour, "label": name, "tip": tip})
+    return rows
 
 
 def _caption(launch_s: float, alpha: float, shaded_s: float | None, kernels: int, unified: bool) -> str:

@@ -102,18 +102,15 @@ def _histogram(
     low, high = min((r["low"] for r in rows), default=1.0), max((r["high"] for r in rows), default=2.0)
     x = quantity("low", [low / 1.2, high * 1.2], log=10, title=axis_title, labelExpr=label, values=log_ticks(low, high, 5), grid=False)
     y = quantity("share", scale={"domain": [0, 1]}, labelExpr="datum.value * 100 + ' %'", title=None, values=[0, 0.5, 1])
-    bars_of = f"datum.what == '{weight}'"
-    weights_drawn = marks.cells(
-        None, x, y, x2="high", y2={"datum": 0}, tip=True, where=bars_of, color=PARTS["copy"], stroke="white", strokeWidth=0.6
-    )
-    dots = marks.mark(
-        "point", None, of(x, "middle"), y, tip=True, where="datum.what == 'copies'", filled=True, color=INK, size=26, opacity=1
-    )
+    look: Spec = {"color": PARTS["copy"], "stroke": "white", "strokeWidth": 0.6}
+    columns = marks.cells(None, x, y, x2="high", y2={"datum": 0}, tip=True, where=f"datum.what == '{weight}'", **look)
+    look = {"filled": True, "color": INK, "size": 26, "opacity": 1}
+    dots = marks.mark("point", None, of(x, "middle"), y, tip=True, where="datum.what == 'copies'", **look)
     header = {"labelOrient": "top", "labelAnchor": "start", "labelFontWeight": "bold", "labelPadding": 4}
     spec = {
         "data": {"values": rows},
         "facet": {"row": {"field": "direction", "type": "nominal", "sort": order, "title": None, "header": header}},
-        "spec": {"width": HALF - 62, "height": 74, "layer": [weights_drawn, dots]},
+        "spec": {"width": HALF - 62, "height": 74, "layer": [columns, dots]},
         "spacing": 10,
         "padding": 4,
     }

@@ -206,13 +206,8 @@ def _labels(run: Moved, table: pl.DataFrame) -> list[str]:
     kinds = table["kind"].cast(str).to_list()
     distinct = list(dict.fromkeys(n for n, c in zip(names, kernels, strict=True) if c == "kernel"))
     short = dict(zip(distinct, kernel_labels(distinct, 40), strict=True))
-    words = {
-        "copy_h2d": "copy to GPU",
-        "copy_d2h": "copy to host",
-        "copy_d2d": "copy in GPU",
-        "copy_p2p": "copy to GPU",
-        "migration": "pages",
-    }
+    copies = {"h2d": "copy to GPU", "d2h": "copy to host", "d2d": "copy in GPU", "p2p": "copy to GPU"}
+    words = {"migration": "pages"} | {f"copy_{kind}": text for kind, text in copies.items()}
     return [
         short[n] if c == "kernel" else words.get(k, shorten(clean(n), 40) or clean(k))
         for n, c, k in zip(names, kernels, kinds, strict=True)

@@ -94,7 +94,7 @@ def surface_map(surface: Surface, machines: list[Placed]) -> Figure:
     layers = [
         marks.cells(_cells(surface, columns), of(x, "a"), of(y, "c"), x2="b", y2="d", strokeWidth=0.6, encode={"stroke": stated()}),
         marks.path(_points(surface, lines, columns[0]), x, y, series="line", color=INK, clip=True, encode={"strokeWidth": thick}),
-        *_line_labels(lines, domain_x, domain_y, width, height, x, y),
+        *_line_labels(lines, width, height, x, y),
         *_machines(surface, machines, x, y),
     ]
     spec = plot(layers, height, (left, right, 10, 44))
@@ -202,19 +202,11 @@ def _crosses(row: Float, cost: Float, wanted: float) -> float | None:
     return float(np.interp(wanted, row[::-1], cost[::-1]))
 
 
-def _line_labels(
-    lines: dict[float, list[tuple[float, float]]],
-    domain_x: list[float],
-    domain_y: list[float],
-    width: float,
-    height: float,
-    x: Spec,
-    y: Spec,
-) -> list[Spec]:
+def _line_labels(lines: dict[float, list[tuple[float, float]]], width: float, height: float, x: Spec, y: Spec) -> list[Spec]:
     """Write the loss along each line on it, where no other label stands."""
 
     def pixel(point: tuple[float, float]) -> tuple[float, float]:
-        return log_share(point[0], *domain_x) * width, height - log_share(point[1], *domain_y) * height
+        return log_share(point[0], *x["scale"]["domain"]) * width, height - log_share(point[1], *y["scale"]["domain"]) * height
 
     taken: list[tuple[float, float]] = []
     rows: Rows = []

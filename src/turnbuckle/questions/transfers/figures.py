@@ -116,17 +116,15 @@ def shares(study: Study, of_what: str) -> Figure:
             low, share = row["low_bytes"], row[f"{of_what}_share"]
             ends = {"application": name, "low_bytes": low, "high_bytes": row["high_bytes"], "share": share}
             label, tip = _decade(low) if share > 0.13 else "", f"{name}: {_decade(low)}, {100 * share:.1f}{NARROW}%"
-            parts.append(
-                (share, {"row": k, "colour": _shade(low), "label": label, "ink": "white" if _dark(low) else INK, "tip": tip, **ends})
-            )
+            look = {"colour": _shade(low), "ink": "white" if round(math.log10(low)) >= 5 else INK}
+            parts.append((share, {"row": k, "label": label, "tip": tip, **look, **ends}))
         rows += stack(parts)
     y = row_axis(len(study.subjects), inner=0.28, outer=0.1)
     title = "share of the transfers" if of_what == "count" else "share of the time of the transfers"
+    x = quantity("from", [0, 1], title=title, format="%", tickCount=5)
     layers = [
         *_legend([(_decade(d), _shade(d)) for d in decades], -_NAMES + 20.0),
-        marks.bars(
-            None, quantity("from", [0, 1], title=title, format="%", tickCount=5), y, x2="to", tip=True, stroke="white", strokeWidth=0.6
-        ),
+        marks.bars(None, x, y, x2="to", tip=True, stroke="white", strokeWidth=0.6),
         marks.labels(None, quantity("middle"), y, hue="ink", limit=120, fontSize=10),
         marks.row_names(heads, y, _NAMES),
     ]
@@ -152,10 +150,6 @@ def _decade(low: float) -> str:
 
 def _shade(low: float) -> str:
     return _SHADES[min(max(round(math.log10(low)), 0), len(_SHADES) - 1)]
-
-
-def _dark(low: float) -> bool:
-    return round(math.log10(low)) >= 5
 
 
 def _legend(entries: list[tuple[str, str]], across: float = 0.0) -> list[Spec]:

@@ -84,7 +84,6 @@ def scatter(rows: Sequence[Row]) -> Figure:
         "padding": {"left": 2, "right": 2, "top": 2, "bottom": 2},
         "autosize": {"type": "pad"},
     }  # fmt: skip
-
     stated = [r.covered for r in rows if r.covered is not None]
     inside = [sum((r.off or 0.0) <= share for r in rows) for share in (0.1, 0.5)]
     alt = (
