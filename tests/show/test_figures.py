@@ -21,8 +21,8 @@ from turnbuckle.examples import sample
 from turnbuckle.foundation.csv_text import of_rows
 from turnbuckle.foundation.errors import ReportError
 from turnbuckle.show.figures import figure as drawing
-from turnbuckle.show.figures.charts import log_ticks
 from turnbuckle.show.figures.figure import Figure, draw, harmless
+from turnbuckle.show.figures.marks import log_ticks
 
 RAW = """
 <svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from turnbuckle.page.answer_charts import breakdown, verdict_strip
 from turnbuckle.projection.run import Answer
-from turnbuckle.show.figures.charts import breakdown, verdict_strip
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.verdict import verdicts
 

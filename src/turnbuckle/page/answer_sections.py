@@ -7,9 +7,9 @@ from typing import Any
 
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine
+from turnbuckle.page import answer_charts
 from turnbuckle.projection.projection import PARTS, Projection, break_even_utilisation, faster
 from turnbuckle.projection.run import Answer
-from turnbuckle.show.figures import charts
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.text import DASH, bounds, clean, count, factor, listed, number, percent, probability, seconds, signed, span
@@ -35,7 +35,7 @@ def answer_section(found: list[Verdict], distance: str = "") -> dict[str, Any]:
         return {"figures": [], "sentences": [distance] if distance else [], "turns": [], "table": None}
     level = next((v.projection.interval.level for v in found if v.projection.interval), None)
     return {
-        "figures": [charts.verdict_strip(found)],
+        "figures": [answer_charts.verdict_strip(found)],
         "sentences": [*three_sentences(found), *([distance] if distance else [])],
         "turns": what_would_change(found),
         "table": _targets_table(found, level),
@@ -151,11 +151,11 @@ def projection_section(found: list[Verdict]) -> dict[str, Any]:
                 seconds(p.seconds),
             )
         )
-    head = ["target", *(f">{charts.part_words(found[0].projection.replay)[part]}" for part in PARTS), ">in all", ">projected"]
+    head = ["target", *(f">{answer_charts.part_words(found[0].projection.replay)[part]}" for part in PARTS), ">in all", ">projected"]
     shown = [v for v in found if v.kind != "self"]
     return {
-        "figures": [charts.breakdown(found)],
-        "steps": named([charts.steps(v) for v in shown]),
+        "figures": [answer_charts.breakdown(found)],
+        "steps": named([answer_charts.steps(v) for v in shown]),
         "table": Table(
             f"Change of {'time on the critical path' if on_timeline(found) else 'exposed time'} by part, against the recorded run.",
             head,
@@ -209,7 +209,7 @@ def uncertainty_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:
         )
         table = Table(caption, ["target", "largest unknown", ">share", ">interval shrinks", "what to measure"], rows)
     return {
-        "figures": named([charts.drivers(v) for v in moving]),
+        "figures": named([answer_charts.drivers(v) for v in moving]),
         "table": table,
         "draws": count(answer.draws) if moving else "",
         "seed": str(answer.seed),

@@ -26,7 +26,7 @@ from turnbuckle.questions.distance.figures import (
 from turnbuckle.questions.distance.question import Slack, Tolerance
 from turnbuckle.questions.distance.shares_figure import drawn, per_cent, tornado
 from turnbuckle.questions.distance.speeds import Surface
-from turnbuckle.questions.distance.surface_figure import at, placed, surface_map
+from turnbuckle.questions.distance.surface_figure import penalty_at, placed, surface_map
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.text import DASH, MINUS, NARROW, clean, count, factor, listed, number, percent, plural, seconds, signed
 from turnbuckle.show.verdict import Verdict
@@ -217,9 +217,9 @@ def _surface_sentence(found: Surface) -> str:
     slow, fast = float(found.bandwidth[0]), float(found.bandwidth[-1])
     far = float(found.slack[-1])
     return (
-        f"With nothing added to the latency, {factor(fast, 1)} the bandwidth changes the run by {_change(at(found, 0.0, fast))} and "
-        f"1/{1 / slow:.0f} of it by {_change(at(found, 0.0, slow))}; at the recorded bandwidth, {number(far, 's', 2)} more "
-        f"one-way latency changes it by {_change(at(found, far, 1.0))}."
+        f"With nothing added to the latency, {factor(fast, 1)} the bandwidth changes the run by {_change(penalty_at(found, 0.0, fast))} "
+        f"and 1/{1 / slow:.0f} of it by {_change(penalty_at(found, 0.0, slow))}; at the recorded bandwidth, {number(far, 's', 2)} more "
+        f"one-way latency changes it by {_change(penalty_at(found, far, 1.0))}."
     )
 
 

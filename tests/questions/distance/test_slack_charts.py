@@ -24,8 +24,8 @@ from turnbuckle.questions.distance.figures import (
     slack_curve,
 )
 from turnbuckle.questions.distance.question import FARTHEST, NEAREST, THRESHOLDS
-from turnbuckle.questions.distance.surface_figure import LEVELS, _iso, at, colour_of, placed, surface_map
-from turnbuckle.show.figures.look import MODES
+from turnbuckle.questions.distance.surface_figure import LEVELS, _iso, penalty_at, placed, surface_map
+from turnbuckle.show.figures.look import MODES, change_colour
 from turnbuckle.show.verdict import verdicts
 
 
@@ -98,7 +98,7 @@ def test_the_map_is_the_study(studies: Studies) -> None:
     figure = surface_map(found, [])
     assert len(figure.rows) == found.seconds.size
     for r in figure.rows[:: len(figure.rows) // 40]:
-        assert r["penalty"] == pytest.approx(at(found, r["slack_s"], r["bandwidth"]), rel=1e-5)
+        assert r["penalty"] == pytest.approx(penalty_at(found, r["slack_s"], r["bandwidth"]), rel=1e-5)
     (cells,) = marks(figure.spec, "rect")
     low, high = float(found.bandwidth[0]), float(found.bandwidth[-1])
     for a in {c["a"] for c in cells}:
@@ -113,7 +113,7 @@ def test_lines_of_equal_loss_are_of_equal_loss(studies: Studies) -> None:
     drawn = 0
     for level in LEVELS:
         for slack, bandwidth in _iso(found, level):
-            assert at(found, slack, bandwidth) - 1.0 == pytest.approx(level, rel=1e-6, abs=1e-9)
+            assert penalty_at(found, slack, bandwidth) - 1.0 == pytest.approx(level, rel=1e-6, abs=1e-9)
             drawn += 1
     assert drawn > 50
 
@@ -124,7 +124,7 @@ def test_only_machines_the_map_can_speak_for_lie_on_it(studies: Studies, answer:
     assert {m.name for m in found} == {"cdi-row-link", "cdi-datacentre-link"}
     for mark in found:
         (p,) = (p for _, p, _ in answers if p.target == mark.name)
-        assert at(studies.surface, mark.slack, mark.bandwidth) == pytest.approx(p.penalty, abs=0.0021)
+        assert penalty_at(studies.surface, mark.slack, mark.bandwidth) == pytest.approx(p.penalty, abs=0.0021)
         assert mark.change == p.penalty - 1.0
     drawn = surface_map(studies.surface, found)
     assert "cdi-row-link" in str(drawn.spec) and "gh200" not in str(drawn.spec)
@@ -132,7 +132,7 @@ def test_only_machines_the_map_can_speak_for_lie_on_it(studies: Studies, answer:
 
 def test_colours_get_darker_away_from_the_recorded_run() -> None:
     def light(change: float) -> float:
-        r, g, b = (int(colour_of(change)[i : i + 2], 16) for i in (1, 3, 5))
+        r, g, b = (int(change_colour(change)[i : i + 2], 16) for i in (1, 3, 5))
         return 0.2126 * r + 0.7152 * g + 0.0722 * b
 
     slower, faster = [light(c) for c in np.geomspace(0.01, 10.0, 30)], [light(-c) for c in np.geomspace(0.01, 0.8, 30)]

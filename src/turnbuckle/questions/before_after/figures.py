@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from turnbuckle.profile.profile import Profile
 from turnbuckle.questions.before_after.question import Moved, Window
-from turnbuckle.questions.distance.figures import digits
-from turnbuckle.show.figures.charts import Rows, Spec, layer, own_colour, quantitative, time_unit
+from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import CRITICAL, FULL, INK, RULE, SOFT
+from turnbuckle.show.figures.marks import Rows, Spec, digits, of, plot, quantity, stated, time_unit
 from turnbuckle.show.kernel_names import kernel_labels
 from turnbuckle.show.text import MINUS, clean, number, plural, shorten
 
@@ -69,7 +69,7 @@ class _Panel:
 
 
 def track_words(profile: Profile) -> dict[int, str]:
-    """Names of tracks, without ids of the machine it was recorded on: threads and processes are numbered in the order they appear."""
+    """Return names of tracks without ids of the recorded machine: threads are numbered in the order they appear."""
     threads: dict[tuple[Any, Any], int] = {}
     out = {}
     for track, what, process, thread, device, stream in profile.tracks.select(
@@ -94,12 +94,12 @@ class _Frame:
     y: Spec
 
     def at(self, seconds: float) -> float:
-        """A time on the axis."""
+        """Return a time on the axis."""
         return digits(seconds / self.divisor, 6)
 
 
 def before_after(run: Moved, shown: Window) -> tuple[Figure, str]:
-    """The figure, and one sentence on how long the stretch takes before and after."""
+    """Return the figure, and one sentence on how long the stretch takes before and after."""
     table = run.table[shown.rows]
     words = track_words(run.profile)
     tracks = _tracks(run.profile, table)
@@ -112,24 +112,17 @@ def before_after(run: Moved, shown: Window) -> tuple[Figure, str]:
     took, takes = float(min(end[final], length)), float(until[final])
     row = ROWS[len(tracks) > FEW]
     height_of = {t: k * row + row / 2 for k, t in enumerate(tracks)}
-    below = HEAD + len(tracks) * row + GAP
+    lower = HEAD + len(tracks) * row + GAP
     name = f"projected on {shorten(clean(run.target.name), 40)}: {_apart(takes - took)}"
+    since = shown.projected_first
     panels = (
         _Panel("as recorded", start, end, run.path_before, first, height_of, HEAD, length, 0.0, _inside(run.path_before)),
         _Panel(
-            name,
-            later,
-            until,
-            run.path_after,
-            shown.projected_first,
-            height_of,
-            below + HEAD,
-            takes + max(length - took, 0.0),
-            shown.projected_first - first,
+            name, later, until, run.path_after, since, height_of, lower + HEAD, takes + max(length - took, 0.0), since - first,
             _inside(run.path_after),
         ),
-    )
-    height = below + HEAD + len(tracks) * row + 2
+    )  # fmt: skip
+    height = lower + HEAD + len(tracks) * row + 2
     frame = _frame(max(length, panels[1].until, 1e-9), height)
     labels = _labels(run, table)
     layers: list[Spec] = []
@@ -140,21 +133,21 @@ def before_after(run: Moved, shown: Window) -> tuple[Figure, str]:
         layers += _hatches(panel, table, frame) if panel is panels[1] else []
         layers += _bar_texts(panel, table, labels, frame)
     layers += _ends(took, takes, panels, height, frame)
-    spec = layer(*layers, height=int(height), left=_LEFT, right=_RIGHT, top=4, bottom=42)
+    spec = plot(layers, int(height), (_LEFT, _RIGHT, 4, 42))
     sentence = _sentence(run, shown, took, takes)
     kinds = [k for k in PALE if k in set(table["category"].cast(str).to_list())]
     legend = (("critical path", CRITICAL), *((WORDS[k], PALE[k]) for k in kinds))
-    told = _told(table, labels, words)
-    return Figure("before-after", "Before and after", f"{sentence} {_CAPTION}", spec, told, _CAPTION, legend=legend), sentence
+    rows = _as_rows(table, labels, words)
+    return Figure("before-after", "Before and after", f"{sentence} {_CAPTION}", spec, rows, _CAPTION, legend=legend), sentence
 
 
 def _inside(path: pl.DataFrame) -> frozenset[int]:
-    """Numbers of the activities that a critical path runs inside of."""
+    """Return numbers of the activities that a critical path runs inside of."""
     return frozenset(path.filter(pl.col("kind").cast(pl.String).is_in(list(_INSIDE)))["number"].to_list())
 
 
 def _apart(change: float) -> str:
-    """A change of the stretch."""
+    """Return a change of the stretch in words."""
     return "as long as recorded" if abs(change) < 5e-10 else f"{'+' if change > 0 else MINUS}{number(abs(change), 's')}"
 
 
@@ -165,7 +158,8 @@ _CAPTION: Final = (
 )
 
 
-def _told(table: pl.DataFrame, labels: list[str], words: dict[int, str]) -> Rows:
+def _as_rows(table: pl.DataFrame, labels: list[str], words: dict[int, str]) -> Rows:
+    """Return when each activity runs, as recorded and as projected."""
     return [
         {
             "track": words[r["track"]],
@@ -193,14 +187,14 @@ def _sentence(run: Moved, shown: Window, took: float, takes: float) -> str:
 
 
 def _tracks(profile: Profile, table: pl.DataFrame) -> list[int]:
-    """Tracks to show: host threads above device streams, the busiest where there are too many."""
+    """Return the tracks to show: host threads above device streams, the busiest where there are too many."""
     counts = table["track"].value_counts(sort=True).head(MOST_TRACKS)["track"].to_list()
     what = dict(profile.tracks.select("track", "what").iter_rows())
     return [int(t) for t in sorted(counts, key=lambda t: (what[t] != "thread", t))]
 
 
 def _track_of(run: Moved) -> NDArray[np.int64]:
-    """Track of every activity of the graph by number; -1 where it is not in the table."""
+    """Return the track of every activity of the graph by number; -1 where it is not in the table."""
     out = np.full(run.activities + 1, -1, dtype=np.int64)
     out[run.table["number"].to_numpy()] = run.table["track"].to_numpy()
     return out
@@ -212,13 +206,8 @@ def _labels(run: Moved, table: pl.DataFrame) -> list[str]:
     kinds = table["kind"].cast(str).to_list()
     distinct = list(dict.fromkeys(n for n, c in zip(names, kernels, strict=True) if c == "kernel"))
     short = dict(zip(distinct, kernel_labels(distinct, 40), strict=True))
-    words = {
-        "copy_h2d": "copy to GPU",
-        "copy_d2h": "copy to host",
-        "copy_d2d": "copy in GPU",
-        "copy_p2p": "copy to GPU",
-        "migration": "pages",
-    }
+    copies = {"h2d": "copy to GPU", "d2h": "copy to host", "d2d": "copy in GPU", "p2p": "copy to GPU"}
+    words = {"migration": "pages"} | {f"copy_{kind}": text for kind, text in copies.items()}
     return [
         short[n] if c == "kernel" else words.get(k, shorten(clean(n), 40) or clean(k))
         for n, c, k in zip(names, kernels, kinds, strict=True)
@@ -227,30 +216,18 @@ def _labels(run: Moved, table: pl.DataFrame) -> list[str]:
 
 def _frame(widest: float, height: float) -> _Frame:
     divisor, unit = time_unit(widest)
-    x: Spec = {
-        "scale": {"domain": [0, widest / divisor], "nice": False},
-        "axis": {"title": f"time from the start of the stretch [{unit}]", "tickCount": 7, "grid": True, "gridColor": RULE},
-    }
-    return _Frame(divisor, PLOT / widest, x, {"scale": {"domain": [height, 0], "nice": False}, "axis": None})
+    x = quantity("x", [0, widest / divisor], title=f"time from the start of the stretch [{unit}]", tickCount=7, grid=True, gridColor=RULE)
+    return _Frame(divisor, PLOT / widest, x, quantity("y", [height, 0], no_axis=True))
 
 
 def _backdrop(panel: _Panel, tracks: dict[int, str], frame: _Frame) -> list[Spec]:
-    """Name of the panel, a line a track, names of tracks."""
+    """Draw the name of the panel, a line a track, names of tracks."""
     rows: Rows = [{"y": panel.top + panel.height_of[t], "label": w} for t, w in tracks.items()]
     head: Rows = [{"y": panel.top - 9, "label": panel.word[:1].upper() + panel.word[1:]}]
-    at_y = quantitative("y", **frame.y)
     return [
-        {"data": {"values": rows}, "mark": {"type": "rule", "color": RULE, "x": 0, "x2": PLOT}, "encoding": {"y": at_y}},
-        {
-            "data": {"values": rows},
-            "mark": {"type": "text", "align": "right", "x": -10, "color": INK, "limit": _LEFT - 14},
-            "encoding": {"y": at_y, "text": {"field": "label"}},
-        },
-        {
-            "data": {"values": head},
-            "mark": {"type": "text", "align": "left", "x": 0, "fontWeight": "bold", "fontSize": 12},
-            "encoding": {"y": at_y, "text": {"field": "label"}},
-        },
+        marks.rules(rows, 0, frame.y, x2=PLOT, color=RULE),
+        marks.labels(rows, -10, frame.y, align="right", color=INK, limit=_LEFT - 14),
+        marks.labels(head, 0, frame.y, align="left", fontWeight="bold", fontSize=12),
     ]
 
 
@@ -261,35 +238,27 @@ def _clipped(panel: _Panel) -> tuple[Float, Float, Bool]:
 
 
 def _bars(panel: _Panel, table: pl.DataFrame, labels: list[str], frame: _Frame) -> list[Spec]:
+    """Draw a pale bar an activity."""
     low, high, seen = _clipped(panel)
     category, track = table["category"].cast(str).to_list(), table["track"].to_list()
     longer, moved = table["longer"].to_numpy(), table["moved"].to_numpy()
     after = panel.word != "as recorded"
     rows: Rows = []
     for i in np.flatnonzero(seen).tolist():
-        middle = panel.top + panel.height_of[track[i]]
         tip = f"{labels[i]}: {number(float(panel.end[i] - panel.start[i]), 's')}"
         if after:
-            tip += (
-                f", begins {_later(float(moved[i]) - panel.shift, 'later', 'earlier')}, takes {_later(float(longer[i]), 'longer', 'less')}"
-            )
-        to = max(float(high[i]), float(low[i]) + _HAIR / frame.scale)
-        rows.append(
-            {
-                "a": frame.at(float(low[i])), "b": frame.at(to), "y": middle - BAR / 2, "y2": middle + BAR / 2,
-                "colour": PALE.get(category[i], PALE["cpu"]), "tip": tip,
-            }
-        )  # fmt: skip
-    return [
-        {
-            "data": {"values": rows},
-            "mark": {"type": "rect", "aria": True, "stroke": "white", "strokeWidth": 0.6},
-            "encoding": {
-                "x": quantitative("a", **frame.x), "x2": {"field": "b"}, "y": quantitative("y", **frame.y), "y2": {"field": "y2"},
-                "color": own_colour(), "description": {"field": "tip"},
-            },
-        }
-    ]  # fmt: skip
+            begins = _later(float(moved[i]) - panel.shift, "later", "earlier")
+            tip += f", begins {begins}, takes {_later(float(longer[i]), 'longer', 'less')}"
+        bar = _bar(panel, frame, float(low[i]), float(high[i]), panel.height_of[track[i]])
+        rows.append({**bar, "colour": PALE.get(category[i], PALE["cpu"]), "tip": tip})
+    return [marks.cells(rows, of(frame.x, "a"), frame.y, x2="b", y2="y2", tip=True, stroke="white", strokeWidth=0.6)]
+
+
+def _bar(panel: _Panel, frame: _Frame, low: float, high: float, height: float) -> Spec:
+    """Return the edges of a bar, wide enough to be seen."""
+    middle = panel.top + height
+    to = max(high, low + _HAIR / frame.scale)
+    return {"a": frame.at(low), "b": frame.at(to), "y": middle - BAR / 2, "y2": middle + BAR / 2}
 
 
 def _later(seconds: float, more: str, less: str) -> str:
@@ -297,7 +266,7 @@ def _later(seconds: float, more: str, less: str) -> str:
 
 
 def _hatches(panel: _Panel, table: pl.DataFrame, frame: _Frame) -> list[Spec]:
-    """Slanting lines over what the target changes itself: dark on pale bars, white on the critical path."""
+    """Draw slanting lines over what the target changes itself: dark on pale bars, white on the critical path."""
     low, high, seen = _clipped(panel)
     track, number_ = table["track"].to_list(), table["number"].to_list()
     changed = table["reason"].cast(pl.String).is_in(list(OWN_CHANGE)).to_numpy() & seen
@@ -312,38 +281,24 @@ def _hatches(panel: _Panel, table: pl.DataFrame, frame: _Frame) -> list[Spec]:
             if point["x"] is not None:
                 point["x"] = digits(point["x"] / frame.scale / frame.divisor)
         if line:
-            out.append(
-                {
-                    "data": {"values": line},
-                    "mark": {"type": "line", "color": colour, "strokeWidth": 0.9, "opacity": opacity},
-                    "encoding": {
-                        "x": quantitative("x", **frame.x),
-                        "y": quantitative("y", **frame.y),
-                        "order": {"field": "i", "type": "quantitative"},
-                    },
-                }
-            )
+            out.append(marks.path(line, frame.x, frame.y, color=colour, strokeWidth=0.9, opacity=opacity))
     return out
 
 
 def _hatch(low: float, high: float, middle: float) -> Rows:
-    """Slanting lines over one bar [px], one broken line in all."""
+    """Return slanting lines over one bar [px], one broken line in all."""
     out: Rows = []
-    at = low - BAR + _HATCH / 2
-    while at < high:
-        a, b = max(at, low), min(at + BAR, high)
+    foot = low - BAR + _HATCH / 2
+    while foot < high:
+        a, b = max(foot, low), min(foot + BAR, high)
         if b > a:
-            out += [
-                {"x": a, "y": middle + BAR / 2 - (a - at)},
-                {"x": b, "y": middle + BAR / 2 - (b - at)},
-                {"x": None, "y": None},
-            ]
-        at += _HATCH
+            out += [{"x": a, "y": middle + BAR / 2 - (a - foot)}, {"x": b, "y": middle + BAR / 2 - (b - foot)}, {"x": None, "y": None}]
+        foot += _HATCH
     return out
 
 
 def _critical(panel: _Panel, track_of: NDArray[np.int64], frame: _Frame) -> list[Spec]:
-    """The critical path: bars where it is inside an activity, lines where it waits or crosses from track to track."""
+    """Draw the critical path: bars where it is inside an activity, lines where it waits or crosses from track to track."""
     path = panel.path
     start, end = path["start"].to_numpy() - panel.begins, path["end"].to_numpy() - panel.begins
     kind, number_ = path["kind"].cast(str).to_numpy(), path["number"].to_numpy()
@@ -360,35 +315,22 @@ def _critical(panel: _Panel, track_of: NDArray[np.int64], frame: _Frame) -> list
         a, b = float(start[i]), float(end[i])
         low, high = max(a, 0.0), min(b, panel.until)
         if kind[i] in _INSIDE:
-            row = {"a": frame.at(low), "b": frame.at(max(high, low + _HAIR / frame.scale))}
-            bars.append({**row, "y": panel.top + to - BAR / 2, "y2": panel.top + to + BAR / 2})
+            bars.append(_bar(panel, frame, low, high, to))
 
         def height_at(t: float, a: float = a, b: float = b, since: float = since, to: float = to) -> float:
             return panel.top + (since + (to - since) * (t - a) / (b - a) if b > a else to)
 
-        line += [
-            {"x": frame.at(low), "y": digits(height_at(low))},
-            {"x": frame.at(high), "y": digits(height_at(high))},
-        ]
+        line += [{"x": frame.at(t), "y": digits(height_at(t))} for t in (low, high)]
     for k, point in enumerate(line):
         point["i"] = k
-    at_y = quantitative("y", **frame.y)
     return [
-        {
-            "data": {"values": bars},
-            "mark": {"type": "rect", "color": CRITICAL},
-            "encoding": {"x": quantitative("a", **frame.x), "x2": {"field": "b"}, "y": at_y, "y2": {"field": "y2"}},
-        },
-        {
-            "data": {"values": _without_repeats(line)},
-            "mark": {"type": "line", "color": CRITICAL, "strokeWidth": 1.6, "strokeJoin": "round"},
-            "encoding": {"x": quantitative("x", **frame.x), "y": at_y, "order": {"field": "i", "type": "quantitative"}},
-        },
+        marks.cells(bars, of(frame.x, "a"), frame.y, x2="b", y2="y2", color=CRITICAL),
+        marks.path(_without_repeats(line), frame.x, frame.y, color=CRITICAL, strokeWidth=1.6, strokeJoin="round"),
     ]
 
 
 def _without_repeats(line: Rows) -> Rows:
-    """A broken line without points that say nothing new."""
+    """Return a broken line without points that say nothing new."""
     out: Rows = []
     for point in line:
         if not out or (point["x"], point["y"]) != (out[-1]["x"], out[-1]["y"]):
@@ -397,7 +339,7 @@ def _without_repeats(line: Rows) -> Rows:
 
 
 def _bar_texts(panel: _Panel, table: pl.DataFrame, labels: list[str], frame: _Frame) -> list[Spec]:
-    """Names in the bars that have room for one."""
+    """Write names in the bars that have room for one."""
     low, high, seen = _clipped(panel)
     track = table["track"].to_list()
     number_ = table["number"].to_list()
@@ -408,44 +350,20 @@ def _bar_texts(panel: _Panel, table: pl.DataFrame, labels: list[str], frame: _Fr
         if width >= 5 and (len(labels[i]) <= width or width >= 9):
             filled = number_[i] in panel.critical
             pale = PALE.get(str(table["category"][i]), PALE["cpu"])
-            rows.append(
-                {
-                    "x": frame.at(float(low[i] + high[i]) / 2),
-                    "y": panel.top + panel.height_of[track[i]],
-                    "label": shorten(labels[i], width),
-                    "ink": "#ffffff" if filled else INK,
-                    "halo": CRITICAL if filled else pale,
-                }
-            )
-    encoding = {"x": quantitative("x", **frame.x), "y": quantitative("y", **frame.y), "text": {"field": "label"}}
-    name: Spec = {"type": "text", "fontSize": 10}
+            look = {"ink": "#ffffff", "halo": CRITICAL} if filled else {"ink": INK, "halo": pale}
+            middle = {"x": frame.at(float(low[i] + high[i]) / 2), "y": panel.top + panel.height_of[track[i]]}
+            rows.append({**middle, "label": shorten(labels[i], width), **look})
     # behind a name the hatching stops
-    return [
-        {
-            "data": {"values": rows},
-            "mark": {**name, "strokeWidth": 4, "strokeJoin": "round"},
-            "encoding": {**encoding, "stroke": own_colour("halo"), "color": own_colour("halo")},
-        },
-        {"data": {"values": rows}, "mark": name, "encoding": {**encoding, "color": own_colour("ink")}},
-    ]
+    name = marks.labels(rows, frame.x, frame.y, hue="ink", fontSize=10)
+    behind = marks.labels(
+        rows, frame.x, frame.y, hue="halo", fontSize=10, encode={"stroke": stated("halo")}, strokeWidth=4, strokeJoin="round"
+    )
+    return [behind, name]
 
 
 def _ends(took: float, takes: float, panels: tuple[_Panel, _Panel], height: float, frame: _Frame) -> list[Spec]:
-    """Where the stretch ends before and after, and what that adds."""
-    above, below = panels
-    change = takes - took
-    if abs(change) < 5e-10:
+    """Draw where the stretch ends before and after, and what that adds."""
+    if abs(takes - took) < 5e-10:
         return []
-    top, foot = above.top - 2, below.top - 2
-    rows: Rows = [
-        {"x": frame.at(took), "y": top, "y2": height},
-        {"x": frame.at(takes), "y": foot, "y2": height},
-    ]
-    at_y = quantitative("y", **frame.y)
-    return [
-        {
-            "data": {"values": rows},
-            "mark": {"type": "rule", "color": SOFT, "strokeDash": [3, 3]},
-            "encoding": {"x": quantitative("x", **frame.x), "y": at_y, "y2": {"field": "y2"}},
-        },
-    ]
+    rows: Rows = [{"x": frame.at(end), "y": panel.top - 2, "y2": height} for end, panel in zip((took, takes), panels, strict=True)]
+    return [marks.rules(rows, frame.x, frame.y, y2="y2", color=SOFT, strokeDash=[3, 3])]

@@ -13,10 +13,10 @@ from turnbuckle.questions.cores.answer import Candidate, Cores, percent, span
 from turnbuckle.questions.cores.fits import Axes, axes
 from turnbuckle.questions.cores.oversubscription import Curve
 from turnbuckle.questions.cores.runs import Runs
-from turnbuckle.questions.distance.figures import digits
-from turnbuckle.show.figures.charts import Rows, Spec, layer, own_colour, quantitative, time_unit
+from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import FAINT, FULL, INK, MODES, RECORDED, SOFT, TARGET_COLOURS, ZONES
+from turnbuckle.show.figures.marks import PLAIN, Rows, Spec, digits, of, plot, quantity, time_unit
 from turnbuckle.show.text import NARROW, clean
 
 _POINTS: Final = 121
@@ -24,20 +24,20 @@ _HEIGHT: Final = 300
 #: A node is drawn up to this multiple of the most cores measured or answered.
 _ROOM: Final = 3.0
 _WORDS: Final = {"hybrid": "hybrid (eq 5)", "exponential": "exponential", "usl": "contention"}
+_DASHES: Final = {"hybrid": [7, 3], "exponential": [2, 2], "usl": [7, 3, 2, 3]}
 _CHOSEN, _OTHER = MODES["link"], FAINT
 _BAND: Final = ZONES[1][2]
-#: Labels of an axis; a format of its own would write 200 as 2e+2.
-_PLAIN: Final = "format(datum.value, ',~r')"
+
 #: Threads of a rank, one line each; more of them are left out.
 _MOST_LINES: Final = 6
 
 
-def figures(found: list[Cores]) -> list[Figure]:
-    """Two figures a program where there is something to draw: run time against cores, performance against ranks."""
+def figures(result: list[Cores]) -> list[Figure]:
+    """Return two figures a program where there is something to draw: run time against cores, performance against ranks."""
     out = []
-    for k, c in enumerate(found):
+    for k, c in enumerate(result):
         name = re.sub(r"[^a-z0-9]+", "-", c.runs.program.lower())[:40].strip("-")
-        tail = "" if len(found) == 1 else f"-{k + 1}" + (f"-{name}" if name else "")
+        tail = "" if len(result) == 1 else f"-{k + 1}" + (f"-{name}" if name else "")
         if c.chosen is not None:
             out.append(cores_figure(c, f"cores{tail}"))
         if c.shared:
@@ -45,82 +45,60 @@ def figures(found: list[Cores]) -> list[Figure]:
     return out
 
 
-def cores_figure(found: Cores, name: str) -> Figure:
-    """Measured runs, the fitted laws, and the cores for the efficiency with their interval."""
-    assert found.chosen is not None
-    runs, chosen = found.runs, found.chosen
-    most = max(float(runs.cores.max()), min(chosen.cores, 1e6), _node(found)) * 1.06
-    fitted = [c for c in found.candidates if not c.fit.missing]
+def cores_figure(result: Cores, name: str) -> Figure:
+    """Draw measured runs, the fitted laws, and the cores for the efficiency with their interval."""
+    assert result.chosen is not None
+    runs, chosen = result.runs, result.chosen
+    most = max(float(runs.cores.max()), min(chosen.cores, 1e6), _node(result)) * 1.06
+    fitted = [c for c in result.candidates if not c.fit.missing]
     t_mpi = float(runs.mpi_seconds.mean())
     least = min(1.0, float(runs.cores.min()))
     divisor, unit = time_unit(float(runs.seconds.max()))
-    lines: Rows = []
+    curves: Rows = []
     for c in fitted:
         for n in np.linspace(least, most, _POINTS).tolist():
             seconds = _along(c, n, axes(runs)) + t_mpi
-            lines.append({"cores": digits(n), "seconds": digits(seconds), "time": digits(seconds / divisor), "law": c.fit.law.name})
-    points = [{**row, "time": digits(row["seconds"] / divisor)} for row in _measured(runs)]
-    floor, line = chosen.limit_seconds / divisor, chosen.limit_seconds / found.efficiency / divisor
-    top = max(float(runs.seconds.max()) / divisor, line) * 1.06
+            curves.append({"cores": digits(n), "seconds": digits(seconds), "time": digits(seconds / divisor), "law": c.fit.law.name})
+    dots = [{**row, "time": digits(row["seconds"] / divisor)} for row in _measured(runs)]
+    floor, wanted = chosen.limit_seconds / divisor, chosen.limit_seconds / result.efficiency / divisor
+    top = max(float(runs.seconds.max()) / divisor, wanted) * 1.06
     low = max(0.0, floor - (top - floor) * 0.14)
     x0 = least - (most - least) * 0.02
-    x: Spec = {"scale": {"domain": [x0, most], "nice": False}}
-    y: Spec = {"scale": {"domain": [low, top], "nice": False}}
-    xaxis: Spec = {"title": "CPU cores per GPU", "grid": False, "tickMinStep": 1, "labelExpr": _PLAIN}
+    x = quantity("cores", [x0, most], title="CPU cores per GPU", grid=False, tickMinStep=1, labelExpr=PLAIN)
     title = f"{'time of a unit of work' if runs.throughput else 'run time'} [{unit}]"
-    yaxis: Spec = {"title": title, "labelExpr": _PLAIN}
-    at_x, at_y = quantitative("cores", axis=xaxis, **x), quantitative("time", axis=yaxis, **y)
-    band = [{"cores": digits(max(found.low, least)), "to": digits(min(found.high, most))}]
-    words = f"{span(found.cores, found.low, found.high)} cores for {percent(found.efficiency)}"
+    y = quantity("time", [low, top], title=title, labelExpr=PLAIN)
+    interval: Rows = [{"cores": digits(max(result.low, least)), "to": digits(min(result.high, most))}]
+    sentence = f"{span(result.cores, result.low, result.high)} cores for {percent(result.efficiency)}"
+    place: Rows = [{"cores": digits(result.cores), "label": sentence}]
     # the answer's words stand on the side that has more room
-    right = found.cores < least + (most - least) * 0.55
+    right = result.cores < least + (most - least) * 0.55
     pixels = (FULL - 78) / (most - x0)
     rising = _along(chosen, most, axes(runs)) > _along(chosen, least, axes(runs))
-    legend_ends = (max(found.low, least) - x0) * pixels - 12 if not right else (found.cores - x0) * pixels + 216 if rising else FULL - 78
+    legend_ends = (max(result.low, least) - x0) * pixels - 12 if not right else (result.cores - x0) * pixels + 216 if rising else FULL - 78
     side: Spec = {"align": "left", "dx": 8} if right else {"align": "right", "dx": -8}
-    spec = layer(
-        {
-            "data": {"values": band},
-            "mark": {"type": "rect", "color": _BAND},
-            "encoding": {"x": at_x, "x2": {"field": "to"}},
-        },
-        *_law_layers(lines, fitted, chosen, at_x, at_y),
-        {
-            "data": {"values": [{"cores": digits(found.cores)}]},
-            "mark": {"type": "rule", "color": INK, "strokeDash": [4, 3], "strokeWidth": 1.3},
-            "encoding": {"x": at_x},
-        },
-        {
-            "data": {"values": [{"cores": digits(found.cores), "words": words}]},
-            "mark": {"type": "text", "y": 10, "fontSize": 12, "fontWeight": "bold", "color": INK, **side},
-            "encoding": {"x": at_x, "text": {"field": "words"}},
-        },
-        {
-            "data": {"values": points},
-            "mark": {"type": "point", "filled": True, "size": 42, "color": RECORDED, "opacity": 0.85, "stroke": "white", "aria": True},
-            "encoding": {"x": at_x, "y": at_y, "description": {"field": "tip"}},
-        },
-        *_node_layers(found, at_x),
+    layers = [
+        marks.cells(interval, x, None, x2="to", color=_BAND),
+        *_law_layers(curves, fitted, chosen, x, y),
+        marks.rules(place, x, width=1.3, color=INK, strokeDash=[4, 3]),
+        marks.labels(place, x, 10, fontSize=12, fontWeight="bold", color=INK, **side),
+        marks.points(dots, x, y, 42, edge=2, tip=True, color=RECORDED, opacity=0.85),
+        *_node_layers(result, x),
         # names in front of what would cross them
-        _level(line, f"{percent(found.efficiency)} efficiency", at_y, most, x, -7),
-        _level(floor, "shortest by the law", at_y, most, x, 9),
+        *_level(wanted, f"{percent(result.efficiency)} efficiency", x, y, most, -7),
+        *_level(floor, "shortest by the law", x, y, most, 9),
         *_legend_layers(fitted, chosen, legend_ends, 0 if legend_ends == FULL - 78 else 1),
-        height=_HEIGHT,
-        left=64,
-        right=14,
-        top=20,
-        bottom=44,
-    )
-    told = [{"cores_per_gpu": r["cores"], "seconds": r["seconds"], "what": "measured"} for r in points]
-    told += [{"cores_per_gpu": r["cores"], "seconds": r["seconds"], "what": r["law"]} for r in lines]
-    answer = clean(found.sentence()).replace(" %", f"{NARROW}%")
-    split = "; with ranks and threads, the best split of so many cores" if any(c.ranks is not None for c in found.counts) else ""
+    ]
+    spec = plot(layers, _HEIGHT, (64, 14, 20, 44))
+    table = [{"cores_per_gpu": r["cores"], "seconds": r["seconds"], "what": "measured"} for r in dots]
+    table += [{"cores_per_gpu": r["cores"], "seconds": r["seconds"], "what": r["law"]} for r in curves]
+    answer = clean(result.sentence()).replace(" %", f"{NARROW}%")
+    split = "; with ranks and threads, the best split of so many cores" if any(c.ranks is not None for c in result.counts) else ""
     caption = f"{answer}. Dots: runs. Thick line: the law behind the answer{split}. Shaded: 90{NARROW}% interval."
-    return Figure(name, "Run time against CPU cores per GPU", answer, spec, told, caption)
+    return Figure(name, "Run time against CPU cores per GPU", answer, spec, table, caption)
 
 
 def _along(c: Candidate, cores: float, varies: Axes) -> float:
-    """Run time without MPI by a law; eq 5 with its best split."""
+    """Return run time without MPI by a law; eq 5 with its best split."""
     values = c.fit.values
     ranks = varies.ranks[0]
     if c.fit.law.name == "hybrid":
@@ -139,157 +117,100 @@ def _measured(runs: Runs) -> Rows:
     ]
 
 
-def _node(found: Cores) -> float:
-    """Cores per GPU of the node asked about, where the figure has room for it; else 0."""
-    near = found.have is not None and found.have.cores <= _ROOM * max(float(found.runs.cores.max()), found.cores)
-    return found.have.cores if found.have is not None and near else 0.0
+def _node(result: Cores) -> float:
+    """Return the cores per GPU of the node asked about, where the figure has room for it; else 0."""
+    near = result.have is not None and result.have.cores <= _ROOM * max(float(result.runs.cores.max()), result.cores)
+    return result.have.cores if result.have is not None and near else 0.0
 
 
-def _node_layers(found: Cores, at_x: Spec) -> list[Spec]:
-    """The ratio that a node has."""
-    if not (cores := _node(found)):
+def _node_layers(result: Cores, x: Spec) -> list[Spec]:
+    """Draw the ratio that a node has."""
+    if not (cores := _node(result)):
         return []
-    row = {"data": {"values": [{"cores": digits(cores), "words": f"this node: {cores:.3g}"}]}}
-    text: Spec = {"type": "text", "y": _HEIGHT - 8, "align": "right", "dx": -6, "fontSize": 11, "color": RECORDED}
-    return [
-        {
-            **row,
-            "mark": {"type": "rule", "color": RECORDED, "strokeWidth": 1.6},
-            "encoding": {"x": at_x, "y": {"value": 26}, "y2": {"value": _HEIGHT}},
-        },
-        {**row, "mark": {**text, "stroke": "white", "strokeWidth": 3}, "encoding": {"x": at_x, "text": {"field": "words"}}},
-        {**row, "mark": text, "encoding": {"x": at_x, "text": {"field": "words"}}},
-    ]
+    rows: Rows = [{"cores": digits(cores), "label": f"this node: {cores:.3g}"}]
+    name = marks.labels(rows, x, _HEIGHT - 8, align="right", dx=-6, fontSize=11, color=RECORDED)
+    return [marks.rules(rows, x, 26, 1.6, y2=_HEIGHT, color=RECORDED), *marks.haloed(name)]
 
 
-def _level(time: float, words: str, at_y: Spec, most: float, x: Spec, below: int) -> Spec:
-    """A level line with its name at the right end, `below` it by so many pixels."""
-    row = [{"time": digits(time, 6), "cores": digits(most), "words": words}]
-    text: Spec = {"type": "text", "align": "right", "dy": below, "fontSize": 10}
-    at = {"x": quantitative("cores", **x), "y": at_y, "text": {"field": "words"}}
-    return {
-        "data": {"values": row},
-        "layer": [
-            {"mark": {"type": "rule", "color": SOFT, "strokeWidth": 0.8, "strokeDash": [1, 3]}, "encoding": {"y": at_y}},
-            {"mark": {**text, "stroke": "white", "strokeWidth": 3, "strokeJoin": "round"}, "encoding": at},
-            {"mark": {**text, "color": SOFT}, "encoding": at},
-        ],
-    }
+def _level(time: float, label: str, x: Spec, y: Spec, most: float, below: int) -> list[Spec]:
+    """Draw a level line with its name at the right end, `below` it by so many pixels."""
+    rows: Rows = [{"time": digits(time, 6), "cores": digits(most), "label": label}]
+    name = marks.labels(rows, x, y, align="right", dy=below, fontSize=10, color=SOFT)
+    return [marks.rules(rows, None, y, 0.8, color=SOFT, strokeDash=[1, 3]), *marks.haloed(name)]
 
 
-def _law_layers(lines: Rows, fitted: list[Candidate], chosen: Candidate, at_x: Spec, at_y: Spec) -> list[Spec]:
+def _look(c: Candidate, chosen: Candidate) -> tuple[float, Spec]:
+    """Return width, colour and dashes of a law's line."""
+    if c is chosen:
+        return 2.6, {"color": _CHOSEN}
+    return 1.2, {"color": _OTHER, "strokeDash": _DASHES[c.fit.law.name]}
+
+
+def _law_layers(curves: Rows, fitted: list[Candidate], chosen: Candidate, x: Spec, y: Spec) -> list[Spec]:
+    """Draw the laws, the one behind the answer in front."""
     out: list[Spec] = []
     for c in sorted(fitted, key=lambda c: c is chosen):
-        mine = c is chosen
-        colour, width = (_CHOSEN, 2.6) if mine else (_OTHER, 1.2)
-        dash = {} if mine else {"strokeDash": _dash(c)}
-        out.append(
-            {
-                "data": {"values": [r for r in lines if r["law"] == c.fit.law.name]},
-                "mark": {"type": "line", "color": colour, "strokeWidth": width, "clip": True, **dash},
-                "encoding": {"x": at_x, "y": at_y},
-            }
-        )
+        width, look = _look(c, chosen)
+        out.append(marks.line([r for r in curves if r["law"] == c.fit.law.name], x, y, width, clip=True, **look))
     return out
 
 
-def _dash(c: Candidate) -> list[int]:
-    return {"hybrid": [7, 3], "exponential": [2, 2], "usl": [7, 3, 2, 3]}[c.fit.law.name]
-
-
-def _legend_layers(fitted: list[Candidate], chosen: Candidate, right: float, line: int) -> list[Spec]:
-    """The laws by name, with their distance from the best, left of a pixel and below so many lines."""
+def _legend_layers(fitted: list[Candidate], chosen: Candidate, right: float, row: int) -> list[Spec]:
+    """Name the laws, with their distance from the best, left of a pixel and below so many rows."""
     out: list[Spec] = []
     for k, c in enumerate(fitted):
-        mine = c is chosen
         apart = "lowest AICc" if not c.above else f"AICc +{c.above:.1f}"
-        y = 34 + 16 * (k + line)
-        colour = _CHOSEN if mine else _OTHER
-        dash = {} if mine else {"strokeDash": _dash(c)}
-        row = {"data": {"values": [{"words": f"{_WORDS[c.fit.law.name]}: {apart}"}]}}
-        rule: Spec = {"type": "rule", "color": colour, "strokeWidth": 2.6 if mine else 1.2, **dash}
-        out.append({**row, "mark": rule, "encoding": {"x": {"value": right - 208}, "x2": {"value": right - 180}, "y": {"value": y}}})
-        text: Spec = {"type": "text", "x": right - 172, "y": y, "align": "left", "fontSize": 11, "color": INK if mine else SOFT}
-        out.append({**row, "mark": text, "encoding": {"text": {"field": "words"}}})
+        y = 34 + 16 * (k + row)
+        width, look = _look(c, chosen)
+        out.append(marks.rules([{}], right - 208, y, width, x2=right - 180, **look))
+        label = f"{_WORDS[c.fit.law.name]}: {apart}"
+        out.append(marks.words(label, right - 172, y, align="left", fontSize=11, color=INK if c is chosen else SOFT))
     return out
 
 
-def sharing_figure(found: Cores, name: str) -> Figure:
-    """Performance against ranks on one GPU, one line for each number of threads, ringed where one more stops paying."""
-    shown = found.shared[:_MOST_LINES]
+def sharing_figure(result: Cores, name: str) -> Figure:
+    """Draw performance against ranks on one GPU, one line for each number of threads, ringed where one more stops paying."""
+    shown = result.shared[:_MOST_LINES]
     most = max(s.ranks for c in shown for s in c.steps)
     least = min(c.steps[0].ranks for c in shown)
     rows: Rows = []
     ends: Rows = []
-    rings: Rows = []
+    ringed: Rows = []
     dots: Rows = []
     for k, c in enumerate(shown):
         colour = TARGET_COLOURS[k]
         rows += [{"ranks": s.ranks, "performance": digits(s.performance), "colour": colour} for s in c.steps]
-        rings += [{**r, "tip": clean(_ring(c))} for r in rows[-len(c.steps) :] if r["ranks"] == c.ranks]
-        ends.append({**rows[-1], "words": _ring(c)})
-        dots += _runs_of(found.runs, c, colour)
+        ringed += [{**r, "tip": clean(_ring(c))} for r in rows[-len(c.steps) :] if r["ranks"] == c.ranks]
+        ends.append({**rows[-1], "label": _ring(c)})
+        dots += _runs_of(result.runs, c, colour)
     low, high = (edge(r["performance"] for r in dots) for edge in (min, max))
     _apart(ends, high - low)
     room = max(high - low, 0.05) * 0.12
     counts = sorted({s.ranks for c in shown for s in c.steps})
-    x = quantitative(
-        "ranks",
-        scale={"type": "log", "base": 2, "domain": [least / 1.06, most * 1.06], "nice": False},
-        axis={"title": "MPI ranks on one GPU", "values": counts, "labelExpr": _PLAIN, "grid": False},
-    )
-    y = quantitative(
-        "performance",
-        scale={"domain": [low - room, high + room], "nice": False, "zero": False},
-        axis={"title": "performance against the fewest ranks", "labelExpr": "format(datum.value, '.3~r') + '×'"},
-    )
-    spec = layer(
-        {
-            "data": {"values": dots},
-            "mark": {"type": "point", "filled": True, "size": 22, "opacity": 0.4},
-            "encoding": {"x": x, "y": y, "color": own_colour()},
-        },
-        *(
-            {
-                "data": {"values": [r for r in rows if r["colour"] == TARGET_COLOURS[k]]},
-                "mark": {
-                    "type": "line",
-                    "color": TARGET_COLOURS[k],
-                    "strokeWidth": 2.2,
-                    "point": {"filled": True, "size": 34, "color": TARGET_COLOURS[k]},
-                },
-                "encoding": {"x": x, "y": y},
-            }
-            for k in range(len(shown))
-        ),
-        {
-            "data": {"values": rings},
-            "mark": {"type": "point", "filled": False, "size": 190, "strokeWidth": 2, "aria": True},
-            "encoding": {"x": x, "y": y, "color": own_colour(), "description": {"field": "tip"}},
-        },
-        {
-            "data": {"values": ends},
-            "mark": {"type": "text", "align": "left", "dx": 14, "fontSize": 11, "color": INK},
-            "encoding": {"x": x, "y": quantitative("at", scale=y["scale"]), "text": {"field": "words"}},
-        },
-        height=_HEIGHT,
-        left=64,
-        right=270,
-        top=20,
-        bottom=44,
-    )
+    x = quantity("ranks", [least / 1.06, most * 1.06], log=2, title="MPI ranks on one GPU", values=counts, labelExpr=PLAIN, grid=False)
+    y = quantity(
+        "performance", [low - room, high + room], scale={"zero": False}, title="performance against the fewest ranks",
+        labelExpr="format(datum.value, '.3~r') + '×'",
+    )  # fmt: skip
+    layers = [marks.mark("point", dots, x, y, filled=True, size=22, opacity=0.4)]
+    for colour in TARGET_COLOURS[: len(shown)]:
+        dotted = {"filled": True, "size": 34, "color": colour}
+        layers.append(marks.line([r for r in rows if r["colour"] == colour], x, y, 2.2, color=colour, point=dotted))
+    layers.append(marks.rings(ringed, x, y, 190, 2, tip=True, opacity=0.7))
+    layers.append(marks.labels(ends, x, of(y, "at"), align="left", dx=14, fontSize=11, color=INK))
+    spec = plot(layers, _HEIGHT, (64, 270, 20, 44))
     columns = ("seconds", "performance", "gain", "low", "high")
-    told = [
+    table = [
         {"threads": c.threads, "ranks_per_gpu": s.ranks, **{name: getattr(s, name) for name in columns}}
-        for c in found.shared
+        for c in result.shared
         for s in c.steps
     ]
     alt = "; ".join(_ring(c) for c in shown)
-    whose = f"{clean(found.runs.program)}. " if found.runs.program else ""
-    left_out = f" {len(found.shared) - len(shown)} more numbers of threads are in the CSV file." if len(found.shared) > len(shown) else ""
+    whose = f"{clean(result.runs.program)}. " if result.runs.program else ""
+    left_out = f" {len(result.shared) - len(shown)} more numbers of threads are in the CSV file." if len(result.shared) > len(shown) else ""
     worth = percent(shown[0].worth)
     caption = f"{whose}Ringed: the last step that gains {worth} or more. Dots: runs. Lines: their geometric means.{left_out}"
-    return Figure(name, "Performance against ranks on one GPU", alt, spec, told, caption)
+    return Figure(name, "Performance against ranks on one GPU", alt, spec, table, caption)
 
 
 def _ring(c: Curve) -> str:
@@ -309,7 +230,7 @@ def _runs_of(runs: Runs, c: Curve, colour: str) -> Rows:
 
 
 def _apart(ends: Rows, reach: float) -> None:
-    """Names at the ends of lines, moved apart until none stands on another."""
+    """Move names at the ends of lines apart until none stands on another."""
     gap = max(reach, 0.05) * 0.062
     under = -math.inf
     for row in sorted(ends, key=lambda r: r["performance"]):

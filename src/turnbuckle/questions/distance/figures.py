@@ -9,9 +9,10 @@ import numpy as np
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.projection.projection import break_even_utilisation
 from turnbuckle.questions.distance.question import FARTHEST, NEAREST, Slack
-from turnbuckle.show.figures.charts import CHANGE, Rows, Spec, layer, own_colour, quantitative
+from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import FAINT, FULL, HALF, INK, MODES, SOFT, ZONES
+from turnbuckle.show.figures.marks import CHANGE, SECONDS, TIMES, Rows, Spec, digits, of, plot, quantity
 from turnbuckle.show.text import NARROW, count, factor, number, percent, seconds
 
 MODE_WORDS: Final = {"link": "longer link", "api": "calls over a network"}
@@ -31,20 +32,14 @@ _TOGETHER: Final = 12
 #: Classes that are one more trip over a link, not a distance among machines.
 TRIPS: Final = frozenset({"package", "C2C", "PCIe"})
 _TICKS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-#: Vega labels of a latency, and of the fibre that delays as much.
-SECONDS: Final = "replace(format(datum.value, '.3~s'), regexp('([a-zA-Zµ]?)$'), ' $1') + 's'"
+#: Vega labels of the length of fibre that delays as much.
 _FIBRE: Final = (
     "(datum.value < 4e-6 ? format(datum.value / 5e-9, ',~r') + ' m' : replace(format(datum.value / 5e-6, ',~r'), ',', ' ') + ' km')"
 )
 
 
-def digits(value: float, most: int = 5) -> float:
-    """A number as a drawing needs it."""
-    return float(f"{value:.{most}g}")
-
-
 def fibre(one_way: float) -> str:
-    """The length of fibre that delays as much.
+    """Return the length of fibre that delays as much.
 
     >>> fibre(1e-6), fibre(30e-6)
     ('200\\xa0m', '6\\xa0km')
@@ -56,43 +51,23 @@ def fibre(one_way: float) -> str:
 
 
 def slack_curve(both: list[Slack]) -> Figure:
-    """Lengthening of the run against added one-way latency, both ways to be far away, over zones of slowdown."""
-    left, right, height = 72, 22, 300
-    plot = FULL - left - right
-    labels, rows = _hop_labels(plot)
-    top = 13 * rows + 8
-    x = {"scale": {"type": "log", "domain": [NEAREST, FARTHEST], "nice": False}}
-    y = {"scale": {"type": "log", "domain": [LOWEST, HIGHEST], "nice": False}}
-    xaxis: Spec = {
-        "title": "added one-way latency; below it, the length of glass fibre that delays a signal as much",
-        "values": [10.0**k for k in range(-7, 0)],
-        "labelExpr": f"[{SECONDS}, {_FIBRE}]",
-        "grid": False,
-        "labelOverlap": False,
-    }
-    yaxis: Spec = {"title": "run takes longer by", "values": list(_TICKS), "labelExpr": CHANGE, "grid": False, "labelOverlap": False}
+    """Draw lengthening of the run against added one-way latency, both ways to be far away, over zones of slowdown."""
+    left, right = 72, 22
+    hop_names, rows = _hop_labels(FULL - left - right)
+    title = "added one-way latency; below it, the length of glass fibre that delays a signal as much"
+    values, fibre_below = [10.0**k for k in range(-7, 0)], f"[{SECONDS}, {_FIBRE}]"
+    bare: Spec = {"log": 10, "grid": False, "labelOverlap": False}
+    x = quantity("at", [NEAREST, FARTHEST], title=title, values=values, labelExpr=fibre_below, **bare)
+    y = quantity("change", [LOWEST, HIGHEST], title="run takes longer by", values=list(_TICKS), labelExpr=CHANGE, **bare)
     zones = [{"low": max(low, LOWEST), "high": min(high, HIGHEST), "colour": colour} for low, high, colour, _ in ZONES if high > LOWEST]
-    at_x, at_y = quantitative("at", axis=xaxis, **x), quantitative("change", axis=yaxis, **y)
-    spec = layer(
-        {
-            "data": {"values": zones},
-            "mark": "rect",
-            "encoding": {"y": quantitative("low", axis=yaxis, **y), "y2": {"field": "high"}, "color": own_colour()},
-        },
-        {
-            "data": {"values": [{"change": DECISION}]},
-            "mark": {"type": "rule", "color": INK, "strokeDash": [4, 3], "strokeWidth": 1},
-            "encoding": {"y": at_y},
-        },
-        *_hop_layers(labels, at_x),
-        *_curve_layers(both, at_x, at_y, x, y),
-        height=height,
-        left=left,
-        right=right,
-        top=top,
-        bottom=58,
-    )
-    told = [
+    layers = [
+        marks.cells(zones, None, of(y, "low"), y2="high"),
+        marks.rules([{"change": DECISION}], None, y, color=INK, strokeDash=[4, 3]),
+        *_hop_layers(hop_names, x),
+        *_curve_layers(both, x, y),
+    ]
+    spec = plot(layers, 300, (left, right, 13 * rows + 8, 58))
+    table: Rows = [
         {"mode": s.mode, "added_one_way_seconds": float(at), "run_seconds": float(s.curve(at)), "penalty": s.penalty(float(at))}
         for s in both
         for at in s.shown()
@@ -100,11 +75,11 @@ def slack_curve(both: list[Slack]) -> Figure:
     alt = "Lengthening of the run against added one-way latency. " + " ".join(
         f"{MODE_WORDS[s.mode]}: " + ", ".join(f"{percent(t.share)} at {reach(t.slack)}" for t in s.tolerances) + "." for s in both
     )
-    return Figure("slack", "How much longer the run takes with distance", alt, spec, told, _curve_caption(both), legend=_legend(both))
+    return Figure("slack", "How much longer the run takes with distance", alt, spec, table, _curve_caption(both), legend=_legend(both))
 
 
 def reach(slack: float | None) -> str:
-    """A tolerated latency in words."""
+    """Return a tolerated latency in words."""
     return f"more than {seconds(FARTHEST)}" if slack is None else number(slack, "s", 2, all_digits=True)
 
 
@@ -132,28 +107,27 @@ def _curve_caption(both: list[Slack]) -> str:
     )
 
 
-def _banded(found: Slack) -> bool:
-    return any(interval_matters(t.slack, t.low, t.high) for t in found.tolerances)
+def _banded(slack: Slack) -> bool:
+    return any(interval_matters(t.slack, t.low, t.high) for t in slack.tolerances)
 
 
 def interval_matters(slack: float | None, low: float | None, high: float | None) -> bool:
-    """Whether an interval would print as anything but the value itself."""
+    """Return whether an interval would print as anything but the value itself."""
     return slack is not None and (number(low, "s", 2) != number(slack, "s", 2) or number(high, "s", 2) != number(slack, "s", 2))
 
 
 def _hop_labels(plot: float) -> tuple[Rows, int]:
-    """Names of the classes of distance, in lines such that no stalk runs through a name; and how many lines."""
+    """Return the names of the classes of distance, in lines such that no stalk runs through a name; and how many lines."""
     rows: Rows = []
     per_decade = plot / np.log10(FARTHEST / NEAREST)
     for hop in hops():
         start = float(np.log10(hop.one_way / NEAREST) * per_decade)
         trip = hop.name in TRIPS
         tip = f"{hop.name}: {number(hop.one_way, 's', 2)}, {hop.what}"
-        if trip and rows and rows[-1]["trip"] and start - rows[-1]["start"] < _TOGETHER:
+        together = trip and rows and rows[-1]["trip"] and start - rows[-1]["start"] < _TOGETHER
+        if together:
             rows[-1] |= {"label": f"{rows[-1]['label']}, {hop.name}", "tip": f"{rows[-1]['tip']}; {tip}"}
-            rows.append({"at": hop.one_way, "label": "", "trip": trip, "tip": tip, "start": start})
-        else:
-            rows.append({"at": hop.one_way, "label": hop.name, "trip": trip, "tip": tip, "start": start})
+        rows.append({"at": hop.one_way, "label": "" if together else hop.name, "trip": trip, "tip": tip, "start": start})
     for k in range(len(rows) - 1, -1, -1):
         end = rows[k]["start"] + _CHARACTER * len(rows[k]["label"]) + 10
         under = [r["line"] for r in rows[k + 1 :] if r["start"] < end and r["label"]]
@@ -161,191 +135,103 @@ def _hop_labels(plot: float) -> tuple[Rows, int]:
     return rows, 1 + max(r["line"] for r in rows)
 
 
-def _hop_layers(labels: Rows, at_x: Spec) -> list[Spec]:
-    """A line a class of distance, dotted for one more trip over a link, each with a stalk up to its name."""
+def _hop_layers(names: Rows, x: Spec) -> list[Spec]:
+    """Draw a line a class of distance, dotted for one more trip over a link, each with a stalk up to its name."""
     out: list[Spec] = []
-    for row in labels:
-        rule: Spec = {"type": "rule", "color": SOFT if row["trip"] else INK, "strokeWidth": 1, "opacity": 0.55}
-        if row["trip"]:
-            rule["strokeDash"] = [2, 3]
+    for row in names:
+        look: Spec = {"color": SOFT, "opacity": 0.55, "strokeDash": [2, 3]} if row["trip"] else {"color": INK, "opacity": 0.55}
         height = -13 * row["line"] - 13
-        data = {"values": [{"at": row["at"]}]}
-        out.append({"data": data, "mark": rule, "encoding": {"x": at_x}})
+        place: Rows = [{"at": row["at"]}]
+        out.append(marks.rules(place, x, **look))
         if row["label"]:
-            out.append({"data": data, "mark": {**rule, "y": 0, "y2": height}, "encoding": {"x": at_x}})
-            text: Spec = {"type": "text", "align": "left", "baseline": "middle", "dx": 4, "y": height + 6, "fontSize": 10, "aria": True}
-            out.append(
-                {
-                    "data": {"values": [row]},
-                    "mark": {**text, "color": SOFT if row["trip"] else INK},
-                    "encoding": {"x": at_x, "text": {"field": "label"}, "description": {"field": "tip"}},
-                }
-            )
+            out.append(marks.rules(place, x, 0, y2=height, **look))
+            written: Spec = {"align": "left", "baseline": "middle", "dx": 4, "fontSize": 10}
+            out.append(marks.labels([row], x, height + 6, tip=True, color=look["color"], **written))
     return out
 
 
-def _curve_layers(both: list[Slack], at_x: Spec, at_y: Spec, x: Spec, y: Spec) -> list[Spec]:
+def _curve_layers(both: list[Slack], x: Spec, y: Spec) -> list[Spec]:
+    """Draw the curves with their bands, and dots on them."""
     grid = np.geomspace(NEAREST, FARTHEST, round(np.log10(FARTHEST / NEAREST) * _PER_DECADE) + 1)
     out: list[Spec] = []
     for s in both:
         colour = MODES[s.mode]
-        band = [
+        interval = [
             {"change": t.share, "low": digits(t.low or NEAREST), "high": digits(FARTHEST if t.high is None else t.high)}
             for t in s.tolerances
             if t.slack is not None
         ]
         if _banded(s):
-            out.append(
-                {
-                    "data": {"values": band},
-                    "mark": {"type": "area", "orient": "horizontal", "color": colour, "opacity": 0.2, "clip": True},
-                    "encoding": {"y": at_y, "x": quantitative("low", **x), "x2": {"field": "high"}},
-                }
-            )
+            out.append(marks.mark("area", interval, of(x, "low"), y, x2="high", orient="horizontal", color=colour, opacity=0.2, clip=True))
         knots = s.curve.breakpoints
-        points = np.union1d(grid, knots[(knots > NEAREST) & (knots < FARTHEST)][:: max(1, len(knots) // 40)])
-        line = [{"at": digits(a), "change": digits(max(s.penalty(a) - 1.0, LOWEST / 2))} for a in points.tolist()]
+        latencies = np.union1d(grid, knots[(knots > NEAREST) & (knots < FARTHEST)][:: max(1, len(knots) // 40)])
+        curve = [{"at": digits(a), "change": digits(max(s.penalty(a) - 1.0, LOWEST / 2))} for a in latencies.tolist()]
         dash = {"strokeDash": [7, 4]} if s.mode == "api" else {}
-        out.append(
-            {
-                "data": {"values": _to_edges(line)},
-                "mark": {"type": "line", "color": colour, "strokeWidth": 2.6, "clip": True, "strokeJoin": "round", **dash},
-                "encoding": {"x": at_x, "y": at_y},
-            }
-        )
-    return [*out, *_dots(both, at_x, at_y)]
+        out.append(marks.line(_to_edges(curve), x, y, 2.6, color=colour, clip=True, strokeJoin="round", **dash))
+    return [*out, *_dots(both, x, y)]
 
 
 def _to_edges(line: Rows) -> Rows:
-    """The points inside the figure, and one more on either side of its lower and upper edge."""
+    """Return the points inside the figure, and one more on either side of its lower and upper edge."""
     inside = [i for i, r in enumerate(line) if LOWEST <= r["change"] <= HIGHEST]
     if not inside:
         return line[:1] + line[-1:]
     return line[max(inside[0] - 1, 0) : inside[-1] + 2]
 
 
-def _dots(both: list[Slack], at_x: Spec, at_y: Spec) -> list[Spec]:
-    dots: Rows = [
-        {
-            "at": digits(t.slack),
-            "change": t.share,
-            "colour": MODES[s.mode],
-            "tip": f"{MODE_WORDS[s.mode]}: {percent(t.share)} longer at {reach(t.slack)} ({fibre(t.slack)} of fibre)",
-            "decides": t.share == DECISION,
-            "label": reach(t.slack),
-        }
-        for s in both
-        for t in s.tolerances
-        if t.slack is not None and NEAREST <= t.slack <= FARTHEST
-    ]
-    decided = sorted((d for d in dots if d["decides"]), key=lambda d: d["at"])
-    out: list[Spec] = [
-        {
-            "data": {"values": dots},
-            "mark": {"type": "point", "filled": True, "size": 62, "stroke": "white", "strokeWidth": 1.3, "opacity": 1, "aria": True},
-            "encoding": {"x": at_x, "y": at_y, "fill": own_colour(), "description": {"field": "tip"}},
-        }
-    ]
+def _dots(both: list[Slack], x: Spec, y: Spec) -> list[Spec]:
+    """Draw a dot at each tolerated latency, and its name where it decides."""
+    dots: Rows = []
+    for s in both:
+        for t in s.tolerances:
+            if t.slack is not None and NEAREST <= t.slack <= FARTHEST:
+                tip = f"{MODE_WORDS[s.mode]}: {percent(t.share)} longer at {reach(t.slack)} ({fibre(t.slack)} of fibre)"
+                dots.append({"at": digits(t.slack), "change": t.share, "colour": MODES[s.mode], "tip": tip, "label": reach(t.slack)})
+    decided = sorted((d for d in dots if d["change"] == DECISION), key=lambda d: d["at"])
+    out = [marks.points(dots, x, y, 62, 1.3, tip=True)]
     for k, d in enumerate(decided):
         # the nearer to the left of its dot, the farther to the right: neither meets a curve
         side: Spec = {"align": "right", "dx": -9, "dy": -8} if k == 0 and len(decided) > 1 else {"align": "left", "dx": 9, "dy": 9}
-        for stroke in ({"stroke": "white", "strokeWidth": 3, "strokeJoin": "round", "opacity": 0.85}, {}):
-            text = {"type": "text", "fontWeight": "bold", "fontSize": 11.5, "baseline": "middle", "color": d["colour"]}
-            out.append(
-                {
-                    "data": {"values": [d]},
-                    "mark": {**text, **side, **stroke},
-                    "encoding": {"x": at_x, "y": at_y, "text": {"field": "label"}},
-                }
-            )
+        name = marks.labels([d], x, y, fontWeight="bold", fontSize=11.5, baseline="middle", color=d["colour"], **side)
+        out += marks.haloed(name, opacity=0.85)
     return out
 
 
-def break_even(found: Slack, farthest: float = 1e-2) -> Figure:
-    """How much better used a pooled GPU must be than a local one, against added latency, for what the fabric may cost."""
+def break_even(slack: Slack, farthest: float = 1e-2) -> Figure:
+    """Draw how much better used a pooled GPU must be than a local one, against added latency, for what the fabric may cost."""
     height, highest = 190, 2.0
     grid = np.geomspace(NEAREST, farthest, 61)
-    penalty = np.array([found.penalty(a) for a in grid.tolist()])
+    penalty = np.array([slack.penalty(a) for a in grid.tolist()])
     rows: Rows = []
-    labels: Rows = []
+    starts: Rows = []
     for k, adder in enumerate(ADDERS):
         use = break_even_utilisation(1.0, adder) * penalty
         shown = slice(0, int(np.searchsorted(use, highest)) + 1)
         rows += [{"at": digits(a), "use": digits(u), "adder": k} for a, u in zip(grid[shown].tolist(), use[shown].tolist(), strict=True)]
         words = "fabric at no cost" if not adder else f"fabric adds {percent(adder)}"
-        labels.append({"at": NEAREST, "use": digits(float(use[0])), "label": words})
-    x = quantitative(
-        "at",
-        scale={"type": "log", "domain": [NEAREST, farthest], "nice": False},
-        axis={
-            "title": "added one-way latency",
-            "values": [t for k in range(-7, 0) if (t := 10.0**k) <= farthest * 1.001],
-            "labelExpr": SECONDS,
-            "grid": False,
-        },
-    )
-    y = quantitative(
-        "use",
-        scale={"domain": [0.95, highest], "nice": False},
-        axis={
-            "title": "use of a pooled GPU over a local one",
-            "values": [1, 1.25, 1.5, 1.75, 2],
-            "labelExpr": "format(datum.value, '~r') + '×'",
-        },
-    )
-    colour = MODES[found.mode]
+        starts.append({"at": NEAREST, "use": digits(float(use[0])), "label": words})
+    values = [t for k in range(-7, 0) if (t := 10.0**k) <= farthest * 1.001]
+    x = quantity("at", [NEAREST, farthest], log=10, title="added one-way latency", values=values, labelExpr=SECONDS, grid=False)
+    y = quantity("use", [0.95, highest], title="use of a pooled GPU over a local one", values=[1, 1.25, 1.5, 1.75, 2], labelExpr=TIMES)
     away: Rows = [{"at": h.one_way, "label": h.name} for h in hops() if h.name in _NAMED]
-    text = {"type": "text", "align": "left", "dx": 5, "dy": -7, "fontSize": 10.5, "color": INK}
-    spec = layer(
-        {
-            "data": {"values": away},
-            "mark": {"type": "rule", "color": FAINT, "strokeWidth": 1},
-            "encoding": {"x": x},
-        },
-        *(
-            {
-                "data": {"values": [row]},
-                "mark": {"type": "text", "color": SOFT, "fontSize": 10, "y": -7, "align": side},
-                "encoding": {"x": x, "text": {"field": "label"}},
-            }
-            for row, side in zip(away, ("center", "right", "left"), strict=True)
-        ),
-        {
-            "mark": {"type": "line", "color": colour, "strokeWidth": 2.2, "clip": True},
-            "encoding": {
-                "x": x,
-                "y": y,
-                "strokeDash": {"field": "adder", "type": "nominal", "legend": None, "scale": {"range": [[1, 0], [6, 3], [2, 2]]}},
-            },
-        },
-        {
-            "data": {"values": labels},
-            "mark": {**text, "stroke": "white", "strokeWidth": 3, "strokeJoin": "round"},
-            "encoding": {"x": x, "y": y, "text": {"field": "label"}},
-        },
-        {"data": {"values": labels}, "mark": text, "encoding": {"x": x, "y": y, "text": {"field": "label"}}},
-        data=rows,
-        width=HALF,
-        height=height,
-        left=56,
-        right=10,
-        top=18,
-        bottom=42,
-    )
-    told = [
-        {
-            "mode": found.mode,
-            "added_one_way_seconds": float(a),
-            "penalty": float(p),
-            **{f"use_factor_at_{f:.0%}": p * (1 + f) for f in ADDERS},
-        }
+    dashes: Spec = {"field": "adder", "type": "nominal", "legend": None, "scale": {"range": [[1, 0], [6, 3], [2, 2]]}}
+    layers = [
+        marks.rules(away, x, color=FAINT),
+        *(marks.labels([h], x, -7, color=SOFT, fontSize=10, align=side) for h, side in zip(away, ("center", "right", "left"), strict=True)),
+        marks.line(None, x, y, 2.2, color=MODES[slack.mode], clip=True, encode={"strokeDash": dashes}),
+        *marks.haloed(marks.labels(starts, x, y, align="left", dx=5, dy=-7, fontSize=10.5, color=INK)),
+    ]
+    spec = plot(layers, height, (56, 10, 18, 42), rows, HALF)
+    uses = {f"use_factor_at_{f:.0%}": 1 + f for f in ADDERS}
+    table: Rows = [
+        {"mode": slack.mode, "added_one_way_seconds": float(a), "penalty": float(p), **{k: p * f for k, f in uses.items()}}
         for a, p in zip(grid[::3].tolist(), penalty[::3].tolist(), strict=True)
     ]
-    alt = f"{MODE_WORDS[found.mode]}: " + "; ".join(
-        f"at a {h['label']}'s distance {factor(break_even_utilisation(found.penalty(h['at'])))} as well used" for h in away
+    alt = f"{MODE_WORDS[slack.mode]}: " + "; ".join(
+        f"at a {h['label']}'s distance {factor(break_even_utilisation(slack.penalty(h['at'])))} as well used" for h in away
     )
-    title = MODE_WORDS[found.mode][:1].upper() + MODE_WORDS[found.mode][1:]
-    return Figure(f"break-even-{found.mode}", title, alt, spec, told, half=True)
+    title = MODE_WORDS[slack.mode][:1].upper() + MODE_WORDS[slack.mode][1:]
+    return Figure(f"break-even-{slack.mode}", title, alt, spec, table, half=True)
 
 
 def figures(found: Slack) -> list[Figure]:

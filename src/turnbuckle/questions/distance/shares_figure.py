@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from turnbuckle.projection.sensitivity import Share
-from turnbuckle.show.figures.charts import Rows, Spec, layer, quantitative
+from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import ADDED, INK, SAVED
+from turnbuckle.show.figures.marks import Rows, of, plot, quantity, row_axis
 from turnbuckle.show.text import NARROW, clean, number, percent
 
 #: Classes drawn, at most, and the least share of the run time that is drawn.
@@ -16,13 +17,13 @@ LEAST: Final = 5e-4
 _NAMES: Final = 190
 
 
-def drawn(found: list[Share], measured: float) -> list[Share]:
-    """The classes worth a bar."""
-    return [s for s in found if max(s.left, s.right) >= LEAST * measured][:MOST]
+def drawn(shares: list[Share], measured: float) -> list[Share]:
+    """Return the classes worth a bar."""
+    return [s for s in shares if max(s.left, s.right) >= LEAST * measured][:MOST]
 
 
 def per_cent(seconds: float, measured: float) -> str:
-    """Change of run time for one per cent of change in a class: an elasticity in per cent.
+    """Return the change of run time for one per cent of change in a class, an elasticity in per cent.
 
     >>> per_cent(0.0123, 1.0), per_cent(0.4, 1.0), per_cent(1e-6, 1.0)
     ('0.012\\xa0%', '0.40\\xa0%', '<\\xa00.001\\xa0%')
@@ -33,76 +34,34 @@ def per_cent(seconds: float, measured: float) -> str:
     return number(share, "1", 2, all_digits=True) + NARROW + "%"
 
 
-def tornado(found: list[Share], measured: float) -> Figure:
-    """One bar a class: to the left what one per cent less of it saves, to the right what one per cent more costs."""
+def tornado(shares: list[Share], measured: float) -> Figure:
+    """Draw one bar a class: to the left what one per cent less of it saves, to the right what one per cent more costs."""
     rows: Rows = []
-    for i, s in enumerate(drawn(found, measured)):
+    for i, s in enumerate(drawn(shares, measured)):
         left, right = s.left / measured, s.right / measured
-        same = f"{per_cent(s.right, measured)}" if abs(left - right) < 1e-3 * max(right, 1e-12) else ""
-        rows.append(
-            {
-                "row": i,
-                "what": clean(s.what),
-                "less": -left,
-                "more": right,
-                "zero": 0.0,
-                "label": same or f"−{per_cent(s.left, measured)} / +{per_cent(s.right, measured)}",
-                "tip": (
-                    f"{clean(s.what)}: one per cent less saves {per_cent(s.left, measured)}, one per cent more costs "
-                    f"{per_cent(s.right, measured)}; {number(s.seconds, 's')} on the critical path, {percent(s.seconds / measured)}"
-                ),
-            }
-        )
+        what, less, more = clean(s.what), per_cent(s.left, measured), per_cent(s.right, measured)
+        label = more if abs(left - right) < 1e-3 * max(right, 1e-12) else f"−{less} / +{more}"
+        path = f"{number(s.seconds, 's')} on the critical path, {percent(s.seconds / measured)}"
+        tip = f"{what}: one per cent less saves {less}, one per cent more costs {more}; {path}"
+        rows.append({"row": i, "what": what, "less": -left, "more": right, "zero": 0.0, "label": label, "tip": tip})
     widest = max([r["more"] for r in rows] + [-r["less"] for r in rows] + [1e-9])
-    y: Spec = {
-        "field": "row",
-        "type": "ordinal",
-        "axis": None,
-        "scale": {"domain": list(range(len(rows))), "paddingInner": 0.35, "paddingOuter": 0.2},
-    }
-    x: Spec = {
-        "scale": {"domain": [-1.08 * widest, 1.3 * widest], "nice": False},
-        "axis": {
-            "title": "change of run time when this class of time changes by 1 %",
-            "labelExpr": "datum.value == 0 ? '0' : replace(format(datum.value, '+.2~f'), '-', '−') + ' %'",
-            "tickCount": 7,
-        },
-    }
-    spec = layer(
-        {
-            "mark": {"type": "bar", "color": SAVED, "aria": True},
-            "encoding": {"x": quantitative("less", **x), "x2": {"field": "zero"}, "y": y, "description": {"field": "tip"}},
-        },
-        {
-            "mark": {"type": "bar", "color": ADDED, "aria": True},
-            "encoding": {"x": quantitative("more", **x), "x2": {"field": "zero"}, "y": y, "description": {"field": "tip"}},
-        },
-        {"data": {"values": [{"zero": 0.0}]}, "mark": {"type": "rule", "color": INK}, "encoding": {"x": quantitative("zero", **x)}},
-        {
-            "mark": {"type": "text", "align": "left", "dx": 6, "fontWeight": "bold"},
-            "encoding": {"x": quantitative("more", **x), "y": y, "text": {"field": "label"}},
-        },
-        {
-            "mark": {"type": "text", "align": "right", "x": -10, "fontSize": 12, "limit": _NAMES - 12},
-            "encoding": {"y": y, "text": {"field": "what"}},
-        },
-        data=rows,
-        height=26 * len(rows),
-        left=_NAMES,
-        right=8,
-        top=2,
-        bottom=42,
-    )
-    told = [
+    x = quantity(
+        "more", [-1.08 * widest, 1.3 * widest], title="change of run time when this class of time changes by 1 %",
+        labelExpr="datum.value == 0 ? '0' : replace(format(datum.value, '+.2~f'), '-', '−') + ' %'", tickCount=7,
+    )  # fmt: skip
+    y = row_axis(len(rows), inner=0.35, outer=0.2)
+    layers = [
+        marks.bars(None, of(x, "less"), y, x2="zero", tip=True, color=SAVED),
+        marks.bars(None, x, y, x2="zero", tip=True, color=ADDED),
+        marks.rules([{"zero": 0.0}], of(x, "zero"), color=INK),
+        marks.labels(None, x, y, align="left", dx=6, fontWeight="bold"),
+        marks.labels(None, -10, y, "what", align="right", fontSize=12, limit=_NAMES - 12),
+    ]
+    spec = plot(layers, 26 * len(rows), (_NAMES, 8, 2, 42), rows)
+    table = [
         {"class": clean(s.what), "critical_path_seconds": s.seconds, "left_derivative_seconds": s.left, "right_derivative_seconds": s.right}
-        for s in found
+        for s in shares
     ]
     alt = "Change of run time for one per cent of change. " + "; ".join(r["tip"] for r in rows)
-    return Figure(
-        "shares",
-        "What the run time is made of",
-        alt,
-        spec,
-        told,
-        legend=(("one per cent less", SAVED), ("one per cent more", ADDED)),
-    )
+    legend = (("one per cent less", SAVED), ("one per cent more", ADDED))
+    return Figure("shares", "What the run time is made of", alt, spec, table, legend=legend)

@@ -6,14 +6,13 @@ import math
 from itertools import pairwise
 from typing import Final
 
-from turnbuckle.questions.distance.figures import SECONDS, digits
-from turnbuckle.questions.distance.surface_figure import colour_of
 from turnbuckle.questions.sharing.question import Form
 from turnbuckle.questions.sharing.surface import Point, SharingSurface
-from turnbuckle.show.figures.charts import Rows, Spec, own_colour, quantitative
+from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
-from turnbuckle.show.figures.look import FULL, INK, RECORDED
-from turnbuckle.show.text import NARROW, factor, number, percent, signed
+from turnbuckle.show.figures.look import FULL, INK, RECORDED, change_colour, change_legend
+from turnbuckle.show.figures.marks import SECONDS, Rows, Spec, below, beside, digits, few, of, quantity
+from turnbuckle.show.text import NARROW, factor, number, percent
 
 #: Panels beside each other, at most.
 MOST: Final = 4
@@ -25,43 +24,36 @@ _ROOM: Final = 21
 _RATE: Final = "format(datum.value / 1e9, '~r')"
 
 
-def shown(found: SharingSurface) -> list[list[tuple[Form, int]]]:
+def shown(surface: SharingSurface) -> list[list[tuple[Form, int]]]:
     """Panels by row: a form each, with all its numbers of runs or the first, the last and some between; all in one row if they fit.
 
     One run alone is the same in every form and stands in the first row only.
     """
     out: list[list[tuple[Form, int]]] = []
-    for form in found.forms:
-        runs = [k for k in found.runs if k > 1 or form == found.forms[0]]
-        if len(runs) > MOST:
-            runs = [runs[round(i * (len(runs) - 1) / (MOST - 1))] for i in range(MOST)]
+    for form in surface.forms:
+        runs = few([k for k in surface.runs if k > 1 or form == surface.forms[0]], MOST)
         if runs:
             out.append([(form, k) for k in runs])
     flat = [panel for row in out for panel in row]
     return [flat] if len(flat) <= MOST else out
 
 
-def sharing_figure(found: SharingSurface) -> Figure:
+def sharing_figure(surface: SharingSurface) -> Figure:
     """Run time of each run over the recorded one, at every point."""
-    panels = shown(found)
+    panels = shown(surface)
     columns = max(len(row) for row in panels)
     width = min((FULL - _LEFT - _GAP * (columns - 1)) / columns, _WIDEST)
-    rows = [
-        {
-            "hconcat": [
-                # an axis has its title under the last panel of a column
-                _panel(found, form, k, width, first=i == 0, bottom=all(i >= len(lower) for lower in panels[n + 1 :]))
-                for i, (form, k) in enumerate(row)
-            ],
-            "spacing": _GAP,
-        }
-        for n, row in enumerate(panels)
-    ]
-    spec: Spec = {"padding": {"left": 4, "right": 8, "top": 4, "bottom": 4}, "vconcat": rows, "spacing": 16}
-    changes = [p.found.penalty - 1.0 for p in found.points]
+    rows = []
+    for n, row in enumerate(panels):
+        # an axis has its title under the last panel of a column
+        last = [all(i >= len(lower) for lower in panels[n + 1 :]) for i in range(len(row))]
+        views = [_panel(surface, form, k, width, first=i == 0, bottom=last[i]) for i, (form, k) in enumerate(row)]
+        rows.append(beside(views, _GAP))
+    spec = below(rows, 16, padding={"left": 4, "right": 8, "top": 4, "bottom": 4})
+    changes = [p.found.penalty - 1.0 for p in surface.points]
     return Figure(
-        "sharing", "Runs that share: latency, bandwidth and number of GPUs", _alt(found), spec, [p.as_dict() for p in found.points],
-        _caption(found), legend=_legend(min(changes), max(changes)),
+        "sharing", "Runs that share: latency, bandwidth and number of GPUs", _alt(surface), spec, [p.as_dict() for p in surface.points],
+        _caption(surface), legend=_legend(min(changes), max(changes)),
     )  # fmt: skip
 
 
@@ -89,78 +81,37 @@ def edges(values: tuple[float, ...]) -> list[float]:
     return [digits(v) for v in (values[0] ** 2 / middle[0], *middle, values[-1] ** 2 / middle[-1])]
 
 
-def _panel(found: SharingSurface, form: Form, runs: int, width: float, *, first: bool, bottom: bool) -> Spec:
+def _panel(surface: SharingSurface, form: Form, runs: int, width: float, *, first: bool, bottom: bool) -> Spec:
     # no latency at all has no place on a logarithmic axis: it is drawn a cell below the shortest
-    latencies = tuple(v or _below(found.latencies) for v in found.latencies)
-    across, up = edges(found.bandwidths), edges(latencies)
+    latencies = tuple(v or _below(surface.latencies) for v in surface.latencies)
+    across, up = edges(surface.bandwidths), edges(latencies)
     height = _CELL * len(latencies)
-    x = {
-        "scale": {"type": "log", "domain": [across[0], across[-1]], "nice": False},
-        "axis": {
-            "title": f"bandwidth [GB/s]{NARROW}" if bottom else None,
-            "values": list(found.bandwidths),
-            "labelExpr": _RATE,
-            "grid": False,
-        },
-    }
-    none = f"datum.value < {latencies[0] * 1.01} ? '0' : {SECONDS}" if found.latencies[0] == 0 else SECONDS
-    y = {
-        "scale": {"type": "log", "domain": [up[0], up[-1]], "nice": False},
-        "axis": {
-            "title": "latency" if first else None, "values": list(latencies), "labelExpr": none, "labels": first, "ticks": first,
-            "domain": first, "grid": False, "labelOverlap": False,
-        },
-    }  # fmt: skip
-    cells: Rows = []
-    for p in _points(found, form, runs):
-        i, j = found.bandwidths.index(p.bandwidth), found.latencies.index(p.latency)
+    title_x = f"bandwidth [GB/s]{NARROW}" if bottom else None
+    x = quantity("at", [across[0], across[-1]], log=10, title=title_x, values=list(surface.bandwidths), labelExpr=_RATE, grid=False)
+    none = f"datum.value < {latencies[0] * 1.01} ? '0' : {SECONDS}" if surface.latencies[0] == 0 else SECONDS
+    side: Spec = {"title": "latency" if first else None, "labels": first, "ticks": first, "domain": first, "labelOverlap": False}
+    y = quantity("up", [up[0], up[-1]], log=10, values=list(latencies), labelExpr=none, grid=False, **side)
+    points: Rows = []
+    for p in _points(surface, form, runs):
+        i, j = surface.bandwidths.index(p.bandwidth), surface.latencies.index(p.latency)
         change = p.found.penalty - 1.0
-        cells.append(
+        points.append(
             {
                 "a": across[i], "b": across[i + 1], "c": up[j], "d": up[j + 1], "at": p.bandwidth, "up": latencies[j],
-                "colour": colour_of(change, _STEPS), "ink": "#ffffff" if change > 1.2 or change < -0.21 else INK,
+                "colour": change_colour(change, _STEPS), "ink": "#ffffff" if change > 1.2 or change < -0.21 else INK,
                 "label": _short(p.found.penalty),
                 "tip": f"{number(p.latency, 's')}, {number(p.bandwidth, 'B/s')}: {factor(p.found.penalty, 4)} the recorded run time",
             }
         )  # fmt: skip
-    layers: list[Spec] = [
-        {
-            "data": {"values": cells},
-            "mark": {"type": "rect", "stroke": "white", "strokeWidth": 0.8, "aria": True},
-            "encoding": {
-                "x": quantitative("a", **x), "x2": {"field": "b"}, "y": quantitative("c", **y), "y2": {"field": "d"},
-                "fill": own_colour(), "description": {"field": "tip"},
-            },
-        }
-    ]  # fmt: skip
-    if width / len(found.bandwidths) >= _ROOM:
-        layers.append(
-            {
-                "data": {"values": cells},
-                "mark": {"type": "text", "fontSize": 9.5 if width / len(found.bandwidths) < 26 else 10.5},
-                "encoding": {
-                    "x": quantitative("at", **x),
-                    "y": quantitative("up", **y),
-                    "text": {"field": "label"},
-                    "color": own_colour("ink"),
-                },
-            }
-        )
-    here = found.run.recorded_bandwidth, found.run.recorded_latency
-    if runs == 1 and across[0] <= here[0] <= across[-1] and up[0] <= here[1] <= up[-1]:
-        layers.append(
-            {
-                "data": {"values": [{"at": here[0], "up": here[1]}]},
-                "mark": {"type": "point", "filled": False, "size": 190, "stroke": RECORDED, "strokeWidth": 2.2, "opacity": 1},
-                "encoding": {"x": quantitative("at", **x), "y": quantitative("up", **y)},
-            }
-        )
-    return {
-        "width": width,
-        "height": height,
-        "title": dict(zip(("text", "subtitle"), title(form, runs, found.run.devices), strict=True)),
-        "layer": layers,
-    }
+    layers = [marks.cells(points, of(x, "a"), of(y, "c"), x2="b", y2="d", tip=True, stroke="white", strokeWidth=0.8)]
+    column = width / len(surface.bandwidths)
+    if column >= _ROOM:
+        layers.append(marks.labels(points, x, y, hue="ink", fontSize=9.5 if column < 26 else 10.5))
+    recorded = surface.run.recorded_bandwidth, surface.run.recorded_latency
+    if runs == 1 and across[0] <= recorded[0] <= across[-1] and up[0] <= recorded[1] <= up[-1]:
+        layers.append(marks.rings([{"at": recorded[0], "up": recorded[1]}], x, y, 190, 2.2, color=RECORDED))
+    text, subtitle = title(form, runs, surface.run.devices)
+    return {"width": width, "height": height, "title": {"text": text, "subtitle": subtitle}, "layer": layers}
 
 
 def _below(latencies: tuple[float, ...]) -> float:
@@ -170,8 +121,8 @@ def _below(latencies: tuple[float, ...]) -> float:
     return some[0] ** 2 / some[1]
 
 
-def _points(found: SharingSurface, form: Form, runs: int) -> list[Point]:
-    return [p for p in found.points if p.found.form == form and p.found.runs == runs]
+def _points(surface: SharingSurface, form: Form, runs: int) -> list[Point]:
+    return [p for p in surface.points if p.found.form == form and p.found.runs == runs]
 
 
 def _short(penalty: float) -> str:
@@ -180,44 +131,42 @@ def _short(penalty: float) -> str:
 
 
 def _legend(low: float, high: float) -> tuple[tuple[str, str], ...]:
-    marks = [v for v in (-0.8, -0.5, -0.3, -0.1, 0.0, 0.05, 0.1, 0.5, 2.0, 10.0) if low - 0.05 <= v <= max(high, 0.06)]
-    words = {0.0: "as recorded", 2.0: f"{factor(3.0, 1)} the time", 10.0: f"{factor(11.0, 2)} the time"}
-    return tuple((words.get(v, signed(v)), colour_of(v)) for v in marks)
+    return change_legend([v for v in (-0.8, -0.5, -0.3, -0.1, 0.0, 0.05, 0.1, 0.5, 2.0, 10.0) if low - 0.05 <= v <= max(high, 0.06)])
 
 
-def _alt(found: SharingSurface) -> str:
-    said = []
-    for form in found.forms:
-        worst = max((p for p in found.points if p.found.form == form), key=lambda p: p.found.penalty)
-        best = min((p for p in found.points if p.found.form == form), key=lambda p: p.found.penalty)
-        said.append(f"{form}: from {factor(best.found.penalty, 3)} to {factor(worst.found.penalty, 3)} the recorded run time")
-    return "Run time over latency and bandwidth. " + "; ".join(said) + "."
+def _alt(surface: SharingSurface) -> str:
+    ranges = []
+    for form in surface.forms:
+        worst = max((p for p in surface.points if p.found.form == form), key=lambda p: p.found.penalty)
+        best = min((p for p in surface.points if p.found.form == form), key=lambda p: p.found.penalty)
+        ranges.append(f"{form}: from {factor(best.found.penalty, 3)} to {factor(worst.found.penalty, 3)} the recorded run time")
+    return "Run time over latency and bandwidth. " + "; ".join(ranges) + "."
 
 
-def _caption(found: SharingSurface) -> str:
-    run = found.run
+def _caption(surface: SharingSurface) -> str:
+    run = surface.run
     anchored = (
         "What a copy costs beyond its link, and a delivery beyond the latency, stays as recorded."
-        if found.law == "anchored"
+        if surface.law == "anchored"
         else "A copy takes its bytes over the bandwidth, and each delivery the latency, as in AgoChart."
     )
-    told = (
+    what = (
         f"Run time of each run over the recorded one, {number(run.measured, 's', 4)}. Latency: from a call to what it starts. "
         f"Ring: the recorded machine, {number(run.recorded_latency, 's')} and {number(run.recorded_bandwidth, 'B/s')} ({run.link_from}). "
     )
     limit = ""
-    if set(found.forms) - {"loose"}:
+    if set(surface.forms) - {"loose"}:
         fewer = " A kernel gains as its blocks, or rounds of resident blocks, get fewer on each multiprocessor,"
         limit = {
             "full": " Every kernel is taken to fill the larger GPU, which is the best that can be.",
             "blocks": f"{fewer} the more of the two: {percent(run.unfilled)} of kernel time is in kernels with too few to gain.",
             "rounds": f"{fewer} the less of the two.",
-        }[found.gain]
+        }[surface.gain]
         if not run.blocks_known:
             limit = " No thread blocks are known: every kernel is taken to fill the larger GPU, which is the best that can be."
-    asked = f" {number(found.hop_seconds, 's')} are added to each copy." if found.hop_seconds else ""
-    asked += f" A multiprocessor is {found.speed:g} times as fast as recorded." if found.speed != 1.0 else ""
-    return told + anchored + asked + limit
+    asked = f" {number(surface.hop_seconds, 's')} are added to each copy." if surface.hop_seconds else ""
+    asked += f" A multiprocessor is {surface.speed:g} times as fast as recorded." if surface.speed != 1.0 else ""
+    return what + anchored + asked + limit
 
 
 def figures(found: SharingSurface) -> list[Figure]:

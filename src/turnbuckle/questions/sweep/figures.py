@@ -10,16 +10,18 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
 from turnbuckle.foundation.settings import Scalar, unit_of
 from turnbuckle.questions.sweep.question import Swept
 from turnbuckle.questions.sweep.summary import DIRECT, HOST, TALK, gained, valued, varying
-from turnbuckle.show.figures.charts import CHANGE, Rows, Spec, layer, own_colour, quantitative, stacked_bars, time_unit
+from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
-from turnbuckle.show.figures.look import CATEGORIES, FULL, INK, PARTS, TARGET_COLOURS
+from turnbuckle.show.figures.look import CATEGORIES, FULL, INK, PARTS, TARGET_COLOURS, shade
+from turnbuckle.show.figures.marks import CHANGE, Bar, Rows, Spec, beside, few, of, plot, quantity, stacked_bars, time_unit
 from turnbuckle.show.text import clean, shorten, signed
 
 #: Figures of one sweep at most: what follows is left out, and said.
@@ -35,7 +37,7 @@ _SHADES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _PATH_WORDS: Final = {HOST: "host copies", DIRECT: "GPUDirect", "p2p": "GPU to GPU inside a node", "host": "buffers on the host"}
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HIGH = 74, 18, 12, 52, 280
-#: Axes that node shapes are told by, the first that varies.
+#: Axes that node shapes are named by, the first that varies.
 _SHAPES: Final = ("ranks_per_node", "gpus_per_node", "network")
 
 
@@ -51,46 +53,42 @@ class _Asked:
     metric : the column that is drawn.
     """
 
-    found: Swept
+    swept: Swept
     rows: list[dict[str, Any]]
     axes: dict[str, list[Scalar]]
     paths: list[str]
     metric: str
 
     def value(self, name: str, value: Any) -> str:
-        """A value with its unit."""
-        return clean(valued(value, unit_of(name, self.found.study.kind.legal)), 40)
+        """Return a value with its unit."""
+        return clean(valued(value, unit_of(name, self.swept.study.kind.legal)), 40)
 
     def title(self, name: str) -> str:
-        """An axis in words."""
+        """Return an axis in words."""
         return re.sub(r" (seconds|bytes)$", "", name.replace("_", " "))
 
     def others(self, shown: Sequence[str]) -> dict[str, Scalar]:
-        """The first value of every axis that a figure does not show."""
+        """Return the first value of every axis that a figure does not show."""
         return {n: v[0] for n, v in self.axes.items() if n not in shown}
 
     def kept(self, others: Mapping[str, Scalar]) -> str:
-        """Those in words, for a caption."""
-        told = ", ".join(f"{self.title(n)} {self.value(n, v)}" for n, v in others.items())
-        return f" Everything else as first asked: {told}." if told else ""
+        """Return those in words, for a caption."""
+        values = ", ".join(f"{self.title(n)} {self.value(n, v)}" for n, v in others.items())
+        return f" Everything else as first asked: {values}." if values else ""
 
-    def pick(self, recording: str, at: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The row of a recording at these values."""
-        return self.index.get((recording, *(at.get(n, self.paths[0] if n == "path" else None) for n in ("path", *self.axes))))
+    def pick(self, recording: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the row of a recording at these values."""
+        return self.index.get((recording, *(values.get(n, self.paths[0] if n == "path" else None) for n in ("path", *self.axes))))
 
-    @property
+    @cached_property
     def index(self) -> dict[tuple[Any, ...], dict[str, Any]]:
-        """Rows by recording, path and axes."""
-        made: dict[tuple[Any, ...], dict[str, Any]] | None = self.__dict__.get("_index")
-        if made is None:
-            made = {(r["recording"], r["path"] if self.paths != [""] else "", *(r[n] for n in self.axes)): r for r in self.rows}
-            object.__setattr__(self, "_index", made)
-        return made
+        """Return rows by recording, path and axes."""
+        return {(r["recording"], r["path"] if self.paths != [""] else "", *(r[n] for n in self.axes)): r for r in self.rows}
 
 
-def figures(found: Swept) -> list[Figure]:
-    """All figures of a sweep, at most `MOST`; none where nothing varies or no point has an answer."""
-    asked = _asked(found)
+def figures(swept: Swept) -> list[Figure]:
+    """Return all figures of a sweep, at most `MOST`; none where nothing varies or no point has an answer."""
+    asked = _asked(swept)
     if not asked.rows:
         return []
     out: list[Figure] = []
@@ -98,7 +96,7 @@ def figures(found: Swept) -> list[Figure]:
     for name in asked.axes:
         if compared and (one := gain_over(asked, name)):
             out.append(one)
-    recordings = [n for n in found.study.recordings if any(r["recording"] == n for r in asked.rows)]
+    recordings = [n for n in swept.study.recordings if any(r["recording"] == n for r in asked.rows)]
     shape = next((n for n in _SHAPES if n in asked.axes), None)
     for recording in recordings:
         out += [made for name in asked.axes if (made := over(asked, recording, name))]
@@ -107,14 +105,14 @@ def figures(found: Swept) -> list[Figure]:
     return out[:MOST]
 
 
-def _asked(found: Swept) -> _Asked:
-    rows = found.rows()
-    varied = varying(found.study)
+def _asked(swept: Swept) -> _Asked:
+    rows = swept.rows()
+    varied = varying(swept.study)
     axes: dict[str, list[Scalar]] = {n: list(dict.fromkeys(r[n] for r in rows)) for n in varied if n != "path"}
     metric = TALK if rows and TALK in rows[0] else "seconds"
     answered = [r for r in rows if not r["code"] and isinstance(r.get(metric), int | float)]
     paths = list(dict.fromkeys(str(r["path"]) for r in rows)) if "path" in varied else [""]
-    return _Asked(found, answered, axes, paths, metric)
+    return _Asked(swept, answered, axes, paths, metric)
 
 
 def _named(*words: str) -> str:
@@ -125,12 +123,12 @@ def _named(*words: str) -> str:
 
 
 def numeric(values: Sequence[Scalar]) -> bool:
-    """Whether the values of an axis are numbers."""
+    """Return whether the values of an axis are numbers."""
     return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
 
 
 def logarithmic(values: Sequence[float]) -> bool:
-    """Whether values are spaced by factors rather than by steps.
+    """Return whether values are spaced by factors rather than by steps.
 
     >>> logarithmic([1, 2, 4, 8]), logarithmic([1, 2, 3, 4]), logarithmic([0, 1, 10])
     (True, False, False)
@@ -145,15 +143,8 @@ def logarithmic(values: Sequence[float]) -> bool:
     return max(factors) / min(factors) < max(steps) / min(steps)
 
 
-def _few(values: Sequence[Any], most: int) -> list[Any]:
-    """The ends and some between, evenly."""
-    if len(values) <= most:
-        return list(values)
-    return [values[round(k * (len(values) - 1) / (most - 1))] for k in range(most)]
-
-
 def _across(asked: _Asked, name: str) -> tuple[Spec, bool]:
-    """The channel of an axis, its values written below it, and whether it is one of numbers."""
+    """Return the channel of an axis, its values written below it, and whether it is one of numbers."""
     values = asked.axes[name]
     title = asked.title(name)
     if not numeric(values):
@@ -161,17 +152,15 @@ def _across(asked: _Asked, name: str) -> tuple[Spec, bool]:
         scale: Spec = {"domain": [asked.value(name, v) for v in values], "padding": 0.5}
         return {"field": "x", "type": "ordinal", "axis": axis, "scale": scale}, False
     some = sorted(float(v) for v in values)
-    ticks = _few(some, _TICKS)
+    ticks = few(some, _TICKS)
     exact = {float(v): v for v in values}
-    said = " : ".join(f"datum.value == {json.dumps(t)} ? {json.dumps(_unbroken(asked.value(name, exact[t])))}" for t in ticks)
-    axis = {"title": title, "values": ticks, "labelExpr": f"{said} : ''", "labelOverlap": "greedy", "grid": True}
+    words = " : ".join(f"datum.value == {json.dumps(t)} ? {json.dumps(_unbroken(asked.value(name, exact[t])))}" for t in ticks)
+    axis = {"title": title, "values": ticks, "labelExpr": f"{words} : ''", "labelOverlap": "greedy", "grid": True}
     if logarithmic(some):
         side = (some[-1] / some[0]) ** 0.05
-        scale = {"type": "log", "domain": [some[0] / side, some[-1] * side], "nice": False}
-    else:
-        side = 0.05 * (some[-1] - some[0])
-        scale = {"domain": [some[0] - side, some[-1] + side], "nice": False, "zero": False}
-    return quantitative("x", axis=axis, scale=scale), True
+        return quantity("x", [some[0] / side, some[-1] * side], log=10, **axis), True
+    side = 0.05 * (some[-1] - some[0])
+    return quantity("x", [some[0] - side, some[-1] + side], scale={"zero": False}, **axis), True
 
 
 def _unbroken(text: str) -> str:
@@ -179,49 +168,35 @@ def _unbroken(text: str) -> str:
 
 
 def _upright(values: Sequence[float], title: str) -> tuple[Spec, float]:
-    """The channel of times, and by what they are divided: logarithmic where they span more than a decade and a half."""
+    """Return the channel of times, and by what they are divided: logarithmic where they span more than a decade and a half."""
     divisor, unit = time_unit(max(values) or 1e-9)
     low, high = min(values) / divisor, max(values) / divisor
     axis: Spec = {"title": f"{title} [{unit}]", "tickCount": 6, "grid": True}
     if low > 0 and high / low > 30:
-        return quantitative(
-            "y", axis={**axis, "format": "~g"}, scale={"type": "log", "domain": [low / 1.15, high * 1.15], "nice": False}
-        ), divisor
-    return quantitative("y", axis=axis, scale={"domain": [0, high * 1.06], "nice": False}), divisor
+        return quantity("y", [low / 1.15, high * 1.15], log=10, format="~g", **axis), divisor
+    return quantity("y", [0, high * 1.06], **axis), divisor
 
 
-def _lines(points: Rows, x: Spec, y: Spec, *, connected: bool) -> list[Spec]:
-    """Points of one colour a series, joined where they stand along numbers."""
-    shift: Spec = {} if connected else {"xOffset": {"field": "series", "type": "nominal", "sort": None}}
-    drawn: list[Spec] = []
-    if connected:
-        drawn.append(
-            {
-                "data": {"values": points},
-                "mark": {"type": "line", "strokeWidth": 2.2},
-                "encoding": {"x": x, "y": y, "color": own_colour(), "detail": {"field": "series", "type": "nominal"}},
-            }
-        )
-    drawn.append(
-        {
-            "data": {"values": points},
-            "mark": {"type": "point", "filled": True, "size": 46 if connected else 70, "opacity": 1, "stroke": "white",
-                     "strokeWidth": 0.8, "aria": True},
-            "encoding": {"x": x, "y": y, **shift, "fill": own_colour(), "description": {"field": "tip"}},
-        }
-    )  # fmt: skip
-    return drawn
+def _shift(connected: bool) -> Spec:
+    """Return the channel that sets series apart which stand at names, not along numbers."""
+    return {} if connected else {"xOffset": {"field": "series", "type": "nominal", "sort": None}}
 
 
-def _plot(*layers: Spec, width: int = FULL, height: int = _HIGH) -> Spec:
-    return layer(*layers, width=width, height=height, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
+def _lines(rows: Rows, x: Spec, y: Spec, *, connected: bool) -> list[Spec]:
+    """Draw points of one colour a series, joined where they stand along numbers."""
+    joined = [marks.line(rows, x, y, 2.2, series="series")] if connected else []
+    return [*joined, marks.points(rows, x, y, 46 if connected else 70, tip=True, encode=_shift(connected))]
+
+
+def _plot(layers: list[Spec]) -> Spec:
+    return plot(layers, _HIGH, (_LEFT, _RIGHT, _TOP, _BOTTOM))
 
 
 # --- time over an axis ------------------------------------------------------------------------------------------------
 
 
 def _second(asked: _Asked, name: str) -> str | None:
-    """The other axis that a figure shows as lines: node shapes, else the one with the fewest values."""
+    """Return the other axis that a figure shows as lines: node shapes, else the one with the fewest values."""
     others = [n for n in asked.axes if n != name]
     if not others:
         return None
@@ -229,20 +204,20 @@ def _second(asked: _Asked, name: str) -> str | None:
 
 
 def over(asked: _Asked, recording: str, name: str) -> Figure | None:
-    """Communication, or run time, of a recording over one axis; a line for each path and each value of one more axis."""
+    """Draw communication, or run time, of a recording over one axis; a line for each path and each value of one more axis."""
     second = _second(asked, name)
-    some = _few(asked.axes[second], _LINES) if second else [None]
+    some = few(asked.axes[second], _LINES) if second else [None]
     others = asked.others([name, *([second] if second else [])])
     series: list[tuple[str, str, Rows]] = []
     for path in asked.paths:
         for k, value in enumerate(some):
-            at = {**others, "path": path, **({second: value} if second else {})}
-            found = [(v, row) for v in asked.axes[name] if (row := asked.pick(recording, {**at, name: v}))]
+            values = {**others, "path": path, **({second: value} if second else {})}
+            answered = [(v, row) for v in asked.axes[name] if (row := asked.pick(recording, {**values, name: v}))]
             words = [_PATH_WORDS.get(path, path)] if path else []
             words += [f"{asked.title(second)} {asked.value(second, value)}"] if second else []
             label = ", ".join(words) or clean(recording, 40)
             colour = _colour(path, k, len(some))
-            series.append((label, colour, [{"value": v, "seconds": row[asked.metric]} for v, row in found]))
+            series.append((label, colour, [{"value": v, "seconds": row[asked.metric]} for v, row in answered]))
     every = [p["seconds"] for _, _, points in series for p in points]
     if not every:
         return None
@@ -250,100 +225,89 @@ def over(asked: _Asked, recording: str, name: str) -> Figure | None:
     what = "communication, mean over the ranks" if asked.metric == TALK else "run time"
     y, divisor = _upright(every, what)
     points: Rows = []
-    told: Rows = []
+    table: Rows = []
     for label, colour, some_points in series:
         for p in some_points:
             at_x = float(p["value"]) if connected else asked.value(name, p["value"])
             tip = f"{label}, {asked.title(name)} {asked.value(name, p['value'])}: {valued(p['seconds'], 's')}"
             points.append({"x": at_x, "y": p["seconds"] / divisor, "series": label, "colour": colour, "tip": tip})
-            told.append({"line": label, name: p["value"], asked.metric: p["seconds"]})
+            table.append({"line": label, name: p["value"], asked.metric: p["seconds"]})
     legend = tuple((label, colour) for label, colour, some_points in series if some_points)
     title = f"{shorten(clean(recording, 80), 40)}: {'communication' if asked.metric == TALK else 'run time'} over {asked.title(name)}"
-    left_out = (
-        ""
-        if second is None or len(some) == len(asked.axes[second])
-        else f" Of {len(asked.axes[second])} values of {asked.title(second)} {len(some)} are drawn."
-    )
+    left_out = ""
+    if second and len(some) < len(asked.axes[second]):
+        left_out = f" Of {len(asked.axes[second])} values of {asked.title(second)} {len(some)} are drawn."
     gone = len(series) * len(asked.axes[name]) - len(points)
     caption = (
-        ("Of each rank, all that is not its compute." if asked.metric == TALK else f"As model {asked.found.study.kind.name} tells it.")
+        ("Of each rank, all that is not its compute." if asked.metric == TALK else f"As model {asked.swept.study.kind.name} tells it.")
         + asked.kept(others) + left_out + (f" {gone} point{'s' * (gone > 1)} without an answer." if gone else "")
     )  # fmt: skip
     alt = f"{title}. " + " ".join(f"{p['tip']}." for p in points[:60])
-    spec = _plot(*_lines(points, x, y, connected=connected))
-    return Figure(_named(recording, "over", name), title, alt, spec, told, caption, legend=legend)
+    spec = _plot(_lines(points, x, y, connected=connected))
+    return Figure(_named(recording, "over", name), title, alt, spec, table, caption, legend=legend)
 
 
 def _colour(path: str, k: int, count: int) -> str:
     if not path or path not in _SHADES:
         return TARGET_COLOURS[k % len(TARGET_COLOURS)]
     shades = _SHADES[path]
-    return shades[2] if count == 1 else shades[round(k * (len(shades) - 1) / (count - 1))]
+    return shades[2] if count == 1 else shade(shades, k, count)
 
 
 # --- what GPUDirect gains ---------------------------------------------------------------------------------------------
 
 
 def gain_over(asked: _Asked, name: str) -> Figure | None:
-    """Gain of communication by GPUDirect over one axis, a line a recording, and how far it goes with everything else that varies."""
+    """Draw the gain of communication by GPUDirect over one axis, a line a recording, and its range with everything else that varies."""
     others = asked.others([name])
     x, connected = _across(asked, name)
     points: Rows = []
     spans: Rows = []
-    told: Rows = []
+    table: Rows = []
     legend: list[tuple[str, str]] = []
-    for k, recording in enumerate(asked.found.study.recordings):
+    for k, recording in enumerate(asked.swept.study.recordings):
         colour = TARGET_COLOURS[k % len(TARGET_COLOURS)]
-        found, _ = gained([r for r in asked.rows if r["recording"] == recording], ("path", *asked.axes))
+        gains, _ = gained([r for r in asked.rows if r["recording"] == recording], ("path", *asked.axes))
         label = shorten(clean(recording, 80), 40)
         for value in asked.axes[name]:
-            here = [g for g in found if g.values[name] == value]
-            first = next((g.gain for g in here if all(g.values[n] == v for n, v in others.items())), None)
-            if not here:
+            at_value = [g for g in gains if g.values[name] == value]
+            first = next((g.gain for g in at_value if all(g.values[n] == v for n, v in others.items())), None)
+            if not at_value:
                 continue
-            low, high = min(g.gain for g in here), max(g.gain for g in here)
-            at = float(value) if connected and isinstance(value, int | float) else asked.value(name, value)
+            low, high = min(g.gain for g in at_value), max(g.gain for g in at_value)
+            place = float(value) if connected and isinstance(value, int | float) else asked.value(name, value)
             tip = f"{label}, {asked.title(name)} {asked.value(name, value)}: " + (f"{first:+.1%}" if first is not None else "no answer")
             tip += f", {low:+.1%} to {high:+.1%} with all else that varies" if high > low else ""
-            common = {"x": at, "series": label, "colour": colour, "tip": tip}
+            common = {"x": place, "series": label, "colour": colour, "tip": tip}
             spans.append({**common, "low": low, "high": high})
             if first is not None:
                 points.append({**common, "y": first})
-            told.append({"recording": recording, name: value, "gain": first, "least_gain": low, "most_gain": high})
+            table.append({"recording": recording, name: value, "gain": first, "least_gain": low, "most_gain": high})
         if any(s["series"] == label for s in spans):
             legend.append((label, colour))
     if not spans:
         return None
     low, high = min(0.0, *(s["low"] for s in spans)), max(0.0, *(s["high"] for s in spans))
     side = 0.06 * (high - low or 0.01)
-    scale: Spec = {"domain": [low - side, high + side], "nice": False}
-    y: Spec = {
-        "axis": {"title": "gain: host copies over GPUDirect, less 1", "labelExpr": CHANGE, "tickCount": 6, "grid": True}, "scale": scale,
-    }  # fmt: skip
-    shift: Spec = {} if connected else {"xOffset": {"field": "series", "type": "nominal", "sort": None}}
-    layers: list[Spec] = [
-        {"data": {"values": [{"y": 0.0}]}, "mark": {"type": "rule", "color": INK}, "encoding": {"y": quantitative("y", **y)}},
-        {
-            "data": {"values": [s for s in spans if s["high"] > s["low"]]},
-            "mark": {"type": "area", "opacity": 0.12} if connected else {"type": "rule", "strokeWidth": 5, "opacity": 0.3},
-            "encoding": {
-                "x": x, **shift, "y": quantitative("low", **y), "y2": {"field": "high"}, "color": own_colour(),
-                **({"detail": {"field": "series", "type": "nominal"}} if connected else {}),
-            },
-        },
-        *_lines(points, x, quantitative("y", **y), connected=connected),
-    ]  # fmt: skip
-    layers = [la for la in layers if la["data"]["values"]]
-    title = f"Gain of communication by GPUDirect over {asked.title(name)}: {_span(told)}"
-    pale = " Pale: from the least to the most gain with everything else that varies." if any(s["high"] > s["low"] for s in spans) else ""
+    axis: Spec = {"title": "gain: host copies over GPUDirect, less 1", "labelExpr": CHANGE, "tickCount": 6, "grid": True}
+    y = quantity("y", [low - side, high + side], **axis)
+    layers = [marks.rules([{"y": 0.0}], None, y, color=INK)]
+    if wide := [s for s in spans if s["high"] > s["low"]]:
+        if connected:
+            layers.append(marks.band(wide, x, y, "low", "high", series="series", opacity=0.12))
+        else:
+            layers.append(marks.rules(wide, x, of(y, "low"), 5, y2="high", opacity=0.3, encode=_shift(connected)))
+    layers += _lines(points, x, y, connected=connected) if points else []
+    title = f"Gain of communication by GPUDirect over {asked.title(name)}: {_span(table)}"
+    pale = " Pale: from the least to the most gain with everything else that varies." if wide else ""
     caption = "Communication by host copies over communication by GPUDirect, less 1." + pale + asked.kept(others)
     alt = f"{title}. " + " ".join(f"{s['tip']}." for s in spans[:60])
-    return Figure(_named("gain", "over", name), title, alt, _plot(*layers), told, caption, legend=tuple(legend))
+    return Figure(_named("gain", "over", name), title, alt, _plot(layers), table, caption, legend=tuple(legend))
 
 
-def _span(told: Rows) -> str:
-    """How far communication changes."""
-    low, high = min(r["least_gain"] for r in told), max(r["most_gain"] for r in told)
+def _span(table: Rows) -> str:
+    """Return how far communication changes."""
+    low, high = min(r["least_gain"] for r in table), max(r["most_gain"] for r in table)
     return signed(low) if signed(low) == signed(high) else f"{signed(low)} to {signed(high)}"
 
 
@@ -351,60 +315,43 @@ def _span(told: Rows) -> str:
 
 
 def split(asked: _Asked, recording: str, shape: str | None) -> Figure | None:
-    """Compute and communication of a recording by node shape and path: the whole, and communication alone."""
+    """Draw compute and communication of a recording by node shape and path: the whole, and communication alone."""
     others = asked.others([shape] if shape else [])
-    values = _few(asked.axes[shape], _TICKS) if shape else [None]
-    bars: Rows = []
-    heads: Rows = []
-    down = 0.0
-    for value in values:
-        first = True
+    colours = {"compute": PARTS["other"], "talk": CATEGORIES["mpi"]}
+    groups: list[tuple[str, list[Bar]]] = []
+    table: Rows = []
+    for value in few(asked.axes[shape], _TICKS) if shape else [None]:
+        heading = f"{asked.title(shape)} {asked.value(shape, value)}" if shape else ""
+        bars: list[Bar] = []
         for path in asked.paths:
             row = asked.pick(recording, {**others, "path": path, **({shape: value} if shape else {})})
             if row is None:
                 continue
             compute, talk = float(row["compute_seconds"]), float(row[TALK])
-            head = f"{asked.title(shape)} {asked.value(shape, value)}" if shape else ""
             name = _PATH_WORDS.get(path, path)
-            tip = f"{', '.join(t for t in (head, name) if t)}: compute {valued(compute, 's')}, communication {valued(talk, 's')}"
-            heads.append({"y": down + 8, "shape": head if first else "", "name": name})
-            bars.append({"y": down, "y2": down + 15, "compute": compute, "talk": talk, "tip": tip, "path": path, "shape": value})
-            down, first = down + 18, False
-        down += 0 if first else 10
-    if not bars:
+            tip = f"{', '.join(t for t in (heading, name) if t)}: compute {valued(compute, 's')}, communication {valued(talk, 's')}"
+            bars.append(Bar(name, tip, [(compute, colours["compute"]), (talk, colours["talk"])]))
+            table.append({**({shape: value} if shape else {}), "path": path, "compute_seconds": compute, TALK: talk})
+        groups += [(heading, bars)] if bars else []
+    if not groups:
         return None
-    left = 16.0 + max(len(h["name"]) for h in heads) * 6.0 + max(len(h["shape"]) for h in heads) * 6.4
+    left = 16.0 + max(len(b.name) for _, bars in groups for b in bars) * 6.0 + max(len(heading) for heading, _ in groups) * 6.4
     width = (FULL - int(left) - 56) // 2
-    longest, talked = max(b["compute"] + b["talk"] for b in bars), max(b["talk"] for b in bars)
-    colours = {"compute": PARTS["other"], "talk": CATEGORIES["mpi"]}
-    whole: Rows = []
-    alone: Rows = []
-    for b in bars:
-        common = {"y": b["y"], "y2": b["y2"], "tip": b["tip"]}
-        whole.append({**common, "a": 0.0, "b": b["compute"], "colour": colours["compute"]})
-        whole.append({**common, "a": b["compute"], "b": b["compute"] + b["talk"], "colour": colours["talk"]})
-        alone.append({**common, "a": 0.0, "b": b["talk"], "colour": colours["talk"]})
-    spec: Spec = {
-        "hconcat": [
-            stacked_bars(whole, heads, longest, width, down, "mean over the ranks"),
-            stacked_bars(alone, [], talked, width, down, "communication alone"),
-        ],
-        "spacing": 30,
-        "padding": 6,
-    }
-    told = [{**({shape: b["shape"]} if shape else {}), "path": b["path"], "compute_seconds": b["compute"], TALK: b["talk"]} for b in bars]
-    shares = [b["talk"] / (b["compute"] + b["talk"]) for b in bars if b["compute"] + b["talk"] > 0]
+    talk_alone = [(heading, [replace(b, parts=b.parts[1:]) for b in bars]) for heading, bars in groups]
+    views = [
+        stacked_bars(groups, width, "mean over the ranks", foot=13),
+        stacked_bars(talk_alone, width, "communication alone", foot=13, named=False),
+    ]
+    spec = beside(views, 30, padding=6)
+    shares = [r[TALK] / whole for r in table if (whole := r["compute_seconds"] + r[TALK]) > 0]
     share = _share(min(shares, default=0.0), max(shares, default=0.0))
     title = f"{shorten(clean(recording, 80), 40)}: communication is {share} of a rank's time"
     caption = "Compute is what a rank does between its calls; communication is all else until its end." + asked.kept(others)
-    alt = f"{title}. " + " ".join(f"{b['tip']}." for b in bars)
+    alt = f"{title}. " + " ".join(f"{b.tip}." for _, bars in groups for b in bars)
     legend = (("compute", colours["compute"]), ("communication", colours["talk"]))
-    return Figure(_named(recording, "node-shapes"), title, alt, spec, told, caption, legend=legend)
+    return Figure(_named(recording, "node-shapes"), title, alt, spec, table, caption, legend=legend)
 
 
 def _share(low: float, high: float) -> str:
     ends = list(dict.fromkeys(f"{100 * s:.2g}" if s < 0.1 else f"{100 * s:.0f}" for s in (low, high)))
     return " to ".join(ends) + "\N{NO-BREAK SPACE}%"
-
-
-__all__ = ["MOST", "figures", "gain_over", "logarithmic", "numeric", "over", "split"]

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from turnbuckle.questions.transfers.datasheet import APPROACHES, Projected, Study, percentage_errors, wmape
 from turnbuckle.questions.transfers.question import distribution
-from turnbuckle.show.figures.charts import Rows, Spec, layer, own_colour, quantitative
+from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import INK, RULE, SOFT
+from turnbuckle.show.figures.marks import Rows, Spec, of, plot, quantity, row_axis, stack
 from turnbuckle.show.text import NARROW, clean, number, shorten
 
 Float = NDArray[np.float64]
@@ -30,81 +31,54 @@ _PLAIN: Final = 150.0
 _NAMES, _ROW, _LEGEND = 190, 22, 30
 
 
-def figures(found: Study) -> list[Figure]:
-    """The box plot, where times on the other node are known, and the two distributions."""
-    judged = [p for p in found.projected if p.judged.height]
-    return [*([boxes(judged)] if judged else []), shares(found, "count"), shares(found, "time")]
+def figures(study: Study) -> list[Figure]:
+    """Return the box plot, where times on the other node are known, and the two distributions."""
+    judged = [p for p in study.projected if p.judged.height]
+    return [*([boxes(judged)] if judged else []), shares(study, "count"), shares(study, "time")]
 
 
 def boxes(judged: list[Projected]) -> Figure:
-    """Absolute percentage errors of every application by approach: quartiles, whiskers of 1.5 times their distance, and WMAPE."""
+    """Draw absolute percentage errors of every application by approach: quartiles, whiskers of 1.5 times their distance, and WMAPE."""
     rows: Rows = []
-    at = 0.0
+    top = 0.0
     heads: Rows = []
     for projected in judged:
-        heads.append({"y": at + _ROW * len(APPROACHES) / 2, "name": _called(projected), "top": at})
+        heads.append({"y": top + _ROW * len(APPROACHES) / 2, "name": _called(projected), "top": top})
         for approach in APPROACHES:
-            rows.append({"y": at + _ROW / 2, "colour": _COLOURS[approach], **_box(projected, approach)})
-            at += _ROW
-        at += 12
-    height = at - 12
+            rows.append({"y": top + _ROW / 2, "colour": _COLOURS[approach], **_box(projected, approach)})
+            top += _ROW
+        top += 12
+    height = top - 12
     largest = max(r["high"] for r in rows) if rows else 1.0
     largest = max(largest, max(r["wmape"] for r in rows))
     plain = largest <= _PLAIN
-    scale: Spec = (
-        {"domain": [0, largest * 1.04 or 1.0], "nice": False}
-        if plain
-        else {"type": "symlog", "constant": 10, "domain": [0, largest * 1.1], "nice": False}
-    )
     ticks = [0, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 100000]
     axis: Spec = {"title": "absolute percentage error of a transfer [%]" + ("" if plain else ", logarithmic beyond 10"), "grid": True}
     axis |= {"tickCount": 8} if plain else {"values": [t for t in ticks if t <= largest * 1.1]}
-    y: Spec = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [0, height], "reverse": True, "nice": False}}
-
-    def x(field: str) -> Spec:
-        return quantitative(field, scale=scale, axis=axis)
-
-    spec = layer(
+    end, scale = (largest * 1.04 or 1.0, {}) if plain else (largest * 1.1, {"type": "symlog", "constant": 10})
+    x = quantity("median", [0, end], scale=scale, **axis)
+    y = quantity("y", [0, height], scale={"reverse": True}, no_axis=True)
+    layers = [
         *_legend([(WORDS[a], _COLOURS[a]) for a in APPROACHES] + [("WMAPE", "")]),
-        {
-            "data": {"values": heads[1:]},
-            "mark": {"type": "rule", "color": RULE},
-            "encoding": {"y": {**y, "field": "top"}},
-        },
-        {"mark": {"type": "rule", "strokeWidth": 1.4}, "encoding": {"x": x("low"), "x2": {"field": "high"}, "y": y, "color": own_colour()}},
-        {
-            "mark": {"type": "bar", "height": 12, "aria": True, "opacity": 0.85},
-            "encoding": {"x": x("first"), "x2": {"field": "third"}, "y": y, "color": own_colour(), "description": {"field": "tip"}},
-        },
-        {"mark": {"type": "tick", "thickness": 4, "size": 12, "opacity": 1}, "encoding": {"x": x("median"), "y": y, "color": own_colour()}},
-        {"mark": {"type": "tick", "color": "white", "thickness": 1.5, "size": 12}, "encoding": {"x": x("median"), "y": y}},
-        {
-            "mark": {"type": "point", "shape": "diamond", "filled": True, "size": 75, "stroke": "white", "strokeWidth": 1.2, "opacity": 1,
-                     "color": INK},
-            "encoding": {"x": x("wmape"), "y": y},
-        },
-        {
-            "data": {"values": heads},
-            "mark": {"type": "text", "align": "right", "x": -12, "fontWeight": "bold", "limit": _NAMES - 14, "lineBreak": "\n"},
-            "encoding": {"y": y, "text": {"field": "name"}},
-        },
-        data=rows,
-        height=int(height),
-        left=_NAMES,
-        right=16,
-        top=_LEGEND,
-        bottom=44,
-    )  # fmt: skip
-    told = [{k: v for k, v in row.items() if k in _TOLD} for row in rows]
+        marks.rules(heads[1:], None, of(y, "top"), color=RULE),
+        marks.rules(None, of(x, "low"), y, 1.4, x2="high"),
+        marks.bars(None, of(x, "first"), y, x2="third", tip=True, height=12, opacity=0.85),
+        marks.mark("tick", None, x, y, thickness=4, size=12, opacity=1),
+        marks.mark("tick", None, x, y, color="white", thickness=1.5, size=12),
+        marks.points(None, of(x, "wmape"), y, 75, 1.2, shape="diamond", color=INK),
+        marks.row_names(heads, y, _NAMES, lineBreak="\n"),
+    ]
+    spec = plot(layers, int(height), (_NAMES, 16, _LEGEND, 44), rows)
+    table = [{k: v for k, v in row.items() if k in _COLUMNS} for row in rows]
     alt = "Absolute percentage errors. " + " ".join(f"{r['tip']}." for r in rows)
     caption = (
         f"Box: the middle half of the transfers, each counted once; line: the median; whiskers: 1.5{NARROW}times the box, no farther than "
         "the data. Diamond: WMAPE, in which a transfer weighs as much as the time it took."
     )
-    return Figure("transfer-errors", "How far off each approach is", alt, spec, told, caption)
+    return Figure("transfer-errors", "How far off each approach is", alt, spec, table, caption)
 
 
-_TOLD: Final = ("application", "target", "approach", "count", "low", "first", "median", "third", "high", "wmape")
+_COLUMNS: Final = ("application", "target", "approach", "count", "low", "first", "median", "third", "high", "wmape")
 
 
 def _called(projected: Projected) -> str:
@@ -129,69 +103,41 @@ def _box(projected: Projected, approach: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def shares(found: Study, of: str) -> Figure:
-    """A bar an application: shares of its transfers (``count``) or of their time (``time``) by decade of size."""
+def shares(study: Study, of_what: str) -> Figure:
+    """Draw a bar an application: shares of its transfers (``count``) or of their time (``time``) by decade of size."""
     rows: Rows = []
     heads: Rows = []
-    decades = sorted({row["low_bytes"] for s in found.subjects for row in distribution(s)})
-    shade = {d: _shade(d) for d in decades}
-    for k, subject in enumerate(found.subjects):
-        at = 0.0
-        heads.append({"row": k, "name": shorten(clean(subject.name), 28)})
+    decades = sorted({row["low_bytes"] for s in study.subjects for row in distribution(s)})
+    for k, subject in enumerate(study.subjects):
+        name = clean(subject.name)
+        heads.append({"row": k, "name": shorten(name, 28)})
+        parts = []
         for row in distribution(subject):
-            share = row[f"{of}_share"]
-            words = _decade(row["low_bytes"])
-            rows.append(
-                {
-                    "row": k, "from": at, "to": at + share, "middle": at + share / 2, "colour": shade[row["low_bytes"]],
-                    "label": words if share > 0.13 else "", "ink": "white" if _dark(row["low_bytes"]) else INK,
-                    "tip": f"{clean(subject.name)}: {words}, {100 * share:.1f}{NARROW}%", "application": clean(subject.name),
-                    "low_bytes": row["low_bytes"], "high_bytes": row["high_bytes"], "share": share,
-                }
-            )  # fmt: skip
-            at += share
-    y: Spec = {
-        "field": "row",
-        "type": "ordinal",
-        "axis": None,
-        "scale": {"domain": list(range(len(found.subjects))), "paddingInner": 0.28, "paddingOuter": 0.1},
-    }
-    title = "share of the transfers" if of == "count" else "share of the time of the transfers"
-    axis: Spec = {"title": title, "format": "%", "tickCount": 5}
-    x = quantitative("from", axis=axis, scale={"nice": False, "domain": [0, 1]})
-    spec = layer(
-        *_legend([(_decade(d), shade[d]) for d in decades], -_NAMES + 20.0),
-        {
-            "mark": {"type": "bar", "aria": True, "stroke": "white", "strokeWidth": 0.6},
-            "encoding": {"x": x, "x2": {"field": "to"}, "y": y, "description": {"field": "tip"}, "color": own_colour()},
-        },
-        {
-            "mark": {"type": "text", "limit": 120, "fontSize": 10},
-            "encoding": {"x": quantitative("middle"), "y": y, "text": {"field": "label"}, "color": own_colour("ink")},
-        },
-        {
-            "data": {"values": heads},
-            "mark": {"type": "text", "align": "right", "x": -12, "fontWeight": "bold", "limit": _NAMES - 14},
-            "encoding": {"y": y, "text": {"field": "name"}},
-        },
-        data=rows,
-        height=32 * len(found.subjects),
-        left=_NAMES,
-        right=16,
-        top=_LEGEND,
-        bottom=44,
-    )
-    told = [
-        {"application": r["application"], "low_bytes": r["low_bytes"], "high_bytes": r["high_bytes"], "share": r["share"]} for r in rows
+            low, share = row["low_bytes"], row[f"{of_what}_share"]
+            ends = {"application": name, "low_bytes": low, "high_bytes": row["high_bytes"], "share": share}
+            label, tip = _decade(low) if share > 0.13 else "", f"{name}: {_decade(low)}, {100 * share:.1f}{NARROW}%"
+            look = {"colour": _shade(low), "ink": "white" if round(math.log10(low)) >= 5 else INK}
+            parts.append((share, {"row": k, "label": label, "tip": tip, **look, **ends}))
+        rows += stack(parts)
+    y = row_axis(len(study.subjects), inner=0.28, outer=0.1)
+    title = "share of the transfers" if of_what == "count" else "share of the time of the transfers"
+    x = quantity("from", [0, 1], title=title, format="%", tickCount=5)
+    layers = [
+        *_legend([(_decade(d), _shade(d)) for d in decades], -_NAMES + 20.0),
+        marks.bars(None, x, y, x2="to", tip=True, stroke="white", strokeWidth=0.6),
+        marks.labels(None, quantity("middle"), y, hue="ink", limit=120, fontSize=10),
+        marks.row_names(heads, y, _NAMES),
     ]
+    spec = plot(layers, 32 * len(study.subjects), (_NAMES, 16, _LEGEND, 44), rows)
+    table = [{k: r[k] for k in ("application", "low_bytes", "high_bytes", "share")} for r in rows]
     alt = f"{title.capitalize()} by size. " + " ".join(f"{r['tip']}." for r in rows if r["share"] >= 0.01)
-    name = "transfers-by-size" if of == "count" else "transfer-time-by-size"
-    heading = "Transfers by size" if of == "count" else "Time of the transfers by size"
-    return Figure(name, heading, alt, spec, told)
+    name = "transfers-by-size" if of_what == "count" else "transfer-time-by-size"
+    heading = "Transfers by size" if of_what == "count" else "Time of the transfers by size"
+    return Figure(name, heading, alt, spec, table)
 
 
 def _decade(low: float) -> str:
-    """Words of the decade that begins at `low` bytes.
+    """Return the words of the decade that begins at `low` bytes.
 
     >>> _decade(1e4)
     '10–100\\xa0kB'
@@ -206,19 +152,14 @@ def _shade(low: float) -> str:
     return _SHADES[min(max(round(math.log10(low)), 0), len(_SHADES) - 1)]
 
 
-def _dark(low: float) -> bool:
-    return round(math.log10(low)) >= 5
-
-
-def _legend(words: list[tuple[str, str]], at: float = 0.0) -> list[Spec]:
-    """Swatches and words above the plot, `at` px from its left edge; a word without a colour gets the diamond."""
+def _legend(entries: list[tuple[str, str]], across: float = 0.0) -> list[Spec]:
+    """Draw swatches and words above the plot, from `across` px on; a word without a colour gets the diamond."""
     out: list[Spec] = []
-    for text, colour in words:
-        mark: Spec = {"type": "rect", "x": at, "x2": at + 11, "y": -19, "y2": -8, "color": colour, "stroke": SOFT, "strokeWidth": 0.4}
-        if not colour:
-            mark = {"type": "point", "shape": "diamond", "filled": True, "size": 75, "opacity": 1, "color": INK, "x": at + 5, "y": -13.5}
-        out.append({"data": {"values": [{}]}, "mark": mark})
-        said: Spec = {"type": "text", "align": "left", "baseline": "middle", "x": at + 15, "y": -13, "fontSize": 10.5, "color": SOFT}
-        out.append({"data": {"values": [{}]}, "mark": {**said, "text": text}})
-        at += 5.5 * len(text) + 26
+    for text, colour in entries:
+        if colour:
+            out.append(marks.cells([{}], across, -19, x2=across + 11, y2=-8, color=colour, stroke=SOFT, strokeWidth=0.4))
+        else:
+            out.append(marks.mark("point", [{}], across + 5, -13.5, shape="diamond", filled=True, size=75, opacity=1, color=INK))
+        out.append(marks.words(text, across + 15, -13, align="left", baseline="middle", fontSize=10.5, color=SOFT))
+        across += 5.5 * len(text) + 26
     return out

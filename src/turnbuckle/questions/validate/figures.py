@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from turnbuckle.questions.validate.question import MODEL_TITLES, TITLES, Validation
 from turnbuckle.questions.validate.rows import KINDS, Row
-from turnbuckle.show.figures.charts import Rows, Spec, layer, own_colour, quantitative
+from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import FAINT, FULL, RULE, SOFT
+from turnbuckle.show.figures.marks import Rows, Spec, of, plot, quantity, row_axis, stated
 from turnbuckle.show.text import NARROW, clean, number, percent
 
 #: Models that share a colour tell their story by their panel; the rest differ.
@@ -46,15 +47,15 @@ _LEAST, _MOST = 0.15, 6.0
 
 
 #: A quantity whose interval misses it is an open dot.
-_MARKS: Final[dict[bool, Spec]] = {
-    False: {"filled": True, "size": 46, "stroke": "white", "strokeWidth": 0.7},
-    True: {"filled": False, "fill": "white", "size": 40, "strokeWidth": 1.7},
+_DOTS: Final[dict[bool, Spec]] = {
+    False: {"filled": True, "size": 46, "stroke": "white", "strokeWidth": 0.7, "opacity": 0.85},
+    True: {"filled": False, "fill": "white", "size": 40, "strokeWidth": 1.7, "opacity": 1.0},
 }
 
 
-def figures(found: Validation) -> list[Figure]:
-    """The strip and the scatter; nothing where nothing was compared."""
-    drawn = [r for r in found.rows if r.predicted and r.measured]
+def figures(validation: Validation) -> list[Figure]:
+    """Return the strip and the scatter; nothing where nothing was compared."""
+    drawn = [r for r in validation.rows if r.predicted and r.measured]
     return [ratios(drawn), scatter(drawn)] if drawn else []
 
 
@@ -74,7 +75,7 @@ def _legend(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
 
 
 def scatter(rows: Sequence[Row]) -> Figure:
-    """Predicted against measured, both logarithmic, one panel a kind of question."""
+    """Draw predicted against measured, both logarithmic, one panel a kind of question."""
     kinds = [k for k in KINDS if any(r.kind == k for r in rows)]
     # a panel is no wider than its title may be
     panels = [_panel(TITLES[kind], [r for r in rows if r.kind == kind]) for kind in kinds]
@@ -83,7 +84,6 @@ def scatter(rows: Sequence[Row]) -> Figure:
         "padding": {"left": 2, "right": 2, "top": 2, "bottom": 2},
         "autosize": {"type": "pad"},
     }  # fmt: skip
-    told = [_told(r) for r in rows]
     stated = [r.covered for r in rows if r.covered is not None]
     inside = [sum((r.off or 0.0) <= share for r in rows) for share in (0.1, 0.5)]
     alt = (
@@ -98,7 +98,7 @@ def scatter(rows: Sequence[Row]) -> Figure:
         f"90{NARROW}% intervals that the predictions state"
         + (f"; {sum(stated)} of {len(stated)} hold the measured value, open dots are those that do not." if stated else ".")
     )
-    return Figure("accuracy-scatter", "Predicted against measured", alt, spec, told, caption, legend=_legend(rows))
+    return Figure("accuracy-scatter", "Predicted against measured", alt, spec, [_as_row(r) for r in rows], caption, legend=_legend(rows))
 
 
 def _panel(title: str, rows: Sequence[Row]) -> Spec:
@@ -107,27 +107,17 @@ def _panel(title: str, rows: Sequence[Row]) -> Spec:
     if high / low < 30.0:
         middle = math.sqrt(low * high)
         low, high = middle / math.sqrt(30.0), middle * math.sqrt(30.0)
-    scale: Spec = {"type": "log", "domain": [low, high], "nice": False}
     axis: Spec = {
         "values": _ticks(low, high), "labelExpr": _LABELS.get(rows[0].unit, "datum.value"), "grid": False, "labelFontSize": 10,
         "titleFontSize": 10, "titlePadding": 4, "labelOverlap": False,
     }  # fmt: skip
-
-    def channel(field: str, name: str) -> Spec:
-        return quantitative(field, scale=scale, axis={**axis, "title": name})
-
-    x, y = channel("measured", "measured"), channel("predicted", "predicted")
-    ends = [low, high]
-    bands = [
-        {
-            "data": {
-                "values": [{"measured": m, "from": max(m * (1 - share), low), "to": min(m * (1 + share), high)} for m in _along(*ends)]
-            },
-            "mark": {"type": "area", "color": colour, "opacity": 1},
-            "encoding": {"x": x, "y": {**y, "field": "from"}, "y2": {"field": "to"}},
-        }
-        for share, colour in _GUIDES
-    ]
+    x = quantity("measured", [low, high], log=10, title="measured", **axis)
+    y = quantity("predicted", [low, high], log=10, title="predicted", **axis)
+    layers: list[Spec] = []
+    for share, colour in _GUIDES:
+        guide = [{"measured": m, "from": max(m * (1 - share), low), "to": min(m * (1 + share), high)} for m in _along(low, high)]
+        layers.append(marks.band(guide, x, y, "from", "to", color=colour, opacity=1))
+    layers.append(marks.line([{"measured": v, "predicted": v} for v in (low, high)], x, y, 1, color=SOFT))
     points: Rows = [
         {
             "measured": (r.measured or 0.0), "predicted": (r.predicted or 0.0), "low": (r.low or 0.0),
@@ -135,114 +125,58 @@ def _panel(title: str, rows: Sequence[Row]) -> Spec:
         }
         for r in rows
     ]  # fmt: skip
-    return {
-        "title": {"text": title, "fontSize": 11, "fontWeight": 600, "offset": 6, "limit": _PANEL + 40},
-        "width": _PANEL, "height": _PANEL,
-        "layer": [
-            *bands,
-            {
-                "data": {"values": [{"measured": v, "predicted": v} for v in ends]},
-                "mark": {"type": "line", "color": SOFT, "strokeWidth": 1},
-                "encoding": {"x": x, "y": y},
-            },
-            {
-                "data": {"values": [p for p, r in zip(points, rows, strict=True) if r.low is not None]},
-                "mark": {"type": "rule", "strokeWidth": 1.4, "opacity": 0.7},
-                "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": own_colour()},
-            },
-            *(
-                {
-                    "data": {"values": [p for p, r in zip(points, rows, strict=True) if (r.covered is False) == missed]},
-                    "mark": {"type": "point", "opacity": 1.0 if missed else 0.85, "aria": True, **_MARKS[missed]},
-                    "encoding": {"x": x, "y": y, "color": own_colour(), "description": {"field": "tip", "type": "nominal"}},
-                }
-                for missed in (False, True)
-                if any((r.covered is False) == missed for r in rows)
-            ),
-        ],
-    }  # fmt: skip
+    intervals = [p for p, r in zip(points, rows, strict=True) if r.low is not None]
+    layers.append(marks.rules(intervals, x, of(y, "low"), 1.4, y2="high", opacity=0.7))
+    for missed, look in _DOTS.items():
+        if dots := [p for p, r in zip(points, rows, strict=True) if (r.covered is False) == missed]:
+            layers.append(marks.mark("point", dots, x, y, tip=True, **look))
+    heading = {"text": title, "fontSize": 11, "fontWeight": 600, "offset": 6, "limit": _PANEL + 40}
+    return {"title": heading, "width": _PANEL, "height": _PANEL, "layer": layers}
 
 
 def _along(low: float, high: float) -> list[float]:
-    """Points of a logarithmic axis, so that a band follows the line."""
+    """Return points of a logarithmic axis, so that a band follows the line."""
     return [low * (high / low) ** (k / 40) for k in range(41)]
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Three to five round values of a logarithmic axis."""
+    """Return three to five round values of a logarithmic axis."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     if last - first < 2:
         steps = (1, 2, 5) if high / low < 40.0 else (1, 3)
-        found = [m * 10.0**k for k in range(first - 1, last + 1) for m in steps]
+        ticks = [m * 10.0**k for k in range(first - 1, last + 1) for m in steps]
     else:
-        found = [10.0**k for k in range(first, last + 1, max(-(-(last - first) // 4), 1))]
-    return [v for v in found if low * _EDGE <= v <= high / _EDGE]
+        ticks = [10.0**k for k in range(first, last + 1, max(-(-(last - first) // 4), 1))]
+    return [v for v in ticks if low * _EDGE <= v <= high / _EDGE]
 
 
 def ratios(rows: Sequence[Row]) -> Figure:
-    """Predicted over measured, one line a kind and model: every quantity a dot, the median a bar."""
+    """Draw predicted over measured, one line a kind and model: every quantity a dot, the median a bar."""
     groups = list(dict.fromkeys((r.kind, r.model) for r in sorted(rows, key=lambda r: KINDS.index(r.kind))))
     dots, medians, heads = _lines(groups, rows)
-    height = 23 * len(groups)
-    y: Spec = {"field": "row", "type": "ordinal", "axis": None, "scale": {"domain": list(range(len(groups)))}}
-    ticks = [0.2, 0.5, 1, 2, 5]
-    labels = "datum.value == 1 ? 'right' : datum.value + '×'"
-    x = quantitative(
-        "ratio", scale={"type": "log", "domain": [_LEAST, _MOST], "nice": False},
-        axis={"title": "predicted over measured, logarithmic", "values": ticks, "labelExpr": labels, "grid": False, "labelOverlap": False},
+    y = row_axis(len(groups))
+    x = quantity(
+        "ratio", [_LEAST, _MOST], log=10, title="predicted over measured, logarithmic", values=[0.2, 0.5, 1, 2, 5],
+        labelExpr="datum.value == 1 ? 'right' : datum.value + '×'", grid=False, labelOverlap=False,
     )  # fmt: skip
     zones: Rows = [{"from": 1 - share, "to": 1 + share, "colour": colour} for share, colour in _GUIDES]
     left, right = 428, 62
-    text: Spec = {"type": "text", "align": "left", "baseline": "middle", "fontSize": 11}
-    spec = layer(
-        {
-            "data": {"values": zones},
-            "mark": {"type": "rect"},
-            "encoding": {"x": {**x, "field": "from"}, "x2": {"field": "to"}, "color": own_colour()},
-        },
-        {
-            "data": {"values": [h for h in heads[1:] if h["kind"]]},
-            "mark": {"type": "rule", "color": RULE, "x": -left + 4, "x2": FULL - left - 4, "yOffset": -11},
-            "encoding": {"y": y},
-        },
-        {"data": {"values": [{"ratio": 1}]}, "mark": {"type": "rule", "color": SOFT}, "encoding": {"x": x}},
-        {
-            "data": {"values": dots},
-            "mark": {"type": "point", "filled": True, "size": 44, "opacity": 0.7, "stroke": "white", "strokeWidth": 0.6, "aria": True},
-            "encoding": {
-                "x": x, "y": y, "color": own_colour(), "description": {"field": "tip", "type": "nominal"},
-                "shape": {"field": "shape", "type": "nominal", "scale": None, "legend": None},
-            },
-        },
-        {
-            "data": {"values": medians},
-            "mark": {**text, "x": FULL - left - right + 10, "color": SOFT},
-            "encoding": {"y": y, "text": {"field": "words"}},
-        },
-        *(
-            {"data": {"values": heads}, "mark": {**text, **where}, "encoding": {"y": y, "text": {"field": field}}}
-            for field, where in (
-                ("kind", {"x": 4 - left, "limit": 268}),
-                ("model", {"x": 280 - left, "color": SOFT, "limit": 130}),
-                ("count", {"x": -10, "align": "right", "color": FAINT}),
-            )
-        ),
-        {
-            "data": {"values": [{"t": "n"}]},
-            "mark": {**text, "x": -10, "y": -8, "align": "right", "color": FAINT},
-            "encoding": {"text": {"field": "t"}},
-        },
-        {
-            "data": {"values": [{"t": "median off"}]},
-            "mark": {**text, "x": FULL - left - right + 10, "y": -8, "color": FAINT},
-            "encoding": {"text": {"field": "t"}},
-        },
-        height=height,
-        left=left,
-        right=right,
-        top=20,
-        bottom=44,
-    )  # fmt: skip
+    end = FULL - left - right + 10
+    text: Spec = {"align": "left", "baseline": "middle", "fontSize": 11}
+    count: Spec = {**text, "align": "right", "color": FAINT}
+    layers = [
+        marks.cells(zones, of(x, "from"), None, x2="to"),
+        marks.rules([h for h in heads[1:] if h["kind"]], 4 - left, y, x2=FULL - left - 4, color=RULE, yOffset=-11),
+        marks.rules([{"ratio": 1}], x, color=SOFT),
+        marks.points(dots, x, y, 44, 0.6, tip=True, opacity=0.7, encode={"shape": stated("shape")}),
+        marks.labels(medians, end, y, "words", color=SOFT, **text),
+        marks.labels(heads, 4 - left, y, "kind", limit=268, **text),
+        marks.labels(heads, 280 - left, y, "model", color=SOFT, limit=130, **text),
+        marks.labels(heads, -10, y, "count", **count),
+        marks.words("n", -10, -8, **count),
+        marks.words("median off", end, -8, color=FAINT, **text),
+    ]
+    spec = plot(layers, 23 * len(groups), (left, right, 20, 44))
     alt = "Predicted over measured. " + " ".join(
         f"{TITLES[k]}, {MODEL_TITLES[m]}: {row['words']} off in the median." for (k, m), row in zip(groups, medians, strict=True)
     )
@@ -251,38 +185,35 @@ def ratios(rows: Sequence[Row]) -> Figure:
         "edge; the median is that of how far off, without sign (copies: WMAPE). "
         "The last line is no model: it is one run against another of the same configuration."
     )
-    return Figure("accuracy-by-kind", "How far off the predictions are", alt, spec, [_told(r) for r in rows], caption)
+    return Figure("accuracy-by-kind", "How far off the predictions are", alt, spec, [_as_row(r) for r in rows], caption)
 
 
 def _lines(groups: list[tuple[str, str]], rows: Sequence[Row]) -> tuple[Rows, Rows, Rows]:
-    """Of each line its dots, its median, and what stands before it; a kind is named once."""
+    """Return of each line its dots, its median, and what stands before it; a kind is named once."""
     dots: Rows = []
     medians: Rows = []
     heads: Rows = []
     last = ""
-    for at, (kind, model) in enumerate(groups):
-        mine = [r for r in rows if (r.kind, r.model) == (kind, model)]
-        off = sorted(r.off or 0.0 for r in mine)
+    for row, (kind, model) in enumerate(groups):
+        quantities = [r for r in rows if (r.kind, r.model) == (kind, model)]
+        off = sorted(r.off or 0.0 for r in quantities)
         middle = (off[(len(off) - 1) // 2] + off[len(off) // 2]) / 2
-        for r in mine:
+        for r in quantities:
             value = (r.predicted or 0.0) / (r.measured or 1.0)
             far = not _LEAST <= value <= _MOST
-            dots.append(
-                {
-                    "row": at,
-                    "ratio": min(max(value, _LEAST), _MOST),
-                    "colour": COLOURS[model],
-                    "tip": _tip(r),
-                    "shape": ("triangle-right" if value > 1 else "triangle-left") if far else "circle",
-                }
-            )
-        medians.append({"row": at, "words": percent(middle)})
-        heads.append({"row": at, "kind": TITLES[kind] if kind != last else "", "model": MODEL_TITLES[model], "count": f"{len(mine)}"})
+            shape = ("triangle-right" if value > 1 else "triangle-left") if far else "circle"
+            ratio = min(max(value, _LEAST), _MOST)
+            dots.append({"row": row, "ratio": ratio, "colour": COLOURS[model], "tip": _tip(r), "shape": shape})
+        medians.append({"row": row, "words": percent(middle)})
+        heads.append(
+            {"row": row, "kind": TITLES[kind] if kind != last else "", "model": MODEL_TITLES[model], "count": f"{len(quantities)}"}
+        )
         last = kind
     return dots, medians, heads
 
 
-def _told(row: Row) -> dict[str, Any]:
+def _as_row(row: Row) -> dict[str, Any]:
+    """Return the numbers of a comparison."""
     return {
         "case": clean(row.case), "kind": TITLES[row.kind], "model": MODEL_TITLES[row.model], "quantity": clean(row.quantity),
         "unit": row.unit,

@@ -32,44 +32,13 @@ SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 
 ELEMENTS: Final = frozenset({"svg", "g", "path", "rect", "line", "text", "tspan", "circle", "defs", "clipPath", "title"})
 ATTRIBUTES: Final = frozenset(
-    {
-        "d",
-        "x",
-        "y",
-        "x1",
-        "x2",
-        "y1",
-        "y2",
-        "dx",
-        "dy",
-        "width",
-        "height",
-        "viewBox",
-        "transform",
-        "fill",
-        "fill-opacity",
-        "fill-rule",
-        "stroke",
-        "stroke-width",
-        "stroke-opacity",
-        "stroke-dasharray",
-        "stroke-linecap",
-        "stroke-linejoin",
-        "stroke-miterlimit",
-        "opacity",
-        "font-family",
-        "font-size",
-        "font-weight",
-        "font-style",
-        "text-anchor",
-        "clip-path",
-        "id",
-        "r",
-        "cx",
-        "cy",
-    }
-)
-_SAID: Final = frozenset({("font-family", FONT), ("opacity", "1"), ("font-weight", "normal")})
+    (
+        "d", "x", "y", "x1", "x2", "y1", "y2", "dx", "dy", "width", "height", "viewBox", "transform", "fill", "fill-opacity", "fill-rule",
+        "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "stroke-miterlimit", "opacity",
+        "font-family", "font-size", "font-weight", "font-style", "text-anchor", "clip-path", "id", "r", "cx", "cy",
+    )
+)  # fmt: skip
+_IMPLIED: Final = frozenset({("font-family", FONT), ("opacity", "1"), ("font-weight", "normal")})
 _LONG_DECIMAL = re.compile(r"(?<=\d)(\.\d{2})\d+")
 _REFERENCE = re.compile(r"url\(#([\w-]+)\)")
 
@@ -102,7 +71,7 @@ class Figure:
 
     @property
     def full_spec(self) -> dict[str, Any]:
-        """The specification as Vega-Lite reads it."""
+        """Return the specification as Vega-Lite reads it."""
         return {"$schema": SCHEMA, **self.spec, "config": config()}
 
     def _repr_svg_(self) -> str:
@@ -113,7 +82,7 @@ class Figure:
 
     @property
     def csv(self) -> str:
-        """The numbers as CSV."""
+        """Return the numbers as CSV."""
         return csv_text.of_rows(self.rows)
 
 
@@ -158,7 +127,7 @@ def _undrawn(figure: Figure, why: str) -> ReportError:
 
 
 def finite(value: Any) -> Any:
-    """The same nested value with infinity and NaN as null: JSON has neither."""
+    """Return the same nested value with infinity and NaN as null: JSON has neither."""
     if isinstance(value, dict):
         return {str(k): finite(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -167,7 +136,7 @@ def finite(value: Any) -> Any:
 
 
 def harmless(raw: str, name: str, alt: str) -> str:
-    """An SVG drawing rebuilt from allowed elements and attributes only.
+    """Return an SVG drawing rebuilt from allowed elements and attributes only.
 
     Parameters
     ----------
@@ -197,14 +166,14 @@ def _rebuilt(element: ElementTree.Element, name: str) -> ElementTree.Element | N
     new = ElementTree.Element(tag)
     for key, value in element.attrib.items():
         # what holds anyway, or for the whole drawing, need not be said at every mark
-        if key in ATTRIBUTES and (key, value) not in _SAID:
+        if key in ATTRIBUTES and (key, value) not in _IMPLIED:
             value = _REFERENCE.sub(rf"url(#{name}-\1)", value) if key == "clip-path" else _LONG_DECIMAL.sub(r"\1", value)
             new.set(key, f"{name}-{value}" if key == "id" else value)
     new.text = element.text if tag in ("text", "tspan", "title") else None
-    told = element.get("aria-label")
-    if told and element.get("role") == "graphics-symbol" and element.get("aria-roledescription") != "axis":
+    description = element.get("aria-label")
+    if description and element.get("role") == "graphics-symbol" and element.get("aria-roledescription") != "axis":
         title = ElementTree.SubElement(new, "title")
-        title.text = told
+        title.text = description
         if tag == "text":
             # the title must come first, the text after it
             title.tail, new.text = new.text, None

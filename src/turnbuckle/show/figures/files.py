@@ -52,7 +52,7 @@ def save(figures: Iterable[Figure], folder: Path) -> list[Path]:
 
 
 def alone(figure: Figure) -> str:
-    """A drawn figure as an SVG document: what a page puts around a drawing stands inside it."""
+    """Return a drawn figure as an SVG document: what a page puts around a drawing stands inside it."""
     drawing = ElementTree.fromstring(figure.svg)
     width, height = (float(drawing.get(side, "0")) for side in ("width", "height"))
     full = max(width, 420.0) + 2 * _MARGIN
@@ -72,7 +72,7 @@ def alone(figure: Figure) -> str:
 
 
 def _text(page: ElementTree.Element, text: str, size: int, colour: str, width: float, down: float, *, bold: bool = False) -> float:
-    """Lines of text from `down` on; returns where they end."""
+    """Write lines of text from `down` on; return where they end."""
     letters = max(int((width - 2 * _MARGIN) / (size * _LETTER)), 20)
     for line in textwrap.wrap(text, letters):
         down += _LINE * size / 13
@@ -82,7 +82,7 @@ def _text(page: ElementTree.Element, text: str, size: int, colour: str, width: f
 
 
 def _legend(page: ElementTree.Element, legend: tuple[tuple[str, str], ...], width: float, down: float) -> float:
-    """Coloured squares with their words, in as many lines as it takes; returns where they end."""
+    """Draw coloured squares with their words, in as many lines as it takes; return where they end."""
     across = float(_MARGIN)
     if legend:
         down += _LINE + 4

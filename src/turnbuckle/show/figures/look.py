@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
+
+from turnbuckle.show.text import factor, signed
 
 INK, SOFT, FAINT, RULE = "#1d2733", "#5b6774", "#8a94a0", "#dfe4ea"
 FONT: Final = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
@@ -35,8 +39,56 @@ ZONES: Final[tuple[tuple[float, float, str, str], ...]] = (
 )
 
 
+#: Change of run time and its colour: blue is faster, towards brown is slower; lightness alone tells them apart on each side.
+_CHANGES: Final = (
+    (-0.8, "#0b3c68"), (-0.3, "#2f79b5"), (-0.1, "#82b8dc"), (-0.02, "#d3e5f2"), (0.0, "#f6f6f1"), (0.01, "#fdf2d2"), (0.05, "#fddda0"),
+    (0.1, "#fbbf74"), (0.5, "#e88642"), (2.0, "#bf4f22"), (10.0, "#75260f"),
+)  # fmt: skip
+
+
+def change_colour(change: float, steps: float = 0.0) -> str:
+    """Return the colour of a change of run time; with `steps`, one of so many shades for a factor of e.
+
+    >>> change_colour(0.0), change_colour(99.0)
+    ('#f6f6f1', '#75260f')
+    """
+    spread = _spread(change)
+    return blended(round(spread * steps) / steps if steps else spread, [(_spread(value), colour) for value, colour in _CHANGES])
+
+
+def change_legend(changes: Sequence[float]) -> tuple[tuple[str, str], ...]:
+    """Return changes of run time in words, each with its colour."""
+    words = {0.0: "as recorded", 2.0: f"{factor(3.0, 1)} the time", 10.0: f"{factor(11.0, 2)} the time"}
+    return tuple((words.get(change, signed(change)), change_colour(change)) for change in changes)
+
+
+def _spread(change: float) -> float:
+    return math.copysign(math.log1p(abs(change) / 0.02), change)
+
+
+def blended(value: float, stops: Sequence[tuple[float, str]]) -> str:
+    """Return the colour of a value between stops, each a value and its colour, in rising order.
+
+    >>> blended(0.5, [(0.0, "#000000"), (1.0, "#0000ff")])
+    '#000080'
+    """
+    value = min(max(value, stops[0][0]), stops[-1][0])
+    (low, first), (high, last) = next(pair for pair in pairwise(stops) if value <= pair[1][0])
+    rgb = ((int(first[i : i + 2], 16), int(last[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round((b - a) / (high - low) * (value - low) + a):02x}" for a, b in rgb)
+
+
+def shade(shades: Sequence[str], k: int, count: int) -> str:
+    """Return the `k`-th of `count` shades, spread over those there are.
+
+    >>> shade(("light", "middle", "dark"), 1, 2)
+    'dark'
+    """
+    return shades[round(k * (len(shades) - 1) / max(count - 1, 1))]
+
+
 def colours(targets: Sequence[str]) -> list[str]:
-    """One colour a projection: the same target always the same, the source itself grey."""
+    """Return one colour a projection: the same target always the same, the source itself grey."""
     seen: dict[str, str] = {}
     for name in targets:
         if name not in seen:
@@ -45,36 +97,20 @@ def colours(targets: Sequence[str]) -> list[str]:
 
 
 def config() -> dict[str, Any]:
-    """Vega-Lite configuration of every figure."""
+    """Return the Vega-Lite configuration of every figure."""
     axis = {
-        "labelFontSize": 11,
-        "titleFontSize": 11,
-        "labelColor": SOFT,
-        "titleColor": SOFT,
-        "titleFontWeight": "normal",
-        "gridColor": RULE,
-        "domainColor": "#b9c1ca",
-        "tickColor": "#b9c1ca",
-        "labelLimit": 260,
-        "titlePadding": 9,
-        "labelOverlap": True,
-    }
+        "labelFontSize": 11, "titleFontSize": 11, "labelColor": SOFT, "titleColor": SOFT, "titleFontWeight": "normal", "gridColor": RULE,
+        "domainColor": "#b9c1ca", "tickColor": "#b9c1ca", "labelLimit": 260, "titlePadding": 9, "labelOverlap": True, "aria": False,
+    }  # fmt: skip
+    subtitle = {"subtitleColor": SOFT, "subtitleFontSize": 11}
     return {
         "font": FONT,
         "background": "transparent",
         "view": {"stroke": None},
         "aria": True,
         "mark": {"aria": False},
-        "axis": {**axis, "aria": False},
+        "axis": axis,
         "text": {"color": INK, "fontSize": 11},
         "header": {"labelFontSize": 11, "labelColor": INK, "titleColor": SOFT},
-        "title": {
-            "fontSize": 12,
-            "color": INK,
-            "subtitleColor": SOFT,
-            "subtitleFontSize": 11,
-            "anchor": "start",
-            "frame": "group",
-            "offset": 8,
-        },
+        "title": {"fontSize": 12, "color": INK, **subtitle, "anchor": "start", "frame": "group", "offset": 8},
     }

@@ -1,52 +1,53 @@
-"""Maps of the GPUDirect study: busy links by kind and node, and bytes from rank to rank (Fig 49 of the ECP report)."""
+"""Maps of the GPUDirect study: how busy links are, kind by node, and bytes from rank to rank (Fig 49 of the ECP report)."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.mpi.questions.gpudirect.question import BOTH, Case, GpuDirectStudy, downsampled
 from turnbuckle.mpi.questions.messages.link_use import LinkUse
-from turnbuckle.show.figures.charts import Rows, Spec, layer, own_colour, quantitative
+from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
-from turnbuckle.show.figures.look import FULL, INK
+from turnbuckle.show.figures.look import FULL, INK, blended
+from turnbuckle.show.figures.marks import Rows, Spec, beside, of, plot, quantity
 from turnbuckle.show.text import NARROW, clean, number, percent
 
 #: Data paths in words.
 PATH_WORDS: Final = {"hostcopy": "host copies", "gpudirect": "GPUDirect"}
-#: Colours from 0 to the largest value.
+#: From nothing to the most there is.
 _HEAT: Final = ("#f4f7fb", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08519c", "#08306b")
-#: Largest number of columns of nodes; more nodes are merged into groups.
+#: Nodes drawn beside each other; more are put together.
 _MOST_NODES: Final = 48
-#: Largest number of ranks, or of groups of ranks, along each side of the traffic matrix.
+#: Ranks, or groups of them, along each side of the traffic matrix as it is drawn.
 _MOST_RANKS: Final = 256
 
 
 def links(study: GpuDirectStudy) -> Figure:
-    """Draw the share of the run time in which links were busy: kinds of links by nodes, with a panel per path."""
+    """Draw the share of the run time in which links were busy: kinds of links by nodes, a panel a path."""
     cases = [c for path in BOTH if (c := study.case(study.at, path)).links is not None]
     used = [c.links for c in cases if c.links is not None]
     kinds = list(dict.fromkeys(k for u in used for k, row in zip(u.classes, u.busy, strict=True) if row.any() or k.startswith("card")))
     top = max(float(u.busy.max(initial=0.0)) for u in used) or 1.0
     width = (FULL - 170) / len(cases)
     panels = [_heat(c, u, kinds, top, width, first=k == 0) for k, (c, u) in enumerate(zip(cases, used, strict=True))]
-    spec: Spec = {"hconcat": panels, "spacing": 18, "padding": 6}
-    data = [
+    spec = beside(panels, 18, padding=6)
+    table = [
         {"path": c.row.path, "link": kind, "node": n, "busy_share": float(v)}
         for c, u in zip(cases, used, strict=True) for kind, row in zip(u.classes, u.busy, strict=True) for n, v in enumerate(row)
     ]  # fmt: skip
     case = max(cases, key=lambda c: c.row.busiest_share)
     title = f"Busiest: {clean(case.row.busiest, 60)} by {PATH_WORDS[case.row.path]}, {share_words(case.row.busiest_share)} of the run time"
-    ranks_words = f"{study.at} rank{'s' * (study.at > 1)} a node"
+    each = f"{study.at} rank{'s' * (study.at > 1)} a node"
     alt = "Busy links. " + " ".join(
         f"{PATH_WORDS[c.row.path]}: {clean(c.row.busiest, 60) or 'none'}, {share_words(c.row.busiest_share)} of the run time."
         for c in cases
     )
     caption = (
-        f"Bytes over bandwidth, as a share of the run time; of links alike the busiest of each node; {ranks_words}"
+        f"Bytes over bandwidth, as a share of the run time; of links alike the busiest of each node; {each}"
         + (f"; columns are {_together(cases[0].row.nodes)} nodes each" if cases[0].row.nodes > _MOST_NODES else "")
         + ". "
         + " ".join(
@@ -55,8 +56,8 @@ def links(study: GpuDirectStudy) -> Figure:
             if u.between[0]
         )
     )
-    marks = tuple((share_words(top * k / 4) if k else "idle", _heat_colour(k / 4)) for k in range(5))
-    return Figure("messages-links", title, alt, spec, data, caption, legend=marks)
+    shades = tuple((share_words(top * k / 4) if k else "idle", _heat_colour(k / 4)) for k in range(5))
+    return Figure("messages-links", title, alt, spec, table, caption, legend=shades)
 
 
 def share_words(share: float) -> str:
@@ -69,21 +70,20 @@ def share_words(share: float) -> str:
 
 
 def _together(nodes: int) -> int:
-    """Return the number of nodes in each column."""
     return -(-nodes // _MOST_NODES)
 
 
 def _heat(case: Case, used: LinkUse, kinds: list[str], top: float, width: float, *, first: bool) -> Spec:
     nodes = used.busy.shape[1]
     each = _together(nodes)
-    cells: Rows = []
+    rows: Rows = []
     for kind, row in zip(used.classes, used.busy, strict=True):
         if kind not in kinds:
             continue
         for k in range(0, nodes, each):
             share = float(row[k : k + each].max())
             name = f"{k}" if each == 1 else f"{k} to {min(k + each, nodes) - 1}"
-            cells.append(
+            rows.append(
                 {
                     "kind": kind, "a": k, "b": min(k + each, nodes), "middle": k + min(each, nodes - k) / 2,
                     "colour": _heat_colour(share / top),
@@ -92,24 +92,14 @@ def _heat(case: Case, used: LinkUse, kinds: list[str], top: float, width: float,
                 }
             )  # fmt: skip
     ticks = sorted({int(t) for t in np.linspace(0, nodes - 1, min(nodes, 9)).round().tolist()})
-    axis: Spec = {"title": "node", "values": [t + 0.5 for t in ticks], "labelExpr": "format(datum.value - 0.5, 'd')", "grid": False}
-    x: Spec = {"axis": axis, "scale": {"domain": [0, nodes], "nice": False}}
+    values = [t + 0.5 for t in ticks]
+    x = quantity("a", [0, nodes], title="node", values=values, labelExpr="format(datum.value - 0.5, 'd')", grid=False)
     shown: Spec = {"title": None, "domain": False, "ticks": False, "labels": first, "labelColor": INK}
     y: Spec = {"field": "kind", "type": "ordinal", "scale": {"domain": kinds}, "axis": shown}
-    layers: list[Spec] = [
-        {
-            "mark": {"type": "rect", "stroke": "white", "strokeWidth": 0.7, "aria": True},
-            "encoding": {"x": quantitative("a", **x), "x2": {"field": "b"}, "y": y, "fill": own_colour(), "description": {"field": "tip"}},
-        }
-    ]
+    layers = [marks.cells(None, x, y, x2="b", tip=True, stroke="white", strokeWidth=0.7)]
     if width / -(-nodes // each) >= 40:
-        layers.append(
-            {
-                "mark": {"type": "text", "fontSize": 10},
-                "encoding": {"x": quantitative("middle", **x), "y": y, "text": {"field": "label"}, "color": own_colour("ink")},
-            }
-        )
-    return {"width": width, "height": 24 * len(kinds), "title": PATH_WORDS[case.row.path], "data": {"values": cells}, "layer": layers}
+        layers.append(marks.labels(None, of(x, "middle"), y, hue="ink", fontSize=10))
+    return {"width": width, "height": 24 * len(kinds), "title": PATH_WORDS[case.row.path], "data": {"values": rows}, "layer": layers}
 
 
 def _heat_colour(share: float) -> str:
@@ -118,16 +108,14 @@ def _heat_colour(share: float) -> str:
     >>> _heat_colour(0.0), _heat_colour(1.0)
     ('#f4f7fb', '#08306b')
     """
-    position = min(max(share, 0.0), 1.0) * (len(_HEAT) - 1)
-    rgb = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in _HEAT], dtype=np.float64)
-    return "#" + "".join(f"{round(float(np.interp(position, np.arange(len(_HEAT)), rgb[:, k]))):02x}" for k in range(3))
+    return blended(share, [(k / (len(_HEAT) - 1), colour) for k, colour in enumerate(_HEAT)])
 
 
 # --- from rank to rank ------------------------------------------------------------------------------------------------
 
 
 def traffic(study: GpuDirectStudy) -> Figure:
-    """Draw the bytes from rank to rank, with a cell per pair and lines at the borders of nodes."""
+    """Draw bytes from rank to rank, a cell a pair, and where nodes end."""
     assert study.matrix is not None
     matrix, each = downsampled(study.matrix, _MOST_RANKS)
     ranks = len(study.matrix)
@@ -135,31 +123,22 @@ def traffic(study: GpuDirectStudy) -> Figure:
     low, high = math.floor(math.log10(max(positive.min(), 1.0))), math.ceil(math.log10(max(positive.max(), 10.0)))
     levels = np.clip(np.floor((np.log10(np.maximum(matrix, 1.0)) - low) / max(high - low, 1) * 8), 0, 7).astype(int) + 1
     levels[matrix <= 0] = 0
-    cells: Rows = []
+    rows: Rows = []
     for r, row in enumerate(levels.tolist()):
-        # Neighbouring cells of one shade are drawn as one rectangle, which keeps the figure small.
+        # cells of one shade beside each other are one rectangle
         k = 0
         while k < len(row):
             last = k
             while last + 1 < len(row) and row[last + 1] == row[k]:
                 last += 1
             if row[k]:
-                cells.append({"a": k * each, "b": min((last + 1) * each, ranks), "c": r * each, "d": min((r + 1) * each, ranks),
-                              "colour": _HEAT[row[k]]})  # fmt: skip
+                ends = {"a": k * each, "b": min((last + 1) * each, ranks), "c": r * each, "d": min((r + 1) * each, ranks)}
+                rows.append({**ends, "colour": _HEAT[row[k]]})
             k = last + 1
     side = 420
-    borders = _borders(study, ranks)
-    spec = layer(
-        {
-            "mark": {"type": "rect"},
-            "encoding": {
-                "x": quantitative("a", **_ranks(ranks, "to rank")), "x2": {"field": "b"},
-                "y": quantitative("c", **_ranks(ranks, "from rank")), "y2": {"field": "d"}, "fill": own_colour(),
-            },
-        },
-        *borders,
-        data=cells, width=side + 70, height=side, left=60, right=10, top=8, bottom=48,
-    )  # fmt: skip
+    x, y = _rank_axis("a", ranks, "to rank"), _rank_axis("c", ranks, "from rank")
+    borders = _borders(study, x, y)
+    spec = plot([marks.cells(None, x, y, x2="b", y2="d"), *borders], side, (60, 10, 8, 48), rows, side + 70)
     inside = float(study.matrix[study.node[:, None] == study.node].sum()) / float(study.matrix.sum())
     nodes = int(study.node.max()) + 1
     title = f"{percent(inside)} of the bytes stay inside nodes of {study.together} ranks"
@@ -173,15 +152,14 @@ def traffic(study: GpuDirectStudy) -> Figure:
         + (" Lines: where a node ends." if borders else "")
         + (f" A cell is {each} by {each} ranks." if each > 1 else "")
     )
-    data = [
+    table = [
         {"from_rank": int(r), "to_rank": int(c), "size_bytes": float(study.matrix[r, c])}
         for r, c in np.argwhere(study.matrix > 0)[:200_000].tolist()
     ]  # fmt: skip
-    marks = [(f"{number(10 ** (low + (high - low) * k / 8), 'B', 2)}", _HEAT[k + 1]) for k in range(0, 8, 2)]
+    levels_of = [(f"{number(10 ** (low + (high - low) * k / 8), 'B', 2)}", _HEAT[k + 1]) for k in range(0, 8, 2)]
     alt = f"Bytes from rank to rank. {title}. {caption}"
-    return Figure(
-        "messages-traffic", title, alt, spec, data, caption, legend=(("nothing", "#ffffff"), *((f"from {w}", c) for w, c in marks))
-    )
+    legend = (("nothing", "#ffffff"), *((f"from {w}", c) for w, c in levels_of))
+    return Figure("messages-traffic", title, alt, spec, table, caption, legend=legend)
 
 
 def _count(partners: NDArray[np.int64]) -> str:
@@ -189,25 +167,18 @@ def _count(partners: NDArray[np.int64]) -> str:
     return f"{low} to {high} partners" if low < high else f"{low} partner{'s' * (low != 1)}"
 
 
-def _ranks(ranks: int, title: str) -> dict[str, Any]:
+def _rank_axis(field: str, ranks: int, title: str) -> Spec:
+    """Return a channel of ranks, each one wide."""
     step = max(1, 2 ** math.ceil(math.log2(max(ranks / 16, 1))))
-    axis: Spec = {
-        "title": title,
-        "values": [v + 0.5 for v in range(0, ranks, step)],
-        "labelExpr": "format(datum.value - 0.5, 'd')",
-        "grid": False,
-    }
-    return {"axis": axis, "scale": {"domain": [0, ranks], "nice": False}}
+    values = [v + 0.5 for v in range(0, ranks, step)]
+    return quantity(field, [0, ranks], title=title, values=values, labelExpr="format(datum.value - 0.5, 'd')", grid=False)
 
 
-def _borders(study: GpuDirectStudy, ranks: int) -> list[Spec]:
-    """Return lines at the borders of nodes, if the ranks of each node are consecutive and the lines are few."""
+def _borders(study: GpuDirectStudy, x: Spec, y: Spec) -> list[Spec]:
+    """Draw lines where a node ends, if ranks of one node stand side by side and lines are few enough."""
     ends = (np.flatnonzero(np.diff(study.node)) + 1).tolist()
     if len(ends) > 64 or study.together == 1:
         return []
-    rows = {"values": [{"at": e} for e in ends]}
-    rule: Spec = {"type": "rule", "color": INK, "strokeWidth": 0.6, "opacity": 0.55}
-    return [
-        {"data": rows, "mark": rule, "encoding": {axis: quantitative("at", **_ranks(ranks, title))}}
-        for axis, title in (("x", "to rank"), ("y", "from rank"))
-    ]
+    rows: Rows = [{"at": e} for e in ends]
+    look: Spec = {"width": 0.6, "color": INK, "opacity": 0.55}
+    return [marks.rules(rows, of(x, "at"), **look), marks.rules(rows, None, of(y, "at"), **look)]
