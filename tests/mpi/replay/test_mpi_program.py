@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.mpi.replay import messages as mpi
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
-from turnbuckle.mpi.replay.program import Charges, Layout, all_messages, laid_out, program, seated
+from turnbuckle.mpi.replay.node_layout import Layout, laid_out, seated
+from turnbuckle.mpi.replay.program import Charges, all_messages, program
 from turnbuckle.replay.contention import operations
 from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
 from turnbuckle.replay.contention.network import Network, Node, Wire

@@ -7,7 +7,8 @@ import pytest
 
 from turnbuckle.mpi.collectives.collectives import ALGORITHMS, buffers
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
-from turnbuckle.mpi.replay.program import Charges, laid_out, program
+from turnbuckle.mpi.replay.node_layout import laid_out
+from turnbuckle.mpi.replay.program import Charges, program
 from turnbuckle.replay.contention.contention import replay
 from turnbuckle.replay.contention.network import Network
 from turnbuckle.replay.contention.nodes import gpu_node

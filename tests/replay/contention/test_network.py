@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from turnbuckle.mpi.replay.program import seated
+from turnbuckle.mpi.replay.node_layout import seated
 from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus
 from turnbuckle.replay.contention.nodes import gpu_node, graph, pool

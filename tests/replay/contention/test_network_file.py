@@ -16,7 +16,8 @@ from turnbuckle.mpi.questions.fabric.question import fabric
 from turnbuckle.mpi.questions.messages.setup import Path as Path_
 from turnbuckle.mpi.questions.messages.setup import Setup, program_of
 from turnbuckle.mpi.replay.messages import Messages, Traffic
-from turnbuckle.mpi.replay.program import laid_out, program
+from turnbuckle.mpi.replay.node_layout import laid_out
+from turnbuckle.mpi.replay.program import program
 from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus, Wire
 from turnbuckle.replay.contention.network_file import Described, _Reading, bundled, read_network

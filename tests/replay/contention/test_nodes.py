@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnbuckle.mpi.questions.fabric.question import routes
-from turnbuckle.mpi.replay.program import laid_out
+from turnbuckle.mpi.replay.node_layout import laid_out
 from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
 from turnbuckle.replay.contention.network import Network, Node, Wire
 from turnbuckle.replay.contention.nodes import both_ways, gpu_node, graph, pool, reached, shared

@@ -20,16 +20,15 @@ from numpy.typing import NDArray
 
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.mpi.replay.messages import Traffic, joined
+from turnbuckle.mpi.replay.node_layout import Layout, laid_out
 from turnbuckle.mpi.replay.program import (
     EAGER_LIMIT,
     Carried,
     Charges,
     Cut,
-    Layout,
     Priced,
     copies_of,
     cut_up,
-    laid_out,
     sent_over,
     sound,
     times_of,

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from turnbuckle.foundation.errors import UsageError
-from turnbuckle.mpi.replay.program import laid_out
+from turnbuckle.mpi.replay.node_layout import laid_out
 from turnbuckle.projection.run import SCHEMA_VERSION
 from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus

@@ -20,10 +20,11 @@ from turnbuckle.mpi.collectives.collectives import Selection
 from turnbuckle.mpi.questions.gpudirect.cost import PHYSICS, SEED_G, Paths
 from turnbuckle.mpi.replay.buffers import on_device
 from turnbuckle.mpi.replay.messages import Traffic
+from turnbuckle.mpi.replay.node_layout import laid_out, seated
 from turnbuckle.mpi.replay.operation_graph import OperationGraph
 from turnbuckle.mpi.replay.operation_graph import program as graph_program
 from turnbuckle.mpi.replay.placement import placed, read_placement, traffic_matrix
-from turnbuckle.mpi.replay.program import EAGER_LIMIT, Charges, all_messages, laid_out, program, seated
+from turnbuckle.mpi.replay.program import EAGER_LIMIT, Charges, all_messages, program
 from turnbuckle.mpi.replay.staging import Staging
 from turnbuckle.replay.contention.contention import Fidelity, Program
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus, Wire
