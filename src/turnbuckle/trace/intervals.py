@@ -24,9 +24,7 @@ def union_ns(start: Nanoseconds, end: Nanoseconds) -> int:
 
 
 def merge(start: Nanoseconds, end: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
-    """Return the same set of times as disjoint, non-empty, non-touching intervals in time order: (start, end), each of shape (m,), m <=
-    n.
-    """
+    """Return the same set of times as disjoint, non-touching intervals in time order: (start, end), each of shape (m,), m <= n."""
     start, end = _int64(start), _int64(end)
     non_empty = end > start
     if not non_empty.all():

@@ -147,9 +147,7 @@ class Trace:
 
 
 def load_about(folder: Path) -> dict[str, Any]:
-    """Return ``trace.json`` of a folder that `Trace.to_parquet` wrote, with its findings rebuilt.  Raises `ValueError`, `KeyError` or
-    `OSError`.
-    """
+    """Return ``trace.json`` of a folder of `Trace.to_parquet`, findings rebuilt.  Raises `ValueError`, `KeyError` or `OSError`."""
     about: dict[str, Any] = json.loads((folder / "trace.json").read_text(encoding="utf-8"))
     if about["layout"] != LAYOUT:
         raise ValueError(f"layout {about['layout']}, not {LAYOUT}")
@@ -160,12 +158,12 @@ def load_about(folder: Path) -> dict[str, Any]:
 
 
 def load_names(folder: Path) -> pl.Series:
-    """Return the names of a folder that `Trace.to_parquet` wrote."""
+    """Return the names of a folder of `Trace.to_parquet`."""
     return loaded(folder / "names.parquet")["name"]
 
 
 def load_table(folder: Path, name: str, rows: int) -> pl.DataFrame:
-    """Return one table of a folder that `Trace.to_parquet` wrote.  Raises `ValueError` where its columns or its number of rows differ."""
+    """Return one table of a folder of `Trace.to_parquet`.  Raises `ValueError` where its columns or its number of rows differ."""
     frame = loaded(folder / f"{name}.parquet")
     if dict(frame.schema) != dtypes(name) or frame.height != rows:
         raise ValueError(f"{name} has other columns or rows than it should")

@@ -220,9 +220,7 @@ def span_ns(trace: Trace, selector: str) -> tuple[int, int]:
 
 
 def _within(trace: Trace, first: int, last: int, closed: bool, about: dict[str, Any], exchanges: Numbers | None) -> Trace:
-    """Return what happened from `first` to `last` [ns on the recording's clock], cut at both; an instant at `last` counts only if
-    `closed`.
-    """
+    """Return what happened from `first` to `last` [ns on the recording's clock], cut at both; an instant at `last` only if `closed`."""
     kept: dict[str, pl.DataFrame] = {}
     inside: dict[str, NDArray[np.bool_]] = {}
     cut_rows = 0
@@ -334,9 +332,7 @@ def _held(frame: pl.DataFrame, first: int, until: int) -> pl.DataFrame:
 
 
 def _on_core(frame: pl.DataFrame, first: int, last: int, until: int) -> pl.DataFrame:
-    """Return thread switches inside; a thread on a core at the begin of the stretch is put there then, one that stays is taken off at its
-    end.
-    """
+    """Return thread switches inside; threads on a core when the stretch begins or ends get a switch there."""
     frame = frame.sort("time_ns", maintain_order=True)
     running = pl.col("running") == 1
     before = frame.filter(pl.col("time_ns") < first).group_by("thread", maintain_order=True).last().filter(running)
