@@ -319,15 +319,17 @@ def _holds(groups: Sequence[Group], base: Float, slope: Float, origin: int) -> b
     return bool((_weights(groups, base, slope, origin) >= 0).all())
 
 
-def _inside(way: Int, skew: Float) -> Int:
-    """What to add to shifts so that all bounds hold: as little as those before leave; to their middle where that is surer than the ends.
+def _inside(path: Int, skew: Float) -> Int:
+    """Return what to add to shifts so that all bounds hold: as little as possible, or up to the middle of the bounds where these are
+    narrow.
 
-    `skew` is how far the ends scatter [ns], shape (recordings,); 0 moves no further than bounds ask.
+    A shift goes to the middle of its bounds where they are less than twice `skew` apart.  `skew` is the scatter of the ends [ns], shape
+    (recordings,); with 0 no shift moves further than the bounds require.
     """
-    out = np.zeros(len(way), dtype=np.int64)
-    for file in range(1, len(way)):
+    out = np.zeros(len(path), dtype=np.int64)
+    for file in range(1, len(path)):
         before = slice(0, file)
-        low = max(int((out[before] - way[file, before]).max()), -_FAR)
-        high = min(int((out[before] + way[before, file]).min()), _FAR)
+        low = max(int((out[before] - path[file, before]).max()), -_FAR)
+        high = min(int((out[before] + path[before, file]).min()), _FAR)
         out[file] = low + (high - low) // 2 if high - low < 2 * skew[file] else min(max(0, low), high)
     return out
