@@ -22,7 +22,7 @@ from turnbuckle.trace.readers.parts.packed_text import Text, beginning
 from turnbuckle.trace.readers.rocprof import first as rocprof_v1
 from turnbuckle.trace.readers.rocprof.parts import Agents, add_allocation
 from turnbuckle.trace.readers.rocprof.reader import finished
-from turnbuckle.trace.readers.rocprof.rows import DRIVER, MARK, PUSHED, RUNTIME, Rows, blocks_of, kernel_name, named
+from turnbuckle.trace.readers.rocprof.rows import DRIVER, MARK, PUSHED, RUNTIME, Rows, blocks_of, kernel_name, named, present
 from turnbuckle.trace.trace import Trace
 
 CACHED = False
@@ -365,7 +365,7 @@ class _Set:
     def _shaped(self, piece: pl.DataFrame, out: pl.DataFrame, blocks: list[int], threads: list[int]) -> None:
         device = [self.agents.gpu(a) for a in self._agent(_texts(piece, "Agent_Id"), "GPU")]
         columns = {"blocks": blocks, "threads": threads, "device": device}
-        more = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64)).select(pl.when(pl.all() != NO).then(pl.all()))
+        more = present(pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64)))
         registers = pl.when(pl.col("vectors") > 0).then(pl.col("vectors") + pl.col("more").fill_null(0).clip(0))
         name = named(_texts(piece, "Kernel_Name"), self.rows, kernel_name)
         self.rows.frame("kernels", out.hstack(more).with_columns(name=name, registers=registers))
@@ -384,9 +384,7 @@ class _Set:
             ends.append(agents)
         directions = [self.agents.copy(w, s, t) for w, s, t in zip(words, *ends, strict=True)]
         columns = ("direction", "device", "source_device", "target_device")
-        more = pl.DataFrame(directions, schema=dict.fromkeys(columns, pl.Int64), orient="row").select(
-            pl.when(pl.all() != NO).then(pl.all())
-        )
+        more = present(pl.DataFrame(directions, schema=dict.fromkeys(columns, pl.Int64), orient="row"))
         self.rows.frame("copies", out.hstack(more))
 
     def _calls(self, piece: pl.DataFrame, times: pl.DataFrame) -> None:

@@ -23,7 +23,7 @@ from turnbuckle.trace.readers.parts.mpi_tables import NO
 from turnbuckle.trace.readers.parts.sqlite_tables import quoted
 from turnbuckle.trace.readers.rocprof.json import agent_facts
 from turnbuckle.trace.readers.rocprof.parts import Agents, add_allocation, add_marker
-from turnbuckle.trace.readers.rocprof.rows import DRIVER, LARGEST_PID, RUNTIME, Rows, blocks_of, kernel_name, look_up, named
+from turnbuckle.trace.readers.rocprof.rows import DRIVER, LARGEST_PID, RUNTIME, Rows, blocks_of, kernel_name, look_up, named, present
 
 OURS: Final = re.compile(r"rocpd_(?:metadata|string|kernel_dispatch|region|memory_copy|api|op)")
 _SET: Final = re.compile(r"rocpd_(kernel_dispatch|region|memory_copy)(.*)", re.DOTALL)
@@ -274,7 +274,7 @@ class _Process:
             shapes = [blocks_of(e[:3], e[3:]) for e in extents]
             columns = {"name": [k[0] for k in symbol_rows], "registers": [k[1] for k in symbol_rows]}
             columns |= {"blocks": [s[0] for s in shapes], "threads": [s[1] for s in shapes]}
-            more = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64)).select(pl.when(pl.all() != NO).then(pl.all()))
+            more = present(pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64)))
             self.rows.flaws["P128"] += more["name"].null_count()
             self.rows.frame("kernels", piece.drop("ancestor").hstack(more).with_columns(device=look_up(piece["agent"], self.agents.device)))
 
@@ -298,9 +298,7 @@ class _Process:
             ends = piece.select("name", "source", "target").fill_null(NO).iter_rows()
             directions = [self.agents.copy(words.get(name, ""), source, target) for name, source, target in ends]
             columns = ("direction", "device", "source_device", "target_device")
-            more = pl.DataFrame(directions, schema=dict.fromkeys(columns, pl.Int64), orient="row").select(
-                pl.when(pl.all() != NO).then(pl.all())
-            )
+            more = present(pl.DataFrame(directions, schema=dict.fromkeys(columns, pl.Int64), orient="row"))
             self.rows.frame("copies", piece.hstack(more))
 
     def _regions(self) -> None:

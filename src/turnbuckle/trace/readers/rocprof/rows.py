@@ -96,7 +96,7 @@ class Rows:
         if rows:
             values = np.array(rows, dtype=np.int64)
             piece = pl.DataFrame({c: values[:, i] for i, c in enumerate(COLUMNS[table])})
-            self._pieces[table].append(piece.select(pl.when(pl.all() != NO).then(pl.all())))
+            self._pieces[table].append(present(piece))
             rows.clear()
 
     def table(self, name: str) -> pl.DataFrame:
@@ -137,6 +137,11 @@ class Rows:
             return number
         self.flaws["P106"] += 1
         return NO
+
+
+def present(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the frame with null for `NO`."""
+    return frame.select(pl.when(pl.all() != NO).then(pl.all()))
 
 
 def kernel_name(text: str) -> str:
