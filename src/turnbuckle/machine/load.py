@@ -67,7 +67,7 @@ class InvalidMachine(MachineError):
         self.problems = problems
 
     def lines(self) -> list[str]:
-        """Every flaw in full, then how many there are."""
+        """Return every flaw in full, then the number of flaws."""
         return [line for p in self.problems for line in p.lines()] + [f"error[{self.code}]: {self.what}", f"  --> {self.where}"]
 
 
@@ -90,7 +90,7 @@ def read(path: Path, called: str | None = None) -> Machine:
 
 
 def examine(path: Path, called: str | None = None) -> tuple[Machine | None, list[MachineError]]:
-    """The machine, or None and every flaw of its file in the order they stand there.  Raises nothing."""
+    """Return the machine, or None and every flaw of its file in the order of the file.  Raises nothing."""
     file = called or str(path)
     try:
         raw = _bytes(path, file)
@@ -158,7 +158,7 @@ def _document(text: str, file: str) -> dict[str, Any]:
 
 
 def _plain(value: object) -> str:
-    """A value from the file for a message: one printable line, not too long."""
+    """Return a value from the file for a message: one printable line, not too long."""
     text = value if isinstance(value, str) else repr(value)
     return clipped(text)
 

@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 def microbench(file: Text, left: Left) -> Found:
-    """Curves of copies by size and definition, single quantities, and the response surface of the slack proxy."""
+    """Read curves of copies by size and definition, single quantities, and the response surface of the slack proxy."""
     out = _Kit(file, left)
     for line, document in _objects(file):
         machine = document.get("machine")
@@ -54,30 +54,30 @@ _FIX: Final = "give the files as the measuring program wrote them, one object a 
 
 
 def _objects(file: Text) -> Iterator[tuple[int, Row]]:
-    """JSON objects that follow each other, with the line each begins at."""
+    """Yield the JSON objects of a file, each with its first line."""
     decoder = json.JSONDecoder(parse_constant=lambda _: math.nan, object_pairs_hook=_members)
-    at, line, count = 0, 1, 0
+    position, line, count = 0, 1, 0
     text = file.text
     while True:
-        ahead = len(text) - len(text[at:].lstrip()) if at < len(text) else len(text)
-        line += text.count("\n", at, ahead)
-        at = ahead
-        if at >= len(text):
+        ahead = len(text) - len(text[position:].lstrip()) if position < len(text) else len(text)
+        line += text.count("\n", position, ahead)
+        position = ahead
+        if position >= len(text):
             return
         try:
-            document, end = decoder.raw_decode(text, at)
+            document, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             raise UsageError("A412", "a line that is no complete JSON object", where=f"{file.name}:{line}", fix=_FIX) from None
         count += 1
         if not isinstance(document, dict) or count > _MOST_OBJECTS:
             raise UsageError("A412", "not one JSON object a section", where=f"{file.name}:{line}", fix=_FIX)
         yield line, document
-        line += text.count("\n", at, end)
-        at = end
+        line += text.count("\n", position, end)
+        position = end
 
 
 def _members(pairs: list[tuple[str, Any]]) -> Row:
-    """The kit writes ``call`` twice in a row: how it was called, and how long the call took, which becomes ``call_time``."""
+    """Return a JSON object in which the kit wrote ``call`` twice: how it was called, and how long the call took (``call_time``)."""
     out: Row = {}
     for key, value in pairs:
         out[f"{key}_time" if key in out else key] = value
@@ -112,11 +112,11 @@ class _Kit:
             self.out.device = self.out.device or clean(name)
         driver = facts.get("driver") or facts.get("cuda_driver")
         self.out.driver = self.out.driver or (clean(str(driver)) if driver else "")
-        told = {q.what for q in self.out.quantities}
+        listed = {q.what for q in self.out.quantities}
         size, clock, bus = (self._plain(facts, k) for k in ("memory_bytes", "max_memory_clock_khz", "memory_bus_bits"))
-        if size and "memory.size" not in told:
+        if size and "memory.size" not in listed:
             self._add("memory.size", size, "B", 0.0, 1, "device description")
-        if clock and bus and "memory.peak" not in told:
+        if clock and bus and "memory.peak" not in listed:
             self._add("memory.peak", 2e3 * clock * bus / 8, "B/s", 0.0, 1, "memory clock x bus width of the device description")
 
     def proxy(self, run: Row) -> None:
@@ -146,7 +146,7 @@ class _Kit:
     # one number, one sample
 
     def _plain(self, row: Row, key: str) -> float | None:
-        """A number above zero; text that is one counts.  Raises A413 for what is beyond any machine."""
+        """Return a number above zero, also from text.  Raises A413 for numbers beyond any machine."""
         value = row.get(key)
         if isinstance(value, str):
             try:
@@ -166,7 +166,7 @@ class _Kit:
         return real if real > 0 else None
 
     def _stat(self, row: Row, key: str) -> tuple[float, float, int] | None:
-        """Median [s], its relative standard error, and how many; None where nothing was seen."""
+        """Return median [s], its relative standard error, and the count; None where nothing was measured."""
         sample = row.get(key)
         if not isinstance(sample, dict):
             return None
@@ -181,19 +181,19 @@ class _Kit:
         self.out.quantities.append(Quantity(what, value, unit, error, count, f"{where}, line {self.line}" if self.line else where, note))
 
     def _time(self, what: str, row: Row, key: str, where: str, note: str = "") -> None:
-        if found := self._stat(row, key):
-            self._add(what, found[0], "s", found[1], found[2], where, note)
+        if statistic := self._stat(row, key):
+            self._add(what, statistic[0], "s", statistic[1], statistic[2], where, note)
 
-    def _point(self, way: str, memory: str, means: str, name: str, size: float, found: tuple[float, float, int]) -> None:
-        points = self.group.setdefault((way, memory, means), Points(way, memory, name, means=means))
-        points.add(size, found[0], 0.0, self.line)
+    def _point(self, direction: str, memory: str, means: str, name: str, size: float, statistic: tuple[float, float, int]) -> None:
+        points = self.group.setdefault((direction, memory, means), Points(direction, memory, name, means=means))
+        points.add(size, statistic[0], 0.0, self.line)
 
     def _class(self, row: Row) -> tuple[str, str, float] | None:
-        way, memory, size = row.get("dir"), row.get("mem", "pinned"), self._plain(row, "bytes")
-        if way not in _DIRECTIONS or memory not in _MEMORIES or size is None:
+        direction, memory, size = row.get("dir"), row.get("mem", "pinned"), self._plain(row, "bytes")
+        if direction not in _DIRECTIONS or memory not in _MEMORIES or size is None:
             self.left.out("rows of copies without direction, memory or size")
             return None
-        return str(way), str(memory), size
+        return str(direction), str(memory), size
 
     # the sections
 

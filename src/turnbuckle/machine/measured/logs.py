@@ -58,7 +58,7 @@ LARGEST_BYTES: Final = 16 << 20
 
 
 def format_of(text: str) -> str | None:
-    """Which format a text is in, or None.
+    """Return the format of a text, or None.
 
     >>> format_of("direction, size [B], time [us]")
     'CSV'
@@ -121,7 +121,7 @@ _DEFINITIONS: Final = ("event", "queued", "host", "period", "call")
 
 
 def _one_a_class(curves: tuple[Curve, ...], left: Left) -> tuple[Curve, ...]:
-    """Of several definitions of one copy's time, the device's own; everything else as it is."""
+    """Keep, of several definitions of one copy's time, the device's own; everything else stays."""
     best: dict[tuple[str, str], int] = {}
     for c in curves:
         if c.means in _DEFINITIONS:
@@ -134,7 +134,7 @@ def _one_a_class(curves: tuple[Curve, ...], left: Left) -> tuple[Curve, ...]:
 
 
 def _text(place: Path) -> str:
-    """The text of a file; unpacked where it is packed, up to the same limit."""
+    """Return the text of a file; unpacked where it is packed, up to the same limit."""
     fix = f"give the output of {', '.join(_FORMATS)}"
     try:
         with opened(place) as file:
@@ -155,7 +155,7 @@ def _text(place: Path) -> str:
 
 
 def _sized(found: Found, size_bytes: float, name: str) -> None:
-    """Rates whose copies have a size after all become points of one copy."""
+    """Turn rates whose copies have a size after all into points of one copy."""
     if not 0 < size_bytes < float("inf"):
         raise UsageError(
             "A023",
@@ -192,7 +192,7 @@ def _nothing(name: str, kind: str, found: Found) -> Exception:
 
 
 def split_part(path: str | Path) -> tuple[Path, int | None]:
-    """``FILE#2`` -> FILE and 2; a file of that very name comes first.
+    """Split ``FILE#2`` into FILE and 2; a file of that very name comes first.
 
     >>> split_part("osu.txt#2")[1]
     2
@@ -204,7 +204,7 @@ def split_part(path: str | Path) -> tuple[Path, int | None]:
 
 
 def unknown_format(name: str) -> UsageError:
-    """What to say of a text that is none of the formats."""
+    """Build the error for a text in none of the formats."""
     return UsageError(
         "A020", "neither a recording nor a measurement of copies", where=name, found="text of another kind",
         cause=f"known are recordings, the output of {', '.join(n for n in _FORMATS if n != 'CSV')}, and CSV tables",
@@ -213,7 +213,7 @@ def unknown_format(name: str) -> UsageError:
 
 
 def listed(curves: tuple[Curve, ...]) -> str:
-    """The measurements of a file by number, for messages."""
+    """Describe the measurements of a file by number, for messages."""
     return "; ".join(f"{k} {c.name}" for k, c in enumerate(curves[:8], 1)) + (f"; {len(curves)} in all" if len(curves) > 8 else "")
 
 

@@ -33,7 +33,7 @@ _CELL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def nvbandwidth(file: Text, left: Left) -> Found:
-    """Cells of each matrix; every pair of devices is one sample.  It prints no size."""
+    """Read the cells of each matrix; every pair of devices is one sample.  The program prints no size."""
     start = file.text.find("{")
     if start >= 0 and '"nvbandwidth"' in file.text:
         return _json(file, left, start)
@@ -117,7 +117,7 @@ _TRIP = re.compile(r"Round-trip latency per iteration is\s+(?:\(min\)\s+[0-9.]+,
 
 
 def gdrcopy(file: Text, left: Left) -> Found:
-    """copylat: the host's own stores to and loads from device memory by size; copybw: the rate of one size; pplat: a flag there and back.
+    """Read copylat (the host's stores to and loads from device memory by size), copybw (rate of one size), pplat (a flag there and back).
 
     Its MB/s are of 2^20 bytes.  Such copies are none of the copy engine's: they are curves of their own.
     """

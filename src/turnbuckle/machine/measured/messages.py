@@ -21,7 +21,7 @@ _ENDS = {"HH": ("h2h", "unknown"), "DD": ("p2p", "device"), "HD": ("h2d", "unkno
 
 
 def osu(file: Text, left: Left) -> Found:
-    """One measurement a block.  osu_bw keeps 64 messages in flight: its rate holds no latency."""
+    """Read one measurement per block.  osu_bw keeps 64 messages in flight, so its rate holds no latency."""
     out = Found()
     title, ends, test, library, pairs, now = "", "", "", "mpi", 1, None
     for at, line in enumerate(file.lines(), 1):
@@ -79,7 +79,7 @@ def _heading(line: str) -> str:
 
 
 def _between(words: str) -> bool:
-    """Whether a title or a command line says that the ranks are on several nodes."""
+    """Return whether a title or a command line says that the ranks are on several nodes."""
     return any(found[1] is None or int(found[1]) > 1 for found in _TWO_NODES.finditer(words))
 
 
@@ -111,7 +111,7 @@ _NAMES: Final = {
 
 
 def nccl_tests(file: Text, left: Left) -> Found:
-    """Times out of place by size.  Which operation it was stands in newer outputs, else in the name of the file, else nowhere."""
+    """Read times out of place by size.  The operation stands in newer outputs, else in the name of the file, else nowhere."""
     out = Found()
     hosts: set[str] = set()
     ranks, operation, points, unit = 0, "", None, 1e-6
@@ -136,7 +136,7 @@ def nccl_tests(file: Text, left: Left) -> Found:
 
 
 def _operation(stem: str) -> str:
-    """The operation that a file's name holds, however it is written; longer words before those they hold."""
+    """Return the operation in a file's name, in any spelling; longer words come before those they contain."""
     bare = re.sub(r"[^a-z]", "", stem.lower())
     words = (*_NAMES, "broadcast", "reduce", "gather", "scatter")
     return next((_name(word) for word in words if word in bare), "")
@@ -156,7 +156,7 @@ def _collective(operation: str, ranks: int, hosts: set[str], between_nodes: bool
 
 
 def _nccl_row(line: str, points: Points, unit: float, left: Left, name: str, at: int) -> None:
-    """size count type [redop] [root] | time algbw busbw wrong | time algbw busbw wrong"""
+    """Read a row: size count type [redop] [root] | time algbw busbw wrong | time algbw busbw wrong"""
     cells = line.split()
     figures = cells[2:]
     while figures and not _is_number(figures[0]):
@@ -181,7 +181,7 @@ def _is_number(word: str) -> bool:
 
 
 def vidur(file: Text, left: Left) -> Found:
-    """CSV with ``time_stats.OP.median`` [ms], ``size`` [B], ``num_workers``, ``devices_per_node``: one measurement a combination."""
+    """Read CSV with ``time_stats.OP.median`` [ms], ``size`` [B], ``num_workers``, ``devices_per_node``: one measurement per combination."""
     rows = csv.reader(file.lines())
     heading = [c.strip() for c in next(rows)]
     column = {name: k for k, name in enumerate(heading)}

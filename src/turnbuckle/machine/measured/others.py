@@ -19,7 +19,7 @@ _ROCM_NOTE = "the file does not give the size of the copies"
 
 
 def rocm_bandwidth_test(file: Text, left: Left) -> Found:
-    """Matrices of rates, rows from and columns to; a bidirectional one holds both directions together.  Or times by size of one pair."""
+    """Read matrices of rates, rows from and columns to (a bidirectional one adds both directions), or times by size of one pair."""
     out = Found()
     processors: set[str] = set()
     rates: dict[str, tuple[list[float], list[int]]] = {}
@@ -85,7 +85,7 @@ _RDMA_UNIT: Final = {"mb": float(1 << 20), "gb": 1e9 / 8}
 
 
 def perftest(file: Text, left: Left) -> Found:
-    """ib_write_bw and its like: average rate of many messages in flight; ib_write_lat and its like: the typical time of one."""
+    """Read ib_write_bw and its like (average rate of many messages in flight) and ib_write_lat and its like (typical time of one)."""
     out = Found()
     memory = "device" if re.search(r"\b(?:CUDA|ROCm)\b", file.text) else "unknown"
     title, both, now, column, unit = "", False, None, 0, 1.0
@@ -122,7 +122,7 @@ _ON_DEVICES: Final = ("cuda", "hip", "opencl", "sycl")
 
 
 def babelstream(file: Text, left: Left) -> Found:
-    """Best rates of copy, mul, add and triad: of the device, or of the host where the implementation is one for hosts; STREAM is that."""
+    """Read best rates of copy, mul, add and triad: of the device, or of the host for host implementations such as STREAM."""
     out = Found()
     rates: list[float] = []
     lines: list[int] = []
@@ -156,7 +156,7 @@ _GPU_STREAM_DEVICE = re.compile(r"\s*Device\s+[0-9]{1,4}:\s*\"([^\"]*)\"")
 
 
 def gpu_stream(file: Text, left: Left) -> Found:
-    """SuperBench's STREAM on devices: the best number of threads for each kernel, buffer and device."""
+    """Read SuperBench's STREAM on devices: the best number of threads for each kernel, buffer and device."""
     out = Found()
     best: dict[tuple[str, ...], float] = {}
     lines: list[int] = []

@@ -16,7 +16,7 @@ _VARIANTS: Final = {"graph": "in a CUDA graph", "gsync": "as grid-wide steps of 
 
 
 def small_kernels(file: Text, left: Left) -> Found:
-    """gpu-small-kernels: elements, volume, then GB/s by block size.  The best block size of each row: time = 16 B x elements / rate.
+    """Read gpu-small-kernels: elements, volume, then GB/s by block size.  The best block size counts: time = 16 B x elements / rate.
 
     The volume beside the elements is left: some versions divide it once too often.
     """
@@ -57,7 +57,7 @@ _PAGE_NOTE = "the page does not give the size of the copies"
 
 
 def benchmark_page(file: Text, left: Left) -> Found:
-    """Rates of a page's tables; the unit stands in the heading of a table or behind the number."""
+    """Read rates of a page's tables; the unit stands in the heading of a table or behind the number."""
     out = Found()
     section, unit = "", ""
     stream: tuple[list[float], list[int]] = ([], [])

@@ -211,7 +211,7 @@ Reader = Callable[[Text, Left], Found]
 
 
 def rounding(text: str) -> float:
-    """Half a unit of the last digit printed, as a share of the value; infinite for a zero.
+    """Return half a unit of the last digit printed, as a share of the value; infinite for a zero.
 
     >>> round(rounding("12.5"), 6), rounding("0.00")
     (0.004, inf)
@@ -222,12 +222,12 @@ def rounding(text: str) -> float:
 
 
 def clean(text: str) -> str:
-    """One printable line of 80 letters at most."""
+    """Return one printable line of 80 letters at most."""
     return "".join(c if c.isprintable() else " " for c in text).strip()[:80]
 
 
 def number(text: str, name: str) -> str:
-    """The text itself if it is a number.  Raises A023."""
+    """Return the text itself if it is a number.  Raises A023."""
     try:
         if math.isfinite(float(text)):
             return text
@@ -237,17 +237,17 @@ def number(text: str, name: str) -> str:
 
 
 def way_words(direction: str, memory: str) -> str:
-    """``h2d pinned``, or the direction alone where the memory says nothing."""
+    """Return ``h2d pinned``, or the direction alone where the memory is unknown."""
     return direction if memory in ("device", "unknown") else f"{direction} {memory}"
 
 
 def points_of(group: dict[tuple[str, ...], Points], direction: str, memory: str, name: str, streamed: bool = False) -> Points:
-    """The measurement of that class and name, begun where there is none yet."""
+    """Return the measurement of that class and name, started if new."""
     return group.setdefault((direction, memory, name), Points(direction, memory, name, streamed))
 
 
 def sampled(what: str, values: list[float], unit: str, where: str, note: str = "", unsized: bool = False) -> Quantity:
-    """The median of several numbers with its standard error: 1.2533 sigma / sqrt(n), sigma from their quartiles.
+    """Return the median of several numbers with its standard error: 1.2533 sigma / sqrt(n), sigma from their quartiles.
 
     >>> sampled("rate.h2d.pinned", [9.0, 10.0, 11.0], "B/s", "line 1").value
     10.0
@@ -260,6 +260,6 @@ def sampled(what: str, values: list[float], unit: str, where: str, note: str = "
 
 
 def lines_words(lines: list[int]) -> str:
-    """``line 7`` or ``lines 7 to 90``."""
+    """Return ``line 7`` or ``lines 7 to 90``."""
     first, last = min(lines), max(lines)
     return f"line {first}" if first == last else f"lines {first} to {last}"
