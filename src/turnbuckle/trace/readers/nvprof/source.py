@@ -483,7 +483,7 @@ def _some(**columns: Int | None) -> dict[str, Int]:
 
 
 def _none(values: Int | None, *nothing: int) -> Int | None:
-    """Ids with `MISSING` for what stands for none."""
+    """Return ids with `MISSING` for values that mean none."""
     if values is None:
         return None
     out: Int = np.where(np.isin(values, nothing or _NONE), MISSING, values)
@@ -499,12 +499,12 @@ def _nothing(values: pl.Series) -> pl.Series:
 
 
 def _memory(kind: Int | None, rows: int) -> Int:
-    """Kind of memory; unknown where it is not written or not known."""
+    """Return the kind of memory; 0 (unknown) where it is not recorded or not in the vocabulary."""
     return np.zeros(rows, np.int64) if kind is None else np.where((kind >= 0) & (kind <= 7), kind, 0)
 
 
 def _thousand(values: Int | None) -> Int | None:
-    """kB/s to B/s, kHz to Hz."""
+    """Convert kB/s to B/s, or kHz to Hz."""
     return None if values is None else np.where((values > 0) & (values < 1 << 40), values * 1000, MISSING)
 
 

@@ -88,7 +88,7 @@ def _unknown(path: Path, tables: dict[str, list[str]]) -> ProfileError:
 
 
 def _one_machine(path: Path, connection: sqlite3.Connection, tables: dict[str, list[str]], suffixes: list[str]) -> None:
-    """The clock counts from a machine's start: times of several cannot be put beside each other."""
+    """Raise P050 where processes are of several machines: the clock counts from a machine's boot, so their times have no common clock."""
     machines: set[int] = set()
     for suffix in suffixes:
         table = f"rocpd_info_node{suffix}"
