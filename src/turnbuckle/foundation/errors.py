@@ -44,7 +44,7 @@ class TurnbuckleError(Exception):
         super().__init__(f"{code}: {what}")
 
     def lines(self) -> list[str]:
-        """The message as the command line prints it, without colour."""
+        """Return the message as the command line prints it, without colour."""
         out = [f"error[{self.code}]: {self.what}"]
         if self.where:
             out.append(f"  --> {self.where}")

@@ -39,7 +39,7 @@ class Finding:
     advice: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: the same words as the table prints."""
+        """Return the finding for JSON, in the words of the table."""
         return {
             "code": self.code,
             "severity": self.severity,

@@ -1,4 +1,4 @@
-"""What each product, and each installed package of a third party, adds: readers, questions, machines, charges.
+"""Registry of what each product, and each installed package of a third party, adds: readers, questions, machines, charges.
 
 A product lists its own as plain data, the ``ADDS`` of its package.  A third party names its own as Python entry points, in its
 ``pyproject.toml``::

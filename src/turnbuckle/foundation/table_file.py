@@ -1,4 +1,4 @@
-"""A table that a user gives: a CSV file whose quantities have units, in the heading or behind each number.
+"""Reader of a user's table: a CSV file whose quantities have units, in the heading or behind each number.
 
     size [MiB], threads, slack [us], run time
     1,          1,       100,        0.89 s
