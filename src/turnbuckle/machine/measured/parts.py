@@ -61,7 +61,7 @@ class Curve:
     lines: tuple[int, int] = (0, 0)
 
     def at(self, size_bytes: Float) -> Float:
-        """Time of copies of other sizes [s]: straight lines between the measured points in log-log; nan outside them.
+        """Return the time of copies of other sizes [s]: straight lines between the measured points in log-log; nan outside them.
 
         >>> curve = Curve("h2d", "pinned", np.array([1e3, 1e5]), np.array([2e-6, 8e-6]), "")
         >>> [float(round(t * 1e6, 3)) for t in curve.at(np.array([1e3, 1e4, 1e6]))]
@@ -146,7 +146,7 @@ class Points:
         self.lines.append(line)
 
     def check(self, file: str) -> None:
-        """Raises A023 for a size or a time that no copy has."""
+        """Raise A023 for a size or a time that no copy has."""
         for size, seconds in zip(self.size, self.seconds, strict=True):
             if not (1.0 <= size <= LARGEST_COPY and SHORTEST <= seconds <= LONGEST):
                 raise UsageError(
@@ -155,18 +155,18 @@ class Points:
                 )  # fmt: skip
 
     def curve(self) -> Curve:
-        """Ascending; repeated sizes become their median."""
+        """Return the curve by ascending size; repeated sizes become their median."""
         size, seconds, coarse = (np.array(x, dtype=np.float64) for x in (self.size, self.seconds, self.resolution))
         order = np.argsort(size, kind="stable")
-        at, first = np.unique(size[order], return_index=True)
+        sizes, first = np.unique(size[order], return_index=True)
         middle = np.array([np.median(part) for part in np.split(seconds[order], first[1:])])
         worst = np.array([part.max() for part in np.split(coarse[order], first[1:])])
         lines = (min(self.lines), max(self.lines))
-        return Curve(self.direction, self.memory, at, middle, self.name, worst, self.streamed, self.means, lines)
+        return Curve(self.direction, self.memory, sizes, middle, self.name, worst, self.streamed, self.means, lines)
 
 
 class Left:
-    """What is left out, counted by reason."""
+    """Lines and numbers left out, counted by reason."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -192,13 +192,13 @@ class Text:
         return self.path.name
 
     def lines(self) -> list[str]:
-        """Lines; one that is longer than any of these tests writes counts as empty, since patterns would take long on it."""
+        """Return the lines; one longer than any that these tests write counts as empty, since patterns would take long on it."""
         return [line if len(line) <= _LONGEST_LINE else "" for line in self.text.splitlines()]
 
 
 @dataclass
 class Found:
-    """What a reader found in a text."""
+    """Contents of one text, as its reader returns them."""
 
     points: list[Points] = field(default_factory=list)
     device: str = ""
