@@ -21,7 +21,7 @@ from turnbuckle.profile.profile import build
 from turnbuckle.projection.run import Run
 from turnbuckle.trace import Trace, read
 from turnbuckle.trace.check import sound
-from turnbuckle.trace.merge.alignment import _others
+from turnbuckle.trace.merge.alignment import _from_others
 from turnbuckle.trace.merge.merge import Merged, merge
 from turnbuckle.trace.merge.shared_collectives import Group
 from turnbuckle.trace.readers.nvprof import reader as nvprof
@@ -246,7 +246,7 @@ def test_the_middle_of_the_others(members: int, operations: int, seed: int, shar
         file[1] = 0
     group = Group(file, ends.astype(np.int64), ends.astype(np.int64), np.ones(operations, np.bool_))
     slowly = np.stack([ends[i] - np.median(ends[file != file[i]], axis=0) for i in range(members)])
-    assert np.array_equal(_others(group, ends), slowly)
+    assert np.array_equal(_from_others(group, ends), slowly)
 
 
 # --- MPI --------------------------------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""What everything stands on: units, errors, findings, files, tables.  No GPU in it."""
+"""Parts that every room uses: units, errors, findings, files, tables.  They know nothing of GPUs."""

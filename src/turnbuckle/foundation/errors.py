@@ -44,7 +44,7 @@ class TurnbuckleError(Exception):
         super().__init__(f"{code}: {what}")
 
     def lines(self) -> list[str]:
-        """The message as the command line prints it, without colour."""
+        """Return the message as the command line prints it, without colour."""
         out = [f"error[{self.code}]: {self.what}"]
         if self.where:
             out.append(f"  --> {self.where}")
@@ -119,13 +119,13 @@ class InternalError(TurnbuckleError):
 
 
 def unwritable(code: str, what: str, place: Path, why: Exception, fix: str = "name a file in a folder you may write to") -> ReportError:
-    """The error for a file or folder that cannot be written; an `OSError` tells its reason, anything else its text."""
+    """Build the error for a file or folder that cannot be written, with the reason of an `OSError`, or the text of any other error."""
     found = (why.strerror or type(why).__name__) if isinstance(why, OSError) else str(why)
     return ReportError(code, what, where=clipped(place.name, 120), found=found, fix=fix)
 
 
 def clipped(text: str, most: int = 60) -> str:
-    """Text from outside for a message: one printable line of at most `most` letters.
+    """Return text from outside for a message: one printable line of at most `most` letters.
 
     >>> clipped("a\\tb" + "c" * 9, 8)
     'a?bcc...'
@@ -134,7 +134,7 @@ def clipped(text: str, most: int = 60) -> str:
     return safe if len(text) <= most else safe[: most - 3] + "..."
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`'did you mean X?'` for the nearest known word, or an empty string."""
-    near = get_close_matches(word, list(known), n=1, cutoff=0.5)
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """Return `'did you mean X?'` for the nearest of the known words, or an empty string."""
+    near = get_close_matches(word, list(words), n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else ""

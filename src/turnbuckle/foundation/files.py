@@ -66,12 +66,12 @@ def _note(path: _Name, about: os.stat_result) -> None:
 
 
 def forget() -> None:
-    """Begin anew: no file counts as an input.  The command line does so at its start."""
+    """Clear the list of inputs, as the command line does at its start."""
     _inputs.clear()
 
 
 def is_input(path: _Name) -> bool:
-    """Whether a path leads to a file that was read, through links too."""
+    """Return whether a path leads to a file that was read, also through links."""
     try:
         about = Path(path).stat()
         read_by, changed_ns = _inputs[about.st_dev, about.st_ino]
@@ -201,11 +201,11 @@ def write_parquet(frame: Any, path: _Name, **options: Any) -> None:
         try:
             frame.write_parquet(file, **options)
         except Exception as error:
-            told = re.search(r"\(os error ([0-9]{1,4})\)|transport error", str(error))
-            if told is None:
+            system_error = re.search(r"\(os error ([0-9]{1,4})\)|transport error", str(error))
+            if system_error is None:
                 raise
-            # of a device Polars says only that it could not write
-            number = int(told[1] or errno.EIO)
+            # Polars does not name the error of a device
+            number = int(system_error[1] or errno.EIO)
             raise OSError(number, os.strerror(number), os.fspath(path)) from error
 
 
@@ -214,7 +214,7 @@ def _draft_name() -> str:
 
 
 def _to_disk(draft: Path) -> None:
-    """Wait until the file is on the disk: a network file system tells only now that there is no room."""
+    """Wait until the file is on the disk: a network file system reports only now that there is no room."""
     descriptor = os.open(draft, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -39,7 +39,7 @@ class Finding:
     advice: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: the same words as the table prints."""
+        """Return the finding for JSON, in the words of the table."""
         return {
             "code": self.code,
             "severity": self.severity,
@@ -56,14 +56,14 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 @cache
 def recording_advice(recorder: str = "") -> dict[str, str]:
-    """What to record, by word: in the options of one recorder where ``schema/recorders.csv`` has them, else in words for any."""
+    """Return what to record, by word: in the options of one recorder where ``schema/recorders.csv`` has them, else in words for any."""
     rows = _rows("recorders")
     return {row["word"]: row["text"] for only in ("", recorder) for row in rows if row["format"] == only}
 
 
 @cache
 def register() -> dict[str, dict[str, str]]:
-    """All findings there are: code -> {severity, meaning, advice}; the advice is for any recorder."""
+    """Return all findings: code -> {severity, meaning, advice}; the advice is for any recorder."""
     return {row["code"]: {**row, "advice": row["advice"].format_map(recording_advice())} for row in _rows("findings")}
 
 
@@ -73,7 +73,7 @@ def _advice() -> dict[str, str]:
 
 
 def advised(findings: Iterable[Finding], recorder: str) -> list[Finding]:
-    """The same findings with advice for the recorder that wrote the recording (`turnbuckle.trace.recorders.recorder_of`)."""
+    """Return the same findings with advice for the recorder that wrote the recording (`turnbuckle.trace.recorders.recorder_of`)."""
     return [replace(f, advice=_advice()[f.code].format_map(recording_advice(recorder))) for f in findings]
 
 
@@ -84,7 +84,7 @@ def finding(code: str, count: int = 1, detail: str = "") -> Finding:
 
 
 def merge(findings: Iterable[Finding]) -> list[Finding]:
-    """One line a code: counts added, details joined, worst first and then by code."""
+    """Return one finding per code: counts added, details joined, worst first and then by code."""
     by_code: dict[str, list[Finding]] = {}
     for f in findings:
         by_code.setdefault(f.code, []).append(f)

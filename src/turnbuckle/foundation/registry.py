@@ -1,4 +1,4 @@
-"""What each product, and each installed package of a third party, adds: readers, questions, machines, charges.
+"""Registry of what each product, and each installed package of a third party, adds: readers, questions, machines, charges.
 
 A product lists its own as plain data, the ``ADDS`` of its package.  A third party names its own as Python entry points, in its
 ``pyproject.toml``::
@@ -44,10 +44,10 @@ class Entry(NamedTuple):
     sentence: str = ""
 
     def load(self) -> Any:
-        """Import it."""
+        """Import the entry."""
         module, _, name = self.place.partition(":")
-        found = import_module(module)
-        return getattr(found, name) if name else found
+        module_object = import_module(module)
+        return getattr(module_object, name) if name else module_object
 
 
 @cache
@@ -56,9 +56,9 @@ def entries(kind: str) -> Mapping[str, Entry]:
 
     A third party's entry of a name that a product has replaces nothing: the product's stays.
     """
-    own = {name: Entry(*entry) for product in PRODUCTS for name, entry in import_module(product).ADDS.get(kind, {}).items()}
+    products = {name: Entry(*entry) for product in PRODUCTS for name, entry in import_module(product).ADDS.get(kind, {}).items()}
     foreign = {e.name: Entry(e.value) for e in entry_points(group=f"turnbuckle.{kind}")} if kind in OPEN else {}
-    return {**{name: entry for name, entry in foreign.items() if name not in own}, **own}
+    return {**{name: entry for name, entry in foreign.items() if name not in products}, **products}
 
 
 def load(kind: str, name: str) -> Any:

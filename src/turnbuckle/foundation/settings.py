@@ -55,7 +55,7 @@ class Setting:
 
     @property
     def wanted(self) -> str:
-        """What its values may be, in words."""
+        """Describe the possible values in words."""
         parts = [", ".join(self.words)] if self.words else []
         if self.kinds & {"int", "float"} and self.unit != "1":
             parts.append(f"a {UNITS[self.unit]}, as {_EXAMPLES[self.unit]}")
@@ -65,7 +65,7 @@ class Setting:
         return " or ".join(parts)
 
     def read(self, value: object) -> Scalar:
-        """A value as a file or a command line gives it.
+        """Return a value that a file or a command line gives.
 
         >>> Setting("hop_seconds", "s", frozenset({"float"})).read("2 us")
         2e-06
@@ -75,17 +75,17 @@ class Setting:
         UsageError : A081.  UnitError : U0xx.
         """
         if isinstance(value, bool):
-            found: Scalar | None = value if "bool" in self.kinds else None
+            result: Scalar | None = value if "bool" in self.kinds else None
         elif isinstance(value, str):
-            found = self._text(value)
+            result = self._text(value)
         elif isinstance(value, int | float):
-            found = self._number(value)
+            result = self._number(value)
         else:
-            found = None
-        if found is None:
+            result = None
+        if result is None:
             near = did_you_mean(str(value), self.words) if self.words else ""
             raise UsageError("A081", f"no value for {self.name}", found=clipped(str(value), 40), fix=near or self.wanted)
-        return found
+        return result
 
     def _number(self, value: float) -> Scalar | None:
         if self.unit != "1" and self.kinds & {"int", "float"}:
@@ -122,45 +122,45 @@ _EXAMPLES: Final = {"s": "2 us", "B": "64 KiB", "B/s": "100 Gb/s", "FLOP/s": "9.
 
 @cache
 def settings_of(cls: type) -> Mapping[str, Setting]:
-    """The settings that the fields of a dataclass are, in their order.
+    """Return the settings that the fields of a dataclass are, in their order.
 
     >>> settings_of(Setting)["needed"].wanted, settings_of(Setting)["name"].needed
     ('true or false', True)
     """
     hints = get_type_hints(cls)
-    said = {name: words for each in reversed(cls.__mro__) for name, words in _meanings(each.__doc__ or "").items()}
+    meanings = {name: words for each in reversed(cls.__mro__) for name, words in _meanings(each.__doc__ or "").items()}
     out = {}
-    for one in fields(cls):
-        kinds, words = _kinds(hints[one.name])
+    for field in fields(cls):
+        kinds, words = _kinds(hints[field.name])
         if not kinds:
             continue
-        unit = str(one.metadata.get("unit") or _SUFFIXES.get(one.name.rsplit("_", 1)[-1], "1"))
-        needed = one.default is MISSING and one.default_factory is MISSING
-        default = None if one.default is MISSING else one.default
+        unit = str(field.metadata.get("unit") or _SUFFIXES.get(field.name.rsplit("_", 1)[-1], "1"))
+        needed = field.default is MISSING and field.default_factory is MISSING
+        default = None if field.default is MISSING else field.default
         numeric = kinds & {"int", "float"}
-        file = bool(one.metadata.get("file"))
-        out[one.name] = Setting(one.name, unit if numeric else "1", kinds, words, needed, default, file, said.get(one.name, ""))
+        file = bool(field.metadata.get("file"))
+        out[field.name] = Setting(field.name, unit if numeric else "1", kinds, words, needed, default, file, meanings.get(field.name, ""))
     return out
 
 
 def _meanings(text: str) -> dict[str, str]:
-    """What a docstring says of each attribute: lines ``name, other : words``, gone on with where indented further."""
-    found: dict[str, str] = {}
+    """Return the text that a docstring gives each attribute: lines ``name, other : words``, continued where indented further."""
+    meanings: dict[str, str] = {}
     names: list[str] = []
     for line in text.splitlines():
         match = _ATTRIBUTE.match(line)
         if match:
             names = [n.strip() for n in match[1].split(",")]
-            found.update(dict.fromkeys(names, match[2].strip()))
+            meanings.update(dict.fromkeys(names, match[2].strip()))
         elif line.startswith(" " * 8) and names and line.strip():
-            found.update({n: f"{found[n]} {line.strip()}" for n in names})
+            meanings.update({n: f"{meanings[n]} {line.strip()}" for n in names})
         else:
             names = []
-    return {n: words.replace("`", "") for n, words in found.items()}
+    return {n: words.replace("`", "") for n, words in meanings.items()}
 
 
 def _kinds(hint: Any) -> tuple[frozenset[str], tuple[str, ...]]:
-    """What a type lets a value be, and the words of its literals; nothing where it is no scalar."""
+    """Return the types that a value may have, and the words of its literals; nothing for a type that is no scalar."""
     if get_origin(hint) is Literal:
         words = get_args(hint)
         return (frozenset({"str"}), words) if all(isinstance(w, str) for w in words) else (frozenset(), ())
@@ -171,7 +171,7 @@ def _kinds(hint: Any) -> tuple[frozenset[str], tuple[str, ...]]:
 
 
 def unit_of(name: str, settings: Mapping[str, Setting]) -> str:
-    """SI unit of a column, which is a setting or is named as one would be.
+    """Return the SI unit of a column, which is a setting or is named as one would be.
 
     >>> unit_of("communication_seconds", {}), unit_of("ranks", {})
     ('s', '1')
@@ -180,7 +180,7 @@ def unit_of(name: str, settings: Mapping[str, Setting]) -> str:
 
 
 def known(name: str, settings: Mapping[str, Setting], what: str) -> Setting:
-    """The setting of a name.  Raises A081 with the nearest name where `what` has none, A425 for a name of old."""
+    """Return the setting of a name.  Raises A081 with the nearest name where `what` has none, A425 for an old name."""
     if name not in settings:
         refuse_old_setting(name, settings)
         fix = did_you_mean(name, settings) or f"settings are {', '.join(list(settings)[:24])}"
@@ -189,7 +189,7 @@ def known(name: str, settings: Mapping[str, Setting], what: str) -> Setting:
 
 
 def spaced(first: float, last: float, points: int, spacing: Literal["linear", "log"]) -> list[float]:
-    """Values from `first` to `last`, both ends exact, those between rounded to 12 digits.
+    """Return values from `first` to `last`, both ends exact, those between rounded to 12 digits.
 
     >>> spaced(1e-6, 1e-3, 4, "log")
     [1e-06, 1e-05, 0.0001, 0.001]

@@ -1,4 +1,4 @@
-"""A table that a user gives: a CSV file whose quantities have units, in the heading or behind each number.
+"""Reader of a user's table: a CSV file whose quantities have units, in the heading or behind each number.
 
     size [MiB], threads, slack [us], run time
     1,          1,       100,        0.89 s
@@ -59,7 +59,7 @@ class Column:
 
     @property
     def wanted(self) -> str:
-        """What its values may be, in words."""
+        """Describe the possible values in words."""
         number = "a whole number" if self.whole else "a number"
         bound = f"above {self.least:g}" if self.above else f"of {self.least:g} or more"
         return f"{number} {bound}" + (f" and {self.most:g} or less" if self.most < math.inf else "")
@@ -83,23 +83,23 @@ class Table:
     numbers: dict[str, Float]
     texts: dict[str, list[str]]
     lines: list[int]
-    _at: list[list[int]] = field(repr=False, default_factory=list)
+    _places: list[list[int]] = field(repr=False, default_factory=list)
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def number(self, name: str, default: float = math.nan) -> Float:
-        """Values of a column [SI]; `default` in every row where the table does not have it."""
+        """Return the values of a column [SI]; `default` in every row where the table does not have it."""
         return self.numbers.get(name, np.full(len(self), default))
 
     def where(self, row: int, name: str = "") -> str:
-        """``file:line:column`` of a cell, or ``file:line`` of a row."""
-        at = f"{self.name}:{self.lines[row]}"
-        return f"{at}:{self._at[row][self.columns.index(name)]}" if name in self.columns else at
+        """Return ``file:line:column`` of a cell, or ``file:line`` of a row."""
+        place = f"{self.name}:{self.lines[row]}"
+        return f"{place}:{self._places[row][self.columns.index(name)]}" if name in self.columns else place
 
 
 def read_text(path: str | Path, what: str, *, largest_bytes: int = LARGEST_BYTES, fix: str = "give a CSV file in UTF-8") -> str:
-    """The text of a small ordinary file.
+    """Return the text of a small ordinary file.
 
     Raises
     ------
@@ -141,10 +141,10 @@ def read_table(path: str | Path, columns: Sequence[Column], what: str, *, larges
 
 
 class _Reading:
-    """One file being read; knows where it is."""
+    """One file being read, with the current line."""
 
-    def __init__(self, name: str, known: dict[str, Column], what: str) -> None:
-        self.name, self.known, self.what = name, known, what
+    def __init__(self, name: str, by_name: dict[str, Column], what: str) -> None:
+        self.name, self.by_name, self.what = name, by_name, what
         self.line, self.columns, self.units = 0, list[str](), list[str]()
 
     def table(self, text: str) -> Table:
@@ -163,40 +163,42 @@ class _Reading:
                     "A063", "a line with too many or too few values", where=self._where(cells[-1][0]), found=str(len(cells)),
                     fix=f"{len(self.columns)} values, as in the heading; decimal points, no decimal commas",
                 )  # fmt: skip
-            rows.append([self._value(self.known[n], u, at, cell) for n, u, (at, cell) in zip(self.columns, self.units, cells, strict=True)])
+            rows.append(
+                [self._value(self.by_name[n], u, place, cell) for n, u, (place, cell) in zip(self.columns, self.units, cells, strict=True)]
+            )
             lines.append(self.line)
-            places.append([at for at, _ in cells])
+            places.append([place for place, _ in cells])
         if not self.columns:
             raise UsageError("A062", f"{self.what} is empty", where=self.name, fix=f"a heading: {self._wanted()}")
         by_name = {n: [row[i] for row in rows] for i, n in enumerate(self.columns)}
-        numbers = {n: np.array(v, dtype=np.float64) for n, v in by_name.items() if self.known[n].unit}
-        texts = {n: [str(x) for x in v] for n, v in by_name.items() if not self.known[n].unit}
+        numbers = {n: np.array(v, dtype=np.float64) for n, v in by_name.items() if self.by_name[n].unit}
+        texts = {n: [str(x) for x in v] for n, v in by_name.items() if not self.by_name[n].unit}
         return Table(self.name, tuple(self.columns), numbers, texts, lines, places)
 
     def _wanted(self) -> str:
-        return ", ".join(c.name + ("" if c.needed else " (may be left out)") for c in self.known.values())
+        return ", ".join(c.name + ("" if c.needed else " (may be left out)") for c in self.by_name.values())
 
     def _heading(self, cells: list[tuple[int, str]]) -> None:
-        for at, cell in cells:
+        for place, cell in cells:
             match = _NAME.fullmatch(cell)
             unit = (match[2] or "").strip() if match else ""
             name = " ".join(match[1].lower().replace("_", " ").split()) if match and len(unit) <= _LONGEST_UNIT else ""
-            known = next((n for n in self.known if n.lower() == name), None)
-            if known is None or known in self.columns:
-                what = "a column stands twice" if known in self.columns else f"a column that {self.what} does not have"
-                near = did_you_mean(name, list(self.known)) if known is None else ""
+            column = next((n for n in self.by_name if n.lower() == name), None)
+            if column is None or column in self.columns:
+                what = "a column stands twice" if column in self.columns else f"a column that {self.what} does not have"
+                near = did_you_mean(name, list(self.by_name)) if column is None else ""
                 fix = f"{near}; columns are {self._wanted()}" if near else f"columns are {self._wanted()}"
-                raise UsageError("A062", what, where=self._where(at), found=clipped(cell, 40), fix=fix)
-            self.columns.append(known)
+                raise UsageError("A062", what, where=self._where(place), found=clipped(cell, 40), fix=fix)
+            self.columns.append(column)
             self.units.append(unit)
-        if missing := [c.name for c in self.known.values() if c.needed and c.name not in self.columns]:
+        if missing := [c.name for c in self.by_name.values() if c.needed and c.name not in self.columns]:
             fix = f"add {', '.join(missing)}"
             raise UsageError("A062", f"{self.what} has no column {missing[0]}", where=self._where(1), fix=fix)
 
-    def _value(self, column: Column, unit: str, at: int, cell: str) -> float | str:
+    def _value(self, column: Column, unit: str, place: int, cell: str) -> float | str:
         if not column.unit:
             if not cell and column.needed:
-                raise UsageError("A063", f"{column.name} is empty", where=self._where(at))
+                raise UsageError("A063", f"{column.name} is empty", where=self._where(place))
             return cell
         if not cell and not column.needed:
             return math.nan
@@ -205,11 +207,11 @@ class _Reading:
         try:
             value = bare if bare is not None else parse(f"{cell} {unit}".strip(), column.unit)
         except UnitError as error:
-            error.where = self._where(at)
+            error.where = self._where(place)
             raise
         low = value <= column.least if column.above else value < column.least
         if low or value > column.most or not math.isfinite(value) or (column.whole and value != round(value)):
-            raise UsageError("A063", f"{column.name} must be {column.wanted}", where=self._where(at), found=clipped(cell, 40))
+            raise UsageError("A063", f"{column.name} must be {column.wanted}", where=self._where(place), found=clipped(cell, 40))
         return value
 
     def _where(self, column: int) -> str:
@@ -217,9 +219,9 @@ class _Reading:
 
 
 def _cells(line: str) -> list[tuple[int, str]]:
-    """The cells of a line with the column each begins at, counted from 1."""
-    out, at = [], 1
+    """Return the cells of a line, each with the column where it begins, counted from 1."""
+    out, column = [], 1
     for cell in line.split(","):
-        out.append((at + len(cell) - len(cell.lstrip()), cell.strip().strip('"').strip()))
-        at += len(cell) + 1
+        out.append((column + len(cell) - len(cell.lstrip()), cell.strip().strip('"').strip()))
+        column += len(cell) + 1
     return out

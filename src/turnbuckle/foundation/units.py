@@ -102,8 +102,8 @@ _PCIE = {
 
 
 @cache
-def _known() -> dict[str, tuple[str, Decimal]]:
-    """Every spelling of a unit: (its SI unit, how many SI units it is)."""
+def _spellings() -> dict[str, tuple[str, Decimal]]:
+    """Return every spelling of a unit: (its SI unit, how many SI units it is)."""
     out: dict[str, tuple[str, Decimal]] = {
         "min": ("s", Decimal(60)),
         "h": ("s", Decimal(3600)),
@@ -166,9 +166,9 @@ def parse(text: str, unit: str) -> float:
 
 
 def _look_up(number: str, word: str, unit: str, found: str) -> tuple[str, Decimal]:
-    known = _known()
-    if word in known:
-        return known[word]
+    spellings = _spellings()
+    if word in spellings:
+        return spellings[word]
     if lanes := _LANES.fullmatch(word):
         raise UnitError(
             "U003", "GT/s is a signalling rate of one lane, not a bandwidth", found=found, fix=_transfers(float(number), lanes[1], unit)
@@ -179,8 +179,8 @@ def _look_up(number: str, word: str, unit: str, found: str) -> tuple[str, Decima
 
 
 def _respell(word: str, unit: str) -> str:
-    """The nearest known spelling, one of the wanted dimension first; an empty string if none is near."""
-    wanted = [w for w, (si, _) in _known().items() if si == unit]
+    """Return the nearest spelling, first of the wanted dimension; an empty string if none is near."""
+    wanted = [w for w, (si, _) in _spellings().items() if si == unit]
     same = [w for w in wanted if w.lower() == word.lower()]
     if same:
         return " or ".join(same)
@@ -188,7 +188,7 @@ def _respell(word: str, unit: str) -> str:
 
 
 def _transfers(rate: float, lanes: str | None, unit: str) -> str:
-    """What a GT/s figure would be as a bandwidth: lanes x rate x line code / 8."""
+    """Return advice for a GT/s figure: the bandwidth that it means, lanes x rate x line code / 8."""
     if unit != "B/s" or rate not in _PCIE:
         return f'write for example "{_EXAMPLE[unit]}"'
     generation, code = _PCIE[rate]
@@ -234,7 +234,7 @@ def show(value: float, unit: str, digits: int = 3) -> str:
 
 
 def _binary(value: float, digits: int) -> str:
-    """``"64 KiB"`` for 65536, where the decimal prefix would round; else an empty string."""
+    """Return ``"64 KiB"`` for 65536, where the decimal prefix would round; else an empty string."""
     if value != int(value) or abs(value) < 1024:
         return ""
     power = 0
@@ -246,7 +246,7 @@ def _binary(value: float, digits: int) -> str:
 
 
 def _digits(value: float, digits: int) -> str:
-    """`value` to `digits` significant digits, without exponent where that stays short, without trailing zeros."""
+    """Return `value` with `digits` significant digits, without exponent where that stays short, without trailing zeros."""
     if not math.isfinite(value):
         return f"{value:g}"
     rounded = float(f"{value:.{max(digits, 1) - 1}e}")

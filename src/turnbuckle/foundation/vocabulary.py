@@ -37,7 +37,7 @@ class Renamed:
 
 @cache
 def renamed() -> tuple[Renamed, ...]:
-    """Every word that has another name now."""
+    """Return every word that has another name now."""
     text = (files("turnbuckle.foundation") / "schema" / "renamed.csv").read_text(encoding="utf-8")
     return tuple(Renamed(**row) for row in csv.DictReader(text.splitlines()))
 

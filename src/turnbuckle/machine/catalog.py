@@ -26,13 +26,13 @@ from .machine import SOURCE, Machine
 
 @cache
 def folder() -> Path:
-    """Where the catalogue's files are."""
+    """Return the folder of the catalogue's files."""
     return Path(str(files("turnbuckle") / "machine" / "catalog"))
 
 
 @cache
 def _places() -> Mapping[str, Path]:
-    """Name -> file: of the catalogue, and of the folders that packages of third parties add (`turnbuckle.machines`).
+    """Return name -> file of the catalogue, and of the folders that packages of third parties add (`turnbuckle.machines`).
 
     A third party's machine of a name that the catalogue has replaces nothing.
     """
@@ -42,12 +42,12 @@ def _places() -> Mapping[str, Path]:
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of the catalogue, in the order of the alphabet."""
+    """Return the names of the catalogue, in alphabetical order."""
     return tuple(sorted(_places()))
 
 
 def load(name_or_path: str) -> Machine:
-    """A machine of the catalogue by name, or any machine by the path of its TOML file.
+    """Return a machine of the catalogue by name, or any machine by the path of its TOML file.
 
     A text with a path separator or the ending ``.toml`` is a path.  What the machine is based on is read as well, so the
     result either stands alone or is relative to the source machine of the profile.
@@ -78,9 +78,9 @@ def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
     machine = read(path, called)
     if machine.base in ("", SOURCE):
         return machine
-    here = path.resolve()
-    if here in above:
-        ring = " -> ".join(p.stem for p in (*above[above.index(here) :], here))
+    resolved = path.resolve()
+    if resolved in above:
+        ring = " -> ".join(p.stem for p in (*above[above.index(resolved) :], resolved))
         raise MachineError(
             "M012", "machines that are each other's base", where=called, found=clipped(ring), fix="let one of them stand alone"
         )
@@ -91,17 +91,17 @@ def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
             fix = did_you_mean(machine.base, names()) or 'base = "source", a name from turnbuckle machines list, or a path'
             raise MachineError("M013", f"no machine to be based on is called {clipped(machine.base)}", where=called, fix=fix)
         below, title = _places()[machine.base], f"{machine.base}.toml"
-    upon = machine.on(_chained(below, title, (*above, here)))
+    upon = machine.on(_chained(below, title, (*above, resolved)))
     return upon if upon.relative else replace(upon, changes=())
 
 
 def all_machines() -> list[Machine]:
-    """Every machine of the catalogue, in the order of `names`."""
+    """Return every machine of the catalogue, in the order of `names`."""
     return [_named(name) for name in names()]
 
 
 def recognise(gpu_names: Sequence[str], has_c2c: bool | None = None) -> Machine | None:
-    """The catalogue's machine behind the device names of a profile, or None where they do not say it.
+    """Return the catalogue's machine behind the device names of a profile, or None where they do not identify one.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def recognise(gpu_names: Sequence[str], has_c2c: bool | None = None) -> Machine 
 
 @cache
 def _by_device() -> dict[tuple[str, ...], str]:
-    """Words of a device's name -> machine; a name two machines claim means neither."""
+    """Return words of a device's name -> machine; a name that two machines claim identifies neither."""
     claims: dict[tuple[str, ...], set[str]] = {}
     for machine in all_machines():
         for device in machine.recognise:

@@ -26,13 +26,13 @@ class Remark(NamedTuple):
 
 
 def check(machine: Machine) -> list[Remark]:
-    """Everything implausible about `machine`, errors first; an empty list if it is clean."""
-    found = [*_values(machine), *_consistency(machine)]
-    return sorted(found, key=lambda r: r.severity != "error")
+    """Return everything implausible about `machine`, errors first; an empty list if there is nothing."""
+    remarks = [*_values(machine), *_consistency(machine)]
+    return sorted(remarks, key=lambda r: r.severity != "error")
 
 
 def _values(machine: Machine) -> Iterator[Remark]:
-    """Each number by itself: range, error, source."""
+    """Check each number by itself: range, error, source."""
     for name, parameter in machine.parameters.items():
         yield from _value(name, parameter)
     for change in machine.changes:
@@ -70,16 +70,18 @@ def _origin(name: str, parameter: Parameter) -> Iterator[Remark]:
 
 
 def _consistency(machine: Machine) -> Iterator[Remark]:
-    """Numbers against each other."""
+    """Compare numbers with each other."""
     value = {n: p.value for n, p in machine.parameters.items()}
     for smaller, larger in (("gpu.fp64", "gpu.fp64_matrix"), ("gpu.fp64", "gpu.fp32"), ("link.h2d.bandwidth", "gpu.memory_bandwidth")):
         if smaller in value and larger in value and value[smaller] > 1.001 * value[larger]:
             yield Remark("warning", smaller, f"is larger than {larger}")
-    for way in ("h2d", "d2h"):
-        alone, both = value.get(f"link.{way}.efficiency"), value.get("link.both.efficiency")
+    for direction in ("h2d", "d2h"):
+        alone, both = value.get(f"link.{direction}.efficiency"), value.get("link.both.efficiency")
         if alone is not None and both is not None and both > 1.001 * alone:
             yield Remark(
-                "warning", "link.both.efficiency", f"is larger than link.{way}.efficiency: more with both directions busy than with one"
+                "warning",
+                "link.both.efficiency",
+                f"is larger than link.{direction}.efficiency: more with both directions busy than with one",
             )
     linked = [n for n in value if n.startswith(("link.h2d.", "link.d2h."))]
     if machine.copies_vanish and linked:
@@ -87,6 +89,6 @@ def _consistency(machine: Machine) -> Iterator[Remark]:
     if machine.coupling == "apu" and not machine.copies_vanish:
         yield Remark("warning", "copies_vanish", "is not set, although the coupling is apu")
     if not machine.relative and not machine.copies_vanish:
-        for way in ("h2d", "d2h"):
-            if f"link.{way}.bandwidth" not in value:
-                yield Remark("warning", f"link.{way}.bandwidth", "is missing: copies on this machine cannot be priced")
+        for direction in ("h2d", "d2h"):
+            if f"link.{direction}.bandwidth" not in value:
+                yield Remark("warning", f"link.{direction}.bandwidth", "is missing: copies on this machine cannot be priced")

@@ -36,7 +36,7 @@ def device_words(name: str) -> tuple[str, ...]:
 
 
 def is_slice(name: str) -> bool:
-    """Tell whether a device's name means a slice of a device.
+    """Return whether a device's name means a slice of a device.
 
     >>> is_slice("NVIDIA H100 80GB HBM3 MIG 1g.10gb+me"), is_slice("NVIDIA H100 80GB HBM3")
     (True, False)

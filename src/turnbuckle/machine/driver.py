@@ -44,7 +44,7 @@ class Driver:
 
 
 def present() -> Driver:
-    """The driver of this machine.
+    """Return the driver of this machine.
 
     Raises
     ------
@@ -54,20 +54,20 @@ def present() -> Driver:
     try:
         words = [sys.executable, "-I", "-c", _ASK]
         done = subprocess.run(words, env=env, capture_output=True, text=True, errors="replace", timeout=_LIMIT_SECONDS, check=False)
-        said, code = done.stdout, done.returncode
+        output, code = done.stdout, done.returncode
     except subprocess.TimeoutExpired:
-        said, code = "", None
-    if said.startswith("none"):
+        output, code = "", None
+    if output.startswith("none"):
         raise CannotAnswer(
-            "A180", "there is no CUDA driver here, so nothing can be recorded", found=clipped(said[5:].strip(), 160),
+            "A180", "there is no CUDA driver here, so nothing can be recorded", found=clipped(output[5:].strip(), 160),
             cause="this machine has no NVIDIA GPU, or its driver is not installed (a login node, a container without the driver)",
             fix="record where the GPU is; turnbuckle record --build -o FOLDER makes a recorder to take there. --anyway runs the command",
         )  # fmt: skip
-    found = re.search(r"^driver (-?\d{1,9}) (-?\d{1,9}) (-?\d{1,9})$", said, re.MULTILINE)
-    result, version, devices = (int(number) for number in found.groups()) if found else (-1, 0, 0)
+    match = re.search(r"^driver (-?\d{1,9}) (-?\d{1,9}) (-?\d{1,9})$", output, re.MULTILINE)
+    result, version, devices = (int(number) for number in match.groups()) if match else (-1, 0, 0)
     if result == 0 and devices > 0:
         return Driver(version, devices)
-    if found:
+    if match:
         why = f"cuInit says {result}: {_RESULTS.get(result, 'see the CUDA driver manual')}" if result else "the driver sees no device"
     else:
         why = "cuInit does not return" if code is None else f"cuInit ended the process that called it ({code})"

@@ -36,10 +36,10 @@ class Hop:
 
 @cache
 def hops() -> tuple[Hop, ...]:
-    """All classes, nearest first."""
+    """Return all classes, nearest first."""
     text = (files("turnbuckle") / "machine" / "hops.csv").read_text(encoding="utf-8")
-    found = [Hop(r["hop"], _one_way(r["one_way_s"], r["source"]), r["what"], r["source"]) for r in csv.DictReader(text.splitlines())]
-    return tuple(sorted(found, key=lambda h: h.one_way))
+    classes = [Hop(r["hop"], _one_way(r["one_way_s"], r["source"]), r["what"], r["source"]) for r in csv.DictReader(text.splitlines())]
+    return tuple(sorted(classes, key=lambda h: h.one_way))
 
 
 def _one_way(written: str, source: str) -> float:
@@ -51,7 +51,7 @@ def _one_way(written: str, source: str) -> float:
 
 
 def fibre_metres(one_way: float) -> float:
-    """Length of glass fibre [m] that delays a signal by `one_way` [s].
+    """Return the length of glass fibre [m] that delays a signal by `one_way` [s].
 
     >>> fibre_metres(100e-6)
     20000.0

@@ -64,7 +64,7 @@ class InvalidMachine(MachineError):
         self.problems = problems
 
     def lines(self) -> list[str]:
-        """Every flaw in full, then how many there are."""
+        """Return every flaw in full, then the number of flaws."""
         return [line for p in self.problems for line in p.lines()] + [f"error[{self.code}]: {self.what}", f"  --> {self.where}"]
 
 
@@ -87,7 +87,7 @@ def read(path: Path, called: str | None = None) -> Machine:
 
 
 def examine(path: Path, called: str | None = None) -> tuple[Machine | None, list[MachineError]]:
-    """The machine, or None and every flaw of its file in the order they stand there.  Raises nothing."""
+    """Return the machine, or None and every flaw of its file in the order of the file.  Raises nothing."""
     file = called or str(path)
     try:
         raw = _bytes(path, file)
@@ -133,17 +133,17 @@ def _document(raw: bytes, file: str) -> tuple[dict[str, Any], Positions]:
 
 
 def _plain(value: object) -> str:
-    """A value from the file for a message: one printable line, not too long."""
+    """Return a value from the file for a message: one printable line, not too long."""
     text = value if isinstance(value, str) else repr(value)
     return clipped(text)
 
 
 class _Enough(Exception):
-    """So many flaws that more would help nobody."""
+    """More flaws than anybody would read, so that reading stops."""
 
 
 class _Reader:
-    """Walks the document once, collecting flaws with their place instead of stopping at the first."""
+    """Reader of one document, which collects flaws with their place instead of stopping at the first."""
 
     def __init__(self, file: str, document: dict[str, Any], positions: Positions) -> None:
         self.file, self.document, self.positions = file, document, positions
@@ -231,16 +231,16 @@ class _Reader:
     def _parameters(self, path: Keys, table: dict[str, Any]) -> Iterable[tuple[str, Parameter]]:
         """Walk the tables down to the names of the schema."""
         for key, value in table.items():
-            here = (*path, key)
-            dotted = ".".join(here)
+            place = (*path, key)
+            dotted = ".".join(place)
             if meaning := schema().get(dotted):
-                parameter = self._parameter(here, value, meaning.unit, dotted, meaning)
+                parameter = self._parameter(place, value, meaning.unit, dotted, meaning)
                 if parameter is not None:
                     yield dotted, parameter
             elif isinstance(value, dict) and any(n.startswith(dotted + ".") for n in schema()):
-                yield from self._parameters(here, value)
+                yield from self._parameters(place, value)
             else:
-                self._unknown(here)
+                self._unknown(place)
 
     def _changes(self, given: dict[str, Parameter], base: str) -> tuple[Change, ...]:
         table = self.document.get("change", {})
@@ -256,25 +256,28 @@ class _Reader:
 
     def _change_tables(self, path: Keys, table: dict[str, Any]) -> Iterable[tuple[str, dict[str, Parameter]]]:
         for key, value in table.items():
-            here = (*path, key)
-            dotted = ".".join(here[1:])
+            place = (*path, key)
+            dotted = ".".join(place[1:])
             if meaning := schema().get(dotted):
-                parts = self._table(here, value, _CHANGES)
+                parts = self._table(place, value, _CHANGES)
                 if parts is None:
                     continue
                 if not value:
                     self._flaw(
-                        "M015", here, f"the change of {dotted} changes nothing", fix="give scale or add, each with value, nature and source"
+                        "M015",
+                        place,
+                        f"the change of {dotted} changes nothing",
+                        fix="give scale or add, each with value, nature and source",
                     )
                 read = {
-                    word: self._parameter((*here, word), part, "1" if word == "scale" else meaning.unit, f"{word} of {dotted}", None)
+                    word: self._parameter((*place, word), part, "1" if word == "scale" else meaning.unit, f"{word} of {dotted}", None)
                     for word, part in parts.items()
                 }
                 yield dotted, {word: part for word, part in read.items() if part is not None}
             elif isinstance(value, dict) and any(n.startswith(dotted + ".") for n in schema()):
-                yield from self._change_tables(here, value)
+                yield from self._change_tables(place, value)
             else:
-                self._unknown(here, after=1)
+                self._unknown(place, after=1)
 
     def _parameter(self, path: Keys, value: object, unit: str, name: str, meaning: Meaning | None) -> Parameter | None:
         if not isinstance(value, dict):
@@ -343,7 +346,7 @@ class _Reader:
             return 1.0
 
     def _origin(self, path: Keys, parts: dict[str, Any], name: str = "") -> tuple[Nature, str, str]:
-        """Nature, source and note; a missing or empty source is the flaw that must not pass."""
+        """Return nature, source and note; a missing or empty source is a flaw."""
         nature = self._word((*path, "nature"), parts, "nature", NATURES)
         source = self._string(path, parts, "source")
         if "source" not in parts or (source is not None and not source.strip()):

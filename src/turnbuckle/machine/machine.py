@@ -42,7 +42,7 @@ class Meaning:
 
 @cache
 def schema() -> Mapping[str, Meaning]:
-    """Every parameter a machine may have, in the order of the manual."""
+    """Return every parameter that a machine may have, in the order of the manual."""
     text = (files("turnbuckle.foundation") / "schema" / "machine.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return {
@@ -74,11 +74,11 @@ class Parameter:
     common: str = ""
 
     def unknown(self, own: str) -> str:
-        """What draws call this number's error: the word it has in common with others, or its `own` name."""
+        """Return the name under which draws vary this number's error: the word it has in common with others, or its `own` name."""
         return f"common/{self.common}" if self.common else own
 
     def drawn(self, normal: float) -> Parameter:
-        """This parameter, `normal` standard deviations away: value x exp(error x normal)."""
+        """Return this parameter, `normal` standard deviations away: value x exp(error x normal)."""
         return self if self.error == 0 or normal == 0 else replace(self, value=self.value * math.exp(self.error * normal))
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ class Change:
     assume: Parameter | None = None
 
     def apply(self, below: Parameter | None) -> Parameter | None:
-        """The parameter after the change; None where there is nothing to change.  Errors are taken as independent."""
+        """Return the parameter after the change; None where there is nothing to change.  Errors count as independent."""
         out = self.set or below or self.assume
         if out is None:
             return None
@@ -125,14 +125,14 @@ class Change:
         return self.limit if self.limit is not None and self.limit.value < out.value else out
 
     def drawn(self, machine: str, normals: Mapping[str, float]) -> Change:
-        """This change with each part drawn; see `Machine.drawn`."""
+        """Return this change with each part drawn; see `Machine.drawn`."""
         parts: dict[str, Any] = {
             w: p.drawn(normals.get(p.unknown(f"{machine}/{self.parameter}/{w}"), 0.0)) for w, p in self.parts().items()
         }
         return replace(self, **parts)
 
     def parts(self) -> dict[str, Parameter]:
-        """The parts that are given, by their word."""
+        """Return the parts that are given, by their word."""
         return {word: part for word in CHANGES if (part := getattr(self, word)) is not None}
 
 
@@ -176,28 +176,28 @@ class Machine:
 
     @staticmethod
     def load(name_or_path: str) -> Machine:
-        """A machine of the catalogue by name, or any machine by the path of its TOML file; see `turnbuckle.machine.load`."""
+        """Return a machine of the catalogue by name, or any machine by the path of its TOML file; see `turnbuckle.machine.load`."""
         from turnbuckle.machine.catalog import load
 
         return load(name_or_path)
 
     @property
     def relative(self) -> bool:
-        """Whether this machine still waits for the machine it changes."""
+        """Return whether this machine still waits for the machine it changes."""
         return self.base != ""
 
     @property
     def copies_vanish(self) -> bool:
-        """Whether copies between host and device cost nothing because there is one memory."""
+        """Return whether copies between host and device cost nothing because there is one memory."""
         return self.memory_shared is not None and self.memory_shared.value
 
     @property
     def has(self) -> frozenset[str]:
-        """The parameters that are known."""
+        """Return the names of the parameters that are given."""
         return frozenset(self.parameters)
 
     def get(self, name: str) -> Parameter | None:
-        """The parameter `name`, or None where this machine does not give it.
+        """Return the parameter `name`, or None where this machine does not give it.
 
         Raises
         ------
@@ -208,12 +208,12 @@ class Machine:
         return self.parameters.get(name)
 
     def value(self, name: str) -> float | None:
-        """The value of the parameter `name` in SI units, or None where this machine does not give it."""
+        """Return the value of the parameter `name` in SI units, or None where this machine does not give it."""
         parameter = self.get(name)
         return None if parameter is None else parameter.value
 
     def with_parameters(self, parameters: Mapping[str, Parameter]) -> Machine:
-        """This machine with some parameters replaced or added; for a relative machine they become changes."""
+        """Return this machine with some parameters replaced or added; for a relative machine they become changes."""
         if unknown := [n for n in parameters if n not in schema()]:
             raise KeyError(f"{unknown[0]}: {did_you_mean(unknown[0], schema()) or 'not a machine parameter'}")
         if self.relative:
@@ -221,7 +221,7 @@ class Machine:
         return replace(self, parameters={**self.parameters, **parameters})
 
     def resolved(self, source: Machine) -> Machine:
-        """This machine as it stands alone, given the `source` machine of the profile.
+        """Return this machine as it stands alone, given the `source` machine of the profile.
 
         Raises
         ------
@@ -233,7 +233,7 @@ class Machine:
         return self.on(source)
 
     def on(self, below: Machine) -> Machine:
-        """This machine's changes upon `below`.  If that is relative too, so is the result, with both lists of changes."""
+        """Return this machine's changes upon `below`.  If that is relative too, so is the result, with both lists of changes."""
         inherits = self.coupling in ("relative", "apu", below.coupling)
         upon = replace(
             self,
@@ -253,18 +253,18 @@ class Machine:
         return replace(upon, parameters={n: parameters[n] for n in schema() if n in parameters})
 
     def lacking(self, source: Machine) -> tuple[str, ...]:
-        """Parameters this relative machine changes but `source` does not give: they stay unknown."""
-        known = set(source.parameters)
+        """Return parameters that this relative machine changes but `source` does not give: they stay unknown."""
+        given = set(source.parameters)
         out = []
         for change in self.changes if self.relative else ():
-            if change.parameter in known or change.set is not None or change.assume is not None:
-                known.add(change.parameter)
+            if change.parameter in given or change.set is not None or change.assume is not None:
+                given.add(change.parameter)
             else:
                 out.append(change.parameter)
         return tuple(dict.fromkeys(out))
 
     def unknowns(self) -> dict[str, float]:
-        """What is uncertain here: a name for every number with an error -> that error (relative, one sigma).
+        """Return what is uncertain: a name for every number with an error -> that error (relative, one sigma).
 
         The names are what `drawn` takes: ``machine/parameter``, ``machine/parameter/change`` or ``common/word``.  Those of a
         relative machine name its changes, so that the source's own error cancels where source and target are compared.
@@ -276,7 +276,7 @@ class Machine:
         return {p.unknown(f"{self.name}/{name}"): p.error for name, p in named if p.error > 0}
 
     def drawn(self, normals: Mapping[str, float]) -> Machine:
-        """One machine out of many that the errors allow: each number `normals[name]` standard deviations away.
+        """Return one machine out of many that the errors allow: each number `normals[name]` standard deviations away.
 
         Names as in `unknowns`; what is not named stays.  Draw a relative machine first and resolve it on the drawn source.
         """
@@ -297,7 +297,7 @@ def _stands_alone(source: Machine) -> None:
 
 
 def _within(name: str, parameter: Parameter) -> Parameter:
-    """A share stays a share: an efficiency never passes 1."""
+    """Return a parameter with a share limited to 1: an efficiency never exceeds it."""
     return replace(parameter, value=1.0) if name.endswith(".efficiency") and parameter.value > 1 else parameter
 
 

@@ -1,8 +1,8 @@
-"""What is wrong with a recording, counted; and which host call started which device record.
+"""Flaws of a recording, counted, and the join of device records to the host calls that started them.
 
-`sound` takes out the rows that must never enter a sum, a fit or a path; `check` counts every other flaw and changes
-nothing; `launch_pairs` is the only join between host and device.  All three work on the tables of ``schema/trace.csv``
-and nothing else, so that every reader's output passes through the same door.
+`sound` takes out the rows that must never enter a sum, a fit or a path.  `check` counts every other flaw and changes nothing.
+`launch_pairs` is the only join between host and device.  All three work on the tables of ``schema/trace.csv`` alone, so that they
+treat the output of every reader alike.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ LARGEST_NS: Final = 2**53
 HOUR_NS: Final = 3_600_000_000_000
 
 _MIGRATIONS: Final = [code for code, word in enumerate(words("directions")) if word.startswith("migration")]
-#: Kinds of overhead that are no profiler's: the driver's JIT, module and function loading, full command buffer; and a delay that the
-#: recorder was told to put in (`turnbuckle.trace.readers.recorded.reader.DELAY`).
+#: Kinds of overhead that the profiler does not cause: the driver's JIT, module and function loading, a full command buffer, and a delay
+#: that the user made the recorder insert (`turnbuckle.trace.readers.recorded.reader.DELAY`).
 DRIVER_OVERHEAD: Final = [2, 6, 7, 8, 100]
 _SAMPLE_ROWS: Final = 200_000
 _PROFILER_SHARE: Final = 0.10
@@ -43,15 +43,15 @@ _PROFILER_SHARE: Final = 0.10
 def sound(tables: Tables, facts: Mapping[str, Any]) -> tuple[dict[str, pl.DataFrame], list[Finding]]:
     """Set aside the rows whose times cannot be trusted.
 
-    A row goes for one reason, the first that holds:
+    A row is set aside for one reason, the first of these that holds:
 
-    - P102, no time: a start or end that must be there is missing; start and end are both 0; end is 0 but start is not; or
-      start is 0 where everything else happens more than an hour later.
+    - P102, no time: a start or end that the table requires is missing; the end is 0 and the start is not negative; or the start is 0
+      where everything else happens more than an hour later.
     - P103, beyond 2^53 ns either side of zero.
     - P101, end before start.
-    - P103, far from the recording: outside the session (fact ``analysis_duration_ns``, where the file tells it) and further from the
-      bulk of starts (1st to 99th percentile over all tables) than ten times the bulk's length and than an hour, unless
-      rows of another table agree that something happened then, one of them written by the host's clock.
+    - P103, far from the recording: the time lies outside the session (fact ``analysis_duration_ns``, where the file states it).  It also
+      lies further from the bulk of starts (1st to 99th percentile over all tables) than ten times the bulk's length and than an hour.
+      Such a row stays where rows of another table have times within an hour of it, and one of these tables has the host's times.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def sound(tables: Tables, facts: Mapping[str, Any]) -> tuple[dict[str, pl.DataFr
 
     Returns
     -------
-    The tables without those rows (the same frames where nothing is wrong), and at most one finding a code.  Every row is
+    The tables without those rows (the same frames where nothing is wrong), and at most one finding per code.  Every row is
     either in the tables returned or in a finding's count.
     """
     low, high, zero_is_lost = _plausible(tables, facts)
@@ -84,7 +84,7 @@ _GOOD, _BACKWARDS, _LOST, _WILD, _FAR = range(5)
 
 
 def _plausible(tables: Tables, facts: Mapping[str, Any]) -> tuple[int, int, bool]:
-    """Bounds of believable times [ns], and whether a start of 0 can only be a lost stamp."""
+    """Return the bounds of believable times [ns], and whether a start of 0 can only be a lost stamp."""
     total = sum(frame.height for frame in tables.values())
     stride = max(1, total // _SAMPLE_ROWS)
     samples, first = [], LARGEST_NS
@@ -107,16 +107,16 @@ def _plausible(tables: Tables, facts: Mapping[str, Any]) -> tuple[int, int, bool
     duration = facts.get("analysis_duration_ns")
     if isinstance(duration, int) and 0 < duration <= LARGEST_NS:
         low, high = min(low, 0), max(high, duration)
-    # one stray row before the bulk must not make a lost 0 look like the session's begin
+    # `low` limits `first`: one stray row before the bulk must not make a lost 0 look like the session's begin
     return low, high, max(first, low) > HOUR_NS
 
 
 def _verdict(name: str, frame: pl.DataFrame, low: int, high: int, zero_is_lost: bool) -> NDArray[np.int8]:
-    """One mark a row."""
+    """Return one mark per row: `_GOOD`, or the first reason to set the row aside."""
     columns = _time_columns(frame)
-    must = [c.name for c in schema_tables().get(name, ()) if c.name in columns and not c.nullable]
+    required = [c.name for c in schema_tables().get(name, ()) if c.name in columns and not c.nullable]
     start, end = pl.col(columns[0]), pl.col(columns[-1])
-    lost = pl.any_horizontal(pl.lit(False), *(pl.col(c).is_null() for c in must))
+    lost = pl.any_horizontal(pl.lit(False), *(pl.col(c).is_null() for c in required))
     if zero_is_lost:
         lost = lost | (start == 0)
     if len(columns) == 2:
@@ -128,7 +128,7 @@ def _verdict(name: str, frame: pl.DataFrame, low: int, high: int, zero_is_lost: 
 
 
 def _believe_agreeing(tables: Tables, verdicts: Mapping[str, NDArray[np.int8]], low: int, high: int) -> None:
-    """Clear the mark `_FAR` of rows that another table's rows agree with, the host's clock among them."""
+    """Clear the mark `_FAR` of rows whose times rows of another table confirm, if the host's clock wrote one of these tables."""
     names = [name for name, verdict in verdicts.items() if (verdict == _FAR).any()]
     if len(names) < 2 or not set(names) & set(HOST_TABLES):
         return
@@ -137,9 +137,9 @@ def _believe_agreeing(tables: Tables, verdicts: Mapping[str, NDArray[np.int8]], 
         rows = np.flatnonzero(verdicts[name] == _FAR)
         frame = tables[name]
         for column in _time_columns(frame):
-            at = frame[column].gather(rows).fill_null(low).to_numpy()
-            outside = (at < low) | (at > high)
-            times.append(at[outside])
+            stamps = frame[column].gather(rows).fill_null(low).to_numpy()
+            outside = (stamps < low) | (stamps > high)
+            times.append(stamps[outside])
             row.append(rows[outside])
             table.append(np.full(int(outside.sum()), number))
     time, table_of, row_of = np.concatenate(times), np.concatenate(table), np.concatenate(row)
@@ -151,13 +151,13 @@ def _believe_agreeing(tables: Tables, verdicts: Mapping[str, NDArray[np.int8]], 
     host = np.array([name in HOST_TABLES for name in names])
     agreed = (seen.sum(axis=0) > 1) & seen[host].any(axis=0)
     for number, name in enumerate(names):
-        mine = table_of == number
-        verdicts[name][row_of[mine]] = _GOOD
-        verdicts[name][row_of[mine & ~agreed[cluster]]] = _FAR
+        of_table = table_of == number
+        verdicts[name][row_of[of_table]] = _GOOD
+        verdicts[name][row_of[of_table & ~agreed[cluster]]] = _FAR
 
 
 def _time_columns(frame: pl.DataFrame) -> list[str]:
-    """``[start_ns, end_ns]``, ``[time_ns]`` or nothing."""
+    """Return ``[start_ns, end_ns]``, ``[time_ns]`` or nothing."""
     return [c for c in ("start_ns", "end_ns", "time_ns") if c in frame.columns]
 
 
@@ -167,14 +167,14 @@ def _time_columns(frame: pl.DataFrame) -> list[str]:
 def launch_pairs(tables: Tables) -> pl.DataFrame:
     """Join every device record to the host call that started it, by process and correlation id.
 
-    Correlation ids repeat from process to process, so the id alone is never enough; where the records carry no process
-    (old schemas) it is taken from the calls if all of them come from one.  An id of 0 means none, as in CUPTI.
+    Correlation ids repeat from process to process, so the id alone is never enough.  Records of old schemas carry no process; they
+    belong to the process of the calls if all calls come from one.  An id of 0 means none, as in CUPTI.
 
     Returns
     -------
-    One row a device record that has a call, at most: ``table`` (kernels, copies, memsets, graphs), ``row`` (its index in
-    that table), ``api_row`` (index into api; of several calls with the id the outermost: the earliest start, then the
-    latest end), ``call_start_ns``, ``call_end_ns`` and ``thread`` of the call.  Records without a call are absent.
+    At most one row per device record: ``table`` (kernels, copies, memsets, graphs), ``row`` (its index in that table), ``api_row``
+    (index into api), ``call_start_ns``, ``call_end_ns`` and ``thread`` of the call.  Of several calls with the same id the outermost
+    counts: the one with the earliest start, then the latest end.  Records without a call are absent.
     """
     api = tables.get("api", pl.DataFrame())
     parts = []
@@ -184,9 +184,9 @@ def launch_pairs(tables: Tables) -> pl.DataFrame:
         for name in DEVICE_TABLES:
             if name not in tables or not tables[name].height:
                 continue
-            found = call_of(tables[name])
-            row = np.flatnonzero(found >= 0)
-            api_row = found[row]
+            call_rows = call_of(tables[name])
+            row = np.flatnonzero(call_rows >= 0)
+            api_row = call_rows[row]
             pair = pl.DataFrame({"row": row, "api_row": api_row}, schema={"row": pl.Int64, "api_row": pl.Int64})
             parts.append(pair.select(pl.lit(name, _TABLE).alias("table"), "row", "api_row").hstack(calls[api_row]))
     return pl.concat(parts) if parts else pl.DataFrame(schema=_PAIR)
@@ -199,10 +199,10 @@ _PAIR: Final[dict[str, Any]] = {
 
 
 def _call_index(api: pl.DataFrame) -> Callable[[pl.DataFrame], NDArray[np.int64]]:
-    """A function that gives, for each row of a device table, its row in `api`, or -1.
+    """Return a function that gives, for each row of a device table, its row in `api`, or -1.
 
-    Correlation ids count up inside a process, so one array over all ids is the fastest exact index; where ids are spread
-    too thinly for that, a hash join does the same.
+    Correlation ids count up inside a process, so one array over all ids is the fastest exact index.  Where ids are spread too thinly
+    for that, a hash join does the same.
     """
     spans = (
         api.filter(pl.col("correlation").fill_null(0) != 0)
@@ -210,7 +210,7 @@ def _call_index(api: pl.DataFrame) -> Callable[[pl.DataFrame], NDArray[np.int64]
         .agg(low=pl.col("correlation").min(), high=pl.col("correlation").max())
         .sort("process")
     )
-    only = api["process"][0] if api["process"].n_unique() == 1 else None
+    only_process = api["process"][0] if api["process"].n_unique() == 1 else None
     # in Python's integers: a hostile id may be 2^63 - 1
     total = sum(high - low + 1 for low, high in spans.select("low", "high").iter_rows())
     lookup = _by_position(api, spans, total) if total <= 8 * api.height + 2**20 else _by_hash(api)
@@ -219,9 +219,9 @@ def _call_index(api: pl.DataFrame) -> Callable[[pl.DataFrame], NDArray[np.int64]
         process = frame["process"]
         correlation = frame["correlation"].fill_null(0)
         if process.null_count():
-            if only is None:
+            if only_process is None:
                 correlation = pl.select(pl.when(process.is_null()).then(0).otherwise(correlation)).to_series()
-            process = process.fill_null(0 if only is None else only)
+            process = process.fill_null(0 if only_process is None else only_process)
         return lookup(process, correlation)
 
     return call_of
@@ -235,15 +235,15 @@ def _by_position(api: pl.DataFrame, spans: pl.DataFrame, total: int) -> _Lookup:
     offset = np.concatenate(([0], np.cumsum(high - low + 1)))[:-1]
 
     def slots(process: pl.Series, correlation: pl.Series) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Where a call of that process and id would be, and whether it can be there at all."""
-        of, ids = process.to_numpy(), correlation.to_numpy()
+        """Return whether a call of each process and id can be in the array at all, and its place there."""
+        owner, ids = process.to_numpy(), correlation.to_numpy()
         if processes.size == 0:
             return np.zeros(ids.size, np.bool_), np.zeros(ids.size, np.int64)
         if processes.size == 1:
-            inside = (of == processes[0]) & (ids >= low[0]) & (ids <= high[0]) & (ids != 0)
+            inside = (owner == processes[0]) & (ids >= low[0]) & (ids <= high[0]) & (ids != 0)
             return inside, np.where(inside, ids - low[0], 0)
-        number = np.minimum(np.searchsorted(processes, of), processes.size - 1)
-        inside = (processes[number] == of) & (ids >= low[number]) & (ids <= high[number]) & (ids != 0)
+        number = np.minimum(np.searchsorted(processes, owner), processes.size - 1)
+        inside = (processes[number] == owner) & (ids >= low[number]) & (ids <= high[number]) & (ids != 0)
         return inside, np.where(inside, offset[number] + ids - low[number], 0)
 
     # 0 is "no call", so that untouched pages of the array cost nothing; rows are stored one higher
@@ -255,7 +255,7 @@ def _by_position(api: pl.DataFrame, spans: pl.DataFrame, total: int) -> _Lookup:
     beaten = row[index[slot] != row + 1]
     if beaten.size:
         rivals = np.union1d(beaten, index[slot[np.searchsorted(row, beaten)]] - 1)
-        rivals = _outer_first(api, rivals)[::-1]  # the last write stands
+        rivals = _outer_first(api, rivals)[::-1]  # the last write stands, so the outermost call is written last
         index[slot[np.searchsorted(row, rivals)]] = rivals + 1
 
     def lookup(process: pl.Series, correlation: pl.Series) -> NDArray[np.int64]:
@@ -283,13 +283,13 @@ def _by_hash(api: pl.DataFrame) -> _Lookup:
 
 
 def _outer_first(api: pl.DataFrame, row: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Some rows of api by earliest start, then latest end, then as recorded: a call before the calls inside it."""
+    """Return these rows of api by earliest start, then latest end, then as recorded, so that a call comes before the calls inside it."""
     start, end = (api[c].to_numpy()[row] for c in ("start_ns", "end_ns"))
     return row[np.lexsort((row, -end, start))]
 
 
 def _outer_order(api: pl.DataFrame) -> NDArray[np.int64]:
-    """All rows of api in that order; a table that is sorted by start already costs a sort of its ties only."""
+    """Return all rows of api in the order of `_outer_first`; where they are sorted by start already only ties are sorted."""
     start = api["start_ns"].to_numpy()
     order = np.arange(api.height) if bool((start[1:] >= start[:-1]).all()) else np.argsort(start, kind="stable")
     same = np.diff(start[order]) == 0
@@ -303,14 +303,14 @@ def _outer_order(api: pl.DataFrame) -> NDArray[np.int64]:
 
 
 def check(tables: Tables, facts: Mapping[str, Any], names: pl.Series | None = None, pairs: pl.DataFrame | None = None) -> list[Finding]:
-    """Count the flaws of sound tables (see `sound`); changes nothing.
+    """Count the flaws of sound tables (see `sound`), and change nothing.
 
     Parameters
     ----------
     tables : tables of ``schema/trace.csv`` by name, without the rows that `sound` sets aside.
     facts : facts about the file.
-    names : texts that the name columns index; without them graph launches that left no record cannot be told.
-    pairs : what `launch_pairs` gives for these tables, if that is known already.
+    names : texts that the name columns index; without them, graph launches that left no record cannot be counted.
+    pairs : `launch_pairs` of these tables, where the caller has it; else it is computed.
 
     Returns
     -------
@@ -319,41 +319,41 @@ def check(tables: Tables, facts: Mapping[str, Any], names: pl.Series | None = No
     complete = {name: tables[name] for name in schema_tables() if name in tables and tables[name].height}
     pairs = launch_pairs(complete) if pairs is None else pairs
     part = facts.get("part") or {}
-    found = [
+    findings = [
         *_zero_durations(complete),
         *_orphans(complete, pairs, part.get("launched_before", {})),
         *_two_clocks(complete, pairs),
         *_whole_graphs(complete, pairs, names, part.get("graph_launches_beyond", 0)),
-        *_profilers_word(complete),
+        *_diagnostics(complete),
         *_stream_overlaps(complete),
         *_profiler_share(complete),
         *_shared_ids(complete),
         *_failed_calls(complete),
     ]
     if "api" in complete and (count := int(nested_calls(complete["api"]).sum())):
-        found.append(finding("P126", count))
+        findings.append(finding("P126", count))
     if "copies" in complete and (count := _count(complete["copies"], pl.col("direction").is_in(_MIGRATIONS))):
-        found.append(finding("P132", count))
+        findings.append(finding("P132", count))
     if count := pairs.height - pairs["api_row"].n_unique():
-        found.append(finding("P133", count))
-    return found
+        findings.append(finding("P133", count))
+    return findings
 
 
 def _zero_durations(tables: Tables) -> Iterator[Finding]:
     zero = pl.col("end_ns") == pl.col("start_ns")
     counts = {t: _count(tables[t], zero) for t in (*DEVICE_TABLES, "api", "mpi") if t in tables}
     if counts.get("mpi"):
-        # the half of a Sendrecv that sends stands beside the half that receives, which has the call's length
+        # a Sendrecv is two rows: only the receiving one has the call's length, so the sending one is no flaw
         counts["mpi"] = _count(tables["mpi"], zero & (pl.col("end_ns").max().over("thread", "start_ns", "name") == pl.col("start_ns")))
     if total := sum(counts.values()):
         yield finding("P104", total, _by_table(counts))
 
 
 def _orphans(tables: Tables, pairs: pl.DataFrame, before: Mapping[str, int]) -> Iterator[Finding]:
-    """`before`: rows of a part of a recording whose call was recorded, ahead of it."""
+    """Count device records without a call (P109), except those of a cut-out part whose call lies before it (`before`, by table)."""
     counts = {t: tables[t].height - _count(pairs, pl.col("table") == t) for t in DEVICE_TABLES if t in tables}
     if "copies" in counts:
-        # a migration has no call; one that carries an id anyway is in the pairs, so count by row
+        # a migration has no call, but one that carries an id is in the pairs: subtracting totals would miscount
         called = np.zeros(tables["copies"].height, np.bool_)
         called[pairs.filter(pl.col("table") == "copies")["row"].to_numpy()] = True
         counts["copies"] = int((~called & ~tables["copies"]["direction"].is_in(_MIGRATIONS).to_numpy()).sum())
@@ -365,27 +365,27 @@ def _orphans(tables: Tables, pairs: pl.DataFrame, before: Mapping[str, int]) -> 
 def _two_clocks(tables: Tables, pairs: pl.DataFrame) -> Iterator[Finding]:
     early, most = 0, 0
     for name in DEVICE_TABLES:
-        mine = pairs.filter(pl.col("table") == name)
-        if mine.height:
-            began = tables[name]["start_ns"].gather(mine["row"]).to_numpy()
-            lead: Nanoseconds = mine["call_start_ns"].to_numpy() - began
+        launched = pairs.filter(pl.col("table") == name)
+        if launched.height:
+            began = tables[name]["start_ns"].gather(launched["row"]).to_numpy()
+            lead: Nanoseconds = launched["call_start_ns"].to_numpy() - began
             early, most = early + int((lead > 0).sum()), max(most, int(lead.max()))
     if early:
         yield finding("P111", early, f"{early / pairs.height:.2%} of the records with a call, by up to {most} ns")
 
 
-def _whole_graphs(tables: Tables, pairs: pl.DataFrame, names: pl.Series | None, beyond: int) -> Iterator[Finding]:
-    """`beyond`: graph launches of a part of a recording whose work lies behind its end."""
+def _whole_graphs(tables: Tables, pairs: pl.DataFrame, names: pl.Series | None, after_end: int) -> Iterator[Finding]:
+    """Count graph launches that show no kernels (P115).  `after_end` counts launches whose work lies behind the end of the cut-out part."""
     whole = tables["graphs"].height if "graphs" in tables else 0
-    silent = max(_silent_graph_launches(tables["api"], pairs, names) - beyond, 0) if "api" in tables and names is not None else 0
+    silent = max(_silent_graph_launches(tables["api"], pairs, names) - after_end, 0) if "api" in tables and names is not None else 0
     if whole or silent:
         yield finding("P115", whole + silent, f"{whole} recorded as one row, {silent} not recorded on the device at all")
 
 
 def _silent_graph_launches(api: pl.DataFrame, pairs: pl.DataFrame, names: pl.Series) -> int:
-    """Successful graph launches without any device record; a driver call inside a runtime call is the same launch."""
-    meant = names.cast(pl.String).str.contains("GraphLaunch", literal=True).fill_null(False).arg_true()
-    launched = pl.col("name").is_in(meant.cast(pl.Int32).implode()) & (pl.col("result").fill_null(0) == 0)
+    """Count successful graph launches without any device record; a driver call inside a runtime call is the same launch."""
+    launch_names = names.cast(pl.String).str.contains("GraphLaunch", literal=True).fill_null(False).arg_true()
+    launched = pl.col("name").is_in(launch_names.cast(pl.Int32).implode()) & (pl.col("result").fill_null(0) == 0)
     launches = api.with_row_index("api_row").filter(launched)
     if not launches.height:
         return 0
@@ -396,7 +396,7 @@ def _silent_graph_launches(api: pl.DataFrame, pairs: pl.DataFrame, names: pl.Ser
     return in_order.with_columns(launch=outer.cum_sum()).group_by("launch").agg(pl.col("started").any()).filter(~pl.col("started")).height
 
 
-def _profilers_word(tables: Tables) -> Iterator[Finding]:
+def _diagnostics(tables: Tables) -> Iterator[Finding]:
     if "diagnostics" in tables:
         errors, warnings = (_count(tables["diagnostics"], pl.col("severity") == s) for s in (3, 2))
         if errors or warnings:
@@ -422,7 +422,7 @@ def _stream_overlaps(tables: Tables) -> Iterator[Finding]:
 
 
 def _profiler_share(tables: Tables) -> Iterator[Finding]:
-    """The thread that lost most of the run to the profiler; overhead that names no thread counts as one thread's."""
+    """Report the thread that lost most of the run to the profiler (P122); overhead that names no thread counts as one more thread's."""
     activities = [tables[t] for t in (*DEVICE_TABLES, "api", "mpi") if t in tables]
     if "overheads" not in tables or not activities:
         return
@@ -430,10 +430,10 @@ def _profiler_share(tables: Tables) -> Iterator[Finding]:
     last = max(f.select(pl.col("end_ns").max()).item() for f in activities)
     callers = tables["api"]["thread"].unique() if "api" in tables else pl.Series([], dtype=pl.Int64)
     start, end = pl.col("start_ns").clip(first, last), pl.col("end_ns").clip(first, last)
-    mine = pl.col("thread").is_null() | pl.col("thread").is_in(callers.implode())
+    of_callers = pl.col("thread").is_null() | pl.col("thread").is_in(callers.implode())
     rows = (
         tables["overheads"]
-        .filter(mine & ~pl.col("kind").is_in(DRIVER_OVERHEAD).fill_null(False))
+        .filter(of_callers & ~pl.col("kind").is_in(DRIVER_OVERHEAD).fill_null(False))
         .select("thread", start, end)
         .sort("start_ns", maintain_order=True)
     )
@@ -460,7 +460,7 @@ def _failed_calls(tables: Tables) -> Iterator[Finding]:
 
 
 def nested_calls(api: pl.DataFrame) -> NDArray[np.bool_]:
-    """Which calls lie inside another call of their thread, shape (rows of api,).
+    """Return which calls lie inside another call of their thread, shape (rows of api,).
 
     Of two calls with the same start and end the later row is the inner one.
     """
@@ -472,7 +472,7 @@ def nested_calls(api: pl.DataFrame) -> NDArray[np.bool_]:
 
 
 def _reach() -> pl.Expr:
-    """Latest end among the rows before each row."""
+    """Return the latest end among the rows before each row."""
     return pl.col("end_ns").cum_max().shift(1)
 
 

@@ -1,4 +1,4 @@
-"""Ids of processes and threads: the one place that knows how they are packed.
+"""Packed ids of processes and threads.  No other file knows how they are packed.
 
 A process has the id ``number << 24``.  A thread has the id of its process with its own number in the low 24 bits.  This is how
 Nsight Systems packs them; readers of other formats follow.  The functions take whole numbers, NumPy arrays and Polars

@@ -14,7 +14,7 @@ Nanoseconds = NDArray[np.int64]
 
 
 def union_ns(start: Nanoseconds, end: Nanoseconds) -> int:
-    """Length of the union of the intervals [ns], in any order.
+    """Return the length of the union of the intervals [ns], in any order.
 
     >>> union_ns(np.array([0, 5, 20]), np.array([10, 12, 21]))
     13
@@ -24,11 +24,11 @@ def union_ns(start: Nanoseconds, end: Nanoseconds) -> int:
 
 
 def merge(start: Nanoseconds, end: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
-    """The same set of times as disjoint, non-empty, non-touching intervals in time order: (start, end), each of shape (m,), m <= n."""
+    """Return the same set of times as disjoint, non-touching intervals in time order: (start, end), each of shape (m,), m <= n."""
     start, end = _int64(start), _int64(end)
-    some = end > start
-    if not some.all():
-        start, end = start[some], end[some]
+    non_empty = end > start
+    if not non_empty.all():
+        start, end = start[non_empty], end[non_empty]
     if start.size == 0:
         return start.copy(), end.copy()
     if not _in_order(start):
@@ -40,7 +40,7 @@ def merge(start: Nanoseconds, end: Nanoseconds) -> tuple[Nanoseconds, Nanosecond
 
 
 def covered_ns(start: Nanoseconds, end: Nanoseconds, merged_start: Nanoseconds, merged_end: Nanoseconds) -> Nanoseconds:
-    """For each interval, how much of it the merged set covers [ns], shape (n,).
+    """Return, for each interval, how much of it the merged set covers [ns], shape (n,).
 
     ``merged_start`` and ``merged_end``, shape (m,), must come from `merge`; the intervals may have any order and overlap.
     """
@@ -51,7 +51,7 @@ def covered_ns(start: Nanoseconds, end: Nanoseconds, merged_start: Nanoseconds, 
     before = np.concatenate(([0], np.cumsum(merged_end - merged_start)))
 
     def up_to(time: Nanoseconds) -> Nanoseconds:
-        """Length of the merged set before each time."""
+        """Return the length of the merged set before each time."""
         entered = np.searchsorted(merged_start, time, side="right")
         last = np.maximum(entered - 1, 0)
         inside = np.minimum(time, merged_end[last]) - merged_start[last]
@@ -62,7 +62,7 @@ def covered_ns(start: Nanoseconds, end: Nanoseconds, merged_start: Nanoseconds, 
 
 
 def new_cover_ns(start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
-    """For each interval, the part that no earlier one covers [ns], shape (n,); the sum is `union_ns`.
+    """Return, for each interval, the part that no earlier one covers [ns], shape (n,); the sum is `union_ns`.
 
     Earlier means an earlier start, or the same start and an earlier place in the array.  Intervals sorted by start (as
     the tables of a `Trace` are) need no sort here.

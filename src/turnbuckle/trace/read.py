@@ -1,4 +1,4 @@
-"""The door: which reader takes a file, and what is said when none does."""
+"""Entry point for recordings: the choice of the reader for a file, and the error when no reader knows it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from turnbuckle.trace.recorders import FORMATS
 from turnbuckle.trace.trace import Trace
 
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
-#: Files by which a recording inside a folder is named.
-_NAMED = (
+#: Patterns of the files that name a recording when the user gives its folder.
+_ENTRY_FILES = (
     "*.sqlite",
     "*.otf2",
     "*.prv",
@@ -47,14 +47,14 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
         trace of SimGrid (packed or not), a Paraver trace (``X.prv``), a file of a DUMPI trace (``X.meta`` or a ``.bin``), the
         text file of a rank by liballprof, a Chrome trace of PyTorch (``X.json``, ``X.json.gz``, ``ARCHIVE.tar.gz::MEMBER``), or a
         folder that `Trace.to_parquet` wrote.
-    use_cache : keep and use a copy of big files' tables in the user's cache folder.
-    threads : threads that read; 0 takes as many as there are cores.
+    use_cache : keep a copy of big files' tables in the user's cache folder, and use it.
+    threads : number of reading threads; 0 means one per core.
     progress : called about ten times a second with the share of the work done, 0 to 1; what it raises stops the read.
 
     Raises
     ------
     ProfileError : P001 missing, P002 directory, P003 empty, P004 not SQLite, P005 damaged, P006 and P007 not a recording,
-        P008 a needed column is absent, P009 locked, P010 no permission, P011 a report that must be exported first,
+        P008 a needed column is absent, P009 locked, P010 no permission, P011 a report that must be exported before it is read,
         P013 unknown format, P014 and P057 to P061 a folder of Turnbuckle's own that cannot be believed, P015 to P019 an OTF2 archive
         that is incomplete, damaged, packed, of clocks that cannot be aligned, or only a part of one, P020, P022 and P024 text files of
         ranks that are not all there, do not belong together or cannot be read,
@@ -65,8 +65,8 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     place = Path(path)
     if parquet.sniff(b"", place):
         return _read(parquet, place, use_cache, threads, progress)
-    inside = kineto.archive(place)
-    head = _head(inside[0] if inside else place).removeprefix(MARK)
+    member = kineto.archive(place)
+    head = _head(member[0] if member else place).removeprefix(MARK)
     for entry in registry.entries("readers").values():
         reader: ModuleType = entry.load()
         if reader.sniff(head, place):
@@ -75,7 +75,7 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
 
 
 def _read(reader: ModuleType, path: Path, use_cache: bool, threads: int, progress: Callable[[float], object] | None) -> Trace:
-    def afresh() -> Trace:
+    def read_file() -> Trace:
         try:
             trace: Trace = reader.read(path, threads=threads, progress=progress)
         except OSError as error:
@@ -85,23 +85,23 @@ def _read(reader: ModuleType, path: Path, use_cache: bool, threads: int, progres
         return trace
 
     if not use_cache or not getattr(reader, "CACHED", True) or kineto.archive(path):
-        return afresh()
-    known = cache.load(path, afresh)
-    if known is not None:
-        return known
-    before = path.stat()
-    trace = afresh()
-    distrust = cache.store(path, trace, before)
+        return read_file()
+    cached = cache.load(path, read_file)
+    if cached is not None:
+        return cached
+    stat_before = path.stat()
+    trace = read_file()
+    distrust = cache.store(path, trace, stat_before)
     return trace if distrust is None else replace(trace, findings=[*trace.findings, distrust])
 
 
 def _head(path: Path) -> bytes:
-    """The first bytes of a readable, ordinary, non-empty file."""
+    """Return the first 512 bytes of a file.  Raises `ProfileError` where it is missing, empty, not an ordinary file or may not be read."""
     try:
-        about = path.stat()
-        if stat.S_ISDIR(about.st_mode):
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
             raise ProfileError("P002", "the path is a directory", where=str(path), fix=_inside(path))
-        if not stat.S_ISREG(about.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise ProfileError("P002", "the path is not an ordinary file", where=str(path), fix="name the file of the recording itself")
         with opened(path) as file:
             head = file.read(512)
@@ -135,9 +135,9 @@ def _siblings(path: Path) -> list[str]:
 
 def _inside(path: Path) -> str:
     for below in ("", "*/"):
-        inside = [p.relative_to(path) for kind in _NAMED for p in sorted(path.glob(below + kind))]
-        if inside:
-            return f"name the file inside it, for example {inside[0]}"
+        recordings = [p.relative_to(path) for kind in _ENTRY_FILES for p in sorted(path.glob(below + kind))]
+        if recordings:
+            return f"name the file inside it, for example {recordings[0]}"
     return "name the file of the recording itself"
 
 

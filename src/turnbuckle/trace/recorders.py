@@ -1,4 +1,4 @@
-"""What a recording is and what wrote it, in words: the same on the screen, in reports and in messages."""
+"""Names of recording formats and of the tools that wrote them, the same on the screen, in reports and in messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from turnbuckle.foundation.findings import recording_advice
 
-#: What each reader calls its format in ``facts["format"]``, and what people call it.
+#: Each reader's ``facts["format"]``, and what people call that format.
 FORMATS: Final[dict[str, str]] = {
     "nsys": "Nsight Systems SQLite export",
     "kineto": "Chrome trace of PyTorch",
@@ -27,7 +27,8 @@ FORMATS: Final[dict[str, str]] = {
 
 
 def with_calls(facts: Mapping[str, Any]) -> str:
-    """How the recorder of these facts is told to record host calls too; of an unknown one, and of several, what others take.
+    """Return how to make the recorder of these facts record host calls too; of an unknown recorder, and of several, the ways of the common
+    ones.
 
     >>> with_calls({"format": "nvprof"})
     'nvprof --profile-api-trace all -o RUN.nvvp'
@@ -38,7 +39,7 @@ def with_calls(facts: Mapping[str, Any]) -> str:
 
 
 def what_to_record(word: str, facts: Mapping[str, Any]) -> str:
-    """What to record, by a word of ``schema/recorders.csv``: in the options of the recorder of these facts, else in words for any.
+    """Return the advice of ``schema/recorders.csv`` for `word`: in the options of the recorder of these facts, else in words for any.
 
     >>> what_to_record("ranks", {"format": "kineto"})
     'record every rank, and join the files with turnbuckle merge'
@@ -47,13 +48,13 @@ def what_to_record(word: str, facts: Mapping[str, Any]) -> str:
 
 
 def recorder_of(facts: Mapping[str, Any]) -> str:
-    """The format of a recording as a key of ``schema/recorders.csv``; empty where it was merged of several."""
+    """Return the format of a recording as a key of ``schema/recorders.csv``; empty where recordings of several formats were merged."""
     kinds = {str(source.get("format")) for source in facts.get("sources") or ()} or {str(facts.get("format") or "nsys")}
     return kinds.pop() if len(kinds) == 1 else ""
 
 
 def recorder(facts: Mapping[str, Any]) -> str:
-    """Format of a recording, what wrote it, and versions where the file tells them.
+    """Return the format of a recording, the tool that wrote it, and versions where the file states them.
 
     >>> recorder({"format": "paje", "product_version": "SimGrid 3.32.0", "schema_version": None})
     'Paje trace of SimGrid 3.32.0'

@@ -1,7 +1,7 @@
-"""Whether a recording carries credentials: a look at names of variables beside the events.  No name and no value is kept.
+"""Search for credentials among the environment variables that a recording carries beside its events.  No name and no value is kept.
 
 Profilers copy the environment of the process into their files (Nsight Systems: ``META_DATA_CAPTURE`` and ``TARGET_INFO_SYSTEM_ENV``;
-PyTorch's users: entries beside the events).  The readers leave it alone (finding P119); this counts what in it looks like a secret.
+PyTorch's users: entries beside the events).  The readers do not read it (finding P119); this module counts what looks like a secret.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SECRET: Final = re.compile(
     r"(?:^|[^A-Z])(?:TOKENS?|KEYS?|PASS|PASSWD|PASSPHRASE|COOKIE|JWT)(?:$|[^A-Z])|PASSWORD|SECRET|APIKEY|CREDENTIAL|CONNECTION_STRING",
     re.IGNORECASE,
 )
-#: ``NAME=value`` inside a text, and a key with a text of its own in JSON; names as environments have them.
+#: ``NAME=value`` inside a text, and ``"NAME": "value"`` in JSON, with names as environment variables have them.
 _ASSIGNED: Final = re.compile(r"(?:^|[\s\"';,\x00\[])([A-Z][A-Z0-9_]{2,79})=[^\s\"';,]")
 _KEYED: Final = re.compile(rb'"([A-Z][A-Z0-9_]{2,79})"\s*:\s*"[^"]')
 _ASSIGNED_BYTES: Final = re.compile(rb"(?:[\s\"';,\[]|\\n)([A-Z][A-Z0-9_]{2,79})=[^\s\"';,]")
@@ -36,7 +36,7 @@ _ASSIGNED_BYTES: Final = re.compile(rb"(?:[\s\"';,\[]|\\n)([A-Z][A-Z0-9_]{2,79})
 
 @dataclass(frozen=True)
 class Secrets:
-    """What a file carries beside its events.
+    """Entries of the environment that a file carries beside its events.
 
     Attributes
     ----------
@@ -50,12 +50,12 @@ class Secrets:
     looked: bool = True
 
     def findings(self) -> list[Finding]:
-        """P182 where there are credentials."""
+        """Return P182 where there are credentials."""
         return [finding("P182", self.credentials, ", ".join(self.places))] if self.credentials else []
 
 
 def credential(name: str) -> bool:
-    """Whether a variable of that name is likely to hold a credential.
+    """Return whether a variable of that name is likely to hold a credential.
 
     >>> [credential(n) for n in ("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "TOKENIZERS_PARALLELISM", "PWD", "KEYBOARD", "DB_PASSWORD")]
     [True, True, False, False, False, True]
@@ -64,11 +64,11 @@ def credential(name: str) -> bool:
 
 
 def look(path: Path, *, texts: bool = True) -> Secrets:
-    """Look at one recording; `Secrets.looked` is False for kinds of files that this does not know, and for what cannot be read.
+    """Search one recording; `Secrets.looked` is False for other kinds of files, and for files that cannot be read.
 
     Parameters
     ----------
-    texts : look at JSON too, from its first letter to its last: that takes as long as reading it.
+    texts : search JSON too, from its first byte to its last, which takes as long as reading it.
     """
     try:
         place = Path(str(path).partition("::")[0])
@@ -81,43 +81,43 @@ def look(path: Path, *, texts: bool = True) -> Secrets:
         if texts and (head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") or head.startswith(b"\x1f\x8b")):
             return _in_text(path)
     except (OSError, ValueError, *sqlite_tables.ERRORS, ProfileError):
-        pass  # whoever reads it says what is wrong
+        pass  # the reader of the recording reports what is wrong with it
     return Secrets(looked=False)
 
 
 def _in_tables(path: Path) -> Secrets:
     places: dict[str, int] = {}
-    found: set[str] = set()
+    credentials: set[str] = set()
     with sqlite_tables.connected(path) as file:
-        real = sqlite_tables.columns(file)
+        columns = sqlite_tables.columns(file)
         for table in TABLES:
-            if not {"name", "value"} <= set(real.get(table, ())):
+            if not {"name", "value"} <= set(columns.get(table, ())):
                 continue
             count = 0
-            said = "substr(CAST(name AS TEXT), 1, 1024), substr(CAST(value AS TEXT), 1, ?)"
-            for name, value in file.execute(f"SELECT {said} FROM {table} LIMIT ?", (_MOST_LETTERS, _MOST_ROWS)):
+            cells = "substr(CAST(name AS TEXT), 1, 1024), substr(CAST(value AS TEXT), 1, ?)"
+            for name, value in file.execute(f"SELECT {cells} FROM {table} LIMIT ?", (_MOST_LETTERS, _MOST_ROWS)):
                 count += 1
                 if value:
-                    found.update(_names(table, name or "", value))
+                    credentials.update(_names(table, name or "", value))
             if count:
                 places[table] = count
-    return Secrets(places, len(found))
+    return Secrets(places, len(credentials))
 
 
 def _names(table: str, name: str, value: str) -> Iterator[str]:
-    """Names of credentials that one entry holds: its own where that is a variable's, and those of assignments in its value."""
+    """Yield the names of credentials that one entry holds: its own name where that is a variable's, and the names assigned in its value."""
     # Nsight Systems' own entries are no variables: NVTX_OPTIONS:TRACE_NVTX_RANGE_HOT_KEY
-    kind, _, own = name.rpartition(":")
+    kind, _, variable_name = name.rpartition(":")
     variable = kind.endswith("ENVIRONMENT_VARIABLE") or (table == TABLES[1] and not kind)
-    if variable and re.fullmatch(r"[A-Z][A-Z0-9_]{2,200}", own) and credential(own):
-        yield own
-    for found in _ASSIGNED.finditer(value):
-        if credential(found[1]):
-            yield found[1]
+    if variable and re.fullmatch(r"[A-Z][A-Z0-9_]{2,200}", variable_name) and credential(variable_name):
+        yield variable_name
+    for assignment in _ASSIGNED.finditer(value):
+        if credential(assignment[1]):
+            yield assignment[1]
 
 
 def _in_text(path: Path) -> Secrets:
-    found: set[str] = set()
+    credentials: set[str] = set()
     entries: set[str] = set()
     rest = b""
     for piece in json_text(pieces(path), path):
@@ -128,6 +128,6 @@ def _in_text(path: Path) -> Secrets:
                 if len(entries) < _MOST_ROWS:
                     entries.add(name)
                     if credential(name):
-                        found.add(name)
+                        credentials.add(name)
         rest = text[-_OVERLAP:]
-    return Secrets({"variables": len(entries)} if entries else {}, len(found))
+    return Secrets({"variables": len(entries)} if entries else {}, len(credentials))

@@ -28,7 +28,7 @@ _DTYPES: dict[str, type[pl.DataType]] = {"int64": pl.Int64, "int32": pl.Int32, "
 
 @cache
 def dtypes(table: str) -> dict[str, type[pl.DataType]]:
-    """Column names and types of one table.  Raises `KeyError` for a table that the vocabulary does not hold."""
+    """Return the column names and types of one table.  Raises `KeyError` for a table that the vocabulary does not hold."""
     return {column.name: _DTYPES[column.type] for column in schema.tables("trace")[table]}
 
 
@@ -72,39 +72,39 @@ class Trace:
         return self.table(name)
 
     def table(self, name: str) -> pl.DataFrame:
-        """The table `name`, empty where nothing was recorded.  Raises `KeyError` for a table that the vocabulary does not hold."""
-        found = self.tables.get(name)
-        return _empty(name) if found is None else found
+        """Return the table `name`, empty where nothing was recorded.  Raises `KeyError` for a table that the vocabulary does not hold."""
+        frame = self.tables.get(name)
+        return _empty(name) if frame is None else frame
 
     @cached_property
     def has(self) -> frozenset[str]:
-        """What the recording can answer with: the names of the tables that hold rows."""
+        """Return the names of the tables that hold rows: what the recording can answer with."""
         if isinstance(self.tables, dict):
             return frozenset(name for name, frame in self.tables.items() if frame.height)
-        return frozenset(self.tables)  # tables that are read when asked for: only those with rows are named
+        return frozenset(self.tables)  # a cached trace lists only tables with rows; counting rows would load each table
 
     @cached_property
     def launch_pairs(self) -> pl.DataFrame:
-        """Which host call started which device record, joined once (`turnbuckle.trace.check.launch_pairs`)."""
+        """Return which host call started which device record (`turnbuckle.trace.check.launch_pairs`).  The join is made once per trace."""
         return launch_pairs(self.tables)
 
     def text(self, frame: pl.DataFrame, column: str = "name") -> pl.Series:
-        """Texts of a name column of `frame` (length ``frame.height``); null where the column is."""
+        """Return the texts of a name column of `frame` (length ``frame.height``); null where the column is."""
         indices = frame[column]
         if self.names.is_empty():
             return pl.Series(column, [None] * frame.height, dtype=pl.String)
         return self.names.gather(indices).alias(column)
 
     def to_arrow(self, name: str) -> Any:
-        """The table `name` as a `pyarrow.Table` (needs pyarrow)."""
+        """Return the table `name` as a `pyarrow.Table` (needs pyarrow)."""
         return self.table(name).to_arrow()
 
     def to_pandas(self, name: str) -> Any:
-        """The table `name` as a `pandas.DataFrame` (needs pandas and pyarrow)."""
+        """Return the table `name` as a `pandas.DataFrame` (needs pandas and pyarrow)."""
         return self.table(name).to_pandas()
 
     def to_parquet(self, folder: str | Path, *, compression: Literal["lz4", "uncompressed", "snappy"] = "lz4") -> None:
-        """Write the trace into `folder` (made if absent): one Parquet file a table, ``names.parquet`` and ``trace.json``.
+        """Write the trace into `folder` (made if absent): one Parquet file per table, ``names.parquet`` and ``trace.json``.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class Trace:
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         for name, frame in {**self.tables, "names": self.names.alias("name").to_frame()}.items():
-            # One row group: a table comes back in one piece, as a reader hands it over.
+            # With one row group a table comes back in one piece, as a reader hands it over.
             file = place / f"{name}.parquet"
             refuse_input(file, "the trace")
             write_parquet(frame, file, compression=compression, statistics=False, row_group_size=_GROUP_ROWS)
@@ -147,7 +147,7 @@ class Trace:
 
 
 def load_about(folder: Path) -> dict[str, Any]:
-    """``trace.json`` of a folder that `Trace.to_parquet` wrote, findings rebuilt.  Raises `ValueError`, `KeyError` or `OSError`."""
+    """Return ``trace.json`` of a folder of `Trace.to_parquet`, findings rebuilt.  Raises `ValueError`, `KeyError` or `OSError`."""
     about: dict[str, Any] = json.loads((folder / "trace.json").read_text(encoding="utf-8"))
     if about["layout"] != LAYOUT:
         raise ValueError(f"layout {about['layout']}, not {LAYOUT}")
@@ -158,12 +158,12 @@ def load_about(folder: Path) -> dict[str, Any]:
 
 
 def load_names(folder: Path) -> pl.Series:
-    """The names of such a folder."""
+    """Return the names of a folder of `Trace.to_parquet`."""
     return loaded(folder / "names.parquet")["name"]
 
 
 def load_table(folder: Path, name: str, rows: int) -> pl.DataFrame:
-    """One table of such a folder.  Raises `ValueError` where it has other columns or rows than it should."""
+    """Return one table of a folder of `Trace.to_parquet`.  Raises `ValueError` where its columns or its number of rows differ."""
     frame = loaded(folder / f"{name}.parquet")
     if dict(frame.schema) != dtypes(name) or frame.height != rows:
         raise ValueError(f"{name} has other columns or rows than it should")

@@ -1,11 +1,11 @@
-"""A part of a recording: a stretch of time, an NVTX range, one rank; a `Trace` like any other.
+"""A part of a recording (a stretch of time, an NVTX range or one rank) as a `Trace` like any other.
 
-What straddles an edge of the stretch is cut there, so that the part is exactly as long as the stretch: a kernel keeps the time
-that lies inside; a copy loses its size, since nothing tells which of its bytes moved inside.  What says how things are, and not
-when something happens (devices, streams, ranks, communicators, nodes of graphs), is kept; memory that was allocated before and
-not freed is allocated at the first instant, and a thread that was on a core is put there then.  What one side of the edge shows of
-an exchange has no communicator any more, so that it is not taken for half of the next one; work whose call lies before the stretch
-has no correlation id, which a later call may have again.
+An activity that crosses an edge of the stretch is cut there, so that the part is exactly as long as the stretch.  A kernel keeps the
+time that lies inside.  A copy loses its size, since nothing tells which of its bytes moved inside.  Tables that describe and do not
+record events (devices, streams, ranks, communicators, nodes of graphs) are kept whole.  Memory that was allocated before the stretch and
+not freed counts as allocated at its first instant.  A thread that ran on a core counts as put there at that instant.  A side of an MPI
+exchange whose other side lies outside loses its communicator, so that it cannot be paired with the next exchange.  Device work whose
+call lies before the stretch loses its correlation id, because a later call may reuse the id.
 
 Errors:
 
@@ -34,21 +34,22 @@ from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.recorders import what_to_record
 from turnbuckle.trace.trace import Trace
 
-#: What runs, as far as a run's begin and end are concerned.
+#: Tables that define the begin and end of a run.
 _RUNS: Final = ("api", "kernels", "copies", "memsets", "graphs", "mpi")
 _HOST: Final = ("os_calls", "ranges")
-#: What says how things are; times in them say since when.
+#: Tables whose times say since when something holds, so that no row leaves with the cut.
 _LASTING: Final = ("mpi_communicators", "graph_nodes")
 _MOST_NAMES: Final = 5
 _LONGEST_NAME: Final = 200
 
 Numbers = Callable[[Trace], NDArray[np.int64]]
-"""For every row of the table ``mpi`` the numbers of the exchanges it is a side of: (send or collective, receive), -1 for none."""
+"""Function that numbers MPI exchanges: for every row of the table ``mpi``, shape (rows, 2), the exchanges (send or collective, receive)
+that the row is a side of; -1 for none."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Which part of a recording is meant; all that is given must hold.
+    """Selection of a part of a recording; all that is given must hold.
 
     Attributes
     ----------
@@ -66,13 +67,13 @@ class Part:
 
 
 def cut(trace: Trace, part: Part, exchanges: Numbers | None = None) -> Trace:
-    """The part of a recording, with its bounds in ``facts["part"]``.
+    """Return a part of a recording, with its bounds in ``facts["part"]``.
 
     Parameters
     ----------
-    trace : the recording; rows whose times cannot be trusted (`turnbuckle.trace.check.sound`) have no say in where it begins.
-    part : what is asked for.
-    exchanges : which MPI calls belong together; None takes each for itself.
+    trace : the recording; rows whose times cannot be trusted (`turnbuckle.trace.check.sound`) do not count for its begin.
+    part : the selection.
+    exchanges : function that numbers MPI exchanges; None treats each call alone.
 
     Raises
     ------
@@ -92,17 +93,17 @@ def cut(trace: Trace, part: Part, exchanges: Numbers | None = None) -> Trace:
         bounds = max(bounds[0], bounds[0] + part.window_ns[0]), min(bounds[1], bounds[0] + part.window_ns[1])
     about = {"begin_ns": bounds[0] - first, "end_ns": bounds[1] - first, "of_ns": last - first, "bounds_ns": list(bounds)}
     about |= {"nvtx": True} if part.span else {}
-    cut_to = _within(trace, *bounds, bounds[1] >= last, about, exchanges) if bounds[0] < bounds[1] else None
-    if cut_to is None or not any(name in cut_to.has for name in (*_RUNS, *_HOST)):
+    stretch = _within(trace, *bounds, bounds[1] >= last, about, exchanges) if bounds[0] < bounds[1] else None
+    if stretch is None or not any(name in stretch.has for name in (*_RUNS, *_HOST)):
         raise UsageError(
             "A070", "nothing was recorded in the window", where=trace.name, found=f"the run takes {(last - first) * 1e-9:.9g} s",
             fix="a window reads START:END in time after the first instant of the run (of the NVTX range): 1.2s:1.3s",
         )  # fmt: skip
-    return cut_to
+    return stretch
 
 
 def run_ns(trace: Trace) -> tuple[int, int]:
-    """First and last instant of what a recording holds [ns]; (0, 0) where it holds nothing."""
+    """Return the first and last instant of what a recording holds [ns]; (0, 0) where it holds nothing."""
     frames = [f for f in (trace.table(name) for name in _RUNS) if f.height] or [
         f.drop_nulls("end_ns") for f in (trace.table(name) for name in _HOST) if f.height
     ]
@@ -116,16 +117,16 @@ def run_ns(trace: Trace) -> tuple[int, int]:
 
 
 def processes_by_rank(trace: Trace) -> dict[int, list[int]]:
-    """Processes of each rank, as far as the recording names ranks: by MPI, by the tables of merged recordings, by the file's own rank."""
-    known: dict[int, set[int]] = {}
+    """Return the processes of each rank.  Ranks come from MPI and from the tables of merged recordings, else from the file's own rank."""
+    by_rank: dict[int, set[int]] = {}
     for thread, rank in trace.mpi_ranks.select("thread", "rank").iter_rows():
-        known.setdefault(rank, set()).add(process_of(thread))
+        by_rank.setdefault(rank, set()).add(process_of(thread))
     if "processes" in tables("trace"):
         for process, rank in trace.table("processes").select("process", "rank").drop_nulls().iter_rows():
-            known.setdefault(rank, set()).add(process)
-    if not known and trace.facts.get("rank") is not None:
-        known[int(trace.facts["rank"])] = _processes(trace)
-    return {rank: sorted(some) for rank, some in sorted(known.items())}
+            by_rank.setdefault(rank, set()).add(process)
+    if not by_rank and trace.facts.get("rank") is not None:
+        by_rank[int(trace.facts["rank"])] = _processes(trace)
+    return {rank: sorted(some) for rank, some in sorted(by_rank.items())}
 
 
 def _processes(trace: Trace) -> set[int]:
@@ -140,22 +141,25 @@ def _processes(trace: Trace) -> set[int]:
 
 
 def of_rank(trace: Trace, rank: int) -> Trace:
-    """What one rank did.
+    """Return what one rank did.  Raises `UsageError` A423 where the recording does not name this rank.
 
-    Rows that name no process stay where there is no other process.  Where there is, they are set aside (P198), as those of
-    processes without a rank are.
+    Rows that name no process stay where the recording holds no process of another rank.  Else they are set aside (P198), as are
+    rows of processes without a rank.
     """
-    known = processes_by_rank(trace)
-    if rank not in known:
-        told = f"ranks {', '.join(map(str, list(known)[:8]))}{', ...' if len(known) > 8 else ''}" if known else "no ranks are recorded"
+    by_rank = processes_by_rank(trace)
+    if rank not in by_rank:
+        ranks = f"ranks {', '.join(map(str, list(by_rank)[:8]))}{', ...' if len(by_rank) > 8 else ''}"
         raise UsageError(
-            "A423", f"the recording has no rank {rank}", where=trace.name, found=told,
-            cause="" if known else "it was made without MPI and does not say which rank it is of",
-            fix="one of these ranks" if known else "leave --rank out, or merge the ranks' recordings with turnbuckle merge",
-        )  # fmt: skip
-    mine = known[rank]
-    ranked = sorted({process for some in known.values() for process in some})
-    alone = _processes(trace) <= set(mine)
+            "A423",
+            f"the recording has no rank {rank}",
+            where=trace.name,
+            found=ranks if by_rank else "no ranks are recorded",
+            cause="" if by_rank else "it was made without MPI and does not say which rank it is of",
+            fix="one of these ranks" if by_rank else "leave --rank out, or merge the ranks' recordings with turnbuckle merge",
+        )
+    processes = by_rank[rank]
+    ranked = sorted({process for some in by_rank.values() for process in some})
+    alone = _processes(trace) <= set(processes)
     kept, aside = {}, 0
     for name, frame in ((n, trace.table(n)) for n in trace.has):
         if "process" in frame.columns:
@@ -167,47 +171,47 @@ def of_rank(trace: Trace, rank: int) -> Trace:
             continue
         if not alone:
             aside += frame.select((~process.is_in(ranked)).fill_null(True).sum()).item()
-        kept[name] = frame.filter(process.is_in(mine) | (process.is_null() & alone))
+        kept[name] = frame.filter(process.is_in(processes) | (process.is_null() & alone))
     if "mpi_communicators" in kept:
         kept["mpi_communicators"] = trace.mpi_communicators
-    found = [finding("P198", aside, f"rank {rank} kept")] if aside else []
-    return _with(trace, kept, found, {"rank": rank})
+    findings = [finding("P198", aside, f"rank {rank} kept")] if aside else []
+    return _with(trace, kept, findings, {"rank": rank})
 
 
 # --- NVTX ranges ------------------------------------------------------------------------------------------------------
 
 
-def span_ns(trace: Trace, asked: str) -> tuple[int, int]:
-    """Begin and end of an NVTX range [ns]; where every thread has one of that number, from the first begin to the last end."""
+def span_ns(trace: Trace, selector: str) -> tuple[int, int]:
+    """Return begin and end of an NVTX range [ns]; of ranges of one number on several threads, the first begin and the last end."""
     rows = trace.ranges.filter(pl.col("end_ns").is_not_null())
     rows = rows.with_columns(text=trace.text(rows))
-    name, first, last = asked, None, None
-    numbered = re.fullmatch(r"(?s)(.*)#(\d{1,9})(?:-(\d{1,9}))?", asked)
-    if numbered and not rows.filter(pl.col("text") == asked).height:
+    name, first, last = selector, None, None
+    numbered = re.fullmatch(r"(?s)(.*)#(\d{1,9})(?:-(\d{1,9}))?", selector)
+    if numbered and not rows.filter(pl.col("text") == selector).height:
         name, first = numbered[1], int(numbered[2])
         last = int(numbered[3]) if numbered[3] else first
-    mine = rows.filter(pl.col("text") == name).sort("start_ns")
-    if not mine.height:
+    ranges = rows.filter(pl.col("text") == name).sort("start_ns")
+    if not ranges.height:
         names = rows["text"].drop_nulls().value_counts(sort=True)["text"].to_list()
-        near = did_you_mean(name[:_LONGEST_NAME], [n[:_LONGEST_NAME] for n in names[:10_000]])
+        hint = did_you_mean(name[:_LONGEST_NAME], [n[:_LONGEST_NAME] for n in names[:10_000]])
         listed = ", ".join(clipped(n, 40) for n in names[:_MOST_NAMES])
         raise UsageError(
             "A421", "no NVTX range has that name", where="--nvtx",
             found=clipped(name) + (f"; there are {listed}" if names else "; none at all"),
-            fix=near or ("one of the names in the recording" if names else f"{what_to_record('named', trace.facts)}, or give --window"),
+            fix=hint or ("one of the names in the recording" if names else f"{what_to_record('named', trace.facts)}, or give --window"),
         )  # fmt: skip
-    mine = mine.with_columns(number=pl.int_range(1, pl.len() + 1).over("thread"))
-    most = int(mine["number"].max())  # type: ignore[arg-type]
+    ranges = ranges.with_columns(number=pl.int_range(1, pl.len() + 1).over("thread"))
+    most = int(ranges["number"].max())  # type: ignore[arg-type]
     if first is None and most > 1:
         raise UsageError(
             "A422", "several NVTX ranges have that name", where="--nvtx", found=f"{most:,} on one thread",
             fix=f'"{clipped(name, 40)}#1" is the first, "{clipped(name, 40)}#1-{most}" reaches from the first to the last',
         )  # fmt: skip
     first, last = 1 if first is None else first, most if last is None else last
-    chosen = mine.filter(pl.col("number").is_between(first, last))
+    chosen = ranges.filter(pl.col("number").is_between(first, last))
     if first > last or first < 1 or not chosen.height:
         raise UsageError(
-            "A421", "no NVTX range has that number", where="--nvtx", found=clipped(asked), fix=f"numbers reach from 1 to {most:,}"
+            "A421", "no NVTX range has that number", where="--nvtx", found=clipped(selector), fix=f"numbers reach from 1 to {most:,}"
         )
     return int(chosen["start_ns"].min()), int(chosen["end_ns"].max())  # type: ignore[arg-type]
 
@@ -216,7 +220,7 @@ def span_ns(trace: Trace, asked: str) -> tuple[int, int]:
 
 
 def _within(trace: Trace, first: int, last: int, closed: bool, about: dict[str, Any], exchanges: Numbers | None) -> Trace:
-    """What happened from `first` to `last` [ns on the recording's clock], cut at both; an instant at `last` only if `closed`."""
+    """Return what happened from `first` to `last` [ns on the recording's clock], cut at both; an instant at `last` only if `closed`."""
     kept: dict[str, pl.DataFrame] = {}
     inside: dict[str, NDArray[np.bool_]] = {}
     cut_rows = 0
@@ -229,26 +233,27 @@ def _within(trace: Trace, first: int, last: int, closed: bool, about: dict[str, 
         elif name == "scheduling":
             kept[name] = _on_core(frame, first, last, until)
         elif "start_ns" in frame.columns:
-            here = frame.select(_is_inside(first, last, until)).to_series()
-            inside[name] = here.to_numpy()
-            kept[name], count = _clipped(frame.filter(here), first, last)
+            overlaps = frame.select(_is_inside(first, last, until)).to_series()
+            inside[name] = overlaps.to_numpy()
+            kept[name], count = _clipped(frame.filter(overlaps), first, last)
             cut_rows += count * (name in _RUNS)
         else:
             kept[name] = frame.filter(pl.col("time_ns").is_null() | pl.col("time_ns").is_between(first, until))
     ahead, beyond = _parted(trace, kept, inside)
     alone = _apart(trace, kept, inside, exchanges(trace)) if exchanges is not None and "mpi" in inside else 0
-    about |= {name: told for name, told in (("launched_before", ahead), ("graph_launches_beyond", beyond)) if told}
-    said = (
-        (cut_rows, "cut at an edge"), (sum(ahead.values()), "whose call lies before the window: their launch cost is not in it"),
-        (alone, "MPI calls whose other side lies outside"),
-    )  # fmt: skip
-    count = sum(n for n, _ in said)
-    found = [finding("P197", count, "; ".join(f"{n:,} {what}" for n, what in said if n))] if count else []
-    return _with(trace, {n: _in_order(f) for n, f in kept.items()}, found, about)
+    about |= {name: value for name, value in (("launched_before", ahead), ("graph_launches_beyond", beyond)) if value}
+    effects = {
+        "cut at an edge": cut_rows,
+        "whose call lies before the window: their launch cost is not in it": sum(ahead.values()),
+        "MPI calls whose other side lies outside": alone,
+    }
+    count = sum(effects.values())
+    findings = [finding("P197", count, "; ".join(f"{n:,} {effect}" for effect, n in effects.items() if n))] if count else []
+    return _with(trace, {n: _in_order(f) for n, f in kept.items()}, findings, about)
 
 
 def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
-    """Tables are in ascending order of their first times, before a cut and after."""
+    """Sort a table by its start where the cut has changed the order: tables are in ascending order of their first times."""
     if "start_ns" not in frame.columns or frame["start_ns"].is_sorted():
         return frame
     return frame.sort("start_ns", maintain_order=True)
@@ -261,7 +266,7 @@ def _is_inside(first: int, last: int, until: int) -> pl.Expr:
 
 
 def _clipped(frame: pl.DataFrame, first: int, last: int) -> tuple[pl.DataFrame, int]:
-    """Rows cut at the edges, in the order they had, and how many were cut."""
+    """Return the rows cut at the edges, in the order they had, and how many were cut."""
     start, end = pl.col("start_ns"), pl.col("end_ns")
     over = ((start < first) | (end > last)).fill_null(False)
     count = int(frame.select(over.sum()).item())
@@ -275,40 +280,40 @@ def _clipped(frame: pl.DataFrame, first: int, last: int) -> tuple[pl.DataFrame, 
 
 
 def _parted(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, NDArray[np.bool_]]) -> tuple[dict[str, int], int]:
-    """Work whose call lies before the stretch loses the call's id; and graph launches of the stretch whose work lies all behind it.
+    """Remove the correlation id of device work whose call lies before the stretch, and count graph launches whose work all lies behind it.
 
-    Returns how many there are, of the first by table.
+    Returns the number of rows that lost their id, by table, and the number of such graph launches.
     """
     if "api" not in inside:
         return {}, 0
     call_inside = inside["api"]
     ahead: dict[str, int] = {}
-    started, starts_here = np.zeros(len(call_inside), dtype=np.bool_), np.zeros(len(call_inside), dtype=np.bool_)
+    started, starts_inside = np.zeros(len(call_inside), dtype=np.bool_), np.zeros(len(call_inside), dtype=np.bool_)
     pairs = trace.launch_pairs
     for name in DEVICE_TABLES:
         if name not in inside:
             continue
         row, call = (pairs.filter(pl.col("table") == name)[c].to_numpy() for c in ("row", "api_row"))
         started[call] = True
-        starts_here[call[inside[name][row]]] = True
+        starts_inside[call[inside[name][row]]] = True
         lone = np.zeros(len(inside[name]), dtype=np.bool_)
         lone[row[~call_inside[call]]] = True
         lone = lone[inside[name]]
         if lone.any():
             ahead[name] = int(lone.sum())
             kept[name] = kept[name].with_columns(correlation=pl.when(~pl.lit(pl.Series(lone))).then("correlation"))
-    behind = trace.api.filter(pl.Series(started & call_inside & ~starts_here))
+    behind = trace.api.filter(pl.Series(started & call_inside & ~starts_inside))
     return ahead, int(trace.text(behind).str.contains("GraphLaunch", literal=True).sum()) if behind.height else 0
 
 
 def _apart(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, NDArray[np.bool_]], numbers: NDArray[np.int64]) -> int:
-    """Sides of exchanges that are not all inside lose their communicator; returns how many."""
-    known = numbers >= 0
+    """Remove the communicator of MPI calls whose exchange does not lie inside as a whole; return how many there are."""
+    numbered = numbers >= 0
     whole = inside["mpi"].copy()
     while True:
-        outside = np.unique(numbers[known & ~whole[:, None]])
+        outside = np.unique(numbers[numbered & ~whole[:, None]])
         # a Sendrecv that lost its message has no message to send either
-        lost = whole & (known & np.isin(numbers, outside)).any(axis=1)
+        lost = whole & (numbered & np.isin(numbers, outside)).any(axis=1)
         if not lost.any():
             break
         whole &= ~lost
@@ -319,7 +324,7 @@ def _apart(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, NDArra
 
 
 def _held(frame: pl.DataFrame, first: int, until: int) -> pl.DataFrame:
-    """Allocations and releases inside, and memory that was held when the stretch began, as if allocated then."""
+    """Return allocations and releases inside; memory held when the stretch began counts as allocated then."""
     before = frame.filter(pl.col("time_ns") < first)
     state = before.group_by("process", "address", maintain_order=True).last().filter(pl.col("operation") == 0)
     carried = state.select(frame.columns).with_columns(time_ns=pl.lit(first, pl.Int64), correlation=pl.lit(None, pl.Int64))
@@ -327,19 +332,19 @@ def _held(frame: pl.DataFrame, first: int, until: int) -> pl.DataFrame:
 
 
 def _on_core(frame: pl.DataFrame, first: int, last: int, until: int) -> pl.DataFrame:
-    """Switches inside; a thread that was on a core when the stretch began is put on it there, one that stays is taken off at its end."""
+    """Return thread switches inside; threads on a core when the stretch begins or ends get a switch there."""
     frame = frame.sort("time_ns", maintain_order=True)
     running = pl.col("running") == 1
     before = frame.filter(pl.col("time_ns") < first).group_by("thread", maintain_order=True).last().filter(running)
     carried = before.select(frame.columns).with_columns(time_ns=pl.lit(first, pl.Int64))
-    mine = pl.concat([carried, frame.filter(pl.col("time_ns").is_between(first, until))])
-    left = mine.group_by("thread", maintain_order=True).last().filter(running)
+    switches = pl.concat([carried, frame.filter(pl.col("time_ns").is_between(first, until))])
+    left = switches.group_by("thread", maintain_order=True).last().filter(running)
     later = frame.filter(pl.col("time_ns") > until).select("thread").unique()
     taken = left.join(later, on="thread", how="semi", maintain_order="left").select(frame.columns)
-    return pl.concat([mine, taken.with_columns(time_ns=pl.lit(last, pl.Int64), running=pl.lit(0, pl.Int32))])
+    return pl.concat([switches, taken.with_columns(time_ns=pl.lit(last, pl.Int64), running=pl.lit(0, pl.Int32))])
 
 
-def _with(trace: Trace, kept: dict[str, pl.DataFrame], found: list[Finding], part: dict[str, Any]) -> Trace:
+def _with(trace: Trace, kept: dict[str, pl.DataFrame], findings: list[Finding], part: dict[str, Any]) -> Trace:
     filled = {name: frame for name, frame in kept.items() if frame.height}
     about = {**trace.facts.get("part", {}), **part}
-    return replace(trace, tables=filled, findings=[*trace.findings, *found], facts={**trace.facts, "part": about})
+    return replace(trace, tables=filled, findings=[*trace.findings, *findings], facts={**trace.facts, "part": about})

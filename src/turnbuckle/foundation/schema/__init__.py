@@ -29,7 +29,7 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 @cache
 def tables(kind: str = "trace") -> dict[str, tuple[Column, ...]]:
-    """Tables of a `Trace` (``trace``) or of a `Profile` (``profile``), in the order of the CSV."""
+    """Return the tables of a `Trace` (``trace``) or of a `Profile` (``profile``), in the order of the CSV."""
     out: dict[str, list[Column]] = {}
     for r in _rows(f"{kind}.csv"):
         out.setdefault(r["table"], []).append(Column(r["column"], r["type"], r["unit"], r["nullable"] == "yes", r["meaning"]))
@@ -38,6 +38,6 @@ def tables(kind: str = "trace") -> dict[str, tuple[Column, ...]]:
 
 @cache
 def words(name: str) -> tuple[str, ...]:
-    """The words of a coded list (``directions``, ``memories``), by index."""
+    """Return the words of a coded list (``directions``, ``memories``), by index."""
     rows = sorted((int(r["index"]), r["word"]) for r in _rows("codes.csv") if r["list"] == name)
     return tuple(word for _, word in rows)

@@ -24,14 +24,14 @@ _UNIT = {"G": 1e9, "M": 1000.0 * (1 << 10)}
 
 
 def bandwidth_test(file: Text, left: Left) -> Found:
-    """Rates of copies inside a device count what is read and what is written; the time printed with them is size over that rate.
+    """Read CUDA's bandwidthTest.  Rates inside a device count bytes read and written; printed times are size over rate.
 
     With several devices it prints the sum of their rates, measured one after the other: a copy has the mean rate.
     """
     group: dict[tuple[str, ...], Points] = {}
     device, direction, memory, unit, devices = "", "", "", "G", 1
     mega = float(1 << 20) if _OLD.search(file.text) else _UNIT["M"]
-    for at, line in enumerate(file.lines(), 1):
+    for line_number, line in enumerate(file.lines(), 1):
         if named := re.match(r"\s*[Dd]evice \d+:(.+)", line):
             device = clean(named[1])
         elif section := _SECTION.match(line):
@@ -41,14 +41,14 @@ def bandwidth_test(file: Text, left: Left) -> Found:
             memory = kind[1].lower()
         elif heading := _HEADING.match(line):
             unit = heading[1]
-        elif (found := _CSV_LINE.search(line)) or (direction and (found := _ROW.fullmatch(line))):
-            if found.re is _CSV_LINE:
-                kind_of, rate, prefix, time, size, summed = found.groups()
-                way, _, host = kind_of.lower().partition("-")
+        elif (match := _CSV_LINE.search(line)) or (direction and (match := _ROW.fullmatch(line))):
+            if match.re is _CSV_LINE:
+                kind_of, rate, prefix, time, size, summed = match.groups()
+                route, _, host = kind_of.lower().partition("-")
                 host = "pageable" if host.startswith("page") else "pinned"
             else:
-                (size, rate), way, host, prefix, time, summed = found.groups(), direction, memory or "unknown", unit, "0", str(devices)
-            if way not in _TWICE:
+                (size, rate), route, host, prefix, time, summed = match.groups(), direction, memory or "unknown", unit, "0", str(devices)
+            if route not in _TWICE:
                 left.out("lines of a direction that is no copy of a device")
                 continue
             n = float(size)
@@ -58,12 +58,12 @@ def bandwidth_test(file: Text, left: Left) -> Found:
                 left.out("rates printed too coarsely to tell a time")
                 continue
             # the time beside a rate in MB/s is the size over 2^20 of them
-            one = mega if prefix.upper() == "M" else _UNIT["G"]
-            time_unit = float(1 << 20) / one if prefix.upper() == "M" else 1.0
-            seconds = float(time) * time_unit if by_time < by_rate else n / (float(rate) * one)
+            bytes_per_unit = mega if prefix.upper() == "M" else _UNIT["G"]
+            time_unit = float(1 << 20) / bytes_per_unit if prefix.upper() == "M" else 1.0
+            seconds = float(time) * time_unit if by_time < by_rate else n / (float(rate) * bytes_per_unit)
             seconds *= max(int(summed or 1), 1)
-            host = "device" if way == "d2d" else host
-            points_of(group, way, host, way_words(way, host)).add(n, _TWICE[way] * seconds, best, at)
+            host = "device" if route == "d2d" else host
+            points_of(group, route, host, way_words(route, host)).add(n, _TWICE[route] * seconds, best, line_number)
     return Found(list(group.values()), device)
 
 
@@ -77,11 +77,11 @@ _BINARY: Final = {"B": 0, "KB": 10, "MB": 20, "GB": 30}
 
 
 def hip_bus_bandwidth(file: Text, left: Left) -> Found:
-    """The median time of each size.  The rates beside it are left: some versions drop the part of the size below 1000 B."""
+    """Read hipBusBandwidth's median time per size.  Rates are ignored: some versions drop the part of the size below 1000 B."""
     group: dict[tuple[str, ...], Points] = {}
     rates: dict[tuple[str, ...], Points] = {}
     device, test = "", ("", "")
-    for at, line in enumerate(file.lines(), 1):
+    for line_number, line in enumerate(file.lines(), 1):
         if line.startswith("Device:"):
             device = device or clean(line.removeprefix("Device:").partition(" Mem=")[0].rpartition("Name=")[2])
         if heading := _HIP_TEST.match(line):
@@ -91,15 +91,15 @@ def hip_bus_bandwidth(file: Text, left: Left) -> Found:
         if test[0] and (row := _HIP_ROW.fullmatch(line)):
             n, coarse = float(row[1]) * (1 << _BINARY[row[2].upper()]), rounding(number(row[3], file.name))
             if coarse <= COARSEST:
-                points_of(group, *test, way_words(*test)).add(n, float(row[3]) * 1e-6, coarse, at)
+                points_of(group, *test, way_words(*test)).add(n, float(row[3]) * 1e-6, coarse, line_number)
             else:
                 left.out("times printed too coarsely")
             continue
-        found = _HIP.match(line)
-        if found is None:
+        match = _HIP.match(line)
+        if match is None:
             continue
-        way, what, kind, count, unit, times, _, value = found.groups()
-        if way not in ("H2D", "D2H"):
+        direction, what, kind, count, unit, times, _, value = match.groups()
+        if direction not in ("H2D", "D2H"):
             left.out("lines with both directions at once or between devices")
             continue
         memory = "pageable" if kind == "unpinned" else "pinned" if kind else "unknown"
@@ -110,7 +110,7 @@ def hip_bus_bandwidth(file: Text, left: Left) -> Found:
             continue
         held = group if what == "Time" else rates
         seconds = float(value) * 1e-3 / repeats if what == "Time" else n / (float(value) * 1e9)
-        points_of(held, way.lower(), memory, way_words(way.lower(), memory)).add(n, seconds, coarse, at)
+        points_of(held, direction.lower(), memory, way_words(direction.lower(), memory)).add(n, seconds, coarse, line_number)
     return Found(list((group or rates).values()), device)
 
 
@@ -120,14 +120,14 @@ _COPY = re.compile(
 
 
 def gpu_copy(file: Text, left: Left) -> Found:
-    """Rates of the copy engines (dma), the median of all devices and NUMA nodes; it prints no size."""
+    """Read rates of the copy engines (dma), the median of all devices and NUMA nodes; the program prints no size."""
     rates: dict[str, list[float]] = {}
     lines: dict[str, list[int]] = {}
-    for at, line in enumerate(file.lines(), 1):
-        found = _COPY.fullmatch(line.strip())
-        if found is None:
+    for line_number, line in enumerate(file.lines(), 1):
+        match = _COPY.fullmatch(line.strip())
+        if match is None:
             continue
-        a, joined, b, _, by, ways, rate = found.groups()
+        a, joined, b, _, by, ways, rate = match.groups()
         host, joined = "cpu" in (a, b), "and" if ways == "bi" else joined
         if by != "dma" or "gpu_all" in (a, b) or (joined == "and" and not host):
             left.out("rates of kernels that copy, of both directions between devices, or of all devices at once")
@@ -137,14 +137,14 @@ def gpu_copy(file: Text, left: Left) -> Found:
             continue
         if joined == "and":
             # the rate of both directions together
-            way, value = "rate.both", float(rate) / 2
+            quantity, value = "rate.both", float(rate) / 2
         else:
             short = "h2d" if a == "cpu" else "d2h" if b == "cpu" else "d2d" if a == b else "p2p"
-            way, value = f"rate.{short}" + (".pinned" if host else ""), float(rate)
-        rates.setdefault(way, []).append(value * 1e9)
-        lines.setdefault(way, []).append(at)
+            quantity, value = f"rate.{short}" + (".pinned" if host else ""), float(rate)
+        rates.setdefault(quantity, []).append(value * 1e9)
+        lines.setdefault(quantity, []).append(line_number)
     out = Found()
-    for way, values in rates.items():
-        where = f"by DMA, median of {len(values)}, {lines_words(lines[way])}"
-        out.quantities.append(sampled(way, values, "B/s", where, "the file does not give the size of the copies", unsized=True))
+    for quantity, values in rates.items():
+        where = f"by DMA, median of {len(values)}, {lines_words(lines[quantity])}"
+        out.quantities.append(sampled(quantity, values, "B/s", where, "the file does not give the size of the copies", unsized=True))
     return out

@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 def microbench(file: Text, left: Left) -> Found:
-    """Curves of copies by size and definition, single quantities, and the response surface of the slack proxy."""
+    """Read curves of copies by size and definition, single quantities, and the response surface of the slack proxy."""
     out = _Kit(file, left)
     for line, document in _objects(file):
         machine = document.get("machine")
@@ -54,30 +54,30 @@ _FIX: Final = "give the files as the measuring program wrote them, one object a 
 
 
 def _objects(file: Text) -> Iterator[tuple[int, Row]]:
-    """JSON objects that follow each other, with the line each begins at."""
+    """Yield the JSON objects of a file, each with its first line."""
     decoder = json.JSONDecoder(parse_constant=lambda _: math.nan, object_pairs_hook=_members)
-    at, line, count = 0, 1, 0
+    position, line, count = 0, 1, 0
     text = file.text
     while True:
-        ahead = len(text) - len(text[at:].lstrip()) if at < len(text) else len(text)
-        line += text.count("\n", at, ahead)
-        at = ahead
-        if at >= len(text):
+        ahead = len(text) - len(text[position:].lstrip()) if position < len(text) else len(text)
+        line += text.count("\n", position, ahead)
+        position = ahead
+        if position >= len(text):
             return
         try:
-            document, end = decoder.raw_decode(text, at)
+            document, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             raise UsageError("A412", "a line that is no complete JSON object", where=f"{file.name}:{line}", fix=_FIX) from None
         count += 1
         if not isinstance(document, dict) or count > _MOST_OBJECTS:
             raise UsageError("A412", "not one JSON object a section", where=f"{file.name}:{line}", fix=_FIX)
         yield line, document
-        line += text.count("\n", at, end)
-        at = end
+        line += text.count("\n", position, end)
+        position = end
 
 
 def _members(pairs: list[tuple[str, Any]]) -> Row:
-    """The kit writes ``call`` twice in a row: how it was called, and how long the call took, which becomes ``call_time``."""
+    """Return a JSON object in which the kit wrote ``call`` twice: how it was called, and how long the call took (``call_time``)."""
     out: Row = {}
     for key, value in pairs:
         out[f"{key}_time" if key in out else key] = value
@@ -85,7 +85,7 @@ def _members(pairs: list[tuple[str, Any]]) -> Row:
 
 
 class _Kit:
-    """What the sections of one file add up to."""
+    """Sections of one file, added up."""
 
     def __init__(self, file: Text, left: Left) -> None:
         self.file, self.left, self.out, self.line = file, left, Found(), 0
@@ -112,11 +112,11 @@ class _Kit:
             self.out.device = self.out.device or clean(name)
         driver = facts.get("driver") or facts.get("cuda_driver")
         self.out.driver = self.out.driver or (clean(str(driver)) if driver else "")
-        told = {q.what for q in self.out.quantities}
+        listed = {q.what for q in self.out.quantities}
         size, clock, bus = (self._plain(facts, k) for k in ("memory_bytes", "max_memory_clock_khz", "memory_bus_bits"))
-        if size and "memory.size" not in told:
+        if size and "memory.size" not in listed:
             self._add("memory.size", size, "B", 0.0, 1, "device description")
-        if clock and bus and "memory.peak" not in told:
+        if clock and bus and "memory.peak" not in listed:
             self._add("memory.peak", 2e3 * clock * bus / 8, "B/s", 0.0, 1, "memory clock x bus width of the device description")
 
     def proxy(self, run: Row) -> None:
@@ -146,7 +146,7 @@ class _Kit:
     # one number, one sample
 
     def _plain(self, row: Row, key: str) -> float | None:
-        """A number above zero; text that is one counts.  Raises A413 for what is beyond any machine."""
+        """Return a number above zero, also from text.  Raises A413 for numbers beyond any machine."""
         value = row.get(key)
         if isinstance(value, str):
             try:
@@ -166,7 +166,7 @@ class _Kit:
         return real if real > 0 else None
 
     def _stat(self, row: Row, key: str) -> tuple[float, float, int] | None:
-        """Median [s], its relative standard error, and how many; None where nothing was seen."""
+        """Return median [s], its relative standard error, and the count; None where nothing was measured."""
         sample = row.get(key)
         if not isinstance(sample, dict):
             return None
@@ -181,19 +181,19 @@ class _Kit:
         self.out.quantities.append(Quantity(what, value, unit, error, count, f"{where}, line {self.line}" if self.line else where, note))
 
     def _time(self, what: str, row: Row, key: str, where: str, note: str = "") -> None:
-        if found := self._stat(row, key):
-            self._add(what, found[0], "s", found[1], found[2], where, note)
+        if stat := self._stat(row, key):
+            self._add(what, stat[0], "s", stat[1], stat[2], where, note)
 
-    def _point(self, way: str, memory: str, means: str, name: str, size: float, found: tuple[float, float, int]) -> None:
-        points = self.group.setdefault((way, memory, means), Points(way, memory, name, means=means))
-        points.add(size, found[0], 0.0, self.line)
+    def _point(self, route: str, memory: str, means: str, name: str, size: float, stat: tuple[float, float, int]) -> None:
+        points = self.group.setdefault((route, memory, means), Points(route, memory, name, means=means))
+        points.add(size, stat[0], 0.0, self.line)
 
     def _class(self, row: Row) -> tuple[str, str, float] | None:
-        way, memory, size = row.get("dir"), row.get("mem", "pinned"), self._plain(row, "bytes")
-        if way not in _DIRECTIONS or memory not in _MEMORIES or size is None:
+        route, memory, size = row.get("dir"), row.get("mem", "pinned"), self._plain(row, "bytes")
+        if route not in _DIRECTIONS or memory not in _MEMORIES or size is None:
             self.left.out("rows of copies without direction, memory or size")
             return None
-        return str(way), str(memory), size
+        return str(route), str(memory), size
 
     # the sections
 
@@ -202,13 +202,13 @@ class _Kit:
         for row in rows:
             if (which := self._class(row)) is None:
                 continue
-            way, memory, size = which
-            words = way_words(way, memory)
+            route, memory, size = which
+            words = way_words(route, memory)
             for key, means, how in (("event", "event", "between two events"), ("done", "host", "as the host sees it")):
-                if row.get("call") == "async" and (found := self._stat(row, key)):
-                    self._point(way, memory, means, f"{words}, {how}", size, found)
+                if row.get("call") == "async" and (stat := self._stat(row, key)):
+                    self._point(route, memory, means, f"{words}, {how}", size, stat)
                     if key == "done" and memory == "pinned" and size == 128:
-                        small.append(found)
+                        small.append(stat)
         if small:
             error = math.hypot(*(f[0] * f[1] for f in small)) / sum(f[0] for f in small)
             self._add(
@@ -220,36 +220,32 @@ class _Kit:
         # what two events add to what they enclose, where that was measured
         empty = next((f[0] for r in rows if r.get("case") == "nothing_between" and (f := self._stat(r, "event_total"))), 0.0)
         for row in rows:
-            if (
-                row.get("case") == "both_directions"
-                and (size := self._plain(row, "bytes"))
-                and (found := self._stat(row, "event_per_pair"))
-            ):
+            if row.get("case") == "both_directions" and (size := self._plain(row, "bytes")) and (stat := self._stat(row, "event_per_pair")):
                 if size >= 16 << 20:
-                    self._add("rate.both", size / found[0], "B/s", found[1], found[2], f"gap, both directions, {size:.0f} B")
+                    self._add("rate.both", size / stat[0], "B/s", stat[1], stat[2], f"gap, both directions, {size:.0f} B")
                 continue
             count = self._plain(row, "count")
-            if row.get("case") == "back_to_back" and count and (which := self._class(row)) and (found := self._stat(row, "event_total")):
-                totals.setdefault((which[0], which[2]), []).append((count, found[0]))
-        for (way, size), points in totals.items():
+            if row.get("case") == "back_to_back" and count and (which := self._class(row)) and (stat := self._stat(row, "event_total")):
+                totals.setdefault((which[0], which[2]), []).append((count, stat[0]))
+        for (route, size), points in totals.items():
             count_of, total = np.array(points).T
-            one = total[count_of == 1]
-            if len(one):
-                alone = float(one[0]) - (empty if empty < one[0] else 0.0)
-                self._point(way, "pinned", "queued", f"{way} pinned, one behind a busy kernel", size, (alone, 0.0, 1))
+            single = total[count_of == 1]
+            if len(single):
+                alone = float(single[0]) - (empty if empty < single[0] else 0.0)
+                self._point(route, "pinned", "queued", f"{route} pinned, one behind a busy kernel", size, (alone, 0.0, 1))
             if len(np.unique(count_of)) < 2:
                 continue
             # relative weights: the period is the slope of the time over the number of copies
             slope, _ = np.polyfit(count_of, total, 1, w=1.0 / total)
             if slope > 0:
                 self._point(
-                    way, "pinned", "period", f"{way} pinned, period of copies behind each other", size, (float(slope), 0.0, len(points))
+                    route, "pinned", "period", f"{route} pinned, period of copies behind each other", size, (float(slope), 0.0, len(points))
                 )
 
     def _threshold(self, rows: list[Row]) -> None:
         for row in rows:
-            if row.get("call") == "async" and (which := self._class(row)) and (found := self._stat(row, "call_time")):
-                self._point(which[0], "pageable", "call", f"{which[0]} pageable, until the call returns", which[2], found)
+            if row.get("call") == "async" and (which := self._class(row)) and (stat := self._stat(row, "call_time")):
+                self._point(which[0], "pageable", "call", f"{which[0]} pageable, until the call returns", which[2], stat)
 
     def _launch(self, rows: list[Row]) -> None:
         for row in rows:
@@ -281,12 +277,12 @@ class _Kit:
             name, blocking = str(row.get("call_name", "")), self._plain(row, "blocking") is not None
             if row.get("case") == "idle" and name in ("cudaDeviceSynchronize", "cuCtxSynchronize"):
                 self._time("bare.sync", row, "call", f"sync, {name} on an idle device")
-            elif row.get("case") == "flag_seen_to_return" and name.endswith("StreamSynchronize") and (found := self._stat(row, "latency")):
+            elif row.get("case") == "flag_seen_to_return" and name.endswith("StreamSynchronize") and (stat := self._stat(row, "latency")):
                 what = "sync.blocking" if blocking else "sync.seen"
-                best[what] = min(best.get(what, found), found)
-        for what, found in best.items():
+                best[what] = min(best.get(what, stat), stat)
+        for what, stat in best.items():
             self._add(
-                what, found[0], "s", found[1], found[2], "sync, the kernel's last store seen to return of the wait, least of the durations"
+                what, stat[0], "s", stat[1], stat[2], "sync, the kernel's last store seen to return of the wait, least of the durations"
             )
 
     def _event(self, rows: list[Row]) -> None:
@@ -304,7 +300,7 @@ class _Kit:
         for row in rows:
             size = self._plain(row, "bytes")
             if row.get("case") in ("cudaMalloc", "cuMemAlloc") and size and size <= 64 << 20:
-                times += [found[0] for key in ("get", "release") if (found := self._stat(row, key))]
+                times += [stat[0] for key in ("get", "release") if (stat := self._stat(row, key))]
         if times:
             spread = float(np.std(np.log(times))) / math.sqrt(len(times))
             where = "alloc, median of allocations and releases up to 64 MiB"
@@ -321,9 +317,9 @@ class _Kit:
     def _concurrent(self, rows: list[Row]) -> None:
         walls: dict[float, float] = {}
         for row in rows:
-            kernels, found = self._plain(row, "kernels"), self._stat(row, "wall")
-            if row.get("case") == "spinning_kernels" and self._plain(row, "blocks") == 1 and kernels and found:
-                walls[kernels] = found[0]
+            kernels, stat = self._plain(row, "kernels"), self._stat(row, "wall")
+            if row.get("case") == "spinning_kernels" and self._plain(row, "blocks") == 1 and kernels and stat:
+                walls[kernels] = stat[0]
         if len(walls) > 1 and 1.0 in walls:
             alone, side_by_side = walls[1.0], [k for k, wall in sorted(walls.items()) if wall <= 1.5 * walls[1.0]]
             beyond = [k for k in walls if k > side_by_side[-1]]
@@ -333,18 +329,18 @@ class _Kit:
 
     def _contention(self, rows: list[Row]) -> None:
         held = {(r.get("kernel"), r.get("copies")): r for r in rows if r.get("case") == "kernel_and_copies"}
-        for way in ("h2d", "d2h"):
-            alone = self._stat(held.get(("none", way), {}), f"{way}_event")
-            beside = self._stat(held.get(("memory_bound_long", way), held.get(("memory_bound", way), {})), f"{way}_event")
+        for route in ("h2d", "d2h"):
+            alone = self._stat(held.get(("none", route), {}), f"{route}_event")
+            beside = self._stat(held.get(("memory_bound_long", route), held.get(("memory_bound", route), {})), f"{route}_event")
             if alone and beside:
                 error = math.hypot(alone[1], beside[1])
                 self._add(
-                    f"contention.{way}",
+                    f"contention.{route}",
                     beside[0] / alone[0],
                     "1",
                     error,
                     beside[2],
-                    f"contention, {way} beside a memory-bound kernel over alone",
+                    f"contention, {route} beside a memory-bound kernel over alone",
                 )
 
     def _device(self, rows: list[Row]) -> None:
@@ -352,13 +348,13 @@ class _Kit:
         for row in rows:
             case = row.get("case")
             moved, flop = self._plain(row, "moved_bytes"), self._plain(row, "flop")
-            found = self._stat(row, "event")
-            if case == "triad" and moved and found and (triad is None or moved > triad[0]):
-                triad = (moved, moved / found[0], found[1], found[2])
-            elif case in ("fma_fp64", "fma_fp32") and flop and found:
-                self._add(f"fma.{case[4:]}", flop / found[0], "FLOP/s", found[1], found[2], f"device, chains of {case[4:]} FMA")
-            elif case in ("kernel_reads_host", "kernel_writes_host") and moved and found:
-                self._add(f"rate.{case}", moved / found[0], "B/s", found[1], found[2], f"device, {case.replace('_', ' ')}")
+            stat = self._stat(row, "event")
+            if case == "triad" and moved and stat and (triad is None or moved > triad[0]):
+                triad = (moved, moved / stat[0], stat[1], stat[2])
+            elif case in ("fma_fp64", "fma_fp32") and flop and stat:
+                self._add(f"fma.{case[4:]}", flop / stat[0], "FLOP/s", stat[1], stat[2], f"device, chains of {case[4:]} FMA")
+            elif case in ("kernel_reads_host", "kernel_writes_host") and moved and stat:
+                self._add(f"rate.{case}", moved / stat[0], "B/s", stat[1], stat[2], f"device, {case.replace('_', ' ')}")
             elif case == "load_latency" and row.get("where") in ("l2", "device", "pinned_host"):
                 what = {"l2": "load.l2", "device": "load.device", "pinned_host": "load.host"}[row["where"]]
                 self._time(what, row, "latency", f"device, chase of pointers in {row['where']}")
@@ -371,26 +367,26 @@ class _Kit:
             count, moved, threads = (self._plain(row, k) for k in ("count", "moved_bytes", "threads"))
             if row.get("case") == "cores" and count:
                 self._add("host.cores", count, "1", 0.0, 1, "host, cores of the system")
-            elif row.get("case") == "stream_triad" and moved and (found := self._stat(row, "wall")):
-                best = max(best or (0.0, 0.0, 0, 0.0), (moved / found[0], found[1], found[2], threads or 1.0))
+            elif row.get("case") == "stream_triad" and moved and (stat := self._stat(row, "wall")):
+                best = max(best or (0.0, 0.0, 0, 0.0), (moved / stat[0], stat[1], stat[2], threads or 1.0))
         if best:
             self._add("host.stream", best[0], "B/s", best[1], best[2], f"host, triad by {best[3]:.0f} threads, the best of all numbers")
 
     def _slack(self, rows: list[Row]) -> None:
         for row in rows:
-            size, threads, slack, found = (
+            size, threads, slack, stat = (
                 self._plain(row, "n"),
                 self._plain(row, "threads"),
                 row.get("slack_ns"),
                 self._stat(row, "per_iter"),
             )
-            if size and threads and found and isinstance(slack, int | float) and 0 <= slack < 1e18:
-                self.runs.setdefault((size, threads, float(slack) * _NS), []).append(found[0])
+            if size and threads and stat and isinstance(slack, int | float) and 0 <= slack < 1e18:
+                self.runs.setdefault((size, threads, float(slack) * _NS), []).append(stat[0])
                 if alone := self._plain(row, "kernel_ns"):
                     self.kernel_seconds[size] = alone * _NS
 
     def _managed(self, rows: list[Row]) -> None:
         for row in rows:
-            way, size = row.get("dir"), self._plain(row, "bytes")
-            if way in ("h2d", "d2h") and size and (found := self._stat(row, "event")):
-                self._add(f"migration.{way}", size / found[0], "B/s", found[1], found[2], f"managed, {way} of {size:.0f} B by page faults")
+            route, size = row.get("dir"), self._plain(row, "bytes")
+            if route in ("h2d", "d2h") and size and (stat := self._stat(row, "event")):
+                self._add(f"migration.{route}", size / stat[0], "B/s", stat[1], stat[2], f"managed, {route} of {size:.0f} B by page faults")

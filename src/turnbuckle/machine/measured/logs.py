@@ -58,7 +58,7 @@ LARGEST_BYTES: Final = 16 << 20
 
 
 def format_of(text: str) -> str | None:
-    """Which format a text is in, or None.
+    """Return the format of a text, or None.
 
     >>> format_of("direction, size [B], time [us]")
     'CSV'
@@ -90,19 +90,19 @@ def read_measured(path: str | Path, *, size_bytes: float | None = None, with_rat
     if name is None:
         raise unknown_format(place.name)
     left = Left()
-    found = _FORMATS[name][1](Text(place, text, size_bytes, between_nodes), left)
+    contents = _FORMATS[name][1](Text(place, text, size_bytes, between_nodes), left)
     if size_bytes is not None:
-        _sized(found, size_bytes, place.name)
-    for p in found.points:
+        _sized(contents, size_bytes, place.name)
+    for p in contents.points:
         p.check(place.name)
-    curves = tuple(p.curve() for p in found.points if p.size)
+    curves = tuple(p.curve() for p in contents.points if p.size)
     if not with_rates:
         curves = _one_a_class(curves, left)
-    quantities = tuple(found.quantities) if with_rates else ()
-    if not with_rates and (single := sum(q.count for q in found.quantities)):
+    quantities = tuple(contents.quantities) if with_rates else ()
+    if not with_rates and (single := sum(q.count for q in contents.quantities)):
         left.out("single numbers that are no time of a copy of a known size", single)
-    if not curves and not quantities and not (with_rates and found.surface):
-        raise _nothing(place.name, name, found)
+    if not curves and not quantities and not (with_rates and contents.surface):
+        raise _nothing(place.name, name, contents)
     if part is not None:
         if not 1 <= part <= len(curves):
             raise UsageError(
@@ -113,7 +113,7 @@ def read_measured(path: str | Path, *, size_bytes: float | None = None, with_rat
                 fix=f"a number from 1 to {len(curves)}" if curves else "give the file without #",
             )
         curves, quantities = curves[part - 1 : part], ()
-    return Measured(place.name, name, curves, found.device, left.findings(), quantities, found.driver, tuple(found.surface))
+    return Measured(place.name, name, curves, contents.device, left.findings(), quantities, contents.driver, tuple(contents.surface))
 
 
 #: Times of one copy by our own program, the one that a recording would show first; further ones are other definitions of it.
@@ -121,7 +121,7 @@ _DEFINITIONS: Final = ("event", "queued", "host", "period", "call")
 
 
 def _one_a_class(curves: tuple[Curve, ...], left: Left) -> tuple[Curve, ...]:
-    """Of several definitions of one copy's time, the device's own; everything else as it is."""
+    """Keep, of several definitions of one copy's time, the device's own; everything else stays."""
     best: dict[tuple[str, str], int] = {}
     for c in curves:
         if c.means in _DEFINITIONS:
@@ -134,7 +134,7 @@ def _one_a_class(curves: tuple[Curve, ...], left: Left) -> tuple[Curve, ...]:
 
 
 def _text(place: Path) -> str:
-    """The text of a file; unpacked where it is packed, up to the same limit."""
+    """Return the text of a file; unpacked where it is packed, up to the same limit."""
     fix = f"give the output of {', '.join(_FORMATS)}"
     try:
         with opened(place) as file:
@@ -154,8 +154,8 @@ def _text(place: Path) -> str:
     return read_text(place, "the measurement", largest_bytes=LARGEST_BYTES, fix=fix)
 
 
-def _sized(found: Found, size_bytes: float, name: str) -> None:
-    """Rates whose copies have a size after all become points of one copy."""
+def _sized(contents: Found, size_bytes: float, name: str) -> None:
+    """Turn rates whose copies have a size after all into points of one copy."""
     if not 0 < size_bytes < float("inf"):
         raise UsageError(
             "A023",
@@ -164,12 +164,12 @@ def _sized(found: Found, size_bytes: float, name: str) -> None:
             found=f"{size_bytes:g} B",
             fix='for example --copied-size "256 MiB"',
         )
-    for q in [q for q in found.quantities if q.unsized and q.what in _RATES]:
+    for q in [q for q in contents.quantities if q.unsized and q.what in _RATES]:
         direction, memory = _RATES[q.what]
         points = Points(direction, memory, f"{way_words(direction, memory)}, {q.where}")
         points.add(size_bytes, size_bytes / q.value, q.error)
-        found.points.append(points)
-        found.quantities.remove(q)
+        contents.points.append(points)
+        contents.quantities.remove(q)
 
 
 _RATES: Final = {
@@ -177,11 +177,11 @@ _RATES: Final = {
 }  # fmt: skip
 
 
-def _nothing(name: str, kind: str, found: Found) -> Exception:
-    if found.quantities:
-        shown = ", ".join(f"{q.what} {q.value / 1e9:.4g} GB/s" for q in found.quantities[:6] if q.unit == "B/s")
+def _nothing(name: str, kind: str, contents: Found) -> Exception:
+    if contents.quantities:
+        shown = ", ".join(f"{q.what} {q.value / 1e9:.4g} GB/s" for q in contents.quantities[:6] if q.unit == "B/s")
         return CannotAnswer(
-            "A145", "rates without the size they were measured at", where=name, found=shown or f"{len(found.quantities)} single numbers",
+            "A145", "rates without the size they were measured at", where=name, found=shown or f"{len(contents.quantities)} single numbers",
             cause=f"{kind} does not print the size it copied; a rate without a size is not a time",
             fix='say the size with --copied-size, for example --copied-size "256 MiB"',
         )  # fmt: skip
@@ -192,19 +192,19 @@ def _nothing(name: str, kind: str, found: Found) -> Exception:
 
 
 def split_part(path: str | Path) -> tuple[Path, int | None]:
-    """``FILE#2`` -> FILE and 2; a file of that very name comes first.
+    """Split ``FILE#2`` into FILE and 2; a file of that very name comes first.
 
     >>> split_part("osu.txt#2")[1]
     2
     """
-    found = re.fullmatch(r"(.+)#([0-9]{1,4})", str(path), re.DOTALL)
-    if found is None or Path(path).exists():
+    match = re.fullmatch(r"(.+)#([0-9]{1,4})", str(path), re.DOTALL)
+    if match is None or Path(path).exists():
         return Path(path), None
-    return Path(found[1]), int(found[2])
+    return Path(match[1]), int(match[2])
 
 
 def unknown_format(name: str) -> UsageError:
-    """What to say of a text that is none of the formats."""
+    """Build the error for a text in none of the formats."""
     return UsageError(
         "A020", "neither a recording nor a measurement of copies", where=name, found="text of another kind",
         cause=f"known are recordings, the output of {', '.join(n for n in _FORMATS if n != 'CSV')}, and CSV tables",
@@ -213,7 +213,7 @@ def unknown_format(name: str) -> UsageError:
 
 
 def listed(curves: tuple[Curve, ...]) -> str:
-    """The measurements of a file by number, for messages."""
+    """Describe the measurements of a file by number, for messages."""
     return "; ".join(f"{k} {c.name}" for k, c in enumerate(curves[:8], 1)) + (f"; {len(curves)} in all" if len(curves) > 8 else "")
 
 
@@ -236,10 +236,10 @@ def _table(file: Text, left: Left) -> Found:
         direction = table.texts["direction"][row].lower()
         memory = (table.texts["memory"][row] if "memory" in table.texts else "").lower()
         memory = memory or ("device" if direction in ("d2d", "p2p") else "unknown")
-        for word, known, column in ((direction, DIRECTIONS, "direction"), (memory, memories, "memory")):
-            if word not in known:
+        for word, choices, column in ((direction, DIRECTIONS, "direction"), (memory, memories, "memory")):
+            if word not in choices:
                 raise UsageError(
-                    "A023", f"an unknown {column}", where=table.where(row, column), found=clean(word), fix=f"one of {', '.join(known)}"
+                    "A023", f"an unknown {column}", where=table.where(row, column), found=clean(word), fix=f"one of {', '.join(choices)}"
                 )
         if np.isnan(time[row]) == np.isnan(rate[row]):
             raise UsageError(

@@ -33,14 +33,14 @@ _CELL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def nvbandwidth(file: Text, left: Left) -> Found:
-    """Cells of each matrix; every pair of devices is one sample.  It prints no size."""
+    """Read the cells of each matrix; every pair of devices is one sample.  The program prints no size."""
     start = file.text.find("{")
     if start >= 0 and '"nvbandwidth"' in file.text:
         return _json(file, left, start)
     out = Found()
     test = ""
     samples: dict[str, tuple[list[float], list[int]]] = {}
-    for at, line in enumerate(file.lines(), 1):
+    for line_number, line in enumerate(file.lines(), 1):
         if begins := re.match(r"\s*Running\s+(\w+)\.?\s*$", line):
             test = begins[1].lower()
         elif version := re.match(r"\s*Driver Version:\s*(\S+)", line):
@@ -50,7 +50,7 @@ def nvbandwidth(file: Text, left: Left) -> Found:
         elif re.match(r"\s*(?:SUM|Waived|ERROR|NOTE)\b", line):
             test = "" if not line.strip().startswith("SUM") else test
         elif test and (row := re.fullmatch(r"\s*[0-9]{1,4}((?:\s+(?:[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|N/A))+)\s*", line)):
-            _take(test, row[1].split(), [at], samples, left, file.name)
+            _take(test, row[1].split(), [line_number], samples, left, file.name)
     return _quantities(out, samples)
 
 
@@ -117,7 +117,7 @@ _TRIP = re.compile(r"Round-trip latency per iteration is\s+(?:\(min\)\s+[0-9.]+,
 
 
 def gdrcopy(file: Text, left: Left) -> Found:
-    """copylat: the host's own stores to and loads from device memory by size; copybw: the rate of one size; pplat: a flag there and back.
+    """Read copylat (the host's stores to and loads from device memory by size), copybw (rate of one size), pplat (a flag there and back).
 
     Its MB/s are of 2^20 bytes.  Such copies are none of the copy engine's: they are curves of their own.
     """
@@ -125,7 +125,7 @@ def gdrcopy(file: Text, left: Left) -> Found:
     out, size = Found(), None
     trips: list[float] = []
     trip_lines: list[int] = []
-    for at, line in enumerate(file.lines(), 1):
+    for row_number, line in enumerate(file.lines(), 1):
         if device := re.match(r"GPU id:\s*\d+;\s*name:([^;]+);", line):
             out.device = out.device or clean(device[1])
         elif begins := re.match(r"\s*(?:writing|reading) test, size=([0-9]{1,15})", line):
@@ -135,17 +135,19 @@ def gdrcopy(file: Text, left: Left) -> Found:
             if n <= 0 or coarse > COARSEST:
                 left.out("times printed too coarsely")
                 continue
-            way = "mapped_h2d" if row[1] == "to" else "mapped_d2h"
-            points_of(group, way, "device", f"gdr_copy_{row[1]}_mapping").add(n, float(row[3]) * 1e-6, coarse, at)
+            route = "mapped_h2d" if row[1] == "to" else "mapped_d2h"
+            points_of(group, route, "device", f"gdr_copy_{row[1]}_mapping").add(n, float(row[3]) * 1e-6, coarse, row_number)
         elif rate := _BANDWIDTH.match(line):
             if size is None or float(number(rate[2], file.name)) <= 0:
                 left.out("rates without a size")
                 continue
-            way = "mapped_h2d" if rate[1] == "write" else "mapped_d2h"
-            points_of(group, way, "device", f"copybw {rate[1]}").add(size, size / (float(rate[2]) * (1 << 20)), rounding(rate[2]), at)
+            route = "mapped_h2d" if rate[1] == "write" else "mapped_d2h"
+            points_of(group, route, "device", f"copybw {rate[1]}").add(
+                size, size / (float(rate[2]) * (1 << 20)), rounding(rate[2]), row_number
+            )
         elif trip := _TRIP.match(line):
             trips.append(float(number(trip[1], file.name)) * 1e-6)
-            trip_lines.append(at)
+            trip_lines.append(row_number)
     for points in group.values():
         points.means = "cpu"
     out.points = list(group.values())

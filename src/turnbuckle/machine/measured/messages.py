@@ -21,10 +21,10 @@ _ENDS = {"HH": ("h2h", "unknown"), "DD": ("p2p", "device"), "HD": ("h2d", "unkno
 
 
 def osu(file: Text, left: Left) -> Found:
-    """One measurement a block.  osu_bw keeps 64 messages in flight: its rate holds no latency."""
+    """Read one measurement per block.  osu_bw keeps 64 messages in flight, so its rate holds no latency."""
     out = Found()
     title, ends, test, library, pairs, now = "", "", "", "mpi", 1, None
-    for at, line in enumerate(file.lines(), 1):
+    for line_number, line in enumerate(file.lines(), 1):
         if head := _OSU_HEAD.match(line):
             test, now, pairs, library = head[3].lower(), None, 1, head[1].lower()
             if not ends and library == "mpi" and not head[2].strip("-"):
@@ -46,7 +46,7 @@ def osu(file: Text, left: Left) -> Found:
                 left.out("blocks of collectives and one-sided operations")
             elif ends not in _ENDS:
                 raise UsageError(
-                    "A023", "a block that does not say where its buffers are", where=f"{file.name}:{at}",
+                    "A023", "a block that does not say where its buffers are", where=f"{file.name}:{line_number}",
                     fix="keep the command (osu_bw D D) or the line '# Send Buffer on ...' above the block",
                 )  # fmt: skip
             else:
@@ -55,12 +55,12 @@ def osu(file: Text, left: Left) -> Found:
                 timed = columns[1].lower().startswith(("lat", "avg"))
                 name = title or f"osu {'latency' if timed else 'bw'} {ends[0]} {ends[1]}"
                 name += f", {pairs} pairs" if pairs > 1 else ", several pairs" if together else ""
-                way = "several" if together else "network" if away else direction
-                now = Points(way, memory, clean(name), streamed=not timed, means="mpi" if library == "mpi" else "nccl")
+                route = "several" if together else "network" if away else direction
+                now = Points(route, memory, clean(name), streamed=not timed, means="mpi" if library == "mpi" else "nccl")
                 out.points.append(now)
             title, ends = "", ""
         elif row := _ROW.fullmatch(line):
-            _osu_row(row, now, left, file.name, at)
+            _osu_row(row, now, left, file.name, line_number)
         elif (words := line.split()[-2:]) and set(words) <= {"H", "D", "M"} and _OSU_COMMAND.search(line):
             ends = "".join(words).replace("M", "D")
             title = title or (clean(line.strip("$ ")) if _between(line) else "")
@@ -79,11 +79,11 @@ def _heading(line: str) -> str:
 
 
 def _between(words: str) -> bool:
-    """Whether a title or a command line says that the ranks are on several nodes."""
-    return any(found[1] is None or int(found[1]) > 1 for found in _TWO_NODES.finditer(words))
+    """Return whether a title or a command line says that the ranks are on several nodes."""
+    return any(match[1] is None or int(match[1]) > 1 for match in _TWO_NODES.finditer(words))
 
 
-def _osu_row(row: re.Match[str], now: Points | None, left: Left, name: str, at: int) -> None:
+def _osu_row(row: re.Match[str], now: Points | None, left: Left, name: str, line_number: int) -> None:
     n, coarse = float(row[1]), rounding(number(row[2], name))
     if now is None or n <= 0:
         return
@@ -93,7 +93,7 @@ def _osu_row(row: re.Match[str], now: Points | None, left: Left, name: str, at: 
     if coarse > COARSEST:
         left.out("values printed too coarsely to tell a time")
         return
-    now.add(n, n / (float(row[2]) * 1e6) if now.streamed else float(row[2]) * 1e-6, coarse, at)
+    now.add(n, n / (float(row[2]) * 1e6) if now.streamed else float(row[2]) * 1e-6, coarse, line_number)
 
 
 _RANK = re.compile(r"#\s+Rank\s+([0-9]{1,7})\s+(?:Group\s+[0-9]+\s+)?Pid\s+[0-9]+\s+on\s+(\S+)\s+device\s+[0-9]+\s+\[[^\]]*\]\s+(\S.*)")
@@ -111,11 +111,11 @@ _NAMES: Final = {
 
 
 def nccl_tests(file: Text, left: Left) -> Found:
-    """Times out of place by size.  Which operation it was stands in newer outputs, else in the name of the file, else nowhere."""
+    """Read times out of place by size.  The operation stands in newer outputs, else in the name of the file, else nowhere."""
     out = Found()
     hosts: set[str] = set()
     ranks, operation, points, unit = 0, "", None, 1e-6
-    for at, line in enumerate(file.lines(), 1):
+    for line_number, line in enumerate(file.lines(), 1):
         if rank := _RANK.match(line):
             ranks, hosts, out.device = max(ranks, int(rank[1]) + 1), hosts | {rank[2]}, out.device or clean(rank[3])
         elif re.match(r"#\s+size\s+count\b", line):
@@ -127,16 +127,16 @@ def nccl_tests(file: Text, left: Left) -> Found:
         elif re.match(r"#\s+\(B\)", line) and (time := re.search(r"\((us|ms|s)\)", line)):
             unit = {"us": 1e-6, "ms": 1e-3, "s": 1.0}[time[1]]
         elif line.startswith("#") or not line.strip()[:1].isdigit():
-            found = _PERF.search(line) if "_perf" in line or "Collective" in line else None
-            operation = _name(found[1]) if found else operation
+            match = _PERF.search(line) if "_perf" in line or "Collective" in line else None
+            operation = _name(match[1]) if match else operation
             continue
         elif points is not None:
-            _nccl_row(line, points, unit, left, file.name, at)
+            _nccl_row(line, points, unit, left, file.name, line_number)
     return out
 
 
 def _operation(stem: str) -> str:
-    """The operation that a file's name holds, however it is written; longer words before those they hold."""
+    """Return the operation in a file's name, in any spelling; longer words come before those they contain."""
     bare = re.sub(r"[^a-z]", "", stem.lower())
     words = (*_NAMES, "broadcast", "reduce", "gather", "scatter")
     return next((_name(word) for word in words if word in bare), "")
@@ -155,8 +155,8 @@ def _collective(operation: str, ranks: int, hosts: set[str], between_nodes: bool
     return Points("collective", "device", f"NCCL {operation or 'operation not named'}, {among}", means="nccl")
 
 
-def _nccl_row(line: str, points: Points, unit: float, left: Left, name: str, at: int) -> None:
-    """size count type [redop] [root] | time algbw busbw wrong | time algbw busbw wrong"""
+def _nccl_row(line: str, points: Points, unit: float, left: Left, name: str, line_number: int) -> None:
+    """Read a row: size count type [redop] [root] | time algbw busbw wrong | time algbw busbw wrong"""
     cells = line.split()
     figures = cells[2:]
     while figures and not _is_number(figures[0]):
@@ -173,7 +173,7 @@ def _nccl_row(line: str, points: Points, unit: float, left: Left, name: str, at:
     elif coarse > COARSEST:
         left.out("times printed too coarsely")
     else:
-        points.add(size, float(figures[0]) * unit, coarse, at)
+        points.add(size, float(figures[0]) * unit, coarse, line_number)
 
 
 def _is_number(word: str) -> bool:
@@ -181,7 +181,7 @@ def _is_number(word: str) -> bool:
 
 
 def vidur(file: Text, left: Left) -> Found:
-    """CSV with ``time_stats.OP.median`` [ms], ``size`` [B], ``num_workers``, ``devices_per_node``: one measurement a combination."""
+    """Read CSV with ``time_stats.OP.median`` [ms], ``size`` [B], ``num_workers``, ``devices_per_node``: one measurement per combination."""
     rows = csv.reader(file.lines())
     heading = [c.strip() for c in next(rows)]
     column = {name: k for k, name in enumerate(heading)}
@@ -192,20 +192,20 @@ def vidur(file: Text, left: Left) -> Found:
             fix="it needs the columns size and time_stats.OPERATION.median",
         )  # fmt: skip
     group: dict[tuple[str, ...], Points] = {}
-    for at, cells in enumerate(rows, 2):
+    for line_number, cells in enumerate(rows, 2):
         if not any(c.strip() for c in cells):
             continue
         if len(cells) != len(heading):
             left.out("lines with another number of values than the heading")
             continue
-        here = {name: cells[k].strip() for name, k in column.items()}
-        if not here[timed] or not _is_number(here[timed]) or not _is_number(here["size"]):
+        cell_of = {name: cells[k].strip() for name, k in column.items()}
+        if not cell_of[timed] or not _is_number(cell_of[timed]) or not _is_number(cell_of["size"]):
             left.out("lines without a size or a time")
             continue
-        operation = _name(here.get("collective") or timed.split(".")[1])
-        workers, per_node = here.get("num_workers", ""), here.get("devices_per_node", "")
+        operation = _name(cell_of.get("collective") or timed.split(".")[1])
+        workers, per_node = cell_of.get("num_workers", ""), cell_of.get("devices_per_node", "")
         away = _is_number(workers) and _is_number(per_node) and float(workers) > float(per_node)
-        milliseconds, size = float(here[timed]), float(here["size"])
+        milliseconds, size = float(cell_of[timed]), float(cell_of["size"])
         # three decimals of a millisecond are printed, however many digits a mean then has
         coarse = 0.0005 / milliseconds if milliseconds > 0 else float("inf")
         if coarse > COARSEST or size <= 0:
@@ -216,5 +216,5 @@ def vidur(file: Text, left: Left) -> Found:
         name = f"NCCL {operation}, {workers or 'unknown'} ranks, {per_node or 'unknown'} a node"
         points = points_of(group, direction, "device", name)
         points.means = "nccl"
-        points.add(size, milliseconds * 1e-3, coarse, at)
+        points.add(size, milliseconds * 1e-3, coarse, line_number)
     return Found(list(group.values()))

@@ -19,14 +19,14 @@ _ROCM_NOTE = "the file does not give the size of the copies"
 
 
 def rocm_bandwidth_test(file: Text, left: Left) -> Found:
-    """Matrices of rates, rows from and columns to; a bidirectional one holds both directions together.  Or times by size of one pair."""
+    """Read matrices of rates, rows from and columns to (a bidirectional one adds both directions), or times by size of one pair."""
     out = Found()
     processors: set[str] = set()
     rates: dict[str, tuple[list[float], list[int]]] = {}
     group: dict[tuple[str, ...], Points] = {}
     ends: dict[str, str] = {}
     table, columns, both = "", [""], False
-    for at, line in enumerate(file.lines(), 1):
+    for line_number, line in enumerate(file.lines(), 1):
         if device := _ROCM_DEVICE.match(line):
             if re.search(r",\s*GPU-|Instinct|Radeon|gfx[0-9]", line):
                 out.device = out.device or clean(device[2])
@@ -42,15 +42,17 @@ def rocm_bandwidth_test(file: Text, left: Left) -> Found:
             columns = line.split()[1:]
         elif table and columns and (row := _ROCM_ROW.fullmatch(line)):
             for to, cell in zip(columns, row[2].split(), strict=False):
-                _cell(row[1], to, cell, table, processors, at, rates, left)
+                _cell(row[1], to, cell, table, processors, line_number, rates, left)
         elif not table and len(ends) == 2 and (row := _ROCM_SIZED.fullmatch(line)):
-            way = {"cpugpu": "h2d", "gpucpu": "d2h", "gpugpu": "p2p"}.get(ends["src"] + ends["dst"])
+            route = {"cpugpu": "h2d", "gpucpu": "d2h", "gpugpu": "p2p"}.get(ends["src"] + ends["dst"])
             coarse = rounding(number(row[3], file.name))
-            if way is None or both or coarse > COARSEST:
+            if route is None or both or coarse > COARSEST:
                 left.out("lines of both directions at once or of the host alone, or printed too coarsely")
                 continue
-            memory = "device" if way == "p2p" else "pinned"
-            points_of(group, way, memory, way).add(float(row[1]) * (1 << _BINARY[row[2].upper()]), float(row[3]) * 1e-6, coarse, at)
+            memory = "device" if route == "p2p" else "pinned"
+            points_of(group, route, memory, route).add(
+                float(row[1]) * (1 << _BINARY[row[2].upper()]), float(row[3]) * 1e-6, coarse, line_number
+            )
     out.points = list(group.values())
     for what, (values, lines) in rates.items():
         where = f"median of {len(values)}, {lines_words(lines)}"
@@ -59,7 +61,7 @@ def rocm_bandwidth_test(file: Text, left: Left) -> Found:
 
 
 def _cell(
-    source: str, to: str, cell: str, table: str, processors: set[str], at: int, rates: dict[str, tuple[list[float], list[int]]], left: Left
+    source: str, to: str, cell: str, table: str, processors: set[str], row: int, rates: dict[str, tuple[list[float], list[int]]], left: Left
 ) -> None:
     host = (source in processors, to in processors)
     if cell == "N/A" or not float(cell) > 0 or all(host):
@@ -74,7 +76,7 @@ def _cell(
         value = float(cell)
     held = rates.setdefault(what, ([], []))
     held[0].append(value * 1e9)
-    held[1].append(at)
+    held[1].append(row)
 
 
 _RDMA_TEST = re.compile(r"(?<=\s)(Bidirectional\s+)?(BW|Latency)\s+(?:Post List\s+)?Test\b", re.IGNORECASE)
@@ -85,13 +87,13 @@ _RDMA_UNIT: Final = {"mb": float(1 << 20), "gb": 1e9 / 8}
 
 
 def perftest(file: Text, left: Left) -> Found:
-    """ib_write_bw and its like: average rate of many messages in flight; ib_write_lat and its like: the typical time of one."""
+    """Read ib_write_bw and its like (average rate of many messages in flight) and ib_write_lat and its like (typical time of one)."""
     out = Found()
     memory = "device" if re.search(r"\b(?:CUDA|ROCm)\b", file.text) else "unknown"
     title, both, now, column, unit = "", False, None, 0, 1.0
-    for at, line in enumerate(file.lines(), 1):
-        if (found := _RDMA_TEST.search(line)) and (test := _RDMA_TITLE.fullmatch(line[: found.start()].strip())):
-            title, both = clean(f"{test[0]} {found[2]}").lower().replace("_", " "), bool(found[1])
+    for line_number, line in enumerate(file.lines(), 1):
+        if (match := _RDMA_TEST.search(line)) and (test := _RDMA_TITLE.fullmatch(line[: match.start()].strip())):
+            title, both = clean(f"{test[0]} {match[2]}").lower().replace("_", " "), bool(match[1])
         elif line.lstrip().startswith("#bytes"):
             words = re.findall(r"(BW average|BW peak|t_typical|t_avg|t_min|t_max|MsgRate)\s*\[(\w+)", line)
             names = [w[0] for w in words]
@@ -112,7 +114,7 @@ def perftest(file: Text, left: Left) -> Found:
                 left.out("lines of another form, or printed too coarsely")
                 continue
             value, size = float(cells[column]) * unit, float(row[1])
-            now.add(size, size / value if now.streamed else value, rounding(cells[column]), at)
+            now.add(size, size / value if now.streamed else value, rounding(cells[column]), line_number)
     return out
 
 
@@ -122,19 +124,19 @@ _ON_DEVICES: Final = ("cuda", "hip", "opencl", "sycl")
 
 
 def babelstream(file: Text, left: Left) -> Found:
-    """Best rates of copy, mul, add and triad: of the device, or of the host where the implementation is one for hosts; STREAM is that."""
+    """Read best rates of copy, mul, add and triad: of the device, or of the host for host implementations such as STREAM."""
     out = Found()
     rates: list[float] = []
     lines: list[int] = []
-    on_device, unit, known = False, 1e6, False
-    for at, line in enumerate(file.lines(), 1):
+    on_device, unit, recognised = False, 1e6, False
+    for line_number, line in enumerate(file.lines(), 1):
         if device := _STREAM_DEVICE.match(line):
             out.device, on_device = out.device or clean(device[1]), True
         elif line.startswith("Implementation:"):
-            word, known = line.partition(":")[2].strip().lower(), True
+            word, recognised = line.partition(":")[2].strip().lower(), True
             on_device = on_device or word.startswith(_ON_DEVICES)
         elif line.startswith("STREAM version"):
-            known = True
+            recognised = True
         elif line.startswith("Function"):
             unit = float(1 << 20) if "MiB" in line else 1e6
         elif row := _STREAM.fullmatch(line):
@@ -142,8 +144,8 @@ def babelstream(file: Text, left: Left) -> Found:
                 left.out("rates of another kernel than copy, mul, add and triad")
                 continue
             rates.append(float(row[2]) * unit)
-            lines.append(at)
-    if rates and known:
+            lines.append(line_number)
+    if rates and recognised:
         where = f"STREAM, {lines_words(lines)}"
         out.quantities.append(sampled("device.stream" if on_device else "host.stream", rates, "B/s", where))
     return out
@@ -156,11 +158,11 @@ _GPU_STREAM_DEVICE = re.compile(r"\s*Device\s+[0-9]{1,4}:\s*\"([^\"]*)\"")
 
 
 def gpu_stream(file: Text, left: Left) -> Found:
-    """SuperBench's STREAM on devices: the best number of threads for each kernel, buffer and device."""
+    """Read SuperBench's STREAM on devices: the best number of threads for each kernel, buffer and device."""
     out = Found()
     best: dict[tuple[str, ...], float] = {}
     lines: list[int] = []
-    for at, line in enumerate(file.lines(), 1):
+    for line_number, line in enumerate(file.lines(), 1):
         if device := _GPU_STREAM_DEVICE.match(line):
             out.device = out.device or clean(device[1])
         elif row := _GPU_STREAM.fullmatch(line):
@@ -169,7 +171,7 @@ def gpu_stream(file: Text, left: Left) -> Found:
                 left.out("rates of nothing")
                 continue
             best[row[1], row[2], row[3], row[4]] = max(best.get((row[1], row[2], row[3], row[4]), 0.0), value)
-            lines.append(at)
+            lines.append(line_number)
     if best:
         where = f"STREAM, best of {len(lines)} for each of {len(best)} kernels and devices, {lines_words(lines)}"
         out.quantities.append(sampled("device.stream", list(best.values()), "B/s", where))

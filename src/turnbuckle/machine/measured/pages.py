@@ -16,7 +16,7 @@ _VARIANTS: Final = {"graph": "in a CUDA graph", "gsync": "as grid-wide steps of 
 
 
 def small_kernels(file: Text, left: Left) -> Found:
-    """gpu-small-kernels: elements, volume, then GB/s by block size.  The best block size of each row: time = 16 B x elements / rate.
+    """Read gpu-small-kernels: elements, volume, then GB/s by block size.  The best block size counts: time = 16 B x elements / rate.
 
     The volume beside the elements is left: some versions divide it once too often.
     """
@@ -24,7 +24,7 @@ def small_kernels(file: Text, left: Left) -> Found:
     how = _VARIANTS.get(ending, "one launch each" if ending not in _VARIANTS else "")
     points = Points("kernel", "device", f"kernels {how} (by the file's name)", means="kernel")
     columns = 0
-    for at, line in enumerate(file.lines(), 1):
+    for line_number, line in enumerate(file.lines(), 1):
         row = _SMALL.fullmatch(line)
         # a row with fewer block sizes than those before it was cut off: its best is not known
         columns = max(columns, len(row[4].split())) if row is not None else columns
@@ -42,7 +42,7 @@ def small_kernels(file: Text, left: Left) -> Found:
             left.out("rates printed too coarsely")
             continue
         volume = float(row[1]) * _BYTES_AN_ELEMENT
-        points.add(volume, volume / (float(best) * 1e9), coarse, at)
+        points.add(volume, volume / (float(best) * 1e9), coarse, line_number)
     return Found([points])
 
 
@@ -57,11 +57,11 @@ _PAGE_NOTE = "the page does not give the size of the copies"
 
 
 def benchmark_page(file: Text, left: Left) -> Found:
-    """Rates of a page's tables; the unit stands in the heading of a table or behind the number."""
+    """Read rates of a page's tables; the unit stands in the heading of a table or behind the number."""
     out = Found()
     section, unit = "", ""
     stream: tuple[list[float], list[int]] = ([], [])
-    for at, line in enumerate(file.lines(), 1):
+    for line_number, line in enumerate(file.lines(), 1):
         if line.lstrip().startswith("#"):
             section, unit = line.strip("# \t").lower(), ""
             continue
@@ -81,13 +81,13 @@ def benchmark_page(file: Text, left: Left) -> Found:
         scale = _SCALE.get(value[2] or unit)
         if first in _ROWS and scale:
             rate = float(value[1]) * scale
-            _positive(rate, file.name, at)
+            _positive(rate, file.name, line_number)
             error = rounding(value[1])
-            quantity = sampled(_ROWS[first], [rate], "B/s", f"line {at}, {clean(first)}", _PAGE_NOTE, unsized=True)
+            quantity = sampled(_ROWS[first], [rate], "B/s", f"line {line_number}, {clean(first)}", _PAGE_NOTE, unsized=True)
             out.quantities.append(type(quantity)(**{**quantity.__dict__, "error": error}))
         elif first in _STREAM and scale and re.search(r"hbm|stream|memory", section):
             stream[0].append(float(value[1]) * scale)
-            stream[1].append(at)
+            stream[1].append(line_number)
         elif "nccl" in section and scale:
             left.out("bus bandwidths of a collective whose number of ranks the page does not give with them")
         else:
@@ -98,6 +98,6 @@ def benchmark_page(file: Text, left: Left) -> Found:
     return out
 
 
-def _positive(value: float, name: str, at: int) -> None:
+def _positive(value: float, name: str, line_number: int) -> None:
     if value <= 0:
-        raise UsageError("A023", "a rate of nothing", where=f"{name}:{at}", fix="leave out what was not measured")
+        raise UsageError("A023", "a rate of nothing", where=f"{name}:{line_number}", fix="leave out what was not measured")

@@ -61,7 +61,7 @@ class Curve:
     lines: tuple[int, int] = (0, 0)
 
     def at(self, size_bytes: Float) -> Float:
-        """Time of copies of other sizes [s]: straight lines between the measured points in log-log; nan outside them.
+        """Return the time of copies of other sizes [s]: straight lines between the measured points in log-log; nan outside them.
 
         >>> curve = Curve("h2d", "pinned", np.array([1e3, 1e5]), np.array([2e-6, 8e-6]), "")
         >>> [float(round(t * 1e6, 3)) for t in curve.at(np.array([1e3, 1e4, 1e6]))]
@@ -146,7 +146,7 @@ class Points:
         self.lines.append(line)
 
     def check(self, file: str) -> None:
-        """Raises A023 for a size or a time that no copy has."""
+        """Raise A023 for a size or a time that no copy has."""
         for size, seconds in zip(self.size, self.seconds, strict=True):
             if not (1.0 <= size <= LARGEST_COPY and SHORTEST <= seconds <= LONGEST):
                 raise UsageError(
@@ -155,18 +155,18 @@ class Points:
                 )  # fmt: skip
 
     def curve(self) -> Curve:
-        """Ascending; repeated sizes become their median."""
+        """Return the curve by ascending size; repeated sizes become their median."""
         size, seconds, coarse = (np.array(x, dtype=np.float64) for x in (self.size, self.seconds, self.resolution))
         order = np.argsort(size, kind="stable")
-        at, first = np.unique(size[order], return_index=True)
+        sizes, first = np.unique(size[order], return_index=True)
         middle = np.array([np.median(part) for part in np.split(seconds[order], first[1:])])
         worst = np.array([part.max() for part in np.split(coarse[order], first[1:])])
         lines = (min(self.lines), max(self.lines))
-        return Curve(self.direction, self.memory, at, middle, self.name, worst, self.streamed, self.means, lines)
+        return Curve(self.direction, self.memory, sizes, middle, self.name, worst, self.streamed, self.means, lines)
 
 
 class Left:
-    """What is left out, counted by reason."""
+    """Lines and numbers left out, counted by reason."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -192,13 +192,13 @@ class Text:
         return self.path.name
 
     def lines(self) -> list[str]:
-        """Lines; one that is longer than any of these tests writes counts as empty, since patterns would take long on it."""
+        """Return the lines; one longer than any that these tests write counts as empty, since patterns would take long on it."""
         return [line if len(line) <= _LONGEST_LINE else "" for line in self.text.splitlines()]
 
 
 @dataclass
 class Found:
-    """What a reader found in a text."""
+    """Contents of one text, as its reader returns them."""
 
     points: list[Points] = field(default_factory=list)
     device: str = ""
@@ -211,7 +211,7 @@ Reader = Callable[[Text, Left], Found]
 
 
 def rounding(text: str) -> float:
-    """Half a unit of the last digit printed, as a share of the value; infinite for a zero.
+    """Return half a unit of the last digit printed, as a share of the value; infinite for a zero.
 
     >>> round(rounding("12.5"), 6), rounding("0.00")
     (0.004, inf)
@@ -222,12 +222,12 @@ def rounding(text: str) -> float:
 
 
 def clean(text: str) -> str:
-    """One printable line of 80 letters at most."""
+    """Return one printable line of 80 letters at most."""
     return "".join(c if c.isprintable() else " " for c in text).strip()[:80]
 
 
 def number(text: str, name: str) -> str:
-    """The text itself if it is a number.  Raises A023."""
+    """Return the text itself if it is a number.  Raises A023."""
     try:
         if math.isfinite(float(text)):
             return text
@@ -237,17 +237,17 @@ def number(text: str, name: str) -> str:
 
 
 def way_words(direction: str, memory: str) -> str:
-    """``h2d pinned``, or the direction alone where the memory says nothing."""
+    """Return ``h2d pinned``, or the direction alone where the memory is unknown."""
     return direction if memory in ("device", "unknown") else f"{direction} {memory}"
 
 
 def points_of(group: dict[tuple[str, ...], Points], direction: str, memory: str, name: str, streamed: bool = False) -> Points:
-    """The measurement of that class and name, begun where there is none yet."""
+    """Return the measurement of that class and name, started if new."""
     return group.setdefault((direction, memory, name), Points(direction, memory, name, streamed))
 
 
 def sampled(what: str, values: list[float], unit: str, where: str, note: str = "", unsized: bool = False) -> Quantity:
-    """The median of several numbers with its standard error: 1.2533 sigma / sqrt(n), sigma from their quartiles.
+    """Return the median of several numbers with its standard error: 1.2533 sigma / sqrt(n), sigma from their quartiles.
 
     >>> sampled("rate.h2d.pinned", [9.0, 10.0, 11.0], "B/s", "line 1").value
     10.0
@@ -260,6 +260,6 @@ def sampled(what: str, values: list[float], unit: str, where: str, note: str = "
 
 
 def lines_words(lines: list[int]) -> str:
-    """``line 7`` or ``lines 7 to 90``."""
+    """Return ``line 7`` or ``lines 7 to 90``."""
     first, last = min(lines), max(lines)
     return f"line {first}" if first == last else f"lines {first} to {last}"

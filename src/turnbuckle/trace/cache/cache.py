@@ -1,13 +1,13 @@
-"""A copy of big files' tables in the user's cache folder, so that the second look at a file costs next to nothing.
+"""Cache of big files' tables in the user's cache folder, so that the second read of a file costs next to nothing.
 
     $XDG_CACHE_HOME/turnbuckle/<start of the file's SHA-256>-<version of reader and vocabulary>/   a trace as Parquet
     $XDG_CACHE_HOME/turnbuckle/stamps/<hash of path, device, inode, size, mtime, ctime>            the file's SHA-256
 
-An entry belongs to a content, not to a path: a moved or copied file finds it again.  A file whose stamp is known is not
-hashed again.  Nothing here ever fails a read: what is missing, damaged or may not be written is read from the file itself.
-An entry is used only where nobody but this user can have changed it: every folder of the cache has mode 0700 and is this user's, and no
-other user may change a folder above it (`foundation.private_folder`).  Each file of an entry is held against its digest before it is read.
-``TURNBUCKLE_NO_CACHE=1`` turns the cache off.
+An entry belongs to a content, not to a path, so a moved or copied file finds it again.  A file whose stamp is in the cache is not hashed
+again.  A problem of the cache never fails a read: the recording itself is read where an entry is missing, damaged or cannot be written.
+An entry is used only where nobody but this user can have changed it.  Every folder of the cache has mode 0700 and belongs to this user, and
+no other user may change a folder above it (`foundation.private_folder`).  Each file of an entry is compared with its digest before it is
+read.  ``TURNBUCKLE_NO_CACHE=1`` turns the cache off.
 """
 
 from __future__ import annotations
@@ -35,45 +35,45 @@ from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.trace.trace import LAYOUT, Trace, load_about, load_names, load_table
 
 FLOOR = 8 << 20
-"""Smaller files are not cached [B]: they are read as fast as their copy."""
+"""Size of the smallest cached file [B]; smaller ones are read as fast as their copy."""
 CAPACITY = 10 << 30
 """Size of all entries together [B]; those not used for longest go first."""
 READER = 2
-"""Raised whenever a reader gives other tables for the same file; entries of other versions are not used."""
+"""Version of the readers: increase it whenever a reader gives other tables for the same file; entries of other versions are not used."""
 
 _RACY_NS = 50_000_000  # a file changed this recently may change again without a new time stamp
 _OLD_SECONDS = 86_400.0
 _DIGESTS = "digests.json"
 _PIECE = 2 << 20  # hashed by one thread at a time [B]
 _ENTRY = re.compile(r"[0-9a-f]{16}-[0-9a-z.]+")
-# RuntimeError: no further thread may be started
+#: Errors that make an entry unusable; RuntimeError is raised where no further thread may be started.
 _BROKEN = (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError, TurnbuckleError)
 
 
 def enabled() -> bool:
-    """Whether the environment allows a cache."""
+    """Return whether the environment allows a cache."""
     return os.environ.get("TURNBUCKLE_NO_CACHE", "") in ("", "0")
 
 
 def folder() -> Path:
-    """Where the cache lies; nothing is made."""
+    """Return the path of the cache folder, without making it."""
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (given if given.is_absolute() else Path.home() / ".cache") / "turnbuckle"
 
 
 def version() -> str:
-    """What must be equal for an entry to be used: reader, layout and vocabulary."""
+    """Return the version of an entry: reader, layout and vocabulary must all be equal for the entry to be used."""
     vocabulary = (files("turnbuckle.foundation") / "schema" / "trace.csv").read_bytes()
     return f"{READER}.{LAYOUT}.{zlib.crc32(vocabulary):08x}"
 
 
 class _Tables(Mapping[str, pl.DataFrame]):
-    """Tables of an entry, each read when it is first asked for; if that fails, `again` reads the recording itself."""
+    """Tables of an entry, each read on first use; if that fails, `read_again` reads the recording itself."""
 
     def __init__(
-        self, place: Path, rows: dict[str, int], digests: Mapping[str, str], again: Callable[[], Mapping[str, pl.DataFrame]]
+        self, place: Path, rows: dict[str, int], digests: Mapping[str, str], read_again: Callable[[], Mapping[str, pl.DataFrame]]
     ) -> None:
-        self._place, self._rows, self._digests, self._again = place, rows, digests, again
+        self._place, self._rows, self._digests, self._read_again = place, rows, digests, read_again
         self._loaded: dict[str, pl.DataFrame] = {}
 
     def __getitem__(self, name: str) -> pl.DataFrame:
@@ -84,7 +84,7 @@ class _Tables(Mapping[str, pl.DataFrame]):
                 self._loaded[name] = load_table(self._place, name, rows)
             except _BROKEN:
                 shutil.rmtree(self._place, ignore_errors=True)
-                self._loaded.update(self._again())
+                self._loaded.update(self._read_again())
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -94,24 +94,24 @@ class _Tables(Mapping[str, pl.DataFrame]):
         return len(self._rows)
 
 
-def load(path: Path, again: Callable[[], Trace]) -> Trace | None:
-    """The cached trace of the file, or ``None``.  Tables are read when asked for; `again` reads the file itself if one is damaged."""
+def load(path: Path, read_again: Callable[[], Trace]) -> Trace | None:
+    """Return the cached trace of the file, or ``None``.  Tables are read on first use, by `read_again` from the file if one is damaged."""
     if not enabled():
         return None
     try:
-        about = path.stat()
-        if about.st_size < FLOOR:
+        status = path.stat()
+        if status.st_size < FLOOR:
             return None
         private_folder.look(folder())
-        digest = _known_digest(path, about)
+        digest = _content_digest(path, status)
         if digest is None:
             return None
-        place = _entry(digest)
-        facts, digests = _whole(place, digest)
-        names = load_names(place)
-        os.utime(place)
-        tables = _Tables(place, facts["tables"], digests, lambda: _same(again(), digest).tables)
-        return Trace(tables, names, facts["facts"], facts["findings"], path.name)
+        entry = _entry(digest)
+        about, digests = _whole(entry, digest)
+        names = load_names(entry)
+        os.utime(entry)
+        tables = _Tables(entry, about["tables"], digests, lambda: _same(read_again(), digest).tables)
+        return Trace(tables, names, about["facts"], about["findings"], path.name)
     except _BROKEN:
         return None
 
@@ -122,7 +122,7 @@ def _whole(place: Path, digest: str) -> tuple[dict[str, Any], dict[str, str]]:
     Raises
     ------
     Shared : another user owns or may change the entry or a file of it.
-    OSError, ValueError, KeyError, TypeError, AttributeError : the entry is not there, or not whole.
+    OSError, ValueError, KeyError, TypeError, AttributeError : the entry is missing or incomplete.
     """
     private_folder.look(folder(), place.name)
     with private_folder.opened(place / _DIGESTS) as file:
@@ -132,21 +132,21 @@ def _whole(place: Path, digest: str) -> tuple[dict[str, Any], dict[str, str]]:
             pass
     for name in ("trace.json", "names.parquet"):
         _verify(place / name, digests)
-    facts = load_about(place)
-    if facts["facts"]["sha256"] != digest or facts["bytes"] != _sizes(place):
+    about = load_about(place)
+    if about["facts"]["sha256"] != digest or about["bytes"] != _sizes(place):
         raise ValueError("the entry is not whole")
-    return facts, digests
+    return about, digests
 
 
 def _verify(path: Path, digests: Mapping[str, str]) -> None:
-    """Raise `ValueError` where the file is not the one that was written; `OSError` where it cannot be read or is not ours alone."""
+    """Raise `ValueError` where the file is not the one written, `OSError` where it cannot be read or another user may change it."""
     with private_folder.opened(path) as file:
         if _digest(file) != digests[path.name]:
             raise ValueError(f"{path.name} is damaged")
 
 
 def _digest(file: BinaryIO) -> str:
-    """SHA-256 of the SHA-256 of every `_PIECE` of a file: all cores share the work."""
+    """Return the SHA-256 of the SHA-256 of every `_PIECE` of a file, so that all cores share the work."""
     number = file.fileno()
     starts = range(0, os.fstat(number).st_size, _PIECE)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -194,7 +194,7 @@ def store(path: Path, trace: Trace, before: os.stat_result) -> Finding | None:
 
 
 def _not_trusted(shared: private_folder.Shared) -> Finding:
-    """Build P200 of a folder or file.  A folder above the cache is not named: findings are handed on, and its name may be the user's."""
+    """Build P200 for a folder or file.  A folder above the cache is not named: its name may be the user's, and findings are handed on."""
     root, place = folder().resolve(), shared.path.parent.resolve() / shared.path.name
     if place == root:
         what = "the cache folder"
@@ -206,7 +206,7 @@ def _not_trusted(shared: private_folder.Shared) -> Finding:
 
 
 def _write(place: Path, trace: Trace) -> None:
-    """All files into a folder of another name, then one rename: an entry is there whole or not at all."""
+    """Write all files into a draft folder, then rename it once, so that an entry is complete or absent."""
     shutil.rmtree(place, ignore_errors=True)
     draft = Path(tempfile.mkdtemp(prefix="draft-", dir=place.parent))
     try:
@@ -227,7 +227,7 @@ def _write(place: Path, trace: Trace) -> None:
 
 
 def _sizes(place: Path) -> dict[str, int]:
-    """Size of every table of an entry [B]: a cheap look at whether it is whole."""
+    """Return the size of every table of an entry [B]: a cheap test of whether the entry is whole."""
     return {p.name: p.stat().st_size for p in sorted(place.glob("*.parquet"))}
 
 
@@ -242,8 +242,8 @@ def _stamp(path: Path, about: os.stat_result) -> Path:
     return folder() / "stamps" / hashlib.sha256(os.fsencode(key)).hexdigest()[:32]
 
 
-def _known_digest(path: Path, about: os.stat_result) -> str | None:
-    """The content's hash: remembered, or computed where an entry of the same size could be its own."""
+def _content_digest(path: Path, about: os.stat_result) -> str | None:
+    """Return the content's hash: from its stamp, or computed where an entry of the same size may hold it."""
     with suppress(FileNotFoundError):
         private_folder.look(folder(), "stamps")
         with private_folder.opened(_stamp(path, about)) as stamp:
@@ -268,7 +268,7 @@ def _remember(path: Path, about: os.stat_result, digest: str) -> None:
 
 
 def _entries(root: Path) -> list[tuple[float, int, int, Path]]:
-    """Last use [s], size of the recording [B], size of the entry [B] and place of every entry of this version or another."""
+    """Return last use [s], size of the recording [B], size of the entry [B] and folder of every entry of any version."""
     out = []
     for place in root.iterdir() if root.is_dir() else ():
         if not _ENTRY.fullmatch(place.name):
@@ -280,7 +280,7 @@ def _entries(root: Path) -> list[tuple[float, int, int, Path]]:
 
 
 def _make_room(root: Path, keep: Path) -> None:
-    """Remove what was not used for longest until all entries fit, then what is left of writes and stamps long past."""
+    """Remove the entries unused for longest until all fit, then abandoned drafts and stamps without an entry."""
     entries = _entries(root)
     total = sum(entry[2] for entry in entries)
     for _, _, size, place in sorted(entries, key=lambda entry: (entry[3] == keep, entry[0])):

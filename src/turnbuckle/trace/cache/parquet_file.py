@@ -1,4 +1,4 @@
-"""Parquet files that may be damaged: checked first, and read without what the library's threads print on stderr."""
+"""Reading of Parquet files that may be damaged: they are checked first, and messages of the library's threads on stderr are suppressed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST: Final = 1 << 20
 
 
 def loaded(path: Path) -> pl.DataFrame:
-    """The table of a Parquet file.  Raises `ValueError` where it contradicts itself or the library panics, and what the library raises."""
+    """Return the table of a Parquet file.  Raises `ValueError` where it contradicts itself, and what `quietly` raises."""
     check(path)
     with named(path) as name:
         return quietly(lambda: pl.read_parquet(name, glob=False, hive_partitioning=False))
@@ -32,7 +32,7 @@ def loaded(path: Path) -> pl.DataFrame:
 
 @contextmanager
 def named(path: Path) -> Iterator[str]:
-    """Give a name by which Polars opens a file: its own, or, where that is not UTF-8, the number under which this process has it open."""
+    """Yield a path by which Polars opens a file: its own, or, where that is not UTF-8, the path of its open file descriptor."""
     if not any("\udc80" <= letter <= "\udcff" for letter in os.fspath(path)):
         yield os.fspath(path)
         return
@@ -41,37 +41,37 @@ def named(path: Path) -> Iterator[str]:
 
 
 def quietly(work: Callable[[], _Value]) -> _Value:
-    """What `work` makes of a Parquet file.  Raises `ValueError` where the library panics, and what `work` raises."""
+    """Return the result of `work` on a Parquet file.  Raises `ValueError` where the library panics, and what `work` raises."""
     try:
         with _held_back():
             return work()
-    except pl.exceptions.PanicException as error:  # not an Exception
+    except pl.exceptions.PanicException as error:  # derives from BaseException
         raise ValueError(str(error).strip() or "no Parquet") from None
 
 
 @contextmanager
 def _held_back() -> Iterator[None]:
-    """Keep what is written to stderr meanwhile, and hand it on at the end, unless a thread panicked: its hook cannot be reached."""
+    """Hold back what is written to stderr meanwhile, and print it at the end unless a thread panicked: the panic hook is out of reach."""
     with _ONE:
         try:
-            real = os.dup(_STDERR)
+            stderr = os.dup(_STDERR)
         except OSError as error:
             if error.errno != errno.EBADF:
                 raise
-            yield  # closed: nothing can be printed
+            yield  # stderr is closed, so nothing can be printed
             return
         try:
-            kept = os.memfd_create("stderr")
+            buffer = os.memfd_create("stderr")
             try:
-                os.dup2(kept, _STDERR)
+                os.dup2(buffer, _STDERR)
                 try:
                     yield
                 finally:
-                    os.dup2(real, _STDERR)
-                    text = os.pread(kept, _MOST, 0)
+                    os.dup2(stderr, _STDERR)
+                    text = os.pread(buffer, _MOST, 0)
                     if text and _PANIC not in text:
                         os.write(_STDERR, text)
             finally:
-                os.close(kept)
+                os.close(buffer)
         finally:
-            os.close(real)
+            os.close(stderr)

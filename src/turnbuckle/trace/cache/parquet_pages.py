@@ -1,6 +1,6 @@
-"""What a Parquet file says of its own sizes and counts, checked before a library that believes them: one wrong count ends the process.
+"""Check of the sizes and counts in a Parquet file, made before Polars reads it: Polars trusts them, and one wrong count ends the process.
 
-The footer and the head of every page are read (Thrift's compact protocol), no page is unpacked.
+The footer and the header of every page are read (Thrift's compact protocol); no page is unpacked.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from turnbuckle.foundation.files import opened
 
 _MAGIC: Final = b"PAR1"
 _DEEPEST: Final = 16
-#: Bytes of a page's head, and what its statistics may make of it.
+#: Bytes of a page's header, without and with long statistics.
 _HEAD, _LONGEST_HEAD = 1 << 10, 1 << 20
-#: What one page may unpack to [B]: this, or this many times the file if that is more.
+#: Largest size of an unpacked page [B]: this, or this many times the size of the file if that is more.
 _FREE, _GROWTH = 64 << 20, 256
 
 
 class Wrong(ValueError):
-    """The file contradicts itself: what is wrong, in words."""
+    """Contradiction in the file, described in words."""
 
 
 def check(path: Path) -> None:
-    """Raise `Wrong` where offsets, sizes or counts cannot be.  Raises `OSError` as reading does."""
+    """Raise `Wrong` where offsets, sizes or counts are impossible.  Raises `OSError` as reading does."""
     with opened(path) as file:
         size = file.seek(0, 2)
         if size < 12:
@@ -42,26 +42,26 @@ def check(path: Path) -> None:
             raise Wrong("groups of rows and the footer disagree")
         for group in groups:
             for column in _list(group, 1):
-                about = column.get(3) if isinstance(column, dict) else None
-                if not isinstance(about, dict):
+                metadata = column.get(3) if isinstance(column, dict) else None
+                if not isinstance(metadata, dict):
                     raise Wrong("a column is not described")
-                if _count(about, 5, "values of a column") != group[3]:
+                if _count(metadata, 5, "values of a column") != group[3]:
                     raise Wrong("a column has other values than its group has rows")
-                _pages(file, about, end, max(_FREE, _GROWTH * size))
+                _pages(file, metadata, end, max(_FREE, _GROWTH * size))
 
 
-def _pages(file: BinaryIO, about: dict[int, Any], end: int, most: int) -> None:
-    """Follow the pages of one column."""
-    first = _count(about, 9, "offset of a page")
-    at = min(first, _count(about, 11, "offset of a dictionary")) if 11 in about else first
-    behind, values = at + _count(about, 7, "bytes of a column"), 0
-    if at < len(_MAGIC) or behind > end:
+def _pages(file: BinaryIO, metadata: dict[int, Any], end: int, limit: int) -> None:
+    """Check the sizes and counts of the pages of one column."""
+    first = _count(metadata, 9, "offset of a page")
+    offset = min(first, _count(metadata, 11, "offset of a dictionary")) if 11 in metadata else first
+    end_of_column, values = offset + _count(metadata, 7, "bytes of a column"), 0
+    if offset < len(_MAGIC) or end_of_column > end:
         raise Wrong("a column lies outside of the file")
-    while at < behind:
-        head, length = _head(file, at)
+    while offset < end_of_column:
+        head, length = _head(file, offset)
         packed, unpacked = _count(head, 3, "bytes of a page"), _count(head, 2, "unpacked bytes of a page")
-        at += length + packed
-        if at > behind or unpacked > most:
+        offset += length + packed
+        if offset > end_of_column or unpacked > limit:
             raise Wrong("a page is larger than its column can be")
         kinds = [head[kind] for kind in (5, 7, 8) if isinstance(head.get(kind), dict)]
         if len(kinds) != 1:
@@ -74,48 +74,48 @@ def _pages(file: BinaryIO, about: dict[int, Any], end: int, most: int) -> None:
         values += count
         if 8 in head and _count(kinds[0], 5, "bytes of levels") + _count(kinds[0], 6, "bytes of levels") > packed:
             raise Wrong("levels are longer than their page")
-    if values != about[5]:
+    if values != metadata[5]:
         raise Wrong("pages and their column disagree on the number of values")
 
 
-def _head(file: BinaryIO, at: int) -> tuple[dict[int, Any], int]:
-    """The head of the page at an offset, and its length."""
-    for most in (_HEAD, _LONGEST_HEAD):
-        file.seek(at)
-        text = _Bytes(file.read(most))
+def _head(file: BinaryIO, offset: int) -> tuple[dict[int, Any], int]:
+    """Return the header of the page at an offset, and its length."""
+    for size in (_HEAD, _LONGEST_HEAD):
+        file.seek(offset)
+        text = _Bytes(file.read(size))
         try:
-            return _struct(text), text.at
+            return _struct(text), text.position
         except Wrong:
-            if len(text.held) < most or most == _LONGEST_HEAD:
+            if len(text.data) < size or size == _LONGEST_HEAD:
                 raise
     raise AssertionError
 
 
-def _count(of: Any, field: int, what: str) -> int:
-    value = of.get(field) if isinstance(of, dict) else None
+def _count(fields: Any, field: int, what: str) -> int:
+    value = fields.get(field) if isinstance(fields, dict) else None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
         raise Wrong(f"{what}: a number that cannot be")
     return value
 
 
-def _list(of: dict[int, Any], field: int) -> list[Any]:
-    value = of.get(field)
+def _list(fields: dict[int, Any], field: int) -> list[Any]:
+    value = fields.get(field)
     if not isinstance(value, list):
         raise Wrong("the footer lacks a list")
     return value
 
 
 class _Bytes:
-    """Bytes read forward.  Raises `Wrong` at their end."""
+    """Reader of bytes from begin to end.  Raises `Wrong` at their end."""
 
-    def __init__(self, held: bytes) -> None:
-        self.held, self.at = held, 0
+    def __init__(self, data: bytes) -> None:
+        self.data, self.position = data, 0
 
     def take(self, count: int) -> bytes:
-        if not 0 <= count <= len(self.held) - self.at:
+        if not 0 <= count <= len(self.data) - self.position:
             raise Wrong("it ends inside a value")
-        self.at += count
-        return self.held[self.at - count : self.at]
+        self.position += count
+        return self.data[self.position - count : self.position]
 
     def varint(self) -> int:
         value = shift = 0
@@ -133,7 +133,7 @@ class _Bytes:
 
 
 def _struct(text: _Bytes, depth: int = 0) -> dict[int, Any]:
-    """Fields by their number."""
+    """Return the fields of a Thrift struct by their number."""
     fields: dict[int, Any] = {}
     number = 0
     while kind := text.take(1)[0]:

@@ -1,1 +1,1 @@
-"""Recordings of one run, a file a process or a machine, made one on one clock."""
+"""Merging of the recordings of one run, one file per process or machine, onto one clock."""

@@ -1,7 +1,7 @@
-"""Several recordings of one run, a file a process or a machine, made one: processes apart, names once, one clock.
+"""Merging of several recordings of one run, one file per process or machine: processes kept apart, names listed once, one clock.
 
-Clocks are first taken as the files state them, then checked and put right on the collectives that the recordings share
-(`turnbuckle.trace.merge.alignment`).  Where nothing can be checked, or what is left is beyond the bound, the merge is refused.
+Clocks are first taken as the files state them, then checked and corrected by the collectives that the recordings share
+(`turnbuckle.trace.merge.alignment`).  Where nothing can be checked, or the remaining error exceeds the bound, the merge is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from turnbuckle.trace.trace import Trace, dtypes
 Clock = Literal["collectives", "recorded"]
 
 MAX_SKEW_NS: Final = 100_000
-"""How far a merged clock may be off [ns]: what a collective of few bytes takes; beyond it, waits between ranks are the clocks' error."""
+"""Largest error of a merged clock [ns]: the time of a collective of few bytes.  With more, waits between ranks are errors of the clocks."""
 
 _HOUR_NS: Final = 3_600_000_000_000
 _NAMES: Final = ("name", "short_name")
@@ -38,13 +38,13 @@ _BUSY: Final = (*DEVICE_TABLES, "api", "mpi")
 
 @dataclass(frozen=True)
 class Merged:
-    """What became of several recordings.
+    """Result of a merge.
 
     Attributes
     ----------
-    trace : the one recording.
-    clocks : what was added to the times of each, and how well they agree.
-    rows : one row a recording: file, name, ranks, processes, and the figures of `clocks`.
+    trace : the merged recording.
+    clocks : corrections of each recording's clock, and how well the clocks agree.
+    rows : one row per recording: file, name, ranks, processes, and the figures of `clocks`.
     """
 
     trace: Trace
@@ -58,13 +58,13 @@ def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns:
     Parameters
     ----------
     traces : the recordings, each with processes of its own.
-    clock : ``collectives``: put clocks right on what the recordings share; ``recorded``: take them as the files state them.
-    max_skew_ns : how far a clock may still be off, else the merge is refused.
-    name : what the merged recording is called.
+    clock : ``collectives``: correct clocks by the collectives that the recordings share; ``recorded``: take them as the files state them.
+    max_skew_ns : largest remaining error of a clock [ns]; beyond it the merge is refused.
+    name : name of the merged recording.
 
     Raises
     ------
-    UsageError : A405 fewer than two recordings, or one twice, A407 a bound that is none.
+    UsageError : A405 fewer than two recordings, or one twice, A407 a bound below 1 ns.
     ProfileError : P062 one of them is merged already.
     CannotAnswer : A176 clocks that cannot be aligned within the bound, A177 no collectives that tie them together, A178 they are not of
         one run, A179 they do not state their clocks.
@@ -84,12 +84,12 @@ def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns:
     _distinct(traces)
     parts, flaws = [], []
     for trace in traces:
-        kept, found = sound({n: trace.table(n) for n in trace.has}, trace.facts)
+        kept, set_aside = sound({n: trace.table(n) for n in trace.has}, trace.facts)
         parts.append(Trace(kept, trace.names, trace.facts, trace.findings, trace.name))
-        flaws += [*trace.findings, *found]
+        flaws += [*trace.findings, *set_aside]
     numbers = [_processes(part) for part in parts]
     renumbered = _apart(numbers)
-    ranks, untold = _ranks(parts, numbers)
+    ranks, assigned = _ranks(parts, numbers)
     _one_run(parts, ranks)
     offsets = _offsets(parts, clock)
     stated = [part.facts.get("session_start_utc_ns") is not None for part in parts]
@@ -101,19 +101,19 @@ def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns:
     names, indices = _merged_names(parts)
     tables = _tables(parts, indices, renumbered, offsets, clocks)
     tables["processes"] = _processes_table(numbers, renumbered, ranks, indices, offsets, clocks)
-    flaws += _flaws(clocks, clock, untold)
+    flaws += _flaws(clocks, clock, assigned)
     trace = Trace(tables, names, _facts(parts, offsets), merged_findings(flaws), name)
     return Merged(trace, clocks, _rows(parts, numbers, ranks, offsets, clocks))
 
 
 def _distinct(traces: Sequence[Trace]) -> None:
-    """Raise A405 where two recordings hold the same rows: a copy of a file, or its folder, would count as one more rank."""
+    """Raise A405 where two recordings hold the same rows: a copy of a file, or of its folder, would count as one more rank."""
     seen: dict[tuple[Any, ...], list[Trace]] = {}
     for trace in traces:
-        held = tuple(sorted(trace.has))
-        key = (trace.facts.get("session_start_utc_ns"), held, *(trace.table(name).height for name in held))
+        tables = tuple(sorted(trace.has))
+        key = (trace.facts.get("session_start_utc_ns"), tables, *(trace.table(name).height for name in tables))
         for other in seen.setdefault(key, []):
-            if held and all(trace.table(name).equals(other.table(name)) for name in held):
+            if tables and all(trace.table(name).equals(other.table(name)) for name in tables):
                 raise UsageError(
                     "A405", "a recording is given twice", found=f"{clipped(other.name)} and {clipped(trace.name)} hold the same rows",
                     cause="one is a copy of the other, or was written from it", fix="name each recording once",
@@ -125,72 +125,72 @@ def _distinct(traces: Sequence[Trace]) -> None:
 
 
 def _processes(trace: Trace) -> list[int]:
-    """All processes of a recording."""
-    found: set[int] = set()
+    """Return all processes of a recording."""
+    processes: set[int] = set()
     for frame in trace.tables.values():
         if "process" in frame.columns:
-            found |= set(frame["process"].drop_nulls().unique().to_list())
+            processes |= set(frame["process"].drop_nulls().unique().to_list())
         if "thread" in frame.columns:
-            found |= set(frame.select(process_of(pl.col("thread")).drop_nulls().unique()).to_series().to_list())
-    return sorted(found)
+            processes |= set(frame.select(process_of(pl.col("thread")).drop_nulls().unique()).to_series().to_list())
+    return sorted(processes)
 
 
 def _apart(numbers: Sequence[Sequence[int]]) -> list[dict[int, int]]:
-    """For each recording its processes' numbers, and those that they get: their own, or where another has it the next free one."""
+    """Return, for each recording, the new id of each of its processes: its own, or the next free one where that is taken."""
     taken: set[int] = set()
-    every = {process for some in numbers for process in some}
+    recorded = {process for some in numbers for process in some}
     free = 1
     out = []
     for some in numbers:
-        mine = {}
+        renumbered = {}
         for process in some:
             number = process
             while number in taken:
                 number, free = id_of(free), free + 1
-                if number in every:
+                if number in recorded:
                     number = process
-            mine[process] = number
+            renumbered[process] = number
             taken.add(number)
-        out.append(mine)
+        out.append(renumbered)
     return out
 
 
 def _ranks(traces: Sequence[Trace], numbers: Sequence[Sequence[int]]) -> tuple[list[dict[int, int]], int]:
-    """Rank of the processes that did something, by recording; and how many no recording tells: those follow the order of the files."""
-    told: list[dict[int, int]] = []
+    """Return the rank of each busy process, by recording, and how many ranks no recording states: those follow the order of the files."""
+    by_file: list[dict[int, int]] = []
     busy: list[list[int]] = []
-    for trace, some in zip(traces, numbers, strict=True):
+    for trace, processes in zip(traces, numbers, strict=True):
         by_mpi = {process_of(thread): rank for thread, rank in trace.mpi_ranks.select("thread", "rank").drop_nulls().iter_rows()}
         work: Counter[int] = Counter()
         for table in _BUSY:
             frame = trace.table(table)
             process = frame["process"] if "process" in frame.columns else process_of(frame["thread"])
             work.update(dict(process.drop_nulls().value_counts().iter_rows()))
-        if not by_mpi and trace.facts.get("rank") is not None and (work or some):
-            by_mpi = {max(work, key=lambda p: (work[p], -p), default=some[0] if some else 0): int(trace.facts["rank"])}
-        told.append(by_mpi)
+        if not by_mpi and trace.facts.get("rank") is not None and (work or processes):
+            by_mpi = {max(work, key=lambda p: (work[p], -p), default=processes[0] if processes else 0): int(trace.facts["rank"])}
+        by_file.append(by_mpi)
         busy.append(sorted(work) if not by_mpi else [])
-    taken = {rank for some in told for rank in some.values()}
-    rank, untold = 0, 0
-    for known, unnamed in zip(told, busy, strict=True):
-        for number in unnamed:
+    taken = {rank for by_mpi in by_file for rank in by_mpi.values()}
+    rank, assigned = 0, 0
+    for stated, unranked in zip(by_file, busy, strict=True):
+        for number in unranked:
             while rank in taken:
                 rank += 1
-            known[number] = rank
+            stated[number] = rank
             taken.add(rank)
-            untold += 1
-    return told, untold
+            assigned += 1
+    return by_file, assigned
 
 
 def _one_run(traces: Sequence[Trace], ranks: Sequence[Mapping[int, int]]) -> None:
     """Raise A178 where recordings state worlds of different sizes, or one rank twice."""
     worlds = {trace.facts["world_size"]: trace.name for trace in traces if trace.facts.get("world_size") is not None}
     if len(worlds) > 1:
-        said = "; ".join(f"{clipped(name)}: {size} ranks" for size, name in sorted(worlds.items())[:2])
-        raise _not_one_run(said, "each states how many ranks its run had")
+        sizes = "; ".join(f"{clipped(name)}: {size} ranks" for size, name in sorted(worlds.items())[:2])
+        raise _not_one_run(sizes, "each states how many ranks its run had")
     first: dict[int, int] = {}
-    for file, known in enumerate(ranks):
-        for rank in known.values():
+    for file, by_process in enumerate(ranks):
+        for rank in by_process.values():
             if rank in first:
                 where = " and ".join(dict.fromkeys(clipped(traces[f].name) for f in (first[rank], file)))
                 raise _not_one_run(f"rank {rank} twice: {where}", "a rank of a run is recorded once")
@@ -207,7 +207,7 @@ def _not_one_run(found: str, cause: str) -> CannotAnswer:
 
 
 def _span(trace: Trace) -> tuple[int, int] | None:
-    """First begin and last end of what a recording holds [ns]."""
+    """Return the first begin and last end of what a recording holds [ns]."""
     frames = [trace.table(name) for name in (*_BUSY, "ranges") if trace.table(name).height]
     if not frames:
         return None
@@ -217,21 +217,22 @@ def _span(trace: Trace) -> tuple[int, int] | None:
 
 
 def _offsets(traces: Sequence[Trace], clock: Clock) -> list[int]:
-    """What puts the recordings on one clock as they state it [ns]: when each began, after the first.
+    """Return the begin of each recording after the first one [ns], which puts all on one clock as the files state it.
 
     Raises
     ------
-    CannotAnswer : A178 they lie hours apart, or with the recorded clock apart at all; A179 a recorded clock that is not stated.
+    CannotAnswer : A178 one recording begins after all before it ended (with ``collectives`` an hour after); A179 ``recorded`` without a
+        stated clock.
     """
     began = [trace.facts.get("session_start_utc_ns") for trace in traces]
-    known = [utc for trace, utc in zip(traces, began, strict=True) if utc is not None and _span(trace) is not None]
+    stated = [utc for trace, utc in zip(traces, began, strict=True) if utc is not None and _span(trace) is not None]
     if None in began and clock == "recorded":
         lacking = next(trace.name for trace, utc in zip(traces, began, strict=True) if utc is None)
         raise CannotAnswer(
             "A179", "a recording does not state when it was made", where=clipped(lacking), found="no time of day",
             cause="its times count from its own begin", fix="leave --clock recorded out: collectives tell the clocks too",
         )  # fmt: skip
-    zero = min(known, default=0)
+    zero = min(stated, default=0)
     offsets = [0 if utc is None or _span(trace) is None else utc - zero for trace, utc in zip(traces, began, strict=True)]
     spans = sorted(
         (offset + span[0], offset + span[1], trace.name)
@@ -279,7 +280,7 @@ def _within(traces: Sequence[Trace], clocks: Clocks, max_skew_ns: int) -> None:
 
 
 def _above(value: float) -> float:
-    """The next value of 1, 2 or 5 and zeros."""
+    """Return the next value of 1, 2 or 5 times a power of ten."""
     step = 1.0
     while step < value:
         step *= 2 if str(step)[0] in "15" else 2.5
@@ -297,19 +298,19 @@ def _time(value: float) -> str:
 
 
 def _merged_names(traces: Sequence[Trace]) -> tuple[pl.Series, list[pl.Series]]:
-    """All texts once, the files' names behind them; and for each recording where its texts went, its file's name last."""
+    """Return all texts once, and for each recording the new index of each of its texts, with the name of its file last."""
     number: dict[str, int] = {}
-    where = []
+    indices = []
     for trace in traces:
         texts = [*trace.names.to_list(), trace.name]
-        where.append(pl.Series([number.setdefault(text, len(number)) for text in texts], dtype=pl.Int32))
-    return pl.Series("name", list(number), dtype=pl.String), where
+        indices.append(pl.Series([number.setdefault(text, len(number)) for text in texts], dtype=pl.Int32))
+    return pl.Series("name", list(number), dtype=pl.String), indices
 
 
 def _tables(
     traces: Sequence[Trace], indices: Sequence[pl.Series], numbers: Sequence[Mapping[int, int]], offsets: Sequence[int], clocks: Clocks
 ) -> dict[str, pl.DataFrame]:  # fmt: skip
-    """All rows, with new numbers of processes and names and on one clock, in the order of their begins."""
+    """Return all rows, with new numbers of processes and names and on one clock, in the order of their begins."""
     out = {}
     for name in schema.tables("trace"):
         frames = []
@@ -331,7 +332,7 @@ def _tables(
 
 
 def _on_one_clock(column: str, file: int, offsets: Sequence[int], clocks: Clocks) -> pl.Expr:
-    """Times of a recording on the merged clock."""
+    """Return times of a recording on the merged clock."""
     stated = pl.col(column) + offsets[file]
     moved = stated + int(clocks.shift_ns[file])
     if not clocks.drift[file]:
@@ -360,15 +361,15 @@ def _processes_table(
     indices: Sequence[pl.Series], offsets: Sequence[int], clocks: Clocks,
 ) -> pl.DataFrame:  # fmt: skip
     rows = []
-    for file, some in enumerate(numbers):
+    for file, processes in enumerate(numbers):
         about = {"file": file, "name": int(indices[file][-1]), "offset_ns": offsets[file], **_of_clock(clocks, file)}
-        rows += [{"process": renumbered[file][process], "rank": ranks[file].get(process), **about} for process in some]
+        rows += [{"process": renumbered[file][process], "rank": ranks[file].get(process), **about} for process in processes]
     types = dtypes("processes")
     return pl.DataFrame({c: [row[c] for row in rows] for c in types}, schema=types)
 
 
 def _of_clock(clocks: Clocks, file: int) -> dict[str, Any]:
-    """Figures of one recording's clock, by the columns of ``processes``."""
+    """Return the figures of one recording's clock, by the columns of ``processes``."""
     checked = bool(clocks.collectives[file])
     return {
         "shift_ns": int(clocks.shift_ns[file]),
@@ -380,7 +381,7 @@ def _of_clock(clocks: Clocks, file: int) -> dict[str, Any]:
     }
 
 
-# --- what is said of it -----------------------------------------------------------------------------------------------
+# --- facts, findings and rows -----------------------------------------------------------------------------------------
 
 
 def _facts(traces: Sequence[Trace], offsets: Sequence[int]) -> dict[str, Any]:
@@ -396,7 +397,7 @@ def _facts(traces: Sequence[Trace], offsets: Sequence[int]) -> dict[str, Any]:
         counts.update(trace.facts.get("tables") or {})
         nodes |= trace.facts.get("node_of_rank") or {}
     sources = [{"name": t.name, "format": str(t.facts.get("format") or ""), "sha256": str(t.facts.get("sha256") or "")} for t in traces]
-    told = "".join(f"{source['name']} {source['sha256']}\n" for source in sources)
+    digests = "".join(f"{source['name']} {source['sha256']}\n" for source in sources)
     files = {str(trace.facts.get("sha256")): trace.facts.get("size_bytes") or 0 for trace in traces}
     worlds = [trace.facts["world_size"] for trace in traces if trace.facts.get("world_size") is not None]
     return {
@@ -411,13 +412,13 @@ def _facts(traces: Sequence[Trace], offsets: Sequence[int]) -> dict[str, Any]:
         "world_size": worlds[0] if worlds else None,
         "tables": dict(counts),
         "size_bytes": sum(files.values()),
-        "sha256": hashlib.sha256(told.encode()).hexdigest(),
+        "sha256": hashlib.sha256(digests.encode()).hexdigest(),
         "sources": sources,
         **({"node_of_rank": nodes} if nodes else {}),
     }
 
 
-def _flaws(clocks: Clocks, clock: Clock, untold: int) -> Iterable[Finding]:
+def _flaws(clocks: Clocks, clock: Clock, assigned: int) -> Iterable[Finding]:
     files = len(clocks.shift_ns)
     shared = clocks.skew_ns[clocks.collectives > 0, 1]
     left = f"ends of collectives agree within {_time(shared.max())} in nine of ten" if shared.size else ""
@@ -427,8 +428,8 @@ def _flaws(clocks: Clocks, clock: Clock, untold: int) -> Iterable[Finding]:
         yield finding("P187", files, f"collectives tie {checked} of {files} together{doubt}; {left}" if checked else "")
     if moved := int((clocks.shift_ns != 0).sum()):
         yield finding("P188", moved, f"by up to {_time(abs(clocks.shift_ns).max())}; {left}")
-    if untold:
-        yield finding("P189", untold)
+    if assigned:
+        yield finding("P189", assigned)
     if drifting := int((clocks.drift != 0).sum()):
         yield finding("P190", drifting, f"by up to {abs(clocks.drift).max() * 1e6:.3g} parts in a million")
 
@@ -436,7 +437,7 @@ def _flaws(clocks: Clocks, clock: Clock, untold: int) -> Iterable[Finding]:
 def _rows(
     traces: Sequence[Trace], numbers: Sequence[Sequence[int]], ranks: Sequence[Mapping[int, int]], offsets: Sequence[int], clocks: Clocks
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """One row a recording, as tables and JSON show it."""
+    """Return one row per recording, as tables and JSON show it."""
     out = []
     for file, trace in enumerate(traces):
         checked = bool(clocks.collectives[file])

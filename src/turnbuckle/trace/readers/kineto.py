@@ -1,4 +1,4 @@
-"""Chrome traces of PyTorch's profiler (Kineto), packed or not, of NVIDIA and AMD devices.  The work is in the native core."""
+"""Reader of Chrome traces of PyTorch's profiler (Kineto), packed or not, of NVIDIA and AMD devices.  The work is in the native core."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from turnbuckle.trace.readers.parts.packed_text import beginning
 from turnbuckle.trace.trace import Trace
 
 SEPARATOR: Final = "::"
-"""Stands between an archive and the member of it that is meant."""
+"""Text between the path of an archive and the name of its member."""
 _GZIP: Final = b"\x1f\x8b"
 _ARCHIVES: Final = (".tar", ".tar.gz", ".tgz")
 #: Keys that a trace's text holds early, and no other JSON that a profiler writes.
@@ -25,36 +25,36 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 def archive(path: Path) -> tuple[Path, str] | None:
-    """The archive and its member that a path such as ``traces.tar.gz::rank0.json`` names; None for any other path.
+    """Return the archive and its member that a path such as ``traces.tar.gz::rank0.json`` names; None for any other path.
 
     >>> archive(Path("runs/dlrm.tar.gz::dlrm/rank0.json"))
     (PosixPath('runs/dlrm.tar.gz'), 'dlrm/rank0.json')
     >>> archive(Path("rank0.json")) is None
     True
     """
-    outside, found, member = str(path).partition(SEPARATOR)
-    return (Path(outside), member) if found and outside.endswith(_ARCHIVES) and member else None
+    place, separator, member = str(path).partition(SEPARATOR)
+    return (Path(place), member) if separator and place.endswith(_ARCHIVES) and member else None
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether the file may be a trace: JSON, packed by gzip or not, that begins as Chrome traces do; or an archive of files."""
+    """Return whether the file may be a trace: JSON, packed by gzip or not, that begins as Chrome traces do; or an archive of files."""
     if str(path).endswith(_ARCHIVES) or archive(path):
         return True
     if not head.startswith(_GZIP) and not head.removeprefix(_BOM).lstrip().startswith(_OPENS):
         return False
     text = beginning(head, path).removeprefix(_BOM).lstrip()
-    if not text:  # packed and spoilt at once: the name tells
+    if not text:  # packed and damaged from the begin: only the name is left to decide
         return path.name.endswith((".json.gz", *_NAMED))
     return text.startswith(_OPENS) and (bool(_KEYS.search(text)) or path.name.endswith(_NAMED))
 
 
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
     """Read a trace; of an archive ``ARCHIVE::MEMBER``.  Raises `ProfileError` (P025, P026, P035 to P037)."""
-    inside = archive(path)
-    if inside is None and str(path).endswith(_ARCHIVES):
+    named = archive(path)
+    if named is None and str(path).endswith(_ARCHIVES):
         raise ProfileError(
             "P037", "an archive holds several files", where=str(path), found="no member is named",
             cause="a profile is read from one file", fix=f"list it with tar -tf, and name one: {path.name}{SEPARATOR}MEMBER",
         )  # fmt: skip
-    place, member = inside or (path, None)
+    place, member = named or (path, None)
     return native_trace(path, lambda: read_kineto(place, member=member, threads=threads, progress=progress))

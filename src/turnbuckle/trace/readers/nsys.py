@@ -1,4 +1,4 @@
-"""Nsight Systems SQLite exports, every schema from the nameless ones of 2019 to 3.25.  The work is in the native core."""
+"""Reader of Nsight Systems SQLite exports, every schema from those of 2019 without a version to 3.25.  The work is in the native core."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from turnbuckle.trace.trace import Trace
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether the file may be an export: any SQLite file is tried, so that the error can name what its tables are."""
+    """Return whether the file may be an export: any SQLite file is tried, so that the error can name what its tables are."""
     return head.startswith(MAGIC)
 
 
@@ -32,20 +32,20 @@ _DEVICES: Final = ("device", "source_device", "target_device")
 
 
 def _of_the_machine(trace: Trace, numbers: Mapping[str, int]) -> Trace:
-    """Devices by the machine's numbers, where each process has its own: ranks that are shown one GPU each all call it 0.
+    """Replace the devices' numbers of each process by those of the machine: ranks that see one GPU each all call it 0.
 
-    A device whose number the file does not know is unknown: it may be any.
+    A device whose number the file does not resolve becomes null: it may be any.
     """
     rows = [(*map(int, key.split("/")), gpu) for key, gpu in numbers.items()]
-    known = pl.DataFrame(rows, schema={"pid": pl.Int64, "own": pl.Int32, "gpu": pl.Int32}, orient="row")
-    known = known.unique(["pid", "own"], keep="first", maintain_order=True)
+    machine_numbers = pl.DataFrame(rows, schema={"pid": pl.Int64, "device": pl.Int32, "gpu": pl.Int32}, orient="row")
+    machine_numbers = machine_numbers.unique(["pid", "device"], keep="first", maintain_order=True)
     tables = {}
     for name, frame in trace.tables.items():
         columns = [c for c in _DEVICES if c in frame.columns] if "process" in frame.columns else []
         tables[name] = frame
         for column in columns:
             pid = thread_number(process_number(pl.col("process")))
-            own = tables[name].select(pid=pid, own=pl.col(column).cast(pl.Int32))
-            numbered = own.join(known, on=["pid", "own"], how="left", maintain_order="left")["gpu"]
+            process_numbers = tables[name].select(pid=pid, device=pl.col(column).cast(pl.Int32))
+            numbered = process_numbers.join(machine_numbers, on=["pid", "device"], how="left", maintain_order="left")["gpu"]
             tables[name] = tables[name].with_columns(numbered.alias(column))
     return replace(trace, tables=tables)

@@ -1,4 +1,4 @@
-"""OTF2 archives of Score-P and EZTrace.  The work is in the native core."""
+"""Reader of OTF2 archives of Score-P and EZTrace.  The work is in the native core."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from turnbuckle.trace.readers.parts.native import native_trace
 from turnbuckle.trace.trace import Trace
 
 HEADS = (b"\x03\x42", b"\x03\x23")
-"""How every file of an archive begins, in either byte order."""
+"""First bytes of every file of an archive, in either byte order."""
 MAGIC = b"OTF2\x00"
-"""What follows in the anchor file."""
+"""Bytes that follow in the anchor file."""
 PARTS = (".def", ".evt")
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether the file is part of an archive, so that the error can name the file to give."""
+    """Return whether the file is part of an archive; parts are accepted so that the error can name the file to give."""
     return head.startswith(HEADS) and (head[2:].startswith(MAGIC) or path.suffix.lower() in (".otf2", *PARTS))
 
 
@@ -29,7 +29,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     if path.suffix.lower() in PARTS:
         raise _part(path)
     for part in (path.with_suffix(".def"), *path.with_suffix("").glob("*")):
-        # the core says what is wrong with a part
+        # the core reports what is wrong with a part
         with suppress(OSError):
             noted(part)
     return native_trace(path, lambda: read_otf2(path, threads=threads, progress=progress))

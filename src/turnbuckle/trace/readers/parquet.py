@@ -1,12 +1,12 @@
-"""Turnbuckle's own trace: the folder that `Trace.to_parquet` writes, told by the ``trace.json`` inside.
+"""Reader of Turnbuckle's own trace: the folder that `Trace.to_parquet` writes, recognised by the ``trace.json`` inside.
 
-    run.turnbuckle/trace.json        what it is: facts, findings, rows of each table
+    run.turnbuckle/trace.json        facts, findings, rows of each table
                    names.parquet     all texts, one column ``name``
-                   kernels.parquet   one file a table of ``schema/trace.csv`` that holds rows
+                   kernels.parquet   one file per table of ``schema/trace.csv`` that holds rows
 
-Anybody may write such a folder, so nothing in it is believed: tables must have the vocabulary's columns and types, rows as many as
-``trace.json`` says, indices inside their lists, starts in order; facts and findings must be known.  Rows whose times cannot be are left to
-`turnbuckle.trace.check.sound`, which counts them as it does in every recording.
+Anybody may write such a folder, so everything in it is checked.  Tables must have the vocabulary's columns and types, and as many rows as
+``trace.json`` says.  Indices must lie inside their lists, and starts in order.  Facts and findings must be registered ones.  Rows with
+impossible times are left to `turnbuckle.trace.check.sound`, which counts them as it does in every recording.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from turnbuckle.trace.trace import LAYOUT, Trace, dtypes
 
 CACHED: Final = False
 ABOUT: Final = "trace.json"
-"""The file by which a folder is told to be a trace."""
+"""File whose presence makes a folder a trace."""
 
 _NAMES: Final = "names"
 _LARGEST_ABOUT: Final = 32 << 20
-#: What the tables may hold in memory [B]: this, or this many times the size of their files if that is more.
+#: Largest size of the tables in memory [B]: this, or this many times the size of their files if that is more.
 _FREE: Final = 256 << 20
 _GROWTH: Final = 256
-#: What a value takes in memory [B]; a text, besides its letters.
+#: Size of a value in memory [B]; of a text, besides its letters.
 _WIDTH: Final[dict[type[pl.DataType], int]] = {pl.Int64: 8, pl.Int32: 4, pl.Int8: 1, pl.String: 16}
 _MOST: Final = 1 << 62
 _LONGEST: Final = 4096
 _DETAIL: Final = 20_000
 _TIMES: Final = ("start_ns", "end_ns", "time_ns")
-#: How many words a coded column has.
+#: Number of codes of a coded column.
 _CODES: Final = {("mpi", "kind"): 4, ("api", "level"): 2}
 
 _INT, _TEXT, _LIST, _COUNTS, _SOURCES = (
     "a whole number", "text", "a list of texts", "whole numbers by name", "recordings, each with name, format and SHA-256"
 )  # fmt: skip
 _PLAIN: Final = "numbers and texts by name"
-#: Facts that a trace may state, and what each is.
+#: Facts that a trace may state, and the type of each.
 FACTS: Final[dict[str, str]] = {
     "format": _TEXT, "schema_version": _TEXT, "product_version": _TEXT, "sha256": _TEXT, "size_bytes": _INT, "recording": _PLAIN,
     "session_start_utc_ns": _INT, "analysis_duration_ns": _INT, "base_ns": _INT, "rank": _INT, "world_size": _INT, "tables": _COUNTS,
@@ -62,7 +62,7 @@ _HELD: Final = {"sources": {"name", "format", "sha256"}}
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether the path is a folder with a ``trace.json``; `head` is not looked at."""
+    """Return whether the path is a folder with a ``trace.json``; `head` is not used."""
     try:
         return path.is_dir() and (path / ABOUT).exists()
     except (OSError, ValueError):
@@ -72,19 +72,19 @@ def sniff(head: bytes, path: Path) -> bool:
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
     """Read and check a folder.
 
-    Tables, names and findings are those that were written.  The trace is called as the folder is, and its facts ``sha256`` (over names and
-    SHA-256 of the files read) and ``size_bytes`` are the folder's; those of what it was made from are kept in the fact ``recording``.
+    Tables, names and findings are those that were written.  The trace has the folder's name, and its facts ``sha256`` (over names and
+    SHA-256 of the files read) and ``size_bytes`` are the folder's.  The fact ``recording`` keeps those of the original recording.
 
     Raises
     ------
     ProfileError : P010 no permission; P014 ``trace.json`` is no trace's, or of another layout; P057 a table that is missing, cannot be
-        read, or has other columns, types or rows than it should; P058 values that cannot be; P059 rows or texts beyond what files of that
-        size hold; P060 a file of it is a link out of the folder, or no ordinary file; P061 facts or findings that are not known.
+        read, or has other columns, types or rows than it should; P058 impossible values; P059 rows or texts beyond what files of that
+        size hold; P060 a file of it is a link out of the folder, or no ordinary file; P061 unknown facts or findings.
     """
     try:
         return _read(path, progress)
     except ProfileError as error:
-        # files are opened by where they really are, and named as the user named them
+        # files are opened by their resolved path, but the error names them as the user did
         error.where = error.where.replace(str(path.resolve()), str(path), 1)
         raise
 
@@ -105,8 +105,8 @@ def _read(path: Path, progress: Callable[[float], object] | None) -> Trace:
             progress(done / total)
     facts = dict(about["facts"])
     if facts.get("sha256") is not None:
-        own = {"name": about["name"], "sha256": facts["sha256"], "size_bytes": facts.get("size_bytes")}
-        facts["recording"] = facts.get("recording") or own
+        original = {"name": about["name"], "sha256": facts["sha256"], "size_bytes": facts.get("size_bytes")}
+        facts["recording"] = facts.get("recording") or original
     facts["sha256"] = _digest([path / ABOUT, *files.values()])
     facts["size_bytes"] = sum(sizes.values()) + (path / ABOUT).stat().st_size
     return Trace(tables, names, facts, about["findings"], path.resolve().name)
@@ -116,7 +116,7 @@ def _read(path: Path, progress: Callable[[float], object] | None) -> Trace:
 
 
 def _about(path: Path) -> dict[str, Any]:
-    """Name, facts, findings and rows of tables, checked."""
+    """Return name, facts, findings and rows of tables, checked."""
     place = _inside(path, ABOUT)
     try:
         size = place.stat().st_size
@@ -157,7 +157,7 @@ def _facts(place: Path, facts: Any) -> dict[str, Any]:
 
 
 def _is(kind: str, name: str, value: Any) -> bool:
-    """Whether a fact's value is of its kind."""
+    """Return whether a fact's value has its type."""
     if kind == _INT:
         return _whole(value, -_MOST)
     if kind == _TEXT:
@@ -165,10 +165,10 @@ def _is(kind: str, name: str, value: Any) -> bool:
     if kind == _LIST:
         return isinstance(value, list) and all(map(_text, value))
     if kind in (_COUNTS, _PLAIN):
-        one = _plain if kind == _PLAIN else lambda n: _whole(n, -_MOST)
-        return isinstance(value, dict) and all(len(key) <= _LONGEST and one(n) for key, n in value.items())
-    held = _HELD[name]
-    return isinstance(value, list) and all(isinstance(row, dict) and set(row) == held and all(map(_text, row.values())) for row in value)
+        valid = _plain if kind == _PLAIN else lambda n: _whole(n, -_MOST)
+        return isinstance(value, dict) and all(len(key) <= _LONGEST and valid(n) for key, n in value.items())
+    keys = _HELD[name]
+    return isinstance(value, list) and all(isinstance(row, dict) and set(row) == keys and all(map(_text, row.values())) for row in value)
 
 
 def _text(value: Any) -> bool:
@@ -176,9 +176,9 @@ def _text(value: Any) -> bool:
 
 
 def _plain(value: Any) -> bool:
-    """Whether a value is a number, a text, null, or a list of those."""
+    """Return whether a value is a number, a text, null, or a list of those."""
     if isinstance(value, list):
-        return all(not isinstance(one, list) and _plain(one) for one in value)
+        return all(not isinstance(element, list) and _plain(element) for element in value)
     if isinstance(value, float):
         return isfinite(value)
     return value is None or isinstance(value, bool) or _text(value) or _whole(value, -_MOST)
@@ -205,7 +205,7 @@ def _whole(value: Any, least: int = 0) -> bool:
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """A file of the folder.  Raises P057 where there is none, P060 where it leads out of the folder or is no ordinary file."""
+    """Return the path of a file of the folder.  Raises P057 where it is missing, P060 where it is not a file inside the folder."""
     place = folder / name
     try:
         real = place.resolve(strict=True)
@@ -223,7 +223,7 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def _polars(place: Path, work: Callable[[], Any]) -> Any:
-    """What `work` makes of a Parquet file.  Raises P057 whatever its library says of a broken one."""
+    """Return the result of `work` on a Parquet file.  Raises P057 for every error that a broken file causes."""
     try:
         return quietly(work)
     except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
@@ -240,9 +240,9 @@ def _measured(folder: Path, files: dict[str, Path], rows: dict[str, int], allowe
         _polars(file, lambda file=file: check(file))  # type: ignore[misc]
         with named(file) as place:
             lazy = _polars(file, lambda place=place: pl.scan_parquet(place, glob=False, hive_partitioning=False))  # type: ignore[misc]
-            found = dict(_polars(file, lazy.collect_schema))
-            if found != wanted:
-                raise _wrong_table(file, _difference(found, wanted), "columns and their types are those of the vocabulary")
+            schema_of_file = dict(_polars(file, lazy.collect_schema))
+            if schema_of_file != wanted:
+                raise _wrong_table(file, _difference(schema_of_file, wanted), "columns and their types are those of the vocabulary")
             count = _polars(file, lambda lazy=lazy: lazy.select(pl.len()).collect().item())  # type: ignore[misc]
         if name != _NAMES and count != rows[name]:
             raise _wrong_table(file, f"{count} rows", f"{ABOUT} says {rows[name]}")
@@ -252,13 +252,13 @@ def _measured(folder: Path, files: dict[str, Path], rows: dict[str, int], allowe
         raise _beyond(folder, f"{claimed} bytes of rows in files of {held} bytes", f"such files hold {allowed} bytes of rows at most")
 
 
-def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
+def _difference(columns: dict[str, Any], wanted: dict[str, Any]) -> str:
     for name, kind in wanted.items():
-        if name not in found:
+        if name not in columns:
             return f"no column {name}"
-        if found[name] != kind:
-            return f"column {name} of type {clipped(str(found[name]))}, not {kind.__name__}"
-    more = [name for name in found if name not in wanted]
+        if columns[name] != kind:
+            return f"column {name} of type {clipped(str(columns[name]))}, not {kind.__name__}"
+    more = [name for name in columns if name not in wanted]
     return f"a column {clipped(more[0])!r} too many"
 
 
@@ -270,7 +270,7 @@ def _loaded(file: Path) -> pl.DataFrame:
 
 def _names(file: Path, allowed: int) -> pl.Series:
     frame = _loaded(file)
-    # letters are shared in memory until somebody touches them
+    # Parquet may store a repeated text once, so only the sum over all rows shows what the texts take when they are used
     letters = frame.select(pl.col("name").str.len_bytes().cast(pl.Int64).sum()).item() or 0
     if letters > allowed:
         raise _beyond(file, f"{letters} bytes of text in a file of {file.stat().st_size} bytes", f"at most {allowed} bytes are read")
@@ -280,7 +280,7 @@ def _names(file: Path, allowed: int) -> pl.Series:
 
 
 def _table(name: str, file: Path, rows: int, names: int) -> pl.DataFrame:
-    """One table, its values checked."""
+    """Return one table, its values checked."""
     frame = _loaded(file).select(*dtypes(name))
     if frame.height != rows:
         raise _wrong_table(file, f"{frame.height} rows", f"{ABOUT} says {rows}")
@@ -300,7 +300,7 @@ def _table(name: str, file: Path, rows: int, names: int) -> pl.DataFrame:
 
 
 def _most(table: str, column: schema.Column, names: int) -> int | None:
-    """One more than the largest value of a column whose values count or point; None for times and ids."""
+    """Return the exclusive upper bound of a column whose values count or point; None for times and ids."""
     if column.name in ("name", "short_name") and column.type == "int32":
         return names
     for words in ("directions", "memories"):
@@ -312,12 +312,12 @@ def _most(table: str, column: schema.Column, names: int) -> int | None:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a folder that was just written: the one that `read` gives it."""
+    """Return the SHA-256 of a folder that was just written: the one that `read` gives it."""
     return _digest([path / ABOUT, *path.glob("*.parquet")])
 
 
 def _digest(files: list[Path]) -> str:
-    """SHA-256 over the names and SHA-256 of files, in the order of their names."""
+    """Return the SHA-256 over the names and SHA-256 of files, in the order of their names."""
     whole = hashlib.sha256()
     for file in sorted(files, key=lambda f: f.name):
         with opened(file) as content:

@@ -1,1 +1,1 @@
-"""Execution traces of MLCommons Chakra and of PyTorch."""
+"""Reader of execution traces of MLCommons Chakra and of PyTorch."""

@@ -1,4 +1,4 @@
-"""Files of execution traces: plain, packed by gzip or xz, or a member of a packed archive; read piece by piece, never whole."""
+"""Files of execution traces, read piece by piece and never whole: plain, packed by gzip or xz, or a member of a packed archive."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _MOST_MEMBERS: Final = 100_000
 
 
 def pieces(path: Path, progress: Callable[[float], object] | None = None) -> Iterator[bytes]:
-    """The unpacked bytes of a file, or of the member that ``ARCHIVE::MEMBER`` names.
+    """Yield the unpacked bytes of a file, or of the member that ``ARCHIVE::MEMBER`` names.
 
-    Raises `ProfileError`: P025 packed and damaged, P026 grows beyond measure, P037 an archive without that member.
+    Raises `ProfileError`: P025 packed and damaged, P026 unpacks to too much, P037 an archive without that member.
     """
     place, member = archive(path) or (path, None)
     size = place.stat().st_size
@@ -38,7 +38,7 @@ def pieces(path: Path, progress: Callable[[float], object] | None = None) -> Ite
 
 
 def beginning(path: Path, most: int = 1 << 16) -> bytes:
-    """The first unpacked bytes; nothing where they cannot be read."""
+    """Return the first unpacked bytes; nothing where they cannot be read."""
     out = b""
     try:
         for piece in pieces(path):
@@ -51,7 +51,7 @@ def beginning(path: Path, most: int = 1 << 16) -> bytes:
 
 
 def digest(path: Path) -> tuple[str, int]:
-    """SHA-256 and size [B] of the file as it stands; of an archive, of the whole archive."""
+    """Return SHA-256 and size [B] of the packed file; of an archive member, those of the whole archive."""
     place = (archive(path) or (path, None))[0]
     with opened(place) as file:
         return hashlib.file_digest(file, "sha256").hexdigest(), place.stat().st_size
@@ -78,7 +78,7 @@ def _member(opened: tarfile.TarFile, place: Path, member: str, most: int) -> Ite
                 yield piece
             return
         seen.append(entry.name)
-        opened.members = []  # type: ignore[attr-defined]  # what was passed is not kept
+        opened.members = []  # type: ignore[attr-defined]  # tarfile would keep every entry in memory
         if len(seen) > _MOST_MEMBERS:
             break
     raise ProfileError(
@@ -88,22 +88,22 @@ def _member(opened: tarfile.TarFile, place: Path, member: str, most: int) -> Ite
 
 
 class _Stream(io.RawIOBase):
-    """Pieces as a file that is read from its begin to its end."""
+    """Pieces as a file that is read from begin to end."""
 
     def __init__(self, source: Iterator[bytes]) -> None:
-        self._source, self._held = source, b""
+        self._source, self._rest = source, b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         """Fill `buffer` from the next piece."""
-        while not self._held:
+        while not self._rest:
             piece = next(self._source, None)
             if piece is None:
                 return 0
-            self._held = piece
-        count = min(len(buffer), len(self._held))
-        buffer[:count] = self._held[:count]
-        self._held = self._held[count:]
+            self._rest = piece
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
         return count

@@ -1,4 +1,4 @@
-"""Execution traces as JSON, node by node: PyTorch writes one object with a few facts and the list ``nodes``, which may be gigabytes."""
+"""Streaming reader of PyTorch's execution traces in JSON: one object with a few facts and the list ``nodes``, which may be gigabytes."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-#: Letters that one node, or one fact, may hold.
+#: Most letters of one node, or one fact.
 LARGEST_VALUE: Final = 64 << 20
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _MARK: Final = "\ufeff"
 
 
 class Wrong(ValueError):
-    """The text is no execution trace: what is wrong, in words."""
+    """Text that is no execution trace, with the reason in words."""
 
 
 class Document:
-    """One JSON object: its facts, and the values of its list ``nodes`` as they come.
+    """One JSON object: its facts, and the values of its list ``nodes`` one by one.
 
     Attributes
     ----------
     facts : everything beside the nodes, as read so far.
-    listed : whether the list of nodes was met.
-    replaced : letters that were no UTF-8.
+    listed : whether the list of nodes was found.
+    replaced : number of letters that were no UTF-8.
     cut : whether the text ends before the object does.
     """
 
@@ -33,13 +33,13 @@ class Document:
         self._pieces = pieces
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._read = json.JSONDecoder().raw_decode
-        self._held, self._at, self._done = "", 0, False
+        self._text, self._position, self._done = "", 0, False
         self.facts: dict[str, Any] = {}
         self.listed, self.cut = False, False
         self.replaced = 0
 
     def __iter__(self) -> Iterator[Any]:
-        """Values of ``nodes``.  Raises `Wrong`."""
+        """Yield the values of ``nodes``.  Raises `Wrong`."""
         if self._next() != "{":
             raise Wrong("it does not begin with an object")
         for _ in self._members("}"):
@@ -48,8 +48,8 @@ class Document:
                 self.cut = True
                 return
             if not isinstance(key, str) or self._next() != ":":
-                raise Wrong(f"letter {self._at} of what was read is no key and value")
-            self._at += 1
+                raise Wrong(f"letter {self._position} of what was read is no key and value")
+            self._position += 1
             if key == "nodes" and self._next() == "[":
                 self.listed = True
                 yield from self._nodes()
@@ -63,65 +63,65 @@ class Document:
                 yield value
 
     def _members(self, end: str) -> Iterator[None]:
-        """A turn where each member of the object or list that opens here begins, up to its `end`; sets `cut` where the text ends first."""
-        self._at += 1
+        """Yield at the begin of each member of the object or list that opens here, up to its `end`; sets `cut` where the text ends."""
+        self._position += 1
         while not self.cut and (letter := self._next()) != end:
             if letter == ",":
-                self._at += 1
+                self._position += 1
             elif letter == "":
                 self.cut = True
             else:
                 yield
         if not self.cut:
-            self._at += 1
+            self._position += 1
 
     def _next(self) -> str:
-        """The next letter that is no space, without taking it; empty at the end."""
+        """Return the next letter that is no space, without taking it; an empty text at the end."""
         while True:
-            self._at = _SPACE.match(self._held, self._at).end()  # type: ignore[union-attr]
-            if self._at < len(self._held):
-                return self._held[self._at]
+            self._position = _SPACE.match(self._text, self._position).end()  # type: ignore[union-attr]
+            if self._position < len(self._text):
+                return self._text[self._position]
             if not self._more(1):
                 return ""
 
     def _more(self, least: int) -> bool:
-        """Take at least so many letters more, if there are any; what was read is let go."""
-        parts = [self._held[self._at :]]
-        self._at, got = 0, 0
-        while got < least and not self._done:
+        """Read at least so many letters more, if there are any, and drop what was consumed."""
+        parts = [self._text[self._position :]]
+        self._position, added = 0, 0
+        while added < least and not self._done:
             piece = next(self._pieces, None)
             self._done = piece is None
             new = self._decode(piece or b"", self._done)
             if "\ufffd" in new:
                 self.replaced += new.count("\ufffd")
-            got += len(new)
+            added += len(new)
             parts.append(new)
-        self._held = "".join(parts)
-        if self._held.startswith(_MARK):
-            self._at = 1
-        return got > 0
+        self._text = "".join(parts)
+        if self._text.startswith(_MARK):
+            self._position = 1
+        return added > 0
 
     def _value(self) -> Any:
-        """The value that begins here; sets `cut` where the text ends first."""
+        """Return the value that begins here; sets `cut` where the text ends first."""
         if self._next() == "":
             self.cut = True
             return None
         while True:
             try:
-                value, end = self._read(self._held, self._at)
+                value, end = self._read(self._text, self._position)
             except RecursionError:
                 raise Wrong("a value with brackets more than a thousand deep") from None
             except ValueError as error:
-                held = len(self._held) - self._at
-                if held > LARGEST_VALUE:
+                unread = len(self._text) - self._position
+                if unread > LARGEST_VALUE:
                     raise Wrong(f"a value that cannot be read, or of more than {LARGEST_VALUE} letters: {error}"[:160]) from None
-                if self._more(max(held, 1)):
+                if self._more(max(unread, 1)):
                     continue
-                # at its end a text is cut off where the decoder stopped; a fault earlier on is one
-                if isinstance(error, json.JSONDecodeError) and (error.pos >= len(self._held) - 12 or error.msg.startswith("Unterminated")):
+                # an error close to the end means that the text is cut off; an earlier one is an error of the text
+                if isinstance(error, json.JSONDecodeError) and (error.pos >= len(self._text) - 12 or error.msg.startswith("Unterminated")):
                     self.cut = True
                     return None
                 raise Wrong(str(error)[:160]) from None
-            if end < len(self._held) or not self._more(1):
-                self._at = end if end < len(self._held) else len(self._held)
+            if end < len(self._text) or not self._more(1):
+                self._position = end if end < len(self._text) else len(self._text)
                 return value

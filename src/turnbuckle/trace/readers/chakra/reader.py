@@ -1,7 +1,7 @@
-"""Execution traces of MLCommons Chakra (protobuf) and of PyTorch (JSON): operators, device work and what waits for what.
+"""Reader of execution traces of MLCommons Chakra (protobuf) and of PyTorch (JSON): operators, device work and their dependencies.
 
-Most of them have no start times: an execution graph (`graph`), and no recording of a run.  Where the device's nodes have starts and
-durations, `read` makes a `Trace` of it.  Text of tensors, schemas and paths beside the nodes is not kept.
+Most execution traces have no start times.  They are an execution graph (`graph`), and no recording of a run.  Where the device's nodes have
+starts and durations, `read` makes a `Trace` of them.  Text of tensors, schemas and paths beside the nodes is not kept.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from turnbuckle.trace.readers.parts.packed_text import json_text, packed
 from turnbuckle.trace.trace import Trace, dtypes
 
 CACHED: Final = False
-#: What ``NodeType`` numbers, as far as a node is not told apart by where it ran.
+#: Kinds by Chakra's ``NodeType``, for nodes whose place (host or device) the file does not state.
 _TYPES: Final = {1: METADATA, 2: MEMORY, 3: MEMORY, 4: OPERATOR, 5: SEND, 6: RECEIVE, 7: COLLECTIVE, 8: OTHER, 9: OTHER, 10: OTHER}
 _DOES: Final = (
     "ALLREDUCE", "REDUCE", "ALLGATHER", "GATHER", "SCATTER", "BROADCAST", "ALLTOALL", "REDUCESCATTER", "REDUCESCATTER", "BARRIER",
@@ -62,16 +62,16 @@ _ELEMENT: Final = {
 }  # fmt: skip
 _CATEGORIES: Final = {"kernel": KERNEL, "gpu_memcpy": COPY, "gpu_memset": MEMSET}
 _ROOTS: Final = ("[pytorch|profiler|", "## process_group:")
-#: Share of device nodes that may begin before the one before them on their stream ends: beyond it their starts are those of launches.
+#: Largest share of device nodes that begin before their predecessor on the stream ends; with more, the starts are those of launches.
 MOST_OVERLAPPING: Final = 0.1
 #: The last field of a ``Node``.
 _LAST_FIELD: Final = 11
-#: A protobuf node of the host or the device is told by this attribute.
+#: Attribute of a protobuf node that states whether it ran on the host.
 _WHERE: Final = "is_cpu_op"
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether the file, or the member of an archive that is named, is an execution trace."""
+    """Return whether the file, or the named member of an archive, is an execution trace."""
     text = beginning(path) if packed(head) or "::" in str(path) else head
     start = text.lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"{"):
@@ -81,16 +81,16 @@ def sniff(head: bytes, path: Path) -> bool:
 
 
 def _metadata(head: bytes) -> bool:
-    """Whether a file begins with the metadata of Chakra: texts and attributes behind one length, and a node behind another."""
+    """Return whether a file begins with Chakra's metadata: a length, then texts and attributes."""
     try:
-        length, at = chakra_wire.varint(head, 0)
-        first = head[at : at + length]
+        length, begin = chakra_wire.varint(head, 0)
+        first = head[begin : begin + length]
         if not 4 < length == len(first):
             return False
-        known = {"schema", "pid", "time", "start_ts", "finish_ts", "version"}
-        said = [(field, value) for field, kind, value in chakra_wire.fields(first) if kind == 2]
-        named = any(chakra_wire.attribute(value)[0] in known for field, value in said if field == 2 or (field == 1 and value[:1] == b"\n"))
-        return named or bool(said and said[0][0] == 1 and re.fullmatch(rb"v?\d+(\.\d+){1,3}[\w.-]{0,20}", said[0][1]))
+        keys = {"schema", "pid", "time", "start_ts", "finish_ts", "version"}
+        values = [(field, value) for field, kind, value in chakra_wire.fields(first) if kind == 2]
+        named = any(chakra_wire.attribute(value)[0] in keys for field, value in values if field == 2 or (field == 1 and value[:1] == b"\n"))
+        return named or bool(values and values[0][0] == 1 and re.fullmatch(rb"v?\d+(\.\d+){1,3}[\w.-]{0,20}", values[0][1]))
     except chakra_wire.Wrong:
         return False
 
@@ -104,14 +104,14 @@ def graph(path: Path, *, progress: Callable[[float], object] | None = None) -> E
         P026 and P037 as every packed file.
     """
     head = beginning(path, 64).lstrip(b"\xef\xbb\xbf \t\r\n")
-    made = _json(path, progress) if head.startswith(b"{") else _wire(path, progress)
-    made.facts["sha256"], made.facts["size_bytes"] = digest(path)
-    if not made.nodes.height:
+    result = _json(path, progress) if head.startswith(b"{") else _wire(path, progress)
+    result.facts["sha256"], result.facts["size_bytes"] = digest(path)
+    if not result.nodes.height:
         raise ProfileError(
-            "P052", "the execution trace holds no nodes", where=str(path), found=f"{made.facts['size_bytes']} bytes, none of them a node",
+            "P052", "the execution trace holds no nodes", where=str(path), found=f"{result.facts['size_bytes']} bytes, none of them a node",
             cause="nothing ran while it was recorded, or the file is another program's", fix="record it around a whole step of the program",
         )  # fmt: skip
-    return made
+    return result
 
 
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
@@ -123,31 +123,31 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     CannotAnswer : A174 nodes have no start times; A175 the device's starts are those of launches.
     """
     del threads
-    found = graph(path, progress=progress)
-    if not found.timed:
-        has = "durations, and no start times" if found.measured else "neither start times nor durations"
+    execution_graph = graph(path, progress=progress)
+    if not execution_graph.timed:
+        times = "durations, and no start times" if execution_graph.measured else "neither start times nor durations"
         raise CannotAnswer(
-            "A174", "this needs a recording with times", where=path.name, found=f"an execution trace whose nodes have {has}",
+            "A174", "this needs a recording with times", where=path.name, found=f"an execution trace whose nodes have {times}",
             cause="an execution trace says what waits for what, and not when it ran",
             fix=f"turnbuckle inspect {path.name} says what it holds; record the run itself (torch.profiler, nsys) for the rest",
         )  # fmt: skip
-    share = overlapping(found)
+    share = overlapping(execution_graph)
     if share > MOST_OVERLAPPING:
         raise CannotAnswer(
             "A175", "the start times of this execution trace are not the device's", where=path.name,
             found=f"{share:.0%} of the device nodes begin before the one before them on their stream has ended",
             cause="the tool that joined it to a profile wrote down when nodes were launched", fix="give the profile itself",
         )  # fmt: skip
-    return _trace(found, path)
+    return _trace(execution_graph, path)
 
 
 # --- protobuf ---------------------------------------------------------------------------------------------------------
 
 
 def _wire(path: Path, progress: Callable[[float], object] | None) -> ExecutionGraph:
-    made, messages, number = Builder("chakra"), chakra_wire.Messages(pieces(path, progress)), 0
+    builder, messages, number = Builder("chakra"), chakra_wire.Messages(pieces(path, progress)), 0
     facts: dict[str, Any] = {"schema": None}
-    told = False
+    places_stated = False
     try:
         for number, message in enumerate(messages):
             if number == 0:
@@ -156,7 +156,7 @@ def _wire(path: Path, progress: Callable[[float], object] | None) -> ExecutionGr
             if not message:
                 # metadata may be empty, a node is not: a hole in the file would be nodes without end
                 raise chakra_wire.Wrong("a node of 0 bytes")
-            told |= _node(made, message)
+            places_stated |= _node(builder, message)
     except _Older as error:
         raise ProfileError(
             "P053", "the execution trace has a schema that is not read", where=str(path), found=f"node {number} has a field {error}",
@@ -166,37 +166,37 @@ def _wire(path: Path, progress: Callable[[float], object] | None) -> ExecutionGr
     except chakra_wire.Wrong as error:
         raise _damaged(path, f"message {number + 1}, after byte {messages.at}: {error}") from None
     findings = [finding("P163", 1, "inside a node")] if messages.cut else []
-    if messages.cut and not len(made):
+    if messages.cut and not len(builder):
         raise _damaged(path, "it ends inside its first node")
-    _flaws(made, findings)
-    return made.graph(told and any(k in DEVICE for k in set(made.columns["kind"])), facts, findings)
+    _flaws(builder, findings)
+    return builder.graph(places_stated and any(k in DEVICE for k in set(builder.columns["kind"])), facts, findings)
 
 
 class _Older(Exception):
-    """A field of a node that the schema does not have: its number."""
+    """Field of a node that the schema does not have, by its number."""
 
 
 def _schema(message: bytes) -> str | None:
-    """The schema that the metadata name; both layouts there have been."""
+    """Return the schema that the metadata name, in either layout."""
     for field, kind, value in chakra_wire.fields(message):
         if kind != 2:
             continue
         if field == 1 and value[:1] != b"\n":
             return _printable(chakra_wire.text(kind, value))
         if field in (1, 2):
-            name, said = chakra_wire.attribute(value)
-            if name in ("schema", "version") and isinstance(said, str):
-                return _printable(said)
+            name, attribute = chakra_wire.attribute(value)
+            if name in ("schema", "version") and isinstance(attribute, str):
+                return _printable(attribute)
     return None
 
 
-def _node(made: Builder, message: bytes) -> bool:
-    """Add one ``Node``; whether it says where it ran."""
+def _node(builder: Builder, message: bytes) -> bool:
+    """Add one ``Node``, and return whether it states where it ran."""
     id = kind = start = duration = 0
     name, inputs, outputs = "", "", ""
     parents: list[int] = []
     waits: list[int] = []
-    said: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for field, wire, value in chakra_wire.fields(message):
         if field == 1:
             id = chakra_wire.whole(wire, value)
@@ -213,35 +213,35 @@ def _node(made: Builder, message: bytes) -> bool:
         elif field == 7:
             duration = chakra_wire.whole(wire, value)
         elif field in (8, 9) and wire == 2:
-            # the tensors stand in the first field
+            # the first field holds the tensors
             tensors = next((chakra_wire.text(w, v) for f, w, v in chakra_wire.fields(value) if f == 1), "")
             inputs, outputs = (tensors, outputs) if field == 8 else (inputs, tensors)
         elif field == 10 and wire == 2:
-            attribute, held = chakra_wire.attribute(value)
-            said[attribute] = held
+            attribute, attribute_value = chakra_wire.attribute(value)
+            attributes[attribute] = attribute_value
         elif field > _LAST_FIELD:
             raise _Older(str(field))
-    host = said.get(_WHERE)
+    host = attributes.get(_WHERE)
     sort = _sort(kind, name, host)
-    made.flaws["kinds"] += kind not in _TYPES and kind != 0
-    made.flaws["parents"] += max(len(parents) - 1, 0)
-    values = {"kind": sort, "name": made.text(name), "thread": _whole(said.get("tid")), "rf": _whole(said.get("rf_id"))}
+    builder.flaws["kinds"] += kind not in _TYPES and kind != 0
+    builder.flaws["parents"] += max(len(parents) - 1, 0)
+    values = {"kind": sort, "name": builder.text(name), "thread": _whole(attributes.get("tid")), "rf": _whole(attributes.get("rf_id"))}
     values |= {"start_ns": microseconds(start) if start else MISSING, "duration_ns": microseconds(duration)}
     if host is not None and not host and sort in DEVICE:
-        values["stream"] = _whole(said.get("stream", said.get("tid")))
+        values["stream"] = _whole(attributes.get("stream", attributes.get("tid")))
         values["device"] = tensor_device(outputs, inputs)
     if sort == COPY:
         values["size_bytes"] = tensor_bytes(outputs, inputs)
     elif sort in (COLLECTIVE, SEND, RECEIVE):
-        values |= _communication(made, sort, name, said)
+        values |= _communication(builder, sort, name, attributes)
     elif sort == MEMORY:
-        values["size_bytes"] = _whole(said.get("tensor_size"))
-    made.add(id, parents[0] if parents else None, waits, **values)
+        values["size_bytes"] = _whole(attributes.get("tensor_size"))
+    builder.add(id, parents[0] if parents else None, waits, **values)
     return host is not None
 
 
 def _sort(kind: int, name: str, host: Any) -> int:
-    """Kind of a node.  The host's call for a communication is an operator: the communication has a node of its own on the device."""
+    """Return the kind of a node; the host's call for a communication is an operator, since the device has a node for the communication."""
     sort = _TYPES.get(kind, METADATA if kind == 0 else OTHER)
     if host is None:
         return sort
@@ -250,14 +250,14 @@ def _sort(kind: int, name: str, host: Any) -> int:
     return device_kind(name) if sort == OPERATOR else sort
 
 
-def _communication(made: Builder, sort: int, name: str, said: dict[str, Any]) -> dict[str, int]:
-    code = said.get("comm_type")
-    known = _DOES[code] if isinstance(code, int) and 0 <= code < len(_DOES) and sort == COLLECTIVE else ""
-    does = {SEND: "SEND", RECEIVE: "RECV"}.get(sort) or known or operation(name) or "(unknown)"
-    group = said.get("pg_name")
+def _communication(builder: Builder, sort: int, name: str, attributes: dict[str, Any]) -> dict[str, int]:
+    code = attributes.get("comm_type")
+    by_code = _DOES[code] if isinstance(code, int) and 0 <= code < len(_DOES) and sort == COLLECTIVE else ""
+    does = {SEND: "SEND", RECEIVE: "RECV"}.get(sort) or by_code or operation(name) or "(unknown)"
+    group = attributes.get("pg_name")
     return {
-        "does": made.text(does), "size_bytes": _whole(said.get("comm_size")),
-        "group": made.text(group) if isinstance(group, str) and group else MISSING,
+        "does": builder.text(does), "size_bytes": _whole(attributes.get("comm_size")),
+        "group": builder.text(group) if isinstance(group, str) and group else MISSING,
     }  # fmt: skip
 
 
@@ -265,42 +265,49 @@ def _communication(made: Builder, sort: int, name: str, said: dict[str, Any]) ->
 
 
 def _json(path: Path, progress: Callable[[float], object] | None) -> ExecutionGraph:
-    made, document = Builder("pytorch-et"), chakra_json.Document(json_text(pieces(path, progress), path))
+    builder, document = Builder("pytorch-et"), chakra_json.Document(json_text(pieces(path, progress), path))
     try:
         for node in document:
             if isinstance(node, dict):
-                _object(made, node)
+                _object(builder, node)
             else:
-                made.flaws["broken"] += 1
+                builder.flaws["broken"] += 1
     except chakra_json.Wrong as error:
-        raise _damaged(path, f"after {len(made)} nodes: {error}") from None
-    if document.cut and not len(made):
+        raise _damaged(path, f"after {len(builder)} nodes: {error}") from None
+    if document.cut and not len(builder):
         raise _damaged(path, "it ends before its first node does")
     findings = [finding("P163", 1, "inside the list of nodes")] if document.cut else []
-    if replaced := document.replaced + made.flaws["letters"]:
+    if replaced := document.replaced + builder.flaws["letters"]:
         findings.append(finding("P107", replaced, "letters of names"))
-    _flaws(made, findings)
+    _flaws(builder, findings)
     schema = document.facts.get("schema")
-    return made.graph(
-        any(k in (KERNEL, COPY, MEMSET) for k in set(made.columns["kind"])),
+    return builder.graph(
+        any(k in (KERNEL, COPY, MEMSET) for k in set(builder.columns["kind"])),
         {"schema": _printable(schema) if isinstance(schema, str) else None},
         findings,
     )
 
 
-def _object(made: Builder, node: dict[str, Any]) -> None:
+def _object(builder: Builder, node: dict[str, Any]) -> None:
     """Add one node of PyTorch, of schema 1.0 (everything beside the name) or of 1.1 (a list of attributes)."""
     id, name, listed = node.get("id"), node.get("name"), node.get("attrs")
     if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 64 or not isinstance(name, str):
-        made.flaws["broken"] += 1
+        builder.flaws["broken"] += 1
         return
-    said: dict[str, Any] = {str(a.get("name")): a.get("value") for a in listed if isinstance(a, dict)} if isinstance(listed, list) else node
+    attributes: dict[str, Any] = (
+        {str(a.get("name")): a.get("value") for a in listed if isinstance(a, dict)} if isinstance(listed, list) else node
+    )
     parent = node.get("ctrl_deps", node.get("parent"))
     parent = parent if isinstance(parent, int) and not isinstance(parent, bool) and 0 <= parent < 1 << 64 else None
     category = node.get("cat")
     sort = _CATEGORIES.get(category, OPERATOR) if isinstance(category, str) else OPERATOR
     sort = COLLECTIVE if sort == KERNEL and device_kind(name) == COLLECTIVE else sort
-    values = {"kind": sort, "name": made.text(name[:4096]), "rf": _whole(said.get("rf_id")), "thread": _whole(said.get("tid"))}
+    values = {
+        "kind": sort,
+        "name": builder.text(name[:4096]),
+        "rf": _whole(attributes.get("rf_id")),
+        "thread": _whole(attributes.get("tid")),
+    }
     values |= {"start_ns": microseconds(node.get("ts")), "duration_ns": microseconds(node.get("inclusive_dur"))}
     if sort in DEVICE:
         inputs, outputs = (_tensors(node.get(side)) for side in ("inputs", "outputs"))
@@ -310,36 +317,36 @@ def _object(made: Builder, node: dict[str, Any]) -> None:
     if name.startswith(_ROOTS):
         values["kind"] = METADATA
     elif sort == COLLECTIVE or name == "record_param_comms":
-        called = _called(made, name, node, said)
+        called = _called(builder, name, node, attributes)
         if sort == COLLECTIVE or called:
             values |= {"kind": COLLECTIVE, **called} if sort == COLLECTIVE or not isinstance(category, str) else called
-    made.add(id, parent, [], **values)
+    builder.add(id, parent, [], **values)
 
 
-def _called(made: Builder, name: str, node: dict[str, Any], said: dict[str, Any]) -> dict[str, int]:
-    """What a communication does, and how many bytes it is given; nothing for waits."""
+def _called(builder: Builder, name: str, node: dict[str, Any], attributes: dict[str, Any]) -> dict[str, int]:
+    """Return the operation of a communication and the bytes that it is given; nothing for waits."""
     inputs = node.get("inputs")
-    given = inputs.get("values") if isinstance(inputs, dict) else inputs
-    words = [w for w in given if isinstance(w, str)] if isinstance(given, list) else []
-    called = said.get("collective_name")
+    values = inputs.get("values") if isinstance(inputs, dict) else inputs
+    words = [w for w in values if isinstance(w, str)] if isinstance(values, list) else []
+    called = attributes.get("collective_name")
     called = called if isinstance(called, str) and called else next((w for w in words if operation(w)), "")
     does = operation(called) or operation(name)
     if not does:
         return {}
-    elements, kind = said.get("in_msg_nelems"), said.get("dtype")
+    elements, kind = attributes.get("in_msg_nelems"), attributes.get("dtype")
     each = _ELEMENT.get(kind.lower().replace(" ", "").replace("longint", "long")) if isinstance(kind, str) else None
     size = tensor_bytes(_tensors(inputs))
     if isinstance(elements, int) and each and 0 <= elements < LARGEST // 16:
         size = elements * each
-    group = said.get("pg_name")
-    return {"does": made.text(does), "size_bytes": size, "group": made.text(group) if isinstance(group, str) and group else MISSING}
+    group = attributes.get("pg_name")
+    return {"does": builder.text(does), "size_bytes": size, "group": builder.text(group) if isinstance(group, str) and group else MISSING}
 
 
 def _tensors(values: Any) -> str:
-    """Inputs or outputs as text, as far as tensors stand at their begin."""
-    given = values.get("values") if isinstance(values, dict) else values
+    """Return the first inputs or outputs as text, in which tensors can be searched."""
+    tensors = values.get("values") if isinstance(values, dict) else values
     try:
-        return json.dumps(given[:64] if isinstance(given, list) else given)[: 1 << 16]
+        return json.dumps(tensors[:64] if isinstance(tensors, list) else tensors)[: 1 << 16]
     except (TypeError, ValueError, RecursionError):
         return ""
 
@@ -355,14 +362,14 @@ def _printable(text: str) -> str:
     return "".join(c for c in text if c.isprintable())[:40]
 
 
-def _flaws(made: Builder, findings: list[Finding]) -> None:
+def _flaws(builder: Builder, findings: list[Finding]) -> None:
     for code, key, what in (
         ("P162", "broken", "nodes without an id or a name"),
         ("P143", "kinds", "nodes of types beyond the schema"),
         ("P184", "parents", "further control dependencies of one node; the first is kept"),
     ):
-        if made.flaws[key]:
-            findings.append(finding(code, made.flaws[key], what))
+        if builder.flaws[key]:
+            findings.append(finding(code, builder.flaws[key], what))
 
 
 def _damaged(path: Path, found: str) -> ProfileError:
@@ -372,33 +379,33 @@ def _damaged(path: Path, found: str) -> ProfileError:
     )  # fmt: skip
 
 
-def overlapping(found: ExecutionGraph) -> float:
-    """Share of device nodes that begin before the one before them on their stream has ended."""
-    rows = found.of(*DEVICE).filter(pl.col("stream").is_not_null()).sort("stream", "start_ns", maintain_order=True)
+def overlapping(execution_graph: ExecutionGraph) -> float:
+    """Return the share of device nodes that begin before the one before them on their stream has ended."""
+    rows = execution_graph.of(*DEVICE).filter(pl.col("stream").is_not_null()).sort("stream", "start_ns", maintain_order=True)
     before = (pl.col("start_ns") + pl.col("duration_ns")).shift(1).over("stream")
     early = rows.select((pl.col("start_ns") < before).fill_null(False).sum()).item() if rows.height else 0
     return float(early) / max(rows.height, 1)
 
 
-def _trace(found: ExecutionGraph, path: Path) -> Trace:
-    """Device nodes as kernels, copies and sets; operators as ranges.  The file names no call that started a node."""
-    nodes = found.nodes.filter(pl.col("start_ns").is_not_null() & pl.col("duration_ns").is_not_null())
-    findings = list(found.findings)
+def _trace(source: ExecutionGraph, path: Path) -> Trace:
+    """Return device nodes as kernels, copies and sets, and operators as ranges.  The file names no call that started a node."""
+    nodes = source.nodes.filter(pl.col("start_ns").is_not_null() & pl.col("duration_ns").is_not_null())
+    findings = list(source.findings)
     first = int(nodes["start_ns"].min())  # type: ignore[arg-type]
     nodes = nodes.with_columns(
         start_ns=pl.col("start_ns") - first, end_ns=pl.col("start_ns") - first + pl.col("duration_ns"), process=pl.lit(id_of(1))
     ).sort("start_ns", maintain_order=True)
     for code, kinds in (("P185", (OPERATOR,)), ("P102", DEVICE)):
-        if lost := found.of(*kinds).height - nodes.filter(pl.col("kind").is_in(list(kinds))).height:
+        if lost := source.of(*kinds).height - nodes.filter(pl.col("kind").is_in(list(kinds))).height:
             findings.append(finding(code, lost, "nodes of the execution trace"))
-    # a node without a tensor names no device; one process with one device has no other
+    # a node without a tensor names no device; where one device is named, it is the only one
     used = nodes["device"].drop_nulls().unique()
     if len(used) == 1:
         nodes = nodes.with_columns(pl.col("device").fill_null(used[0]))
-    compute = nodes.filter(pl.col("kind").is_in([KERNEL, COLLECTIVE, SEND, RECEIVE] if found.on_device else []))
-    ways = [copied(name) for name in found.names]
+    compute = nodes.filter(pl.col("kind").is_in([KERNEL, COLLECTIVE, SEND, RECEIVE] if source.on_device else []))
+    directions = [copied(name) for name in source.names]
     copies = nodes.filter(pl.col("kind") == COPY)
-    of_copy = np.array([ways[i] for i in copies["name"].to_list()], dtype=np.int64).reshape(-1, 3)
+    of_copy = np.array([directions[i] for i in copies["name"].to_list()], dtype=np.int64).reshape(-1, 3)
     copies = copies.with_columns(
         direction=pl.Series(of_copy[:, 0]), source_memory=pl.Series(of_copy[:, 1]), target_memory=pl.Series(of_copy[:, 2])
     )
@@ -409,22 +416,22 @@ def _trace(found: ExecutionGraph, path: Path) -> Trace:
     )
     memsets = nodes.filter(pl.col("kind") == MEMSET).with_columns(memory=pl.lit(3))
     tables = {"kernels": compute.with_columns(short_name="name"), "copies": copies, "memsets": memsets, "ranges": operators}
-    shaped = {name: _shaped(name, frame) for name, frame in tables.items() if frame.height}
+    complete = {name: _shaped(name, frame) for name, frame in tables.items() if frame.height}
     on_device = nodes.filter(pl.col("kind").is_in(list(DEVICE)))
-    if found.format == "chakra" and on_device.height:
+    if source.format == "chakra" and on_device.height:
         findings.append(finding("P168", on_device.height))
     findings.append(finding("P123", 1))
-    writer = "PyTorch" if found.format == "pytorch-et" else "Chakra"
+    writer = "PyTorch" if source.format == "pytorch-et" else "Chakra"
     facts = {
-        "format": "chakra", "product_version": writer, "schema_version": found.facts["schema"],
-        "tables": {name: frame.height for name, frame in shaped.items()}, "session_start_utc_ns": None, "analysis_duration_ns": None,
-        "size_bytes": found.facts["size_bytes"], "sha256": found.facts["sha256"],
+        "format": "chakra", "product_version": writer, "schema_version": source.facts["schema"],
+        "tables": {name: frame.height for name, frame in complete.items()}, "session_start_utc_ns": None, "analysis_duration_ns": None,
+        "size_bytes": source.facts["size_bytes"], "sha256": source.facts["sha256"],
     }  # fmt: skip
-    return Trace(shaped, found.names, facts, findings, path.name)
+    return Trace(complete, source.names, facts, findings, path.name)
 
 
 def _shaped(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """A frame with the columns and types of its table; what it lacks is null."""
+    """Return a frame with the columns and types of its table; columns that it lacks and values beyond their type are null."""
     return frame.select(
         (pl.col(c) if c in frame.columns else pl.lit(None)).cast(t, strict=False).alias(c) for c, t in dtypes(table).items()
     )

@@ -1,9 +1,9 @@
-"""One clock for host and device, where nvprof's two lie apart.
+"""Alignment of host and device clocks in nvprof's files where they lie apart.
 
 CUPTI puts the device's times on the host's clock.  In some files that failed: everything on the device happens days after the calls
-that caused it, and the difference wanders by milliseconds during the run.  Two things bound how far the clocks are apart at any time:
-nothing on a device begins before its call does, and a wait does not return before what it waits for has ended.  Where the recorded
-times contradict these bounds,
+that caused it, and the difference wanders by milliseconds during the run.  Two facts bound how far the clocks are apart at any time.
+Nothing on a device begins before its call does, and a wait does not return before the work that it waits for has ended.  Where the
+recorded times contradict these bounds,
 
 - the records of each device are moved by one constant, the middle of what the bounds leave.  Durations, gaps and order on a device
   stay as recorded, to the nanosecond;
@@ -23,15 +23,15 @@ from turnbuckle.trace.readers.nvprof.tables import numbered
 
 Int = NDArray[np.int64]
 
-#: Contradictions up to this are what CUPTI's conversion of clocks leaves [ns]; finding P111 counts them.
+#: Error that CUPTI's conversion of clocks leaves [ns]; finding P111 counts contradictions up to it.
 TOLERANCE_NS: Final = 1_000_000
 #: Share of the bounds that a broken record may contradict.
 _BROKEN: Final = 0.01
-#: A bound further than this from the median of its kind is a broken record's [ns].
+#: A bound further than this from the median of its kind comes from a broken record [ns].
 _BELIEVED_NS: Final = 3_600_000_000_000
 #: A ramp is this many times as long as it is high, so that host times on it stretch or shrink by a tenth at most.
 _RAMP: Final = 10
-#: More pieces than this are no wandering clock.
+#: Most pieces of a wandering clock; more mean that no wandering clock explains the bounds.
 _MOST_PIECES: Final = 10_000
 _GROUP: Final = 256
 #: Waits for one stream, and for all streams of a context.
@@ -40,7 +40,7 @@ STREAM, CONTEXT = 3, 4
 
 @dataclass(frozen=True)
 class Work:
-    """Device records with a call, all arrays of one length: call's start, own start and end [ns], device, context and stream."""
+    """Device records with a call, all arrays of one length: start of the call, own start and end [ns], device, context and stream."""
 
     called: Int
     start: Int
@@ -50,7 +50,7 @@ class Work:
     stream: Int
 
     def of(self, rows: NDArray[np.bool_]) -> Work:
-        """Some of the records."""
+        """Return some of the records."""
         return Work(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
@@ -67,14 +67,14 @@ class Waits:
 
 @dataclass(frozen=True)
 class Apart:
-    """How far the devices' clocks are ahead of the host's.
+    """Difference between the devices' clocks and the host's.
 
     Attributes
     ----------
-    ahead_ns : what to take from every time of a device, by its number.
+    ahead_ns : time to subtract from every time of a device, by its number.
     contradicted_ns : by how much the bounds on constants exceed each other; 0 or less where constants fulfil them.
-    upper, lower : bounds used: records with a call, and waits.
-    knots : where the difference wanders: host times [ns], and what to add to host times there [ns]; straight lines between them.
+    upper, lower : number of bounds used: records with a call, and waits.
+    knots : of a difference that wanders: host times [ns], and what to add to host times there [ns]; straight lines between them.
     """
 
     ahead_ns: dict[int, int]
@@ -84,23 +84,25 @@ class Apart:
     knots: tuple[Int, Int] | None = None
 
     def host(self, times: Int) -> Int:
-        """Host times on the clock that all records share [ns]."""
+        """Return host times on the clock that all records share [ns]."""
         if self.knots is None:
             return times
-        at, add = self.knots
+        knot_times, add = self.knots
         # from the first knot, so that a float holds every nanosecond
-        moved: Int = times + np.rint(np.interp((times - at[0]).astype(np.float64), (at - at[0]).astype(np.float64), add)).astype(np.int64)
+        moved: Int = times + np.rint(
+            np.interp((times - knot_times[0]).astype(np.float64), (knot_times - knot_times[0]).astype(np.float64), add)
+        ).astype(np.int64)
         return moved
 
 
 def apart(work: Work, waits: Waits) -> Apart | None:
-    """How far the clocks are apart; None where they agree, or where too little is known to tell."""
+    """Return how far the clocks are apart; None where they agree, or where too little is recorded to decide."""
     ahead: dict[int, int] = {}
     uppers, lowers, wrong = [], [], False
     for device in np.unique(work.device).tolist():
-        mine = work.of(work.device == device)
-        upper = _believed(mine.called, mine.start - mine.called)
-        lower = _believed(*_lower(mine, waits))
+        of_device = work.of(work.device == device)
+        upper = _believed(of_device.called, of_device.start - of_device.called)
+        lower = _believed(*_lower(of_device, waits))
         wrong |= float(np.quantile(upper[1], _BROKEN)) < -TOLERANCE_NS
         wrong |= lower[1].size > 0 and float(np.quantile(lower[1], 1 - _BROKEN)) > TOLERANCE_NS
         most = int(upper[1].min())
@@ -118,47 +120,47 @@ def apart(work: Work, waits: Waits) -> Apart | None:
 def _believed(times: Int, bounds: Int) -> tuple[Int, Int]:
     if not bounds.size:
         return times, bounds
-    # one of the bounds, so that at least that one is believed
+    # the middle is one of the bounds itself, so that at least this one is kept
     middle = np.partition(bounds, bounds.size // 2)[bounds.size // 2]
     kept = np.abs(bounds - middle) <= _BELIEVED_NS
     return times[kept], bounds[kept]
 
 
 def _lower(work: Work, waits: Waits) -> tuple[Int, Int]:
-    """Per wait that has work before it: its end, and the latest end among what was called before it began less its own end."""
+    """Return, for each wait with work before it, its end, and the latest end of work called before the wait began minus the wait's end."""
     times, bounds = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for kind in (STREAM, CONTEXT):
-        mine = waits.kind == kind
-        if not mine.any() or not work.called.size:
+        of_kind = waits.kind == kind
+        if not of_kind.any() or not work.called.size:
             continue
-        place, asked = _places(work, waits, mine, kind)
+        place, place_of_wait = _places(work, waits, of_kind, kind)
         order = np.lexsort((work.called, place))
         place, called, end = place[order], work.called[order], work.end[order]
-        by_place = np.argsort(asked, kind="stable")
-        asked = asked[by_place]
-        start, stop = waits.start[mine][by_place], waits.end[mine][by_place]
-        for one in np.unique(asked[asked >= 0]).tolist():
-            low, high = np.searchsorted(place, [one, one + 1])
-            here = slice(*np.searchsorted(asked, [one, one + 1]))
+        by_place = np.argsort(place_of_wait, kind="stable")
+        place_of_wait = place_of_wait[by_place]
+        start, stop = waits.start[of_kind][by_place], waits.end[of_kind][by_place]
+        for awaited in np.unique(place_of_wait[place_of_wait >= 0]).tolist():
+            low, high = np.searchsorted(place, [awaited, awaited + 1])
+            waiting = slice(*np.searchsorted(place_of_wait, [awaited, awaited + 1]))
             latest = np.maximum.accumulate(end[low:high])
-            at = np.searchsorted(called[low:high], start[here]) - 1
-            times.append(stop[here][at >= 0])
-            bounds.append(latest[at[at >= 0]] - times[-1])
+            latest_work = np.searchsorted(called[low:high], start[waiting]) - 1
+            times.append(stop[waiting][latest_work >= 0])
+            bounds.append(latest[latest_work[latest_work >= 0]] - times[-1])
     return np.concatenate(times), np.concatenate(bounds)
 
 
-def _places(work: Work, waits: Waits, mine: NDArray[np.bool_], kind: int) -> tuple[Int, Int]:
-    """Numbers for the stream, or the context, of each record and of each wait; -1 for waits for what no record ran on."""
+def _places(work: Work, waits: Waits, of_kind: NDArray[np.bool_], kind: int) -> tuple[Int, Int]:
+    """Return numbers for the stream, or the context, of each record and of each wait; -1 for waits for a place without records."""
     columns = ("context", "stream") if kind == STREAM else ("context",)
     distinct, place = numbered(*(getattr(work, c) for c in columns))
     number = {key: k for k, key in enumerate(distinct)}
-    rows, back = numbered(*(getattr(waits, c)[mine] for c in columns))
-    known = np.array([number.get(row, -1) for row in rows], dtype=np.int64)
-    return place, known[back]
+    rows, back = numbered(*(getattr(waits, c)[of_kind] for c in columns))
+    place_of_wait = np.array([number.get(row, -1) for row in rows], dtype=np.int64)
+    return place, place_of_wait[back]
 
 
 def _knots(upper: tuple[Int, Int], lower: tuple[Int, Int]) -> tuple[Int, Int] | None:
-    """What to add to host times, as straight lines between knots; None where no wandering clock explains the bounds."""
+    """Return what to add to host times, as straight lines between knots; None where no wandering clock explains the bounds."""
     never = np.int64(2**62)
     time = np.concatenate([upper[0], lower[0]])
     order = np.argsort(time, kind="stable")
@@ -177,24 +179,24 @@ def _knots(upper: tuple[Int, Int], lower: tuple[Int, Int]) -> tuple[Int, Int] | 
     end = np.minimum(centre + half, middle[1:])
     if np.any(step < -(end - begin) // 2):
         return None
-    at = np.stack([begin, end], axis=1).reshape(-1)
-    values_there = np.stack([add[:-1], add[1:]], axis=1).reshape(-1)
-    kept = np.concatenate([[True], np.diff(at) > 0])
-    return at[kept], values_there[kept]
+    times = np.stack([begin, end], axis=1).reshape(-1)
+    values = np.stack([add[:-1], add[1:]], axis=1).reshape(-1)
+    kept = np.concatenate([[True], np.diff(times) > 0])
+    return times[kept], values[kept]
 
 
 def _pieces(time: Int, low: Int, high: Int) -> list[tuple[int, int, int]] | None:
-    """Pieces of the run, as long as possible, within which one value lies between all bounds: first and last time, and the value."""
+    """Return the longest pieces of the run within which one value lies between all bounds: first and last time, and the value."""
     out: list[tuple[int, int, int]] = []
     bottom, top, first, last = -(2**62), 2**62, 0, -1
-    at = 0
-    while at < time.size:
-        stop = min(at + _GROUP, time.size)
-        below, above = int(low[at:stop].max()), int(high[at:stop].min())
+    begin = 0
+    while begin < time.size:
+        stop = min(begin + _GROUP, time.size)
+        below, above = int(low[begin:stop].max()), int(high[begin:stop].min())
         if max(bottom, below) <= min(top, above):
-            bottom, top, last, at = max(bottom, below), min(top, above), stop - 1, stop
+            bottom, top, last, begin = max(bottom, below), min(top, above), stop - 1, stop
             continue
-        for row in range(at, stop):
+        for row in range(begin, stop):
             below, above = int(low[row]), int(high[row])
             if max(bottom, below) > min(top, above):
                 out.append((int(time[first]), int(time[last]), _value(bottom, top)))
@@ -202,13 +204,13 @@ def _pieces(time: Int, low: Int, high: Int) -> list[tuple[int, int, int]] | None
                     return None
                 bottom, top, first = -(2**62), 2**62, row
             bottom, top, last = max(bottom, below), min(top, above), row
-        at = stop
+        begin = stop
     out.append((int(time[first]), int(time[last]), _value(bottom, top)))
     return out
 
 
 def _value(bottom: int, top: int) -> int:
-    """The middle of the bounds, or the one bound there is."""
+    """Return the middle of the bounds, or the one bound that exists."""
     if bottom == -(2**62):
         return top
     return bottom if top == 2**62 else (bottom + top) // 2

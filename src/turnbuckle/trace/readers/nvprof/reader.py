@@ -1,8 +1,8 @@
-"""SQLite files of nvprof and the Visual Profiler (``nvprof -o RUN.nvvp``, CUDA 5 to 11 and later): one file a process.
+"""Reader of SQLite files of nvprof and the Visual Profiler (``nvprof -o RUN.nvvp``, CUDA 5 to 11 and later): one file per process.
 
-Tables are those of CUPTI's activity records, columns by name, so that the versions differ only in what is absent.  Times are absolute
-nanoseconds: the clock of the trace begins 1 us before the first record, and the fact ``session_start_utc_ns`` keeps when that was.
-Calls have numbers; their names are in ``nvprof_calls.csv``.
+Tables are those of CUPTI's activity records.  Columns are read by name, so that the versions differ only in what is absent.  Times are
+absolute nanoseconds: the clock of the trace begins 1 us before the first record, and the fact ``session_start_utc_ns`` keeps when that
+was.  Calls have numbers; their names are in ``calls.csv``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from turnbuckle.trace.trace import Trace
 
 _NAMED: Final = (".nvvp", ".nvprof")
 _SUMMARY: Final = re.compile(rb"^==(?:\d+|====)== ?(?:NVPROF is profiling|Profiling (?:application|result)|Unified Memory profiling)", re.M)
-#: Of a text file, what may stand before nvprof's own lines: the application's output.
+#: Bytes of a text file that are searched for nvprof's lines, which may follow output of the application.
 _BEGINNING: Final = 1 << 16
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether the file is nvprof's: SQLite with its tables and not those of Nsight Systems; or a text summary, to be refused by name."""
+    """Return whether the file is nvprof's: SQLite with its tables and not those of Nsight Systems, or a text summary."""
     if not head.startswith(MAGIC):
         return b"\x00" not in head and is_summary(path)
     try:
@@ -44,12 +44,12 @@ def sniff(head: bytes, path: Path) -> bool:
         finally:
             connection.close()
     except (*ERRORS, ValueError):
-        # damaged: the name tells whose error message is the right one
+        # of a damaged file only the name shows which reader's error fits
         return path.suffix.lower() in _NAMED
 
 
 def is_summary(path: Path) -> bool:
-    """Whether a file is text that nvprof prints; the application's own output may stand before it."""
+    """Return whether a file is text that nvprof prints; the application's own output may precede it."""
     try:
         if not path.is_file():
             return False
@@ -92,7 +92,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
 
 
 class _Digest(threading.Thread):
-    """SHA-256 of a file, computed beside the reading."""
+    """SHA-256 of a file, computed in parallel with the reading."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(daemon=True)
@@ -107,7 +107,7 @@ class _Digest(threading.Thread):
             self._hex = ""
 
     def result(self) -> str | None:
-        """The digest, or None where the file could not be read to its end."""
+        """Return the digest, or None where the file could not be read to its end."""
         self.join()
         return self._hex or None
 
@@ -120,22 +120,22 @@ def _version(database: Database, counts: dict[str, int]) -> str | None:
 
 
 def _whole_file(database: Database, counts: dict[str, int]) -> list[Finding]:
-    """Values of other types, texts, tables with rows that nothing is made of, and what is secret."""
-    found = []
+    """Report values of other types, bad texts, unread tables with rows, and private data."""
+    findings = []
     if odd := sum(database.odd.values()):
-        found.append(finding("P105", odd, _listed(database.odd)))
+        findings.append(finding("P105", odd, _listed(database.odd)))
     if database.broken_texts:
-        found.append(finding("P107", database.broken_texts))
+        findings.append(finding("P107", database.broken_texts))
     unread = {
         t.removeprefix(KIND): n
         for t, n in counts.items()
         if n and t not in READ and re.fullmatch(r"[A-Za-z0-9_]{1,64}", t)
     }  # fmt: skip
     if unread:
-        found.append(finding("P120", len(unread), ", ".join(list(unread)[:12])))
+        findings.append(finding("P120", len(unread), ", ".join(list(unread)[:12])))
     if counts.get(f"{KIND}NAME"):
-        found.append(finding("P119", 1, "NAME"))
-    return found
+        findings.append(finding("P119", 1, "NAME"))
+    return findings
 
 
 def _listed(counts: Counter[str]) -> str:

@@ -1,4 +1,4 @@
-"""Rows of the tables of ``schema/trace.csv`` while a file of nvprof is read, and how they come on one clock."""
+"""Rows of the tables of ``schema/trace.csv`` while a file of nvprof is read, and their move to one clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from turnbuckle.trace.readers.nvprof.tables import Int, series
 from turnbuckle.trace.trace import dtypes
 
 _FAR_NS: Final = 1 << 53
-#: A clock that shows more counts from 1970: 2001.
+#: A clock beyond this (the year 2001) counts from 1970.
 _EPOCH_NS: Final = 10**18
 _DEVICE_CLOCK: Final = ("kernels", "copies", "memsets", "graphs")
 _FIRST_MIGRATION: Final = words("directions").index("migration_h2d")
@@ -26,12 +26,12 @@ _FIRST_MIGRATION: Final = words("directions").index("migration_h2d")
 
 @dataclass
 class Rows:
-    """What was read, with times as they stand in the file; `on_one_clock` makes the tables of it.
+    """Rows as read, with the file's times; `on_one_clock` makes the tables of them.
 
     Attributes
     ----------
     names : texts so far; columns hold indices into it.
-    findings : flaws met while reading; `clock_findings` those of putting it on one clock.
+    findings : flaws met while reading; `clock_findings` are those met while moving the rows to one clock.
     """
 
     parts: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
@@ -44,14 +44,14 @@ class Rows:
     _index: dict[str, int] = field(default_factory=dict)
 
     def name(self, text: str) -> int:
-        """Index of a text in `names`."""
-        at = self._index.setdefault(text, len(self.names))
-        if at == len(self.names):
+        """Return the index of a text in `names`."""
+        index = self._index.setdefault(text, len(self.names))
+        if index == len(self.names):
             self.names.append(text)
-        return at
+        return index
 
     def add(self, table: str, rows: int, **columns: Int | pl.Series | None) -> None:
-        """Rows of one of our tables; columns left out are missing."""
+        """Add rows to one of the tables; columns left out are null."""
         if not rows:
             return
         out = []
@@ -70,17 +70,17 @@ class Rows:
     # --- one clock ---
 
     def on_one_clock(self) -> tuple[dict[str, pl.DataFrame], int | None]:
-        """The tables, sorted by time, and what their time 0 is in the file [ns]; None where its clock does not count from 1970."""
+        """Return the tables, sorted by time, and their time 0 on the file's clock [ns]; None where that clock does not count from 1970."""
         unsorted = [name for name, parts in self.parts.items() if not all(_in_order(part) for part in parts)]
         tables = {name: pl.concat(parts) if len(parts) > 1 else parts[0] for name, parts in self.parts.items()}
         self.parts.clear()
-        found = _clocks(tables)
-        if found:
-            self.clock_findings += _said(found, tables)
-        ahead = found.ahead_ns if found else {}
+        difference = _clocks(tables)
+        if difference:
+            self.clock_findings += _difference_findings(difference, tables)
+        ahead = difference.ahead_ns if difference else {}
         for name in [n for n in tables if n not in _DEVICE_CLOCK]:
-            # taken out, so that no table is held twice
-            tables[name] = _followed(tables.pop(name), found)
+            # the pop keeps only one copy of each table in memory
+            tables[name] = _followed(tables.pop(name), difference)
         base = _base(tables, ahead)
         for name in list(tables):
             tables[name] = _moved(tables.pop(name), base, ahead if name in _DEVICE_CLOCK else {})
@@ -90,14 +90,14 @@ class Rows:
 
 
 def _clocks(tables: Mapping[str, pl.DataFrame]) -> Apart | None:
-    """How far the device's clock is from the host's, by calls and waits; records without a time say nothing."""
+    """Return how far the device's clock is from the host's, by calls and waits; records without a time are ignored."""
     pairs = launch_pairs(tables)
     columns = ["start_ns", "end_ns", "device", "context", "stream"]
     rows = []
     for name in _DEVICE_CLOCK:
-        mine = pairs.filter(pl.col("table") == name)
-        if mine.height:
-            rows.append(tables[name].select(columns)[mine["row"]].with_columns(called=mine["call_start_ns"]))
+        launched = pairs.filter(pl.col("table") == name)
+        if launched.height:
+            rows.append(tables[name].select(columns)[launched["row"]].with_columns(called=launched["call_start_ns"]))
     if not rows:
         return None
     sound = (pl.col("start_ns") > 0) & (pl.col("end_ns") >= pl.col("start_ns")) & (pl.col("called") > 0)
@@ -116,38 +116,38 @@ def _clocks(tables: Mapping[str, pl.DataFrame]) -> Apart | None:
     )
 
 
-def _said(found: Apart, tables: Mapping[str, pl.DataFrame]) -> list[Finding]:
+def _difference_findings(difference: Apart, tables: Mapping[str, pl.DataFrame]) -> list[Finding]:
     rows = sum(tables[t].height for t in _DEVICE_CLOCK if t in tables)
-    lead = [(device, ahead * 1e-9) for device, ahead in sorted(found.ahead_ns.items())]
+    lead = [(device, ahead * 1e-9) for device, ahead in sorted(difference.ahead_ns.items())]
     seconds = [f"device {d if d >= 0 else '?'} {abs(s):,.6f} s {'ahead of' if s > 0 else 'behind'} the host's" for d, s in lead]
-    said = [finding("P171", rows, ", ".join(seconds[:8]))]
-    if not found.lower:
-        said.append(finding("P172", rows, "not followed: no wait was recorded that bounds the difference from the other side"))
-    elif found.knots is not None:
-        _, add = found.knots
+    findings = [finding("P171", rows, ", ".join(seconds[:8]))]
+    if not difference.lower:
+        findings.append(finding("P172", rows, "not followed: no wait was recorded that bounds the difference from the other side"))
+    elif difference.knots is not None:
+        _, add = difference.knots
         low, high = int(add.min()) * 1e-6, int(add.max()) * 1e-6
         host = sum(frame.height for name, frame in tables.items() if name not in _DEVICE_CLOCK and "start_ns" in frame.columns)
-        said.append(finding("P172", host, f"host times moved by {low:+,.3f} to {high:+,.3f} ms, in {add.size // 2 + 1} pieces"))
-    elif found.contradicted_ns > 0:
-        said.append(finding("P172", rows, f"not followed: off by {found.contradicted_ns / 2 * 1e-6:,.3f} ms either way"))
-    return said
+        findings.append(finding("P172", host, f"host times moved by {low:+,.3f} to {high:+,.3f} ms, in {add.size // 2 + 1} pieces"))
+    elif difference.contradicted_ns > 0:
+        findings.append(finding("P172", rows, f"not followed: off by {difference.contradicted_ns / 2 * 1e-6:,.3f} ms either way"))
+    return findings
 
 
-def _followed(frame: pl.DataFrame, found: Apart | None) -> pl.DataFrame:
-    """A host table with its times where the clock that all records share has them; times that are lost stay so."""
-    if found is None or found.knots is None:
+def _followed(frame: pl.DataFrame, difference: Apart | None) -> pl.DataFrame:
+    """Return a host table with its times on the clock that all records share; lost times stay lost."""
+    if difference is None or difference.knots is None:
         return frame
-    given = {}
+    moved = {}
     for column in ("start_ns", "end_ns", "time_ns"):
         if column in frame.columns:
             times = frame[column].fill_null(0).to_numpy()
             sound = pl.Series((times > 0) & (times < 1 << 62))
-            given[column] = pl.when(sound).then(pl.Series(found.host(np.clip(times, 0, 1 << 62)))).otherwise(pl.col(column))
-    return frame.with_columns(**given)
+            moved[column] = pl.when(sound).then(pl.Series(difference.host(np.clip(times, 0, 1 << 62)))).otherwise(pl.col(column))
+    return frame.with_columns(**moved)
 
 
 def _base(tables: Mapping[str, pl.DataFrame], ahead: Mapping[int, int]) -> int:
-    """Time 0 of the trace on the file's clock [ns]: 1 us before the first record that is not wholly elsewhere."""
+    """Return time 0 of the trace on the file's clock [ns]: 1 us before the first record of the bulk."""
     starts = []
     for name, frame in tables.items():
         column = next((c for c in ("start_ns", "time_ns") if c in frame.columns), None)
@@ -162,7 +162,7 @@ def _base(tables: Mapping[str, pl.DataFrame], ahead: Mapping[int, int]) -> int:
 
 
 def _lead(frame: pl.DataFrame, ahead: Mapping[int, int]) -> pl.Expr:
-    """How far the clock of each row's device is ahead [ns]; devices of which nothing is known are as all the others are in the middle."""
+    """Return how far the clock of each row's device is ahead [ns]; a device without a measured clock gets the median of the others."""
     if not ahead or "device" not in frame.columns:
         return pl.lit(0, dtype=pl.Int64)
     usual = sorted(ahead.values())[len(ahead) // 2]
@@ -175,7 +175,7 @@ def _in_order(frame: pl.DataFrame) -> bool:
 
 
 def _moved(frame: pl.DataFrame, base: int, ahead: Mapping[int, int]) -> pl.DataFrame:
-    """The table on the trace's clock, in order of time."""
+    """Return the table on the trace's clock, in order of time."""
     columns = [c for c in ("start_ns", "end_ns", "time_ns") if c in frame.columns]
     if not columns:
         return frame
@@ -188,9 +188,9 @@ def _moved(frame: pl.DataFrame, base: int, ahead: Mapping[int, int]) -> pl.DataF
         shift = pl.when((pl.col("direction") >= _FIRST_MIGRATION) & nearer).then(pl.lit(base)).otherwise(lead + base)
     lost = pl.col(columns[0]) == 0
     nothing = pl.lit(None if columns == ["time_ns"] else 0, dtype=pl.Int64)
-    given = {}
+    times = {}
     for c in columns:
         gone = pl.when(lost | (pl.col(c) == 0)) if c == "end_ns" else pl.when(lost)
-        given[c] = gone.then(nothing).otherwise(pl.col(c).clip(-(1 << 61), 1 << 62) - shift)
-    frame = frame.with_columns(**given)
+        times[c] = gone.then(nothing).otherwise(pl.col(c).clip(-(1 << 61), 1 << 62) - shift)
+    frame = frame.with_columns(**times)
     return frame if frame[columns[0]].is_sorted() else frame.sort(columns[0], nulls_last=True, maintain_order=True)

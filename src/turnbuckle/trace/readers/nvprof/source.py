@@ -1,4 +1,4 @@
-"""Activity records of nvprof to rows of the tables of ``schema/trace.csv``.
+"""Conversion of nvprof's activity records to rows of the tables of ``schema/trace.csv``.
 
 Enumerations are CUPTI's (``cupti_activity.h``): copy kinds 0 to 10, memory kinds 0 to 7 (the numbers of the vocabulary), kinds of
 synchronisation 1 to 4, flags of streams 1 to 3, causes of migrations 1 to 5, and counters of unified memory 1 to 8.
@@ -41,7 +41,7 @@ _MARK, _BEGINS, _ENDS = 1, 2, 4
 _MOST_THREADS: Final = 1 << 20
 
 _NAMES: Final = ("StringTable", "Version", "sqlite_sequence")
-#: Tables of the file that something is made of, and NAME, which holds the command and is never read.
+#: Tables of the file that become rows, and NAME, which holds the command and is never read.
 READ: Final = frozenset(
     {
         *_NAMES,
@@ -59,7 +59,7 @@ READ: Final = frozenset(
 
 @cache
 def call_names() -> dict[tuple[int, int], str]:
-    """Name of a host call by level (0 runtime, 1 driver) and CUPTI's number of it (cbid).
+    """Return the name of a host call by level (0 runtime, 1 driver) and CUPTI's number of it (cbid).
 
     Numbers and names are the enumerations of ``cupti_runtime_cbid.h`` and ``cupti_driver_cbid.h`` of CUDA 11.8, 12.9 and 13.5: one
     number has one meaning in all of them, and later versions add numbers.
@@ -90,13 +90,13 @@ def gather(database: Database, counts: Mapping[str, int]) -> Rows:
 
 
 class _Source:
-    """The file's tables, one after the other."""
+    """Tables of the file, converted one after the other."""
 
     def __init__(self, database: Database, counts: Mapping[str, int], rows: Rows) -> None:
         self.database, self.counts, self.rows = database, counts, rows
 
     def take(self, table: str, needed: Sequence[str], wished: Sequence[str] = ()) -> Columns | None:
-        """Columns of a table that has rows: the needed ones, and what there is of the others."""
+        """Return columns of a table that has rows: the needed ones, and those of the others that exist."""
         name = KIND + table
         rows = self.counts.get(name, 0)
         if not rows:
@@ -113,28 +113,28 @@ class _Source:
     # --- the host ---
 
     def host_calls(self) -> None:
-        """Runtime and driver calls."""
-        found = []
+        """Add runtime and driver calls."""
+        levels = []
         for level, table in enumerate(("RUNTIME", "DRIVER")):
             taken = self.take(table, ["cbid", "start", "end"], ["processId", "threadId", "correlationId", "returnValue"])
             if taken:
-                found.append((level, taken))
-        pids = {pid for _, taken in found if "processId" in taken for (pid,) in numbered(taken["processId"])[0]}
+                levels.append((level, taken))
+        pids = {pid for _, taken in levels if "processId" in taken for (pid,) in numbered(taken["processId"])[0]}
         if len(pids) == 1:
             (pid,) = pids
             self.rows.process = id_of(pid) if 0 < pid < 1 << 38 else 0
-        self._callers(found)
+        self._callers(levels)
         unknown: Counter[str] = Counter()
-        while found:
-            level, taken = found.pop(0)
+        while levels:
+            level, taken = levels.pop(0)
             numbers, back = numbered(taken["cbid"])
             texts = [call_names().get((level, n)) for (n,) in numbers]
             index = np.array([MISSING if t is None else self.rows.name(t) for t in texts], dtype=np.int64)
             name = index[back]
             missing = int((name == MISSING).sum())
             if missing:
-                some = [str(n) for (n,), t in zip(numbers, texts, strict=True) if t is None and n != MISSING][:8]
-                unknown[f"{('runtime', 'driver')[level]} {', '.join(some)}"] += missing
+                examples = [str(n) for (n,), t in zip(numbers, texts, strict=True) if t is None and n != MISSING][:8]
+                unknown[f"{('runtime', 'driver')[level]} {', '.join(examples)}"] += missing
             process, thread = self._places(taken.get("processId"), taken.get("threadId"), len(name))
             self.rows.add(
                 "api", len(name), start_ns=taken["start"], end_ns=taken["end"], process=process, thread=thread,
@@ -144,15 +144,15 @@ class _Source:
         if unknown:
             self.rows.findings.append(finding("P170", sum(unknown.values()), "; ".join(unknown)))
 
-    def _callers(self, found: Sequence[tuple[int, Columns]]) -> None:
-        """Number the threads: their own number where it fits 24 bits, else counted down from the largest, as in every trace."""
-        for _, taken in found:
+    def _callers(self, levels: Sequence[tuple[int, Columns]]) -> None:
+        """Number the threads: a thread's own number where it fits 24 bits, else counted down from the largest, as in every trace."""
+        for _, taken in levels:
             if "processId" in taken and "threadId" in taken:
                 distinct, _ = numbered(taken["processId"], taken["threadId"])
                 self.number([(p, t) for p, t in distinct[:_MOST_THREADS]])
 
     def number(self, callers: Sequence[tuple[int, int]]) -> None:
-        """Give threads that have none yet their id."""
+        """Give an id to threads that have none yet."""
         taken: dict[int, set[int]] = {}
         for (process, _), place in self.rows.threads.items():
             taken.setdefault(process, set()).add(thread_number(place))
@@ -162,35 +162,35 @@ class _Source:
                 taken.setdefault(process, set()).add(thread)
         following: dict[int, int] = {}
         for process, thread in fresh:
-            own = thread
+            number = thread
             if not 0 < thread < MOST_THREADS:
-                own = following.get(process, MOST_THREADS - 1)
-                while own in taken.setdefault(process, set()):
-                    own -= 1
-                following[process] = own - 1
-                taken[process].add(own)
-            self.rows.threads[process, thread] = id_of(max(process, 0) & ((1 << 38) - 1), own)
+                number = following.get(process, MOST_THREADS - 1)
+                while number in taken.setdefault(process, set()):
+                    number -= 1
+                following[process] = number - 1
+                taken[process].add(number)
+            self.rows.threads[process, thread] = id_of(max(process, 0) & ((1 << 38) - 1), number)
 
     def _places(self, process: Int | None, thread: Int | None, rows: int) -> tuple[Int, Int]:
-        """Ids of the processes and threads of calls; calls that name none are of thread 1 of process 0."""
+        """Return ids of the processes and threads of calls; calls that name none belong to thread 1 of process 0."""
         if process is None or thread is None:
             return np.zeros(rows, np.int64), np.ones(rows, np.int64)
         distinct, back = numbered(process, thread)
-        of = np.array([self.rows.threads.get((p, t), 1) for p, t in distinct], dtype=np.int64)[back]
-        return process_of(of), of
+        threads = np.array([self.rows.threads.get((p, t), 1) for p, t in distinct], dtype=np.int64)[back]
+        return process_of(threads), threads
 
     def _process(self, rows: int) -> Int:
-        """The process of device records: that of all calls, or missing where the file holds several."""
+        """Return the process of device records: that of all calls, or missing where the file holds several."""
         return np.full(rows, MISSING if self.rows.process is None else self.rows.process)
 
     # --- the device ---
 
     def _where(self, taken: Columns) -> Columns:
-        """Columns that all device records have."""
+        """Return the columns that all device records have."""
         rows = len(taken["start"])
         correlation = taken.get("correlationId")
         if correlation is not None and "runtimeCorrelationId" in taken:
-            # before CUDA 6 the one is of the driver call, the other of the runtime call around it, which is the outer one
+            # before CUDA 6 one id is of the driver call, the other of the runtime call around it, which is the outer one
             correlation = np.where(taken["runtimeCorrelationId"] > 0, taken["runtimeCorrelationId"], correlation)
         out: dict[str, Int | None] = {
             "start_ns": taken["start"], "end_ns": taken["end"], "process": self._process(rows), "device": _none(taken.get("deviceId")),
@@ -202,7 +202,7 @@ class _Source:
     _PLACE: Final = ("deviceId", "contextId", "streamId", "correlationId", "runtimeCorrelationId", "graphNodeId")
 
     def kernels(self) -> None:
-        """Kernels of both tables: those that may run side by side, and those that the profiler serialised."""
+        """Add kernels of both tables: concurrent ones, and those that the profiler serialised."""
         shape = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
         more = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "graphId")
         for table in ("CONCURRENT_KERNEL", "KERNEL"):
@@ -219,22 +219,22 @@ class _Source:
             )  # fmt: skip
 
     def _texts(self, ids: Int | None, kernel: bool = False) -> tuple[Int | None, Int | None]:
-        """Indices of texts, and of the short names of kernels; ids that the string table does not hold are P128."""
+        """Return indices of texts, and of the short names of kernels; ids that the string table does not hold are P128."""
         if ids is None:
             return None, None
         distinct, back = numbered(ids)
-        known = [i for (i,) in distinct]
-        texts = self.database.texts([i for i in known if i > 0])
-        gone = np.array([i not in texts and i not in (0, MISSING) for i in known])[back]
-        if gone.any():
-            self.rows.findings.append(finding("P128", int(gone.sum())))
+        ids_read = [i for (i,) in distinct]
+        texts = self.database.texts([i for i in ids_read if i > 0])
+        lost = np.array([i not in texts and i not in (0, MISSING) for i in ids_read])[back]
+        if lost.any():
+            self.rows.findings.append(finding("P128", int(lost.sum())))
         full = dict(zip(texts, demangle(list(texts.values())), strict=True)) if kernel else texts
-        names = np.array([self.rows.name(full[i]) if i in full else MISSING for i in known], dtype=np.int64)
-        brief = np.array([self.rows.name(short(full[i])) if i in full else MISSING for i in known] if kernel else names)
+        names = np.array([self.rows.name(full[i]) if i in full else MISSING for i in ids_read], dtype=np.int64)
+        brief = np.array([self.rows.name(short(full[i])) if i in full else MISSING for i in ids_read] if kernel else names)
         return names[back], brief[back]
 
     def copies(self) -> None:
-        """Copies, and copies between devices; of memory kinds the numbers are the vocabulary's."""
+        """Add copies, and copies between devices; numbers of memory kinds are the vocabulary's."""
         kinds = ("srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
         strange = 0
         for table in ("MEMCPY", "MEMCPY2"):
@@ -242,9 +242,9 @@ class _Source:
             if taken is None:
                 continue
             rows = len(taken["start"])
-            known = (taken["copyKind"] > 0) & (taken["copyKind"] < len(_DIRECTIONS))
-            strange += int((~known).sum())
-            direction = np.where(known, _DIRECTIONS[np.where(known, taken["copyKind"], 0)], 0)
+            valid = (taken["copyKind"] > 0) & (taken["copyKind"] < len(_DIRECTIONS))
+            strange += int((~valid).sum())
+            direction = np.where(valid, _DIRECTIONS[np.where(valid, taken["copyKind"], 0)], 0)
             if table == "MEMCPY2" and {"srcDeviceId", "dstDeviceId"} <= taken.keys():
                 direction = np.where(taken["srcDeviceId"] != taken["dstDeviceId"], _P2P, direction)
             self.rows.add(
@@ -257,7 +257,7 @@ class _Source:
             self.rows.findings.append(finding("P127", strange))
 
     def memsets(self) -> None:
-        """Memory sets."""
+        """Add memory sets."""
         taken = self.take("MEMSET", ["start", "end"], [*self._PLACE, "bytes", "memoryKind"])
         if taken:
             rows = len(taken["start"])
@@ -265,7 +265,7 @@ class _Source:
             self.rows.add("memsets", rows, **self._where(taken), **sizes, memory=_memory(taken.get("memoryKind"), rows))
 
     def graphs(self) -> None:
-        """Graphs recorded whole."""
+        """Add graphs recorded whole."""
         taken = self.take("GRAPH_TRACE", ["start", "end"], [*self._PLACE, "graphId"])
         if taken:
             where = self._where(taken)
@@ -273,12 +273,12 @@ class _Source:
             self.rows.add("graphs", len(taken["start"]), **where, **_some(graph=_none(taken.get("graphId"), 0)))
 
     def waits_and_events(self) -> None:
-        """What each wait is for, and where events were recorded."""
+        """Add waits with what each waits for, and events."""
         taken = self.take("SYNCHRONIZATION", ["start", "end"], ["type", *self._PLACE[1:4], "cudaEventId"])
         if taken:
             where = self._where(taken)
-            known = _some(sync_type=_none(taken.get("type"), 0), event=_none(taken.get("cudaEventId")))
-            self.rows.add("syncs", len(taken["start"]), **where, **known)
+            columns = _some(sync_type=_none(taken.get("type"), 0), event=_none(taken.get("cudaEventId")))
+            self.rows.add("syncs", len(taken["start"]), **where, **columns)
         events = self.take("CUDA_EVENT", ["eventId"], ["correlationId", "contextId", "streamId"])
         if events:
             rows = len(events["eventId"])
@@ -291,7 +291,7 @@ class _Source:
     # --- ranges and overhead ---
 
     def _threads(self, table: str, rows: int, kind: Int | None) -> Int:
-        """Thread of each row by its ``objectId``: process and thread as two 32-bit words; missing where the object is none."""
+        """Return the thread of each row by its ``objectId``, process and thread as two 32-bit words; missing for other objects."""
         if not rows or not self.database.has(KIND + table, "objectId"):
             return np.full(rows, MISSING)
         codes, objects = self.database.objects(KIND + table, rows)
@@ -303,7 +303,7 @@ class _Source:
         return thread if kind is None else np.where(kind == _THREAD, thread, MISSING)
 
     def markers(self) -> None:
-        """NVTX: a range is a row where it begins and a row with the same id where it ends; only the first has the name."""
+        """Add NVTX ranges and marks: a range is a row where it begins, with its name, and a row with the same id where it ends."""
         taken = self.take("MARKER", ["flags", "timestamp", "id"], ["objectKind", "name", "domain"])
         if taken is None:
             return
@@ -318,7 +318,7 @@ class _Source:
             }
         ).join(self._categories(), on="range", how="left", maintain_order="left")  # fmt: skip
         marks = frame.filter(pl.col("flags") & _MARK != 0)
-        # an id that comes again begins another range
+        # profilers reuse ids, so the n-th begin of an id belongs to its n-th end
         turn = pl.int_range(pl.len()).over("range").alias("turn")
         begins = frame.filter(pl.col("flags") & (_MARK | _BEGINS) == _BEGINS).with_columns(turn)
         ends = frame.filter(pl.col("flags") & (_MARK | _BEGINS | _ENDS) == _ENDS).with_columns(turn)
@@ -326,8 +326,8 @@ class _Source:
             ends.select("range", "turn", pl.col("at").alias("end_ns"), pl.col("thread").alias("ended_by")),
             on=["range", "turn"], how="left", maintain_order="left",
         )  # fmt: skip
-        own = (pl.col("thread") != MISSING) & (pl.col("ended_by").is_null() | (pl.col("thread") == pl.col("ended_by")))
-        ranges = ranges.with_columns(kind=pl.when(own).then(59).otherwise(60))
+        same_thread = (pl.col("thread") != MISSING) & (pl.col("ended_by").is_null() | (pl.col("thread") == pl.col("ended_by")))
+        ranges = ranges.with_columns(kind=pl.when(same_thread).then(59).otherwise(60))
         open_ranges = ranges["end_ns"].null_count()
         alone = ends.height - (ranges.height - open_ranges)
         nothing = rows - marks.height - begins.height - ends.height
@@ -339,12 +339,12 @@ class _Source:
         marks = marks.with_columns(kind=pl.lit(34), end_ns=pl.lit(None, dtype=pl.Int64))
         shown = ["at", "end_ns", "thread", "kind", "name", "domain", "category", "range"]
         every = pl.concat([ranges.select(shown), marks.select(shown)], how="vertical_relaxed")
-        known = {c: _nothing(every[c]) for c in ("end_ns", "thread", "name", "domain", "range")}
-        known |= {"start_ns": _nothing(every["at"]), "kind": every["kind"], "category": every["category"]}
-        self.rows.add("ranges", every.height, **known)
+        columns = {c: _nothing(every[c]) for c in ("end_ns", "thread", "name", "domain", "range")}
+        columns |= {"start_ns": _nothing(every["at"]), "kind": every["kind"], "category": every["category"]}
+        self.rows.add("ranges", every.height, **columns)
 
     def _categories(self) -> pl.DataFrame:
-        """Category of a marker by its id; 0 stands for none."""
+        """Return the category of markers by their id; 0 stands for none."""
         taken = self.take("MARKER_DATA", ["id"], ["category"])
         if taken is None or "category" not in taken:
             return pl.DataFrame(schema={"range": pl.Int64, "category": pl.Int64})
@@ -352,7 +352,7 @@ class _Source:
         return frame.filter(~pl.col("category").is_in([0, MISSING])).unique("range", keep="first", maintain_order=True)
 
     def overheads(self) -> None:
-        """What profiler and driver cost; kinds above the compiler are numbered in the upper 16 bits."""
+        """Add overhead of profiler and driver; kinds above the compiler are numbered in the upper 16 bits."""
         taken = self.take("OVERHEAD", ["start", "end"], ["overheadKind", "objectKind"])
         if taken is None:
             return
@@ -366,7 +366,7 @@ class _Source:
     # --- memory ---
 
     def unified_memory(self) -> None:
-        """Migrations and page faults; other counters, and those of CUDA 6 that have no begin, are P174."""
+        """Add migrations and page faults; other counters, and those of CUDA 6 that have no begin, are P174."""
         if not self.counts.get(f"{KIND}UNIFIED_MEMORY_COUNTER"):
             return
         taken = self.take("UNIFIED_MEMORY_COUNTER", ["counterKind", "value"], ["start", "end", "srcId", "dstId", "processId", "flags"])
@@ -378,28 +378,28 @@ class _Source:
         source, target = (_none(taken.get(c)) for c in ("srcId", "dstId"))
         process = self._owners(taken.get("processId"), rows)
         for counter, direction in _MIGRATED.items():
-            mine = kind == counter
-            here = source if counter == 2 else target
+            of_counter = kind == counter
+            on_device = source if counter == 2 else target
             cause = _between(taken.get("flags"), 1, 5)
             between = {"source_device": source, "target_device": target} if counter == 8 else {}
-            columns = {"device": here, "cause": cause, **between}
-            count = int(mine.sum())
+            columns = {"device": on_device, "cause": cause, **between}
+            count = int(of_counter.sum())
             self.rows.add(
-                "copies", count, start_ns=taken["start"][mine], end_ns=taken["end"][mine], process=process[mine],
-                size_bytes=taken["value"][mine], direction=np.full(count, direction), source_memory=np.full(count, _MANAGED),
-                target_memory=np.full(count, _MANAGED), **{k: v[mine] for k, v in columns.items() if v is not None},
+                "copies", count, start_ns=taken["start"][of_counter], end_ns=taken["end"][of_counter], process=process[of_counter],
+                size_bytes=taken["value"][of_counter], direction=np.full(count, direction), source_memory=np.full(count, _MANAGED),
+                target_memory=np.full(count, _MANAGED), **{k: v[of_counter] for k, v in columns.items() if v is not None},
             )  # fmt: skip
         for counter in (_CPU_FAULTS, _GPU_FAULTS):
-            mine = kind == counter
+            of_counter = kind == counter
             end = np.where(taken["end"] > 0, taken["end"], MISSING)
-            device = {} if counter == _CPU_FAULTS or source is None else {"device": source[mine]}
-            ended = {} if counter == _CPU_FAULTS else {"end_ns": end[mine]}
+            device = {} if counter == _CPU_FAULTS or source is None else {"device": source[of_counter]}
+            ended = {} if counter == _CPU_FAULTS else {"end_ns": end[of_counter]}
             self.rows.add(
-                "page_faults", int(mine.sum()), start_ns=taken["start"][mine], process=process[mine],
-                count=np.maximum(taken["value"][mine], 1), **device, **ended,
+                "page_faults", int(of_counter.sum()), start_ns=taken["start"][of_counter], process=process[of_counter],
+                count=np.maximum(taken["value"][of_counter], 1), **device, **ended,
             )  # fmt: skip
-        known = (*_MIGRATED, _CPU_FAULTS, _GPU_FAULTS)
-        if others := int((~np.isin(kind, known)).sum()):
+        counters = (*_MIGRATED, _CPU_FAULTS, _GPU_FAULTS)
+        if others := int((~np.isin(kind, counters)).sum()):
             self.rows.findings.append(finding("P174", others, "thrashing, throttling, remote mappings or unknown"))
 
     def _owners(self, process: Int | None, rows: int) -> Int:
@@ -408,7 +408,7 @@ class _Source:
         return np.where((process > 0) & (process < 1 << 38), id_of(process), self._process(rows))
 
     def allocations(self) -> None:
-        """Device memory taken and given back: one row each (CUDA 11), or one row for both (before)."""
+        """Add allocations and releases of device memory: one row each (CUDA 11), or one row for both (before)."""
         wished = ["processId", "deviceId", "contextId", "correlationId", "memoryKind", "address"]
         taken = self.take("MEMORY2", ["memoryOperationType", "bytes", "timestamp"], wished)
         if taken:
@@ -434,7 +434,7 @@ class _Source:
     # --- descriptions ---
 
     def devices_and_streams(self) -> None:
-        """Every device of the node, used or not, and the streams."""
+        """Add every device of the node, used or not, and the streams."""
         wished = [
             "id", "globalMemoryBandwidth", "globalMemorySize", "coreClockRate", "numMemcpyEngines", "numMultiprocessors",
             "computeCapabilityMajor", "computeCapabilityMinor", "name",
@@ -443,23 +443,23 @@ class _Source:
         if taken and "id" in taken:
             texts = self.database.texts(taken["name"].tolist()) if "name" in taken else {}
             names = pl.Series([texts.get(i) for i in taken.get("name", np.zeros(len(taken["id"]), np.int64)).tolist()], dtype=pl.String)
-            known = _some(
+            columns = _some(
                 memory_bytes=taken.get("globalMemorySize"), memory_bandwidth=_thousand(taken.get("globalMemoryBandwidth")),
                 clock_hz=_thousand(taken.get("coreClockRate")), multiprocessors=taken.get("numMultiprocessors"),
                 copy_engines=taken.get("numMemcpyEngines"), compute_major=taken.get("computeCapabilityMajor"),
                 compute_minor=taken.get("computeCapabilityMinor"),
             )  # fmt: skip
-            self.rows.add("devices", len(taken["id"]), device=taken["id"], name=names, **known)
+            self.rows.add("devices", len(taken["id"]), device=taken["id"], name=names, **columns)
         else:
             self.rows.findings.append(finding("P123"))
         self._streams()
 
     def _streams(self) -> None:
         taken = self.take("STREAM", ["contextId", "streamId"], ["priority", "flag"])
-        known: set[tuple[int, int]] = set()
+        listed: set[tuple[int, int]] = set()
         if taken:
             rows = len(taken["streamId"])
-            known = set(zip(taken["contextId"].tolist(), taken["streamId"].tolist(), strict=True))
+            listed = set(zip(taken["contextId"].tolist(), taken["streamId"].tolist(), strict=True))
             flags = {} if "flag" not in taken else {"kind": _between(taken["flag"] & 0xFFFF, 1, 3)}
             self.rows.add(
                 "streams", rows, process=self._process(rows), context=taken["contextId"], stream=taken["streamId"],
@@ -467,7 +467,7 @@ class _Source:
             )  # fmt: skip
         contexts = self.take("CONTEXT", ["contextId"], ["nullStreamId"])
         if contexts and "nullStreamId" in contexts:
-            pairs = sorted(set(zip(contexts["contextId"].tolist(), contexts["nullStreamId"].tolist(), strict=True)) - known)
+            pairs = sorted(set(zip(contexts["contextId"].tolist(), contexts["nullStreamId"].tolist(), strict=True)) - listed)
             pairs = [(c, s) for c, s in pairs if MISSING not in (c, s) and s not in _NONE]
             if pairs:
                 context, stream = np.array(pairs, dtype=np.int64).T
@@ -484,7 +484,7 @@ def _some(**columns: Int | None) -> dict[str, Int]:
 
 
 def _none(values: Int | None, *nothing: int) -> Int | None:
-    """Ids with `MISSING` for what stands for none."""
+    """Return ids with `MISSING` for values that mean none."""
     if values is None:
         return None
     out: Int = np.where(np.isin(values, nothing or _NONE), MISSING, values)
@@ -500,12 +500,12 @@ def _nothing(values: pl.Series) -> pl.Series:
 
 
 def _memory(kind: Int | None, rows: int) -> Int:
-    """Kind of memory; unknown where it is not written or not known."""
+    """Return the kind of memory; 0 (unknown) where it is not recorded or not in the vocabulary."""
     return np.zeros(rows, np.int64) if kind is None else np.where((kind >= 0) & (kind <= 7), kind, 0)
 
 
 def _thousand(values: Int | None) -> Int | None:
-    """kB/s to B/s, kHz to Hz."""
+    """Convert kB/s to B/s, or kHz to Hz."""
     return None if values is None else np.where((values > 0) & (values < 1 << 40), values * 1000, MISSING)
 
 

@@ -1,6 +1,6 @@
-"""A SQLite file of nvprof as columns: opened read-only, real tables only, in pieces, whole numbers as they stand.
+"""Columns of nvprof's SQLite file: opened read-only, real tables only, read in pieces.
 
-SQLite stores any type in any column.  A value that is no whole number is read as missing and counted.
+SQLite stores any type in any column.  A value that is no integer is read as missing and counted.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from turnbuckle.trace.readers.parts.sqlite_tables import ERRORS, columns, connec
 
 Int = NDArray[np.int64]
 
-#: Begin of the names of the activity tables.
+#: Prefix of the names of the activity tables.
 KIND: Final = "CUPTI_ACTIVITY_KIND_"
-#: What stands for a value that is missing while columns are gathered; no time, size or id is as small.
+#: Marker of a missing value while columns are gathered; no time, size or id is as small.
 MISSING: Final = -(2**63)
 _ROWS: Final = 1 << 16
 _LONGEST: Final = 1 << 16
 _IDS: Final = 500
-#: What SQLite raises, and what its texts raise in Python where they are spoilt.
+#: Errors that SQLite raises, and those that broken texts raise in Python.
 _BROKEN: Final = (*ERRORS, UnicodeError)
 
 
 class Database:
-    """An open file.  Use as a context; raises `ProfileError` P038 where SQLite cannot read it, P039 where it is locked.
+    """Open file.  Use as a context; raises `ProfileError` P038 where SQLite cannot read it, P039 where it is locked.
 
     Attributes
     ----------
     columns : names of the columns of every real table, in the file's order.
-    odd : values read as missing because they are no whole numbers, by table.
-    broken_texts : texts that were not UTF-8.
+    odd : number of values read as missing because they are no integers, by table.
+    broken_texts : number of texts that were not UTF-8.
     """
 
     def __init__(self, path: Path, progress: Callable[[float], object] | None = None) -> None:
@@ -62,14 +62,14 @@ class Database:
         self._connection.close()
 
     def _failed(self, error: Exception) -> ProfileError:
-        found = clipped(str(error), 120)
-        if "locked" in found or "busy" in found:
+        message = clipped(str(error), 120)
+        if "locked" in message or "busy" in message:
             return ProfileError(
-                "P039", "the nvprof file is being written", where=str(self.path), found=found, cause="nvprof has not finished yet",
+                "P039", "the nvprof file is being written", where=str(self.path), found=message, cause="nvprof has not finished yet",
                 fix="wait until the run has ended, or copy the file",
             )  # fmt: skip
         return ProfileError(
-            "P038", "the nvprof file is damaged or cut off", where=str(self.path), found=found,
+            "P038", "the nvprof file is damaged or cut off", where=str(self.path), found=message,
             cause="the copy is not complete, or nvprof was stopped before it had written all",
             fix="copy the file again; or record again with nvprof -o RUN.nvvp",
         )  # fmt: skip
@@ -81,40 +81,40 @@ class Database:
             raise self._failed(error) from None
 
     def has(self, table: str, *columns: str) -> bool:
-        """Whether the file has the table, and in it these columns."""
+        """Return whether the file has the table, and in it these columns."""
         return table in self.columns and set(columns) <= set(self.columns[table])
 
     def counts(self) -> dict[str, int]:
-        """Rows of every table; all together are what `progress` is measured by."""
+        """Return the number of rows of every table; their sum is the whole of `progress`."""
         try:
-            found = {table: count(self._connection, table) for table in self.columns}
+            rows = {table: count(self._connection, table) for table in self.columns}
         except _BROKEN as error:
             raise self._failed(error) from None
-        self._rows = max(1, sum(found.values()))
-        return found
+        self._rows = max(1, sum(rows.values()))
+        return rows
 
     def integers(self, table: str, wanted: Iterable[str], rows: int) -> dict[str, Int]:
-        """Columns of a table as arrays of shape (rows,); `MISSING` where a cell holds no whole number.
+        """Return columns of a table as arrays of shape (rows,); `MISSING` where a cell holds no integer.
 
         Parameters
         ----------
         wanted : columns that the table has.
-        rows : as many as `counts` found.
+        rows : number of rows by `counts`.
         """
         names = list(wanted)
         out = np.empty((len(names), rows), dtype=np.int64)
-        at = 0
+        filled = 0
         for piece in self._pieces(table, names):
             values = self._whole(table, piece, len(names))
-            taken = min(values.shape[0], rows - at)
-            out[:, at : at + taken] = values[:taken].T
-            at += taken
-            if at == rows:
+            taken = min(values.shape[0], rows - filled)
+            out[:, filled : filled + taken] = values[:taken].T
+            filled += taken
+            if filled == rows:
                 break
-        return dict(zip(names, out[:, :at], strict=True))
+        return dict(zip(names, out[:, :filled], strict=True))
 
     def _pieces(self, table: str, names: Sequence[str]) -> Iterable[list[tuple[Any, ...]]]:
-        """Rows in pieces, in the table's own order: an index would give another one."""
+        """Yield rows in pieces, in the table's own order: an index would give another one."""
         try:
             cursor = self._connection.execute(f"SELECT {', '.join(map(quoted, names))} FROM {quoted(table)} NOT INDEXED")
             while piece := cursor.fetchmany(_ROWS):
@@ -127,7 +127,7 @@ class Database:
 
     def _whole(self, table: str, piece: list[tuple[Any, ...]], width: int) -> Int:
         try:
-            # an array takes whole numbers and nothing else, at the speed of C
+            # an array accepts integers and nothing else, and checks them at the speed of C
             flat = array("q", chain.from_iterable(piece))
         except (TypeError, OverflowError):
             cells = [v if type(v) is int else MISSING for v in chain.from_iterable(piece)]
@@ -136,32 +136,32 @@ class Database:
         return np.frombuffer(flat, dtype=np.int64).reshape(len(piece), width)
 
     def objects(self, table: str, rows: int) -> tuple[Int, list[bytes]]:
-        """Column ``objectId`` of a table: which of the distinct values each row has, and these."""
+        """Return column ``objectId`` of a table as the index of each row's value, and the distinct values."""
         distinct: dict[bytes, int] = {}
         out = np.zeros(rows, dtype=np.int64)
-        at = 0
+        filled = 0
         for piece in self._pieces(table, ["objectId"]):
             codes = [distinct.setdefault(v if isinstance(v, bytes) and len(v) <= 64 else b"", len(distinct)) for (v,) in piece]
-            taken = min(len(codes), rows - at)
-            out[at : at + taken] = codes[:taken]
-            at += taken
-            if at == rows:
+            taken = min(len(codes), rows - filled)
+            out[filled : filled + taken] = codes[:taken]
+            filled += taken
+            if filled == rows:
                 break
-        return out[:at], list(distinct)
+        return out[:filled], list(distinct)
 
     def texts(self, ids: Iterable[int]) -> dict[int, str]:
-        """Texts of the string table by id; ids that it does not hold are absent."""
-        found: dict[int, str] = {}
+        """Return texts of the string table by id; ids that it does not hold are absent."""
+        texts: dict[int, str] = {}
         if not self.has("StringTable", "_id_", "value"):
-            return found
+            return texts
         wanted = sorted(set(ids))
         for first in range(0, len(wanted), _IDS):
-            some = wanted[first : first + _IDS]
-            query = f"SELECT _id_, substr(CAST(value AS BLOB), 1, {_LONGEST}) FROM StringTable WHERE _id_ IN ({','.join('?' * len(some))})"
-            for key, value in self._all(query, some):
+            batch = wanted[first : first + _IDS]
+            query = f"SELECT _id_, substr(CAST(value AS BLOB), 1, {_LONGEST}) FROM StringTable WHERE _id_ IN ({','.join('?' * len(batch))})"
+            for key, value in self._all(query, batch):
                 if isinstance(value, bytes):
-                    found[key] = self._text(value)
-        return found
+                    texts[key] = self._text(value)
+        return texts
 
     def _text(self, value: bytes) -> str:
         try:
@@ -172,7 +172,7 @@ class Database:
 
 
 def series(values: Int, dtype: type[pl.DataType] = pl.Int64) -> tuple[pl.Series, int]:
-    """A column with nulls for `MISSING`, and how many numbers were too large for its type and became null as well."""
+    """Return a column with nulls for `MISSING`, and how many numbers were too large for its type and became null as well."""
     out = pl.Series(values)
     missing = values == MISSING
     count = int(missing.sum())
@@ -185,7 +185,7 @@ def series(values: Int, dtype: type[pl.DataType] = pl.Int64) -> tuple[pl.Series,
 
 
 def numbered(*columns: Int) -> tuple[list[tuple[int, ...]], Int]:
-    """The distinct rows of columns of one length, in order, and which of them each row is."""
+    """Return the distinct rows of columns of one length, in order, and the number of the distinct row that each row equals."""
     names = [str(k) for k in range(len(columns))]
     frame = pl.DataFrame(dict(zip(names, columns, strict=True)))
     distinct = frame.unique().sort(names)

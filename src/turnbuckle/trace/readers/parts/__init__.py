@@ -1,1 +1,1 @@
-"""What readers of several formats share: packed text, JSON, SQLite, tables that grow."""
+"""Parts that readers of several formats share: packed text, JSON, SQLite, growing tables."""

@@ -1,7 +1,7 @@
-"""What readers of MPI recordings have in common: rows that become tables, ranks and communicators.
+"""Tables that readers of MPI recordings share: calls, ranges, ranks and communicators.
 
-A row of MPI calls means here what it means in an OTF2 archive: one row a message, request or collective, a wait a row for each request it
-completes, sizes of collectives as Score-P counts them (`carried`).
+Rows of MPI calls have the meaning that they have in an OTF2 archive: one row per message, request or collective, for a wait one row per
+request that it completes, and sizes of collectives as Score-P counts them (`carried`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from turnbuckle.trace.trace import dtypes
 NO: Final = -(1 << 63)
 #: Kinds of MPI calls as the vocabulary numbers them.
 MESSAGE, COLLECTIVE, REQUEST, OTHER = range(4)
-#: Beyond this no time is believed [ns].
+#: Largest believable time [ns].
 LARGEST_NS: Final = 2**53
 #: Largest number that a column of sizes, tags or counts may hold.
 LARGEST: Final = 2**62
-#: Ranks that the ids of threads can tell apart and that fit into memory as a communicator's members.
+#: Most ranks: ids of threads distinguish so many, and a communicator's members fit into memory.
 MOST_RANKS: Final = MOST_THREADS
 
 _COLUMNS: Final = (
@@ -47,18 +47,18 @@ _WAITS: Final = re.compile(r"(wait|test)(all|any|some)?")
 
 @lru_cache(maxsize=4096)
 def operation(name: str) -> str:
-    """Name of an MPI call in lower case without its prefix; empty for what is no MPI call.
+    """Return the name of an MPI call in lower case without its prefix; an empty text for other names.
 
     >>> operation("PMPI_Isend"), operation("computing")
     ('isend', '')
     """
-    found = re.fullmatch(r"p?mpi_([a-z][a-z_0-9]{0,60})", name.lower())
-    return found[1].rstrip("_") if found else ""
+    match = re.fullmatch(r"p?mpi_([a-z][a-z_0-9]{0,60})", name.lower())
+    return match[1].rstrip("_") if match else ""
 
 
 @lru_cache(maxsize=4096)
 def sort_of(does: str) -> str:
-    """What an operation is: ``send``, ``receive``, ``both``, ``wait``, ``start``, ``collective`` or ``other``."""
+    """Return the sort of an operation: ``send``, ``receive``, ``both``, ``wait``, ``start``, ``collective`` or ``other``."""
     if _SENDS.fullmatch(does):
         return "send"
     if _RECEIVES.fullmatch(does):
@@ -73,13 +73,13 @@ def sort_of(does: str) -> str:
 
 
 def carried(does: str, sent: int, received: int, members: int, root: bool) -> tuple[int, int]:
-    """Bytes sent and received by one member of a collective, as Score-P counts them: what goes to and comes from all members.
+    """Return bytes sent and received by one member of a collective, as Score-P counts them: to and from all members together.
 
     Parameters
     ----------
-    sent, received : bytes for one partner; of the operations with a size for each partner (``v``, ``reduce_scatter``) for all together.
-    members : of the communicator.
-    root : whether this is the root; ignored where there is none.
+    sent, received : bytes for one partner; of operations with a size for each partner (``v``, ``reduce_scatter``) bytes for all together.
+    members : number of members of the communicator.
+    root : whether this member is the root; ignored for operations without a root.
 
     >>> carried("allreduce", 8, 8, 4, False), carried("bcast", 8, 8, 4, True), carried("bcast", 8, 8, 4, False)
     ((32, 32), (32, 8), (0, 8))
@@ -107,17 +107,17 @@ def carried(does: str, sent: int, received: int, members: int, root: bool) -> tu
 
 
 class Names:
-    """Texts that tables refer to, each once."""
+    """Texts that tables refer to by index, each once."""
 
     def __init__(self) -> None:
         self._number: dict[str, int] = {}
 
     def __call__(self, text: str) -> int:
-        """Index of a text."""
+        """Return the index of a text, and add the text if it is new."""
         return self._number.setdefault(text, len(self._number))
 
     def series(self) -> pl.Series:
-        """All texts by their index."""
+        """Return all texts by their index."""
         return pl.Series("name", list(self._number), dtype=pl.String)
 
 
@@ -135,27 +135,27 @@ class Calls:
         self, rank: int, start: int, end: int, kind: int, name: int, *, size: int = NO, received: int = NO, partner: int = NO,
         root: int = NO, tag: int = NO, communicator: int = NO, request: int = NO, outer: int = 0, thread: int = 1,
     ) -> int:  # fmt: skip
-        """One row; returns its number.  `rank` is in the world, `thread` inside its process from 1 on; of rows that begin together, those
-        of smaller `outer` come first."""
-        # one after the other: a loop over the columns takes twice as long, and this is most of what reading does
+        """Append one row and return its number.  `rank` is in the world, `thread` inside its process from 1 on.  Of rows that begin
+        together, those of smaller `outer` come first."""
+        # a loop over the columns takes twice as long, and this is most of what reading does
         a = self._appends
         a[0](start), a[1](end), a[2](rank), a[3](kind), a[4](name), a[5](size), a[6](received), a[7](partner)
         a[8](root), a[9](tag), a[10](communicator), a[11](request), a[12](outer), a[13](thread)
         return len(self) - 1
 
     def table(self) -> pl.DataFrame:
-        """The table ``mpi`` of the vocabulary, in the order of begin, rank and row."""
-        held = {
+        """Return the table ``mpi`` of the vocabulary, in the order of begin, rank and row."""
+        columns = {
             name: np.frombuffer(column, dtype=np.int64) if len(column) else np.zeros(0, np.int64) for name, column in self.columns.items()
         }
-        order = np.lexsort((np.arange(len(self)), held["outer"], held["rank"], held["start_ns"]))
-        thread = id_of(held["rank"] + 1, held["thread"])
+        order = np.lexsort((np.arange(len(self)), columns["outer"], columns["rank"], columns["start_ns"]))
+        thread = id_of(columns["rank"] + 1, columns["thread"])
         # a copy in their order: the arrays' memory is not polars' to keep
-        return mpi_table(lambda name: (thread if name == "thread" else held[name])[order])
+        return mpi_table(lambda name: (thread if name == "thread" else columns[name])[order])
 
 
 def mpi_table(values: Callable[[str], NDArray[np.int64]]) -> pl.DataFrame:
-    """The table ``mpi`` of the vocabulary from what gives its columns, one after the other; `NO` is a missing number."""
+    """Return the table ``mpi`` of the vocabulary from a function that returns one column by its name; `NO` is a missing number."""
     columns: dict[str, pl.Series] = {}
     for name, kind in dtypes("mpi").items():
         column = pl.Series(name, values(name))
@@ -164,10 +164,10 @@ def mpi_table(values: Callable[[str], NDArray[np.int64]]) -> pl.DataFrame:
 
 
 def ranges_table(start: NDArray[np.int64], end: NDArray[np.int64], rank: NDArray[np.int64], name: NDArray[np.int64]) -> pl.DataFrame:
-    """The table ``ranges`` of the vocabulary: what ranks do between MPI calls, where the recording has a name for it."""
+    """Return the table ``ranges`` of the vocabulary: what ranks do between MPI calls, where the recording names it."""
     order = by_two(start, rank)
     if ((start[order[1:]] == start[order[:-1]]) & (rank[order[1:]] == rank[order[:-1]])).any():
-        # of those that begin together the longest comes first
+        # a range comes before the ranges inside it that begin at the same time
         order = np.lexsort((-end, rank, start))
     values: dict[str, Any] = {
         "start_ns": start,
@@ -185,24 +185,24 @@ def ranges_table(start: NDArray[np.int64], end: NDArray[np.int64], rank: NDArray
 
 
 def ranks_table(ranks: int) -> pl.DataFrame:
-    """The table ``mpi_ranks`` of one thread a rank."""
+    """Return the table ``mpi_ranks`` of one thread per rank."""
     rank = np.arange(ranks, dtype=np.int64)
     return pl.DataFrame({"thread": of_rank(rank), "rank": rank}, schema=dtypes("mpi_ranks"))
 
 
 def communicators_table(groups: Iterable[tuple[int, int, list[int]]]) -> pl.DataFrame:
-    """The table ``mpi_communicators``: handle, time [ns] and ranks in the world of each; handles mean the same on every rank."""
-    handle, time, rank, inside, size, root = ([np.zeros(0, dtype=np.int64)] for _ in range(6))
+    """Return the table ``mpi_communicators`` from handle, time [ns] and world ranks of each; handles mean the same on every rank."""
+    handle, time, rank, local_rank, size, root = ([np.zeros(0, dtype=np.int64)] for _ in range(6))
     for number, made, members in groups:
         count = len(members)
         for column, value in ((handle, number), (time, made), (size, count), (root, members[0])):
             column.append(np.full(count, value, dtype=np.int64))
         rank.append(np.array(members, dtype=np.int64))
-        inside.append(np.arange(count, dtype=np.int64))
-    held = {
-        "rank": rank, "time_ns": time, "communicator": handle, "local_rank": inside, "size": size, "group_root": root,
+        local_rank.append(np.arange(count, dtype=np.int64))
+    columns = {
+        "rank": rank, "time_ns": time, "communicator": handle, "local_rank": local_rank, "size": size, "group_root": root,
         "group_number": handle,
     }  # fmt: skip
-    frame = pl.DataFrame({name: np.concatenate(parts) for name, parts in held.items()}).with_columns(parent=pl.lit(None, pl.Int64))
+    frame = pl.DataFrame({name: np.concatenate(parts) for name, parts in columns.items()}).with_columns(parent=pl.lit(None, pl.Int64))
     frame = frame.sort(["time_ns", "rank", "size", "communicator"], descending=[False, False, True, False], maintain_order=True)
     return frame.select(pl.col(name).cast(kind) for name, kind in dtypes("mpi_communicators").items())

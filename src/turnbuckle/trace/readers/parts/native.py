@@ -1,4 +1,4 @@
-"""What a reader of the native core gives: Arrow tables, names, facts and findings, made a `Trace`."""
+"""Conversion of what the native core's readers return (Arrow tables, names, facts and findings) to a `Trace`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from turnbuckle.trace.trace import Trace
 
 
 def native_trace(path: Path, read: Callable[[], dict[str, Any]]) -> Trace:
-    """Read, and make a trace of it.  Raises the reader's `ProfileError`, with the path."""
+    """Call a reader of the native core and return its result as a trace.  Raises the reader's `ProfileError`, with the path."""
     try:
         raw = read()
     except ProfileError as error:

@@ -1,4 +1,4 @@
-"""Text files, packed by xz or gzip or not, read piece by piece: what is unpacked is never held whole, and may not grow without end."""
+"""Text files, plain or packed by xz or gzip, read piece by piece: the unpacked text is never held whole, and its size is limited."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from turnbuckle.foundation.files import opened
 
 _PIECE: Final = 1 << 20
 _LONGEST_LINE: Final = 1 << 20
-#: What some editors put before a text.
+#: UTF-8 byte order mark, which some editors put before a text.
 MARK: Final = b"\xef\xbb\xbf"
 _XZ, _GZ = b"\xfd7zXZ\x00", b"\x1f\x8b\x08"
-#: What a packed recording may grow to: this [B], or this many times what was read of it so far if that is more.
+#: Largest unpacked size of a recording: this [B], or this many times the bytes read so far if that is more.
 _FREE: Final = 64 << 20
 _GROWTH: Final = 200
 _MEMORY: Final = 256 << 20
 
 
 def most_bytes(size_bytes: int) -> int:
-    """What a packed file of that size may grow to [B]."""
+    """Return the largest accepted unpacked size of a packed file of that size [B]."""
     return max(_FREE, _GROWTH * size_bytes)
 
 
 def packed(head: bytes) -> bool:
-    """Whether a file that begins so is packed by xz or gzip."""
+    """Return whether a file with these first bytes is packed by xz or gzip."""
     return head.startswith((_XZ, _GZ))
 
 
 def beginning(head: bytes, path: Path, most: int = 1 << 16) -> bytes:
-    """The first bytes of a file, unpacked; `head` where it cannot be read."""
+    """Return the first bytes of a file, unpacked; `head` where it cannot be read."""
     try:
         out = b""
         with opened(path) as file:
@@ -53,8 +53,8 @@ class Text:
 
     Attributes
     ----------
-    digest : of the file as it stands, once it is read to its end (hex of SHA-256).
-    size_bytes : of the file as it stands.
+    digest : SHA-256 of the packed file, in hex, once it is read to its end.
+    size_bytes : size of the packed file [B].
     """
 
     def __init__(self, path: Path, progress: Callable[[float], object] | None = None) -> None:
@@ -64,7 +64,7 @@ class Text:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what was read."""
+        """Return the SHA-256 of the bytes read so far."""
         return self._hash.hexdigest()
 
     def _raw(self) -> Iterator[bytes]:
@@ -78,7 +78,7 @@ class Text:
                     self.progress(min(done / max(self.size_bytes, 1), 1.0))
 
     def __iter__(self) -> Iterator[bytes]:
-        """Lines without their end.  Raises as `blocks` does."""
+        """Yield lines without their end.  Raises as `blocks` does."""
         for block in self.blocks():
             lines = block.split(b"\n")
             if not lines[-1]:
@@ -86,7 +86,7 @@ class Text:
             yield from lines
 
     def blocks(self) -> Iterator[bytes]:
-        """Whole lines, a piece of the file at a time; only the file's last may lack its end.
+        """Yield whole lines, a piece of the file at a time; only the file's last may lack its end.
 
         Raises `ProfileError` P025 where the file is damaged, P026 where it grows beyond measure, P029 where a line does.
         """
@@ -111,7 +111,7 @@ class Text:
 
 
 def unpacked(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """The pieces of a file, unpacked where they are packed.  Raises `ProfileError` P025, P026."""
+    """Yield the pieces of a file, unpacked where they are packed.  Raises `ProfileError` P025, P026."""
     first = next(pieces, b"")
     pieces = chain([first], pieces)
     if not packed(first):
@@ -133,11 +133,11 @@ def unpacked(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
 
 
 def json_text(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """The pieces of a JSON text.  Raises `ProfileError` P029 at the first NUL byte, which no such text holds: a hole may be endless."""
+    """Yield the pieces of a JSON text.  Raises `ProfileError` P029 at the first NUL byte, which no JSON holds but a hole in a file does."""
     before = 0
     for piece in pieces:
-        if (at := piece.find(b"\0")) >= 0:
-            before += at
+        if (position := piece.find(b"\0")) >= 0:
+            before += position
             raise ProfileError(
                 "P029", "the recording is not the text that its begin promises", where=str(path),
                 found=f"a NUL byte behind {before} bytes of text", cause="the file was not copied or written to its end, or is binary",
@@ -148,7 +148,7 @@ def json_text(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
 
 
 def _inflated(pieces: Iterator[bytes], path: Path, xz: bool) -> Iterator[bytes]:
-    """Unpacked pieces of at most `_PIECE` bytes; several members after each other are one file."""
+    """Yield unpacked pieces of at most `_PIECE` bytes; several members after each other are one file."""
     engine: Any = None
     ended = True
     try:
@@ -179,7 +179,7 @@ def _holds_more(engine: Any, xz: bool) -> bool:
 
 
 def grows(path: Path, found: str) -> ProfileError:
-    """P026: more comes out than a recording of that size holds."""
+    """Build P026: the file unpacks to more than a recording of that size holds."""
     return ProfileError(
         "P026", "the packed file grows beyond measure", where=str(path), found=found,
         cause="it is not a recording, or one that repeats itself without end", fix="unpack it yourself and name the unpacked file",
@@ -187,7 +187,7 @@ def grows(path: Path, found: str) -> ProfileError:
 
 
 def spoilt(path: Path, found: str) -> ProfileError:
-    """P025: what is packed cannot be unpacked to its end."""
+    """Build P025: a packed file cannot be unpacked to its end."""
     return ProfileError(
         "P025", "the packed file is damaged or cut off", where=str(path), found=found[:120],
         cause="it was not copied or written to its end", fix="copy it again, or unpack it with another tool and name what comes out",

@@ -1,6 +1,6 @@
-"""SQLite files of strangers: opened read-only, only real tables read, no view, trigger or function of the file run.
+"""Reading of untrusted SQLite files: opened read-only, real tables only, and no view, trigger or function of the file is run.
 
-Cells come as what they should be or not at all: SQLite lets any cell hold any type.
+A cell is read with the expected type or as null, because SQLite lets any cell hold any type.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ MAGIC: Final = b"SQLite format 3\x00"
 _PIECE_ROWS: Final = 1 << 16
 _LONGEST_TEXT: Final = 1 << 16
 _LONGEST_CELL: Final = 1 << 26
-#: What reading a damaged file may raise; SQLite says "no memory" to lengths that cannot be.
+#: Errors of reading a damaged file; SQLite reports impossible lengths as "no memory".
 ERRORS: Final = (sqlite3.Error, MemoryError)
 _VIRTUAL: Final = re.compile(r"\s*create\s+virtual\b", re.IGNORECASE)
 
 
 def connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
-    """Open read-only, and so that nothing stored in the file is run; `immutable` looks at no log beside it.  Raises `sqlite3.Error`."""
-    for beside in (path, Path(f"{path}-wal")):
+    """Open a file read-only, so that nothing stored in it is run; `immutable` ignores a log beside it.  Raises `sqlite3.Error`."""
+    for file in (path, Path(f"{path}-wal")):
         with suppress(OSError, ValueError):
-            noted(beside)
-    how = "mode=ro&immutable=1" if immutable else "mode=ro"
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=1.0, isolation_level=None)
+            noted(file)
+    mode = "mode=ro&immutable=1" if immutable else "mode=ro"
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=1.0, isolation_level=None)
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA query_only = ON")
     connection.execute("PRAGMA cell_size_check = ON")
@@ -43,14 +43,14 @@ def connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
 
 
 def connected(path: Path) -> closing[sqlite3.Connection]:
-    """`connect` for the length of a block, texts with bad bytes replaced."""
+    """Return `connect` as a context, with bad bytes in texts replaced."""
     connection = connect(path)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     return closing(connection)
 
 
 def names(path: Path) -> list[str]:
-    """Names of a file's real tables; none where it cannot be read."""
+    """Return the names of a file's real tables; none where it cannot be read."""
     try:
         with connected(path) as connection:
             return list(columns(connection))
@@ -59,30 +59,30 @@ def names(path: Path) -> list[str]:
 
 
 def columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """Columns of every real table, by its name."""
-    found = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").fetchall()
-    real = [n for n, sql in found if isinstance(n, str) and not _VIRTUAL.match(sql if isinstance(sql, str) else "")]
+    """Return the columns of every real table, by its name."""
+    listed = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").fetchall()
+    real = [n for n, sql in listed if isinstance(n, str) and not _VIRTUAL.match(sql if isinstance(sql, str) else "")]
     return {n: [row[1] for row in connection.execute(f"PRAGMA table_info({quoted(n)})")] for n in real}
 
 
 def count(connection: sqlite3.Connection, table: str) -> int:
-    """Rows of a table.  Raises `sqlite3.DatabaseError` where they are more than its file has room for: pages that link in a ring."""
+    """Return the number of rows of a table.  Raises `sqlite3.DatabaseError` where its file cannot hold them: its pages form a ring."""
     ((pages,),), ((size,),) = (connection.execute(f"PRAGMA {what}").fetchall() for what in ("page_count", "page_size"))
-    # a row takes four bytes at least
+    # the smallest row takes four bytes
     most = pages * size // 4 + 1024
-    found = int(connection.execute(f"SELECT count(*) FROM (SELECT 1 FROM {quoted(table)} LIMIT {most + 1})").fetchone()[0])
-    if found > most:
+    rows = int(connection.execute(f"SELECT count(*) FROM (SELECT 1 FROM {quoted(table)} LIMIT {most + 1})").fetchone()[0])
+    if rows > most:
         raise sqlite3.DatabaseError("a table holds more rows than fit the file")
-    return found
+    return rows
 
 
 def quoted(name: str) -> str:
-    """A name as SQL writes it."""
+    """Return a name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def whole(expression: str) -> str:
-    """SQL for a cell that should hold a whole number; texts of digits count."""
+    """Return SQL for a cell that should hold an integer; texts of digits count."""
     return (
         f"CASE typeof({expression}) WHEN 'integer' THEN {expression} "
         f"WHEN 'text' THEN CASE WHEN {expression} <> '' AND length({expression}) < 19 AND {expression} NOT GLOB '*[^0-9]*' "
@@ -91,20 +91,20 @@ def whole(expression: str) -> str:
 
 
 def text(expression: str) -> str:
-    """SQL for a cell that should hold a text."""
+    """Return SQL for a cell that should hold a text."""
     return f"CASE typeof({expression}) WHEN 'text' THEN substr({expression}, 1, {_LONGEST_TEXT}) END"
 
 
 def pieces(
     connection: sqlite3.Connection, select: Mapping[str, str], source: str, most: int, tick: Callable[[int], None] | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Rows of a query in pieces of bounded size.
+    """Yield the rows of a query in pieces of bounded size.
 
     Parameters
     ----------
-    select : SQL of every column by its name; names that begin with ``text_`` are texts, all others whole numbers.
-    source : what stands behind FROM.
-    most : rows that the first table has; ids that occur twice would make more of them, and raise `sqlite3.DataError`.
+    select : SQL of every column by its name; names that begin with ``text_`` are texts, all others integers.
+    source : the SQL after FROM.
+    most : rows of the first table; ids that occur twice would give more rows, and raise `sqlite3.DataError`.
     tick : called with the number of rows of each piece.
     """
     schema: dict[str, Any] = {name: pl.String if name.startswith("text_") else pl.Int64 for name in select}
@@ -121,16 +121,16 @@ def pieces(
 
 
 def digest(path: Path) -> tuple[str, int]:
-    """SHA-256 and size [B] of a file."""
+    """Return SHA-256 and size [B] of a file."""
     with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size
 
 
 def unreadable(path: Path, error: Exception) -> ProfileError:
-    """P049: the database cannot be read."""
-    said = clipped(str(error), 100)
-    if "locked" in said:
+    """Build P049: the database cannot be read."""
+    message = clipped(str(error), 100)
+    if "locked" in message:
         cause, fix = "another program has it open", "close the program that writes it, or copy the file"
     else:
         cause, fix = "it was copied while it was written, or it is damaged", "copy it again, or record the run again"
-    return ProfileError("P049", "the profiler's database cannot be read", where=str(path), found=said, cause=cause, fix=fix)
+    return ProfileError("P049", "the profiler's database cannot be read", where=str(path), found=message, cause=cause, fix=fix)

@@ -1,4 +1,4 @@
-"""Whole numbers of a block of text, many at once: where its separators stand, and what the digits between them say."""
+"""Vectorised parsing of numbers in a block of text, given where each number starts and ends."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Letters = NDArray[np.uint8]
 Words = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
-#: Before and behind a block: what is read eight letters at a time may begin before it and end behind it.
+#: Padding before and behind a block: reads of eight letters at a time may begin before it and end behind it.
 PAD: Final = b"0" * 8
-#: The longest number that is read: it fits an int64, and so does ten times as much.
+#: Most digits of a number: so many fit an int64, and so does ten times as much.
 LONGEST: Final = 18
-#: Eight letters "0"; what lifts a byte above 9 to its highest bit; the highest bits.
+#: Eight letters "0"; the addend that carries a byte above 9 into its highest bit; the highest bits.
 _ZEROS, _TO_SIGN, _SIGNS = (np.uint64(int(byte * 8, 16)) for byte in ("30", "76", "80"))
 _POWERS: Final = 10 ** np.arange(LONGEST + 1, dtype=np.int64)
 _BITS: Final = np.array([56, 56, 48, 40, 32, 24, 16, 8, 0], dtype=np.uint64)
 _DOT: Final = np.uint8(ord("."))
 _FLOATS: Final = _POWERS.astype(np.float64)
-#: Of neighbours of 1, 2 and 4 digits, the left one times 10, 100, 10,000 plus the right one: mask, factor, shift.
+#: Steps that join neighbours of 1, 2 and 4 digits, the left one times 10, 100, 10,000 plus the right one: mask, factor, shift.
 _STEPS: Final = tuple(
     (np.uint64(mask), np.uint64(factor), np.uint64(shift))
     for mask, factor, shift in (
@@ -34,12 +34,12 @@ _STEPS: Final = tuple(
 
 
 def letters(block: bytes) -> Letters:
-    """A block as letters between two paddings: a place in it is `len(PAD)` more than in the block."""
+    """Return a block as letters between two paddings: a position in it is `len(PAD)` more than in the block."""
     return np.frombuffer(PAD + block + PAD, dtype=np.uint8)
 
 
 def numbers(text: Letters, start: Int, end: Int) -> Int:
-    """What ``text[start:end]`` says, for each: 1 to `LONGEST` digits and nothing else.
+    """Return the number in ``text[start:end]``, for each: 1 to `LONGEST` digits and nothing else.
 
     Eight digits are one 64-bit word, which three multiplications turn into a number (D. Lemire, "Quickly parsing eight digits", 2018).
     """
@@ -51,17 +51,17 @@ def numbers(text: Letters, start: Int, end: Int) -> Int:
 
 
 def _eight(text: Letters, start: Int, end: Int) -> Int:
-    """The last eight digits at most."""
+    """Return the number of the last eight digits at most."""
     word = _words(text)[end - 8]
     word ^= _ZEROS
-    others = _others(start, end)
-    word >>= others
-    word <<= others
+    unused_bits = _unused_bits(start, end)
+    word >>= unused_bits
+    word <<= unused_bits
     return _value(word)
 
 
 def _value(word: Words) -> Int:
-    """Eight digits, the first the lowest byte, as a number; changes `word`."""
+    """Return eight digits, the first in the lowest byte, as a number; changes `word`."""
     for mask, factor, shift in _STEPS:
         word &= mask
         word *= factor
@@ -70,16 +70,16 @@ def _value(word: Words) -> Int:
 
 
 def checked(text: Letters, start: Int, end: Int) -> tuple[Int, Mask]:
-    """What ``text[start:end]`` says, for each, and whether it is 1 to `LONGEST` digits: else it says nothing."""
+    """Return the number in ``text[start:end]``, for each, and whether the text is 1 to `LONGEST` digits; else the number is meaningless."""
     word = _words(text)[end - 8]
     word ^= _ZEROS
-    others = _others(start, end)
-    word >>= others
-    word <<= others
-    odd = word + _TO_SIGN
-    odd |= word
-    odd &= _SIGNS
-    sound: Mask = (odd == 0) & (end > start) & (end - start <= LONGEST)
+    unused_bits = _unused_bits(start, end)
+    word >>= unused_bits
+    word <<= unused_bits
+    non_digits = word + _TO_SIGN
+    non_digits |= word
+    non_digits &= _SIGNS
+    sound: Mask = (non_digits == 0) & (end > start) & (end - start <= LONGEST)
     value = _value(word)
     long = _of(sound & (end - start > 8))
     if len(value[long]):
@@ -90,13 +90,13 @@ def checked(text: Letters, start: Int, end: Int) -> tuple[Int, Mask]:
 
 
 def decimals(text: Letters, start: Int, end: Int) -> tuple[NDArray[np.float64], Mask]:
-    """What ``text[start:end]`` says, to the last bit as Python reads it, and whether it was digits with or without a fraction.
+    """Return the number in ``text[start:end]``, rounded as Python does, and whether the text was digits with or without a fraction.
 
     Whole numbers below 2**53 and powers of ten up to 10**22 are floats without error, and so their quotient is the float that is nearest.
     """
     if not len(start):
         return np.zeros(0), np.zeros(0, dtype=bool)
-    # most have as many places as the first
+    # most numbers have as many decimal places as the first, so one vector operation reads them; the rest follows below
     first = text[start[0] : end[0]].tobytes()
     value, sound = _decimals(text, start, end, len(first) - first.find(b".") if b"." in first else 0)
     others = np.flatnonzero(~sound)
@@ -108,7 +108,7 @@ def decimals(text: Letters, start: Int, end: Int) -> tuple[NDArray[np.float64], 
 
 
 def _decimals(text: Letters, start: Int, end: Int, behind: Int | int) -> tuple[NDArray[np.float64], Mask]:
-    """The same where the dot stands so many letters before the end; 0 is none."""
+    """Return the same for numbers whose dot stands `behind` letters before the end; 0 means no dot."""
     whole = np.maximum(end - behind, start)
     value, sound = checked(text, start, whole)
     part = _of(whole < end)
@@ -122,26 +122,26 @@ def _decimals(text: Letters, start: Int, end: Int, behind: Int | int) -> tuple[N
 
 
 def _of(which: Mask) -> Any:
-    """Places of some; if they are all, what leaves them where they are."""
+    """Return the places of the set elements; for all elements a slice, which copies nothing."""
     return slice(None) if which.all() else np.flatnonzero(which)
 
 
 def short_words(text: Letters, start: Int, end: Int) -> Words:
-    """``text[start:end]`` of at most eight letters as one number, its first letter the lowest byte."""
-    return _words(text)[end - 8] >> _others(start, end)
+    """Return ``text[start:end]`` of at most eight letters as one number, its first letter the lowest byte."""
+    return _words(text)[end - 8] >> _unused_bits(start, end)
 
 
 def _words(text: Letters) -> Words:
     return np.ndarray(shape=(len(text) - 7,), dtype="<u8", buffer=text.data, strides=(1,))
 
 
-def _others(start: Int, end: Int) -> Words:
-    """Bits of an eight-letter word that are not of a text that ends with it."""
+def _unused_bits(start: Int, end: Int) -> Words:
+    """Return the number of bits of an eight-letter word that do not belong to the text that ends with it."""
     return _BITS.take(end - start, mode="clip")
 
 
 def runs(counts: Int) -> tuple[Int, Int]:
-    """Of groups of so many: the group of each member, and its place in it.
+    """Return, for groups of `counts` members, the group of each member and its place in the group.
 
     >>> [column.tolist() for column in runs(np.array([2, 0, 3]))]
     [[0, 0, 2, 2, 2], [0, 1, 0, 1, 2]]

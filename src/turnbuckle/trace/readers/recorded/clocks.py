@@ -1,12 +1,12 @@
-"""One clock for host and device, where that of an OpenCL device lies elsewhere: a device on another machine.
+"""Alignment of an OpenCL device's clock with the host's, where the device is on another machine.
 
-The recorder puts the profile of each command on the host's clock as it goes, and takes it that a command is queued before its call returns
-(``opencl_commands.c``).  A runtime on another machine says "queued" when the command has arrived there, so that the recorder's offset
-wanders with what stands in the queue.  What is sure of any device: a command is queued no earlier than its call began, and has ended by
-the first instant at which the host knew so, the return of a blocking call, or of a wait for the command or for what follows it in its
-queue.  Where recorded times contradict this, the recorder's offsets are taken back, and the device's clock is put on the host's by one
-straight line: the middle of what all bounds leave at the first and at the last instant.  Kinds of commands that no common line
-holds for get one each: some runtimes stamp copies on the device on the host.
+The recorder puts the profile of each command on the host's clock at once, and assumes that a command is queued before its call returns
+(``opencl_commands.c``).  A runtime on another machine reports "queued" when the command has arrived there, so that the recorder's offset
+wanders with the length of the queue.  Two facts hold for any device.  A command is queued no earlier than its call began.  It has ended by
+the first instant at which the host knew so: the return of a blocking call, or of a wait for the command or for a later one in its queue.
+Where recorded times contradict this, the recorder's offsets are removed, and one straight line puts the device's clock on the host's: the
+middle of what all bounds allow at the first and at the last instant.  Kinds of commands without a common line get one each, because some
+runtimes stamp copies on the device on the host.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
-#: Contradictions up to this are what the recorder's own bounds leave on a device of the same machine [ns].
+#: Error that the recorder's own bounds leave on a device of the same machine [ns].
 TOLERANCE_NS: Final = 10_000
 #: Share of a device's commands that may contradict their bounds, each for a reason of its own.
 _BROKEN: Final = 0.01
-#: No clock runs faster or slower than the host's by more than this share.
+#: Largest difference in speed between a device's clock and the host's [1].
 FASTEST: Final = 200e-6
 _STEPS: Final = 100
 _FAR: Final = 1 << 60
@@ -62,19 +62,19 @@ class Line:
     short: float
 
     def add(self, times: Int) -> Int:
-        """What to add at each of `times` [ns]."""
+        """Return what to add at each of `times` [ns]."""
         along = (times - self.begin) / max(self.end - self.begin, 1)
         added: Int = self.base + np.rint(self.first + (self.last - self.first) * along).astype(np.int64)
         return added
 
     @property
     def drift(self) -> float:
-        """By how much the device's clock runs faster than the host's [1]."""
+        """Return by how much the device's clock runs faster than the host's [1]."""
         return (self.first - self.last) / max(self.end - self.begin, 1)
 
 
 def line(low_at: Int, low: Int, high_at: Int, high: Int) -> Line:
-    """The straight line in the middle of bounds.
+    """Return the straight line in the middle of bounds.
 
     Of all lines between the bounds that rise or fall by `FASTEST` at most, the extremes at the first and at the last instant are found;
     the line goes through the middle of each.  It holds all bounds too, and is off by half the distance of the extremes at most.
@@ -118,17 +118,17 @@ def line(low_at: Int, low: Int, high_at: Int, high: Int) -> Line:
     return Line(begin, end, base, sum(first) / 2, sum(last) / 2, half, loose)
 
 
-def _outer(at: Float, values: Float, steepest: float) -> tuple[Float, Float]:
-    """Lower bounds without those that another implies for every slope up to `steepest`."""
-    order = np.argsort(at, kind="stable")
-    at, values = at[order], values[order]
-    rising, falling = values + steepest * at, (values - steepest * at)[::-1]
+def _outer(instants: Float, values: Float, steepest: float) -> tuple[Float, Float]:
+    """Return lower bounds without those that another implies for every slope up to `steepest`."""
+    order = np.argsort(instants, kind="stable")
+    instants, values = instants[order], values[order]
+    rising, falling = values + steepest * instants, (values - steepest * instants)[::-1]
     kept = (rising >= np.maximum.accumulate(rising)) & (falling >= np.maximum.accumulate(falling))[::-1]
-    return at[kept], values[kept]
+    return instants[kept], values[kept]
 
 
 def _edge(room: Callable[[float], float], inside: float, outer: float, least: float) -> float:
-    """The slope farthest from `inside` towards `outer` that leaves as much room as `least`."""
+    """Return the slope farthest from `inside` towards `outer` that leaves as much room as `least`."""
     if room(outer) >= least:
         return outer
     for _ in range(_STEPS):
@@ -143,7 +143,7 @@ def _edge(room: Callable[[float], float], inside: float, outer: float, least: fl
 def aligned(file: Recorded) -> tuple[int, list[str]]:
     """Put commands of OpenCL devices on the host's clock, where their bounds contradict the recorded times.
 
-    Returns how many commands were moved, and in words how each clock stood.
+    Returns the number of moved commands, and a description of each clock.
     """
     if file.one("api") != "opencl":
         return 0, []
@@ -169,7 +169,7 @@ def aligned(file: Recorded) -> tuple[int, list[str]]:
 
 
 def _commands(file: Recorded) -> pl.DataFrame:
-    """Commands whose call is recorded: their place in the file, device, times, and when the host knew that they had ended (null: never)."""
+    """Return commands whose call is recorded: place in the file, device, times, and when the host knew of their end (null: never)."""
     commands = pl.concat([
         file.table(letter).select(
             "corr", "dev", "stream", "start", "end", letter=pl.lit(letter), row=pl.int_range(pl.len()),
@@ -179,7 +179,7 @@ def _commands(file: Recorded) -> pl.DataFrame:
     ])  # fmt: skip
     calls = file.table("A").select("corr", "name", "ret", called="start", returned="end")
     calls = calls.filter(pl.col("called").is_between(1, _FAR), pl.col("returned").is_between(1, _FAR)).unique("corr", keep="first")
-    # a call that failed waited for nothing
+    # a failed call did not wait
     good = calls.filter(pl.col("ret").fill_null(0) == 0)
     waits = file.table("Y").filter(pl.col("end").is_between(1, _FAR)).join(good.select("corr"), on="corr", how="semi")
     blocking = [number for number, text in file.names.items() if text.endswith(" (blocking)")]
@@ -187,20 +187,20 @@ def _commands(file: Recorded) -> pl.DataFrame:
         good.filter(pl.col("name").is_in(pl.Series(blocking, dtype=pl.Int64).implode())).select("corr", done="returned"),
         waits.filter(pl.col("what") == _ON_EVENT).select(corr="event", done="end"),
     ]).group_by("corr").agg(pl.col("done").min())  # fmt: skip
-    # markers and barriers stand in a queue too; their rows are those of events
+    # markers and barriers are in a queue too; they are recorded as events
     queue = pl.concat([commands.select("corr", "stream"), file.table("E").select("corr", "stream")]).unique("corr", keep="first")
     queue = queue.join(calls, on="corr").join(done, on="corr").select("stream", called="called", later="done")
     finished = waits.filter(pl.col("what") == _ON_STREAM).select("stream", called="start", later="end")
     queue = pl.concat([queue, finished]).drop_nulls().sort("called").with_columns(pl.col("later").cum_min(reverse=True).over("stream"))
     near = [pl.col(name).is_between(-_FAR, _FAR) for name in ("dev", *_TIMES)]
     out = commands.filter(*near).join(calls, on="corr").join(done, on="corr", how="left").sort("returned")
-    # what was put into the queue once this call was over stands behind it
+    # a command called after this call returned is behind it in the queue
     out = out.join_asof(queue, left_on="returned", right_on="called", by="stream", strategy="forward", check_sortedness=False)
     return out.select("letter", "row", "dev", "kind", *_TIMES, "called", "returned", done=pl.min_horizontal("done", "later"))
 
 
 def _undone(file: Recorded, commands: pl.DataFrame) -> pl.DataFrame:
-    """The same with the device's own times, without the recorder's offsets: a line of the file tells each before the rows it is in."""
+    """Return the commands with the device's own times, without the recorder's offsets, which the file states before the rows."""
     offsets: list[tuple[str, int, int, int]] = []
     rows = dict.fromkeys(_LETTERS, 0)
     with opened(file.path) as lines:
@@ -211,7 +211,7 @@ def _undone(file: Recorded, commands: pl.DataFrame) -> pl.DataFrame:
             elif match := _FACT.match(text):
                 offsets += [(letter, count, int(match[1]), int(match[2])) for letter, count in rows.items()]
     if any(count != file.table(letter).height for letter, count in rows.items()):
-        return commands  # lines that are no records: nobody knows which offset is in which row
+        return commands  # with broken lines the row of an offset is unknown
     schema = {"letter": pl.String, "row": pl.Int64, "dev": pl.Int64, "less": pl.Int64}
     table = pl.DataFrame(offsets, schema=schema, orient="row").sort("row", maintain_order=True)
     out = commands.sort("row").join_asof(table, on="row", by=["letter", "dev"], strategy="backward", check_sortedness=False)
@@ -219,7 +219,7 @@ def _undone(file: Recorded, commands: pl.DataFrame) -> pl.DataFrame:
 
 
 def _clocks(commands: pl.DataFrame) -> list[tuple[pl.DataFrame, Line]]:
-    """The commands of a device by the clock that stamped them, each with its line; a kind of command joins the first clock that it fits."""
+    """Return the commands of a device by the clock that stamped them, each with its line; a kind joins the first clock that it fits."""
     out: list[tuple[pl.DataFrame, Line]] = []
     for kind in sorted(commands.partition_by("letter", "kind", maintain_order=True), key=lambda kind: -kind.height):
         alone = _line(kind)
@@ -243,13 +243,13 @@ def _line(commands: pl.DataFrame) -> Line:
 
 def _put(file: Recorded, commands: pl.DataFrame) -> None:
     """Give commands their new times."""
-    for (letter,), some in commands.group_by("letter"):
+    for (letter,), moved in commands.group_by("letter"):
         table = file.table(str(letter))
-        file.rows[str(letter)] = [table.with_columns(table[name].scatter(some["row"], some[name]) for name in ("start", "end"))]
+        file.rows[str(letter)] = [table.with_columns(table[name].scatter(moved["row"], moved[name]) for name in ("start", "end"))]
 
 
 def _words(device: int, commands: int, fit: Line) -> str:
-    """How a clock stood, in one line."""
+    """Describe a clock in one line."""
     ahead = -(fit.base + fit.first)
     within = "bounded from one side only" if fit.half is None else f"within {fit.half / 1e3:,.1f} us"
     short = f", with bounds that contradict each other by {fit.short / 1e3:,.1f} us" if fit.short >= 1 else ""

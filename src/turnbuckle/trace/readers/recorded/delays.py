@@ -1,7 +1,4 @@
-"""What Turnbuckle's recorders put into a run on purpose: delays of calls, fixed and random, and a slower link.
-
-`turnbuckle.trace.readers.recorded.reader` asks it of the files of a run.
-"""
+"""Delays that Turnbuckle's recorders put into a run on purpose: of calls, fixed and random, and by a slower link."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ from turnbuckle.trace.readers.recorded.text import Recorded
 
 
 def slack_of(files: Sequence[Recorded]) -> dict[str, int]:
-    """What the recorder put in: ``delay_ns``, ``before`` (1: before calls), and by class of call ``calls CLASS`` and ``waited_ns CLASS``.
+    """Return the delays: ``delay_ns``, ``before`` (1: before calls), and by class of call ``calls CLASS`` and ``waited_ns CLASS``.
 
-    Of random delays besides ``jitter_from_ns``, ``jitter_to_ns``, ``jitter_seed``, and ``jitter_ns``: what was drawn in all.
-    Empty where nothing was delayed.  Of a recording that was cut, the delays that are in it.
+    Random delays add ``jitter_from_ns``, ``jitter_to_ns``, ``jitter_seed``, and their sum ``jitter_ns``.  The result is empty where
+    nothing was delayed.  A recording that was cut off gives the delays recorded in it.
     """
     out: dict[str, int] = {}
     for file in files:
@@ -33,18 +30,18 @@ def slack_of(files: Sequence[Recorded]) -> dict[str, int]:
         out["before"] = int(file.one("slack_at") == "before")
         classes = dict(re.findall(r"(\d{1,4})=(\w{1,20})", file.one("slackclass")))
         totals = [re.fullmatch(r"(\w{1,20}) calls=(\d{1,18}) waited_ns=(\d{1,18})", line) for line in file.facts.get("slack_total", [])]
-        told = [(match[1], int(match[2]), int(match[3])) for match in totals if match]
-        if not told:
+        totals_by_class = [(match[1], int(match[2]), int(match[3])) for match in totals if match]
+        if not totals_by_class:
             seen = delays.group_by("what").agg(pl.len(), (pl.col("end") - pl.col("start")).sum().alias("waited")).sort("what")
-            told = [(classes.get(str(what), "other"), count, waited or 0) for what, count, waited in seen.iter_rows()]
-        for word, count, waited in told:
+            totals_by_class = [(classes.get(str(what), "other"), count, waited or 0) for what, count, waited in seen.iter_rows()]
+        for word, count, waited in totals_by_class:
             out[f"calls {word}"] = out.get(f"calls {word}", 0) + count
             out[f"waited_ns {word}"] = out.get(f"waited_ns {word}", 0) + waited
     return out
 
 
 def slack_words(files: Sequence[Recorded]) -> str:
-    """The same in one line."""
+    """Describe the delays of calls in one line."""
     slack = slack_of(files)
     waited = sum(value for key, value in slack.items() if key.startswith("waited_ns "))
     classes = ", ".join(f"{key.removeprefix('calls ')} {value:,}" for key, value in slack.items() if key.startswith("calls ") and value)
@@ -58,10 +55,10 @@ def slack_words(files: Sequence[Recorded]) -> str:
 
 
 def link_of(files: Sequence[Recorded]) -> dict[str, int]:
-    """What a slower link did: ``bandwidth`` [B/s]; by direction ``copies``, ``bytes``, ``missing_ns`` and ``waited_ns``; ``missed`` copies.
+    """Return a slower link's ``bandwidth`` [B/s]; by direction ``copies``, ``bytes``, ``missing_ns`` and ``waited_ns``; ``missed`` copies.
 
-    ``missing_ns`` is what the copies would have taken longer, ``waited_ns`` how long they were held.  Empty where no link was made slower.
-    Of a recording that was cut, the bandwidth alone.
+    ``missing_ns`` is how much longer the copies would have taken, ``waited_ns`` how long they were held.  The result is empty where no
+    link was made slower.  A recording that was cut off gives the bandwidth alone.
     """
     out: dict[str, int] = {}
     for file in files:
@@ -78,11 +75,11 @@ def link_of(files: Sequence[Recorded]) -> dict[str, int]:
 
 
 def link_words(link: dict[str, int]) -> str:
-    """The same in one line."""
-    ways = [
-        f"{way} {link[f'copies {way}']:,} of {link[f'bytes {way}']:,} B held {link[f'waited_ns {way}'] / 1e9:.6g} s"
-        for way in ("h2d", "d2h")
-        if f"copies {way}" in link
+    """Describe the slower link in one line."""
+    directions = [
+        f"{direction} {link[f'copies {direction}']:,} of {link[f'bytes {direction}']:,} B held {link[f'waited_ns {direction}'] / 1e9:.6g} s"
+        for direction in ("h2d", "d2h")
+        if f"copies {direction}" in link
     ]
     missed = [f"{link['missed']:,} not limited"] if link["missed"] else []
-    return f"{link['bandwidth']:,} B/s: {'; '.join([*ways, *missed]) or 'the recording has no end'}"
+    return f"{link['bandwidth']:,} B/s: {'; '.join([*directions, *missed]) or 'the recording has no end'}"

@@ -1,6 +1,6 @@
-"""Recordings of ``turnbuckle record`` as they come from its libraries: one text file a process, ``turnbuckle-trace 1``.
+"""Reader of the recordings of ``turnbuckle record``: one text file per process, ``turnbuckle-trace 1``.
 
-`read` takes one file, `together` those of all processes of a run.  Times are CLOCK_MONOTONIC, one clock for all processes of a machine.
+`read` reads one file, `together` those of all processes of a run.  Times are CLOCK_MONOTONIC, one clock for all processes of a machine.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _DIRECTION: Final = {word: code for code, word in enumerate(words("directions"))
 _COPIES: Final = {1: "h2d", 2: "d2h", 3: "h2d", 4: "d2h", 5: "d2d", 6: "d2d", 7: "d2d", 8: "d2d", 9: "h2h", 10: "p2p"}
 _MIGRATIONS: Final = {1: "migration_h2d", 2: "migration_d2h", 8: "migration_d2d"}
 _CPU_FAULT, _GPU_FAULT = 3, 4
-#: CUPTI's kinds of overhead in the vocabulary's numbers; a delay put in by the recorder has one of its own.
+#: The vocabulary's numbers for CUPTI's kinds of overhead; a delay by the recorder has its own (`DELAY`).
 _OVERHEADS: Final = {1: 2, 1 << 16: 3, 2 << 16: 4, 3 << 16: 5, 4 << 16: 6, 5 << 16: 7, 6 << 16: 8, 7 << 16: 9, 8 << 16: 10}
 DELAY: Final = 100
 """Kind of overhead that a delay of ``record --slack`` has."""
-#: What a mark of NVTX says: set, begun, ended.
+#: Flags of an NVTX record: mark, begin of a range, end of a range.
 _SET, _BEGUN, _ENDED = 1, 2, 4
 _MAPPED, _MIGRATED = 256, 512
 _MEMORIES: Final = len(words("memories"))
@@ -41,13 +41,13 @@ _SMALL: Final = (1 << 31) - 1
 _AWAY_NS: Final = 1 << 52
 _LARGEST: Final = 1 << 62
 _LARGEST_PID: Final = 1 << 22
-#: Realtime less monotonic clock of processes of one machine, from one start of it to the next, differs by less than this [ns].
+#: The realtime clock minus the monotonic clock differs by less than this between processes of one machine since its last boot [ns].
 _ONE_MACHINE_NS: Final = 60_000_000_000
 Progress = Callable[[float], object]
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether the file begins as a recording of ours does."""
+    """Return whether the file begins as a Turnbuckle recording does."""
     return head.startswith(FIRST)
 
 
@@ -62,13 +62,13 @@ def together(paths: Sequence[Path], *, name: str = "", progress: Progress | None
     Parameters
     ----------
     paths : files of one machine.
-    name : what the trace is called; the first file's name if empty.
+    name : name of the trace; the first file's name if empty.
     progress : called with the share of the work done, 0 to 1.
 
     Raises
     ------
-    ProfileError : P063 another version, P064 no columns, P065 no records at all, P066 files of several machines, or of one that was started
-        anew between them.
+    ProfileError : P063 another version, P064 no columns, P065 no records at all, P066 files of several machines, or of one that was booted
+        between them.
     """
     files: list[Recorded] = []
     for place, path in enumerate(paths):
@@ -108,12 +108,12 @@ def _one_machine(files: list[Recorded]) -> None:
 
 
 def _clocks(file: Recorded) -> list[tuple[int, int, int]]:
-    """Monotonic time, CUPTI's and UTC less monotonic [ns], as often as the recorder looked."""
-    found = []
+    """Return monotonic time, CUPTI's and UTC minus monotonic time [ns], for each look of the recorder at the clocks."""
+    readings = []
     for line in file.facts.get("clock", []):
         if match := re.fullmatch(r"(-?\d{1,19}) (-?\d{1,19}) (-?\d{1,19})(?: -?\d{1,19})?", line):
-            found.append((int(match[1]), int(match[2]), int(match[3])))
-    return found
+            readings.append((int(match[1]), int(match[2]), int(match[3])))
+    return readings
 
 
 def _utc(file: Recorded) -> int | None:
@@ -130,14 +130,14 @@ class _Assembly:
         self.names, self.flaws = Names(), dict.fromkeys(("P106", "P127", "P128", "P164"), 0)
         self.base = min(_begin(file, _moved_by(file)) for file in files)
         self.parts: dict[str, list[pl.DataFrame]] = {}
-        # while the records are all there; the tables take them over one by one
-        self.facts, self.told = self._facts(), [*self._told(), *skewed]
+        # first of all, because making the tables removes the records one by one
+        self.facts, self.stated_flaws = self._facts(), [*self._stated_flaws(), *skewed]
 
     def trace(self, name: str) -> Trace:
-        """The whole."""
+        """Return the trace of all processes."""
         for file, process in zip(self.files, self.process, strict=True):
-            one = _Process(file, process, self)
-            for table, frame in one.tables():
+            tables_of_process = _Process(file, process, self)
+            for table, frame in tables_of_process.tables():
                 if frame.height:
                     self.parts.setdefault(table, []).append(self.fitted(table, frame))
         tables = {}
@@ -149,11 +149,11 @@ class _Assembly:
         if (devices := _devices(self.files)).height:
             tables["devices"] = devices
         flaws = {**self.flaws, "P123": int("devices" not in tables)}
-        found = [*(finding(code, count) for code, count in flaws.items() if count), *self.told]
-        return Trace(tables, self.names.series(), self.facts, found, name)
+        findings = [*(finding(code, count) for code, count in flaws.items() if count), *self.stated_flaws]
+        return Trace(tables, self.names.series(), self.facts, findings, name)
 
     def fitted(self, table: str, frame: pl.DataFrame) -> pl.DataFrame:
-        """The columns of the vocabulary; numbers that a column cannot hold are missing, and counted."""
+        """Return the columns of the vocabulary; numbers that a column cannot hold are null, and counted."""
         out = []
         for column, kind in dtypes(table).items():
             if column not in frame.columns:
@@ -194,12 +194,12 @@ class _Assembly:
         return facts
 
     def _length(self) -> int | None:
-        """From the first record to the end of the last recorder [ns]; None where one has no end."""
+        """Return the time from the first record to the end of the last recorder [ns]; None where a recorder has no end."""
         ends = [_clocks(file)[-1][0] for file in self.files if file.ended and len(_clocks(file)) > 1]
         return max(0, max(ends) - self.base) if len(ends) == len(self.files) else None
 
-    def _told(self) -> list[Finding]:
-        """What the files and the lines themselves tell of flaws."""
+    def _stated_flaws(self) -> list[Finding]:
+        """Return the findings on flaws that the files state or that their lines show."""
         files = self.all_files
         bad = sum(f.bad + sum(f.unknown.values()) for f in files)
         bad += sum(max(0, f.number("rows") - f.count - f.bad - sum(f.unknown.values())) for f in files if f.ended)
@@ -223,17 +223,17 @@ class _Assembly:
             ("P194", len(refused) + unknown + closed, ", ".join(missing)), ("P195", mapped, ""),
             ("P196", filled + len(lines), "; ".join(unseen)),
         ]  # fmt: skip
-        found = [finding(code, count, detail) for code, count, detail in counted if count]
+        findings = [finding(code, count, detail) for code, count, detail in counted if count]
         if delayed := sum(n for key, n in slack_of(files).items() if key.startswith("calls ")):
-            found.append(finding("P193", delayed, slack_words(files)))
+            findings.append(finding("P193", delayed, slack_words(files)))
         if link := link_of(files):
             limited = sum(n for key, n in link.items() if key.startswith("copies "))
-            found.append(finding("P211", limited or 1, link_words(link)))
-        return found
+            findings.append(finding("P211", limited or 1, link_words(link)))
+        return findings
 
 
 def dtypes_of_all() -> Iterator[str]:
-    """Names of all tables, in the order of the vocabulary."""
+    """Return the names of all tables, in the order of the vocabulary."""
     from turnbuckle.foundation.schema import tables
 
     return iter(tables("trace"))
@@ -245,11 +245,13 @@ class _Process:
     def __init__(self, file: Recorded, process: int, whole: _Assembly) -> None:
         self.file, self.process, self.whole = file, id_of(process), whole
         self.shift = _moved_by(file)
-        known = {number: whole.names(text) for number, text in sorted(file.names.items())}
-        self.known = pl.DataFrame({"name": list(known), "index": list(known.values())}, schema={"name": pl.Int64, "index": pl.Int64})
+        indices = {number: whole.names(text) for number, text in sorted(file.names.items())}
+        self.name_indices = pl.DataFrame(
+            {"name": list(indices), "index": list(indices.values())}, schema={"name": pl.Int64, "index": pl.Int64}
+        )
 
     def tables(self) -> Iterator[tuple[str, pl.DataFrame]]:
-        """Every table, with the columns it has."""
+        """Yield every table, with the columns that it has."""
         yield "copies", self._copies()
         yield "api", self._calls()
         self._done("ACDP")
@@ -271,14 +273,14 @@ class _Process:
         yield "mpi_ranks", self._rank()
 
     def _done(self, letters: str) -> None:
-        """Lets go of records that are in tables now."""
+        """Remove records that are in tables now, to free their memory."""
         for letter in letters:
             self.file.rows.pop(letter, None)
 
-    # --- what the tables have in common
+    # --- parts of several tables
 
     def _rows(self, letter: str, **columns: str | pl.Expr) -> pl.DataFrame:
-        """Records of one kind: times, process, and `columns` by the vocabulary's names."""
+        """Return records of one kind: times, process, and `columns` by the vocabulary's names."""
         rows = self.file.table(letter)
         chosen = {name: pl.col(column) if isinstance(column, str) else column for name, column in columns.items()}
         moved = 0 if letter == "L" else self.shift
@@ -295,8 +297,8 @@ class _Process:
         return pl.lit(self.process, pl.Int64) | thread_number(pl.col("tid"))
 
     def _named(self, frame: pl.DataFrame, column: str = "name") -> pl.DataFrame:
-        """The file's numbers of names as those of the trace; numbers without a name are missing, and counted."""
-        out = frame.join(self.known, left_on=column, right_on="name", how="left", maintain_order="left")
+        """Replace the file's numbers of names by those of the trace; numbers without a name become null, and are counted."""
+        out = frame.join(self.name_indices, left_on=column, right_on="name", how="left", maintain_order="left")
         self.whole.flaws["P128"] += out["index"].null_count() - frame[column].null_count()
         return out.with_columns(pl.col("index").alias(column)).drop("index")
 
@@ -328,9 +330,9 @@ class _Process:
             "C", size_bytes=_size(), direction=direction, source_memory=_memory("src"), target_memory=_memory("dst"), other=pl.col("corr2")
         )
         self.whole.flaws["P127"] += plain.filter(pl.col("direction") == 0).height
-        # the call that a copy names first may be one that is not recorded
-        held = [piece["corr"] for letter in "AD" for piece in self.file.rows.get(letter, [])]
-        calls = (pl.concat(held) if held else pl.Series("corr", [], dtype=pl.Int64)).drop_nulls().unique()
+        # the first call that a copy names may not be recorded; then the second counts
+        correlations = [piece["corr"] for letter in "AD" for piece in self.file.rows.get(letter, [])]
+        calls = (pl.concat(correlations) if correlations else pl.Series("corr", [], dtype=pl.Int64)).drop_nulls().unique()
         lonely = ~pl.col("correlation").is_in(calls.implode()) & pl.col("other").is_in(calls.implode())
         plain = plain.with_columns(correlation=pl.when(lonely).then("other").otherwise("correlation")).drop("other")
         other = pl.col("src").is_null() | pl.col("dst").is_null() | (pl.col("src") != pl.col("dst"))
@@ -360,7 +362,7 @@ class _Process:
         return rows.rename({"end_ns": "time_ns"})
 
     def _ranges(self) -> pl.DataFrame:
-        """Ranges of NVTX: what begins a range and what ends it bear one number; what has only one of them is left out."""
+        """Return NVTX ranges and marks: begin and end of a range have one number; a range with only one of them is left out."""
         rows = self.file.table("N").with_columns(time=_time("start", self.whole.base + self.shift), thread=self._thread())
         columns = ("time", "thread", "name", "domain", "end", "kind")
 
@@ -376,30 +378,30 @@ class _Process:
         return out.select("thread", "name", "domain", pl.col("kind").cast(pl.Int64), start_ns="time", end_ns="end")
 
     def _marks(self) -> pl.DataFrame:
-        """Marks that the program set through the recorder: X_begin and X_end are a range X, any other is a mark."""
+        """Return marks that the program set through the recorder: X_begin and X_end are a range X, any other is a mark."""
         rows: list[tuple[int, int | None, int, int]] = []
         open_at: dict[str, int] = {}
         for line in self.file.facts.get("mark", []):
             match = re.fullmatch(r"(\d{1,18}) (.{1,200})", line)
             if not match:
                 continue
-            at, label = int(match[1]) - self.whole.base, match[2]
+            time, label = int(match[1]) - self.whole.base, match[2]
             name, _, edge = label.rpartition("_")
             if edge == "begin" and name not in open_at:
                 open_at[name] = len(rows)
-                rows.append((at, None, self.whole.names(label), MARK))
+                rows.append((time, None, self.whole.names(label), MARK))
             elif edge == "end" and name in open_at:
                 begun = open_at.pop(name)
-                rows[begun] = (rows[begun][0], at, self.whole.names(name), BEGUN)
+                rows[begun] = (rows[begun][0], time, self.whole.names(name), BEGUN)
             else:
-                rows.append((at, None, self.whole.names(label), MARK))
+                rows.append((time, None, self.whole.names(label), MARK))
         columns = {"start_ns": pl.Int64, "end_ns": pl.Int64, "name": pl.Int64, "kind": pl.Int64}
         return pl.DataFrame(rows, schema=columns, orient="row")
 
     def _allocations(self) -> pl.DataFrame:
         rows = self._rows("M", device="dev", context="ctx", correlation="corr", size_bytes=_size(), operation=pl.col("what") - 1,
                           memory=_memory("dst"), address="address")  # fmt: skip
-        # a release says nothing of its size
+        # a release does not state its size
         return rows.rename({"start_ns": "time_ns"}).with_columns(
             size_bytes=pl.when((pl.col("size_bytes") > 0) | (pl.col("operation") == 0)).then("size_bytes")
         )
@@ -411,7 +413,7 @@ class _Process:
         return self._rows("R", context="ctx", stream="stream", kind="what", priority="dst").filter(pl.col("stream").is_not_null())
 
     def _rank(self) -> pl.DataFrame:
-        """The rank that a launcher gave the process, under its first thread."""
+        """Return the rank that a launcher gave the process, under its first thread."""
         number = self.file.number("rank", -1)
         thread = id_of(process_number(self.process), process_number(self.process))
         return pl.DataFrame({"thread": [thread], "rank": [number]} if number >= 0 else None, schema=dtypes("mpi_ranks"))
@@ -421,9 +423,9 @@ _PLACE: Final[dict[str, Any]] = {"context": "ctx", "stream": "stream", "correlat
 
 
 def _time(column: str, base: int) -> pl.Expr:
-    """A time on the recording's clock [ns]; one of 0 or less, or beyond all measure, is a lost one."""
-    here = pl.col(column)
-    return pl.when((here > 0) & (here < _LARGEST)).then(here - base)
+    """Return a time on the recording's clock [ns]; one of 0 or less, or beyond `_LARGEST`, is a lost stamp and becomes null."""
+    stamp = pl.col(column)
+    return pl.when((stamp > 0) & (stamp < _LARGEST)).then(stamp - base)
 
 
 def _size() -> pl.Expr:
@@ -442,13 +444,13 @@ def _memory(column: str) -> pl.Expr:
 
 
 def _moved_by(file: Recorded) -> int:
-    """What is taken from the times of a file that are CUPTI's, to have them on the machine's clock [ns]."""
+    """Return what to subtract from CUPTI's times in a file to have them on the machine's clock [ns]."""
     between = sorted(cupti for _, cupti, _ in _clocks(file))
     return between[len(between) // 2] if file.one("timebase") == "cupti" and between else 0
 
 
 def _begin(file: Recorded, moved_by: int) -> int:
-    """The first time of the bulk of records [ns]: a stray one may not move the clock."""
+    """Return the first time of the bulk of records [ns]: a stray one may not move the clock."""
     times = pl.concat([piece["start"] for pieces in file.rows.values() for piece in pieces if "start" in piece.columns] or [_no_times()])
     times = times.filter((times > 0) & (times < _LARGEST)).drop_nulls()
     if times.is_empty():
@@ -462,7 +464,7 @@ def _no_times() -> pl.Series:
 
 
 def _processes(files: list[Recorded]) -> list[int]:
-    """A number for every file: the process's own, or a free one where another file has it (a program that executed another)."""
+    """Return a number for every file: the process's own, or a free one where another file has it (a program that executed another)."""
     taken: set[int] = set()
     out = []
     for file in files:
@@ -475,32 +477,32 @@ def _processes(files: list[Recorded]) -> list[int]:
 
 
 def _devices(files: list[Recorded]) -> pl.DataFrame:
-    """Devices as the first file that describes each does."""
-    found: dict[int, dict[str, Any]] = {}
+    """Return the devices, each as the first file that describes it does."""
+    devices: dict[int, dict[str, Any]] = {}
     kinds = dtypes("devices")
     for file in files:
-        mine: dict[int, dict[str, Any]] = {}
+        of_file: dict[int, dict[str, Any]] = {}
         for line in file.facts.get("device", []):
             match = re.fullmatch(r"(\d{1,9}) (\w{1,32}) (.{0,200})", line)
             if match:
                 key, value = {"units": "multiprocessors"}.get(match[2], match[2]), match[3]
-                about = mine.setdefault(int(match[1]), {"device": int(match[1])})
+                about = of_file.setdefault(int(match[1]), {"device": int(match[1])})
                 if key == "unified" and value in ("0", "1"):
                     about["discrete"] = 1 - int(value)
                 elif kinds.get(key) == pl.String:
                     about[key] = value
                 elif key in kinds and re.fullmatch(r"\d{1,18}", value) and (kinds[key] == pl.Int64 or int(value) <= _SMALL):
                     about[key] = int(value)
-        for number, about in mine.items():
-            found.setdefault(number, about)
-    return pl.DataFrame([{column: about.get(column) for column in kinds} for _, about in sorted(found.items())], schema=kinds)
+        for number, about in of_file.items():
+            devices.setdefault(number, about)
+    return pl.DataFrame([{column: about.get(column) for column in kinds} for _, about in sorted(devices.items())], schema=kinds)
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------
 
 
 def _cuda_version(number: int) -> str:
-    """CUPTI's number in words; empty where there is none.
+    """Return CUPTI's version number in words; an empty text where there is none.
 
     >>> _cuda_version(130501), _cuda_version(28), _cuda_version(0)
     ('CUPTI 13.5', 'CUPTI API 28', '')
@@ -516,12 +518,12 @@ def _writing_ns(file: Recorded) -> int:
 
 
 def _dropped(file: Recorded) -> int:
-    """Records that were taken and are not in the file."""
+    """Return the number of records that were taken and are not in the file."""
     return sum(file.number(word) for word in ("dropped", "lost", "slack_unwritten", "unwritten"))
 
 
 def _digest(files: list[Recorded]) -> str:
-    """SHA-256 of the one file, or over those of all of them."""
+    """Return the SHA-256 of the one file, or over those of all of them."""
     if len(files) == 1:
         return files[0].digest
     return hashlib.sha256("".join(sorted(file.digest for file in files)).encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""The text that Turnbuckle's recorders write, ``turnbuckle-trace 1``: facts and rows of one process, piece by piece.
+"""Parser of the text that Turnbuckle's recorders write, ``turnbuckle-trace 1``: facts and rows of one process, piece by piece.
 
-Lines that begin with ``#`` are facts, the first other line names the columns, every other line is a record: a letter that says what it
-is, then whole numbers, empty where there is none.  A program that was killed leaves a file that ends anywhere.
+Lines that begin with ``#`` are facts.  The first other line names the columns.  Every other line is a record: a letter for its kind, then
+integers, empty where there is none.  A program that was killed leaves a file that ends anywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from turnbuckle.foundation.files import opened
 
 FIRST: Final = b"#turnbuckle-trace "
 VERSION: Final = "1"
-#: What a record may be, by its letter, and the columns it has.
+#: Kinds of records by their letter, each with its columns.
 KINDS: Final[dict[str, tuple[str, str]]] = {
     "A": ("calls", "start end corr tid name ret"),
     "D": ("driver calls", "start end corr tid name ret"),
@@ -44,7 +44,7 @@ _PIECE: Final = 32 << 20
 _LONGEST_LINE: Final = 1 << 20
 _LONGEST_NAME: Final = 64 << 10
 _MOST_COLUMNS: Final = 200
-#: Facts that are kept in their order, as many as there are of one word.
+#: Most facts that are kept of one word.
 _MOST_LINES: Final = 100_000
 _NUMBER: Final = rb"(?:-?(?:[0-8][0-9]{18}|[0-9]{1,18}))?"
 _AGAIN: Final = "record again with turnbuckle record"
@@ -52,14 +52,16 @@ _AGAIN: Final = "record again with turnbuckle record"
 
 @dataclass
 class Recorded:
-    """One file.
+    """Contents of one file.
 
     Attributes
     ----------
     facts : texts of the lines of facts by their first word, in their order.
     names : texts by number.
     rows : records by their letter, with the columns of `KINDS`, all Int64.
-    bad : lines that are no records; unknown : records of kinds that nobody knows; undecoded : names that are not UTF-8.
+    bad : number of lines that are no records.
+    unknown : number of records of each unknown kind.
+    undecoded : number of names that are not UTF-8.
     ended : whether the recorder closed the file.
     """
 
@@ -76,22 +78,22 @@ class Recorded:
     ended: bool = False
 
     def one(self, word: str, default: str = "") -> str:
-        """Text of the last fact `word`."""
+        """Return the text of the last fact `word`."""
         return self.facts.get(word, [default])[-1]
 
     def number(self, word: str, default: int = 0) -> int:
-        """A fact that is one whole number; `default` where it is none."""
+        """Return a fact that is one integer; `default` for any other."""
         text = self.one(word)
         return int(text) if re.fullmatch(r"-?\d{1,18}", text) else default
 
     def table(self, letter: str) -> pl.DataFrame:
-        """Records of one kind, in the order of the file."""
+        """Return the records of one kind, in the order of the file."""
         pieces = self.rows.get(letter, [])
         return pl.concat(pieces) if pieces else pl.DataFrame(schema=dict.fromkeys(KINDS[letter][1].split(), pl.Int64))
 
     @property
     def count(self) -> int:
-        """Records of all kinds that were read."""
+        """Return the number of records of all kinds that were read."""
         return sum(piece.height for pieces in self.rows.values() for piece in pieces)
 
 
@@ -102,20 +104,20 @@ def load(path: Path, progress: Callable[[float], object] | None = None) -> Recor
     ------
     ProfileError : P063 another version of the format, P064 its columns are not named or several recordings follow each other.
     """
-    found = Recorded(path, path.stat().st_size)
+    recorded = Recorded(path, path.stat().st_size)
     done, hashed = 0, hashlib.sha256()
     with opened(path) as file:
-        for piece in _pieces(file, hashed, found):
-            _piece(found, piece)
+        for piece in _pieces(file, hashed, recorded):
+            _piece(recorded, piece)
             done += len(piece)
             if progress is not None:
-                progress(min(1.0, done / max(found.size_bytes, 1)))
-    found.digest = hashed.hexdigest()
-    return found
+                progress(min(1.0, done / max(recorded.size_bytes, 1)))
+    recorded.digest = hashed.hexdigest()
+    return recorded
 
 
-def _pieces(file: io.BufferedReader, hashed: hashlib._Hash, found: Recorded) -> Iterator[bytes]:
-    """Whole lines, many at a time; what has no end of line is left out, and counted where it is no last line cut off."""
+def _pieces(file: io.BufferedReader, hashed: hashlib._Hash, recorded: Recorded) -> Iterator[bytes]:
+    """Yield whole lines, many at a time; a last line that is cut off is left out, a line that is too long is left out and counted."""
     rest = b""
     while piece := file.read(_PIECE):
         hashed.update(piece)
@@ -126,125 +128,125 @@ def _pieces(file: io.BufferedReader, hashed: hashlib._Hash, found: Recorded) -> 
         else:
             rest += tail
         if len(rest) > _LONGEST_LINE:
-            # no recorder writes such a line: forget it up to its end
-            found.bad += 1
+            # no recorder writes such a line; the NUL makes its rest a line that is no record
+            recorded.bad += 1
             rest = b"\x00"
 
 
-def _piece(found: Recorded, piece: bytes) -> None:
-    if not found.columns:
-        piece = _header(found, piece)
+def _piece(recorded: Recorded, piece: bytes) -> None:
+    if not recorded.columns:
+        piece = _header(recorded, piece)
     facts = commas = 0
     for line in _fact_lines(piece):
         facts, commas = facts + 1, commas + line.count(b",")
-        _fact(found, line)
+        _fact(recorded, line)
     if (lines := piece.count(b"\n") - facts) > 0:
-        _rows(found, piece, lines, piece.count(b",") - commas)
+        _rows(recorded, piece, lines, piece.count(b",") - commas)
 
 
 def _fact_lines(piece: bytes) -> Iterator[bytes]:
-    at = 0 if piece.startswith(b"#") else piece.find(b"\n#") + 1
-    while piece.startswith(b"#", at):
-        end = piece.index(b"\n", at)
-        yield piece[at:end]
-        at = end + 1 if piece.startswith(b"#", end + 1) else piece.find(b"\n#", end) + 1
-        if at == 0:
+    begin = 0 if piece.startswith(b"#") else piece.find(b"\n#") + 1
+    while piece.startswith(b"#", begin):
+        end = piece.index(b"\n", begin)
+        yield piece[begin:end]
+        begin = end + 1 if piece.startswith(b"#", end + 1) else piece.find(b"\n#", end) + 1
+        if begin == 0:
             return
 
 
-def _header(found: Recorded, piece: bytes) -> bytes:
-    """Takes the facts before the line that names the columns, and that line; returns what follows it."""
-    at = 0
-    while at < len(piece):
-        end = piece.index(b"\n", at)
-        line, at = piece[at:end], end + 1
+def _header(recorded: Recorded, piece: bytes) -> bytes:
+    """Read the facts before the line that names the columns, and that line; return what follows it."""
+    begin = 0
+    while begin < len(piece):
+        end = piece.index(b"\n", begin)
+        line, begin = piece[begin:end], end + 1
         if line.startswith(b"#"):
-            _fact(found, line)
+            _fact(recorded, line)
             continue
         names = line.decode("utf-8", "replace").split(",")
         if len(names) > _MOST_COLUMNS or names[:3] != ["kind", "start", "end"] or len(set(names)) != len(names):
             raise ProfileError(
-                "P064", "the recording does not name its columns", where=str(found.path), found=clipped(",".join(names)),
+                "P064", "the recording does not name its columns", where=str(recorded.path), found=clipped(",".join(names)),
                 cause="it is damaged, or was written by something else", fix=_AGAIN,
             )  # fmt: skip
-        found.columns = names
-        return piece[at:]
+        recorded.columns = names
+        return piece[begin:]
     return b""
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------
 
 
-def _fact(found: Recorded, line: bytes) -> None:
+def _fact(recorded: Recorded, line: bytes) -> None:
     word, _, rest = line[1:].partition(b" ")
     if word == b"name":
-        _name(found, rest)
+        _name(recorded, rest)
         return
     key, text = word.decode("utf-8", "replace")[:64], rest[:_LONGEST_NAME].decode("utf-8", "replace").strip()
     if key == "turnbuckle-trace":
-        _first(found, text)
-    found.ended = found.ended or key == "end"
-    lines = found.facts.setdefault(key, [])
+        _first(recorded, text)
+    recorded.ended = recorded.ended or key == "end"
+    lines = recorded.facts.setdefault(key, [])
     if len(lines) < _MOST_LINES:
         lines.append(text)
 
 
-def _first(found: Recorded, version: str) -> None:
+def _first(recorded: Recorded, version: str) -> None:
     if version != VERSION:
         raise ProfileError(
-            "P063", "the recording has another version", where=str(found.path), found=f"turnbuckle-trace {clipped(version)}",
+            "P063", "the recording has another version", where=str(recorded.path), found=f"turnbuckle-trace {clipped(version)}",
             cause=f"this Turnbuckle reads version {VERSION}", fix="read it with the Turnbuckle that recorded it, or a newer one",
         )  # fmt: skip
-    if "turnbuckle-trace" in found.facts:
+    if "turnbuckle-trace" in recorded.facts:
         raise ProfileError(
-            "P064", "several recordings follow each other in one file", where=str(found.path), found="a second line #turnbuckle-trace",
+            "P064", "several recordings follow each other in one file", where=str(recorded.path), found="a second line #turnbuckle-trace",
             cause="files of several processes were joined", fix="keep one file a process",
         )  # fmt: skip
 
 
-def _name(found: Recorded, rest: bytes) -> None:
+def _name(recorded: Recorded, rest: bytes) -> None:
     number, _, text = rest.partition(b" ")
     if not re.fullmatch(rb"\d{1,18}", number):
-        found.bad += 1
+        recorded.bad += 1
         return
     try:
         plain = text[:_LONGEST_NAME].decode("utf-8")
     except UnicodeDecodeError:
-        found.undecoded += 1
+        recorded.undecoded += 1
         plain = text[:_LONGEST_NAME].decode("utf-8", "replace")
-    found.names.setdefault(int(number), plain)
+    recorded.names.setdefault(int(number), plain)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _rows(found: Recorded, piece: bytes, lines: int, commas: int) -> None:
-    """The records of a piece: all of them if every line is one, else those that are."""
+def _rows(recorded: Recorded, piece: bytes, lines: int, commas: int) -> None:
+    """Add the records of a piece: all of its lines at once, or, where one is no record, those that are."""
     frame = None
-    if commas == lines * (len(found.columns) - 1):
-        frame = _parsed(found, piece)
+    if commas == lines * (len(recorded.columns) - 1):
+        frame = _parsed(recorded, piece)
     if frame is None or frame.height != lines:
-        good = re.compile(rb"^[A-Za-z](?:," + _NUMBER + rb"){%d}$" % (len(found.columns) - 1), re.MULTILINE).findall(piece)
-        found.bad += lines - len(good)
-        frame = _parsed(found, b"\n".join(good) + b"\n") if good else None
+        good = re.compile(rb"^[A-Za-z](?:," + _NUMBER + rb"){%d}$" % (len(recorded.columns) - 1), re.MULTILINE).findall(piece)
+        recorded.bad += lines - len(good)
+        frame = _parsed(recorded, b"\n".join(good) + b"\n") if good else None
     if frame is None:
         return
     for letter, count in frame["kind"].value_counts().iter_rows():
         if letter not in KINDS:
-            found.unknown[clipped(letter, 8)] += count
+            recorded.unknown[clipped(letter, 8)] += count
             continue
         of_kind = frame.lazy().filter(pl.col("kind") == letter).select(_columns(letter, frame.columns))
-        found.rows.setdefault(letter, []).append(of_kind.collect())
+        recorded.rows.setdefault(letter, []).append(of_kind.collect())
 
 
-def _columns(letter: str, there: list[str]) -> Iterator[pl.Expr]:
-    """The columns of a kind; those that the file does not have are missing."""
-    return (pl.col(name) if name in there else pl.lit(None, pl.Int64).alias(name) for name in KINDS[letter][1].split())
+def _columns(letter: str, present: list[str]) -> Iterator[pl.Expr]:
+    """Return the columns of a kind; those that the file does not have are null."""
+    return (pl.col(name) if name in present else pl.lit(None, pl.Int64).alias(name) for name in KINDS[letter][1].split())
 
 
-def _parsed(found: Recorded, piece: bytes) -> pl.DataFrame | None:
-    """All lines as a table, or None where one is no record."""
-    schema = {name: pl.Int64 if place else pl.String for place, name in enumerate(found.columns)}
+def _parsed(recorded: Recorded, piece: bytes) -> pl.DataFrame | None:
+    """Return all lines as a table, or None where one is no record."""
+    schema = {name: pl.Int64 if place else pl.String for place, name in enumerate(recorded.columns)}
     try:
         frame = pl.read_csv(piece, has_header=False, schema=schema, comment_prefix="#", quote_char=None)
     except (pl.exceptions.PolarsError, ValueError):

@@ -1,7 +1,7 @@
-"""CSV of AMD's profilers: rocprof's kernels (``results.csv``), rocprofv3's sets (``X_kernel_trace.csv`` and its siblings).
+"""Reader of AMD's profilers' CSV: rocprof's kernels (``results.csv``), rocprofv3's sets (``X_kernel_trace.csv`` and its siblings).
 
-Naming one file of a set reads the others with its prefix.  Files that hold sums only (``X.stats.csv``, ``X_kernel_stats.csv``) are
-refused: they have no time line.
+A user names one file of a set, and the reader also reads the others with its prefix.  It refuses files that hold sums only
+(``X.stats.csv``, ``X_kernel_stats.csv``), because they have no time line.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from turnbuckle.trace.readers.parts.packed_text import Text, beginning
 from turnbuckle.trace.readers.rocprof import first as rocprof_v1
 from turnbuckle.trace.readers.rocprof.parts import Agents, add_allocation
 from turnbuckle.trace.readers.rocprof.reader import finished
-from turnbuckle.trace.readers.rocprof.rows import DRIVER, MARK, PUSHED, RUNTIME, Rows, blocks_of, kernel_name, named
+from turnbuckle.trace.readers.rocprof.rows import DRIVER, MARK, PUSHED, RUNTIME, Rows, blocks_of, kernel_name, named, present
 from turnbuckle.trace.trace import Trace
 
 CACHED = False
 _PIECE_ROWS: Final = 1 << 15
 _HOUR_NS: Final = 3_600_000_000_000
-#: Sorts of files by columns that only they have.
+#: Sorts of files, each with columns that only files of this sort have.
 _SIGNS: Final = {
     "stats": ("Name", "Calls", "TotalDurationNs"),
     "kernels": ("Index", "KernelName"),
@@ -40,7 +40,7 @@ _SIGNS: Final = {
     "api_trace": ("Domain", "Function", "Start_Timestamp"),
     "agent_info": ("Node_Id", "Agent_Type"),
 }
-#: Files of a set by how their names end, in the order they are read.
+#: Endings of the names of a set's files, in the order of reading.
 _KINDS: Final = (
     "agent_info", "kernel_trace", "memory_copy_trace", "hip_api_trace", "hip_runtime_api_trace", "hip_compiler_api_trace", "hsa_api_trace",
     "marker_api_trace", "memory_allocation_trace", "counter_collection", "rccl_api_trace", "rocdecode_api_trace", "rocjpeg_api_trace",
@@ -48,13 +48,13 @@ _KINDS: Final = (
 )  # fmt: skip
 _NAMED: Final = re.compile(rf"(.*?)({'|'.join(_KINDS)})\.csv(?:\.gz)?", re.DOTALL)
 _LABEL: Final = re.compile(r"(?:\s*(Agent|GPU|CPU))?[\s-]*(\d{1,18})\s*", re.IGNORECASE)
-#: Added to the number of an agent that is counted among its own sort.
-_OWN_SORT: Final = {"gpu": 1 << 60, "cpu": 1 << 61}
+#: Added to the number of an agent that counts among GPUs only, or CPUs only.
+_SORT_OFFSET: Final = {"gpu": 1 << 60, "cpu": 1 << 61}
 _TIMES: Final = {"start_ns": "Start_Timestamp", "end_ns": "End_Timestamp"}
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether the file's first line names columns as rocprof and rocprofv3 do."""
+    """Return whether the file's first line names columns as rocprof and rocprofv3 do."""
     line = beginning(head, path, 1 << 14).split(b"\n", 1)[0]
     return _sort(_fields(line)) is not None
 
@@ -71,7 +71,7 @@ def _sort(columns: list[str]) -> str | None:
 
 
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
-    """Read a file and what belongs to it.
+    """Read a file, and the other files of its set.
 
     Raises `ProfileError`: P025, P026, P029 packed and damaged, or no text; P044 a summary without a time line; P046 nothing of a
     GPU in it; P048 columns that are missing; P050 files of several runs under one prefix.
@@ -86,11 +86,11 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
 
 
 class Table:
-    """A CSV file, read in pieces; every cell is a text.
+    """CSV file read in pieces; every cell is a text.
 
     Attributes
     ----------
-    sort : what its columns make it, or None.
+    sort : key of `_SIGNS` whose columns it has, or None.
     columns : names of its columns.
     """
 
@@ -103,7 +103,7 @@ class Table:
         self.height = 0
 
     def need(self, *columns: str) -> None:
-        """Raises P048 where a column is missing."""
+        """Raise P048 where a column is missing."""
         missing = [c for c in columns if c not in self.columns]
         if missing or self.sort is None:
             raise ProfileError(
@@ -113,24 +113,24 @@ class Table:
             )  # fmt: skip
 
     def pieces(self) -> Iterator[pl.DataFrame]:
-        """Rows in pieces of bounded size; one that has more or fewer cells than there are columns is left out and counted."""
-        # a name that stands twice is the first
+        """Yield rows in pieces of bounded size; a row with more or fewer cells than there are columns is left out and counted."""
+        # of two columns with one name the first counts
         places = {c: i for i, c in reversed(list(enumerate(self.columns)))}
         names, order = list(places), list(places.values())
-        held: list[list[str]] = []
+        batch: list[list[str]] = []
         for cells, lines in self._rows():
             if len(cells) < len(self.columns) or len(cells) > len(self.columns) + (cells[-1] == ""):
                 self.rows.flaws["P162"] += lines
                 continue
-            held.append([cells[i] for i in order])
-            if len(held) >= _PIECE_ROWS:
-                yield self._frame(held, names)
-                held = []
-        if held:
-            yield self._frame(held, names)
+            batch.append([cells[i] for i in order])
+            if len(batch) >= _PIECE_ROWS:
+                yield self._frame(batch, names)
+                batch = []
+        if batch:
+            yield self._frame(batch, names)
 
     def _rows(self) -> Iterator[tuple[list[str], int]]:
-        """Cells of every row, and how many lines it takes: a quotation mark that is not closed may take many."""
+        """Yield the cells of every row, and how many lines it takes: an unclosed quotation mark may take many."""
         reader = csv.reader(line.decode("utf-8", "replace") + "\n" for line in self._lines)
         before = 0
         while True:
@@ -145,13 +145,13 @@ class Table:
                 yield cells, reader.line_num - before
             before = reader.line_num
 
-    def _frame(self, held: list[list[str]], names: list[str]) -> pl.DataFrame:
-        self.height += len(held)
-        return pl.DataFrame(held, schema=dict.fromkeys(names, pl.String), orient="row")
+    def _frame(self, batch: list[list[str]], names: list[str]) -> pl.DataFrame:
+        self.height += len(batch)
+        return pl.DataFrame(batch, schema=dict.fromkeys(names, pl.String), orient="row")
 
 
 def numbers(piece: pl.DataFrame, rows: Rows, wanted: dict[str, str]) -> pl.DataFrame:
-    """Columns of whole numbers by other names; an empty or absent cell is missing, one of another type too, and counted."""
+    """Return columns of integers under other names; an empty or absent cell is null, one of another type too, and counted."""
     out: dict[str, pl.Series] = {}
     for new, old in wanted.items():
         if old not in piece.columns:
@@ -167,7 +167,7 @@ def numbers(piece: pl.DataFrame, rows: Rows, wanted: dict[str, str]) -> pl.DataF
 
 
 def _profiled(path: Path, table: Table, rows: Rows, progress: Callable[[float], object] | None) -> Trace:
-    """Kernels that were profiled one by one, with counters or without."""
+    """Read kernels that were profiled one by one, with counters or without."""
     if not {"BeginNs", "EndNs"} <= set(table.columns):
         raise rocprof_v1.untimed(path)
     columns = {new: old for new, old in rocprof_v1.KERNEL_COLUMNS.items() if not new.startswith("text_")}
@@ -187,8 +187,8 @@ def _summary(path: Path) -> ProfileError:
     old = [f"{stem}.db", f"{stem}.json", f"{stem}.csv"]
     prefix = re.sub(r"_[a-z]+(?:_(?:api|copy|allocation|memory|collection))?_stats$", "", stem)
     new = [f"{prefix}_{kind}" for kind in ("results.db", "results.json", "kernel_trace.csv", "hip_api_trace.csv")]
-    there = next((n for n in (*old, *new) if n != path.name and (path.parent / n).is_file()), None)
-    fix = f"give {clipped(there)}, which stands beside it" if there else (
+    present = next((n for n in (*old, *new) if n != path.name and (path.parent / n).is_file()), None)
+    fix = f"give {clipped(present)}, which stands beside it" if present else (
         "give the file of the run itself: rocprof's .db or .json, rocprofv3's _results.db, _results.json or _kernel_trace.csv"
     )  # fmt: skip
     return ProfileError(
@@ -201,7 +201,7 @@ def _summary(path: Path) -> ProfileError:
 
 
 class _Set:
-    """The files of one run: the one that was named and those with its prefix."""
+    """Files of one run: the one that the user named and those with its prefix."""
 
     def __init__(self, path: Path, rows: Rows, progress: Callable[[float], object] | None) -> None:
         self.path, self.rows, self.progress = path, rows, progress
@@ -212,26 +212,26 @@ class _Set:
         self.places = self._places()
 
     def _places(self) -> dict[str, Path]:
-        """Files by what their names say they are."""
-        found = _NAMED.fullmatch(self.path.name)
-        if found is None:
+        """Return the files of the set by their kinds."""
+        match = _NAMED.fullmatch(self.path.name)
+        if match is None:
             return {"": self.path}
         out: dict[str, Path] = {}
         for kind in _KINDS:
-            names = (f"{found[1]}{kind}.csv", f"{found[1]}{kind}.csv.gz")
-            there = self.path if kind == found[2] else next((p for n in names if (p := self.path.parent / n).is_file()), None)
-            if there is not None and there.stat().st_size:
-                out[kind] = there
+            names = (f"{match[1]}{kind}.csv", f"{match[1]}{kind}.csv.gz")
+            file = self.path if kind == match[2] else next((p for n in names if (p := self.path.parent / n).is_file()), None)
+            if file is not None and file.stat().st_size:
+                out[kind] = file
         return out
 
     def read(self) -> Trace:
-        """All files."""
+        """Read all files."""
         digests: list[str] = []
         size, done, total = 0, 0, sum(p.stat().st_size for p in self.places.values())
         for kind, place in self.places.items():
             table = Table(place, self.rows, self._part(done, place.stat().st_size, total))
             self._table(kind, table)
-            # what is left of a file that is not read to its end counts too
+            # the digest covers the whole file, also where its rows were not all read
             for _ in table._lines:
                 pass
             digests.append(table.text.digest)
@@ -252,8 +252,8 @@ class _Set:
         return finished(self.path, self.rows, self.agents.table(), about, (whole, size))
 
     def _part(self, done: int, size: int, total: int) -> Callable[[float], object] | None:
-        told = self.progress
-        return None if told is None else lambda share: told(min((done + share * size) / max(total, 1), 1.0))
+        progress = self.progress
+        return None if progress is None else lambda share: progress(min((done + share * size) / max(total, 1), 1.0))
 
     def _table(self, kind: str, table: Table) -> None:
         table.need(*_SIGNS.get("api_trace" if kind.endswith("api_trace") else kind, ()))
@@ -280,14 +280,14 @@ class _Set:
         self.seen[kind or sort] += table.height
 
     def _spanned(self, kind: str, starts: pl.Series) -> None:
-        known = starts.filter(starts > 0)
-        if len(known):
-            low, high = int(known.min()), int(known.max())  # type: ignore[arg-type]
+        times = starts.filter(starts > 0)
+        if len(times):
+            low, high = int(times.min()), int(times.max())  # type: ignore[arg-type]
             before = self.spans.get(kind, (low, high))
             self.spans[kind] = min(before[0], low), max(before[1], high)
 
     def _one_run(self) -> None:
-        """Files of one run lie in one stretch of time."""
+        """Raise P050 where files of the set lie more than an hour apart: they are of several runs."""
         spans = sorted((low, high, kind) for kind, (low, high) in self.spans.items())
         reach = spans[0][1] if spans else 0
         for low, high, kind in spans[1:]:
@@ -302,32 +302,32 @@ class _Set:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _agent(self, labels: pl.Series, kind: str = "") -> list[int]:
-        """Numbers of agents by their labels; one that the file of agents does not hold is what its use says."""
-        of: dict[str, int] = {}
+        """Return the numbers of agents by their labels; an agent that the file of agents lacks gets the kind that its use shows."""
+        numbers_of: dict[str, int] = {}
         for label in labels.drop_nulls().unique():
-            found = _LABEL.fullmatch(label)
-            if found is None:
+            match = _LABEL.fullmatch(label)
+            if match is None:
                 continue
-            sort = (found[1] or "").lower()
-            agent = int(found[2]) + _OWN_SORT.get(sort, 0)
-            told = sort.upper() if sort in _OWN_SORT else kind
-            if told and agent not in self.agents.kind:
-                self.agents.kind[agent] = told
-                if told == "GPU":
-                    self.agents.device[agent] = int(found[2])
+            sort = (match[1] or "").lower()
+            agent = int(match[2]) + _SORT_OFFSET.get(sort, 0)
+            agent_kind = sort.upper() if sort in _SORT_OFFSET else kind
+            if agent_kind and agent not in self.agents.kind:
+                self.agents.kind[agent] = agent_kind
+                if agent_kind == "GPU":
+                    self.agents.device[agent] = int(match[2])
                     self.rows.flaws["P169"] += not sort or sort == "agent"
-            of[label] = agent
-        return [of.get(label, NO) if label is not None else NO for label in labels]
+            numbers_of[label] = agent
+        return [numbers_of.get(label, NO) if label is not None else NO for label in labels]
 
     def _infos(self, piece: pl.DataFrame, _: pl.DataFrame) -> None:
         columns = {
             "node": "Node_Id", "multiprocessors": "Cu_Count", "copy_engines": "Num_Sdma_Engines", "clock": "Max_Engine_Clk_Fcompute",
         }  # fmt: skip
-        told = numbers(piece, self.rows, columns).hstack(
+        agents = numbers(piece, self.rows, columns).hstack(
             piece.select(c for c in ("Agent_Type", "Name", "Product_Name") if c in piece.columns)
         )
-        counted: Counter[str] = Counter(self.agents.kind[a] for a in self.agents.kind if a < _OWN_SORT["gpu"])
-        for row in told.sort("node").iter_rows(named=True):
+        counted: Counter[str] = Counter(self.agents.kind[a] for a in self.agents.kind if a < _SORT_OFFSET["gpu"])
+        for row in agents.sort("node").iter_rows(named=True):
             kind = str(row["Agent_Type"]).strip()
             if row["node"] is None or kind not in ("CPU", "GPU"):
                 continue
@@ -335,10 +335,10 @@ class _Set:
             clock = 1_000_000 * min(row["clock"] or 0, 1_000_000)
             place = counted[kind]
             self.agents.add(row["node"], kind, place, chip=row.get("Name"), name=row.get("Product_Name"), clock_hz=clock, **figures)
-            own = place + _OWN_SORT[kind.lower()]
-            self.agents.kind[own] = kind
+            key = place + _SORT_OFFSET[kind.lower()]
+            self.agents.kind[key] = kind
             if kind == "GPU":
-                self.agents.device[own] = place
+                self.agents.device[key] = place
             counted[kind] += 1
 
     def _works(self, piece: pl.DataFrame, times: pl.DataFrame, columns: dict[str, str]) -> pl.DataFrame:
@@ -364,8 +364,8 @@ class _Set:
 
     def _shaped(self, piece: pl.DataFrame, out: pl.DataFrame, blocks: list[int], threads: list[int]) -> None:
         device = [self.agents.gpu(a) for a in self._agent(_texts(piece, "Agent_Id"), "GPU")]
-        given = {"blocks": blocks, "threads": threads, "device": device}
-        more = pl.DataFrame(given, schema=dict.fromkeys(given, pl.Int64)).select(pl.when(pl.all() != NO).then(pl.all()))
+        columns = {"blocks": blocks, "threads": threads, "device": device}
+        more = present(pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64)))
         registers = pl.when(pl.col("vectors") > 0).then(pl.col("vectors") + pl.col("more").fill_null(0).clip(0))
         name = named(_texts(piece, "Kernel_Name"), self.rows, kernel_name)
         self.rows.frame("kernels", out.hstack(more).with_columns(name=name, registers=registers))
@@ -375,16 +375,16 @@ class _Set:
         words = _texts(piece, "Direction").fill_null("").to_list()
         sides = {w: ["GPU" if s == "DEVICE" else "CPU" for s in re.findall("HOST|DEVICE", w)] for w in set(words)}
         ends: list[list[int]] = []
-        for column, at in (("Source_Agent_Id", 0), ("Destination_Agent_Id", 1)):
-            labels, found = _texts(piece, column), [NO] * piece.height
+        for column, side in (("Source_Agent_Id", 0), ("Destination_Agent_Id", 1)):
+            labels, agents = _texts(piece, column), [NO] * piece.height
             for kind in ("CPU", "GPU", ""):
-                mine = [i for i, w in enumerate(words) if (sides[w][at] if len(sides[w]) == 2 else "") == kind]
-                for i, agent in zip(mine, self._agent(labels.gather(mine), kind), strict=True):
-                    found[i] = agent
-            ends.append(found)
-        told = [self.agents.copy(w, s, t) for w, s, t in zip(words, *ends, strict=True)]
+                rows_of_kind = [i for i, w in enumerate(words) if (sides[w][side] if len(sides[w]) == 2 else "") == kind]
+                for i, agent in zip(rows_of_kind, self._agent(labels.gather(rows_of_kind), kind), strict=True):
+                    agents[i] = agent
+            ends.append(agents)
+        directions = [self.agents.copy(w, s, t) for w, s, t in zip(words, *ends, strict=True)]
         columns = ("direction", "device", "source_device", "target_device")
-        more = pl.DataFrame(told, schema=dict.fromkeys(columns, pl.Int64), orient="row").select(pl.when(pl.all() != NO).then(pl.all()))
+        more = present(pl.DataFrame(directions, schema=dict.fromkeys(columns, pl.Int64), orient="row"))
         self.rows.frame("copies", out.hstack(more))
 
     def _calls(self, piece: pl.DataFrame, times: pl.DataFrame) -> None:
@@ -392,14 +392,14 @@ class _Set:
         out = out.with_columns(text=_texts(piece, "Function"))
         domain = pl.col("domain")
         for prefix, level in (("HIP", RUNTIME), ("HSA", DRIVER)):
-            mine = out.filter(domain.str.starts_with(prefix))
-            self.rows.frame("api", mine.with_columns(name=named(mine["text"], self.rows), level=pl.lit(level)))
+            calls = out.filter(domain.str.starts_with(prefix))
+            self.rows.frame("api", calls.with_columns(name=named(calls["text"], self.rows), level=pl.lit(level)))
         mark = pl.col("end_ns") == pl.col("start_ns")
         marks = out.filter(domain.str.starts_with("MARKER"))
         marks = marks.with_columns(name=named(marks["text"], self.rows), kind=pl.when(mark).then(MARK).otherwise(PUSHED))
         self.rows.frame("ranges", marks.with_columns(end_ns=pl.when(~mark).then("end_ns")))
-        known = domain.str.starts_with("HIP") | domain.str.starts_with("HSA") | domain.str.starts_with("MARKER")
-        self.rows.unread["calls of other libraries"] += int(out.select((~known).sum()).item())
+        read = domain.str.starts_with("HIP") | domain.str.starts_with("HSA") | domain.str.starts_with("MARKER")
+        self.rows.unread["calls of other libraries"] += int(out.select((~read).sum()).item())
 
     def _allocations(self, piece: pl.DataFrame, times: pl.DataFrame) -> None:
         out = self._works(piece, times, {"size": "Allocation_Size"}).with_columns(
@@ -408,8 +408,8 @@ class _Set:
             address=_texts(piece, "Address").str.strip_prefix("0x").str.to_integer(base=16, strict=False),
         )
         wanted = ("start_ns", "pid", "agent", "correlation", "size", "address")
-        for at, pid, agent, *told, operation in out.select(pl.col(wanted).cast(pl.Int64).fill_null(NO), "operation").iter_rows():
-            add_allocation(self.rows, operation, at, pid, self.agents, agent, told)
+        for time, pid, agent, *amounts, operation in out.select(pl.col(wanted).cast(pl.Int64).fill_null(NO), "operation").iter_rows():
+            add_allocation(self.rows, operation, time, pid, self.agents, agent, amounts)
 
     def _scratch(self, piece: pl.DataFrame, _: pl.DataFrame) -> None:
         self.rows.unread["scratch_memory"] += piece.height

@@ -1,7 +1,7 @@
-"""rocprof (the first; up to ROCm 6): its database ``results.db`` and the Chrome JSON it makes of it, ``results.json``.
+"""Reader of the first rocprof (up to ROCm 6): its database ``results.db`` and the Chrome JSON made of it, ``results.json``.
 
 Both hold calls (HIP, HSA), kernels (OPS, or KERN where they were profiled one by one), copies and sets (COPY) and the ranges
-of roctx.  The database joins them by an index, the JSON by arrows in whole microseconds.
+of roctx.  The database joins them by an index, the JSON by flow arrows in whole microseconds.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from turnbuckle.trace.readers.parts.mpi_tables import NO
 from turnbuckle.trace.readers.rocprof.parts import ALLOCATED, FREED, Agents
 from turnbuckle.trace.readers.rocprof.rows import DRIVER, MARK, MEMORY, PUSHED, RUNTIME, Rows, direction_of, kernel_name, named, unquoted
 
-#: Tables of a database, each with what its rows are.
+#: Tables of a database.
 TABLES: Final = frozenset(("rocTX", "HIP", "HSA", "OPS", "COPY", "KERN"))
-#: What the begin of the JSON holds, and no other Chrome trace.
+#: Text at the begin of rocprof's JSON that no other Chrome trace has.
 SIGNS: Final = re.compile(rb'"(?:BeginNs|DispatchNs)"|"(?:CPU (?:HIP|HSA) API|Markers and Ranges)"|^\s*\{ ?"traceEvents":\[\{\}')
-#: HSA calls are numbered on their own; their numbers are moved out of the way of HIP's.
+#: Added to the numbers of HSA calls, which would collide with those of HIP calls.
 _HSA_IDS: Final = 1 << 40
 _HSA_COPY: Final = "async-copy"
-#: Commands of a queue that are no work.
+#: Commands of a queue that do no work.
 _MARKERS: Final = re.compile(r"Unknown command type|<barrier packet>|Marker")
 _FILLS: Final = re.compile(r"Fill(?:Buffer|Image)\w*")
-#: What a copy is called; rocprof takes kernels with ``Copy`` or ``Fill`` in their names for copies too.
+#: Names of copies; rocprof also lists kernels with ``Copy`` or ``Fill`` in their names as copies.
 _COPIES: Final = re.compile(r"async-copy|\w+")
 _AGENT: Final = re.compile(r"Agent(\d{1,4})\.(Name|MarketingName|DeviceType|ComputeUnit|MaxClockFreq\.\(MHz\)|PoolInfo\.Pool1\.Size)")
 _STARTS_WORK: Final = r"Memcpy|Memset|Launch|WaitEvent|Synchronize|WaitValue|WriteValue"
@@ -48,17 +48,17 @@ _ON_HOST: Final = r"Host"
 
 
 def recognised(path: Path) -> bool:
-    """Whether one of the tables holds times as rocprof names them."""
+    """Return whether one of the tables has times under rocprof's names."""
     try:
         with sqlite_tables.connected(path) as connection:
-            found = sqlite_tables.columns(connection)
+            tables = sqlite_tables.columns(connection)
     except (*sqlite_tables.ERRORS, OSError, UnicodeError):
         return False
-    return any("Index" in found[t] and ("BeginNs" in found[t] or "KernelName" in found[t]) for t in TABLES & set(found))
+    return any("Index" in tables[t] and ("BeginNs" in tables[t] or "KernelName" in tables[t]) for t in TABLES & set(tables))
 
 
 def read_database(path: Path, rows: Rows, progress: Callable[[float], object] | None) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """All tables into `rows`; gives the table ``devices`` and facts.  Raises `ProfileError` P045, P049."""
+    """Read all tables into `rows`; return the table ``devices`` and facts.  Raises `ProfileError` P045, P049."""
     try:
         with sqlite_tables.connected(path) as connection:
             return _Database(path, connection, rows, progress).read()
@@ -69,9 +69,9 @@ def read_database(path: Path, rows: Rows, progress: Callable[[float], object] | 
 class _Database:
     def __init__(self, path: Path, connection: sqlite3.Connection, rows: Rows, progress: Callable[[float], object] | None) -> None:
         self.path, self.connection, self.rows, self.progress = path, connection, rows, progress
-        found = sqlite_tables.columns(connection)
-        self.columns = {t: c for t, c in found.items() if t in TABLES}
-        self.seen = {t: sqlite_tables.count(connection, t) for t in found if t in TABLES}
+        tables = sqlite_tables.columns(connection)
+        self.columns = {t: c for t, c in tables.items() if t in TABLES}
+        self.seen = {t: sqlite_tables.count(connection, t) for t in tables if t in TABLES}
         self.done = 0
 
     def read(self) -> tuple[pl.DataFrame, dict[str, Any]]:
@@ -90,13 +90,13 @@ class _Database:
             self.rows.unread["kernels that two tables hold"] += self.seen["KERN"]
         if "rocTX" in timed:
             self._ranges()
-        completed(self.rows)
+        complete(self.rows)
         return Agents().table(), {"format": "rocprof", "product_version": "rocprof", "container": "sqlite", "tables": self.seen}
 
     def _select(self, table: str, wanted: Mapping[str, str]) -> Any:
-        """Pieces of a table; a column that the table does not have is missing.  Names that begin with ``text_`` are texts."""
-        have = self.columns[table]
-        select = {n: sqlite_tables.quoted(c) if c in have else "NULL" for n, c in wanted.items()}
+        """Return the pieces of a table; a column that the table lacks is null.  Names that begin with ``text_`` are texts."""
+        columns = self.columns[table]
+        select = {n: sqlite_tables.quoted(c) if c in columns else "NULL" for n, c in wanted.items()}
         return sqlite_tables.pieces(self.connection, select, sqlite_tables.quoted(table), self.seen[table], self._tick)
 
     def _tick(self, rows: int) -> None:
@@ -105,7 +105,7 @@ class _Database:
             self.progress(min(self.done / max(sum(self.seen.values()), 1), 1.0))
 
     def _process(self, table: str) -> str:
-        """Column of the process: the first versions wrote a number of their own under ``pid``."""
+        """Return the column of the process: the first versions wrote a number of their own under ``pid``."""
         have = self.columns[table]
         if "proc-id" in have:
             return "proc-id"
@@ -141,24 +141,24 @@ class _Database:
 
 
 def untimed(path: Path) -> ProfileError:
-    """P044: kernels without times."""
+    """Build P044: kernels without times."""
     return ProfileError(
         "P044", "a summary has no time line", where=str(path), found="kernels without BeginNs and EndNs",
         cause="rocprof writes times only where it is told to", fix="record again: rocprof --timestamp on --hip-trace -o OUT.csv PROGRAM",
     )  # fmt: skip
 
 
-# --- rows, from either --------------------------------------------------------------------------------------------------
+# --- rows of both -------------------------------------------------------------------------------------------------------
 
 
-#: Where a profiled kernel's values stand, in the database and in the CSV.
+#: Columns of a profiled kernel's values, in the database and in the CSV.
 KERNEL_COLUMNS: Final = {
     "start_ns": "BeginNs", "end_ns": "EndNs", "pid": "pid", "device": "gpu-id", "queue": "queue-id", "items": "grd", "threads": "wgr",
     "shared_bytes": "lds", "vectors": "arch_vgpr", "accumulators": "accum_vgpr", "registers": "vgpr", "text_name": "KernelName",
 }  # fmt: skip
 
 
-#: Columns of profiled kernels that are no counters.
+#: Columns of profiled kernels other than counters.
 PLAIN_COLUMNS: Final = frozenset((
     *KERNEL_COLUMNS.values(), "Index", "queue-index", "tid", "scr", "sgpr", "wave_size", "sig", "obj", "DispatchNs", "CompleteNs",
     "DurationNs", "fbar", "Data", "stream-id", "roctx-range", "__section", "__lane",
@@ -166,7 +166,7 @@ PLAIN_COLUMNS: Final = frozenset((
 
 
 def add_kernels(rows: Rows, piece: pl.DataFrame) -> None:
-    """Profiled kernels: grid and work-group are products of their three sides."""
+    """Add profiled kernels; grid and work-group are products of their three sides."""
     fits = (pl.col("threads") > 0) & (pl.col("items") > 0)
     vectors = pl.when(pl.col("vectors") > 0).then(pl.col("vectors") + pl.col("accumulators").fill_null(0).clip(0))
     piece = piece.with_columns(
@@ -180,7 +180,7 @@ def add_kernels(rows: Rows, piece: pl.DataFrame) -> None:
 
 
 def add_calls(rows: Rows, piece: pl.DataFrame, level: int) -> None:
-    """Calls; what their arguments tell of memory is kept: bytes moved or set, and what is allocated and freed."""
+    """Add calls, and what their arguments state about memory: bytes moved or set, and what is allocated and freed."""
     name, args = pl.col("text_name"), pl.col("text_args")
     plain = args.str.extract(r"\b(?:sizeBytes|ByteCount)\((\d{1,18})\)").cast(pl.Int64)
     sides = [args.str.extract(rf"\b{side}\((\d{{1,9}})\)").cast(pl.Int64) for side in ("width", "height")]
@@ -194,27 +194,29 @@ def add_calls(rows: Rows, piece: pl.DataFrame, level: int) -> None:
         piece = piece.with_columns(pl.col("correlation") + _HSA_IDS)
     rows.frame("api", piece)
     address = args.str.extract(r"\b(?:ptr|dev_ptr|hostPtr)\(0x([0-9a-fA-F]{1,15})\)").str.to_integer(base=16, strict=False)
-    held = piece.lazy().with_columns(address=address, size_bytes=args.str.extract(r"\bsize(?:Bytes)?\((\d{1,18})\)").cast(pl.Int64))
+    memory_calls = piece.lazy().with_columns(address=address, size_bytes=args.str.extract(r"\bsize(?:Bytes)?\((\d{1,18})\)").cast(pl.Int64))
     host = pl.when(name.str.contains(_ON_HOST)).then(MEMORY["pinned"]).when(name.str.contains("Managed")).then(MEMORY["managed"])
-    made = held.filter(name.str.contains(_ALLOCATES)).with_columns(time_ns="end_ns", operation=pl.lit(ALLOCATED), memory=host.otherwise(3))
-    freed = held.filter(name.str.contains(_FREES)).with_columns(
+    made = memory_calls.filter(name.str.contains(_ALLOCATES)).with_columns(
+        time_ns="end_ns", operation=pl.lit(ALLOCATED), memory=host.otherwise(3)
+    )
+    freed = memory_calls.filter(name.str.contains(_FREES)).with_columns(
         time_ns="start_ns", operation=pl.lit(FREED), memory=pl.lit(0), size_bytes=None
     )
     for frame in (made, freed):
-        known = frame.filter(pl.col("address").is_not_null() & (pl.col("address") != 0)).collect()
-        if known.height:
-            rows.frame("allocations", known)
+        addressed = frame.filter(pl.col("address").is_not_null() & (pl.col("address") != 0)).collect()
+        if addressed.height:
+            rows.frame("allocations", addressed)
 
 
 def add_works(rows: Rows, piece: pl.DataFrame, *, copies: bool) -> None:
-    """What ran on a device: kernels and barriers, or copies and sets."""
+    """Add work of a device: kernels and barriers, or copies and sets."""
     names = [unquoted(n) if n is not None else "" for n in piece["text_name"]]
     if copies:
         fills = pl.Series([bool(_FILLS.fullmatch(n)) for n in names], dtype=pl.Boolean)
         kernels = pl.Series([not _COPIES.fullmatch(n) for n in names], dtype=pl.Boolean)
         rows.frame("memsets", piece.filter(fills))
-        mine = piece.filter(kernels)
-        rows.frame("kernels", mine.with_columns(name=named(mine["text_name"], rows, kernel_name)))
+        kernel_rows = piece.filter(kernels)
+        rows.frame("kernels", kernel_rows.with_columns(name=named(kernel_rows["text_name"], rows, kernel_name)))
         direction = pl.Series([direction_of(n, "", "", None) for n in names], dtype=pl.Int64)
         of_hsa = pl.Series([n == _HSA_COPY for n in names], dtype=pl.Boolean)
         moved = pl.select(pl.when(of_hsa).then(piece["correlation"] + _HSA_IDS).otherwise(piece["correlation"])).to_series()
@@ -227,14 +229,14 @@ def add_works(rows: Rows, piece: pl.DataFrame, *, copies: bool) -> None:
 
 
 def add_ranges(rows: Rows, piece: pl.DataFrame) -> None:
-    """Ranges of roctx; a mark is written as a range of one nanosecond."""
+    """Add ranges of roctx; rocprof writes a mark as a range of one nanosecond."""
     mark = pl.col("end_ns") - pl.col("start_ns") <= 1
     piece = piece.with_columns(name=named(piece["text_name"], rows), kind=pl.when(mark).then(MARK).otherwise(PUSHED))
     rows.frame("ranges", piece.with_columns(end_ns=pl.when(~mark).then("end_ns")))
 
 
-def completed(rows: Rows) -> None:
-    """What only all rows together tell: processes, calls inside others, and copies that are there twice."""
+def complete(rows: Rows) -> None:
+    """Complete rows that depend on all others: processes, calls inside others, and copies that are recorded twice."""
     _processes(rows)
     api = rows.table("api").sort("pid", "tid", "start_ns", "end_ns", descending=[False, False, False, True], maintain_order=True)
     thread = ["pid", "tid"]
@@ -246,27 +248,27 @@ def completed(rows: Rows) -> None:
     of_hsa = pl.col("correlation").fill_null(0) >= _HSA_IDS
     low, high = copies.filter(of_hsa), copies.filter(~of_hsa)
     if low.height and high.height:
-        # the runtime makes its copies through HSA: the same ones, once more
+        # the runtime makes its copies through HSA, so HIP's records hold the same ones
         rows.unread["copies that two traces hold"] += low.height
         rows.replaced("copies", high)
 
 
 def _processes(rows: Rows) -> None:
-    """Calls and ranges of the first versions name no process: where there are several, a main thread has its process's number."""
+    """Give calls and ranges of the first versions, which name no process, the process whose number their (main) thread has."""
     works = [rows.table(t)["pid"].drop_nulls().unique() for t in ("kernels", "copies", "memsets")]
-    known = pl.concat(works).unique()
-    if len(known) > 1:
+    pids = pl.concat(works).unique()
+    if len(pids) > 1:
         for table in ("api", "ranges"):
             frame = rows.table(table)
-            own = pl.when(pl.col("tid").is_in(known.implode())).then("tid")
-            rows.replaced(table, frame.with_columns(pid=pl.coalesce("pid", own)))
+            main_thread = pl.when(pl.col("tid").is_in(pids.implode())).then("tid")
+            rows.replaced(table, frame.with_columns(pid=pl.coalesce("pid", main_thread)))
 
 
 # --- Chrome JSON ------------------------------------------------------------------------------------------------------
 
 
 def read_json(text: Json, rows: Rows) -> tuple[pl.DataFrame, dict[str, int], bool]:
-    """All events into `rows`; gives the table ``devices``, rows of every lane, and whether the text's end was reached."""
+    """Read all events into `rows`; return the table ``devices``, rows of every lane, and whether the text's end was reached."""
     events = _Events(rows)
     whole = True
     agents: dict[int, dict[str, str]] = {}
@@ -282,35 +284,35 @@ def read_json(text: Json, rows: Rows) -> tuple[pl.DataFrame, dict[str, int], boo
     except (Cut, ValueError):
         whole = False
     events.close()
-    completed(rows)
+    complete(rows)
     return _devices(agents), dict(events.seen), whole
 
 
 def _agents(text: Json, agents: dict[int, dict[str, str]]) -> None:
-    # the command line and the system's texts stand here too; they are passed over
+    # the command line and the system's texts are private, and skipped
     for key in text.members():
-        found = _AGENT.fullmatch(key)
-        if found is None:
+        match = _AGENT.fullmatch(key)
+        if match is None:
             text.skip()
         elif isinstance(value := text.value(), str):
-            agents.setdefault(int(found[1]), {})[found[2]] = value
+            agents.setdefault(int(match[1]), {})[match[2]] = value
 
 
 def _devices(agents: Mapping[int, Mapping[str, str]]) -> pl.DataFrame:
     out = Agents()
-    for number, told in sorted(agents.items()):
-        memory = re.match(r"(\d{1,15})", told.get("PoolInfo.Pool1.Size", ""))
-        figures = {k: re.match(r"\d{1,9}", told.get(k, "")) for k in ("ComputeUnit", "MaxClockFreq.(MHz)")}
+    for number, description in sorted(agents.items()):
+        memory = re.match(r"(\d{1,15})", description.get("PoolInfo.Pool1.Size", ""))
+        figures = {k: re.match(r"\d{1,9}", description.get(k, "")) for k in ("ComputeUnit", "MaxClockFreq.(MHz)")}
         units, clock = (int(m[0]) if m else 0 for m in figures.values())
         out.add(
-            number, told.get("DeviceType", ""), NO, name=told.get("MarketingName", ""), chip=told.get("Name", ""),
+            number, description.get("DeviceType", ""), NO, name=description.get("MarketingName", ""), chip=description.get("Name", ""),
             memory_bytes=1024 * int(memory[1]) if memory else 0, multiprocessors=units, clock_hz=1_000_000 * clock,
         )  # fmt: skip
     return out.table()
 
 
 class _Lane:
-    """Events of one kind, in pieces of bounded size; where each stood in the picture is kept for the arrows."""
+    """Events of one kind in pieces of bounded size, and where each stands in the picture, which the arrows refer to."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
@@ -331,7 +333,7 @@ class _Lane:
         self._rows = []
 
     def taken(self) -> pl.DataFrame:
-        """All of them."""
+        """Return all events."""
         self._close()
         return pl.concat(self._pieces)
 
@@ -343,7 +345,7 @@ _LANES: Final = re.compile(r"(Markers and Ranges)|(COPY)|CPU (HIP|HSA) API|GPU(?
 
 
 class _Events:
-    """Events of the Chrome JSON: each names its lane, and the lanes are named by events."""
+    """Events of the Chrome JSON; each names its lane, and further events name the lanes."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
@@ -357,7 +359,7 @@ class _Events:
         self.tails, self.heads = array("q"), array("q")
 
     def add(self, event: object) -> None:
-        """One event."""
+        """Add one event."""
         if not isinstance(event, dict):
             self.rows.flaws["P162"] += 1
             return
@@ -371,9 +373,9 @@ class _Events:
                 (self.tails if phase == "s" else self.heads).extend(row)
         elif phase == "M" and event.get("name") == "process_name":
             args = event.get("args")
-            found = _LANES.match(str(args.get("name"))) if isinstance(args, dict) else None
-            if found:
-                self.lane[number(event.get("pid"))] = "rocTX" if found[1] else "COPY" if found[2] else found[3] or "GPU"
+            match = _LANES.match(str(args.get("name"))) if isinstance(args, dict) else None
+            if match:
+                self.lane[number(event.get("pid"))] = "rocTX" if match[1] else "COPY" if match[2] else match[3] or "GPU"
         elif phase is not None:
             self.rows.unread["other events"] += 1
 
@@ -384,9 +386,9 @@ class _Events:
             self.rows.unread["events of unknown lanes"] += 1
             return
         times = number(args["BeginNs"]), number(args.get("EndNs"))
-        own = number(args.get("pid"))
+        pid_argument = number(args.get("pid"))
         # the first versions write the lane's number under pid
-        pid = number(args["proc-id"]) if "proc-id" in args else own if own != number(event.get("pid")) else NO
+        pid = number(args["proc-id"]) if "proc-id" in args else pid_argument if pid_argument != number(event.get("pid")) else NO
         kind = "KERN" if lane == "GPU" and "KernelName" in args else {"HSA": "HIP", "GPU": "OPS"}.get(lane, lane)
         self.seen["HSA" if lane == "HSA" else kind] += 1
         held = self.held[kind]
@@ -404,12 +406,12 @@ class _Events:
             held.places.extend(number(event.get(k)) for k in ("pid", "tid", "ts", "dur"))
 
     def close(self) -> None:
-        """All that is held into the rows, joined by the arrows."""
+        """Add all events to the rows, joined by the arrows."""
         places = {k: np.frombuffer(self.held[k].places, np.int64).reshape(-1, 4) for k in ("HIP", "OPS", "COPY") if self.held[k].places}
         frames = {k: lane.taken() for k, lane in self.held.items()}
         ids = _arrows(self.tails, self.heads, places, frames["HIP"]["text_name"])
-        for kind, found in ids.items():
-            frames[kind] = frames[kind].with_columns(correlation=pl.Series(found).replace(NO, None))
+        for kind, correlation in ids.items():
+            frames[kind] = frames[kind].with_columns(correlation=pl.Series(correlation).replace(NO, None))
         for level in (RUNTIME, DRIVER):
             calls = frames["HIP"].filter(pl.col("driver") == level)
             if calls.height:
@@ -428,10 +430,10 @@ def _text(value: object) -> str | None:
 
 
 def _arrows(tails: Any, heads: Any, places: Mapping[str, Any], names: pl.Series) -> dict[str, Any]:
-    """Ids of calls, and of what the arrows say that each started: shape (rows,) a kind, `NO` where none does.
+    """Return ids of calls, and of the call that the arrows name for each work: shape (rows,) per kind, `NO` without an arrow.
 
-    An arrow's tail lies in the call [us], its head at the begin of what the call started.  Of calls inside each other the
-    innermost that starts work has it.
+    An arrow's tail lies in the call [us], its head at the begin of the work that the call started.  Of calls inside each other
+    the arrow belongs to the innermost that starts work.
     """
     out = {k: np.full(len(p), NO, np.int64) for k, p in places.items()}
     if "HIP" not in out:
@@ -446,31 +448,31 @@ def _arrows(tails: Any, heads: Any, places: Mapping[str, Any], names: pl.Series)
         if kind not in out:
             continue
         keys = ["lane", "row", "at"]
-        of = pl.DataFrame(places[kind][:, :3], schema=keys).with_row_index("record").unique(keys, keep="last")
-        to = pl.DataFrame({"id": head[:, 0], "at": head[:, 1], "lane": head[:, 2], "row": head[:, 3]})
-        joined = to.join(of, on=keys).join(called, on="id").unique("id", keep="first").unique("call", keep="first")
+        records = pl.DataFrame(places[kind][:, :3], schema=keys).with_row_index("record").unique(keys, keep="last")
+        targets = pl.DataFrame({"id": head[:, 0], "at": head[:, 1], "lane": head[:, 2], "row": head[:, 3]})
+        joined = targets.join(records, on=keys).join(called, on="id").unique("id", keep="first").unique("call", keep="first")
         begun = places["HIP"][joined["call"].to_numpy(), 2]
-        found = joined.select(pl.col("record").cast(pl.Int64), id=pl.col("call").cast(pl.Int64) + 1)
-        out[kind] = _shared(places[kind], found.with_columns(begun=pl.Series(begun)))
+        matches = joined.select(pl.col("record").cast(pl.Int64), id=pl.col("call").cast(pl.Int64) + 1)
+        out[kind] = _shared(places[kind], matches.with_columns(begun=pl.Series(begun)))
     return out
 
 
-def _shared(place: Any, found: pl.DataFrame) -> Any:
-    """Of several records that one call started only the last has an arrow: those before it on their stream are the call's too."""
+def _shared(place: Any, matches: pl.DataFrame) -> Any:
+    """Give records without an arrow the call of the next arrow on their stream: of several records of one call only the last has one."""
     records = pl.DataFrame({"lane": place[:, 0], "row": place[:, 1], "at": place[:, 2]}).with_row_index("record")
-    records = records.with_columns(pl.col("record").cast(pl.Int64)).join(found, on="record", how="left")
+    records = records.with_columns(pl.col("record").cast(pl.Int64)).join(matches, on="record", how="left")
     filled = records.sort("lane", "row", "at", "record").with_columns(pl.col("id", "begun").backward_fill().over("lane", "row"))
-    mine = filled.with_columns(id=pl.when(pl.col("begun") <= pl.col("at")).then("id")).sort("record")
-    return mine["id"].fill_null(NO).to_numpy()
+    with_calls = filled.with_columns(id=pl.when(pl.col("begun") <= pl.col("at")).then("id")).sort("record")
+    return with_calls["id"].fill_null(NO).to_numpy()
 
 
 def _callers(tail: Any, place: Any, names: pl.Series) -> pl.DataFrame:
-    """The call that every tail lies in: columns ``id`` and ``call``."""
+    """Return the call that every tail lies in: columns ``id`` and ``call``."""
     able = np.flatnonzero(names.str.contains(_STARTS_WORK).fill_null(False).to_numpy())
     calls = pl.DataFrame({"call": able, "thread": place[able, 1], "begin": place[able, 2], "length": place[able, 3]})
-    # of those that begin together the shorter is the inner
+    # of calls that begin together the shorter is the inner one
     calls = calls.sort("begin", "length", descending=[False, True])
-    at = pl.DataFrame({"id": tail[:, 0], "at": tail[:, 1], "thread": tail[:, 3]}).unique("id").sort("at")
-    found = at.join_asof(calls, left_on="at", right_on="begin", by="thread", strategy="backward", check_sortedness=False)
-    inside = found.filter(pl.col("call").is_not_null() & (pl.col("at") <= pl.col("begin") + pl.col("length") + 1))
+    tails = pl.DataFrame({"id": tail[:, 0], "at": tail[:, 1], "thread": tail[:, 3]}).unique("id").sort("at")
+    joined = tails.join_asof(calls, left_on="at", right_on="begin", by="thread", strategy="backward", check_sortedness=False)
+    inside = joined.filter(pl.col("call").is_not_null() & (pl.col("at") <= pl.col("begin") + pl.col("length") + 1))
     return inside.select("id", "call")

@@ -1,6 +1,6 @@
-"""JSON of rocprofv3 (``--output-format json``): one object a process, agents and names before the records.
+"""Reader of rocprofv3's JSON (``--output-format json``): one object per process, agents and names before the records.
 
-The list of a kind of records is read element by element, whatever the file's size.
+Lists of records are read element by element, so that a file of any size fits into memory.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from turnbuckle.trace.readers.rocprof.rows import DRIVER, RUNTIME, Rows, blocks_
 
 TOP: Final = "rocprofiler-sdk-tool"
 _CPU, _GPU = 1, 2
-#: Sorts of memory banks that are a GPU's own: visible to the host, and not.
+#: Types of memory banks on the GPU itself: visible to the host, and not.
 _FRAME_BUFFERS: Final = (1, 2)
-#: Lists of records that no table holds.
+#: Kinds of records that no table holds.
 _SIDES: Final = ("scratch_memory", "rccl_api", "rocdecode_api", "rocjpeg_api", "ompt", "pc_sample_host_trap", "pc_sample_stochastic")
 _MOST_SHAPES: Final = 1 << 16
-#: What the profiler writes of the process and its machine.
+#: Keys of private data of the process and its machine.
 _PRIVATE: Final = ("command", "node", "config")
 Record = dict[str, Any]
 
 
 def handle(value: object) -> object:
-    """A number that stands in an object of its own: ``{"handle": 7}``."""
+    """Return a number that may stand in an object of its own: ``{"handle": 7}``."""
     return value.get("handle", value.get("value")) if isinstance(value, dict) else value
 
 
-def _own_memory(bank: object) -> bool:
+def _on_gpu(bank: object) -> bool:
     return isinstance(bank, dict) and bank.get("heap_type") in _FRAME_BUFFERS
 
 
 def agent_facts(agent: Record, rows: Rows) -> dict[str, int]:
-    """Memory [B], clock [Hz], compute units and copy engines of an agent; 0 for what its description does not hold."""
+    """Return memory [B], clock [Hz], compute units and copy engines of an agent; 0 for what its description does not hold."""
     banks = agent.get("mem_banks")
-    memory = [rows.number(b.get("size_in_bytes")) for b in (banks if isinstance(banks, list) else ()) if _own_memory(b)]
+    memory = [rows.number(b.get("size_in_bytes")) for b in (banks if isinstance(banks, list) else ()) if _on_gpu(b)]
     figures = {"multiprocessors": "cu_count", "copy_engines": "num_sdma_engines", "clock_hz": "max_engine_clk_fcompute"}
     out = {column: max(rows.number(agent.get(key)), 0) for column, key in figures.items()}
-    # the clock stands in MHz
+    # the file gives the clock in MHz
     return out | {"clock_hz": 1_000_000 * min(out["clock_hz"], 1_000_000), "memory_bytes": min(sum(m for m in memory if m > 0), LARGEST)}
 
 
 def read(text: Json, rows: Rows) -> tuple[pl.DataFrame, dict[str, int], bool]:
-    """All processes of a file into `rows`.
+    """Read all processes of a file into `rows`.
 
     Returns
     -------
-    The table ``devices``, how many records of each kind the file holds, and whether its end was reached.
+    The table ``devices``, the number of records of each kind, and whether the end of the file was reached.
     """
     seen: Counter[str] = Counter()
     agents: list[Agents] = []
@@ -71,7 +71,7 @@ def read(text: Json, rows: Rows) -> tuple[pl.DataFrame, dict[str, int], bool]:
 
 
 class _Process:
-    """The records of one process."""
+    """Records of one process."""
 
     def __init__(self, text: Json, rows: Rows, seen: Counter[str]) -> None:
         self.text, self.rows, self.seen = text, rows, seen
@@ -83,12 +83,12 @@ class _Process:
         self.kernels: dict[int, tuple[int, int]] = {}
         self.messages: dict[int, str] = {}
         self.shapes: dict[tuple[Any, ...], tuple[int, int]] = {}
-        #: kernels that only the counters collected on them tell of
+        #: kernels that are recorded only by the counters collected on them
         self.counted = Rows()
         self.dispatches = 0
 
     def read(self) -> None:
-        """Everything that the process's object holds."""
+        """Read everything in the process's object."""
         try:
             for key in self.text.members():
                 self._member(key)
@@ -116,7 +116,7 @@ class _Process:
             self.text.skip()
 
     def _metadata(self) -> None:
-        # host, command and settings stand here too; they are passed over
+        # host, command and settings are private, and skipped
         if self.text.peek() != "{":
             self.text.skip()
             return
@@ -133,10 +133,10 @@ class _Process:
         if not isinstance(agent, dict):
             return
         number = self.rows.number
-        own, kind = number(handle(agent.get("id"))), agent.get("type")
+        id, kind = number(handle(agent.get("id"))), agent.get("type")
         word = {_CPU: "CPU", _GPU: "GPU"}.get(kind if isinstance(kind, int) else 0, "")
-        told = {"name": agent.get("product_name"), "chip": agent.get("name"), **agent_facts(agent, self.rows)}
-        self.agents.add(own, word, number(agent.get("logical_node_type_id")), **told)
+        description = {"name": agent.get("product_name"), "chip": agent.get("name"), **agent_facts(agent, self.rows)}
+        self.agents.add(id, word, number(agent.get("logical_node_type_id")), **description)
 
     def _strings(self) -> None:
         if self.text.peek() != "{":
@@ -186,14 +186,14 @@ class _Process:
         return self.rows.number(record.get("start_timestamp")), self.rows.number(record.get("end_timestamp"))
 
     def _correlation(self, record: Record) -> tuple[int, int]:
-        """The record's own number and that of the call around it; 0 is none."""
+        """Return the record's id and that of the call around it; `NO` where the file says 0 or nothing."""
         ids = record.get("correlation_id")
-        inside, outside = (ids.get("internal"), ids.get("ancestor")) if isinstance(ids, dict) else (ids, None)
-        own, above = self.rows.number(inside), self.rows.number(outside)
-        return own or NO, above if above not in (0, own) else NO
+        internal, ancestor = (ids.get("internal"), ids.get("ancestor")) if isinstance(ids, dict) else (ids, None)
+        id, outer = self.rows.number(internal), self.rows.number(ancestor)
+        return id or NO, outer if outer not in (0, id) else NO
 
     def _operation(self, record: Record) -> tuple[str, str]:
-        """Names of a record's kind and operation."""
+        """Return the names of a record's kind and operation."""
         kind, operation = record.get("kind"), record.get("operation")
         if isinstance(kind, int) and 0 <= kind < len(self.kinds):
             named, operations = self.kinds[kind]
@@ -229,17 +229,17 @@ class _Process:
         ))  # fmt: skip
 
     def _shape(self, grid: Any, group: Any) -> tuple[int, int]:
-        """Blocks and threads a block; kernels have few shapes."""
+        """Return the number of blocks and of threads per block; few shapes repeat, so they are kept."""
         try:
             key = grid["x"], grid["y"], grid["z"], group["x"], group["y"], group["z"]
-            found = self.shapes.get(key)
+            shape = self.shapes.get(key)
         except (TypeError, KeyError):
             return blocks_of(self._extent(grid), self._extent(group))
-        if found is None:
-            found = blocks_of(self._extent(grid), self._extent(group))
+        if shape is None:
+            shape = blocks_of(self._extent(grid), self._extent(group))
             if len(self.shapes) < _MOST_SHAPES:
-                self.shapes[key] = found
-        return found
+                self.shapes[key] = shape
+        return shape
 
     def _extent(self, size: object) -> tuple[int, ...]:
         return tuple(self.rows.number(size.get(k)) for k in "xyz") if isinstance(size, dict) else (NO, NO, NO)
@@ -254,17 +254,17 @@ class _Process:
     def _copy(self, record: Record) -> None:
         number = self.rows.number
         source, target = (number(handle(record.get(k))) for k in ("src_agent_id", "dst_agent_id"))
-        direction, device, of, to = self.agents.copy(self._operation(record)[1], source, target)
+        direction, device, source_device, target_device = self.agents.copy(self._operation(record)[1], source, target)
         self.rows.add("copies", (
             *self._times(record), self.pid, device, number(handle(record.get("stream_id"))), NO, self._correlation(record)[0],
-            number(record.get("bytes")), direction, of, to,
+            number(record.get("bytes")), direction, source_device, target_device,
         ))  # fmt: skip
 
     def _allocation(self, record: Record) -> None:
         number = self.rows.number
-        told = (self._correlation(record)[0], number(record.get("allocation_size")), number(handle(record.get("address"))))
+        amounts = (self._correlation(record)[0], number(record.get("allocation_size")), number(handle(record.get("address"))))
         agent = number(handle(record.get("agent_id")))
-        add_allocation(self.rows, self._operation(record)[1], self._times(record)[0], self.pid, self.agents, agent, told)
+        add_allocation(self.rows, self._operation(record)[1], self._times(record)[0], self.pid, self.agents, agent, amounts)
 
     def _marker(self, record: Record) -> None:
         message = self.messages.get(self._correlation(record)[0])

@@ -1,6 +1,6 @@
-"""Recordings of AMD's profilers in one file: rocprof's database and Chrome JSON, rocprofv3's JSON, rocpd databases.
+"""Reader of recordings of AMD's profilers in one file: rocprof's database and Chrome JSON, rocprofv3's JSON, rocpd databases.
 
-Their CSV, which may be a set of files, is `turnbuckle.trace.readers.rocprof.csv_sets`.
+`turnbuckle.trace.readers.rocprof.csv_sets` reads their CSV, which may be a set of files.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _DEVICE_TABLES: Final = ("kernels", "copies", "memsets")
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Whether the file is a recording of rocprof or rocprofv3: its database tables, or the begin of its JSON, tell."""
+    """Return whether the file is a recording of rocprof or rocprofv3, by its database tables or the begin of its JSON."""
     return kind(head, path) is not None
 
 
 def kind(head: bytes, path: Path) -> str | None:
-    """``v1-database``, ``rocpd``, ``v1-json``, ``v3-json``, or None for what is no such file."""
+    """Return ``v1-database``, ``rocpd``, ``v1-json``, ``v3-json``, or None for any other file."""
     if head.startswith(sqlite_tables.MAGIC):
         names = sqlite_tables.names(path)
         if any(rocpd.OURS.match(n) for n in names):
@@ -49,7 +49,7 @@ def kind(head: bytes, path: Path) -> str | None:
 
 
 class Pieces(Text):
-    """A packed or plain file in pieces of bounded size.
+    """Packed or plain file in pieces of bounded size.
 
     Attributes
     ----------
@@ -60,8 +60,10 @@ class Pieces(Text):
     _source: Iterator[bytes] = iter(())
 
     def pieces(self) -> Iterator[bytes]:
-        """Unpacked bytes.  Raises `ProfileError` P025 where a packed file is damaged, P026 where it grows beyond measure,
-        P029 where it is no text."""
+        """Yield unpacked bytes.
+
+        Raises `ProfileError` P025 where a packed file is damaged, P026 where it unpacks to too much, P029 where it is no text.
+        """
         begun = False
         self._source = self._raw()
         try:
@@ -74,7 +76,7 @@ class Pieces(Text):
             self.cut = True
 
     def hashed(self) -> tuple[str, int]:
-        """SHA-256 and size [B] of the file, once as much of it is read as can be."""
+        """Return SHA-256 and size [B] of the file, after reading the rest of it."""
         for _ in self._source:
             pass
         return self.digest, self.size_bytes
@@ -121,8 +123,8 @@ def _database(path: Path, what: str, progress: Callable[[float], object] | None)
 
 
 def finished(path: Path, rows: Rows, devices: pl.DataFrame, about: dict[str, Any], digest: tuple[str, int]) -> Trace:
-    """The trace of what was read.  Raises `ProfileError` P046 where that is nothing of a GPU."""
-    tables, names, base, found = assembled(rows, devices)
+    """Return the trace of all rows.  Raises `ProfileError` P046 where they hold no GPU activity."""
+    tables, names, base, findings = assembled(rows, devices)
     if not any(name in tables for name in ("api", *_DEVICE_TABLES)):
         raise ProfileError(
             "P046", "the recording holds no GPU activity", where=str(path), found=_held(about["tables"]),
@@ -133,7 +135,7 @@ def finished(path: Path, rows: Rows, devices: pl.DataFrame, about: dict[str, Any
         "product_version": None, "schema_version": None, "session_start_utc_ns": None, "analysis_duration_ns": None,
         "base_ns": base, "recorded": sorted(n for n in COLUMNS if n in tables), "sha256": digest[0], "size_bytes": digest[1], **about,
     }  # fmt: skip
-    return Trace(tables, names, facts, found, path.name)
+    return Trace(tables, names, facts, findings, path.name)
 
 
 def _held(tables: dict[str, int]) -> str:

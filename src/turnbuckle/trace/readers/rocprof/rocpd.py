@@ -1,6 +1,6 @@
-"""rocpd databases: what rocprofv3 writes by default from ROCm 7 on.
+"""Reader of rocpd databases, which rocprofv3 writes by default from ROCm 7 on.
 
-Every table has the uuid of its process in its name; a merged file holds the tables of several.  Schema 3 keeps times and
+The name of every table ends with the uuid of its process; a merged file holds the tables of several.  Schema 3 keeps times and
 process in each row; schema 4 keeps them apart, in ``rocpd_timestamp`` and ``rocpd_track``.  A call, and what it started on a
 device, share the ``stack_id`` of their events.
 """
@@ -23,7 +23,7 @@ from turnbuckle.trace.readers.parts.mpi_tables import NO
 from turnbuckle.trace.readers.parts.sqlite_tables import quoted
 from turnbuckle.trace.readers.rocprof.json import agent_facts
 from turnbuckle.trace.readers.rocprof.parts import Agents, add_allocation, add_marker
-from turnbuckle.trace.readers.rocprof.rows import DRIVER, LARGEST_PID, RUNTIME, Rows, blocks_of, kernel_name, look_up, named
+from turnbuckle.trace.readers.rocprof.rows import DRIVER, LARGEST_PID, RUNTIME, Rows, blocks_of, kernel_name, look_up, named, present
 
 OURS: Final = re.compile(r"rocpd_(?:metadata|string|kernel_dispatch|region|memory_copy|api|op)")
 _SET: Final = re.compile(r"rocpd_(kernel_dispatch|region|memory_copy)(.*)", re.DOTALL)
@@ -33,30 +33,30 @@ _MARKER: Final = "MARKER"
 
 
 def read(path: Path, rows: Rows, progress: Callable[[float], object] | None) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """All processes of a file into `rows`; gives the table ``devices`` and facts.
+    """Read all processes of a file into `rows`; return the table ``devices`` and facts.
 
     Raises `ProfileError`: P045 tables of another kind, P049 the file cannot be read, P050 processes of several machines.
     """
     try:
         with sqlite_tables.connected(path) as connection:
-            found = sqlite_tables.columns(connection)
-            return _read(path, connection, found, rows, progress)
+            tables = sqlite_tables.columns(connection)
+            return _read(path, connection, tables, rows, progress)
     except sqlite_tables.ERRORS as error:
         raise sqlite_tables.unreadable(path, error) from None
 
 
 def _read(
-    path: Path, connection: sqlite3.Connection, found: dict[str, list[str]], rows: Rows, progress: Callable[[float], object] | None
+    path: Path, connection: sqlite3.Connection, tables: dict[str, list[str]], rows: Rows, progress: Callable[[float], object] | None
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
-    ends = sorted({m[2] for n in found if (m := _SET.fullmatch(n))})
-    if not ends:
-        raise _unknown(path, found)
-    _one_machine(path, connection, found, ends)
+    suffixes = sorted({m[2] for n in tables if (m := _SET.fullmatch(n))})
+    if not suffixes:
+        raise _unknown(path, tables)
+    _one_machine(path, connection, tables, suffixes)
     seen: Counter[str] = Counter()
     versions: set[str] = set()
     agents: list[Agents] = []
     pids: Counter[int] = Counter()
-    total = sum(sqlite_tables.count(connection, f"rocpd_{t}{e}") for e in ends for t in _READ if f"rocpd_{t}{e}" in found)
+    total = sum(sqlite_tables.count(connection, f"rocpd_{t}{e}") for e in suffixes for t in _READ if f"rocpd_{t}{e}" in tables)
     done = [0]
 
     def tick(count: int) -> None:
@@ -64,8 +64,8 @@ def _read(
         if progress is not None:
             progress(min(done[0] / max(total, 1), 1.0))
 
-    for number, end in enumerate(ends):
-        process = _Process(path, connection, found, end, rows, tick, number, pids)
+    for number, suffix in enumerate(suffixes):
+        process = _Process(path, connection, tables, suffix, rows, tick, number, pids)
         process.read()
         seen.update(process.seen)
         versions.add(process.version)
@@ -77,8 +77,8 @@ def _read(
     return devices, about
 
 
-def _unknown(path: Path, found: dict[str, list[str]]) -> ProfileError:
-    rpd = set(found) >= _RPD
+def _unknown(path: Path, tables: dict[str, list[str]]) -> ProfileError:
+    rpd = set(tables) >= _RPD
     return ProfileError(
         "P045", "the database is none that Turnbuckle reads", where=str(path),
         found="tables of rpd (rocmProfileData)" if rpd else "rocpd tables, but none of kernels, copies or calls",
@@ -87,12 +87,12 @@ def _unknown(path: Path, found: dict[str, list[str]]) -> ProfileError:
     )  # fmt: skip
 
 
-def _one_machine(path: Path, connection: sqlite3.Connection, found: dict[str, list[str]], ends: list[str]) -> None:
-    """The clock counts from a machine's start: times of several cannot be put beside each other."""
+def _one_machine(path: Path, connection: sqlite3.Connection, tables: dict[str, list[str]], suffixes: list[str]) -> None:
+    """Raise P050 where processes are of several machines: the clock counts from a machine's boot, so their times have no common clock."""
     machines: set[int] = set()
-    for end in ends:
-        table = f"rocpd_info_node{end}"
-        if "hash" in found.get(table, ()):
+    for suffix in suffixes:
+        table = f"rocpd_info_node{suffix}"
+        if "hash" in tables.get(table, ()):
             machines.update(
                 r[0] for r in connection.execute(f"SELECT DISTINCT hash FROM {quoted(table)} LIMIT 1000") if isinstance(r[0], int)
             )
@@ -105,28 +105,28 @@ def _one_machine(path: Path, connection: sqlite3.Connection, found: dict[str, li
 
 
 class _Process:
-    """The tables of one process, or of several with one uuid."""
+    """Tables of one process, or of several with one uuid."""
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, found: dict[str, list[str]], end: str, rows: Rows, tick: Callable[[int], None],
-        number: int, pids: Counter[int],
+        self, path: Path, connection: sqlite3.Connection, tables: dict[str, list[str]], suffix: str, rows: Rows,
+        tick: Callable[[int], None], number: int, pids: Counter[int],
     ) -> None:  # fmt: skip
-        self.path, self.connection, self.found, self.end, self.rows, self.tick = path, connection, found, end, rows, tick
+        self.path, self.connection, self.tables, self.suffix, self.rows, self.tick = path, connection, tables, suffix, rows, tick
         self.number, self.pids = number, pids
         self.agents = Agents()
         self.seen: Counter[str] = Counter()
         self.version = ""
 
     def read(self) -> None:
-        """Everything."""
+        """Read every table."""
         for table in _READ:
             if self._has(table):
                 self.seen[table] = sqlite_tables.count(self.connection, self._name(table))
         if self._has("metadata"):
-            told = self.connection.execute(
+            version = self.connection.execute(
                 f"SELECT CAST(value AS TEXT) FROM {quoted(self._name('metadata'))} WHERE tag = 'schema_version' LIMIT 1"
             ).fetchone()
-            self.version = told[0][:20] if told and isinstance(told[0], str) and re.fullmatch(r"[\w.]{1,20}", told[0]) else ""
+            self.version = version[0][:20] if version and isinstance(version[0], str) and re.fullmatch(r"[\w.]{1,20}", version[0]) else ""
         self._private()
         self._processes()
         self._agents()
@@ -141,28 +141,28 @@ class _Process:
     # --- tables that others refer to --------------------------------------------------------------------------------------
 
     def _name(self, table: str) -> str:
-        return f"rocpd_{table}{self.end}"
+        return f"rocpd_{table}{self.suffix}"
 
     def _has(self, table: str) -> bool:
-        return self._name(table) in self.found
+        return self._name(table) in self.tables
 
     def _texts(self, sql: str) -> dict[int, str]:
         return {i: s for i, s in self.connection.execute(sql) if isinstance(i, int) and isinstance(s, str)}
 
     def _processes(self) -> None:
-        """Process numbers; one that another uuid has too stands for another process, and is given a number beyond those of a system."""
+        """Read process numbers; a number that another uuid also has gets one beyond those of a system, because it is another process."""
         self.pid: dict[int, int] = {}
         if not self._has("info_process"):
             return
-        for own, pid in self.connection.execute(f"SELECT id, pid FROM {quoted(self._name('info_process'))}"):
-            if isinstance(own, int) and isinstance(pid, int):
+        for id, pid in self.connection.execute(f"SELECT id, pid FROM {quoted(self._name('info_process'))}"):
+            if isinstance(id, int) and isinstance(pid, int):
                 self.pids[pid] += 1
-                self.pid[own] = pid if self.pids[pid] == 1 else LARGEST_PID + (self.number << 32) + abs(pid) % (1 << 32)
+                self.pid[id] = pid if self.pids[pid] == 1 else LARGEST_PID + (self.number << 32) + abs(pid) % (1 << 32)
 
     def _private(self) -> None:
-        """Whether the file tells more of the process than its work."""
+        """Report P119 where the file holds private data of the process."""
         for table, column in (("info_process", "environment"), ("info_process", "command"), ("info_node", "hostname")):
-            if column in self.found.get(self._name(table), ()):
+            if column in self.tables.get(self._name(table), ()):
                 sql = f"SELECT 1 FROM {quoted(self._name(table))} WHERE length({column}) > 2 LIMIT 1"
                 if self.connection.execute(sql).fetchone():
                     self.rows.flaws["P119"] = 1
@@ -170,29 +170,29 @@ class _Process:
 
     def _agents(self) -> None:
         table = self._name("info_agent")
-        have = self.found.get(table, ())
-        if not {"id", "type"} <= set(have):
+        columns = self.tables.get(table, ())
+        if not {"id", "type"} <= set(columns):
             return
         wanted = ("id", "type", "type_index", "name", "product_name", "extdata")
-        cells = ", ".join(quoted(c) if c in have else "NULL" for c in wanted)
-        for own, kind, place, chip, name, more in self.connection.execute(f"SELECT {cells} FROM {quoted(table)}"):
-            if isinstance(own, int):
-                told = {"chip": chip, "name": name} | {k: v for k, v in agent_facts(_json(more), self.rows).items() if v}
-                self.agents.add(own, kind if kind in ("CPU", "GPU") else "", place if isinstance(place, int) else NO, **told)
+        cells = ", ".join(quoted(c) if c in columns else "NULL" for c in wanted)
+        for id, kind, place, chip, name, extra in self.connection.execute(f"SELECT {cells} FROM {quoted(table)}"):
+            if isinstance(id, int):
+                description = {"chip": chip, "name": name} | {k: v for k, v in agent_facts(_json(extra), self.rows).items() if v}
+                self.agents.add(id, kind if kind in ("CPU", "GPU") else "", place if isinstance(place, int) else NO, **description)
 
     def _categories(self) -> dict[int, str]:
-        """Names of the categories of events."""
+        """Return the names of the categories of events."""
         if not self._has("event"):
             return {}
         table, column = ("info_category", "name") if self._has("info_category") else ("string", "string")
-        if column not in self.found.get(self._name(table), ()):
+        if column not in self.tables.get(self._name(table), ()):
             return {}
         used = f"SELECT DISTINCT category_id FROM {quoted(self._name('event'))}"
         return self._texts(f"SELECT id, {column} FROM {quoted(self._name(table))} WHERE id IN ({used})")
 
     def _named(self, table: str, column: str = "name_id") -> dict[int, str]:
-        """Texts that a table's rows refer to."""
-        if not self._has("string") or column not in self.found[self._name(table)]:
+        """Return the texts that a table's rows refer to."""
+        if not self._has("string") or column not in self.tables[self._name(table)]:
             return {}
         used = f"SELECT DISTINCT {column} FROM {quoted(self._name(table))}"
         return self._texts(f"SELECT id, {sqlite_tables.text('string')} FROM {quoted(self._name('string'))} WHERE id IN ({used})")
@@ -200,18 +200,18 @@ class _Process:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _pieces(self, table: str, **wanted: str) -> Iterator[pl.DataFrame]:
-        """Rows of a table with times, process and event.
+        """Yield the rows of a table with times, process and event.
 
         Parameters
         ----------
-        wanted : columns of the table or of its track by the names to give them; one that is not there is missing.
+        wanted : columns of the table or of its track, by the names to give them; a column that neither has is null.
         """
-        have = set(self.found[self._name(table)])
+        have = set(self.tables[self._name(table)])
         joins = [f"{quoted(self._name(table))} AS r"]
         if "track_id" in have:
             self._need("track", "id")
             joins.append(f"LEFT JOIN {quoted(self._name('track'))} AS t ON t.id = r.track_id")
-        track = set(self.found.get(self._name("track"), ())) if "track_id" in have else set()
+        track = set(self.tables.get(self._name("track"), ())) if "track_id" in have else set()
         select: dict[str, str] = {}
         for name, column in ({"start_ns": "start", "end_ns": "end"} if table != "sample" else {"start_ns": "timestamp"}).items():
             if column in have:
@@ -224,7 +224,7 @@ class _Process:
                 raise self._lacks(table, column)
         if "event_id" in have and self._has("event"):
             joins.append(f"LEFT JOIN {quoted(self._name('event'))} AS e ON e.id = r.event_id")
-            event = set(self.found[self._name("event")])
+            event = set(self.tables[self._name("event")])
             for name, column in {"correlation": "stack_id", "ancestor": "parent_stack_id", "category": "category_id"}.items():
                 select[name] = f"e.{column}" if column in event else "NULL"
             select["text_more"] = "e.extdata" if "extdata" in event and table in ("region", "sample") else "NULL"
@@ -246,7 +246,7 @@ class _Process:
 
     def _need(self, table: str, *columns: str) -> None:
         for column in columns:
-            if column not in self.found.get(self._name(table), ()):
+            if column not in self.tables.get(self._name(table), ()):
                 raise self._lacks(table, column)
 
     def _lacks(self, table: str, column: str) -> ProfileError:
@@ -269,26 +269,26 @@ class _Process:
         }
         for piece in self._pieces("kernel_dispatch", **wanted, **sides):
             kernel = piece["kernel"].to_list()
-            known = [symbols.get(k, (NO, NO)) for k in kernel]
+            symbol_rows = [symbols.get(k, (NO, NO)) for k in kernel]
             extents = piece.select(list(sides)).fill_null(NO).iter_rows()
             shapes = [blocks_of(e[:3], e[3:]) for e in extents]
-            given = {"name": [k[0] for k in known], "registers": [k[1] for k in known]}
-            given |= {"blocks": [s[0] for s in shapes], "threads": [s[1] for s in shapes]}
-            more = pl.DataFrame(given, schema=dict.fromkeys(given, pl.Int64)).select(pl.when(pl.all() != NO).then(pl.all()))
+            columns = {"name": [k[0] for k in symbol_rows], "registers": [k[1] for k in symbol_rows]}
+            columns |= {"blocks": [s[0] for s in shapes], "threads": [s[1] for s in shapes]}
+            more = present(pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64)))
             self.rows.flaws["P128"] += more["name"].null_count()
             self.rows.frame("kernels", piece.drop("ancestor").hstack(more).with_columns(device=look_up(piece["agent"], self.agents.device)))
 
     def _symbols(self) -> dict[int, tuple[int, int]]:
-        """Name and registers of every kernel."""
+        """Return name and registers of every kernel."""
         table = self._name("info_kernel_symbol")
-        have = self.found.get(table, ())
+        have = self.tables.get(table, ())
         cells = [sqlite_tables.text(c) if c in have else "NULL" for c in ("display_name", "kernel_name")]
         cells += [sqlite_tables.whole(c) if c in have else "NULL" for c in ("arch_vgpr_count", "accum_vgpr_count")]
         out: dict[int, tuple[int, int]] = {}
         if "id" in have:
-            for own, shown, plain, vectors, more in self.connection.execute(f"SELECT id, {', '.join(cells)} FROM {quoted(table)}"):
+            for id, shown, plain, vectors, more in self.connection.execute(f"SELECT id, {', '.join(cells)} FROM {quoted(table)}"):
                 registers = vectors + min(max(more or 0, 0), 1 << 20) if vectors is not None and 0 < vectors < 1 << 20 else NO
-                out[own] = self.rows.name(kernel_name(shown or plain)) if shown or plain else NO, registers
+                out[id] = self.rows.name(kernel_name(shown or plain)) if shown or plain else NO, registers
         return out
 
     def _copies(self) -> None:
@@ -296,9 +296,9 @@ class _Process:
         wanted = {"source": "src_agent_id", "target": "dst_agent_id", "size_bytes": "size", "name": "name_id", "stream": "stream_id"}
         for piece in self._pieces("memory_copy", queue="queue_id", **wanted):
             ends = piece.select("name", "source", "target").fill_null(NO).iter_rows()
-            told = [self.agents.copy(words.get(name, ""), source, target) for name, source, target in ends]
+            directions = [self.agents.copy(words.get(name, ""), source, target) for name, source, target in ends]
             columns = ("direction", "device", "source_device", "target_device")
-            more = pl.DataFrame(told, schema=dict.fromkeys(columns, pl.Int64), orient="row").select(pl.when(pl.all() != NO).then(pl.all()))
+            more = present(pl.DataFrame(directions, schema=dict.fromkeys(columns, pl.Int64), orient="row"))
             self.rows.frame("copies", piece.hstack(more))
 
     def _regions(self) -> None:
@@ -307,7 +307,7 @@ class _Process:
             self._calls(piece, words)
 
     def _samples(self) -> None:
-        """Calls and marks without length."""
+        """Read calls and marks without length."""
         words = self._named("sample")
         for piece in self._pieces("sample", name="name_id"):
             self._calls(piece.with_columns(end_ns="start_ns"), words)
@@ -315,17 +315,17 @@ class _Process:
     def _calls(self, piece: pl.DataFrame, words: dict[int, str]) -> None:
         category = piece["category"].replace_strict(self.categories, default="", return_dtype=pl.String)
         if (category == "").any():
-            # a call without an event is told by its name
+            # a call without an event has no category; its name shows the library
             name = pl.Series(piece["name"].replace_strict(words, default="", return_dtype=pl.String))
             hip, hsa, mark = name.str.contains("^(?:__)?hip"), name.str.starts_with("hsa_"), name.str.starts_with("roctx")
             guess = pl.when(hip).then(pl.lit("HIP")).when(hsa).then(pl.lit("HSA")).when(mark).then(pl.lit(_MARKER)).otherwise(pl.lit(""))
             category = pl.select(pl.when(category == "").then(guess).otherwise(category)).to_series()
         marker = category.str.starts_with(_MARKER)
         for prefix, level in (("HIP", RUNTIME), ("HSA", DRIVER)):
-            mine = piece.filter(category.str.starts_with(prefix))
-            texts = mine["name"].replace_strict(words, default=None, return_dtype=pl.String)
+            calls = piece.filter(category.str.starts_with(prefix))
+            texts = calls["name"].replace_strict(words, default=None, return_dtype=pl.String)
             self.rows.flaws["P128"] += texts.null_count()
-            self.rows.frame("api", mine.with_columns(name=named(texts, self.rows), level=pl.lit(level)))
+            self.rows.frame("api", calls.with_columns(name=named(texts, self.rows), level=pl.lit(level)))
         columns = ("start_ns", "end_ns", "pid", "tid", "name", "text_more")
         for start, end, pid, tid, name, more in piece.filter(marker).select(columns).fill_null(NO).iter_rows():
             function = words.get(name, "roctxMarkA" if start == end else "roctxRangePushA")
@@ -339,19 +339,19 @@ class _Process:
         columns = ("start_ns", "pid", "agent", "correlation", "size", "address", "text_type", "text_level")
         for piece in self._pieces("memory_allocate", **wanted):
             numbers = piece.select(pl.col(columns[:6]).fill_null(NO), pl.col(columns[6:]).fill_null(""))
-            for at, pid, agent, correlation, size, address, kind, level in numbers.iter_rows():
+            for time, pid, agent, correlation, size, address, kind, level in numbers.iter_rows():
                 if level == "SCRATCH":
                     self.rows.unread["scratch_memory"] += 1
                 else:
-                    add_allocation(self.rows, kind, at, pid, self.agents, agent, (correlation, size, address))
+                    add_allocation(self.rows, kind, time, pid, self.agents, agent, (correlation, size, address))
 
 
 def _json(text: object) -> dict[str, Any]:
-    """A small object; nothing for what is none."""
+    """Return a small object; an empty one for anything else."""
     if not isinstance(text, str) or len(text) >= 1 << 16:
         return {}
     try:
-        found = json.loads(text, strict=False)
+        value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

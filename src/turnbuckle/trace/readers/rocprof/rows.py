@@ -1,8 +1,8 @@
-"""What the readers of AMD's profilers have in common: rows as they are written down, and the tables that become of them.
+"""Rows that all readers of AMD's profilers produce, and their assembly to the tables of the vocabulary.
 
 Every format gives the same rows (`COLUMNS`): absolute times, process and thread numbers of the system, agents as the file
 numbers them.  `assembled` puts the times on one clock that starts at the first row, gives processes and threads the ids of
-the vocabulary, and joins calls to what they started.
+the vocabulary, and joins calls to the work that they started.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from turnbuckle.trace.readers.parts.mpi_tables import LARGEST, NO, Names
 from turnbuckle.trace.readers.rocprof import graphs as rocprof_graphs
 from turnbuckle.trace.trace import completed, dtypes
 
-#: Columns of the rows a format gives, by table; all are whole numbers, `NO` where the file does not say.
+#: Columns of the rows that a format gives, by table; all are integers, `NO` where the file does not say.
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "api": ("start_ns", "end_ns", "pid", "tid", "correlation", "ancestor", "name", "level", "size"),
     "kernels": (
@@ -41,7 +41,7 @@ RUNTIME, DRIVER = 0, 1
 MARK, PUSHED, BEGUN = 34, 59, 60
 DIRECTION: Final = {word: code for code, word in enumerate(words("directions"))}
 MEMORY: Final = {word: code for code, word in enumerate(words("memories"))}
-#: Bits of a global thread id that hold the thread, and the largest process number beside them.
+#: Process numbers of the file lie below this; larger ones are replaced.
 LARGEST_PID: Final = 1 << 30
 _PIECE_ROWS: Final = 1 << 16
 _AWAY_NS: Final = 1 << 52
@@ -53,13 +53,13 @@ _HOST_CLONE: Final = re.compile(r"(?: \[clone \.kd\]|\.kd)$")
 
 
 class Rows:
-    """Rows of all tables of `COLUMNS` in pieces of bounded size, and what was counted while reading them.
+    """Rows of all tables of `COLUMNS` in pieces of bounded size, and counts of flaws met while reading them.
 
     Attributes
     ----------
     names : texts that the rows refer to.
-    flaws : findings to be, by code; `details` says what they concern.
-    unread : records of kinds that no table holds.
+    flaws : counts of future findings, by code; `details` are their details.
+    unread : number of records of each kind that no table holds.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Rows:
         self._pieces: dict[str, list[pl.DataFrame]] = {name: [] for name in COLUMNS}
 
     def name(self, text: object) -> int:
-        """Index of a text; `NO` for what is none."""
+        """Return the index of a text; `NO` for anything else."""
         if not isinstance(text, str):
             self.flaws["P105"] += text is not None
             return NO
@@ -80,39 +80,39 @@ class Rows:
         return self.names(text)
 
     def add(self, table: str, row: tuple[int, ...]) -> None:
-        """One row, in the order of `COLUMNS`."""
+        """Add one row, in the order of `COLUMNS`."""
         rows = self._open[table]
         rows.append(row)
         if len(rows) >= _PIECE_ROWS:
             self._close(table)
 
     def frame(self, table: str, piece: pl.DataFrame) -> None:
-        """Many rows at once; columns that the piece does not have are missing, others of it are not taken."""
+        """Add many rows at once; columns that the piece lacks are null, further columns of it are ignored."""
         columns = [pl.col(c).cast(pl.Int64) if c in piece.columns else pl.lit(None, pl.Int64).alias(c) for c in COLUMNS[table]]
         self._pieces[table].append(piece.select(columns))
 
     def _close(self, table: str) -> None:
         rows = self._open[table]
         if rows:
-            held = np.array(rows, dtype=np.int64)
-            piece = pl.DataFrame({c: held[:, i] for i, c in enumerate(COLUMNS[table])})
-            self._pieces[table].append(piece.select(pl.when(pl.all() != NO).then(pl.all())))
+            values = np.array(rows, dtype=np.int64)
+            piece = pl.DataFrame({c: values[:, i] for i, c in enumerate(COLUMNS[table])})
+            self._pieces[table].append(present(piece))
             rows.clear()
 
     def table(self, name: str) -> pl.DataFrame:
-        """All rows of a table so far, null where the file does not say."""
+        """Return all rows of a table so far, null where the file does not say."""
         self._close(name)
         if len(self._pieces[name]) > 1:
             self._pieces[name] = [pl.concat(self._pieces[name])]
         return self._pieces[name][0] if self._pieces[name] else pl.DataFrame(schema=dict.fromkeys(COLUMNS[name], pl.Int64))
 
     def replaced(self, name: str, frame: pl.DataFrame) -> None:
-        """Other rows for a table."""
+        """Replace the rows of a table."""
         self._open[name].clear()
         self._pieces[name] = [frame.select(COLUMNS[name])]
 
     def number(self, value: object) -> int:
-        """A whole number of the file, or one in a text; `NO`, and counted, for anything else."""
+        """Return an integer of the file, or one in a text; `NO`, and counted, for anything else."""
         if type(value) is int:
             if -LARGEST < value < LARGEST:
                 return value
@@ -139,8 +139,13 @@ class Rows:
         return NO
 
 
+def present(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the frame with null for `NO`."""
+    return frame.select(pl.when(pl.all() != NO).then(pl.all()))
+
+
 def kernel_name(text: str) -> str:
-    """A kernel's name without quotation marks and what the compiler hangs behind it.
+    """Return a kernel's name without quotation marks and without the suffixes of the compiler.
 
     >>> kernel_name('"void f(int) [clone .kd]"'), kernel_name("__amd_rocclr_copyBuffer.kd")
     ('void f(int)', '__amd_rocclr_copyBuffer')
@@ -149,18 +154,18 @@ def kernel_name(text: str) -> str:
 
 
 def unquoted(text: str) -> str:
-    """A text without the quotation marks around it."""
+    """Return a text without the quotation marks around it."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
 def named(texts: pl.Series, rows: Rows, change: Callable[[str], str] = unquoted) -> pl.Series:
-    """Indices of texts, each changed and looked up once."""
-    known = texts.drop_nulls().unique(maintain_order=True).to_list()
-    return texts.replace_strict(known, [rows.name(change(t)) for t in known], default=None, return_dtype=pl.Int64)
+    """Return the indices of texts, each distinct text changed and looked up once."""
+    distinct = texts.drop_nulls().unique(maintain_order=True).to_list()
+    return texts.replace_strict(distinct, [rows.name(change(t)) for t in distinct], default=None, return_dtype=pl.Int64)
 
 
 def short_name(text: str) -> str:
-    """A kernel's name without result, name spaces, template and call arguments.
+    """Return a kernel's name without result, name spaces, template and call arguments.
 
     >>> short_name("void a::b<int, c::d>::scale<float>(float*, int)"), short_name("f(int)"), short_name("")
     ('scale', 'f', '')
@@ -185,7 +190,7 @@ def _without_brackets(text: str) -> str:
 
 
 def blocks_of(grid: Sequence[int], group: Sequence[int]) -> tuple[int, int]:
-    """Blocks launched and threads a block, of a grid in work-items and a work-group, each by dimension; `NO` where one is not told.
+    """Return blocks and threads per block of a grid in work-items and a work-group, each by dimension; `NO` where one is not recorded.
 
     >>> blocks_of((1024, 6, 1), (256, 4, 1))
     (8, 1024)
@@ -200,13 +205,13 @@ def blocks_of(grid: Sequence[int], group: Sequence[int]) -> tuple[int, int]:
 
 
 def direction_of(word: str, source: str, target: str, same: bool | None) -> int:
-    """Direction code of a copy.
+    """Return the direction code of a copy.
 
     Parameters
     ----------
-    word : what the profiler calls it (``MEMORY_COPY_HOST_TO_DEVICE``, ``CopyDeviceToHost``), where it does.
-    source, target : ``CPU``, ``GPU`` or nothing, of the two agents.
-    same : whether both are one agent; None where that is not told.
+    word : the profiler's name of the direction (``MEMORY_COPY_HOST_TO_DEVICE``, ``CopyDeviceToHost``), where it has one.
+    source, target : ``CPU``, ``GPU`` or nothing, for the two agents.
+    same : whether both are one agent; None where that is not recorded.
 
     >>> [direction_of("", "CPU", "GPU", False), direction_of("", "GPU", "GPU", False), direction_of("CopyDeviceToHost", "", "", None)]
     [1, 4, 2]
@@ -219,39 +224,39 @@ def direction_of(word: str, source: str, target: str, same: bool | None) -> int:
 
 @lru_cache(maxsize=4096)
 def _ends(word: str) -> tuple[str, str]:
-    found = re.search(r"(host|device)_?to_?(host|device)", word[:200], re.IGNORECASE)
+    match = re.search(r"(host|device)_?to_?(host|device)", word[:200], re.IGNORECASE)
     side = {"host": "CPU", "device": "GPU"}
-    return (side[found[1].lower()], side[found[2].lower()]) if found else ("", "")
+    return (side[match[1].lower()], side[match[2].lower()]) if match else ("", "")
 
 
 # --- rows to tables ---------------------------------------------------------------------------------------------------
 
 
 def assembled(rows: Rows, devices: pl.DataFrame | None = None) -> tuple[dict[str, pl.DataFrame], pl.Series, int, list[Finding]]:
-    """Tables of the vocabulary, names, the base of the clock [ns], and findings.
+    """Return tables of the vocabulary, names, the base of the clock [ns], and findings.
 
     Parameters
     ----------
-    rows : all that was read.
+    rows : all rows of the recording.
     devices : the table ``devices``, where the file describes any.
     """
-    held = {name: _stamped(rows.table(name)) for name in COLUMNS}
-    base = _base(held)
-    only = _only_process(held)
-    if only is not None:
-        held = {name: frame.with_columns(pl.col("pid").fill_null(only)) for name, frame in held.items()}
-    held["allocations"] = _frees(held["allocations"])
-    _numbered(held, rows)
-    _sizes_of_calls(held, rows)
-    held["api"], root = _rooted(held["api"])
-    process, threads = _places(held)
+    frames = {name: _stamped(rows.table(name)) for name in COLUMNS}
+    base = _base(frames)
+    only_process = _only_process(frames)
+    if only_process is not None:
+        frames = {name: frame.with_columns(pl.col("pid").fill_null(only_process)) for name, frame in frames.items()}
+    frames["allocations"] = _frees(frames["allocations"])
+    _numbered(frames, rows)
+    _sizes_of_calls(frames, rows)
+    frames["api"], outermost = _rooted(frames["api"])
+    process, threads = _places(frames)
     tables: dict[str, pl.DataFrame] = {}
-    shorts = _shorts(held["kernels"], rows)
-    for name, frame in held.items():
+    shorts = _shorts(frames["kernels"], rows)
+    for name, frame in frames.items():
         if not frame.height:
             continue
         if name not in ("api", "ranges"):
-            frame = frame.with_columns(correlation=_follow(frame, root))
+            frame = frame.with_columns(correlation=_follow(frame, outermost))
         frame = frame.with_columns(process=look_up(frame["pid"], process))
         if "tid" in frame.columns:
             frame = frame.join(threads, on=["pid", "tid"], how="left", maintain_order="left", nulls_equal=True)
@@ -266,19 +271,19 @@ def assembled(rows: Rows, devices: pl.DataFrame | None = None) -> tuple[dict[str
         tables["devices"] = devices
     else:
         rows.flaws["P123"] += 1
-    found = [finding(code, count, rows.details.get(code, "")) for code, count in sorted(rows.flaws.items()) if count]
-    return tables, rows.names.series(), base, found
+    findings = [finding(code, count, rows.details.get(code, "")) for code, count in sorted(rows.flaws.items()) if count]
+    return tables, rows.names.series(), base, findings
 
 
 def _stamped(frame: pl.DataFrame) -> pl.DataFrame:
-    """A time of 0 or less is a lost one."""
+    """Replace times of 0 or less, which are lost stamps, by null."""
     times = [c for c in ("start_ns", "end_ns", "time_ns") if c in frame.columns]
     return frame.with_columns(pl.when(pl.col(c) > 0).then(pl.col(c)) for c in times)
 
 
-def _base(held: dict[str, pl.DataFrame]) -> int:
-    """The first time [ns] of the recording's bulk: a stray row may not move the clock."""
-    starts = [f[c] for f in held.values() for c in ("start_ns", "time_ns") if c in f.columns and f.height]
+def _base(frames: dict[str, pl.DataFrame]) -> int:
+    """Return the first time [ns] of the recording's bulk: a stray row may not move the clock."""
+    starts = [f[c] for f in frames.values() for c in ("start_ns", "time_ns") if c in f.columns and f.height]
     times = pl.concat([s.drop_nulls().alias("t") for s in starts]) if starts else pl.Series("t", [], dtype=pl.Int64)
     if times.is_empty():
         return 0
@@ -286,38 +291,38 @@ def _base(held: dict[str, pl.DataFrame]) -> int:
     return int(times.filter(times > middle - _AWAY_NS).min())  # type: ignore[arg-type]
 
 
-def _sizes_of_calls(held: dict[str, pl.DataFrame], rows: Rows) -> None:
-    """Sizes of copies and sets that only their calls tell: of a call that started one record of that kind."""
-    calls = held["api"].filter(pl.col("size").is_not_null() & pl.col("correlation").is_not_null())
-    said = ""
+def _sizes_of_calls(frames: dict[str, pl.DataFrame], rows: Rows) -> None:
+    """Fill sizes of copies and sets that only their calls state, where a call started one record of that kind."""
+    calls = frames["api"].filter(pl.col("size").is_not_null() & pl.col("correlation").is_not_null())
+    detail = ""
     for name in ("copies", "memsets"):
-        frame = held[name]
+        frame = frames[name]
         if calls.height and frame["size_bytes"].null_count():
             keys = ["pid", "correlation"] if frame["pid"].null_count() == 0 and calls["pid"].null_count() == 0 else ["correlation"]
-            told = calls.group_by(keys).agg(pl.col("size").first(), one=pl.col("size").n_unique() == 1)
-            told = told.filter("one").select(*keys, "size")
+            sizes = calls.group_by(keys).agg(pl.col("size").first(), unique=pl.col("size").n_unique() == 1)
+            sizes = sizes.filter("unique").select(*keys, "size")
             before = frame["size_bytes"].null_count()
             alone = pl.len().over(keys) == 1
-            frame = frame.with_columns(alone=alone).join(told, on=keys, how="left", maintain_order="left")
+            frame = frame.with_columns(alone=alone).join(sizes, on=keys, how="left", maintain_order="left")
             size = pl.when("alone").then(pl.coalesce("size_bytes", "size")).otherwise("size_bytes")
-            held[name] = frame.with_columns(size_bytes=size).select(COLUMNS[name])
-            if name == "copies" and (more := before - held[name]["size_bytes"].null_count()):
-                said = f"of {more} more the call tells it"
-    if missing := held["copies"]["size_bytes"].null_count():
+            frames[name] = frame.with_columns(size_bytes=size).select(COLUMNS[name])
+            if name == "copies" and (more := before - frames[name]["size_bytes"].null_count()):
+                detail = f"of {more} more the call tells it"
+    if missing := frames["copies"]["size_bytes"].null_count():
         rows.flaws["P166"] += missing
-        rows.details["P166"] = said
+        rows.details["P166"] = detail
 
 
 def _rooted(api: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Calls under the id of the outermost call they were made in, and that id by process and own id.
+    """Return the calls under the id of the outermost call around them, and that id by process and the call's own id.
 
-    The profilers number every call, also those inside another, and a device record bears the number of the innermost.
+    The profilers number every call, also those inside another, and a device record has the number of the innermost.
     """
-    known = api.filter(pl.col("correlation").is_not_null()).unique(["pid", "correlation"], keep="first", maintain_order=True)
-    # an ancestor that is no call here (a range, a call of a library) is none
-    calls = known.select("pid", ancestor="correlation", above="correlation")
-    known = known.join(calls, on=["pid", "ancestor"], how="left", maintain_order="left", nulls_equal=True)
-    parents = known.select("pid", "correlation", above=pl.coalesce("above", "correlation"))
+    numbered = api.filter(pl.col("correlation").is_not_null()).unique(["pid", "correlation"], keep="first", maintain_order=True)
+    # an ancestor that is no recorded call (a range, a call of a library) is ignored
+    calls = numbered.select("pid", ancestor="correlation", above="correlation")
+    numbered = numbered.join(calls, on=["pid", "ancestor"], how="left", maintain_order="left", nulls_equal=True)
+    parents = numbered.select("pid", "correlation", above=pl.coalesce("above", "correlation"))
     root = parents.rename({"above": "root"})
     for _ in range(16):
         on = {"left_on": ["pid", "root"], "right_on": ["pid", "correlation"]}
@@ -331,36 +336,38 @@ def _rooted(api: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return joined.with_columns(correlation=pl.coalesce("root", "correlation")).drop("root"), moved
 
 
-def _follow(frame: pl.DataFrame, root: pl.DataFrame) -> pl.Series:
-    if not root.height:
+def _follow(frame: pl.DataFrame, outermost: pl.DataFrame) -> pl.Series:
+    if not outermost.height:
         return frame["correlation"]
-    found = frame.select("pid", "correlation").join(root, on=["pid", "correlation"], how="left", maintain_order="left", nulls_equal=True)
-    return found.select(pl.coalesce("root", "correlation")).to_series()
+    joined = frame.select("pid", "correlation").join(
+        outermost, on=["pid", "correlation"], how="left", maintain_order="left", nulls_equal=True
+    )
+    return joined.select(pl.coalesce("root", "correlation")).to_series()
 
 
-def _only_process(held: dict[str, pl.DataFrame]) -> int | None:
-    """The process, where the file names one alone."""
-    found = pl.concat([f["pid"].drop_nulls().unique() for f in held.values()]).unique()
-    return int(found[0]) if len(found) == 1 else None
+def _only_process(frames: dict[str, pl.DataFrame]) -> int | None:
+    """Return the process, where the file names exactly one."""
+    pids = pl.concat([f["pid"].drop_nulls().unique() for f in frames.values()]).unique()
+    return int(pids[0]) if len(pids) == 1 else None
 
 
-def _places(held: dict[str, pl.DataFrame]) -> tuple[dict[int, int], pl.DataFrame]:
-    """Global ids of processes, and of threads by process and thread number; a number beyond its bits is given another."""
-    pids = sorted(pl.concat([f["pid"].drop_nulls().unique() for f in held.values()]).unique().to_list())
+def _places(frames: dict[str, pl.DataFrame]) -> tuple[dict[int, int], pl.DataFrame]:
+    """Return the ids of processes, and of threads by process and thread number; a number beyond its bits gets another one."""
+    pids = sorted(pl.concat([f["pid"].drop_nulls().unique() for f in frames.values()]).unique().to_list())
     free = _free({p for p in pids if 0 < p < LARGEST_PID}, LARGEST_PID - 1)
     process = {p: id_of(p if 0 < p < LARGEST_PID else next(free)) for p in pids}
-    places = pl.concat([f.select("pid", "tid").unique() for f in (held["api"], held["ranges"])]).unique().sort("pid", "tid")
+    places = pl.concat([f.select("pid", "tid").unique() for f in (frames["api"], frames["ranges"])]).unique().sort("pid", "tid")
     out: list[tuple[int | None, int | None, int]] = []
     for _, group in places.group_by("pid", maintain_order=True):
         others = _free({t for t in group["tid"] if t is not None and 0 < t < MOST_THREADS}, MOST_THREADS - 1)
         for pid, tid in group.iter_rows():
-            own = tid if tid is not None and 0 < tid < MOST_THREADS else next(others)
-            out.append((pid, tid, (process[pid] if pid is not None else 0) | own))
+            number = tid if tid is not None and 0 < tid < MOST_THREADS else next(others)
+            out.append((pid, tid, (process[pid] if pid is not None else 0) | number))
     return process, pl.DataFrame(out, schema={"pid": pl.Int64, "tid": pl.Int64, "thread": pl.Int64}, orient="row")
 
 
 def _free(used: set[int], top: int) -> Iterator[int]:
-    """Numbers that none has, from the largest down; past the last one they are shared."""
+    """Yield unused numbers, from the largest down; past the last one they are shared."""
     number = top
     while True:
         while number > 1 and number in used:
@@ -370,7 +377,7 @@ def _free(used: set[int], top: int) -> Iterator[int]:
 
 
 def look_up(keys: pl.Series, values: dict[int, int]) -> pl.Series:
-    """The value of each key, null where it has none; the keys themselves where no key has a value."""
+    """Return the value of each key, null where it has none; the keys themselves where no key has a value."""
     return keys.replace_strict(list(values), list(values.values()), default=None, return_dtype=pl.Int64) if values else keys
 
 
@@ -383,7 +390,7 @@ def _shorts(kernels: pl.DataFrame, rows: Rows) -> dict[int, int]:
 
 
 def _table(name: str, frame: pl.DataFrame, base: int, shorts: dict[int, int]) -> pl.DataFrame:
-    """A table of the vocabulary in ascending order of time; what the rows do not tell is missing."""
+    """Return a table of the vocabulary in ascending order of time; columns that the rows lack are null."""
     times = [c for c in ("start_ns", "end_ns", "time_ns") if c in frame.columns]
     frame = frame.with_columns(*(pl.col(c) - base for c in times))
     if name == "api":
@@ -398,14 +405,13 @@ def _table(name: str, frame: pl.DataFrame, base: int, shorts: dict[int, int]) ->
         )
     elif name == "memsets":
         frame = frame.with_columns(memory=pl.lit(MEMORY["unknown"]))
-    frame = frame.with_columns(_within(c, t) for c, t in dtypes(name).items() if c in frame.columns)
-    columns = [(pl.col(c) if c in frame.columns else pl.lit(None)).cast(t).alias(c) for c, t in dtypes(name).items()]
+    frame = completed(name, frame.with_columns(_within(c, t) for c, t in dtypes(name).items() if c in frame.columns))
     by = [times[0], *(["end_ns"] if "end_ns" in times else [])]
-    return frame.select(columns).sort(by, descending=[False, True][: len(by)], nulls_last=True, maintain_order=True)
+    return frame.sort(by, descending=[False, True][: len(by)], nulls_last=True, maintain_order=True)
 
 
 def _within(column: str, kind: type[pl.DataType]) -> pl.Expr:
-    """A column without the numbers that it cannot hold, or that no amount can be."""
+    """Return a column without numbers that its type cannot hold, or that no amount can be."""
     most = 127 if kind == pl.Int8 else _SMALL if kind == pl.Int32 else None
     value = pl.col(column)
     if column in _AMOUNTS:
@@ -413,18 +419,18 @@ def _within(column: str, kind: type[pl.DataType]) -> pl.Expr:
     return value if most is None else pl.when(value.is_between(-most, most)).then(value).alias(column)
 
 
-def _numbered(held: dict[str, pl.DataFrame], rows: Rows) -> None:
-    """Streams and devices as numbers that their columns can hold: the HIP stream where it is told, else the queue."""
+def _numbered(frames: dict[str, pl.DataFrame], rows: Rows) -> None:
+    """Replace streams and devices by numbers that their columns can hold; the stream is the HIP stream where recorded, else the queue."""
     works = ("kernels", "copies", "memsets")
     for name in works:
-        held[name] = held[name].with_columns(stream=pl.coalesce("stream", "queue"))
+        frames[name] = frames[name].with_columns(stream=pl.coalesce("stream", "queue"))
     for column, tables in (("stream", works), ("device", (*works, "allocations"))):
-        used = pl.concat([held[t][column] for t in tables]).drop_nulls().unique().sort()
+        used = pl.concat([frames[t][column] for t in tables]).drop_nulls().unique().sort()
         if len(used) and not (used.is_between(-_SMALL, _SMALL)).all():
             anew = {int(handle): number for number, handle in enumerate(used)}
             rows.flaws["P180"] += len(anew)
             for name in tables:
-                held[name] = held[name].with_columns(look_up(held[name][column], anew).alias(column))
+                frames[name] = frames[name].with_columns(look_up(frames[name][column], anew).alias(column))
 
 
 def _count(tables: dict[str, pl.DataFrame], rows: Rows) -> None:
@@ -438,20 +444,22 @@ def _count(tables: dict[str, pl.DataFrame], rows: Rows) -> None:
 
 
 def _frees(frame: pl.DataFrame) -> pl.DataFrame:
-    """What is freed has the size, device and memory of the last allocation at its address, where it does not tell its own."""
+    """Give releases the size, device and memory of the last allocation at their address, where they do not state their own."""
     if not frame.height:
         return frame
     frame = frame.sort("time_ns", nulls_last=True, maintain_order=True)
     live: dict[tuple[int | None, int | None], tuple[int | None, int | None, int | None]] = {}
-    told: list[tuple[int | None, int | None, int | None]] = []
-    for pid, address, operation, *own in frame.select("pid", "address", "operation", "size_bytes", "device", "memory").iter_rows():
-        size, device, memory = own
+    amounts: list[tuple[int | None, int | None, int | None]] = []
+    for pid, address, operation, *amounts_of_row in frame.select(
+        "pid", "address", "operation", "size_bytes", "device", "memory"
+    ).iter_rows():
+        size, device, memory = amounts_of_row
         if operation == 0:
             live[pid, address] = size, device, memory
-        elif address is not None and (known := live.pop((pid, address), None)) is not None:
-            size, device, memory = known
-        told.append((size, device, memory))
-    better = pl.DataFrame(told, schema={c: pl.Int64 for c in ("size_bytes", "device", "memory")}, orient="row")
+        elif address is not None and (allocation := live.pop((pid, address), None)) is not None:
+            size, device, memory = allocation
+        amounts.append((size, device, memory))
+    better = pl.DataFrame(amounts, schema={c: pl.Int64 for c in ("size_bytes", "device", "memory")}, orient="row")
     return frame.with_columns(better)
 
 
