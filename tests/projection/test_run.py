@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_answers_show_themselves(run: tb.Run) -> None:
     answers = [run, run.summary(), run.project(["gh200"], draws=20), run.distance("link", draws=0), run.sharing((1, 2))]
     for answer in answers:
         assert answer.table().height > 0 and answer.headline() in repr(answer) and len(repr(answer)) < 2000
-        assert "<table" in answer._repr_html_()
+        assert answer._repr_html_().startswith("<pre")
         assert set(json.loads(answer.to_json())) == set(answer.as_dict())
     hostile = replace(run, profile=replace(run.profile, trace=replace(run.trace, name="<script>alert(1)</script>")))
     assert "<script>" not in hostile._repr_html_() and "&lt;script&gt;" in hostile._repr_html_()
@@ -80,3 +81,28 @@ def test_the_package_is_imported_without_its_rooms() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     version = subprocess.run([sys.executable, "-m", "turnbuckle", "--version"], capture_output=True, text=True, check=True)
     assert version.stdout.strip() == importlib.metadata.version("turnbuckle")
+
+
+def test_a_notebook_shows_what_a_terminal_does(run: tb.Run) -> None:
+    page = run.project(["gh200"], draws=0)._repr_html_()
+    assert "projected run time" in page and "gh200" in page and page.startswith("<pre")
+    assert "where the run time goes" in run._repr_html_()
+    assert "one-way latency added" in run.distance(draws=0)._repr_html_()
+
+
+def test_what_a_recording_is_called_is_text_in_a_notebook(hostile: Path) -> None:
+    named = tb.read(hostile, use_cache=False)
+    for page in (named._repr_html_(), named.project(["gh200"], draws=0)._repr_html_()):
+        assert "<script" not in page and "<img" not in page and "\x1b" not in page
+
+
+def test_answers_draw_their_figures(run: tb.Run) -> None:
+    far = run.distance(draws=0)
+    assert [figure.name for figure in far.figures()] == ["slack", "break-even-link"]
+    assert far.figure("slack")._repr_svg_().startswith("<svg")
+    with pytest.raises(tb.TurnbuckleError, match="A430") as refused:
+        far.figure("slak")
+    assert refused.value.fix == "did you mean slack?"
+    assert run.sharing((1,)).figures() == []
+    with pytest.raises(tb.TurnbuckleError, match="A430: this answer has no figures"):
+        run.sharing((1,)).figure()
