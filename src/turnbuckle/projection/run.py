@@ -217,7 +217,7 @@ class Run(Shown):
         mode: Mode = "link",
         over: Literal["latency"] = "latency",
         *,
-        draws: int = ...,
+        draws: int | None = ...,
         seed: int = ...,
         classes: Sequence[str] = ...,
         repeats: Sequence[float] = ...,
@@ -226,14 +226,23 @@ class Run(Shown):
     def distance(self, mode: Mode = "link", over: Literal["bandwidth", "launch", "kernel", "cpu"] = ...) -> Sweep: ...
     @overload
     def distance(self, mode: Mode = "link", over: Literal["both"] = ...) -> Surface: ...
-    def distance(self, mode: Mode = "link", over: str = "latency", **settings: Any) -> Slack | Sweep | Surface:
+    def distance(
+        self,
+        mode: Mode = "link",
+        over: str = "latency",
+        *,
+        draws: int | None = None,
+        seed: int = SEED,
+        classes: Sequence[str] = (),
+        repeats: Sequence[float] = (),
+    ) -> Slack | Sweep | Surface:
         """Say how much distance the run tolerates: ``turnbuckle slack``.
 
         Parameters
         ----------
         mode : ``"link"``: the fabric is longer; ``"api"``: every call that crosses to the device blocks.
         over : ``"latency"``, another kind of speed, or latency and bandwidth at once (``"both"``); the settings belong to latency.
-        draws : parameter draws for the interval of each tolerance; 0 leaves it out.
+        draws : parameter draws for the interval of each tolerance; 0 leaves it out, None is 100.
         seed : of the draws.
         classes : ``"api"`` only: delay only calls of these classes; empty delays every call that crosses to the device.
         repeats : run times of other runs of this program over the same stretch [s]; empty leaves out the intervals of run times.
@@ -243,6 +252,10 @@ class Run(Shown):
         CannotAnswer : A121, A122.
         UsageError : A004, A015, A427.
         """
+        settings: dict[str, Any] = {"classes": tuple(classes)} if len(classes) else {}
+        settings |= {"repeats": tuple(repeats)} if len(repeats) else {}
+        settings |= {"draws": draws} if draws is not None else {}
+        settings |= {"seed": seed} if seed != SEED else {}
         found: Slack | Sweep | Surface = registry.load("asks", "distance")(self, mode, over, **settings)
         return found
 

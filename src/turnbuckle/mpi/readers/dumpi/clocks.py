@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.trace.ids import rank_of
 from turnbuckle.trace.readers.parts.mpi_tables import COLLECTIVE, MESSAGE, REQUEST
 
 Int = NDArray[np.int64]
@@ -61,7 +62,7 @@ def shifts(mpi: pl.DataFrame, members: pl.DataFrame, names: pl.Series, ranks: in
     ranks : number of ranks.
     """
     does = names.str.to_lowercase().str.strip_prefix("mpi_")
-    calls = mpi.with_columns(rank=pl.col("thread") // (1 << 24) - 1).join(
+    calls = mpi.with_columns(rank=rank_of(pl.col("thread"))).join(
         members.select("rank", "communicator", me="local_rank"), on=["rank", "communicator"], how="left", maintain_order="left"
     )  # fmt: skip
     pairs = _messages(calls, members, does)

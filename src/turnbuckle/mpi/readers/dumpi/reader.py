@@ -26,6 +26,7 @@ from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.mpi.readers.dumpi.clocks import Shifts, shifts
 from turnbuckle.mpi.readers.dumpi.groups import Making, communicators, group_made, type_made
 from turnbuckle.mpi.readers.dumpi.layouts import CALLS, END, ENTER, Record, Unreadable, record
+from turnbuckle.trace.ids import rank_of
 from turnbuckle.trace.readers.parts.mpi_tables import (
     COLLECTIVE,
     LARGEST,
@@ -457,7 +458,7 @@ class _Set:
             groups += [(alone, [rank]) for rank in range(len(self.ranks))]
         members = communicators_table((n, 1, m) for n, m in groups)
         moves = shifts(mpi, members, texts, len(self.ranks))
-        by = pl.Series(moves.by).gather(mpi["thread"] // (1 << 24) - 1)
+        by = pl.Series(moves.by).gather(rank_of(mpi["thread"]))
         mpi = mpi.with_columns(pl.col("start_ns") + by, pl.col("end_ns") + by)
         zero = int(np.asarray(mpi["start_ns"]).min()) - 1
         mpi = mpi.with_columns(pl.col("start_ns") - zero, pl.col("end_ns") - zero).sort("start_ns", maintain_order=True)

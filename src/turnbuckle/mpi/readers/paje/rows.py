@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from turnbuckle.mpi.readers.paje.calls import Calls
 from turnbuckle.mpi.readers.paje.events import Value
 from turnbuckle.mpi.readers.paje.links import Links, Pairs
+from turnbuckle.trace.ids import of_rank
 from turnbuckle.trace.readers.parts.columns import by_two, sorted_by
 from turnbuckle.trace.readers.parts.first_come import FirstCome
 from turnbuckle.trace.readers.parts.mpi_tables import COLLECTIVE, LARGEST, MESSAGE, NO, OTHER, REQUEST, ROOTED, carried, mpi_table
@@ -263,7 +264,7 @@ class Rows:
                     short = self._are("both")[call] & first
                     return np.where(short, calls.start[call], calls.end[call]) + shift
                 case "thread":
-                    return self._rank[call] + 1 << 24 | 1
+                    return of_rank(self._rank[call])
                 case "kind":
                     return self._kinds[order].astype(np.int64)
                 case "name":

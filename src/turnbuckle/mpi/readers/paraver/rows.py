@@ -18,6 +18,7 @@ from turnbuckle.mpi.readers.paraver.calls import SORTS, Calls
 from turnbuckle.mpi.readers.paraver.ends import assigned, ends
 from turnbuckle.mpi.readers.paraver.queues import oldest
 from turnbuckle.mpi.readers.paraver.records import Records
+from turnbuckle.trace.ids import id_of
 from turnbuckle.trace.readers.parts.mpi_tables import COLLECTIVE, MESSAGE, NO, OTHER, REQUEST, ROOTED, Names, mpi_table
 from turnbuckle.trace.readers.parts.text_numbers import Int, Mask
 
@@ -250,7 +251,7 @@ class Rows:
                     short = (of_parts([part.short for part in parts]) == 1) & (calls.sort == SORTS.index("both"))[call]
                     return np.where(short, calls.start[call], calls.end[call])
                 case "thread":
-                    return (calls.task + 1 << 24 | calls.number)[self.thread[call]]
+                    return id_of(calls.task + 1, calls.number)[self.thread[call]]
                 case "kind":
                     return of_parts([part.kind for part in parts])
                 case "name":
