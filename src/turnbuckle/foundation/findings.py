@@ -11,13 +11,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Literal
+
+from turnbuckle.foundation.fields import Declared
 
 Severity = Literal["info", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Declared):
     """One counted flaw.
 
     Attributes
@@ -37,17 +39,6 @@ class Finding:
     meaning: str
     detail: str = ""
     advice: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the finding for JSON, in the words of the table."""
-        return {
-            "code": self.code,
-            "severity": self.severity,
-            "count": self.count,
-            "meaning": self.meaning,
-            "detail": self.detail,
-            "advice": self.advice,
-        }
 
 
 def _rows(name: str) -> list[dict[str, str]]:

@@ -17,6 +17,7 @@ import polars as pl
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import UsageError, did_you_mean
+from turnbuckle.foundation.fields import SCHEMA_VERSION as SCHEMA_VERSION
 from turnbuckle.foundation.findings import Finding, merge
 from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine, Pair, load
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 DEFAULT_TARGETS = ("nvlink-c2c", "pcie5-x16", "cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link", "cdi-row-api")
 #: The target of the additive model: the lambdas say all there is.
 LAMBDA = Machine(name="lambda", title="each class of time divided by its lambda", summary="", year=0, coupling="relative", base="source")
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)

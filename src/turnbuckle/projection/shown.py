@@ -12,6 +12,7 @@ import polars as pl
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 
 if TYPE_CHECKING:
     from turnbuckle.show.figures.figure import Figure
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _ROWS = 12
 
 
-class Shown(ABC):
+class Shown(Declared, ABC):
     """An answer that has a table, a JSON document and a line that sums it up.
 
     Attributes
@@ -29,14 +30,11 @@ class Shown(ABC):
     """
 
     question: ClassVar[str] = ""
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
     @abstractmethod
     def table(self) -> pl.DataFrame:
         """The answer as a table."""
-
-    @abstractmethod
-    def as_dict(self) -> dict[str, Any]:
-        """The answer as its JSON contract has it."""
 
     @abstractmethod
     def headline(self) -> str:

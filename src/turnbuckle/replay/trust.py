@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.profile.dependencies.dependencies import EDGE
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.timeline import TimelineReplay, no_change
@@ -29,7 +30,7 @@ _NSYS: Final = "--trace=cuda,nvtx,mpi, --cuda-event-trace=true, --cuda-graph-tra
 
 
 @dataclass(frozen=True)
-class Doubt:
+class Doubt(Declared):
     """Time on the critical path that no rule explains.
 
     Attributes
@@ -45,13 +46,9 @@ class Doubt:
     seconds: float
     share: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """As in the JSON contract."""
-        return {"track": self.track, "kind": self.kind, "seconds": self.seconds, "share": self.share}
-
 
 @dataclass(frozen=True)
-class Trust:
+class Trust(Declared):
     """What a timeline may be trusted with.
 
     Attributes
@@ -65,10 +62,6 @@ class Trust:
     doubts: tuple[Doubt, ...]
     refused: str = ""
     record: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """As in the JSON contract of ``project``."""
-        return {"explained": self.explained, "unexplained": [d.as_dict() for d in self.doubts]}
 
     def words(self) -> str:
         """The share explained, and the largest doubt."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.profile.dependencies.dependencies import EDGE, Index
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.sensitivity import Curve
@@ -38,7 +39,7 @@ _TO: Final = {"copy_h2d": "to the device", "copy_d2h": "to the host", "copy_d2d"
 
 
 @dataclass(frozen=True)
-class Carrier:
+class Carrier(Declared):
     """One kind of call and what it adds to the run.
 
     Attributes
@@ -67,24 +68,6 @@ class Carrier:
     asynchronous: float | None = None
     batched: float | None = None
     batches: int | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """As in the JSON contract of ``slack``."""
-        return {
-            "call": self.call,
-            "what": self.what,
-            "count": self.count,
-            "count_in_all": self.of,
-            "size_bytes": self.size_bytes,
-            "seconds": self.seconds,
-            "share": self.share,
-            "pays": list(self.pays),
-            "counterfactual": {
-                "asynchronous_seconds": self.asynchronous,
-                "batched_seconds": self.batched,
-                "batches": self.batches,
-            },
-        }
 
 
 def carriers(profile: Profile, replay: TimelineReplay, curve: Curve, change: Callable[[Float], Change], slack: float) -> list[Carrier]:

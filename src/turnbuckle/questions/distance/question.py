@@ -36,7 +36,7 @@ from turnbuckle.projection.assumptions import uncalled
 from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
 from turnbuckle.projection.order import Prepared, timeline_change
 from turnbuckle.projection.projection import break_even_utilisation
-from turnbuckle.projection.run import SCHEMA_VERSION, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import MOST, Curve, Share, along, shares
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import SEED, DrawnMachine, drawn_source
@@ -164,51 +164,54 @@ class Slack(Shown):
         """Latencies a table shows [s]."""
         return shown()
 
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``slack``."""
-        curve = self.curve
-        points = [
+    def points(self) -> list[dict[str, Any]]:
+        """Return the curve at zero and at the latencies shown: run time [s], penalty, interval [s], run time with idle gaps [s]."""
+        return [
             {
-                "slack_s": float(s), "seconds": float(curve(s)), "penalty": self.penalty(s),
-                **({"interval": list(self.interval(float(s)) or ())} if self.repeats else {}),
-                **({} if self.starved is None else {"starved_seconds": float(self.starved(s))}),
+                "slack_s": slack,
+                "seconds": float(self.curve(slack)),
+                "penalty": self.penalty(slack),
+                "interval": self.interval(slack),
+                "starved_seconds": None if self.starved is None else float(self.starved(slack)),
             }
-            for s in (0.0, *shown())
-        ]  # fmt: skip
-        breaks = [
-            {"slack_s": float(s), "seconds": float(t), "slope_before": float(a), "slope_after": float(b)}
-            for s, t, a, b in zip(curve.at[1:-1], curve.seconds[1:-1], curve.slopes[:-1], curve.slopes[1:], strict=True)
+            for slack in (0.0, *(float(s) for s in shown()))
         ]
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "mode": self.mode,
-            "measured_seconds": self.measured,
-            "curve": points,
-            "breakpoints": breaks,
-            "curve_error_seconds": curve.gap,
-            "tolerance": {f"{t.share:.0%}": {"slack_s": t.slack, "interval": t.interval and list(t.interval)} for t in self.tolerances},
-            "hops": [
-                {
-                    "hop": h.name, "one_way_s": h.one_way, "seconds": float(curve(h.one_way)), "penalty": self.penalty(h.one_way),
-                    "utilisation_factor": break_even_utilisation(self.penalty(h.one_way)), "source": h.source,
-                }
-                for h in hops()
-            ],
-            "calls": [c.as_dict() for c in self.carriers],
-            "calls_at_slack_s": self.carried_at,
-            "fibre_metres_per_second_of_slack": fibre_metres(1.0),
-            "critical_path": [
-                {
-                    "what": s.what, "seconds": s.seconds, "seconds_if_faster": s.left, "seconds_if_slower": s.right,
-                    "elasticity": s.elasticity(self.measured),
-                }
-                for s in self.shares
-            ],
-            "explained": self.trust.explained,
-            "unexplained": [d.as_dict() for d in self.trust.doubts],
-            "findings": [f.as_dict() for f in [*self.run.findings, *self.findings]],
-            "provenance": self.run.provenance(),
-        }  # fmt: skip
+
+    def breakpoints(self) -> list[dict[str, float]]:
+        """Return the corners of the curve: latency [s], run time [s], slope on either side."""
+        curve = self.curve
+        corners = zip(curve.at[1:-1], curve.seconds[1:-1], curve.slopes[:-1], curve.slopes[1:], strict=True)
+        return [{"slack_s": float(s), "seconds": float(t), "slope_before": float(a), "slope_after": float(b)} for s, t, a, b in corners]
+
+    def by_share(self) -> dict[str, Tolerance]:
+        """Return the tolerances by their share in per cent."""
+        return {f"{t.share:.0%}": t for t in self.tolerances}
+
+    def hops(self) -> list[dict[str, Any]]:
+        """Return what well-known distances cost: one-way latency [s], run time [s], penalty, how much better used a GPU must be there."""
+        rows = []
+        for hop in hops():
+            penalty = self.penalty(hop.one_way)
+            row = {"hop": hop.name, "one_way_s": hop.one_way, "seconds": float(self.curve(hop.one_way)), "penalty": penalty}
+            rows.append({**row, "utilisation_factor": break_even_utilisation(penalty), "source": hop.source})
+        return rows
+
+    def critical_path(self) -> list[dict[str, Any]]:
+        """Return what the recorded critical path is made of: seconds, change of run time if it gets faster or slower [s], elasticity."""
+        return [
+            {"what": s.what, "seconds": s.seconds, "left": s.left, "right": s.right, "elasticity": s.elasticity(self.measured)}
+            for s in self.shares
+        ]
+
+    @property
+    def fibre_metres(self) -> float:
+        """Length of fibre that delays by a second [m/s]."""
+        return fibre_metres(1.0)
+
+    @property
+    def all_findings(self) -> list[Finding]:
+        """Findings of the run, then those of this answer."""
+        return [*self.run.findings, *self.findings]
 
 
 def tolerate(

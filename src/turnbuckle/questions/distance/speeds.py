@@ -19,7 +19,7 @@ from turnbuckle.foundation.errors import UsageError
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.order import Prepared, timeline_change
-from turnbuckle.projection.run import SCHEMA_VERSION, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import Curve, along
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import DrawnMachine
@@ -67,7 +67,7 @@ class Sweep(Shown):
 
     def table(self) -> pl.DataFrame:
         """Return the curve: cost, run time [s], penalty."""
-        return pl.DataFrame(self.as_dict()["curve"])
+        return pl.DataFrame(self.points())
 
     def headline(self) -> str:
         """Return what a cost of twice as much does, in one line."""
@@ -77,22 +77,28 @@ class Sweep(Shown):
         """Run time at a cost over the recorded one."""
         return float(self.curve(cost)) / self.measured if self.measured else 1.0
 
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``slack --over``."""
+    def points(self) -> list[dict[str, float]]:
+        """Return run time [s] and penalty at the costs `SHOWN`, a row each."""
+        return [{"cost": c, "seconds": float(self.curve(c)), "penalty": self.penalty(c)} for c in SHOWN]
+
+    def breakpoints(self) -> list[dict[str, float]]:
+        """Return cost and run time [s] at every corner of the curve between its ends."""
         curve = self.curve
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "over": self.over,
-            "cost_of": WORDS[self.over],
-            "measured_seconds": self.measured,
-            "curve": [{"cost": c, "seconds": float(curve(c)), "penalty": self.penalty(c)} for c in SHOWN],
-            "breakpoints": [{"cost": float(s), "seconds": float(t)} for s, t in zip(curve.at[1:-1], curve.seconds[1:-1], strict=True)],
-            "curve_error_seconds": curve.gap,
-            "tolerance": {f"{share:.0%}": cost for share, cost in zip(THRESHOLDS, self.tolerances, strict=True)},
-            "elasticity": {"up": self.elasticity[0], "down": self.elasticity[1]},
-            "findings": [f.as_dict() for f in [*self.run.findings, *self.findings]],
-            "provenance": self.run.provenance(),
-        }
+        return [{"cost": float(c), "seconds": float(t)} for c, t in zip(curve.at[1:-1], curve.seconds[1:-1], strict=True)]
+
+    def tolerance(self) -> dict[str, float | None]:
+        """Return the cost that lengthens the run by each of `THRESHOLDS`, by that share in per cent; None beyond `DEAREST`."""
+        return {f"{share:.0%}": cost for share, cost in zip(THRESHOLDS, self.tolerances, strict=True)}
+
+    @property
+    def cost_of(self) -> str:
+        """What gets dearer, in words."""
+        return WORDS[self.over]
+
+    @property
+    def all_findings(self) -> list[Finding]:
+        """Findings of the run, then those of this answer."""
+        return [*self.run.findings, *self.findings]
 
 
 def sweep(seen: Run, over: Over) -> Sweep:
@@ -167,6 +173,7 @@ class Surface(Shown):
         return self.seconds / self.measured if self.measured else np.ones_like(self.seconds)
 
     question: ClassVar[str] = "surface"
+    over: ClassVar[str] = "both"
 
     def table(self) -> pl.DataFrame:
         """Return every point: added latency [s], bandwidth, run time [s], penalty."""
@@ -183,20 +190,6 @@ class Surface(Shown):
             for i, s in enumerate(self.slack)
             for j, b in enumerate(self.bandwidth)
         ]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``slack --over both``."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "over": "both",
-            "mode": self.mode,
-            "measured_seconds": self.measured,
-            "points": self.rows(),
-            "error_bound": self.bound,
-            "longest_paths": self.evaluations,
-            "findings": [f.as_dict() for f in self.run.findings],
-            "provenance": self.run.provenance(),
-        }
 
 
 def surface(

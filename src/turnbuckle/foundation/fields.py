@@ -1,0 +1,151 @@
+"""What an answer contains is declared once: a row of `fields.csv` beside its question names a key, its unit and its meaning.
+
+The same rows write the JSON document and the manual's page of keys (`docs/keys.md`).  Columns:
+
+    answer   class that has the key
+    key      where it stands in the document: `measured_seconds`, `curve[].penalty`, `tolerance.<share>.slack_s`
+    value    attribute, property or method of the answer (or of an element of the list above it); the key's own name where empty
+    unit     of the number, empty for words and counts
+    meaning  in one sentence
+
+In a key, `[]` marks a list and `<...>` keys that are data of a mapping.  A key that ends in `?` is left out where its value is None.
+A value is a path (`run.measured`, `interval.0`); ` or null` behind it turns what is empty into null.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from types import MethodType
+from typing import Any, Final
+
+#: Of every JSON document: with the same number, keys keep their name, unit and meaning.
+SCHEMA_VERSION: Final = 1
+
+
+class Declared:
+    """An answer, or a part of one, whose keys stand in the `fields.csv` of its folder."""
+
+    __slots__ = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the keys and values of its JSON document, in the order of the table."""
+        return declared(self)
+
+
+@dataclass(frozen=True)
+class Field:
+    """One row of a `fields.csv`."""
+
+    answer: str
+    key: str
+    value: str
+    unit: str
+    meaning: str
+
+
+@dataclass
+class _Node:
+    """A key of a document, with the keys below it."""
+
+    name: str
+    path: str = ""
+    below: dict[str, _Node] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return _bare(self.name)
+
+    @property
+    def many(self) -> bool:
+        return self.name.endswith("[]")
+
+    @property
+    def optional(self) -> bool:
+        return self.name.removesuffix("[]").endswith("?")
+
+    @property
+    def grouping(self) -> bool:
+        """Whether the key only groups others, of the same object."""
+        return bool(self.below) and not self.path and not self.many and not any(name.startswith("<") for name in self.below)
+
+
+def _bare(name: str) -> str:
+    return name.removesuffix("[]").removesuffix("?")
+
+
+def table(package: str) -> list[Field]:
+    """Return the rows of the `fields.csv` of a package, a folder of the program."""
+    text = (files(package) / "fields.csv").read_text(encoding="utf-8")
+    return [Field(**row) for row in csv.DictReader(text.splitlines())]
+
+
+def declared(answer: object) -> dict[str, Any]:
+    """Return an answer as its rows say; of a class without rows, as the nearest class that it is made from has them."""
+    for kind in type(answer).__mro__:
+        root = _roots(kind.__module__.rpartition(".")[0]).get(kind.__name__) if kind.__module__ != __name__ else None
+        if root is not None:
+            return _mapping(root, answer)
+    raise TypeError(f"no fields.csv declares {type(answer).__name__}")
+
+
+@cache
+def _roots(package: str) -> dict[str, _Node]:
+    roots: dict[str, _Node] = {}
+    for row in table(package) if (files(package) / "fields.csv").is_file() else ():
+        node = roots.setdefault(row.answer, _Node(row.answer))
+        for name in row.key.split("."):
+            node = node.below.setdefault(_bare(name), _Node(name))
+        node.path = row.value
+    return roots
+
+
+def _mapping(node: _Node, answer: object) -> dict[str, Any]:
+    return dict(_pairs(node, answer))
+
+
+def _pairs(node: _Node, answer: object) -> Iterator[tuple[str, Any]]:
+    for below in node.below.values():
+        if below.grouping:
+            yield below.key, _mapping(below, answer)
+            continue
+        value = _value(answer, below.path or below.key)
+        if value is not None or not below.optional:
+            yield below.key, _written(below, value)
+
+
+def _written(node: _Node, value: Any) -> Any:
+    if value is None or not node.below:
+        return plain(value)
+    if node.many:
+        return [_mapping(node, element) for element in value]
+    names = [name for name in node.below if name.startswith("<")]
+    return {str(name): _written(node.below[names[0]], inside) for name, inside in value.items()} if names else _mapping(node, value)
+
+
+def _value(answer: Any, path: str) -> Any:
+    path, _, empty = path.partition(" or ")
+    for step in path.split("."):
+        if answer is None:
+            return None
+        answer = answer[int(step)] if step.isdigit() else answer[step] if isinstance(answer, Mapping) else getattr(answer, step)
+        if isinstance(answer, MethodType):
+            answer = answer()
+    return None if empty and not answer else answer
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON holds it: arrays, tuples and sets as lists, numbers of NumPy as Python's, declared parts as mappings."""
+    if isinstance(value, str | int | float | None):
+        return value
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(v) for v in value]
+    for method in ("as_dict", "to_dicts", "tolist"):
+        if hasattr(value, method):
+            return getattr(value, method)()
+    raise TypeError(f"JSON has no {type(value).__name__}")
