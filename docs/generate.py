@@ -1,4 +1,4 @@
-"""The pages that are made from the program itself: nomenclature, findings, errors, rooms, the papers' numbers.
+"""The pages that are made from the program itself: nomenclature, findings, errors, rooms, keys of answers, the papers' numbers.
 
     python docs/generate.py            # write them
     python docs/generate.py --check    # 1 if a page is not current
@@ -322,8 +322,46 @@ def rooms() -> str:
     return "\n".join(out)
 
 
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+KEYS = """# Every key of every answer
+
+What `--format json` prints and `to_json()` returns, by class of answer; [JSON](json.md) says what holds for all. The program writes its
+documents from the same tables (`fields.csv` beside each question). `[]` marks lists, `{a,b}` alternatives, `<...>` keys that are data; `?`
+a key that is left out where there is nothing to say.
+
+"""
+
+
+def declared() -> dict[str, dict[str, list[dict[str, str]]]]:
+    """Room -> class -> its rows, of every `fields.csv`."""
+    out: dict[str, dict[str, list[dict[str, str]]]] = {}
+    for path in sorted(PACKAGE.rglob("fields.csv")):
+        classes = out.setdefault(path.parent.relative_to(PACKAGE).as_posix(), {})
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                classes.setdefault(row["answer"], []).append(row)
+    return out
+
+
+def keys() -> str:
+    """The keys of every answer, a table for each class; a part that has a table of its own is a link."""
+    rooms = declared()
+    names = "|".join(name for classes in rooms.values() for name in classes)
+    out = []
+    for room, classes in rooms.items():
+        out.append(f"## {room}\n")
+        for name, fields in classes.items():
+            body = [
+                (code(f["key"]), f["unit"], re.sub(f"`({names})`", lambda m: f"[{m[1]}](#{m[1].lower()})", f["meaning"])) for f in fields
+            ]
+            out.append(f"### {name}\n\n{table(('key', 'unit', 'meaning'), body)}")
+    return KEYS + "\n".join(out)
+
+
 PAGES = {
     "rooms.md": rooms,
+    "keys.md": keys,
     "nomenclature.md": nomenclature,
     "findings.md": findings,
     "errors.md": errors,

@@ -80,13 +80,14 @@ def _keys(value: Any, path: str = "") -> set[str]:
     return {path + "[]"} if isinstance(value, list) else {path}
 
 
-def _listed(section: str) -> set[str]:
-    """Keys of a section of docs/json.md; `a.{b,c}.d` stands for both."""
-    page = (DOCS / "json.md").read_text(encoding="utf-8")
-    text = page.split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
+def _listed(answer: str) -> set[str]:
+    """Keys of an answer by docs/keys.md, with those of its parts; `a.{b,c}.d` stands for both."""
+    tables = {name: rows for classes in generate.declared().values() for name, rows in classes.items()}
     out: set[str] = set()
-    for key in re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE):
-        out |= _spread(key)
+    for row in tables[answer]:
+        keys = _spread(row["key"].replace("?", ""))
+        part = re.search(f"`({'|'.join(tables)})`", row["meaning"])
+        out |= {f"{key}.{inner}" for key in keys for inner in _listed(part[1])} if part else keys
     return out
 
 
@@ -102,25 +103,25 @@ def documents() -> dict[str, Any]:
     with tb.sample() as path:
         seen = tb.read(path, command="turnbuckle")
         asked = seen.project(["self", "gh200", "cdi-row-api"], draws=50)
-        found = {"inspect": seen.as_dict(), "project": asked.as_dict(), "slack": seen.distance(draws=20).as_dict()}
-        return {verb: json.loads(json.dumps(document)) for verb, document in found.items()}
+        found = {"Summary": seen, "Answer": asked, "Slack": seen.distance(draws=20), "Sweep": seen.distance(over="kernel")}
+        return {name: json.loads(json.dumps(answer.as_dict())) for name, answer in found.items()}
 
 
-@pytest.mark.parametrize("verb", ["inspect", "project", "slack"])
-def test_json_page_lists_every_key(documents: dict[str, Any], verb: str) -> None:
-    listed = _listed(verb) | _listed("Both")
-    real = _keys(documents[verb])
+@pytest.mark.parametrize("answer", ["Summary", "Answer", "Slack", "Sweep"])
+def test_page_of_keys_lists_every_key(documents: dict[str, Any], answer: str) -> None:
+    listed = _listed(answer)
+    real = _keys(documents[answer])
     unlisted = {k for k in real if k not in listed and not any(v.startswith(f"{k}.") for v in listed)}
-    assert not unlisted, f"docs/json.md lacks {sorted(unlisted)}"
+    assert not unlisted, f"fields.csv lacks {sorted(unlisted)}"
 
 
-def test_json_page_lists_no_key_that_does_not_exist(documents: dict[str, Any]) -> None:
+def test_page_of_keys_lists_no_key_that_does_not_exist(documents: dict[str, Any]) -> None:
     real = set().union(*(_keys(document) for document in documents.values()))
-    # the sample holds neither scheduling records nor all kinds of copies, and nobody asked for the published answer
-    absent = {k for verb in (*documents, "Both") for k in _listed(verb) if k not in real} - {"published[]"}
-    assert all(k.startswith("profile.cpu_activity.") or re.match(r"profile\.links\.(p2p|migration_...)\.", k) for k in absent), sorted(
-        absent
-    )
+    groups = {key[: end.start()] for key in real for end in re.finditer(r"\.|$", key)}
+    # the sample holds neither scheduling records nor all kinds of copies, and nobody asked for the published answer or for intervals
+    absent = {k for answer in documents for k in _listed(answer) if k not in groups and k + "[]" not in groups}
+    others = r"profile\.cpu_activity\b|profile\.links\.(p2p|migration_...)\.|published\[\]|curve\[\]\.(interval|starved_seconds)"
+    assert all(re.match(others, k) for k in absent), sorted(absent)
 
 
 @pytest.mark.parametrize("word", ["target", "h2d"])

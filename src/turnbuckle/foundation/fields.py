@@ -10,6 +10,7 @@ The same rows write the JSON document and the manual's page of keys (`docs/keys.
 
 In a key, `[]` marks a list and `<...>` keys that are data of a mapping.  A key that ends in `?` is left out where its value is None.
 A value is a path (`run.measured`, `interval.0`); ` or null` behind it turns what is empty into null.
+`-` stands where the key is written by the mapping above it, and is described here alone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from types import MethodType
+from types import BuiltinMethodType, MethodType, MethodWrapperType
 from typing import Any, Final
 
 #: Of every JSON document: with the same number, keys keep their name, unit and meaning.
@@ -34,6 +35,10 @@ class Declared:
     def as_dict(self) -> dict[str, Any]:
         """Return the keys and values of its JSON document, in the order of the table."""
         return declared(self)
+
+
+#: As a value: the key is written by the mapping above it, and described here alone.
+DOCUMENTED: Final = "-"
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,9 @@ def _bare(name: str) -> str:
 
 
 def table(package: str) -> list[Field]:
-    """Return the rows of the `fields.csv` of a package, a folder of the program."""
+    """Return the rows of the `fields.csv` of a package, a folder of the program; none where it has no such file."""
+    if not (files(package) / "fields.csv").is_file():
+        return []
     text = (files(package) / "fields.csv").read_text(encoding="utf-8")
     return [Field(**row) for row in csv.DictReader(text.splitlines())]
 
@@ -86,8 +93,8 @@ def table(package: str) -> list[Field]:
 def declared(answer: object) -> dict[str, Any]:
     """Return an answer as its rows say; of a class without rows, as the nearest class that it is made from has them."""
     for kind in type(answer).__mro__:
-        root = _roots(kind.__module__.rpartition(".")[0]).get(kind.__name__) if kind.__module__ != __name__ else None
-        if root is not None:
+        package = kind.__module__.rpartition(".")[0]
+        if package and (root := _roots(package).get(kind.__name__)):
             return _mapping(root, answer)
     raise TypeError(f"no fields.csv declares {type(answer).__name__}")
 
@@ -95,11 +102,13 @@ def declared(answer: object) -> dict[str, Any]:
 @cache
 def _roots(package: str) -> dict[str, _Node]:
     roots: dict[str, _Node] = {}
-    for row in table(package) if (files(package) / "fields.csv").is_file() else ():
+    for row in table(package):
+        if row.value == DOCUMENTED:
+            continue
         node = roots.setdefault(row.answer, _Node(row.answer))
         for name in row.key.split("."):
             node = node.below.setdefault(_bare(name), _Node(name))
-        node.path = row.value
+        node.path = row.value or node.key
     return roots
 
 
@@ -132,7 +141,7 @@ def _value(answer: Any, path: str) -> Any:
         if answer is None:
             return None
         answer = answer[int(step)] if step.isdigit() else answer[step] if isinstance(answer, Mapping) else getattr(answer, step)
-        if isinstance(answer, MethodType):
+        if isinstance(answer, MethodType | MethodWrapperType | BuiltinMethodType):
             answer = answer()
     return None if empty and not answer else answer
 

@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import device_words
 from turnbuckle.profile.profile import Profile
@@ -42,7 +43,7 @@ POOR_EFFICIENCY = 0.6
 
 
 @dataclass(frozen=True)
-class LinkFit:
+class LinkFit(Declared):
     """The fitted line of one class of copies.
 
     Attributes
@@ -77,11 +78,6 @@ class LinkFit:
         """The line at `size_bytes` [B] -> [s]."""
         per_byte = 0.0 if self.bandwidth is None else 1.0 / self.bandwidth
         return self.latency_s + size_bytes * per_byte
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON; `bins` as rows."""
-        plain = {k: v for k, v in self.__dict__.items() if k != "bins"}
-        return {**plain, "bins": self.bins.to_dicts()}
 
 
 def fit_line(size_bytes: Float, seconds: Float, rounds: int = 30) -> tuple[Float, Float, float]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding
 
 Float = NDArray[np.float64]
@@ -30,7 +31,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Projection:
+class Projection(Declared):
     """One run on one target.
 
     Attributes
@@ -76,33 +77,25 @@ class Projection:
         """Measured over projected run time; above 1 is faster."""
         return self.measured_seconds / self.seconds if self.seconds else float("inf")
 
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of one projection."""
-        i = self.interval
-        return {
-            "target": self.target,
-            "title": self.title,
-            "seconds": self.seconds,
-            "measured_seconds": self.measured_seconds,
-            "penalty": self.penalty,
-            "benefit": self.benefit,
-            "interval": [i.low, i.high] if i else [self.seconds, self.seconds],
-            "median": i.median if i else self.seconds,
-            "interval_level": i.level if i else None,
-            "draws": i.draws if i else 0,
-            "seed": i.seed if i else None,
-            "envelope": list(self.envelope),
-            "breakdown": self.breakdown,
-            "measured_breakdown": self.measured_breakdown,
-            "coupling": self.coupling,
-            "kernel_alpha": self.alpha,
-            "break_even": {"utilisation_factor": break_even_utilisation(self.penalty)},
-            "model": self.model,
-            "replay": self.replay,
-            "order": self.order,
-            "drivers": self.drivers,
-            "findings": [f.as_dict() for f in self.findings],
-        }
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Ends of the interval [s]; the answer itself where nothing was drawn."""
+        return (self.interval.low, self.interval.high) if self.interval else (self.seconds, self.seconds)
+
+    @property
+    def median(self) -> float:
+        """Median of the draws [s]; the answer itself where nothing was drawn."""
+        return self.interval.median if self.interval else self.seconds
+
+    @property
+    def draws(self) -> int:
+        """How many machines the interval was drawn from."""
+        return self.interval.draws if self.interval else 0
+
+    @property
+    def utilisation_factor(self) -> float:
+        """How much better used a pooled GPU must be to pay, at equal cost."""
+        return break_even_utilisation(self.penalty)
 
 
 def break_even_utilisation(slowdown: float, cost_adder: float = 0.0) -> float:

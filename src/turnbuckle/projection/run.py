@@ -359,15 +359,9 @@ class Summary(Shown):
 
     run: Run
 
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``inspect``."""
-        run = self.run
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "profile": describe(run.profile, run.source, run.fits),
-            "findings": [f.as_dict() for f in run.findings],
-            "provenance": run.provenance(),
-        }
+    def profile(self) -> dict[str, Any]:
+        """Return everything that is said about the profile, as `turnbuckle.profile.summary.describe` has it."""
+        return describe(self.run.profile, self.run.source, self.run.fits)
 
     def table(self) -> pl.DataFrame:
         """Where time goes: category, exposed seconds, share of the run time; null where it was not recorded."""
@@ -440,15 +434,9 @@ class Answer(Shown):
             flat.append({"target": p.target, **numbers, **ratios, **{f"{part}_seconds": v for part, v in p.breakdown.items()}})
         return pl.DataFrame(flat, infer_schema_length=None)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``project``."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "projections": [p.as_dict() for p in self.projections],
-            "faster": faster(self.projections),
-            "findings": [f.as_dict() for f in self.findings],
-            "provenance": self.provenance(),
-        }
+    def faster(self) -> dict[str, dict[str, float]]:
+        """Return the probability that one target is faster than another, by common draws."""
+        return faster(self.projections)
 
     def headline(self) -> str:
         """The answer in one line."""

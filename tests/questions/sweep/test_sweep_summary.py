@@ -11,12 +11,12 @@ import pytest
 from turnbuckle.mpi.questions.messages.exchanged import MESSAGES
 from turnbuckle.questions.sweep.grid import Study
 from turnbuckle.questions.sweep.kinds import PROJECT
-from turnbuckle.questions.sweep.summary import Summary, summaries, varying
+from turnbuckle.questions.sweep.summary import SweepSummary, summaries, varying
 
 AXES: dict[str, list[Any]] = {"path": ["hostcopy", "gpudirect"], "ranks_per_node": [1, 2, 4], "hop_seconds": [1e-6, 1e-5]}
 
 
-def summed(gain: Callable[[Mapping[str, Any]], float], axes: dict[str, list[Any]] | None = None, **more: Any) -> Summary:
+def summed(gain: Callable[[Mapping[str, Any]], float], axes: dict[str, list[Any]] | None = None, **more: Any) -> SweepSummary:
     """The summary of a sweep whose gain at each combination is given."""
     study = Study("s", MESSAGES, {"run": Path("run")}, {}, (), axes or AXES)
     rows = []

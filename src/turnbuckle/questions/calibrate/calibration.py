@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine, device_words
 from turnbuckle.machine.machine import Nature
@@ -78,7 +79,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Declared):
     """One number of the answer.
 
     Attributes
@@ -109,11 +110,6 @@ class Estimate:
         """90 %, of a log-normal around the value; a share ends at 1."""
         low, high = (self.value * math.exp(sign * NINETY * self.error) for sign in (-1, 1))
         return low, min(high, 1.0) if self.name.endswith(".efficiency") else high
-
-    def as_dict(self) -> dict[str, Any]:
-        low, high = self.interval
-        out = {"name": self.name, "value": self.value, "low": low, "high": high, "unit": self.unit, "error": self.error}
-        return out | {"nature": self.nature, "where": self.where, "source": self.source, "note": self.note}
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import polars as pl
 
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.cores.fits import Fit
@@ -23,7 +24,7 @@ EVEN: Final = 1e-9
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Candidate(Declared):
     """One law, as fitted.
 
     Attributes
@@ -42,26 +43,26 @@ class Candidate:
     high: float = math.nan
     limit_seconds: float = math.nan
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        named = zip(self.fit.law.parameters, self.fit.values[0].tolist(), strict=True)
-        fitted = not self.fit.missing
-        return {
-            "law": self.fit.law.name,
-            "fitted": fitted,
-            "missing": self.fit.missing or None,
-            "parameters": {name: value for (name, _), value in named} if fitted else None,
-            "aicc": self.fit.aicc,
-            "aicc_above_best": self.above,
-            "rms_fraction": self.fit.rms,
-            "cores_per_gpu": self.cores,
-            "interval": [self.low, self.high],
-            "limit_seconds": self.limit_seconds,
-        }
+    @property
+    def fitted(self) -> bool:
+        """Whether the runs allowed to fit it."""
+        return not self.fit.missing
+
+    @property
+    def parameters(self) -> dict[str, float] | None:
+        """Its fitted parameters by name; None where it was not fitted."""
+        if not self.fitted:
+            return None
+        return {name: value for (name, _), value in zip(self.fit.law.parameters, self.fit.values[0].tolist(), strict=True)}
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """90 % interval of the cores."""
+        return self.low, self.high
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(Declared):
     """A number of cores that can be run.
 
     Attributes
@@ -81,18 +82,6 @@ class Count:
     efficiency: float
     reaches: float
     measured_seconds: float | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "cores_per_gpu": self.cores,
-            "ranks_per_gpu": self.ranks,
-            "threads": self.threads,
-            "seconds": self.seconds,
-            "efficiency": self.efficiency,
-            "probability": self.reaches,
-            "measured_seconds": self.measured_seconds,
-        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -154,27 +143,20 @@ class Cores(Shown):
         """Return the answer in one sentence."""
         return f"Cores: {self.sentence()}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "program": self.runs.program or None,
-            "runs": len(self.runs),
-            "configurations": self.runs.shapes,
-            "measured_cores_per_gpu": [float(self.runs.cores.min()), float(self.runs.cores.max())],
-            "efficiency": self.efficiency,
-            "law": None if self.chosen is None else self.chosen.fit.law.name,
-            "why": self.why,
-            "not_excluded": [c.fit.law.name for c in self.ties],
-            "cores_per_gpu": self.cores,
-            "interval": [self.low, self.high],
-            "whole": None if self.whole is None else self.whole.as_dict(),
-            "node": None if self.have is None else self.have.as_dict(),
-            "limit_seconds": None if self.chosen is None else self.chosen.limit_seconds,
-            "laws": [c.as_dict() for c in self.candidates],
-            "counts": [c.as_dict() for c in self.counts],
-            "oversubscription": [c.as_dict() for c in self.shared],
-            "findings": [f.as_dict() for f in self.findings],
-        }
+    @property
+    def interval(self) -> tuple[float, float]:
+        """90 % interval of the cores, laws that cannot be told apart included."""
+        return self.low, self.high
+
+    @property
+    def measured_cores(self) -> tuple[float, float]:
+        """Fewest and most cores per GPU that were measured."""
+        return float(self.runs.cores.min()), float(self.runs.cores.max())
+
+    @property
+    def not_excluded(self) -> list[str]:
+        """Names of the laws in `ties`."""
+        return [law.fit.law.name for law in self.ties]
 
 
 def percent(share: float) -> str:

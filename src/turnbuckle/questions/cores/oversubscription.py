@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.questions.cores.runs import Runs
 
 #: Gain in performance from which a step pays.
@@ -25,7 +26,7 @@ Pays = Literal["yes", "no", "undecided", "yes, of single runs", "no, of single r
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Declared):
     """One count of ranks on a GPU.
 
     Attributes
@@ -48,21 +49,14 @@ class Step:
     high: float | None = None
     pays: Pays | Literal[""] = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "ranks_per_gpu": self.ranks,
-            "runs": self.runs,
-            "seconds": self.seconds,
-            "performance": self.performance,
-            "gain": self.gain,
-            "interval": None if self.low is None else [self.low, self.high],
-            "pays": self.pays or None,
-        }
+    @property
+    def interval(self) -> tuple[float, float | None] | None:
+        """The interval's two ends; None without repeats."""
+        return None if self.low is None else (self.low, self.high)
 
 
 @dataclass(frozen=True)
-class Curve:
+class Curve(Declared):
     """Performance against ranks on one GPU, at one number of threads a rank.
 
     Attributes
@@ -86,16 +80,10 @@ class Curve:
         """Performance at the count up to which sharing pays, over that of the first, less one."""
         return next(s.performance for s in self.steps if s.ranks == self.ranks) - 1.0
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "threads": self.threads,
-            "worth": self.worth,
-            "ranks_per_gpu": self.ranks,
-            "interval": None if self.low is None else [self.low, self.high],
-            "gain": self.gain,
-            "steps": [s.as_dict() for s in self.steps],
-        }
+    @property
+    def interval(self) -> tuple[float, float | None] | None:
+        """The interval's two ends; None without repeats."""
+        return None if self.low is None else (self.low, self.high)
 
 
 def curves(runs: Runs, worth: float = WORTH) -> list[Curve]:

@@ -91,20 +91,20 @@ class AtOnce:
             out.append(f"A {which} device could save {share:.0%} of the kernels' {show(total, 's')} at most: {why}.")
         return out
 
-    def as_dict(self) -> dict[str, Any]:
-        """The part of the JSON contract of ``model order``."""
-        share = self.second_share
-        return {
-            "kernels": self.kernels, "kernel_streams": list(self.streams), "kernel_devices": self.devices,
-            "kernels_beside": int(self.beside.sum()), "streams_beside": list(self.streams_beside),
-            "least_at_once": self.least, "most_at_once": self.most,
-            "at_once": [
-                dict(zip(("first", "first_track", "then", "then_track", "pairs"), pair, strict=True)) for pair in self.pairs[:_MOST_LISTED]
-            ],
-            "kernel_seconds": float(self.seconds.sum()), "beside_seconds": float(self.seconds[self.beside].sum()),
-            "chain_seconds": self.chain_seconds, "second_device_share": share,
-            "second_device_used": None if share is None else share >= _WORTH, "words": self.words(),
-        }  # fmt: skip
+    @property
+    def listed(self) -> list[dict[str, Any]]:
+        """The first `_MOST_LISTED` pairs, a row each."""
+        return [dict(zip(("first", "first_track", "then", "then_track", "pairs"), pair, strict=True)) for pair in self.pairs[:_MOST_LISTED]]
+
+    @property
+    def beside_seconds(self) -> float:
+        """Time of the kernels that may run beside another [s]."""
+        return float(self.seconds[self.beside].sum())
+
+    @property
+    def second_device_used(self) -> bool | None:
+        """Whether a second device would save enough to be used; None where no kernel takes time."""
+        return None if self.second_share is None else self.second_share >= _WORTH
 
 
 def at_once(runs: Runs, clock: Int, level: Int, chain_seconds: float) -> AtOnce:

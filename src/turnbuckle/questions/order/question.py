@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.profile.dependencies.dependencies import Graph, dependencies
 from turnbuckle.profile.profile import Profile
-from turnbuckle.projection.run import SCHEMA_VERSION, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.distance.question import Distance, Mode
 from turnbuckle.questions.order.at_once import AtOnce, at_once, kernel_seconds
@@ -150,26 +149,21 @@ class Order(Shown):
         """The graph of one recording with the dependencies found across tracks, for the timeline replay."""
         return ordered(dependencies(self.profiles[run]), self.runs, self.source, self.target, run)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``model order``."""
-        told, levels = self.explained, self.levels
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "runs": len(self.profiles),
-            "activities": len(self.runs),
-            "tracks": len(self.runs.tracks),
-            "unmatched": self.runs.unmatched.tolist(),
-            "disordered": self.runs.disordered,
-            "dependencies": len(self.source),
-            "explained_share": None if told is None or not len(told) else float(told.mean()),
-            "refuted": self.refuted.tolist(),
-            "first_share": self.first_share,
-            "false_share": self.false and list(self.false),
-            "levels": len(levels),
-            "widest_level": int(levels.max(initial=0)),
-            "mean_level": float(levels.mean()) if len(levels) else 0.0,
-            **self.at_once.as_dict(),
-        }
+    @property
+    def explained_share(self) -> float | None:
+        """Share of the dependencies that follow from the rules; None where there are none, or that would take too long."""
+        explained = self.explained
+        return None if explained is None or not len(explained) else float(explained.mean())
+
+    @property
+    def widest_level(self) -> int:
+        """Most activities of one level."""
+        return int(self.levels.max(initial=0))
+
+    @property
+    def mean_level(self) -> float:
+        """Activities of a level in the mean; 0 without any."""
+        return float(self.levels.mean()) if len(self.levels) else 0.0
 
     def table(self) -> pl.DataFrame:
         """Dependencies across tracks, one a row.

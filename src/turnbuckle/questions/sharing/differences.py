@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.replay.contention.contention import Program
 
 Float = NDArray[np.float64]
@@ -36,7 +37,7 @@ _ROUNDING: Final = 1e-8
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Declared):
     """Change of a run time with a parameter, at one value of it.
 
     Attributes
@@ -84,14 +85,6 @@ class Difference:
         slopes = np.concatenate([self.forward.reshape(-1), self.backward.reshape(-1)])
         up, down = bool((slopes > rounding).any()), bool((slopes < -rounding).any())
         return "not stable" if up and down else "rises" if up else "falls" if down else "no change"
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON; slopes in seconds a unit of the parameter."""
-        low, high = self.interval
-        return {
-            "at": self.at, "seconds": self.seconds, "slope": self.slope, "slope_low": low, "slope_high": high,
-            "elasticity": self.elasticity, "sign": self.sign, "runs": len(self.forward), "steps": self.steps.tolist(),
-        }  # fmt: skip
 
 
 def differences(

@@ -58,17 +58,6 @@ class Beside(Shown):
         first, second = self.penalties
         return f"Two runs at once ({self.form}): {first:.3f}x and {second:.3f}x what each takes alone"
 
-    def as_dict(self) -> dict[str, Any]:
-        """A row of ``model sharing --beside``."""
-        return {
-            "form": self.form,
-            "alone_seconds": list(self.alone),
-            "seconds": list(self.seconds),
-            "penalties": list(self.penalties),
-            "until_both_are_done_seconds": self.together,
-            "saved_over_one_after_the_other": self.saved,
-        }
-
 
 def pair(
     one: Sharer,

@@ -30,7 +30,7 @@ from turnbuckle.foundation.units import show
 from turnbuckle.profile.dependencies.dependencies import Graph
 from turnbuckle.projection.admission import require_activity, require_order
 from turnbuckle.projection.model import link_bandwidth
-from turnbuckle.projection.run import SCHEMA_VERSION, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.sharing.differences import scattered
 from turnbuckle.replay.contention.contention import Program, replay
@@ -370,40 +370,16 @@ class Sharing(Shown):
         """The answer in one line."""
         return f"Sharing: runs of {show(self.run.measured, 's')}, {', '.join(self.forms)}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``model sharing``."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "measured_seconds": self.run.measured,
-            "devices": self.run.devices,
-            "bandwidth": self.bandwidth,
-            "bandwidth_stated": self.stated,
-            "recorded_bandwidth": self.run.recorded_bandwidth,
-            "recorded_bandwidth_from": self.run.link_from,
-            "recorded_latency_seconds": self.run.recorded_latency,
-            "hop_seconds": self.hop_seconds,
-            "speed": self.speed,
-            "kernels_gain": self.gain,
-            "cores": self.cores or None,
-            "copies": len(self.run.moved.activity),
-            "to_device_bytes": self.to_device_bytes,
-            "to_host_bytes": self.to_host_bytes,
-            "fit_within_5_percent": self.fit,
-            "kernels": {
-                "count": len(self.run.kernels.activity),
-                "seconds": float(self.run.kernels.seconds.sum()),
-                "share_with_blocks_known": self.run.blocks_known,
-                "share_that_does_not_fill": self.run.unfilled,
-            },
-            "rows": [
-                {
-                    **r.__dict__,
-                    "benefit": None if r.form == "loose" else self.benefit(r.runs, r.form),
-                    "penalty_least_gain": self.slowest(r.form, r.runs),
-                }
-                for r in self.rows
-            ],
-        }
+    def listed(self) -> list[dict[str, Any]]:
+        """Return the rows with what a larger GPU is worth beside small ones, and the penalty where kernels gain the least."""
+        return [
+            {
+                **row.__dict__,
+                "benefit": None if row.form == "loose" else self.benefit(row.runs, row.form),
+                "penalty_least_gain": self.slowest(row.form, row.runs),
+            }
+            for row in self.rows
+        ]
 
 
 def sharing(

@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
-from turnbuckle.projection.run import SCHEMA_VERSION
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.questions.sharing.differences import SEEDS, Difference, differences
 from turnbuckle.questions.sharing.question import (
     FORMS,
@@ -44,28 +44,16 @@ STEPS: Final = (0.02, 0.1)
 
 
 @dataclass(frozen=True)
-class Point:
+class Point(Declared):
     """A replay: latency [s], bandwidth [B/s], and what came out."""
 
     latency: float
     bandwidth: float
     found: Shared
 
-    def as_dict(self) -> dict[str, Any]:
-        """A row of the table."""
-        return {
-            "form": self.found.form,
-            "runs": self.found.runs,
-            "latency_seconds": self.latency,
-            "bandwidth": self.bandwidth,
-            "seconds": self.found.seconds,
-            "penalty": self.found.penalty,
-            "gain": self.found.gain,
-        }
-
 
 @dataclass(frozen=True)
-class SharingSurface:
+class SharingSurface(Declared):
     """Run time over latency, bandwidth and number of GPUs.
 
     Attributes
@@ -77,6 +65,8 @@ class SharingSurface:
     points : by form, runs, latency and bandwidth.
     cores : host cores that all runs have between them; 0: as many as they ask for.
     """
+
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
     run: Sharer
     law: Law
@@ -116,24 +106,6 @@ class SharingSurface:
             if loose is not None and one is not None and most > 1:
                 out[f"gpu_gpu_{form}"] = one.gain / loose.gain
         return out
-
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``model sharing --surface``."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "measured_seconds": self.run.measured,
-            "devices": self.run.devices,
-            "law": self.law,
-            "kernels_gain": self.gain,
-            "hop_seconds": self.hop_seconds,
-            "speed": self.speed,
-            "cores": self.cores or None,
-            "recorded_bandwidth": self.run.recorded_bandwidth,
-            "recorded_bandwidth_from": self.run.link_from,
-            "recorded_latency_seconds": self.run.recorded_latency,
-            "comparisons": self.comparisons(),
-            "points": [p.as_dict() for p in self.points],
-        }
 
 
 def sharing_surface(

@@ -22,19 +22,20 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import uuid4
 
 import polars as pl
 
 from turnbuckle.foundation.errors import CannotAnswer, InternalError, TurnbuckleError, UsageError, clipped
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.questions.sweep.grid import RESERVED, Point, Study, digest_of
 from turnbuckle.questions.sweep.journal import Journal, Outcome, beside, journal_of, read_journal
 from turnbuckle.questions.sweep.points import Held, scalars
 from turnbuckle.questions.sweep.study_file import read_study
 
 if TYPE_CHECKING:
-    from turnbuckle.questions.sweep.summary import Summary
+    from turnbuckle.questions.sweep.summary import SweepSummary
 
 #: A worker hands back what it has after so long [s].
 PATIENCE: Final = 1.0
@@ -240,7 +241,7 @@ class _Work:
 
 
 @dataclass(frozen=True)
-class Swept:
+class Swept(Declared):
     """A study and its answers.
 
     Attributes
@@ -252,6 +253,8 @@ class Swept:
     seconds, reading_seconds : how long it took, and what the workers together spent reading [s].
     notes : what else there is to say: a file system without locks, lines of a journal that could not be read.
     """
+
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
     study: Study
     outcomes: Sequence[Outcome | None]
@@ -297,29 +300,16 @@ class Swept:
         names = list(rows[0]) if rows else ["recording", *self.study.columns, "code", "error"]
         return pl.DataFrame([_column(n, [r[n] for r in rows]) for n in names])
 
-    def summaries(self) -> list[Summary]:
+    def summaries(self) -> list[SweepSummary]:
         """What there is to say of each recording."""
         from turnbuckle.questions.sweep.summary import summaries  # workers need none of what it needs
 
         return summaries(self.study, self.rows())
 
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``sweep``."""
-        from turnbuckle.projection.run import SCHEMA_VERSION  # brings SciPy, which a worker may not need
-
-        study = self.study
-        files = {n: {"file": p.name, "sha256": self.digests.get(n)} for n, p in study.recordings.items()}
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "study": study.name,
-            "model": study.kind.name,
-            "points": len(study),
-            "missing": self.missing,
-            "failed": self.failed,
-            "summary": [s.as_dict() for s in self.summaries()],
-            "rows": self.rows(),
-            "provenance": {"tool": "turnbuckle", "version": study.kind.released, "recordings": files},
-        }
+    def provenance(self) -> dict[str, Any]:
+        """Return the version that answered, and the recordings by name: file and hash."""
+        files = {n: {"file": p.name, "sha256": self.digests.get(n)} for n, p in self.study.recordings.items()}
+        return {"tool": "turnbuckle", "version": self.study.kind.released, "recordings": files}
 
 
 def _column(name: str, values: list[Any]) -> pl.Series:

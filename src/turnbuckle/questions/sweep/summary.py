@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.settings import Setting, unit_of
 from turnbuckle.foundation.units import show
 from turnbuckle.questions.sweep.grid import Study
@@ -43,7 +44,7 @@ class Gained:
 
 
 @dataclass(frozen=True)
-class Summary:
+class SweepSummary(Declared):
     """One recording of a sweep.
 
     Attributes
@@ -138,17 +139,18 @@ class Summary:
     def _value(self, name: str, value: Any) -> str:
         return valued(value, unit_of(name, self.settings))
 
-    def as_dict(self) -> dict[str, Any]:
-        """Of ``summary`` in the JSON contract of ``sweep``."""
-        best = self.best
-        out: dict[str, Any] = {"recording": self.recording, "sentence": self.sentence, "best": None, "gpudirect": None}
-        if best is not None:
-            out["best"] = {n: best[n] for n in (*self.varied, "seconds", TALK) if n in best}
-        if self.gained:
-            ends = {name: end(self.gained, key=lambda g: g.gain) for name, end in (("least", min), ("most", max))}
-            told = {n: {"communication": g.gain, "run_time": g.run_gain, "at": dict(g.values)} for n, g in ends.items()}
-            out["gpudirect"] = {"verdict": self.verdict, "combinations": len(self.gained), "unpaired": self.unpaired, **told}
-        return out
+    @property
+    def shortest(self) -> dict[str, Any] | None:
+        """Settings and results of the shortest run; None where nothing was answered."""
+        return None if self.best is None else {n: self.best[n] for n in (*self.varied, "seconds", TALK) if n in self.best}
+
+    @property
+    def gpudirect(self) -> dict[str, Any] | None:
+        """What GPUDirect gains at least and at most, and where; None where no two paths were compared."""
+        if not self.gained:
+            return None
+        least, most = (end(self.gained, key=lambda g: g.gain) for end in (min, max))
+        return {"verdict": self.verdict, "combinations": len(self.gained), "unpaired": self.unpaired, "least": least, "most": most}
 
 
 def valued(value: Any, unit: str) -> str:
@@ -200,7 +202,7 @@ def varying(study: Study) -> tuple[str, ...]:
     return (*pairs, *(n for n, values in study.axes.items() if len(values) > 1))
 
 
-def summaries(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[Summary]:
+def summaries(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[SweepSummary]:
     """What there is to say of each recording.
 
     Parameters
@@ -216,7 +218,7 @@ def summaries(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[Summary]:
     for name, mine in by.items():
         answered = [r for r in mine if not r["code"] and isinstance(r.get("seconds"), int | float)]
         compared, unpaired = gained(mine, varied) if both else ([], 0)
-        out.append(Summary(name, _best(answered, varied), varied, tuple(compared), unpaired, _unmatched(answered), legal))
+        out.append(SweepSummary(name, _best(answered, varied), varied, tuple(compared), unpaired, _unmatched(answered), legal))
     return out
 
 

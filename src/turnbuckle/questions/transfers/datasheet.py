@@ -24,6 +24,7 @@ from turnbuckle.cost.loggp import read_limited_bandwidth
 from turnbuckle.cost.packet import copy_seconds, on_device_seconds
 from turnbuckle.cost.wire import Way
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.projection.priors import COPY_LATENCY_SD, MOST_SHARERS
 from turnbuckle.projection.run import Run
@@ -47,7 +48,6 @@ from turnbuckle.questions.transfers.sheet import DEFAULT_LINKS, Sheet, sheet
 Float = NDArray[np.float64]
 
 APPROACHES: Final = ("projected", "peak", "envelope")
-SCHEMA_VERSION: Final = 1
 _WAYS: Final[dict[str, Way]] = {"h2d": "read", "d2h": "write", "p2p": "write"}
 
 
@@ -179,7 +179,7 @@ def _assumed(which: Class, count: int, latency: Latency, on: Sheet) -> list[Find
 
 
 @dataclass(frozen=True)
-class Total:
+class Total(Declared):
     """Transfers of one class, added up [s]; `measured` is their time on A, None where they are B's own.
 
     `drivers` is the share of the interval's variance by unknown, largest first.
@@ -198,18 +198,9 @@ class Total:
     read_limited: float | None
     drivers: Mapping[str, float] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "direction": self.direction, "memory": self.memory, "count": self.count, "size_bytes": self.size_bytes,
-            "measured_seconds": self.measured, "seconds": self.projected, "low_seconds": self.low, "high_seconds": self.high,
-            "peak_seconds": self.peak, "envelope_seconds": self.envelope, "read_limited_seconds": self.read_limited,
-            "drivers": dict(self.drivers),
-        }  # fmt: skip
-
 
 @dataclass(frozen=True)
-class Error:
+class Error(Declared):
     """How far one approach is off over some transfers: WMAPE and its spread [%], median error [%], predicted over actual time."""
 
     direction: str
@@ -222,17 +213,9 @@ class Error:
     spread: float
     median: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "direction": self.direction, "memory": self.memory, "approach": self.approach, "count": self.count,
-            "actual_seconds": self.actual, "seconds": self.predicted, "wmape_percent": self.wmape, "spread_percent": self.spread,
-            "median_percent": self.median,
-        }  # fmt: skip
-
 
 @dataclass(frozen=True)
-class Projected:
+class Projected(Declared):
     """One application on one node.
 
     Attributes
@@ -256,21 +239,12 @@ class Projected:
     latency: Mapping[Class, Latency]
     findings: tuple[Finding, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "application": self.application,
-            "target": self.target,
-            "link": self.link,
-            "transfers_of": self.transfers_of,
-            "latency": [
-                {"direction": d, "memory": m, "seconds": v.seconds, "size_bytes": v.size_bytes, "copies": v.copies, "source": v.source}
-                for (d, m), v in self.latency.items()
-            ],
-            "totals": [t.as_dict() for t in self.totals],
-            "errors": [e.as_dict() for e in self.errors],
-            "findings": [f.as_dict() for f in self.findings],
-        }
+    def latencies(self) -> list[dict[str, Any]]:
+        """Return (L+O) of each class: seconds, bytes of the copies it was seen in, their number, where it is from."""
+        return [
+            {"direction": d, "memory": m, "seconds": v.seconds, "size_bytes": v.size_bytes, "copies": v.copies, "source": v.source}
+            for (d, m), v in self.latency.items()
+        ]
 
 
 @dataclass(frozen=True, repr=False)
@@ -282,15 +256,12 @@ class Study(Shown):
     projected: list[Projected]
     subjects: list[Transfers]
 
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``transfers``."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "level": LEVEL,
-            "latency_sd": COPY_LATENCY_SD,
-            "projections": [p.as_dict() for p in self.projected],
-            "distributions": [{"application": s.name, "decades": distribution(s)} for s in self.subjects],
-        }
+    level: ClassVar[float] = LEVEL
+    latency_sd: ClassVar[float] = COPY_LATENCY_SD
+
+    def distributions(self) -> list[dict[str, Any]]:
+        """Return how the transfers of each application are spread over sizes."""
+        return [{"application": s.name, "decades": distribution(s)} for s in self.subjects]
 
     def table(self) -> pl.DataFrame:
         """Return a row for each class of transfers on each node, as `rows`."""

@@ -25,13 +25,13 @@ import polars as pl
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import LEVEL
 from turnbuckle.questions.validate.cases import Case, find
 from turnbuckle.questions.validate.rows import KINDS, Data, Row
 
-SCHEMA_VERSION: Final = 1
 #: Kinds of question in words.
 TITLES: Final = {
     "run time": "run time on another machine",
@@ -89,7 +89,7 @@ CARD_FILE: Final = "accuracy.json"
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(Declared):
     """One line of the card: a kind of question, answered by one model.
 
     Attributes
@@ -121,14 +121,14 @@ class Group:
         """Share of the intervals that hold the measured value."""
         return self.covered / self.stated if self.stated else None
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        orders = [{"tau": tau, "p_value": p, "count": n} for tau, p, n in self.orders]
-        return {**asdict(self), "title": TITLES[self.kind], "coverage": self.coverage, "orders": orders}
+    @property
+    def title(self) -> str:
+        """The kind in words."""
+        return TITLES[self.kind]
 
 
 @dataclass(frozen=True)
-class NotRun:
+class NotRun(Declared):
     """A case, or one of its questions, without a number: its name, the finding's code, why."""
 
     case: str
@@ -137,7 +137,7 @@ class NotRun:
 
 
 @dataclass(frozen=True)
-class About:
+class About(Declared):
     """What a case is, in words."""
 
     name: str
@@ -163,6 +163,7 @@ class Validation(Shown):
     """
 
     question: ClassVar[str] = "validate"
+    level: ClassVar[float] = LEVEL
 
     rows: tuple[Row, ...]
     abouts: tuple[About, ...] = ()
@@ -216,22 +217,9 @@ class Validation(Shown):
         """What a case is."""
         return next((a for a in self.abouts if a.name == name), None)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON contract of ``validate``."""
-        every = self.coverage
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "date": self.day,
-            "version": self.release,
-            "level": LEVEL,
-            "cases": [asdict(a) for a in self.abouts],
-            "rows": [row_dict(r) for r in self.rows],
-            "card": [g.as_dict() for g in self.card],
-            "coverage": None if every is None else {k: v for k, v in every.as_dict().items() if k in _COVERAGE},
-            "not_run": [asdict(n) for n in self.not_run],
-            "not_validated": list(self.not_validated),
-            "findings": [f.as_dict() for f in self.findings],
-        }
+    def row_dicts(self) -> list[dict[str, Any]]:
+        """Return every row with how far off it is."""
+        return [row_dict(row) for row in self.rows]
 
 
 _COVERAGE: Final = ("cases", "covered", "stated", "coverage", "low", "high")
