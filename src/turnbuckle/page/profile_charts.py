@@ -14,16 +14,10 @@ from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import CATEGORIES, HALF, INK, PARTS, SOFT
 from turnbuckle.show.figures.marks import BYTES, SECONDS, Rows, Spec, log_ticks, of, plot, quantity, stack, time_unit
+from turnbuckle.show.run_tables import CATEGORY_WORDS
 from turnbuckle.show.text import NARROW, clean, count, number, percent, plural
 from turnbuckle.show.unknowns import DIRECTION
 
-CATEGORY_WORDS = {
-    "kernel": "kernels",
-    "copy": "copies, no kernel running",
-    "mpi": "MPI, device idle",
-    "api": "GPU calls, device idle",
-    "cpu": "host work, nothing else",
-}
 #: 90 % of a normal error lies inside this many standard deviations.
 NINETY = 1.645
 #: Points of a memory time line.

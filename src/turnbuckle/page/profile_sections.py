@@ -21,13 +21,12 @@ from turnbuckle.profile.transfers import LinkFit, known_links
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.kernel_names import kernel_labels
+from turnbuckle.show.run_tables import MOST, TOP, calls_table, category_words, copies_table, kernels_table, run_time_table
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.text import DASH, clean, count, listed, number, percent, plural, seconds, shorten
 from turnbuckle.show.unknowns import DIRECTION
 from turnbuckle.trace.recorders import recorder
 
-#: Rows of long tables: printed at once, and at most in the report.
-TOP, MOST = 15, 200
 #: Added one-way latency of the offload map where no target adds one [s].
 ADDED_LATENCY_S = 2e-6
 
@@ -259,75 +258,25 @@ def _findings_table(found: list[Finding]) -> Table | None:
 def usage_section(answer: Answer) -> dict[str, Any]:
     """How the run uses the coupling: time line, copies, links, launches, kernels, calls, memory, offload map."""
     profile = answer.run.profile
-    shares = summary.categories_ns(profile)
-    total = max(profile.run_time_ns, 1)
-    meaning = {
-        "kernel": "device computes: kernels, graphs, memory sets",
-        "copy": "copies and migrations where no kernel runs",
-        "mpi": "MPI calls where the device is idle",
-        "api": "GPU runtime calls where the device is idle",
-        "cpu": "the rest: the application's own host work",
-    }
-    words = {k: w for k, w in profile_charts.CATEGORY_WORDS.items() if shares[k] or k not in answer.run.untold}
-    if _device_alone(answer):
-        words["cpu"], meaning["cpu"] = "nothing recorded", "the rest: what the host did was not recorded"
-    rows = [
-        cells(words[k], meaning[k], number(v * 1e-9, "s"), Cell(percent(v / total), bar=v / total))
-        if k in words
-        else cells(profile_charts.CATEGORY_WORDS[k], meaning[k], "not recorded", DASH)
-        for k, v in shares.items()
-    ]
-    rows.append(
-        cells(
-            Cell("closure defect", tone="soft"),
-            Cell("run time minus all of the above", tone="soft"),
-            Cell(number(summary.closure_defect_ns(profile) * 1e-9, "s"), tone="soft"),
-            "",
-        )
-    )
     gpu = profile.has & {"kernels", "copies", "graphs", "memsets"}
     lapped = summary.overlap(profile) if gpu else {"copy_union_ns": 0}
     return {
-        "categories": profile_charts.categories(shares, words) if profile.run_time_ns else None,
-        "categories_table": Table(
-            "The exclusive time line: each instant belongs to one category.", ["category", "what it is", ">time", ">share"], rows
-        ),
+        "categories": profile_charts.categories(summary.categories_ns(profile), category_words(answer.run))
+        if profile.run_time_ns
+        else None,
+        "categories_table": run_time_table(answer.run),
         "distributions": profile_charts.distributions(found) if (found := transfer_distribution(profile)) else [],
-        "copies_table": _copies_table(answer) if gpu else None,
+        "copies_table": copies_table(profile) if gpu else None,
         "overlap": profile_charts.overlap(lapped) if lapped["copy_union_ns"] else None,
         "exposed": number(lapped["copy_exposed_ns"] * 1e-9, "s") if lapped["copy_union_ns"] else "",
         "fits": _fit_figures(answer),
         "fits_table": _fits_table(answer),
         "launch_table": _launch_table(answer) if answer.run.projectable else None,
-        "kernels_table": _kernels_table(answer),
-        "calls_table": _calls_table(answer),
+        "kernels_table": kernels_table(profile),
+        "calls_table": calls_table(profile),
         "memory": profile_charts.memory(line, profile.seconds) if (line := summary.memory_timeline(profile)).height else None,
         **_offload(answer),
     }
-
-
-def _copies_table(answer: Answer) -> Table | None:
-    rows = [
-        cells(
-            DIRECTION[name],
-            count(c["count"]),
-            DASH if c["bytes"] is None else number(c["bytes"], "B"),
-            number(c["busy_ns"] * 1e-9, "s"),
-            DASH if c["bytes"] is None else number(c["bytes"] / c["count"], "B"),
-            DASH if c["bytes"] is None or not c["busy_ns"] else number(c["bytes"] / (c["busy_ns"] * 1e-9), "B/s"),
-        )
-        for name, c in summary.copies(answer.run.profile).items()
-        if c["count"]
-    ]
-    return (
-        Table(
-            "Copies and migrations by direction; busy is the plain sum of their times.",
-            ["direction", ">count", ">bytes", ">busy", ">mean size", ">mean rate"],
-            rows,
-        )
-        if rows
-        else None
-    )
 
 
 def _fits(answer: Answer) -> list[tuple[LinkFit, float | None, bool]]:
@@ -412,57 +361,6 @@ def _launch_table(answer: Answer) -> Table:
         "Calls that cross to the device. The two launch costs are different numbers and are never added.",
         ["cost", "definition", ">count", ">median", ">95th percentile"],
         rows,
-    )
-
-
-def _kernels_table(answer: Answer) -> Table | None:
-    table = summary.kernel_table(answer.run.profile)
-    shown = table.head(MOST)
-    rows = [
-        cells(
-            Cell(label, clean(r["kernel"]), tone="code"),
-            count(r["count"]),
-            number(r["seconds"], "s"),
-            number(r["median_seconds"], "s"),
-            number(r["mean_seconds"], "s"),
-            Cell(percent(r["share"]), bar=r["share"]),
-        )
-        for r, label in zip(shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 64), strict=True)
-    ]
-    return (
-        Table(
-            f"Kernels by time, {plural(table.height, 'name')}.",
-            ["kernel", ">count", ">time", ">median", ">mean", ">share of kernel time"],
-            rows,
-            TOP,
-            table.height - len(rows),
-        )
-        if rows
-        else None
-    )
-
-
-def _calls_table(answer: Answer) -> Table | None:
-    table = summary.calls(answer.run.profile)
-    rows = [
-        cells(
-            Cell(shorten(clean(r["call"] or "(no name)"), 64), clean(r["call"] or ""), tone="code"),
-            r["call_class"] or DASH,
-            count(r["count"]),
-            number(r["seconds"], "s"),
-            number(r["median_seconds"], "s"),
-            Cell(percent(r["exposed_share"]), bar=r["exposed_share"]),
-        )
-        for r in table.head(MOST).to_dicts()
-    ]
-    caption = (
-        f"Host calls of the GPU runtime by time, {plural(table.height, 'name')}. A call that finds the device idle lasts "
-        "until what it started begins."
-    )
-    return (
-        Table(caption, ["call", "class", ">count", ">time", ">median", ">share of run time, exposed"], rows, TOP, table.height - len(rows))
-        if rows
-        else None
     )
 
 

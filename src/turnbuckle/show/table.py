@@ -1,4 +1,4 @@
-"""Tables as the template prints them."""
+"""Tables as people see them: drawn by the report's template and by the terminal (`turnbuckle.show.terminal.tables.drawn`)."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ class Table:
     more : how many rows are left out of the report altogether.
     kind : style of the table: ``matrix``, ``machine`` or empty.
     notes : a line under each row, over its whole width; empty for none.
+    title : what a terminal prints above it, where a caption is too long.
+    wide : titles of columns for which a terminal has no room.
     """
 
     caption: str
@@ -48,6 +50,8 @@ class Table:
     more: int = 0
     kind: str = ""
     notes: Sequence[str] = ()
+    title: str = ""
+    wide: Sequence[str] = ()
     first: Sequence[Sequence[Cell]] = field(init=False)
     rest: Sequence[Sequence[Cell]] = field(init=False)
 

@@ -21,7 +21,9 @@ from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.describe import scope
 from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import DEFAULT_TARGETS, SCHEMA_VERSION, Answer, Run, Summary
+from turnbuckle.show.run_tables import calls_table, copies_table, kernels_table, run_time_table
 from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.drawing import drawn
 from turnbuckle.show.terminal.output import flattened, write_answer, write_frame, write_json
 from turnbuckle.trace.recorders import recorder
 
@@ -40,11 +42,6 @@ def plain(text: object, width: int = NAME_WIDTH) -> str:
 def clean(text: object, width: int = NAME_WIDTH) -> str:
     """Text from outside for where rich reads markup: `plain`, and nothing in it is markup."""
     return escape(plain(text, width))
-
-
-def on_one_line(name: object) -> Text:
-    """A name in a table: cut where the terminal ends, so that each row stays one line."""
-    return Text(plain(name), no_wrap=True, overflow="ellipsis")
 
 
 def seconds(value: float | None) -> str:
@@ -144,12 +141,12 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         )
     console.print(head)
     console.print()
-    console.print(categories_table(answer))
+    console.print(drawn(run_time_table(answer.run), bars=True))
     if not brief:
-        for table in (copies_table(answer), calls_table(answer), kernels_table(answer)):
-            if table.row_count:
+        for table in (copies_table(profile), calls_table(profile), kernels_table(profile)):
+            if table is not None:
                 console.print()
-                console.print(table)
+                console.print(drawn(table, most=10))
 
 
 def many(count: int, one: str, more: str) -> str:
@@ -196,78 +193,6 @@ def link_lines(answer: Answer) -> dict[str, str]:
             f"{quantity(link['bandwidth'], 'B/s')}{of}{looks}; {link['memory']} copies, o+L {latency}"
         )
     return out
-
-
-def categories_table(answer: Answer) -> Table:
-    """The exclusive time line as bars."""
-    profile = answer.run.profile
-    shares = summary.categories_ns(profile)
-    total = max(profile.run_time_ns, 1)
-    names = {
-        "kernel": "kernel",
-        "copy": "copy, no kernel running",
-        "mpi": "MPI, device idle",
-        "api": "GPU calls, device idle",
-        "cpu": "host work, nothing else" if answer.run.projectable or not answer.run.on_device else "nothing recorded",
-    }
-    table = Table(
-        title="where the run time goes (each instant counted once)", title_justify="left", box=None, pad_edge=False, header_style="dim"
-    )
-    table.add_column(no_wrap=True)
-    for column in ("time", "share"):
-        table.add_column(column, justify="right", no_wrap=True)
-    # where there is no room it is the bar that ends early
-    table.add_column()
-    for category, value in shares.items():
-        if category in answer.run.untold and not value:
-            table.add_row(names[category], "not recorded", "", "", style="dim")
-            continue
-        bar = "█" * round(40 * value / total) or ("▏" if value else "")
-        table.add_row(names[category], ns(value), f"{value / total:.1%}", Text(bar, "cyan", no_wrap=True, overflow="crop"))
-    table.add_row("closure defect", ns(summary.closure_defect_ns(profile)), "", "", style="dim")
-    return table
-
-
-def copies_table(answer: Answer) -> Table:
-    """Copies and migrations by class."""
-    table = Table(title="copies", title_justify="left", box=None, pad_edge=False, header_style="dim")
-    for column in ("class", "count", "bytes", "busy", "mean rate"):
-        table.add_column(column, justify="left" if column == "class" else "right")
-    for name, row in summary.copies(answer.run.profile).items():
-        if row["count"]:
-            known = row["bytes"] is not None
-            rate = quantity(row["bytes"] / (row["busy_ns"] * 1e-9), "B/s") if known and row["busy_ns"] else "-"
-            table.add_row(name, f"{row['count']:,}", quantity(row["bytes"], "B") if known else "-", ns(row["busy_ns"]), rate)
-    return table
-
-
-def calls_table(answer: Answer, most: int = 10) -> Table:
-    """Host calls by time."""
-    table = Table(title=f"host calls (top {most} by time)", title_justify="left", box=None, pad_edge=False, header_style="dim")
-    for column in ("call", "class", "count", "time", "median", "of run, exposed"):
-        table.add_column(column, justify="left" if column in ("call", "class") else "right", no_wrap=column != "call")
-    for row in summary.calls(answer.run.profile).head(most).to_dicts():
-        table.add_row(
-            on_one_line(row["call"]),
-            row["call_class"],
-            f"{row['count']:,}",
-            seconds(row["seconds"]),
-            seconds(row["median_seconds"]),
-            f"{row['exposed_share']:.1%}",
-        )
-    return table
-
-
-def kernels_table(answer: Answer, most: int = 10) -> Table:
-    """Kernels by time."""
-    table = Table(title=f"kernels (top {most} by time)", title_justify="left", box=None, pad_edge=False, header_style="dim")
-    for column in ("kernel", "count", "time", "share", "median"):
-        table.add_column(column, justify="left" if column == "kernel" else "right", no_wrap=column != "kernel")
-    for row in summary.kernel_table(answer.run.profile).head(most).to_dicts():
-        table.add_row(
-            on_one_line(row["kernel"]), f"{row['count']:,}", seconds(row["seconds"]), f"{row['share']:.1%}", seconds(row["median_seconds"])
-        )
-    return table
 
 
 def print_projections(console: Console, answer: Answer) -> None:

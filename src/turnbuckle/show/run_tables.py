@@ -1,0 +1,120 @@
+"""What a recording shows, as tables for terminal and report alike: where its run time goes, copies, host calls, kernels."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.summary import summary
+from turnbuckle.projection.run import Run
+from turnbuckle.show.kernel_names import kernel_labels
+from turnbuckle.show.table import Cell, Table, cells
+from turnbuckle.show.text import DASH, clean, count, number, percent, plural, shorten
+from turnbuckle.show.unknowns import DIRECTION
+
+#: Rows of long tables: printed at once, and at most.
+TOP, MOST = 15, 200
+CATEGORY_WORDS: Final = {
+    "kernel": "kernels",
+    "copy": "copies, no kernel running",
+    "mpi": "MPI, device idle",
+    "api": "GPU calls, device idle",
+    "cpu": "host work, nothing else",
+}
+_MEANING: Final = {
+    "kernel": "device computes: kernels, graphs, memory sets",
+    "copy": "copies and migrations where no kernel runs",
+    "mpi": "MPI calls where the device is idle",
+    "api": "GPU runtime calls where the device is idle",
+    "cpu": "the rest: the application's own host work",
+}
+
+
+def category_words(run: Run) -> dict[str, str]:
+    """Return the categories of the time line that were recorded, in words."""
+    shares = summary.categories_ns(run.profile)
+    words = {name: text for name, text in CATEGORY_WORDS.items() if shares[name] or name not in run.untold}
+    if run.on_device and not run.projectable:
+        words["cpu"] = "nothing recorded"
+    return words
+
+
+def run_time_table(run: Run) -> Table:
+    """Return where the run time goes: each instant belongs to one category."""
+    shares, words = summary.categories_ns(run.profile), category_words(run)
+    total = max(run.profile.run_time_ns, 1)
+    meaning = dict(_MEANING)
+    if words["cpu"] != CATEGORY_WORDS["cpu"]:
+        meaning["cpu"] = "the rest: what the host did was not recorded"
+    rows = [
+        cells(words[name], meaning[name], number(value * 1e-9, "s"), Cell(percent(value / total), bar=value / total))
+        if name in words
+        else cells(CATEGORY_WORDS[name], meaning[name], "not recorded", DASH)
+        for name, value in shares.items()
+    ]
+    defect = number(summary.closure_defect_ns(run.profile) * 1e-9, "s")
+    rows.append([Cell(text, tone="soft") for text in ("closure defect", "run time minus all of the above", defect, "")])
+    head = ["category", "what it is", ">time", ">share"]
+    caption = "The exclusive time line: each instant belongs to one category."
+    return Table(caption, head, rows, title="where the run time goes (each instant counted once)", wide=("what it is",))
+
+
+def copies_table(profile: Profile) -> Table | None:
+    """Return copies and migrations by direction; None where there are none."""
+    rows = [
+        cells(
+            DIRECTION[name],
+            count(c["count"]),
+            DASH if c["bytes"] is None else number(c["bytes"], "B"),
+            number(c["busy_ns"] * 1e-9, "s"),
+            DASH if c["bytes"] is None else number(c["bytes"] / c["count"], "B"),
+            DASH if c["bytes"] is None or not c["busy_ns"] else number(c["bytes"] / (c["busy_ns"] * 1e-9), "B/s"),
+        )
+        for name, c in summary.copies(profile).items()
+        if c["count"]
+    ]
+    caption = "Copies and migrations by direction; busy is the plain sum of their times."
+    head = ["direction", ">count", ">bytes", ">busy", ">mean size", ">mean rate"]
+    return Table(caption, head, rows, title="copies") if rows else None
+
+
+def kernels_table(profile: Profile) -> Table | None:
+    """Return kernels by time, the longest first; None where there are none."""
+    table = summary.kernel_table(profile)
+    shown = table.head(MOST)
+    rows = [
+        cells(
+            Cell(label, clean(r["kernel"]), tone="code"),
+            count(r["count"]),
+            number(r["seconds"], "s"),
+            number(r["median_seconds"], "s"),
+            number(r["mean_seconds"], "s"),
+            Cell(percent(r["share"]), bar=r["share"]),
+        )
+        for r, label in zip(shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 64), strict=True)
+    ]
+    caption = f"Kernels by time, {plural(table.height, 'name')}."
+    head = ["kernel", ">count", ">time", ">median", ">mean", ">share of kernels"]
+    return Table(caption, head, rows, TOP, table.height - len(rows), title="kernels", wide=("mean",)) if rows else None
+
+
+def calls_table(profile: Profile) -> Table | None:
+    """Return host calls of the GPU runtime by time, the longest first; None where there are none."""
+    table = summary.calls(profile)
+    rows = [
+        cells(
+            Cell(shorten(clean(r["call"] or "(no name)"), 64), clean(r["call"] or ""), tone="code"),
+            r["call_class"] or DASH,
+            count(r["count"]),
+            number(r["seconds"], "s"),
+            number(r["median_seconds"], "s"),
+            Cell(percent(r["exposed_share"]), bar=r["exposed_share"]),
+        )
+        for r in table.head(MOST).to_dicts()
+    ]
+    caption = (
+        f"Host calls of the GPU runtime by time, {plural(table.height, 'name')}. A call that finds the device idle lasts "
+        "until what it started begins."
+    )
+    head = ["call", "class", ">count", ">time", ">median", ">exposed share of run"]
+    return Table(caption, head, rows, TOP, table.height - len(rows), title="host calls") if rows else None

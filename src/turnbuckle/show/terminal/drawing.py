@@ -1,0 +1,45 @@
+"""A table drawn on a terminal: the one that the report shows, in the characters of a terminal and without its widest columns."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.table import Table as Drawn
+from rich.text import Text
+
+from turnbuckle.show.table import Cell, Table
+from turnbuckle.show.text import DASH, MINUS, NARROW
+
+#: Characters that a terminal, or who searches its text, may not have.
+_PLAIN: Final = str.maketrans({NARROW: " ", "\N{NARROW NO-BREAK SPACE}": ",", "µ": "u", DASH: "-", MINUS: "-"})
+#: Characters of a bar that is full.
+_BAR: Final = 40
+_STYLES: Final = {"soft": "dim", "strong": "bold", "good": "green", "fair": "yellow", "poor": "red"}
+
+
+def drawn(table: Table, most: int | None = None, *, bars: bool = False) -> Drawn:
+    """Return a table for `rich` to print: at most so many rows, said in its title; `bars` behind the last column."""
+    shown = [k for k, name in enumerate(table.head) if name.lstrip(">^") not in table.wide]
+    rows = table.rows if most is None else table.rows[:most]
+    title = table.title + (f" (top {most} by time)" if most is not None and len(table.rows) + table.more > most else "")
+    out = Drawn(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for k in shown:
+        name = table.head[k]
+        # what has code in it may be cut at the end; a number never is
+        code = any(row[k].tone == "code" for row in rows)
+        out.add_column(name.lstrip(">^"), justify="right" if name.startswith(">") else "left", no_wrap=not code)
+    if bars:
+        out.add_column()
+    for row in rows:
+        texts = [_text(row[k]) for k in shown]
+        if bars:
+            share = next((cell.bar for cell in row if cell.bar is not None), None)
+            bar = "" if share is None else "█" * round(_BAR * share) or ("▏" if share else "")
+            texts.append(Text(bar, "cyan", no_wrap=True, overflow="crop"))
+        out.add_row(*texts)
+    return out
+
+
+def _text(cell: Cell) -> Text:
+    """Return what a cell says; each row stays one line."""
+    return Text(cell.text.translate(_PLAIN), style=_STYLES.get(cell.tone, ""), no_wrap=True, overflow="ellipsis")
