@@ -19,7 +19,7 @@ from turnbuckle.page import write
 from turnbuckle.page.html import SECTIONS, embedded, page, with_names
 from turnbuckle.projection.model import additive
 from turnbuckle.projection.run import Answer, Run
-from turnbuckle.show.text import clean, factor, seconds, span
+from turnbuckle.show.text import clean, seconds, span
 
 #: All tags a report may have.
 TAGS = {
@@ -71,9 +71,9 @@ def test_every_number_of_the_projections_is_printed(text: str, answer: Answer) -
         assert p.interval is not None
         for printed in (
             seconds(p.seconds),
-            factor(p.penalty, 4),
-            factor(p.benefit, 4),
-            span(p.interval.low, p.interval.high),
+            f"{p.penalty:.3f}×",
+            f"{p.benefit:.3f}×",
+            f"[{p.interval.low / p.measured_seconds:.3f}, {p.interval.high / p.measured_seconds:.3f}]",
             span(*p.envelope),
         ):
             assert printed in words, (p.target, printed)

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from turnbuckle.machine import Machine, Parameter, schema
-from turnbuckle.page.answer_sections import COUPLING_WORDS
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.table import Cell, Table, cells
+from turnbuckle.show.target_table import COUPLING_WORDS
 from turnbuckle.show.text import DASH, clean, number, percent, shorten
 
 

@@ -8,107 +8,26 @@ from typing import Any
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine
 from turnbuckle.page import answer_charts
-from turnbuckle.projection.projection import PARTS, Projection, break_even_utilisation, faster
+from turnbuckle.projection.projection import PARTS, faster
 from turnbuckle.projection.run import Answer
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.table import Cell, Table, cells
-from turnbuckle.show.text import DASH, bounds, clean, count, factor, listed, number, percent, probability, seconds, signed, span
+from turnbuckle.show.target_table import targets_table
+from turnbuckle.show.text import DASH, clean, count, factor, listed, number, percent, probability, seconds, signed
 from turnbuckle.show.unknowns import advice, unknown_label
-from turnbuckle.show.verdict import LINE, Verdict, on_timeline, three_sentences, what_would_change
-
-COUPLING_WORDS = {
-    "apu": "one package, one memory",
-    "c2c": "NVLink-C2C",
-    "nvlink": "NVLink",
-    "xgmi": "Infinity Fabric",
-    "pcie": "PCIe",
-    "fabric": "network fabric",
-    "api-remoting": "API remoting",
-    "relative": "as the source",
-}
-TONE = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft"}
+from turnbuckle.show.verdict import Verdict, on_timeline, three_sentences, what_would_change
 
 
 def answer_section(found: list[Verdict], distance: str = "") -> dict[str, Any]:
     """Verdict strip, three sentences and one on distance, what would change the answer, the table of all targets."""
     if not found:
         return {"figures": [], "sentences": [distance] if distance else [], "turns": [], "table": None}
-    level = next((v.projection.interval.level for v in found if v.projection.interval), None)
     return {
         "figures": [answer_charts.verdict_strip(found)],
         "sentences": [*three_sentences(found), *([distance] if distance else [])],
         "turns": what_would_change(found),
-        "table": _targets_table(found, level),
+        "table": targets_table(found),
     }
-
-
-def _targets_table(found: list[Verdict], level: float | None) -> Table:
-    head = [
-        "target",
-        "verdict",
-        ">time",
-        ">penalty",
-        ">benefit",
-        f">{percent(level)} interval" if level else ">interval",
-        ">envelope",
-        ">break-even use",
-    ]
-    rows, notes = [], []
-    for v in found:
-        p = v.projection
-        m = p.measured_seconds or 1.0
-        even = break_even_utilisation(p.penalty)
-        interval = span(p.interval.low, p.interval.high) if p.interval else DASH
-        rows.append(
-            cells(
-                Cell(v.name, clean(p.title), tone="strong", colour=v.colour),
-                Cell(v.words, f"{v.sure} likely inside {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
-                seconds(p.seconds),
-                factor(p.penalty, 4),
-                factor(p.benefit, 4),
-                Cell(interval, bounds(v.low, v.high)),
-                Cell(span(*p.envelope), bounds(p.envelope[0] / m - 1, p.envelope[1] / m - 1)),
-                factor(even, 4) if even > 1.0005 else DASH,
-            )
-        )
-        notes.append(coupling_words(p))
-    caption = (
-        "Penalty is projected over recorded time, benefit its inverse. The envelope is what no other order of the same "
-        "activities could leave at the stated values; the interval, which draws other values, may reach beyond it. "
-        "Break-even use: how much better a pooled GPU must be used to pay for the slowdown, before the cost of the fabric."
-    )
-    return Table(caption, head, rows, notes=notes)
-
-
-def coupling_words(p: Projection) -> str:
-    """The change behind a ratio: link, latency and bandwidth each way, delay added to calls."""
-    c = p.coupling
-    link = f"{COUPLING_WORDS.get(c['source'], clean(c['source']))} → {COUPLING_WORDS.get(c['target'], clean(c['target']))}"
-    if p.target == "self":
-        link = f"{COUPLING_WORDS.get(c['source'], clean(c['source']))}, unchanged"
-    parts = [link]
-    if c["copies_vanish"]:
-        parts.append("copies vanish")
-    else:
-        for direction, name in (("h2d", "to device"), ("d2h", "to host")):
-            d = c[direction]
-            changes = [arrow(d["source_latency_s"], d["target_latency_s"], "s"), arrow(d["source_bandwidth"], d["target_bandwidth"], "B/s")]
-            if said := [change for change in changes if change]:
-                parts.append(f"{name} {', '.join(said)}")
-    for way, what in (("call", "call"), ("link", "one-way trip")):
-        if added := c[f"added_{way}_slack_s"]:
-            parts.append(f"+{number(added, 's')} a {what}")
-    if p.alpha is not None and abs(p.alpha - 1.0) > 1e-9:
-        parts.append(f"kernels {factor(p.alpha)} as fast")
-    return "; ".join(parts)
-
-
-def arrow(before: float | None, after: float | None, unit: str) -> str:
-    """``2 µs → 4.2 µs``; one number where nothing changes, nothing where nothing is known."""
-    if before is None and after is None:
-        return ""
-    a, b = ("not stated" if v is None else number(v, unit) for v in (before, after))
-    return a if a == b else f"{a} → {b}"
 
 
 def comparison_section(answer: Answer, found: list[Verdict]) -> dict[str, Any]:

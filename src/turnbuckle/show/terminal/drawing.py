@@ -11,7 +11,7 @@ from turnbuckle.show.table import Cell, Table
 from turnbuckle.show.text import DASH, MINUS, NARROW
 
 #: Characters that a terminal, or who searches its text, may not have.
-_PLAIN: Final = str.maketrans({NARROW: " ", "\N{NARROW NO-BREAK SPACE}": ",", "µ": "u", DASH: "-", MINUS: "-"})
+_PLAIN: Final = str.maketrans({NARROW: " ", "\N{NARROW NO-BREAK SPACE}": ",", "µ": "u", DASH: "-", MINUS: "-", "×": "x", "→": "->"})
 #: Characters of a bar that is full.
 _BAR: Final = 40
 _STYLES: Final = {"soft": "dim", "strong": "bold", "good": "green", "fair": "yellow", "poor": "red"}
@@ -22,12 +22,12 @@ def drawn(table: Table, most: int | None = None, *, bars: bool = False) -> Drawn
     shown = [k for k, name in enumerate(table.head) if name.lstrip(">^") not in table.wide]
     rows = table.rows if most is None else table.rows[:most]
     title = table.title + (f" (top {most} by time)" if most is not None and len(table.rows) + table.more > most else "")
-    out = Drawn(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    out = Drawn(title=title.translate(_PLAIN), title_justify="left", box=None, pad_edge=False, header_style="dim")
     for k in shown:
         name = table.head[k]
-        # what has code in it may be cut at the end; a number never is
-        code = any(row[k].tone == "code" for row in rows)
-        out.add_column(name.lstrip(">^"), justify="right" if name.startswith(">") else "left", no_wrap=not code)
+        number = name.startswith(">")
+        # where there is no room, words are folded and code is cut at its end; a number stays whole
+        out.add_column(name.lstrip(">^").translate(_PLAIN), justify="right" if number else "left", no_wrap=number)
     if bars:
         out.add_column()
     for row in rows:
@@ -41,5 +41,11 @@ def drawn(table: Table, most: int | None = None, *, bars: bool = False) -> Drawn
 
 
 def _text(cell: Cell) -> Text:
-    """Return what a cell says; each row stays one line."""
-    return Text(cell.text.translate(_PLAIN), style=_STYLES.get(cell.tone, ""), no_wrap=True, overflow="ellipsis")
+    """Return what a cell says; code stays on one line."""
+    code = cell.tone == "code"
+    return Text(cell.text.translate(_PLAIN), _STYLES.get(cell.tone, ""), no_wrap=code, overflow="ellipsis" if code else "fold")
+
+
+def plain_text(text: str) -> Text:
+    """Return words of the report in the characters of a terminal."""
+    return Text(text.translate(_PLAIN))

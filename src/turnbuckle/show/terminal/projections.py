@@ -19,18 +19,18 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import summary
 from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.describe import scope
-from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import DEFAULT_TARGETS, SCHEMA_VERSION, Answer, Run, Summary
 from turnbuckle.show.run_tables import calls_table, copies_table, kernels_table, run_time_table
+from turnbuckle.show.target_table import targets_table
 from turnbuckle.show.terminal.console import Terminal
-from turnbuckle.show.terminal.drawing import drawn
+from turnbuckle.show.terminal.drawing import drawn, plain_text
 from turnbuckle.show.terminal.output import flattened, write_answer, write_frame, write_json
+from turnbuckle.show.unknowns import advice, unknown_label
+from turnbuckle.show.verdict import verdicts
 from turnbuckle.trace.recorders import recorder
 
 #: Names longer than this are cut in tables (JSON and reports keep them whole).
 NAME_WIDTH = 60
-#: Colour of each kind of verdict.
-COLOURS = {"self": "dim", "faster": "green", "inside": "green", "undecided": "yellow", "over": "red"}
 
 
 def plain(text: object, width: int = NAME_WIDTH) -> str:
@@ -197,38 +197,17 @@ def link_lines(answer: Answer) -> dict[str, str]:
 
 def print_projections(console: Console, answer: Answer) -> None:
     """One line a target, what changes under it, and what to measure to be surer."""
-    from turnbuckle.show.unknowns import advice, unknown_label
-    from turnbuckle.show.verdict import verdicts
-
     if not answer.projections:
         return
-    level = next((p.interval.level for p in answer.projections if p.interval), 0.9)
-    title = f"projected run time (measured {seconds(answer.run.profile.seconds)})"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
-    for column, justify in (
-        ("target", "left"),
-        ("time", "right"),
-        ("vs now", "right"),
-        (f"{level:.0%} interval", "left"),
-        ("verdict", "left"),
-    ):
-        table.add_column(column, justify=justify, no_wrap=column != "verdict")  # type: ignore[arg-type]
+    found = verdicts(answer.projections)
+    table = targets_table(found)
+    console.print()
+    console.print(drawn(table))
+    console.print()
+    console.print(Text("what changes", style="dim italic"))
     changes = Table.grid(padding=(0, 2))
-    for v in verdicts(answer.projections):
-        p, m = v.projection, v.projection.measured_seconds or 1.0
-        interval = f"[{p.interval.low / m:.3f}, {p.interval.high / m:.3f}]" if p.interval else "-"
-        table.add_row(
-            Text(p.target, style="bold"),
-            seconds(p.seconds),
-            f"{p.penalty:.3f}x",
-            Text(interval),
-            Text(v.words, style=COLOURS[v.kind]),
-        )
-        changes.add_row(Text(p.target), Text(change(p)), style="dim")
-    console.print()
-    console.print(table)
-    console.print()
-    console.print(Text("what changes (host-to-device link: bandwidth, latency)", style="dim italic"))
+    for v, note in zip(found, table.notes, strict=True):
+        changes.add_row(plain_text(v.name), plain_text(note), style="dim")
     console.print(changes)
     if uncalled := next((f.detail for p in answer.projections for f in p.findings if f.code == "A365"), ""):
         console.print()
@@ -236,9 +215,9 @@ def print_projections(console: Console, answer: Answer) -> None:
     if explained := next((f.detail for p in answer.projections for f in p.findings if f.code == "A309"), ""):
         console.print()
         console.print(Text(f"replayed as a timeline: dependency rules explain {explained}", style="dim"))
-    drawn = [p for p in answer.projections if p.interval and p.drivers]
-    if drawn:
-        widest = max(drawn, key=lambda p: p.interval.high - p.interval.low if p.interval else 0.0)
+    uncertain = [p for p in answer.projections if p.interval and p.drivers]
+    if uncertain:
+        widest = max(uncertain, key=lambda p: p.interval.high - p.interval.low if p.interval else 0.0)
         name, share = next(iter(widest.drivers.items()))
         console.print()
         console.print(
@@ -263,24 +242,6 @@ def card_line(answer: Answer) -> str:
     model = "projection, kernels by memory" if answer.model.alpha == "memory" else "projection"
     said = shipped().in_words("run time", model)
     return f"held against measurement: {said}; turnbuckle validate --card" if said else ""
-
-
-def change(p: Projection) -> str:
-    """The change in coupling in a few words: bandwidth and latency of the host-to-device link, added distance."""
-    link = p.coupling["h2d"]
-    if p.coupling["copies_vanish"]:
-        return "one memory: copies vanish"
-    words = []
-    if link["source_bandwidth"] and link["target_bandwidth"]:
-        words.append(f"{quantity(link['source_bandwidth'], 'B/s')} -> {quantity(link['target_bandwidth'], 'B/s')}")
-    else:
-        words.append("link not observed")
-    if link["source_latency_s"] is not None and link["target_latency_s"] is not None:
-        words.append(f"{seconds(link['source_latency_s'])} -> {seconds(link['target_latency_s'])}")
-    for way, what in (("call", "call"), ("link", "trip")):
-        if added := p.coupling[f"added_{way}_slack_s"]:
-            words.append(f"+{seconds(added)} a {what}")
-    return ", ".join(words)
 
 
 def print_findings(console: Console, answer: Answer, brief: bool) -> None:

@@ -1,0 +1,97 @@
+"""Targets beside each other, for terminal and report alike: run time, interval, verdict, and the change in coupling behind them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from turnbuckle.projection.projection import Projection
+from turnbuckle.show.table import Cell, Table, cells
+from turnbuckle.show.text import DASH, bounds, clean, factor, number, percent, seconds, span
+from turnbuckle.show.verdict import LINE, Verdict
+
+COUPLING_WORDS: Final = {
+    "apu": "one package, one memory",
+    "c2c": "NVLink-C2C",
+    "nvlink": "NVLink",
+    "xgmi": "Infinity Fabric",
+    "pcie": "PCIe",
+    "fabric": "network fabric",
+    "api-remoting": "API remoting",
+    "relative": "as the source",
+}
+TONE: Final = {"faster": "good", "inside": "good", "undecided": "fair", "over": "poor", "self": "soft"}
+
+
+def targets_table(found: list[Verdict]) -> Table:
+    """Return a row for each target: projected run time, penalty, interval, verdict, benefit, envelope, break-even use of the GPU."""
+    level = next((v.projection.interval.level for v in found if v.projection.interval), None)
+    head = [
+        "target",
+        ">time",
+        ">penalty",
+        f">{percent(level)} interval" if level else ">interval",
+        "verdict",
+        ">benefit",
+        ">envelope",
+        ">break-even use",
+    ]
+    rows = []
+    for v in found:
+        p = v.projection
+        measured = p.measured_seconds or 1.0
+        low, high = p.ends
+        interval = f"[{low / measured:.3f}, {high / measured:.3f}]" if p.interval else DASH
+        even = p.utilisation_factor
+        rows.append(
+            cells(
+                Cell(v.name, clean(p.title), tone="strong", colour=v.colour),
+                Cell(number(p.seconds, "s"), seconds(p.seconds)),
+                f"{p.penalty:.3f}×",
+                Cell(interval, f"{span(low, high)}, {bounds(v.low, v.high)}"),
+                Cell(v.words, f"{v.sure} likely inside {percent(LINE)}" if v.sure else "", tone=TONE[v.kind]),
+                f"{p.benefit:.3f}×",
+                Cell(span(*p.envelope), bounds(p.envelope[0] / measured - 1, p.envelope[1] / measured - 1)),
+                factor(even, 4) if even > 1.0005 else DASH,
+            )
+        )
+    caption = (
+        "Penalty is projected over recorded time, with its interval; benefit is its inverse. The envelope is what no other order "
+        "of the same activities could leave at the stated values; the interval, which draws other values, may reach beyond it. "
+        "Break-even use: how much better a pooled GPU must be used to pay for the slowdown, before the cost of the fabric."
+    )
+    title = f"projected run time (measured {seconds(found[0].projection.measured_seconds)})" if found else ""
+    notes = [coupling_words(v.projection) for v in found]
+    return Table(caption, head, rows, notes=notes, title=title, wide=("benefit", "envelope", "break-even use"))
+
+
+def coupling_words(p: Projection) -> str:
+    """The change behind a ratio: link, latency and bandwidth each way, delay added to calls."""
+    c = p.coupling
+    link = f"{COUPLING_WORDS.get(c['source'], clean(c['source']))} → {COUPLING_WORDS.get(c['target'], clean(c['target']))}"
+    if p.target == "self":
+        link = f"{COUPLING_WORDS.get(c['source'], clean(c['source']))}, unchanged"
+    parts = [link]
+    if c["copies_vanish"]:
+        parts.append("copies vanish")
+    else:
+        for direction, name in (("h2d", "to device"), ("d2h", "to host")):
+            d = c[direction]
+            changes = [arrow(d["source_latency_s"], d["target_latency_s"], "s"), arrow(d["source_bandwidth"], d["target_bandwidth"], "B/s")]
+            if said := [change for change in changes if change]:
+                parts.append(f"{name} {', '.join(said)}")
+        if len(parts) == 1:
+            parts.append("link not observed")
+    for way, what in (("call", "call"), ("link", "one-way trip")):
+        if added := c[f"added_{way}_slack_s"]:
+            parts.append(f"+{number(added, 's')} a {what}")
+    if p.alpha is not None and abs(p.alpha - 1.0) > 1e-9:
+        parts.append(f"kernels {factor(p.alpha)} as fast")
+    return "; ".join(parts)
+
+
+def arrow(before: float | None, after: float | None, unit: str) -> str:
+    """``2 µs → 4.2 µs``; one number where nothing changes, nothing where nothing is known."""
+    if before is None and after is None:
+        return ""
+    a, b = ("not stated" if v is None else number(v, unit) for v in (before, after))
+    return a if a == b else f"{a} → {b}"
