@@ -17,14 +17,13 @@ from turnbuckle.mpi.replay.patterns import traffic_of
 from turnbuckle.papers.gpudirect.patterns import (
     MORE,
     NAMES,
+    Answered,
     Compared,
     application,
-    as_dict,
     assumptions,
     declared,
     partners,
     replayed,
-    rows,
     small_payload,
     spans,
 )
@@ -131,10 +130,11 @@ def test_an_application_is_replayed_under_every_assumption() -> None:
     over = spans(found)
     assert [(c.what, c.ranks) for c in over] == [("gain", 0), ("increase", 32)]
     assert (over[0].found_low, over[0].found_high) == (min(c.found_low for c in gains), max(c.found_high for c in gains))
-    document = as_dict(found, OF_THE_PAPER)
+    answer = Answered(found, OF_THE_PAPER)
+    document = answer.as_dict()
     json.dumps(finite(document), allow_nan=False)
     assert document["label"] == "declared synthetic pattern" and document["break_even_bytes"] == pytest.approx(28571.4, abs=0.1)
-    assert len(document["replays"]) == len(rows(found)) == 2 * len(found)
+    assert len(document["replays"]) == len(answer.rows()) == 2 * len(found)
     assert {c["verdict"] for c in document["comparisons"]} <= {"inside", "overlaps", "outside"}
 
 

@@ -93,7 +93,6 @@ def _unused(names: Sequence[str], by_size: bool, sizes: str | None, words: Seque
 
 def _applications(names: Sequence[str], ranks: str | None, per_node: list[int], setup: Any, format: str, output: Path | None) -> int:
     from turnbuckle.papers.gpudirect import patterns as paper
-    from turnbuckle.projection.run import SCHEMA_VERSION
     from turnbuckle.show.terminal.output import write_answer
     from turnbuckle.show.terminal.progress import working
 
@@ -105,7 +104,8 @@ def _applications(names: Sequence[str], ranks: str | None, per_node: list[int], 
             several = app.ranks if ranks == "all" else counts or (app.ranks[0], app.ranks[-1])
             replays += paper.replayed(app, setup, ranks=several, ranks_per_node=per_node)
     if format != "table":
-        write_answer({"schema_version": SCHEMA_VERSION, **paper.as_dict(replays, setup)}, paper.rows(replays), format, output)
+        answer = paper.Answered(replays, setup)
+        write_answer(answer.as_dict(), answer.rows(), format, output)
     else:
         _print(replays, setup, output)
     return 0

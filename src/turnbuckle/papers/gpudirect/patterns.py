@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
 from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.foundation.units import parse
-from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
 from turnbuckle.mpi.questions.messages.question import shapes
 from turnbuckle.mpi.questions.messages.setup import Setup, checked, network_of
 from turnbuckle.mpi.questions.patterns.question import Gain, gains, waited, with_share
@@ -75,6 +75,16 @@ class Application:
     def share(self, ranks: int) -> float:
         """Return the share of communication: as printed, or the mean of those printed for other numbers of ranks."""
         return self.shares.get(ranks, float(np.mean(list(self.shares.values()))))
+
+    @property
+    def printed_gain(self) -> list[float]:
+        """Least and most gain of GPUDirect in the digits of the paper [1]."""
+        return [end.value for end in self.gain]
+
+    @property
+    def printed_increases(self) -> dict[int, list[float]]:
+        """Least and most increase of communication in the digits of the paper, by ranks [1]."""
+        return {ranks: [end.value for end in ends] for ranks, ends in self.increases.items()}
 
 
 def application(name: str) -> Application:
@@ -238,7 +248,7 @@ def small_payload(pattern: Pattern) -> float:
 
 
 @dataclass(frozen=True)
-class Compared:
+class Compared(Declared):
     """Printed range, and the replayed range under one assumption.
 
     Attributes
@@ -277,10 +287,6 @@ class Compared:
             return "wholly"
         return "in part" if self.verdict != "outside" else "not at all"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return one row for JSON, with the numbers as printed."""
-        return {**self.__dict__, "printed_low": self.printed_low.value, "printed_high": self.printed_high.value, "verdict": self.verdict}
-
 
 @dataclass(frozen=True)
 class Replayed:
@@ -293,6 +299,11 @@ class Replayed:
     found: tuple[Gain, ...]
     compute_seconds: dict[int, float]
     lacking: tuple[int, ...]
+
+    @property
+    def small_payload(self) -> float:
+        """Share of the bytes of the pattern in messages below 32 KB."""
+        return small_payload(self.pattern)
 
     def compared(self) -> Iterator[Compared]:
         """Compare the replays with each printed range."""
@@ -355,49 +366,41 @@ def spans(replays: Sequence[Replayed]) -> list[Compared]:
     return out
 
 
-def _span(compared: Compared) -> dict[str, Any]:
-    kept = {k: v for k, v in compared.as_dict().items() if k not in ("verdict", "assumption")}
-    return {**kept, "spanned": compared.spanned}
+@dataclass(frozen=True)
+class Answered(Declared):
+    """Replays of applications under every assumption, and the settings that they share."""
 
+    schema_version: ClassVar[int] = SCHEMA_VERSION
+    label: ClassVar[str] = LABEL
+    source: ClassVar[str] = "Khetawat, Jain, Bhatele, Mueller, Predicting GPUDirect Benefits for HPC Workloads"
+    assumed: ClassVar[tuple[str, ...]] = ASSUMED
+    not_compared: ClassVar[tuple[str, ...]] = (
+        "strong scaling: the sizes of its messages are not printed", "Fig 7: run times are only drawn"
+    )  # fmt: skip
 
-def as_dict(replays: Sequence[Replayed], setup: Setup) -> dict[str, Any]:
-    """Return the JSON contract of ``model patterns``, without its version."""
-    apps = {r.application.name: r.application for r in replays}
-    return {
-        "label": LABEL,
-        "source": "Khetawat, Jain, Bhatele, Mueller, Predicting GPUDirect Benefits for HPC Workloads",
-        "setup": {k: v for k, v in setup.as_dict().items() if k not in ("path", "ranks_per_node", "ranks")},
-        "paths": asdict(setup.paid),
-        "break_even_bytes": break_even_bytes(setup.paid),
-        "applications": [
-            {
-                "name": a.name, "ranks": list(a.ranks), "partners": list(a.partners),
-                "bands": [{"share": s, "smallest_bytes": low, "largest_bytes": high} for s, low, high in a.bands],
-                "communication_share": {str(n): s for n, s in a.shares.items()}, "gain": [end.value for end in a.gain],
-                "increases": {str(n): [end.value for end in ends] for n, ends in a.increases.items()}, "small_payload": a.small_payload,
-            }
-            for a in apps.values()
-        ],
-        "patterns": [
-            {
-                "application": r.application.name, "assumption": r.assumption, "pattern": asdict(r.pattern), "partners": list(r.partners),
-                "small_payload": small_payload(r.pattern), "compute_seconds": {str(n): s for n, s in r.compute_seconds.items()},
-                "no_such_share": list(r.lacking),
-            }
-            for r in replays
-        ],
-        "comparisons": [c.as_dict() for r in replays for c in r.compared()],
-        "spans": [_span(c) for c in spans(replays)],
-        "replays": rows(replays),
-        "assumed": list(ASSUMED),
-        "not_compared": ["strong scaling: the sizes of its messages are not printed", "Fig 7: run times are only drawn"],
-    }  # fmt: skip
+    replays: Sequence[Replayed]
+    setup: Setup
 
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that hold in every replay; the ranks are those of the paper."""
+        return {name: value for name, value in self.setup.held().items() if name != "ranks"}
 
-def rows(replays: Sequence[Replayed]) -> list[dict[str, Any]]:
-    """Return the replays, one row each."""
-    return [
-        {"application": r.application.name, "assumption": r.assumption, **asdict(g), "gain": g.gain, "run_gain": g.run_gain}
-        for r in replays
-        for g in r.found
-    ]
+    def applications(self) -> list[Application]:
+        """Return the applications replayed, each once."""
+        return list({r.application.name: r.application for r in self.replays}.values())
+
+    def comparisons(self) -> list[Compared]:
+        """Return every printed range beside the replays under each assumption."""
+        return [c for r in self.replays for c in r.compared()]
+
+    def spans(self) -> list[Compared]:
+        """Return every printed range beside the replays under any assumption."""
+        return spans(self.replays)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the replays, one row each."""
+        return [
+            {"application": r.application.name, "assumption": r.assumption, **asdict(g), "gain": g.gain, "run_gain": g.run_gain}
+            for r in self.replays
+            for g in r.found
+        ]

@@ -55,7 +55,7 @@ def fabric(
     result = study.fabric(read_network(name), nodes or 0)
     if format != "table":
         ways = [{k: v for k, v in w.as_dict().items() if k != "wires"} | {"wires": len(w.wires)} for w in result.ways]
-        write_answer({**result.as_dict(), "remarks": study.remarks(result)}, ways, format, output)
+        write_answer(result.as_dict(), ways, format, output)
     elif check:
         _remarks(console_for(output), result)
     else:

@@ -12,16 +12,16 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.mpi.replay.node_layout import laid_out
-from turnbuckle.projection.run import SCHEMA_VERSION
 from turnbuckle.replay.contention.contention import Leaves, Op, Program, replay
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Node, Torus
-from turnbuckle.replay.contention.network_file import Described, Fact, places
+from turnbuckle.replay.contention.network_file import Described, places
 
 #: Largest number of parts between which routes are shown; of larger nodes the first hosts, GPUs and NICs.
 MOST_ENDS: Final = 48
@@ -30,7 +30,7 @@ _MOST_LINKS: Final = 1 << 26
 
 
 @dataclass(frozen=True)
-class Way:
+class Way(Declared):
     """Route from one part of a node to another.
 
     Attributes
@@ -46,10 +46,6 @@ class Way:
     wires: tuple[str, ...]
     bandwidth: float
     seconds: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields by name, wires as a list."""
-        return {**self.__dict__, "wires": list(self.wires)}
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ class Together:
 
 
 @dataclass(frozen=True)
-class Fabric:
+class Fabric(Declared):
     """Machine as a network.
 
     Attributes
@@ -91,6 +87,8 @@ class Fabric:
     left_out : number of hosts, GPUs and NICs of a node that `ways` leaves out.
     """
 
+    schema_version: ClassVar[int] = SCHEMA_VERSION
+
     described: Described
     nodes: int
     cards: int
@@ -105,34 +103,30 @@ class Fabric:
     idle: tuple[str, ...]
     left_out: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON contract of ``model fabric``."""
-        d = self.described
-        numbers = ("nodes", "cards", "links_between", "links_inside", "diameter_links", "diameter_seconds", "bisection_bandwidth",
-                   "injection_bandwidth", "left_out")  # fmt: skip
-        node = None
-        if d.node is not None:
-            ends = [(d.node.parts[w.source], d.node.parts[w.target]) for w in d.node.wires]
-            wires = [
-                {"source": a, "target": b, "bandwidth": w.bandwidth, "seconds": w.seconds, "shared": w.shared}
-                for w, (a, b) in zip(d.node.wires, ends, strict=True)
-                if not a.startswith("share ")
-            ]
-            node = {
-                "parts": [p for p in d.node.parts if not p.startswith("share ")],
-                "cards": [d.node.parts[c] for c in d.node.cards], "passes": [d.node.parts[p] for p in d.node.passes], "wires": wires,
-            }  # fmt: skip
+    def shape(self) -> dict[str, Any]:
+        """Return the shape of the network between NICs by name, with its numbers."""
+        return shape_dict(self.described.shape)
+
+    def node(self) -> dict[str, Any] | None:
+        """Return what a node is made of, by the names of its parts; None where the file does not say."""
+        made = self.described.node
+        if made is None:
+            return None
+        wires = [
+            {"source": source, "target": made.parts[w.target], "bandwidth": w.bandwidth, "seconds": w.seconds, "shared": w.shared}
+            for w in made.wires
+            if not (source := made.parts[w.source]).startswith("share ")
+        ]
         return {
-            "schema_version": SCHEMA_VERSION, "name": d.name, "title": d.title, "machine": d.machine, "bandwidth": d.bandwidth,
-            "hop_seconds": d.hop_seconds, "shape": shape_dict(d.shape), **{k: getattr(self, k) for k in numbers}, "node": node,
-            "facts": [fact_dict(f) for f in d.facts], "ways": [w.as_dict() for w in self.ways],
-            "together": [t.__dict__ for t in self.together], "idle_wires": list(self.idle),
-        }  # fmt: skip
+            "parts": [p for p in made.parts if not p.startswith("share ")],
+            "cards": [made.parts[c] for c in made.cards],
+            "passes": [made.parts[p] for p in made.passes],
+            "wires": wires,
+        }
 
-
-def fact_dict(fact: Fact) -> dict[str, str]:
-    """Return a number of a file with its nature and source."""
-    return {**fact.__dict__, "nature": fact.nature}
+    def remarks(self) -> list[str]:
+        """Return what is doubtful in the file."""
+        return remarks(self)
 
 
 def shape_dict(shape: FatTree | Torus | Dragonfly | None) -> dict[str, Any]:

@@ -12,14 +12,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.units import show
-from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
 from turnbuckle.mpi.questions.messages.link_use import LinkUse, link_use
 from turnbuckle.mpi.questions.messages.question import PATHS, Answered, Row, replayed, shapes
 from turnbuckle.mpi.questions.messages.setup import Setup, network_of, program_of
@@ -51,7 +51,7 @@ MOST_CELLS: Final = 256
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(Declared):
     """Result of one replay of the study.
 
     Attributes
@@ -65,15 +65,6 @@ class Case:
     card_bandwidth: float
     row: Row
     links: LinkUse | None = field(repr=False)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
-        return {
-            "per": self.per,
-            "card_bandwidth": self.card_bandwidth,
-            **self.row.__dict__,
-            "links": None if self.links is None else self.links.as_dict(),
-        }
 
 
 @dataclass(frozen=True)
@@ -96,7 +87,7 @@ class Saturation:
 
 
 @dataclass(frozen=True)
-class GpuDirectStudy:
+class GpuDirectStudy(Declared):
     """Result of the GPUDirect study.
 
     Attributes
@@ -109,6 +100,10 @@ class GpuDirectStudy:
     node, together : node of each rank, shape (ranks,), on the largest shape asked that takes several nodes; its ranks per node.
     slopes : change of the run time with each parameter, by path and parameter, at `at` ranks per node; empty where it costs too much.
     """
+
+    rule_share: ClassVar[float] = FULL
+    steps: ClassVar[tuple[float, ...]] = STEPS
+    runs: ClassVar[int] = len(SEEDS)
 
     answered: Answered
     cases: tuple[Case, ...]
@@ -215,7 +210,7 @@ class GpuDirectStudy:
                 if edge is None:
                     continue
                 where = f"{'between nodes' if between else 'inside a node'} ({n} rank{'s' * (n > 1)} a node)"
-                closed = _closed(break_even_bytes(self.answered.setup.paid))
+                closed = _closed(self.answered.setup.break_even_bytes)
                 if edge.size_bytes == 0:
                     return f" One by one, messages {where} are faster by GPUDirect at every size there is (closed form: {closed})."
                 if math.isinf(edge.size_bytes):
@@ -224,34 +219,23 @@ class GpuDirectStudy:
                 return f" One by one, messages {where} cross over {edge.told} (closed form: {closed})."
         return ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the parts a to f for JSON."""
-        closed = break_even_bytes(self.answered.setup.paid)
-        places = [(n, b) for n in self.answered.shapes for b in (True, False)]
-        return {
-            "verdict": self.word,
-            "said": self.verdict,
-            "copies_share_of_chain": self.copies_share,
-            "run_time_share_without_copies": self.without_copies,
-            "sizes": [c.as_dict() for c in self.sizes],
-            "crossovers": [
-                {"ranks_per_node": n, "between": b, **edge.__dict__, "closed_form_bytes": closed}
-                for n, b in places if (edge := self.crossover(n, between=b)) is not None
-            ],
-            "shapes": [c.as_dict() for c in self.cases],
-            "saturation": {"rule_share": FULL, "cards": [s.__dict__ for s in self.saturations()]},
-            "traffic": self._traffic(),
-            "differences": {
-                "ranks_per_node": self.at, "steps": list(STEPS), "runs": len(SEEDS),
-                "parameters": [{"path": path, "parameter": name, **d.as_dict()} for (path, name), d in self.slopes.items()],
-            },
-        }  # fmt: skip
+    def crossovers(self) -> list[dict[str, Any]]:
+        """Return the crossovers between nodes and inside them, in the replay and by the closed forms, for each node shape."""
+        closed = self.answered.setup.break_even_bytes
+        return [
+            {"ranks_per_node": n, "between": between, "edge": edge, "closed_form_bytes": closed}
+            for n in self.answered.shapes
+            for between in (True, False)
+            if (edge := self.crossover(n, between=between)) is not None
+        ]
 
-    def _traffic(self) -> dict[str, Any] | None:
-        if self.matrix is None:
-            return None
-        cells, each = downsampled(self.matrix)
-        return {"ranks_per_cell": each, "bytes": cells.tolist()}
+    def parameters(self) -> list[dict[str, Any]]:
+        """Return the difference that each parameter makes, by path."""
+        return [{"path": path, "parameter": name, **slope.as_dict()} for (path, name), slope in self.slopes.items()]
+
+    def cells(self) -> tuple[Float, int] | None:
+        """Return the bytes between groups of ranks, and the ranks per group; None without a matrix."""
+        return None if self.matrix is None else downsampled(self.matrix)
 
 
 def _span(changes: list[float]) -> str:

@@ -130,7 +130,7 @@ def messages(
             **({"study": deep.as_dict()} if deep else {}),
             **({"provenance": recording_read.provenance()} if recording_read else {}),
         }
-        rows = [c.as_dict() for c in deep.cases] if deep else [dict(r.__dict__) for r in answer.rows]
+        rows = [c.as_dict() for c in deep.cases] if deep else [r.as_dict() for r in answer.rows]
         write_answer(about, [{k: v for k, v in row.items() if k != "links"} for row in rows], format, output)
     else:
         _print(answer, output, deep)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.mpi.questions.messages.question import Replayed
 from turnbuckle.mpi.replay.operation_graph import computing
 from turnbuckle.replay.contention.contention import Contended, Leaves, Op, Program
@@ -20,7 +21,7 @@ _WAYS: Final = {"out": "card out", "up": "card out", "in": "card in", "down": "c
 
 
 @dataclass(frozen=True)
-class LinkUse:
+class LinkUse(Declared):
     """Utilisation of the links in one replay in `flow`.
 
     Attributes
@@ -41,13 +42,6 @@ class LinkUse:
     def busiest_card(self) -> int:
         """Node whose NIC is busiest while the node communicates."""
         return int(self.in_communication.argmax())
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
-        return {
-            "classes": list(self.classes), "busy": self.busy.tolist(), "between": {"link": self.between[0], "busy": self.between[1]},
-            "in_communication": self.in_communication.tolist(),
-        }  # fmt: skip
 
 
 def link_use(replayed: Replayed, threads: int) -> LinkUse | None:

@@ -10,22 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, advised, finding
 from turnbuckle.foundation.units import show
-from turnbuckle.mpi.questions.gpudirect.cost import break_even_bytes
 from turnbuckle.mpi.questions.messages.setup import MOST_RANKS, Path, Setup, checked, network_of, program_of
 from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger, repeated
 from turnbuckle.mpi.replay.messages import Traffic, recorded
 from turnbuckle.mpi.replay.operation_graph import OperationGraph
 from turnbuckle.mpi.replay.stuck import waits_in
-from turnbuckle.projection.run import SCHEMA_VERSION, Run
+from turnbuckle.projection.run import Run
 from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.sweep.summary import NO_DIFFERENCE
 from turnbuckle.replay.contention.contention import Contended, Program, replay
@@ -38,7 +38,7 @@ LONGEST_CHAIN: Final = 5_000_000
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Declared):
     """Result of one replay.
 
     Attributes
@@ -164,7 +164,7 @@ class Answered(Shown):
 
     def table(self) -> pl.DataFrame:
         """Return a row for each way of the messages and each node shape."""
-        return pl.DataFrame(self.as_dict()["replays"], infer_schema_length=None)
+        return pl.DataFrame([row.as_dict() for row in self.rows], infer_schema_length=None)
 
     def headline(self) -> str:
         """Return whether GPUDirect helps, in one line."""
@@ -232,30 +232,18 @@ class Answered(Shown):
         alone = (("A311", self.traffic.unmatched, self.traffic.unmatched_calls), ("A353", *self.traffic.unknown))
         return advised([finding(code, count, detail) for code, count, detail in alone if count], self.traffic.recorder)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON contract of ``model messages``."""
-        paid, graph = self.setup.paid, isinstance(self.traffic, OperationGraph)
-        kept = {name: {"count": count, "seconds": seconds} for name, (count, seconds) in self.traffic.kept().items()}
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "recorded_seconds": self.traffic.seconds,
-            "ranks": self.traffic.ranks,
-            "messages": len(self.traffic.messages.send),
-            # The operations of a graph have no names, so its collectives appear as messages only.
-            "collectives": None if graph else int(sum(len(r.block_bytes) for r in self.traffic.rounds)),
-            "unmatched": self.traffic.unmatched,
-            "kept_calls": None if graph else kept,
-            "findings": [f.as_dict() for f in self.findings],
-            "grid": self.grid,
-            "setup": {k: v for k, v in self.setup.as_dict().items() if k not in ("path", "ranks_per_node")},
-            "break_even_bytes": break_even_bytes(paid),
-            "paths": {
-                "copies": paid.copies, "pins": paid.pins, "copy_latency_s": paid.copy_latency,
-                "copy_s_per_byte": paid.copy_per_byte, "pin_seconds": paid.pin_seconds,
-            },
-            "replays": [r.__dict__ for r in self.rows],
-            "gains": [{"ranks_per_node": n, "communication": self.gain(n), "run_time": self.run_gain(n)} for n in self.shapes],
-        }  # fmt: skip
+    @property
+    def collectives(self) -> int | None:
+        """Number of collectives; None for a graph, whose operations have no names, so that its collectives appear as messages only."""
+        return None if isinstance(self.traffic, OperationGraph) else sum(len(r.block_bytes) for r in self.traffic.rounds)
+
+    def kept_calls(self) -> dict[str, tuple[int, float]] | None:
+        """Return number and seconds of the calls that keep their length, by name; None for a graph, as for `collectives`."""
+        return None if isinstance(self.traffic, OperationGraph) else self.traffic.kept()
+
+    def gains(self) -> list[dict[str, float]]:
+        """Return the gain of communication and of the run time on each node shape."""
+        return [{"ranks_per_node": n, "communication": self.gain(n), "run_time": self.run_gain(n)} for n in self.shapes]
 
 
 def shapes(ranks_per_node: Sequence[int]) -> list[int]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from turnbuckle.foundation.errors import UsageError
 from turnbuckle.foundation.settings import known, settings_of
 from turnbuckle.mpi.collectives.collectives import Selection
-from turnbuckle.mpi.questions.gpudirect.cost import PHYSICS, SEED_G, Paths
+from turnbuckle.mpi.questions.gpudirect.cost import PHYSICS, SEED_G, Paths, break_even_bytes
 from turnbuckle.mpi.replay.buffers import on_device
 from turnbuckle.mpi.replay.messages import Traffic
 from turnbuckle.mpi.replay.node_layout import laid_out, seated
@@ -142,9 +142,18 @@ class Setup:
             return "once" if self.costs == "physics" else "each"
         return self.pinned
 
+    @property
+    def break_even_bytes(self) -> float:
+        """Size from which GPUDirect is faster by the closed forms; 0 where it always is, infinite where it never is [B]."""
+        return break_even_bytes(self.paid)
+
     def as_dict(self) -> dict[str, Any]:
-        """Return all fields by name."""
+        """Return all settings by name; `turnbuckle.foundation.settings` has their units and meanings."""
         return dict(self.__dict__)
+
+    def held(self) -> dict[str, Any]:
+        """Return the settings that hold in every replay of a study, which varies the path and the ranks per node."""
+        return {name: value for name, value in self.as_dict().items() if name not in ("path", "ranks_per_node")}
 
 
 def with_settings(setup: Setup, words: Sequence[str]) -> Setup:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.gpudirect.cost import gpudirect_seconds, hostcopy_seconds
 from turnbuckle.mpi.questions.messages.question import Replayed, replayed
@@ -56,7 +57,7 @@ class MessageTimes:
 
 
 @dataclass(frozen=True)
-class SizeClass:
+class SizeClass(Declared):
     """Messages from `low_bytes` to less than twice that size, on one node shape.
 
     Attributes
@@ -105,13 +106,6 @@ class SizeClass:
     def faster_elapsed(self) -> Faster:
         """Path that carries messages of this size faster with waiting for partners."""
         return _faster(self.elapsed_speedup)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields and ratios for JSON."""
-        return {
-            **self.__dict__, "speedup": self.speedup, "elapsed_speedup": self.elapsed_speedup, "alone_speedup": self.alone_speedup,
-            "faster": self.faster, "faster_elapsed": self.faster_elapsed,
-        }  # fmt: skip
 
 
 def _faster(speedup: float) -> Faster:

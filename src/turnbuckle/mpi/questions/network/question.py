@@ -14,19 +14,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
 from turnbuckle.foundation.errors import UsageError
+from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared
 from turnbuckle.mpi.networks.limppy import Protocol, packed, sound, spoken
 from turnbuckle.mpi.networks.message_graphs import MessageGraph, as_program
 from turnbuckle.mpi.networks.routes import Graph, read
 from turnbuckle.mpi.replay.messages import Traffic
 from turnbuckle.mpi.replay.program import program as of_traffic
-from turnbuckle.projection.run import SCHEMA_VERSION
 from turnbuckle.replay.contention.contention import Program, replay
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Torus
 
@@ -46,7 +46,7 @@ _PACKETS_OF_ROOM: Final = 2
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Declared):
     """Result on one topology.
 
     Attributes
@@ -71,13 +71,14 @@ class Row:
     mean_share: float
     packets: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON, with None for unknown values."""
-        return {**self.__dict__, "alone_seconds": None if math.isnan(self.alone_seconds) else self.alone_seconds}
+    @property
+    def unhindered_seconds(self) -> float | None:
+        """Run time if no message ever waited for another on a link, None where it is not known [s]."""
+        return None if math.isnan(self.alone_seconds) else self.alone_seconds
 
 
 @dataclass(frozen=True)
-class Answered:
+class Answered(Declared):
     """Results of the same messages on several topologies.
 
     Attributes
@@ -86,6 +87,8 @@ class Answered:
     recorded_seconds : run time of a recorded run, else nan [s].
     compute : factor on the recorded compute, or nan where there is none.
     """
+
+    schema_version: ClassVar[int] = SCHEMA_VERSION
 
     nodes: int
     messages: int
@@ -104,20 +107,6 @@ class Answered:
     def worst(self) -> Row:
         """Slowest topology."""
         return max(self.rows, key=lambda r: r.seconds)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON contract of ``model network``."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "nodes": self.nodes,
-            "messages": self.messages,
-            "recorded_seconds": self.recorded_seconds,
-            "compute": self.compute,
-            "fidelity": self.fidelity,
-            "protocol": asdict(self.protocol),
-            "best": self.best.topology,
-            "rows": [r.as_dict() for r in self.rows],
-        }
 
 
 @dataclass(frozen=True)
