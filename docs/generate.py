@@ -344,18 +344,32 @@ def declared() -> dict[str, dict[str, list[dict[str, str]]]]:
     return out
 
 
+def heading_of_answer(rooms: dict[str, dict[str, list[dict[str, str]]]]) -> dict[tuple[str, str], str]:
+    """Heading of each answer: its class, with the room where another has one of that name."""
+    names = [name for classes in rooms.values() for name in classes]
+    return {
+        (room, name): name if names.count(name) == 1 else f"{name} of {room.rpartition('/')[2]}"
+        for room, classes in rooms.items()
+        for name in classes
+    }
+
+
+def linked(meaning: str, headings: dict[str, str]) -> str:
+    """A meaning, with the names of answers as links to their headings."""
+    return re.sub(r"`(\w+)`", lambda m: f"[{m[1]}](#{headings[m[1]].lower().replace(' ', '-')})" if m[1] in headings else m[0], meaning)
+
+
 def keys() -> str:
     """The keys of every answer, a table for each class; a part that has a table of its own is a link."""
     rooms = declared()
-    names = "|".join(name for classes in rooms.values() for name in classes)
+    headings = heading_of_answer(rooms)
     out = []
     for room, classes in rooms.items():
         out.append(f"## {room}\n")
+        known = {name: heading for (place, name), heading in headings.items() if place == room or heading == name}
         for name, fields in classes.items():
-            body = [
-                (code(f["key"]), f["unit"], re.sub(f"`({names})`", lambda m: f"[{m[1]}](#{m[1].lower()})", f["meaning"])) for f in fields
-            ]
-            out.append(f"### {name}\n\n{table(('key', 'unit', 'meaning'), body)}")
+            body = [(code(f["key"]), f["unit"], linked(f["meaning"], known)) for f in fields]
+            out.append(f"### {headings[room, name]}\n\n{table(('key', 'unit', 'meaning'), body)}")
     return KEYS + "\n".join(out)
 
 

@@ -29,9 +29,9 @@ def test_markup_in_a_cell_is_text() -> None:
 
 def test_the_title_says_that_rows_are_left_out() -> None:
     rows = [cells(str(k)) for k in range(4)]
-    assert printed(Table("", ["k"], rows, title="rows"), most=3)[0] == "rows (top 3 by time)"
-    assert printed(Table("", ["k"], rows, title="rows"), most=4)[0] == "rows"
-    assert printed(Table("", ["k"], rows, title="rows", more=1), most=4)[0] == "rows (top 4 by time)"
+    assert printed(Table("", ["a column that is wide enough"], rows, title="rows"), most=3)[0] == "rows (top 3 by time)"
+    assert printed(Table("", ["a column that is wide enough"], rows, title="rows"), most=4)[0] == "rows"
+    assert printed(Table("", ["a column that is wide enough"], rows, title="rows", more=1), most=4)[0] == "rows (top 4 by time)"
 
 
 def test_numbers_stay_whole_where_code_is_cut_and_words_are_folded() -> None:
