@@ -89,7 +89,7 @@ def test_kernels_in_one_chain_need_no_second_device() -> None:
         "A second device would not be used: the kernels stand in one chain.",
     ]
     alone = runs_of(np.array([[0, 10, 20, 30], [0, 5, 6, 9]]), [0, 0]).at_once
-    assert alone.as_dict()["second_device_used"] is False and alone.most == 1
+    assert alone.second_device_used is False and alone.most == 1
     none = runs_of(np.array([[0, 10, 20, 30], [0, 5, 6, 9]]), [0, 0], "c").at_once
     assert none.second_share is None and "cannot be told" in none.words()[0]
 
